@@ -1,0 +1,17 @@
+# innkeeper_install_library(target): into the Python package's folder, finding PyTorch's libraries beside it
+# (site-packages/innkeeper and site-packages/torch/lib are neighbours).
+function(innkeeper_install_library target)
+  set(rpath "$ORIGIN" "$ORIGIN/../torch/lib")
+  if(NOT SKBUILD)  # an installation elsewhere uses the PyTorch it was built with
+    list(APPEND rpath "${INNKEEPER_TORCH_DIR}/lib")
+  endif()
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${rpath}" INSTALL_RPATH_USE_LINK_PATH OFF)
+  install(TARGETS ${target} COMPONENT python LIBRARY DESTINATION innkeeper)
+  add_dependencies(innkeeper_package ${target})
+endfunction()
+
+# A wheel takes the Python files from pyproject.toml; `cmake --install` makes the same folder by itself.
+if(NOT SKBUILD)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/innkeeper" DESTINATION . COMPONENT python
+          PATTERN "__pycache__" EXCLUDE)
+endif()

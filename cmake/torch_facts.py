@@ -1,0 +1,62 @@
+"""Prints what the build must know of this Python and its PyTorch, as CMake assignments.
+
+PyTorch is found but not imported, so that this takes no time and needs none of the libraries it loads. Exits
+with 1 and one line on standard error where there is no PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+# Of CUDA's headers, some that different packages bring and PyTorch's headers include.
+CUDA_HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h", "nv/target", "cublas_v2.h", "cusparse.h")
+
+
+def cuda_include_dirs(site: Path) -> list[str]:
+    """Folders that hold CUDA's headers: CUDA_HOME's, those of pip's packages in `site`, a toolkit's.
+
+    Empty where no candidate is complete.
+    """
+    compiler = shutil.which("nvcc")
+    candidates = [
+        [Path(os.environ["CUDA_HOME"]) / "include"] if "CUDA_HOME" in os.environ else [],
+        sorted(site.glob("nvidia/*/include")),  # match PyTorch by construction
+        [Path(compiler).resolve().parent.parent / "include"] if compiler else [],
+        [Path("/usr/local/cuda/include")],
+    ]
+    for places in candidates:
+        folders = [folder for place in places for folder in (place, place / "cccl") if folder.is_dir()]
+        if all(any((folder / header).exists() for folder in folders) for header in CUDA_HEADERS):
+            return [str(folder) for folder in folders]
+    return []
+
+
+def main() -> int:
+    """Writes the assignments to standard output."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        print(f"{sys.executable} has no PyTorch", file=sys.stderr)
+        return 1
+    folder = Path(found.origin).parent
+    version = runpy.run_path(str(folder / "version.py"))
+    facts = {
+        "DIR": str(folder),
+        "VERSION": version["__version__"],
+        "CUDA": version["cuda"] or "",
+        "CUDA_INCLUDE_DIRS": ";".join(cuda_include_dirs(folder.parent)) if version["cuda"] else "",
+        "PYTHON_INCLUDE_DIR": sysconfig.get_paths()["include"],
+        "PYTHON_SUFFIX": sysconfig.get_config_var("EXT_SUFFIX"),
+    }
+    for name, value in facts.items():
+        print(f'set(INNKEEPER_TORCH_{name} "{value}")')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Holds every #include between the folders of src/ to the layer table.
+
+The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, and the rows below for
+the two folders that need PyTorch. A folder may include itself, what it links and what those link, and the
+public headers, which include nothing of src/. PyTorch is for src/torch, src/bindings and
+include/innkeeper/torch alone, Python for src/bindings.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).parent.parent
+SRC = TOP / "src"
+PUBLIC = TOP / "include" / "innkeeper"
+PUBLIC_FOLDER, PUBLIC_TORCH_FOLDER = "include/innkeeper", "include/innkeeper/torch"
+TORCH_ROWS = {"torch": {"residency", "trace", "sim", "config"}, "bindings": {"torch"}}
+LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+FOREIGN = {
+    "PyTorch": (re.compile(r"(torch|ATen|c10|caffe2)/"), {"torch", "bindings", PUBLIC_TORCH_FOLDER}),
+    "Python": (re.compile(r"(Python\.h|pybind11/|torch/extension\.h|torch/csrc/)"), {"bindings"}),
+}
+
+
+def direct_links() -> dict[str, set[str]]:
+    """Folder -> the folders that its target links."""
+    table = {name: set(links) for name, links in TORCH_ROWS.items()}
+    for listing in sorted(SRC.glob("*/CMakeLists.txt")):
+        match = LAYER.search(listing.read_text())
+        if match is not None:
+            table[match.group(1)] = set((match.group(2) or "").split())
+    return table
+
+
+def reach(folder: str, table: dict[str, set[str]]) -> set[str]:
+    """The folders that `folder` may include: its own and all it links, directly or not."""
+    seen: set[str] = set()
+    waiting = [folder]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(table[name])
+    return seen
+
+
+def cycles(table: dict[str, set[str]]) -> list[str]:
+    """One line for each folder that reaches itself through others."""
+    return [
+        f"{name}: links itself, through {link}"
+        for name, links in table.items()
+        for link in links
+        if name in reach(link, table)
+    ]
+
+
+def sources_of(folder: Path) -> list[Path]:
+    """The C++ files of a folder, however deep."""
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".h", ".cc"))
+
+
+def problems_of(path: Path, folder: str, allowed: set[str], folders: set[str]) -> list[str]:
+    """One line for each #include of `path` that its folder may not have."""
+    found = []
+    text = path.read_text()
+    for match in INCLUDE.finditer(text):
+        quote, name = match.groups()
+        place = f"{path.relative_to(TOP)}:{text.count(chr(10), 0, match.start(2)) + 1}"
+        first = name.split("/")[0]
+        ours = quote == '"' and first in folders and (SRC / name).exists()
+        if ours:
+            if first not in allowed:
+                found.append(f"{place}: {folder} may not include {name}, only {sorted(allowed)}")
+            continue
+        for what, (pattern, where) in FOREIGN.items():
+            if pattern.match(name) and folder not in where:
+                found.append(f"{place}: only {' and '.join(sorted(where))} may include {what}'s {name}")
+        if quote == '"' and first in folders:
+            found.append(f"{place}: {name} does not exist")
+    return found
+
+
+def main() -> int:
+    """Checks all of src/; returns the exit status."""
+    table = direct_links()
+    folders = {path.name for path in SRC.iterdir() if path.is_dir()}
+    found = [f"src/{name} is no layer: it has no innkeeper_layer()" for name in sorted(folders - set(table))]
+    found += [f"{name}: no folder {link} to link" for name in table for link in table[name] - set(table)]
+    if not found:
+        found = cycles(table)
+    checked = 0
+    if not found:
+        for folder in sorted(folders):
+            for path in sources_of(SRC / folder):
+                checked += 1
+                found += problems_of(path, folder, reach(folder, table), folders)
+        for path in sources_of(PUBLIC):
+            checked += 1
+            with_torch = (PUBLIC / "torch") in path.parents
+            found += problems_of(path, PUBLIC_TORCH_FOLDER if with_torch else PUBLIC_FOLDER, set(), folders)
+    print("\n".join(found) if found else f"layers: {checked} files keep to the table")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+# Sourced by the scripts of this folder: where things are, and how to print what runs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+VENV=${VENV:-.venv}
+PYTHON=${PYTHON:-python3}
+JOBS=${JOBS:-$(nproc)}
+WHEEL_BUILD=build/wheel
+VENV_PYTHON=$VENV/bin/python
+
+header() { printf '\n== %s ==\n' "$*"; }
+
+die() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+
+# find_tool clang++ : the plain name, or the newest with a version behind it. Prints nothing where there is none.
+find_tool() {
+  command -v "$1" && return 0
+  compgen -c "$1-" | grep -E "^${1//+/\\+}-[0-9]+$" | sort -t- -k3 -V | tail -n 1 || true
+}

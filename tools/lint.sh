@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Style and structure. lint.sh all | format | structure | python | tidy | fix
+source "$(dirname "$0")/common.sh"
+set -- "${1:-all}"
+
+cxx_files() { find src include tests bench examples -name '*.h' -o -name '*.cc'; }
+
+format() {
+  local tool file wrong=0
+  tool=$(find_tool clang-format)
+  [ -n "$tool" ] || die "clang-format is not installed"
+  while read -r file; do
+    "$tool" --dry-run --Werror "$file" 2>/dev/null || { echo "$file" && wrong=1; }
+  done < <(cxx_files)
+  [ "$wrong" = 0 ] || die "clang-format would change the files above; run: make format"
+}
+
+structure() {
+  "$PYTHON" tools/check_layers.py
+  "$PYTHON" tools/loc.py
+}
+
+python() {
+  "$VENV_PYTHON" -m ruff format --check --quiet . || die "ruff would format the files above; run: make format"
+  "$VENV_PYTHON" -m ruff check --quiet .
+  "$VENV_PYTHON" -m mypy
+}
+
+# Core alone: the torch layer's headers would take minutes.
+tidy() {
+  local tool clang
+  tool=$(find_tool clang-tidy)
+  clang=$(find_tool clang++)
+  if [ -z "$tool" ] || [ -z "$clang" ]; then die "clang and clang-tidy are not installed"; fi
+  cmake --preset clang-thread-safety -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+  find src -name '*.cc' ! -path 'src/torch/*' ! -path 'src/bindings/*' -print0 |
+    xargs -0 -r -n 4 -P "$JOBS" "$tool" -p build/clang-thread-safety --quiet 2> >(grep -v 'warnings generated' >&2)
+}
+
+case "$1" in
+  all)  # each part, whatever the others find
+    failed=()
+    for part in structure format python tidy; do
+      header "$part"
+      tools/lint.sh "$part" || failed+=("$part")
+    done
+    [ ${#failed[@]} = 0 ] || die "lint failed: ${failed[*]}"
+    ;;
+  fix)
+    cxx_files | xargs -r "$(find_tool clang-format)" -i
+    "$VENV_PYTHON" -m ruff format .
+    "$VENV_PYTHON" -m ruff check --fix .
+    ;;
+  format | structure | python | tidy) "$1" ;;
+  *) die "usage: tools/lint.sh all|format|structure|python|tidy|fix" ;;
+esac

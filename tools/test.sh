@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# All tests that need no GPU, cheapest first; stops at the first step that fails. The runners' own summaries stand
+# last in what each step prints, pytest's last of all. Skips are counted against tests/allowed_skips.txt.
+source "$(dirname "$0")/common.sh"
+REPORTS=build/reports
+mkdir -p "$REPORTS"
+rm -f "$REPORTS"/*.xml
+
+# ThreadSanitizer cannot place its shadow memory where addresses are strongly randomised.
+fixed_addresses=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then
+  fixed_addresses=(setarch "$(uname -m)" -R)
+fi
+
+# build_and_test PRESET: configure, build, run the preset's tests, count skips.
+build_and_test() {
+  cmake --preset "$1" >"$REPORTS/$1.configure.log" || { cat "$REPORTS/$1.configure.log"; exit 1; }
+  cmake --build --preset "$1" -j "$JOBS" -- --quiet
+  "${fixed_addresses[@]}" ctest --preset "$1" -j "$JOBS" --progress --output-junit "$PWD/$REPORTS/ctest-$1.xml"
+}
+
+header "layers and file sizes"
+tools/lint.sh structure
+
+header "core: build and tests"
+build_and_test dev
+
+header "core under AddressSanitizer and UndefinedBehaviorSanitizer"
+build_and_test asan-ubsan
+
+header "core under ThreadSanitizer: stress tests"
+build_and_test tsan
+
+header "core by clang: lock annotations"
+clang=$(find_tool clang++)
+cmake --preset clang-thread-safety -DCMAKE_CXX_COMPILER="$clang" >"$REPORTS/clang.configure.log"
+cmake --build --preset clang-thread-safety -j "$JOBS" -- --quiet
+echo "clean"
+
+header "torch layer: tests with LibTorch"
+cmake --build "$WHEEL_BUILD" --target tests_torch -j "$JOBS" -- --quiet
+ctest --test-dir "$WHEEL_BUILD" -L torch --output-on-failure --no-tests=error -j 1 --progress \
+  --output-junit "$PWD/$REPORTS/ctest-torch.xml"
+
+header "skips of the C++ tests"
+"$VENV_PYTHON" tools/check_skips.py ctest "$REPORTS"/ctest-*.xml
+
+header "python"
+# shellcheck disable=SC2086
+"$VENV_PYTHON" -m pytest --junitxml="$REPORTS/pytest.xml" ${PYTEST_ARGS:-}
+"$VENV_PYTHON" tools/check_skips.py --quiet pytest "$REPORTS/pytest.xml"
