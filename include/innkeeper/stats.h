@@ -1,0 +1,33 @@
+// What the engine has done since the last reset, and what each node holds now. Plain data; no torch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace innkeeper {
+
+struct NodeStats {
+  int64_t budget = 0;    // bytes that may be used
+  int64_t resident = 0;  // bytes in use now: replicas, arriving ones and kernels' own memory
+  int64_t peak = 0;      // the most that was in use since the last reset
+  int64_t replicas = 0;  // of `resident`, bytes of replicas
+  int64_t pinned = 0;    // of `replicas`, bytes that the user pinned or that escaped (I12)
+  int64_t recount = 0;   // `resident` as counted by the node's allocator
+  int64_t evictions = 0;
+  int64_t ops = 0;       // operators that ran here
+};
+
+struct Stats {
+  int64_t ops = 0;
+  int64_t fetches = 0;
+  int64_t evictions = 0;           // replicas that were given up to make room or on request
+  int64_t bytes_fetched = 0;       // host or disk to an accelerator, or disk to host
+  int64_t bytes_written_back = 0;  // the other way
+  int64_t bytes_between = 0;       // accelerator to accelerator
+  int64_t escaped = 0;             // replicas held by someone else (I12), now
+  double simulated_seconds = 0;    // the simulators' clock; 0 with no sim: node
+  std::map<std::string, NodeStats> nodes;
+};
+
+}  // namespace innkeeper

@@ -1,0 +1,17 @@
+#include "base/status.h"
+
+namespace innkeeper {
+
+const char* to_string(Code code) {
+  switch (code) {
+    case Code::ok: return "ok";
+    case Code::invalid_argument: return "invalid argument";
+    case Code::out_of_memory: return "out of memory";
+    case Code::io_error: return "I/O error";
+    case Code::unavailable: return "unavailable";
+    case Code::busy: return "busy";
+  }
+  return "unknown";
+}
+
+}  // namespace innkeeper
