@@ -1,0 +1,218 @@
+#include "device/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace innkeeper {
+
+Arena::Arena(Options options) : options_(std::move(options)) {
+  IK_CHECK(!options_.keep_mapped || !options_.hooks.pin, "pinned memory cannot lose its pages");
+}
+
+Arena::~Arena() {
+  std::vector<Departing> departing;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [address, mapping] : mappings_)
+      departing.push_back({reinterpret_cast<void*>(address), mapping});
+    mappings_.clear();
+  }
+  unmap(departing);
+}
+
+Arena::Class Arena::class_of(int64_t rounded) {
+  const auto units = static_cast<uint64_t>(rounded / kAlignment);
+  if (units <= 8) return {units - 1, rounded};
+  const int shift = std::bit_width(units - 1) - 4;    // of a step: 1/8 of the power of two below
+  const uint64_t steps = ((units - 1) >> shift) + 1;  // 9..16
+  return {8 + 8 * static_cast<size_t>(shift) + (steps - 9),
+          static_cast<int64_t>(steps << shift) * kAlignment};
+}
+
+Bytes Arena::class_size(Bytes rounded) { return Bytes(class_of(rounded.count()).size); }
+
+Result<Arena::Piece> Arena::allocate(Bytes size) {
+  IK_CHECK(size.count() > 0, "an allocation needs a size");
+  const int64_t rounded = round_up(size).count();
+  if (rounded > int64_t{1} << 46) {
+    return Status(Code::out_of_memory,
+                  options_.name + ": asked " + to_string(size) + ", more than a process can map");
+  }
+  const Class wanted = class_of(rounded);
+  {
+    MutexLock lock(mutex_);
+    Shelf& shelf = shelves_[wanted.index];
+    shelf.last_use = ++tick_;
+    const bool warm = !shelf.warm.empty();
+    if (warm || !shelf.cold.empty()) {
+      std::vector<void*>& stack = warm ? shelf.warm : shelf.cold;
+      void* data = stack.back();
+      stack.pop_back();
+      if (warm && wanted.size > kSmall) cached_ -= wanted.size;
+      blocks_.find(data)->second.live = rounded;
+      return Piece{data, !warm};
+    }
+  }
+  Result<void*> data = wanted.size <= kSmall ? carve(wanted) : map_or_trim(wanted.size);
+  if (!data.ok()) {
+    MutexLock lock(mutex_);
+    return Status(Code::out_of_memory, options_.name + ": asked " + to_string(size) + ", " +
+                                           std::to_string(mappings_.size()) +
+                                           " mappings held: " + data.status().message());
+  }
+  MutexLock lock(mutex_);
+  blocks_[data.value()] = Block{wanted, rounded};
+  return Piece{data.value(), true};
+}
+
+Bytes Arena::free(void* data) {
+  std::vector<Departing> departing;
+  Bytes size;
+  {
+    MutexLock lock(mutex_);
+    const auto found = blocks_.find(data);
+    IK_CHECK(found != blocks_.end() && found->second.live > 0, "memory is freed that is not live");
+    size = Bytes(found->second.live);
+    found->second.live = 0;
+    const Class size_class = found->second.size_class;
+    Shelf& shelf = shelves_[size_class.index];
+    shelf.warm.push_back(data);
+    shelf.last_use = ++tick_;
+    if (size_class.size <= kSmall) return size;
+    cached_ += size_class.size;
+    if (cached_ <= options_.cache_limit.count()) return size;
+    departing = shrink_cache(options_.cache_limit.count() / 2);
+  }
+  unmap(departing);
+  return size;
+}
+
+Bytes Arena::live() const {
+  MutexLock lock(mutex_);
+  int64_t total = 0;
+  for (const auto& [data, block] : blocks_) total += block.live;
+  return Bytes(total);
+}
+
+Bytes Arena::cached() const {
+  MutexLock lock(mutex_);
+  return Bytes(cached_);
+}
+
+Bytes Arena::size_of(const void* data) const {
+  MutexLock lock(mutex_);
+  const auto found = blocks_.find(data);
+  return Bytes(found == blocks_.end() ? 0 : found->second.live);
+}
+
+bool Arena::contains(const void* data) const {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  MutexLock lock(mutex_);
+  auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return false;
+  const auto& [start, mapping] = *std::prev(after);
+  return address - start < static_cast<uintptr_t>(mapping.size);
+}
+
+Bytes Arena::trim() {
+  std::vector<Departing> departing;
+  Bytes before;
+  {
+    MutexLock lock(mutex_);
+    before = Bytes(cached_);
+    departing = shrink_cache(0);
+  }
+  unmap(departing);
+  return before;
+}
+
+std::vector<Arena::Departing> Arena::shrink_cache(int64_t target) {
+  std::vector<size_t> order;
+  for (size_t i = class_of(kSmall).index + 1; i < kClasses; ++i) {
+    if (!shelves_[i].warm.empty()) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [this](size_t a, size_t b) IK_REQUIRES(mutex_) {
+    return shelves_[a].last_use < shelves_[b].last_use;
+  });
+  std::vector<Departing> departing;
+  for (size_t index : order) {
+    Shelf& shelf = shelves_[index];
+    size_t gone = 0;  // from the bottom: what was freed last is likely to be wanted next
+    for (; gone < shelf.warm.size() && cached_ > target; ++gone) {
+      void* data = shelf.warm[gone];
+      const int64_t size = blocks_.find(data)->second.size_class.size;
+      cached_ -= size;
+      if (options_.keep_mapped) {
+        ::madvise(data, static_cast<size_t>(size), MADV_DONTNEED);
+        shelf.cold.push_back(data);
+      } else {
+        const auto mapping = mappings_.find(reinterpret_cast<uintptr_t>(data));
+        departing.push_back({data, mapping->second});
+        mappings_.erase(mapping);
+        blocks_.erase(data);
+      }
+    }
+    shelf.warm.erase(shelf.warm.begin(), shelf.warm.begin() + static_cast<std::ptrdiff_t>(gone));
+  }
+  return departing;
+}
+
+Result<void*> Arena::map(int64_t size) {
+  const auto length = static_cast<size_t>(size);
+  void* data = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return Status(Code::out_of_memory,
+                  "the system refused " + std::to_string(size) + " bytes: " + std::strerror(errno));
+  }
+  bool pinned = false;
+  if (options_.hooks.pin) {
+    const Status status = options_.hooks.pin(data, length);
+    pinned = status.ok();
+    if (!pinned) log(LogLevel::warn, options_.name + ": memory stays pageable: " + status.message());
+  }
+  MutexLock lock(mutex_);
+  mappings_[reinterpret_cast<uintptr_t>(data)] = Mapping{size, pinned};
+  return data;
+}
+
+void Arena::unmap(const std::vector<Departing>& departing) {
+  for (const auto& [data, mapping] : departing) {
+    const auto length = static_cast<size_t>(mapping.size);
+    if (mapping.pinned && options_.hooks.unpin) options_.hooks.unpin(data, length);
+    ::munmap(data, length);
+  }
+}
+
+Result<void*> Arena::map_or_trim(int64_t size) {
+  Result<void*> data = map(size);
+  if (data.ok() || trim() == Bytes(0)) return data;
+  return map(size);  // what the shelves held may have been what was missing
+}
+
+Result<void*> Arena::carve(Class wanted) {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (slab_left_ >= wanted.size) {
+        void* data = slab_;
+        slab_ += wanted.size;
+        slab_left_ -= wanted.size;
+        return data;
+      }
+    }
+    Result<void*> slab = map_or_trim(kSlab);
+    if (!slab.ok()) return slab.status();
+    MutexLock lock(mutex_);
+    slab_ = static_cast<std::byte*>(slab.value());
+    slab_left_ = kSlab;
+  }
+}
+
+}  // namespace innkeeper

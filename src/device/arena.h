@@ -1,0 +1,116 @@
+// A pool of host memory: what the host node's replicas live in, and what a simulated accelerator's memory is.
+//
+// Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
+// mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
+// first out, so that a use after free shows. Classes are at most 1/8 apart; what is accounted is
+// round_up(size), exactly.
+//
+// What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
+// capacity says no first. It does not poison.
+//
+// Thread safety: all methods. The system is called, and hooks run, with no lock held.
+// Ownership: all memory is unmapped when the arena is destroyed, live or not.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread_annotations.h"
+#include "base/types.h"
+
+namespace innkeeper {
+
+class Arena {
+ public:
+  // Told of each new mapping, and before each goes (pinning memory for a real accelerator). A mapping that
+  // `pin` refuses is used all the same; `unpin` is then not called for it.
+  struct Hooks {
+    std::function<Status(void* data, size_t size)> pin;
+    std::function<void(void* data, size_t size)> unpin;
+  };
+  struct Options {
+    std::string name = "host";
+    // More large blocks than this are not kept; then the shelves used longest ago are emptied to half of it.
+    Bytes cache_limit = MiB(512);
+    // Trimmed memory keeps its addresses and loses its pages only: a stray write never hits foreign memory.
+    bool keep_mapped = false;
+    Hooks hooks = {};
+  };
+  struct Piece {
+    void* data;
+    bool fresh;  // its pages come from the system: zero, and never seen by the caller's free()
+  };
+
+  explicit Arena(Options options);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Requires: size > 0. Aligned to kAlignment. Fails with out_of_memory when the system has no more.
+  Result<Piece> allocate(Bytes size);
+  // Requires: `data` came from allocate() and is live. Returns its rounded size.
+  Bytes free(void* data);
+
+  Bytes live() const;                     // rounded sizes of live blocks, counted block by block
+  Bytes cached() const;                   // of large blocks that wait on the shelves
+  Bytes size_of(const void* data) const;  // rounded; 0 if `data` is not the start of a live block
+  bool contains(const void* data) const;  // inside any mapping, live or not
+  Bytes trim();                           // empties the shelves of large blocks; returns how much went
+
+  static constexpr int64_t kSmall = 64 << 10;
+  static constexpr int64_t kSlab = 1 << 20;
+  // The bytes really set aside for a rounded size. For tests: at most 1/8 more than asked.
+  static Bytes class_size(Bytes rounded);
+
+ private:
+  // 8 classes up to 512 bytes, then 8 per doubling: enough for the 2^47 bytes of a process.
+  static constexpr size_t kClasses = 8 + 8 * 39;
+  struct Class {
+    size_t index;
+    int64_t size;
+  };
+  struct Shelf {
+    std::vector<void*> warm;  // last in, first out
+    std::vector<void*> cold;  // keep_mapped: trimmed, so without pages
+    uint64_t last_use = 0;
+  };
+  struct Block {
+    Class size_class;
+    int64_t live;  // the rounded size while allocated, 0 on the shelf
+  };
+  struct Mapping {
+    int64_t size;
+    bool pinned;
+  };
+  struct Departing {
+    void* data;
+    Mapping mapping;
+  };
+
+  static Class class_of(int64_t rounded);
+  Result<void*> map(int64_t size) IK_EXCLUDES(mutex_);
+  void unmap(const std::vector<Departing>& departing) IK_EXCLUDES(mutex_);
+  Result<void*> carve(Class wanted) IK_EXCLUDES(mutex_);
+  Result<void*> map_or_trim(int64_t size) IK_EXCLUDES(mutex_);
+  // Takes large blocks off the shelves until at most `target` bytes are cached.
+  std::vector<Departing> shrink_cache(int64_t target) IK_REQUIRES(mutex_);
+
+  const Options options_;
+  mutable Mutex mutex_;
+  std::unordered_map<const void*, Block> blocks_ IK_GUARDED_BY(mutex_);
+  std::map<uintptr_t, Mapping> mappings_ IK_GUARDED_BY(mutex_);
+  std::array<Shelf, kClasses> shelves_ IK_GUARDED_BY(mutex_);
+  int64_t cached_ IK_GUARDED_BY(mutex_) = 0;
+  uint64_t tick_ IK_GUARDED_BY(mutex_) = 0;
+  std::byte* slab_ IK_GUARDED_BY(mutex_) = nullptr;
+  int64_t slab_left_ IK_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace innkeeper

@@ -1,0 +1,99 @@
+// The disk node: ranges of one spill file (device/spill_file.h) that nobody else can see.
+//
+// Reads and writes are done by a few threads of the device's own and give events. Each range has a checksum
+// in memory that is compared whenever it is read. A failure of the disk (full, I/O error, short transfer,
+// wrong checksum) is the status of the event, with the numbers; a range whose last write failed says so when
+// it is read.
+//
+// A range is written and read from its start: copy_in sets its contents, copy_out gives at most what the last
+// copy_in set. The live bytes never exceed the capacity; fragmented, the file itself may be up to twice as
+// long.
+//
+// What it is not: durable, or a cache.
+//
+// Thread safety: all methods. A read must wait for the write's event. Ownership: the device must outlive its
+// Memory; its destructor finishes the work that was put on it.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/thread_annotations.h"
+#include "device/device_api.h"
+#include "device/spill_file.h"
+
+namespace innkeeper {
+
+class DiskDevice final : public Device {
+ public:
+  struct Options {
+    std::string name = "disk";
+    std::string path = {};  // the folder that holds the file
+    Bytes capacity = {};
+    int threads = 2;
+    bool direct = true;  // try to go past the page cache
+    DiskCalls calls = DiskCalls::of_the_system();
+  };
+  static Result<std::unique_ptr<DiskDevice>> open(Options options);
+  static Result<std::unique_ptr<DiskDevice>> open(std::string path, Bytes capacity);
+  ~DiskDevice() override;
+  DiskDevice(const DiskDevice&) = delete;
+  DiskDevice& operator=(const DiskDevice&) = delete;
+
+  NodeKind kind() const override { return NodeKind::disk; }
+  const std::string& name() const override { return options_.name; }
+  void attach(NodeId self, Accountant* accountant) override;
+
+  // The address is one of an inaccessible mapping: it stands for the offset, and traps when it is used.
+  Result<Memory> allocate(Bytes size) override;
+  Bytes live() const override;
+
+  Result<Event> record(Queue queue) override;
+  Status wait(Queue queue, const Event& event) override;
+  Result<Event> copy_in(void* device, const void* host, Bytes size) override;
+  Result<Event> copy_out(void* host, const void* device, Bytes size) override;
+  bool can_copy_from(const Device&) const override { return false; }
+  Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
+  Bytes trim() override { return Bytes(file_->trim()); }
+  Status synchronize() override;
+
+  bool direct() const { return file_->direct(); }
+
+ private:
+  struct Range;
+  struct Job;
+  struct Claim;
+  class DoneEvent;
+  class AllEvent;
+
+  DiskDevice(Options options, std::unique_ptr<SpillFile> file, char* base);
+  Result<std::shared_ptr<Range>> make_range(Bytes charged);
+  void release(const Range& range);
+  Result<Event> submit(Queue queue, const void* device, char* into, const char* from, Bytes size);
+  void work();
+  Status write(Range& range, const char* from, int64_t size, char* buffer);
+  Status read(Range& range, char* into, int64_t size, char* buffer);
+
+  const Options options_;
+  const std::unique_ptr<SpillFile> file_;
+  char* const base_;  // of the addresses that stand for offsets
+  // Set once, before any allocation.
+  NodeId self_ = kNoNode;
+  Accountant* accountant_ = nullptr;
+
+  mutable Mutex mutex_;
+  CondVar work_to_do_;
+  std::map<int64_t, std::shared_ptr<Range>> ranges_ IK_GUARDED_BY(mutex_);  // live, by offset
+  int64_t in_use_ IK_GUARDED_BY(mutex_) = 0;  // what the capacity is checked against; live() counts anew
+  std::deque<Job> jobs_ IK_GUARDED_BY(mutex_);
+  std::array<std::vector<std::shared_ptr<DoneEvent>>, 3> pending_ IK_GUARDED_BY(mutex_);
+  bool stopping_ IK_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace innkeeper

@@ -1,0 +1,105 @@
+#include "device/host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+namespace innkeeper {
+namespace {
+
+// A limit file holds a number, "max" (none) or, in version 1, a number near 2^63 (none).
+void apply_limit(const std::string& file, int64_t& limit) {
+  std::ifstream stream(file);
+  int64_t found = 0;
+  if (stream >> found && found > 0) limit = std::min(limit, found);
+}
+
+// The group's own limit and those of all groups that hold it.
+void apply_group(const std::string& root, std::string group, const std::string& file, int64_t& limit) {
+  while (!group.empty() && group != "/") {
+    apply_limit(root + group + "/" + file, limit);
+    group.erase(group.find_last_of('/'));
+  }
+  apply_limit(root + "/" + file, limit);
+}
+
+}  // namespace
+
+Bytes host_memory_limit(const std::string& proc, const std::string& cgroups) {
+  int64_t limit = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  std::ifstream membership(proc + "/self/cgroup");
+  for (std::string line; std::getline(membership, line);) {  // "hierarchy:controllers:/group"
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos || second + 1 >= line.size() || line[second + 1] != '/') continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string group = line.substr(second + 1);
+    if (controllers == ",,") apply_group(cgroups, group, "memory.max", limit);
+    if (controllers.find(",memory,") != std::string::npos) {
+      apply_group(cgroups + "/memory", group, "memory.limit_in_bytes", limit);
+    }
+  }
+  return Bytes(limit);
+}
+
+struct HostDevice::Claim {
+  HostDevice* device;
+  void* data;
+};
+
+HostDevice::HostDevice(std::string name, Arena::Hooks hooks, Bytes cache_limit)
+    : name_(name), arena_({.name = name, .cache_limit = cache_limit, .hooks = std::move(hooks)}) {}
+
+void HostDevice::attach(NodeId self, Accountant* accountant) {
+  IK_CHECK(live() == Bytes(0), "a device is attached before its first allocation");
+  self_ = self;
+  accountant_ = accountant;
+}
+
+Result<Memory> HostDevice::allocate(Bytes size) {
+  if (size.count() <= 0) {
+    return Status(Code::invalid_argument, name_ + ": asked " + std::to_string(size.count()) + " bytes");
+  }
+  const Bytes rounded = round_up(size);
+  if (accountant_ != nullptr) IK_RETURN_IF_ERROR(accountant_->charge(self_, rounded));
+  Result<Arena::Piece> piece = arena_.allocate(rounded);
+  if (!piece.ok()) {
+    if (accountant_ != nullptr) accountant_->uncharge(self_, rounded);
+    return piece.status();
+  }
+  void* data = piece.value().data;
+  return Memory(data, rounded, new Claim{this, data}, [](void* context) {
+    auto* claim = static_cast<Claim*>(context);
+    claim->device->give_back(claim->data);
+    delete claim;
+  });
+}
+
+void HostDevice::give_back(void* data) {
+  const Bytes size = arena_.free(data);
+  if (accountant_ != nullptr) accountant_->uncharge(self_, size);
+}
+
+Status HostDevice::wait(Queue, const Event& event) {
+  return event == nullptr ? Status::okay() : event->synchronize();
+}
+
+Result<Event> HostDevice::copy_in(void* device, const void* host, Bytes size) {
+  std::memcpy(device, host, static_cast<size_t>(size.count()));
+  return Event();
+}
+
+Result<Event> HostDevice::copy_out(void* host, const void* device, Bytes size) {
+  std::memcpy(host, device, static_cast<size_t>(size.count()));
+  return Event();
+}
+
+Result<Event> HostDevice::copy_peer(void*, Device& peer, const void*, Bytes size) {
+  return Status(Code::invalid_argument,
+                name_ + ": " + to_string(size) + " from " + peer.name() +
+                    ": host memory has no peers, copy out of the other device instead");
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,53 @@
+// The host node: memory from the arena; copies are done before they return, so its events are null.
+//
+// What it is not: a budget. The node's Accountant refuses what is beyond it, host_memory_limit() says what
+// the machine grants this process. Waiting for another device's event blocks the thread that waits.
+//
+// Thread safety: all methods. Ownership: the device must outlive every Memory that it gave.
+#pragma once
+
+#include <string>
+
+#include "device/arena.h"
+#include "device/device_api.h"
+
+namespace innkeeper {
+
+// The physical memory, or this process's cgroup limit (version 2 or 1, with those of its parents) where that
+// is less. The folders are arguments for tests.
+Bytes host_memory_limit(const std::string& proc = "/proc", const std::string& cgroups = "/sys/fs/cgroup");
+
+class HostDevice final : public Device {
+ public:
+  // `hooks` pin the memory for real accelerators (Arena::Hooks).
+  explicit HostDevice(std::string name = "host", Arena::Hooks hooks = {}, Bytes cache_limit = MiB(512));
+
+  NodeKind kind() const override { return NodeKind::host; }
+  const std::string& name() const override { return name_; }
+  void attach(NodeId self, Accountant* accountant) override;
+  Result<Memory> allocate(Bytes size) override;
+  Bytes live() const override { return arena_.live(); }
+
+  Result<Event> record(Queue) override { return Event(); }
+  Status wait(Queue, const Event& event) override;
+  Result<Event> copy_in(void* device, const void* host, Bytes size) override;
+  Result<Event> copy_out(void* host, const void* device, Bytes size) override;
+  bool can_copy_from(const Device&) const override { return false; }
+  Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
+  Bytes trim() override { return arena_.trim(); }
+  Status synchronize() override { return Status::okay(); }
+
+  const Arena& arena() const { return arena_; }
+
+ private:
+  struct Claim;
+  void give_back(void* data);
+
+  const std::string name_;
+  Arena arena_;
+  // Set once, before any allocation.
+  NodeId self_ = kNoNode;
+  Accountant* accountant_ = nullptr;
+};
+
+}  // namespace innkeeper

@@ -1,0 +1,87 @@
+// The file behind the disk node: it has no name, its space is handed out in ranges of whole pages, and it is
+// read and written in parts, past the page cache where the file system can (O_DIRECT).
+//
+// The file never has a name (O_TMPFILE, or it loses its name at creation), so nothing is left behind however
+// the process ends (I11). Space is reserved on the disk before it is handed out, so that a full disk shows
+// early.
+//
+// What it is not: it knows nothing of budgets, checksums or threads. Thread safety: all methods. No lock is
+// held while bytes are read or written. Ownership: the file descriptor.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "base/thread_annotations.h"
+#include "base/types.h"
+
+namespace innkeeper {
+
+// The system's calls, so that tests can fail them. All as in the manual: -1 and errno.
+struct DiskCalls {
+  ssize_t (*write)(int file, const void* data, size_t size, off_t offset);
+  ssize_t (*read)(int file, void* data, size_t size, off_t offset);
+  int (*reserve)(int file, int mode, off_t offset, off_t size);
+  static DiskCalls of_the_system();
+};
+
+class SpillFile {
+ public:
+  static constexpr int64_t kPage = 4096;     // the unit of space, and of direct transfers
+  static constexpr int64_t kPart = 4 << 20;  // the most that write() and read() take
+
+  struct Options {
+    std::string name;  // of the node, for messages
+    std::string folder;
+    int64_t limit;       // how long the file may become; a multiple of kPage
+    bool direct = true;  // try to go past the page cache
+    DiskCalls calls = DiskCalls::of_the_system();
+  };
+  // Writes one page, to see that it can.
+  static Result<std::unique_ptr<SpillFile>> open(Options options);
+  ~SpillFile();
+  SpillFile(const SpillFile&) = delete;
+  SpillFile& operator=(const SpillFile&) = delete;
+
+  // A buffer for transfers that are not aligned: kPart bytes. Each thread that transfers has its own.
+  struct FreeBuffer {
+    void operator()(char* data) const { std::free(data); }
+  };
+  using Buffer = std::unique_ptr<char, FreeBuffer>;
+  static Buffer make_buffer();
+
+  // The offset of `length` bytes (a multiple of kPage): the free range that fits best, else the file grows.
+  Result<int64_t> take(int64_t length);
+  void give_back(int64_t offset, int64_t length);
+  int64_t trim();  // cuts the unused end off; returns how much
+
+  // At most kPart bytes at an offset that is a multiple of kPage, in a range that was taken. All or a
+  // failure. `into` may be the buffer itself.
+  Status write(const char* from, int64_t size, int64_t offset, char* buffer) const;
+  Status read(char* into, int64_t size, int64_t offset, char* buffer) const;
+
+  bool direct() const { return direct_; }
+  const std::string& folder() const { return options_.folder; }
+
+ private:
+  SpillFile(Options options, int file, bool direct)
+      : options_(std::move(options)), file_(file), direct_(direct) {}
+  static Result<int> create_file(const Options& options);
+  static Result<bool> probe(const Options& options, int file);
+  Status grow(int64_t length) IK_REQUIRES(mutex_);
+  Status failure(const char* verb, int64_t asked, int64_t done, int64_t offset, int error) const;
+
+  const Options options_;
+  const int file_;
+  const bool direct_;
+  Mutex mutex_;
+  std::map<int64_t, int64_t> free_ IK_GUARDED_BY(mutex_);  // offset -> length, never adjacent
+  int64_t length_ IK_GUARDED_BY(mutex_) = 0;               // of the file
+};
+
+}  // namespace innkeeper

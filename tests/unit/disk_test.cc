@@ -1,0 +1,362 @@
+#include "device/disk.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "device/checksum.h"
+
+namespace innkeeper {
+namespace {
+
+// A disk that fails when it is told to; else the system's. Calls are counted from 0.
+struct Faults {
+  std::atomic<int> write_error = 0;
+  std::atomic<int> read_error = 0;
+  std::atomic<int> reserve_error = 0;
+  std::atomic<bool> short_writes = false;  // half of what is asked, then nothing
+  std::atomic<bool> short_reads = false;
+  std::atomic<bool> flip_a_bit = false;
+  std::atomic<off_t> room = INT64_MAX;  // of the disk
+} faults;
+
+ssize_t faulty_write(int file, const void* data, size_t size, off_t offset) {
+  if (faults.write_error != 0) {
+    errno = faults.write_error;
+    return -1;
+  }
+  if (faults.short_writes) size = size > 4096 ? size / 8192 * 4096 : 0;
+  return size == 0 ? 0 : ::pwrite(file, data, size, offset);
+}
+
+ssize_t faulty_read(int file, void* data, size_t size, off_t offset) {
+  if (faults.read_error != 0) {
+    errno = faults.read_error;
+    return -1;
+  }
+  if (faults.short_reads) size = size > 4096 ? size / 8192 * 4096 : 0;
+  const ssize_t got = size == 0 ? 0 : ::pread(file, data, size, offset);
+  if (faults.flip_a_bit && got > 20) static_cast<char*>(data)[20] ^= 4;
+  return got;
+}
+
+int faulty_reserve(int file, int mode, off_t offset, off_t size) {
+  if (faults.reserve_error != 0 || offset + size > faults.room) {
+    errno = faults.reserve_error != 0 ? faults.reserve_error.load() : ENOSPC;
+    return -1;
+  }
+  return ::fallocate(file, mode, offset, size);
+}
+
+class Disk : public testing::TestWithParam<bool> {  // whether it tries to go past the page cache
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(folder_);
+    open(MiB(64));
+  }
+  void TearDown() override {
+    for (std::atomic<int>* error : {&faults.write_error, &faults.read_error, &faults.reserve_error})
+      *error = 0;
+    for (std::atomic<bool>* fault : {&faults.short_writes, &faults.short_reads, &faults.flip_a_bit})
+      *fault = false;
+    faults.room = INT64_MAX;
+    disk_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  void open(Bytes capacity) {
+    Result<std::unique_ptr<DiskDevice>> disk =
+        DiskDevice::open({.path = folder_,
+                          .capacity = capacity,
+                          .direct = GetParam(),
+                          .calls = {faulty_write, faulty_read, faulty_reserve}});
+    ASSERT_TRUE(disk.ok()) << disk.status().message();
+    disk_ = std::move(disk).value();
+    ASSERT_TRUE(GetParam() || !disk_->direct());
+  }
+  Memory take(Bytes size) {
+    Result<Memory> memory = disk_->allocate(size);
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    return std::move(memory).value();
+  }
+  Status write(const Memory& memory, const std::vector<char>& bytes) {
+    return disk_->copy_in(memory.data(), bytes.data(), Bytes(static_cast<int64_t>(bytes.size())))
+        .value()
+        ->synchronize();
+  }
+  Status read(std::vector<char>& bytes, const Memory& memory) {
+    return disk_->copy_out(bytes.data(), memory.data(), Bytes(static_cast<int64_t>(bytes.size())))
+        .value()
+        ->synchronize();
+  }
+  static std::vector<char> noise(size_t size, unsigned seed = 1) {
+    std::mt19937 random(seed);
+    std::vector<char> bytes(size);
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    return bytes;
+  }
+
+  const std::string folder_ =
+      (std::filesystem::path(testing::TempDir()) / ("innkeeper_disk_" + std::to_string(::getpid()))).string();
+  std::unique_ptr<DiskDevice> disk_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, Disk, testing::Values(true, false),
+                         [](const auto& test) { return test.param ? "Direct" : "Cached"; });
+
+TEST_P(Disk, GivesBackWhatItWasGiven) {
+  for (size_t size : {1, 64, 4095, 4096, 4097, 1 << 20, (4 << 20) - 1, 4 << 20, (9 << 20) + 13}) {
+    const Memory memory = take(Bytes(static_cast<int64_t>(size)));
+    EXPECT_EQ(memory.size(), round_up(Bytes(static_cast<int64_t>(size))));
+    const std::vector<char> bytes = noise(size);
+    ASSERT_TRUE(write(memory, bytes).ok());
+    std::vector<char> back(size);
+    ASSERT_TRUE(read(back, memory).ok());
+    EXPECT_EQ(back, bytes) << size;
+    std::vector<char> half(size / 2);
+    const Status status = read(half, memory);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(std::equal(half.begin(), half.end(), bytes.begin()));
+  }
+  EXPECT_EQ(disk_->live(), Bytes(0));
+}
+
+TEST_P(Disk, LeavesNoFileInItsFolder) {
+  const Memory memory = take(MiB(1));
+  ASSERT_TRUE(write(memory, noise(1 << 20)).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "I11";
+}
+
+TEST_P(Disk, CapacityIsHardAndSaidInNumbers) {
+  open(KiB(16));
+  Memory first = take(KiB(12));
+  const Result<Memory> second = disk_->allocate(KiB(8));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), Code::out_of_memory);
+  EXPECT_EQ(second.status().message(), "disk is full: asked 8192 B, in use 12.0 KiB of 16.0 KiB in \"" +
+                                           folder_ +
+                                           "\"; a larger disk node in INNKEEPER_NODES gives it more");
+  EXPECT_EQ(disk_->live(), KiB(12));
+  first.reset();
+  take(KiB(16));
+}
+
+TEST_P(Disk, SpaceIsUsedAgainAndTrimmed) {
+  std::vector<Memory> pieces;
+  for (int i = 0; i < 4; ++i) pieces.push_back(take(KiB(8)));
+  void* const second = pieces[1].data();
+  pieces[1].reset();
+  pieces[2].reset();
+  EXPECT_EQ(take(KiB(16)).data(), second) << "neighbours are one free range again";
+  pieces.clear();
+  EXPECT_EQ(disk_->trim(), MiB(64));
+  EXPECT_EQ(disk_->trim(), Bytes(0));
+  const Memory again = take(KiB(8));
+  EXPECT_TRUE(write(again, noise(8192)).ok());
+}
+
+struct Ledger final : Accountant {
+  int64_t charged = 0;
+  Status charge(NodeId, Bytes size) override {
+    charged += size.count();
+    return Status::okay();
+  }
+  void uncharge(NodeId, Bytes size) noexcept override { charged -= size.count(); }
+};
+
+TEST_P(Disk, GivesTheChargeBackWhenRefused) {
+  Ledger ledger;
+  disk_->attach(NodeId{2}, &ledger);
+  Memory memory = take(Bytes(100));
+  EXPECT_EQ(ledger.charged, 128);
+  EXPECT_FALSE(disk_->allocate(MiB(65)).ok());
+  EXPECT_FALSE(disk_->allocate(Bytes(-1)).ok());
+  EXPECT_EQ(ledger.charged, 128);
+  memory.reset();
+  EXPECT_EQ(ledger.charged, 0);
+}
+
+TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
+  faults.room = 64 << 10;
+  const Memory first = take(KiB(48));  // the step of 64 MiB fails, what is needed fits
+  const Result<Memory> second = disk_->allocate(KiB(32));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), Code::out_of_memory);
+  EXPECT_EQ(second.status().message(),
+            "disk: asked 32.0 KiB, \"" + folder_ +
+                "\" cannot hold more than the 48.0 KiB it has: No space left on device");
+  EXPECT_EQ(disk_->live(), KiB(48));
+  ASSERT_TRUE(write(first, noise(48 << 10)).ok());
+  faults.reserve_error = EOPNOTSUPP;  // a file system without reservations
+  EXPECT_TRUE(disk_->allocate(KiB(32)).ok());
+}
+
+TEST_P(Disk, FailedWritesAreToldNowAndWhenRead) {
+  const Memory memory = take(KiB(64));
+  const std::vector<char> bytes = noise(64 << 10);
+  ASSERT_TRUE(write(memory, bytes).ok());
+  for (const int error : {ENOSPC, EIO}) {
+    faults.write_error = error;
+    const Status status = write(memory, bytes);
+    EXPECT_EQ(status.code(), Code::io_error);
+    EXPECT_EQ(status.message(), "disk: write of 65536 bytes at offset 0 of the file in \"" + folder_ +
+                                    "\" stopped after 0: " + std::strerror(error));
+    faults.write_error = 0;
+    std::vector<char> back(bytes.size());
+    EXPECT_EQ(read(back, memory).message(),
+              "disk: 64.0 KiB cannot be read, their last write to \"" + folder_ + "\" failed");
+    ASSERT_TRUE(write(memory, bytes).ok());
+    EXPECT_TRUE(read(back, memory).ok());
+  }
+  faults.short_writes = true;
+  EXPECT_EQ(write(memory, bytes).message(), "disk: write of 65536 bytes at offset 0 of the file in \"" +
+                                                folder_ + "\" stopped after 61440: no more bytes");
+}
+
+TEST_P(Disk, FailedReadsAreTold) {
+  const Memory memory = take(KiB(64));
+  const std::vector<char> bytes = noise(64 << 10);
+  ASSERT_TRUE(write(memory, bytes).ok());
+  std::vector<char> back(bytes.size());
+  faults.read_error = EIO;
+  EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" +
+                                              folder_ + "\" stopped after 0: Input/output error");
+  faults.read_error = 0;
+  faults.short_reads = true;
+  EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" +
+                                              folder_ + "\" stopped after 61440: no more bytes");
+  faults.short_reads = false;
+  ASSERT_TRUE(read(back, memory).ok()) << "the disk is well again";
+  EXPECT_EQ(back, bytes);
+}
+
+TEST_P(Disk, AChangedBitIsNoticed) {
+  const Memory memory = take(KiB(4));
+  ASSERT_TRUE(write(memory, noise(4000)).ok());
+  std::vector<char> back(4000);
+  faults.flip_a_bit = true;
+  const Status status = read(back, memory);
+  EXPECT_EQ(status.code(), Code::io_error);
+  EXPECT_EQ(status.message(), "disk: 4000 bytes at offset 0 of the file in \"" + folder_ +
+                                  "\" came back changed (checksum): the disk or its memory is faulty");
+}
+
+TEST_P(Disk, RefusesCopiesThatMakeNoSense) {
+  const Memory memory = take(Bytes(128));
+  std::vector<char> bytes(256);
+  auto* data = static_cast<char*>(memory.data());
+  EXPECT_EQ(disk_->copy_in(data + 64, bytes.data(), Bytes(64)).status().code(), Code::invalid_argument);
+  EXPECT_EQ(disk_->copy_in(data, bytes.data(), Bytes(129)).status().code(), Code::invalid_argument);
+  EXPECT_EQ(disk_->copy_peer(data, *disk_, data, Bytes(64)).status().code(), Code::invalid_argument);
+  bytes.resize(64);
+  EXPECT_EQ(read(bytes, memory).message(), "disk: 64 bytes are read where 0 were written");
+}
+
+TEST_P(Disk, RecordCoversAllThatWasPutOnTheQueue) {
+  EXPECT_EQ(disk_->record(Queue::copy_in).value(), nullptr);
+  std::vector<Memory> pieces;
+  const std::vector<char> bytes = noise(1 << 20);
+  for (int i = 0; i < 100; ++i) {
+    pieces.push_back(take(KiB(512)));
+    ASSERT_TRUE(disk_->copy_in(pieces.back().data(), bytes.data() + i, KiB(512)).ok());
+  }
+  ASSERT_TRUE(disk_->wait(Queue::compute, disk_->record(Queue::copy_in).value()).ok());
+  std::vector<char> back(512 << 10);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(read(back, pieces[static_cast<size_t>(i)]).ok());
+    ASSERT_EQ(std::memcmp(back.data(), bytes.data() + i, back.size()), 0);
+  }
+  faults.write_error = EIO;
+  const Event failed = disk_->copy_in(pieces[0].data(), bytes.data(), KiB(1)).value();
+  EXPECT_EQ(disk_->synchronize().code(), Code::io_error) << "nobody has asked the event, so the queue tells";
+  EXPECT_TRUE(failed->done());
+  EXPECT_EQ(failed->synchronize().code(), Code::io_error);
+  EXPECT_TRUE(disk_->synchronize().ok()) << "once";
+}
+
+TEST_P(Disk, SpaceIsNotReusedUnderAWrite) {
+  const std::vector<char> first = noise(4 << 20, 1);
+  const std::vector<char> second = noise(4 << 20, 2);
+  for (int i = 0; i < 20; ++i) {
+    Memory gone = take(MiB(4));
+    const Event writing = disk_->copy_in(gone.data(), first.data(), MiB(4)).value();
+    gone.reset();  // breaks the promise that both ends stay
+    const Memory next = take(MiB(4));
+    ASSERT_TRUE(write(next, second).ok());
+    ASSERT_TRUE(writing->synchronize().ok());
+    std::vector<char> back(second.size());
+    ASSERT_TRUE(read(back, next).ok());
+    ASSERT_EQ(back, second);
+  }
+}
+
+TEST_P(Disk, ThreadsShareIt) {
+  auto work = [this](unsigned seed) {
+    std::mt19937 random(seed);
+    for (int step = 0; step < 50; ++step) {
+      const std::vector<char> bytes = noise(1 + random() % 100000, seed * 1000 + static_cast<unsigned>(step));
+      const Memory memory = take(Bytes(static_cast<int64_t>(bytes.size())));
+      ASSERT_TRUE(write(memory, bytes).ok());
+      std::vector<char> back(bytes.size());
+      ASSERT_TRUE(read(back, memory).ok());
+      ASSERT_EQ(back, bytes);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned seed = 1; seed <= 4; ++seed) threads.emplace_back(work, seed);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(disk_->live(), Bytes(0));
+}
+
+TEST_P(Disk, ASmallUlimitIsAFailureAndNotASignal) {
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit small { 1 << 20, before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Result<Memory> fits = disk_->allocate(KiB(512));
+  const Result<Memory> beyond = disk_->allocate(MiB(2));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_TRUE(fits.ok()) << fits.status().message();
+  EXPECT_EQ(beyond.status().message(), "disk: asked 2.0 MiB, the file in \"" + folder_ +
+                                           "\" is 1.0 MiB long and may be 1.0 MiB (ulimit -f)");
+}
+
+TEST(DiskOpen, SaysWhatIsWrong) {
+  EXPECT_EQ(DiskDevice::open("/no/such/folder", MiB(1)).status().message(),
+            "disk: no spill file in \"/no/such/folder\": No such file or directory");
+  EXPECT_EQ(DiskDevice::open("/tmp", Bytes(0)).status().message(),
+            "disk: a capacity of 0 B and 2 threads, expected 1 B to 32 TiB and 1 or more");
+  faults.write_error = ENOSPC;
+  EXPECT_EQ(DiskDevice::open(
+                {.path = "/tmp", .capacity = MiB(1), .calls = {faulty_write, faulty_read, faulty_reserve}})
+                .status()
+                .message(),
+            "disk: the spill file in \"/tmp\" takes no data: No space left on device");
+  faults.write_error = 0;
+}
+
+TEST(Checksum, SeesEveryBitAndEveryPart) {
+  std::vector<unsigned char> bytes(1003, 0x5A);
+  for (auto* function : {checksum, portable_checksum}) {
+    const uint64_t plain = function(bytes.data(), bytes.size(), 0);
+    EXPECT_EQ(function(bytes.data(), bytes.size(), 0), plain);
+    for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+      bytes[bit / 8] ^= static_cast<unsigned char>(1 << bit % 8);
+      ASSERT_NE(function(bytes.data(), bytes.size(), 0), plain) << bit;
+      bytes[bit / 8] ^= static_cast<unsigned char>(1 << bit % 8);
+    }
+    EXPECT_NE(function(bytes.data(), bytes.size() - 1, 0), plain);
+    EXPECT_NE(function(bytes.data(), bytes.size(), 1), plain);
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper
