@@ -1,0 +1,236 @@
+#include "sim/accelerator.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "base/check.h"
+#include "device/arena.h"
+#include "sim/clock.h"
+#include "sim/work_queue.h"
+
+namespace innkeeper::sim {
+namespace {
+
+constexpr size_t kMaxQueues = 256;
+constexpr size_t kDirections = 4;
+
+// Sorted, without overlaps and empty ranges: bytes that are hidden twice would be lost, the second time
+// poison.
+std::vector<WrittenRange> merge(std::span<const WrittenRange> written) {
+  std::vector<WrittenRange> ranges;
+  for (const WrittenRange& range : written) {
+    if (range.size > 0) ranges.push_back(range);
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.data < b.data; });
+  size_t count = 0;
+  for (const WrittenRange& range : ranges) {
+    WrittenRange* last = count == 0 ? nullptr : &ranges[count - 1];
+    auto* end = last == nullptr ? nullptr : static_cast<std::byte*>(last->data) + last->size;
+    if (last != nullptr && range.data <= end) {
+      end = std::max(end, static_cast<std::byte*>(range.data) + range.size);
+      last->size = static_cast<size_t>(end - static_cast<std::byte*>(last->data));
+    } else {
+      ranges[count++] = range;
+    }
+  }
+  ranges.resize(count);
+  return ranges;
+}
+
+bool disjoint(const Copy& copy) {
+  const auto destination = reinterpret_cast<uintptr_t>(copy.destination);
+  const auto source = reinterpret_cast<uintptr_t>(copy.source);
+  return destination + copy.size <= source || source + copy.size <= destination;
+}
+
+}  // namespace
+
+class Accelerator::Impl {
+ public:
+  explicit Impl(Options wanted)
+      : options(std::move(wanted)),
+        memory({.name = options.name, .cache_limit = options.capacity, .keep_mapped = true}),
+        side(std::make_shared<Arena>(
+            Arena::Options{.name = options.name + " side buffers", .cache_limit = MiB(256)})),
+        state_(options.seed) {
+    for (int i = 0; i < 3; ++i) create_queue();
+  }
+
+  QueueIndex create_queue() {
+    MutexLock lock(mutex_);
+    const QueueIndex index = count_.load(std::memory_order_relaxed);
+    IK_CHECK(index < kMaxQueues, "too many queues on " + options.name);
+    queues_[index] = std::make_shared<WorkQueue>(host_);
+    count_.store(index + 1, std::memory_order_release);
+    return index;
+  }
+
+  WorkQueue& queue(QueueIndex index) const {
+    IK_CHECK(index < count_.load(std::memory_order_acquire), options.name + " has no such queue");
+    return *queues_[index];
+  }
+
+  QueueIndex queue_count() const { return count_.load(std::memory_order_acquire); }
+
+  // Whether the next item of an idle queue is executed when it is put there.
+  bool at_once() {
+    if (options.visibility == Visibility::early) return true;
+    if (options.visibility == Visibility::late) return false;
+    MutexLock lock(mutex_);
+    state_ += 0x9E3779B97F4A7C15u;  // splitmix64
+    uint64_t mixed = (state_ ^ (state_ >> 30)) * 0xBF58476D1CE4E5B9u;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
+    return ((mixed ^ (mixed >> 31)) & 1) != 0;
+  }
+
+  // Counts `size` as in use if the capacity holds it; else says what is in use.
+  bool reserve(int64_t size, int64_t& now) {
+    now = in_use.load(std::memory_order_relaxed);
+    do {
+      if (size > options.capacity.count() - now) return false;
+    } while (!in_use.compare_exchange_weak(now, now + size, std::memory_order_relaxed));
+    return true;
+  }
+
+  double seconds(size_t size, Direction direction) const {
+    if (direction == Direction::within) return copy_within_seconds(options.card, size);
+    return copy_seconds(direction == Direction::peer ? options.peer_link : options.host_link, size);
+  }
+
+  const Options options;
+  Arena memory;
+  const std::shared_ptr<Arena> side;
+  std::array<std::atomic<int64_t>, kDirections> copied = {};
+  std::atomic<int64_t> in_use = 0;  // what the capacity is checked against; equal to memory.live() at rest
+
+ private:
+  Mutex mutex_;
+  const std::shared_ptr<HostTime> host_ = std::make_shared<HostTime>();
+  // Written once each, before count_ says that they are there.
+  std::array<std::shared_ptr<WorkQueue>, kMaxQueues> queues_;
+  std::atomic<QueueIndex> count_ = 0;
+  uint64_t state_ IK_GUARDED_BY(mutex_);
+};
+
+Accelerator::Accelerator(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+Accelerator::~Accelerator() { synchronize(); }
+
+const Options& Accelerator::options() const { return impl_->options; }
+
+Result<void*> Accelerator::allocate(Bytes size) {
+  const Options& options = impl_->options;
+  if (size.count() <= 0) {
+    return Status(Code::invalid_argument,
+                  options.name + ": asked " + std::to_string(size.count()) + " bytes");
+  }
+  const int64_t capacity = options.capacity.count();
+  const int64_t rounded = size.count() > capacity ? size.count() : round_up(size).count();
+  if (int64_t in_use = 0; !impl_->reserve(rounded, in_use)) {
+    return Status(Code::out_of_memory, options.name + " is full: asked " + to_string(size) + " (" +
+                                           std::to_string(size.count()) + " bytes), in use " +
+                                           to_string(Bytes(in_use)) + " of " + to_string(options.capacity) +
+                                           ", free " + to_string(Bytes(capacity - in_use)) +
+                                           "; a larger sim node in INNKEEPER_NODES gives it more");
+  }
+  Result<Arena::Piece> piece = impl_->memory.allocate(Bytes(rounded));
+  if (!piece.ok()) {
+    impl_->in_use.fetch_sub(rounded, std::memory_order_relaxed);
+    return piece.status();
+  }
+  void* data = piece.value().data;
+  if (piece.value().fresh && options.poison) std::memset(data, kPoison, static_cast<size_t>(rounded));
+  return data;
+}
+
+void Accelerator::free(void* data) {
+  WorkQueue& compute = impl_->queue(0);
+  if (impl_->options.poison || !compute.idle()) {
+    const auto length = static_cast<size_t>(impl_->memory.size_of(data).count());
+    compute.advance_past(data, length);
+    if (impl_->options.poison) std::memset(data, kPoison, length);
+  }
+  const Bytes size = impl_->memory.free(data);
+  impl_->in_use.fetch_sub(size.count(), std::memory_order_relaxed);
+}
+
+Bytes Accelerator::live() const { return impl_->memory.live(); }
+Bytes Accelerator::size_of(const void* data) const { return impl_->memory.size_of(data); }
+bool Accelerator::contains(const void* data) const { return impl_->memory.contains(data); }
+Bytes Accelerator::trim() { return impl_->side->trim() + impl_->memory.trim(); }
+
+QueueIndex Accelerator::create_queue() { return impl_->create_queue(); }
+Event Accelerator::record(QueueIndex queue) { return impl_->queue(queue).tail(); }
+bool Accelerator::idle(QueueIndex queue) const { return impl_->queue(queue).idle(); }
+
+void Accelerator::wait(QueueIndex queue, const Event& event) {
+  if (event == nullptr) return;
+  auto simulated = std::dynamic_pointer_cast<SimEvent>(event);
+  if (simulated == nullptr) {
+    [[maybe_unused]] const Status lost = event->synchronize();
+    return;
+  }
+  WorkQueue& target = impl_->queue(queue);
+  const bool at_once = impl_->at_once() && target.idle();
+  if (simulated->passed() && target.idle()) return target.spend(0, simulated->time());
+  const auto waited = target.push({.wait = std::move(simulated)}, 0);
+  if (at_once) target.advance(waited->position());
+}
+
+void Accelerator::synchronize(QueueIndex queue) {
+  [[maybe_unused]] const Status never_fails = impl_->queue(queue).tail()->synchronize();
+}
+
+void Accelerator::synchronize() {
+  for (QueueIndex queue = 0; queue < impl_->queue_count(); ++queue) synchronize(queue);
+}
+
+Event Accelerator::copy(QueueIndex queue, void* destination, const void* source, size_t size,
+                        Direction direction) {
+  WorkQueue& target = impl_->queue(queue);
+  if (size == 0) return target.tail();
+  impl_->copied[static_cast<size_t>(direction)].fetch_add(static_cast<int64_t>(size),
+                                                          std::memory_order_relaxed);
+  const Copy copy{destination, source, size};
+  const bool may_start = target.idle();  // nothing stands before it: its destination is no longer anybody's
+  const bool at_once = impl_->at_once() && may_start;
+  if (may_start && !at_once && impl_->options.poison && disjoint(copy))
+    std::memset(destination, kPoison, size);
+  auto event = target.push({.copy = copy}, impl_->seconds(size, direction));
+  if (at_once) target.advance(event->position());
+  return event;
+}
+
+void Accelerator::begin_kernel(QueueIndex queue) { impl_->queue(queue).advance(); }
+
+void Accelerator::end_kernel(QueueIndex queue, std::span<const WrittenRange> written, KernelCost cost) {
+  WorkQueue& target = impl_->queue(queue);
+  const double seconds = kernel_seconds(impl_->options.card, cost);
+  if (written.empty() || (impl_->at_once() && target.idle())) return target.spend(seconds);
+  std::vector<Hidden> results;
+  for (const WrittenRange& range : merge(written))
+    results.emplace_back(impl_->side, range, impl_->options.poison);
+  if (results.empty()) return target.spend(seconds);
+  target.push({.results = std::move(results)}, seconds);
+}
+
+double Accelerator::time(QueueIndex queue) const { return impl_->queue(queue).time(); }
+
+double Accelerator::time() const {
+  double latest = 0;
+  for (QueueIndex queue = 0; queue < impl_->queue_count(); ++queue) latest = std::max(latest, time(queue));
+  return latest;
+}
+
+Bytes Accelerator::copied(Direction direction) const {
+  return Bytes(impl_->copied[static_cast<size_t>(direction)].load(std::memory_order_relaxed));
+}
+
+double time_of(const Event& event) {
+  const auto* simulated = dynamic_cast<const SimEvent*>(event.get());
+  return simulated == nullptr ? 0 : simulated->time();
+}
+
+}  // namespace innkeeper::sim

@@ -1,0 +1,128 @@
+// A simulated accelerator: memory with a capacity, queues that run asynchronously, and a virtual clock.
+//
+// It is adversarial on purpose. A kernel computes at launch, on the thread that launches it, but what it
+// wrote is then taken away into a side buffer and replaced by poison until it is *published*; a copy reads
+// its source only when it is published. Work is published in the order of its queue, and no earlier than
+// somebody is entitled to see it: when later work on the same queue starts, when work that waits for it
+// starts, or when the host synchronises. Fresh and freed memory is poison. So a wait that the engine forgets
+// gives wrong numbers, on a laptop, every time.
+//
+// Visibility::late publishes as late as it may, early at once, random draws for each item (seeded).
+//
+// What it is not: a model of how a card splits a kernel among its processors. Time is virtual (sim/clock.h):
+// a kernel takes max(flops / peak, bytes / memory bandwidth) + launch time, a copy latency + bytes /
+// bandwidth; it is the same on every run with the same program, whatever the real machine does and whatever
+// is visible when.
+//
+// Thread safety: all methods. Kernels of several threads may compute at the same time, on one queue too:
+// those are ordered only as far as their threads are. No lock is held while bytes are copied
+// (sim/work_queue.h). Ownership: memory belongs to the accelerator and stays mapped until it is destroyed, so
+// that a late copy to freed memory corrupts simulated bytes only, never the process. Its destructor waits for
+// its queues. Events may outlive it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "device/device_api.h"
+#include "sim/cards.h"
+
+namespace innkeeper::sim {
+
+// The byte that fills memory nobody is entitled to read: NaN as float of any width, -1 as an integer.
+inline constexpr unsigned char kPoison = 0xFF;
+
+enum class Visibility : uint8_t { early, late, random };
+
+struct Options {
+  std::string name = "sim:0";
+  Bytes capacity = MiB(64);
+  Visibility visibility = Visibility::late;
+  uint64_t seed = 0;   // for Visibility::random
+  bool poison = true;  // fill fresh and freed memory, and what is hidden or not yet copied (a memset each)
+  Card card = default_card();
+  Link host_link = default_host_link();
+  Link peer_link = default_peer_link();
+};
+
+// Names a queue of one accelerator. 0, 1, 2 are innkeeper::Queue's compute, copy_in, copy_out.
+using QueueIndex = uint32_t;
+
+// What a kernel cost, for the clock.
+struct KernelCost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+struct WrittenRange {
+  void* data;
+  size_t size;
+};
+
+class Accelerator {
+ public:
+  explicit Accelerator(Options options);
+  ~Accelerator();
+  Accelerator(const Accelerator&) = delete;
+  Accelerator& operator=(const Accelerator&) = delete;
+
+  const Options& options() const;
+
+  // Memory. `size` > 0 is rounded up to kAlignment; fails with out_of_memory and the numbers when more than
+  // the capacity would be alive. Memory is ordered by the compute queue (device_api.h): freeing advances that
+  // queue past its last wait and past all that touches the memory (not further: what else is hidden there
+  // stays hidden), then poisons; the bytes may be handed out again at once. Work that is still pending on
+  // other queues will read and write them all the same: that is the error which is to show.
+  Result<void*> allocate(Bytes size);
+  void free(void* data);
+  Bytes live() const;  // rounded sizes of what is allocated now
+  Bytes size_of(
+      const void* data) const;  // the rounded size; 0 if `data` is not the start of a live allocation
+  bool contains(const void* data) const;  // inside any memory of this accelerator, live or cached
+  Bytes trim();  // gives the pages of free memory back to the system; returns how much
+
+  // Queues and events.
+  QueueIndex create_queue();
+  Event record(QueueIndex queue);
+  // An event of any accelerator; for an event of anything else it blocks, and its failure is lost: ask it
+  // first.
+  void wait(QueueIndex queue, const Event& event);
+  bool idle(QueueIndex queue) const;
+  void synchronize(QueueIndex queue);
+  void synchronize();
+
+  // Copies. Host memory is any memory that is not this accelerator's. With `peer` the bytes cross a peer
+  // link; it must be done before the peer is destroyed. Returns an event behind the copy.
+  enum class Direction : uint8_t { in, out, within, peer };
+  Event copy(QueueIndex queue, void* destination, const void* source, size_t size, Direction direction);
+
+  // A kernel: begin_kernel publishes all that the queue is entitled to see; then the caller computes, reading
+  // and writing accelerator memory directly; then end_kernel hides what was written and moves the clock. If
+  // the kernel throws, end_kernel must be called all the same (its writes count).
+  void begin_kernel(QueueIndex queue);
+  void end_kernel(QueueIndex queue, std::span<const WrittenRange> written, KernelCost cost);
+
+  // The virtual time at which all work put on the queue so far is done, in seconds since the start.
+  double time(QueueIndex queue) const;
+  double time() const;  // over all queues
+  // Bytes that crossed the links, for tests and reports.
+  Bytes copied(Direction direction) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The virtual time of an event made by Accelerator::record or copy; of any other event 0.
+double time_of(const Event& event);
+
+// The engine's view of an accelerator, for core alone (the torch layer reaches it through c10). Shares
+// ownership.
+std::unique_ptr<Device> make_device(std::shared_ptr<Accelerator> accelerator);
+
+}  // namespace innkeeper::sim

@@ -1,0 +1,161 @@
+#include "sim/work_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace innkeeper::sim {
+namespace {
+
+// Told whenever a queue stops running. One for the process: waiting for another thread's copy is rare.
+CondVar stopped_running;
+
+bool overlap(const void* a, size_t a_size, const void* b, size_t b_size) {
+  const auto first = reinterpret_cast<uintptr_t>(a);
+  const auto second = reinterpret_cast<uintptr_t>(b);
+  return first < second + b_size && second < first + a_size;
+}
+
+}  // namespace
+
+bool SimEvent::passed() const { return queue_->passed(position_); }
+
+bool SimEvent::done() {
+  if (passed()) return true;
+  if (!polled_.exchange(true, std::memory_order_relaxed)) return false;
+  queue_->advance(position_);
+  return true;
+}
+
+Status SimEvent::synchronize() {
+  queue_->advance(position_);
+  queue_->host_saw(time_);
+  return Status::okay();
+}
+
+Hidden::Hidden(std::shared_ptr<Arena> arena, WrittenRange range, bool poison)
+    : arena_(std::move(arena)), range_(range), bytes_(nullptr) {
+  Result<Arena::Piece> piece = arena_->allocate(Bytes(static_cast<int64_t>(range.size)));
+  IK_CHECK(piece.ok(), "the simulator needs host memory to hide what a kernel wrote; use Visibility::early");
+  bytes_ = piece.value().data;
+  std::memcpy(bytes_, range.data, range.size);
+  if (poison) std::memset(range.data, kPoison, range.size);
+}
+
+Hidden::Hidden(Hidden&& other) noexcept
+    : arena_(std::move(other.arena_)), range_(other.range_), bytes_(std::exchange(other.bytes_, nullptr)) {}
+
+Hidden::~Hidden() {
+  if (bytes_ != nullptr) arena_->free(bytes_);
+}
+
+void Hidden::publish() {
+  std::memcpy(range_.data, bytes_, range_.size);
+  arena_->free(std::exchange(bytes_, nullptr));
+}
+
+bool Item::touches(const void* data, size_t size) const {
+  if (copy.size > 0 &&
+      (overlap(copy.destination, copy.size, data, size) || overlap(copy.source, copy.size, data, size))) {
+    return true;
+  }
+  return std::any_of(results.begin(), results.end(), [&](const Hidden& hidden) {
+    return overlap(hidden.range().data, hidden.range().size, data, size);
+  });
+}
+
+void Item::execute() {
+  for (Hidden& hidden : results) hidden.publish();
+  if (copy.size > 0) std::memmove(copy.destination, copy.source, copy.size);
+}
+
+double WorkQueue::start() const { return std::max(time_, host_->seen); }
+
+std::shared_ptr<SimEvent> WorkQueue::push(Item item, double seconds) {
+  MutexLock lock(machine_mutex);
+  time_ = start() + seconds;
+  if (item.wait != nullptr) time_ = std::max(time_, item.wait->time());
+  items_.push_back(std::move(item));
+  const Position position = enqueued_.load(std::memory_order_relaxed) + 1;
+  enqueued_.store(position, std::memory_order_relaxed);
+  return std::make_shared<SimEvent>(shared_from_this(), position, time_);
+}
+
+void WorkQueue::spend(double seconds, double not_before) {
+  MutexLock lock(machine_mutex);
+  time_ = std::max(start(), not_before) + seconds;
+}
+
+std::shared_ptr<SimEvent> WorkQueue::tail() {
+  MutexLock lock(machine_mutex);
+  return std::make_shared<SimEvent>(shared_from_this(), enqueued_.load(std::memory_order_relaxed), time_);
+}
+
+void WorkQueue::finish_front() {
+  items_.pop_front();
+  executed_.store(executed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void WorkQueue::advance(Position position) {
+  if (passed(position)) return;
+  // A stack of its own: a chain of waits may be as long as all that is pending.
+  struct Goal {
+    std::shared_ptr<WorkQueue> queue;
+    Position position;
+  };
+  std::vector<Goal> goals;
+  goals.push_back({shared_from_this(), position});
+  MutexLock lock(machine_mutex);
+  while (!goals.empty()) {
+    const std::shared_ptr<WorkQueue> queue = goals.back().queue;
+    if (queue->passed(goals.back().position)) {
+      goals.pop_back();
+      continue;
+    }
+    if (queue->running_) {
+      stopped_running.wait(machine_mutex);
+      continue;
+    }
+    IK_CHECK(!queue->items_.empty(), "an event lies behind the end of its queue");
+    Item& item = queue->items_.front();
+    if (item.wait != nullptr && !item.wait->passed()) {
+      goals.push_back({item.wait->queue(), item.wait->position()});
+      continue;
+    }
+    if (item.wait == nullptr) {
+      queue->running_ = true;  // others may push behind it meanwhile: a deque leaves `item` where it is
+      lock.unlock();
+      item.execute();
+      lock.lock();
+      queue->running_ = false;
+    }
+    queue->finish_front();
+    stopped_running.notify_all();
+  }
+}
+
+void WorkQueue::advance_past(const void* data, size_t size) {
+  if (idle()) return;
+  Position position = 0;
+  {
+    MutexLock lock(machine_mutex);
+    position = enqueued_.load(std::memory_order_relaxed);
+    for (auto item = items_.rbegin(); item != items_.rend(); ++item, --position) {
+      if (item->wait != nullptr || item->touches(data, size)) break;
+    }
+  }
+  advance(position);
+}
+
+void WorkQueue::host_saw(double time) {
+  MutexLock lock(machine_mutex);
+  host_->seen = std::max(host_->seen, time);
+}
+
+double WorkQueue::time() const {
+  MutexLock lock(machine_mutex);
+  return time_;
+}
+
+}  // namespace innkeeper::sim

@@ -1,0 +1,130 @@
+// One queue of a simulated accelerator: work that is put on it now and executed no earlier than it must be.
+//
+// Items are executed in order, by whatever thread advances the queue. A wait item is executed once the queue
+// that it waits for, of any accelerator, has come far enough; advancing takes care of that first. Waits refer
+// to points that existed before them, so there are no cycles, and advancing always ends.
+//
+// Locks: one mutex for all queues of the process (waits cross accelerators), held for the book-keeping only.
+// Bytes are copied without it: the queue is marked as running meanwhile, so that its order holds. Lock order:
+// this mutex may be held while Arena's is taken, never the other way round.
+//
+// Time: each queue has a virtual time, moved when work is put on it, so it does not depend on when that is
+// executed.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/thread_annotations.h"
+#include "device/arena.h"
+#include "device/device_api.h"
+#include "sim/accelerator.h"
+
+namespace innkeeper::sim {
+
+class WorkQueue;
+
+// Guards the books of every queue of the process.
+inline Mutex machine_mutex;
+
+// A number of items of a queue; an event is done when that many have been executed.
+using Position = uint64_t;
+
+class SimEvent final : public EventState {
+ public:
+  SimEvent(std::shared_ptr<WorkQueue> queue, Position position, double time)
+      : queue_(std::move(queue)), position_(position), time_(time) {}
+  // A poll sees work end that is not executed yet only the second time: a program that polls once gets "not
+  // yet" as it may on a real card, a loop that polls ends.
+  bool done() override;
+  Status synchronize() override;
+
+  bool passed() const;
+  const std::shared_ptr<WorkQueue>& queue() const { return queue_; }
+  Position position() const { return position_; }
+  double time() const { return time_; }
+
+ private:
+  const std::shared_ptr<WorkQueue> queue_;
+  const Position position_;
+  const double time_;
+  std::atomic<bool> polled_ = false;
+};
+
+// Bytes taken away to be published later, in a buffer from an arena.
+class Hidden {
+ public:
+  Hidden(std::shared_ptr<Arena> arena, WrittenRange range, bool poison);
+  Hidden(Hidden&& other) noexcept;
+  ~Hidden();
+  Hidden& operator=(Hidden&&) = delete;
+
+  void publish();
+  const WrittenRange& range() const { return range_; }
+
+ private:
+  std::shared_ptr<Arena> arena_;
+  WrittenRange range_;
+  void* bytes_;  // nullptr once published
+};
+
+struct Copy {
+  void* destination;
+  const void* source;
+  size_t size;
+};
+
+// One of: hidden results to publish, a copy, a wait.
+struct Item {
+  std::vector<Hidden> results = {};
+  Copy copy = {};
+  std::shared_ptr<SimEvent> wait = nullptr;
+
+  bool touches(const void* data, size_t size) const;
+  void execute();
+};
+
+// The latest moment, in virtual time, that the host knows to have passed on an accelerator: work that it puts
+// on any of its queues later does not start earlier.
+struct HostTime {
+  double seen IK_GUARDED_BY(machine_mutex) = 0;
+};
+
+class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
+ public:
+  explicit WorkQueue(std::shared_ptr<HostTime> host) : host_(std::move(host)) {}
+
+  bool idle() const { return passed(enqueued_.load(std::memory_order_relaxed)); }
+  bool passed(Position position) const { return executed_.load(std::memory_order_acquire) >= position; }
+
+  // Puts an item on the queue. `seconds`: what it costs.
+  std::shared_ptr<SimEvent> push(Item item, double seconds) IK_EXCLUDES(machine_mutex);
+  // For what is executed already, or has nothing to execute: moves the time alone, past `not_before`.
+  void spend(double seconds, double not_before = 0) IK_EXCLUDES(machine_mutex);
+  std::shared_ptr<SimEvent> tail() IK_EXCLUDES(machine_mutex);
+  // Executes what was put on the queue up to `position`, and all that it waits for.
+  void advance(Position position) IK_EXCLUDES(machine_mutex);
+  void advance() { advance(enqueued_.load(std::memory_order_relaxed)); }
+  // Advances past the last item that is a wait or touches the range.
+  void advance_past(const void* data, size_t size) IK_EXCLUDES(machine_mutex);
+  // The host has seen that `time` has passed.
+  void host_saw(double time) IK_EXCLUDES(machine_mutex);
+  double time() const IK_EXCLUDES(machine_mutex);
+
+ private:
+  double start() const IK_REQUIRES(machine_mutex);
+  void finish_front() IK_REQUIRES(machine_mutex);
+
+  const std::shared_ptr<HostTime> host_;
+  // Written with the mutex held. executed_ is released after an item's bytes are in place, so that whoever
+  // reads it (acquire) without the lock sees them.
+  std::atomic<Position> enqueued_ = 0;
+  std::atomic<Position> executed_ = 0;
+  std::deque<Item> items_ IK_GUARDED_BY(machine_mutex);  // those not executed; the front one may be running
+  bool running_ IK_GUARDED_BY(machine_mutex) = false;
+  double time_ IK_GUARDED_BY(machine_mutex) = 0;
+};
+
+}  // namespace innkeeper::sim

@@ -1,0 +1,489 @@
+// The rules of the adversary: for each, the program that forgets it gets poison, the one that keeps it the
+// data.
+#include "sim/accelerator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+
+namespace innkeeper::sim {
+namespace {
+
+constexpr size_t kSize = 4096;
+constexpr QueueIndex kCompute = 0;
+constexpr QueueIndex kIn = 1;
+constexpr QueueIndex kOut = 2;
+using Direction = Accelerator::Direction;
+
+Options options(Visibility visibility, uint64_t seed = 0, std::string name = "sim:0") {
+  return {.name = std::move(name), .capacity = MiB(1), .visibility = visibility, .seed = seed};
+}
+
+unsigned char* take(Accelerator& card, size_t size = kSize) {
+  Result<void*> data = card.allocate(Bytes(static_cast<int64_t>(size)));
+  EXPECT_TRUE(data.ok()) << data.status().message();
+  return static_cast<unsigned char*>(data.value());
+}
+
+// A kernel that fills a buffer.
+void fill(Accelerator& card, void* data, int value, size_t size = kSize, QueueIndex queue = kCompute) {
+  card.begin_kernel(queue);
+  std::memset(data, value, size);
+  const WrittenRange written{data, size};
+  card.end_kernel(queue, {&written, 1}, {});
+}
+
+// A kernel that only reads: what it sees in the first byte. Checks that all bytes agree.
+int look(Accelerator& card, const unsigned char* data, size_t size = kSize, QueueIndex queue = kCompute) {
+  card.begin_kernel(queue);
+  const int seen = data[0];
+  for (size_t i = 0; i < size; ++i) EXPECT_EQ(data[i], seen);
+  card.end_kernel(queue, {}, {});
+  return seen;
+}
+
+// Each rule runs `with` or without the wait that it is about, and returns the byte that the program ends up
+// with (7 if it is right).
+struct Rule {
+  const char* name;
+  std::function<int(Accelerator&, Accelerator& peer, bool with)> run;
+};
+
+const Rule kRules[] = {
+    {"CopyOutWaitsForTheKernel",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize] = {};
+       unsigned char* data = take(card);
+       fill(card, data, 7);
+       if (with) card.wait(kOut, card.record(kCompute));
+       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
+       EXPECT_TRUE(copied->synchronize().ok());
+       card.free(data);
+       return static_cast<int>(host[9]);
+     }},
+    {"HostWaitsForTheCopyOut",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize] = {};
+       unsigned char* data = take(card);
+       fill(card, data, 7);
+       card.synchronize();
+       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
+       if (with) {
+         EXPECT_TRUE(copied->synchronize().ok());
+       }
+       const int seen = host[9];
+       card.synchronize();
+       card.free(data);
+       return seen;
+     }},
+    {"KernelWaitsForTheCopyIn",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize];
+       std::memset(host, 7, kSize);
+       unsigned char* data = take(card);
+       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
+       if (with) card.wait(kCompute, copied);
+       const int seen = look(card, data);
+       card.synchronize();
+       card.free(data);
+       return seen;
+     }},
+    {"HostKeepsTheSourceOfACopyIn",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize];
+       std::memset(host, 7, kSize);
+       unsigned char* data = take(card);
+       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
+       if (with) {
+         EXPECT_TRUE(copied->synchronize().ok());
+       }
+       std::memset(host, 1, kSize);
+       card.wait(kCompute, copied);
+       const int seen = look(card, data);
+       card.free(data);
+       return seen;
+     }},
+    {"FreeWaitsForTheCopyOut",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize] = {};
+       unsigned char* data = take(card);
+       fill(card, data, 7);
+       card.wait(kOut, card.record(kCompute));
+       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
+       if (with) card.wait(kCompute, copied);
+       card.free(data);
+       EXPECT_TRUE(copied->synchronize().ok());
+       return static_cast<int>(host[9]);
+     }},
+    {"CopyInWaitsForWhatUsedItsMemoryBefore",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize];
+       std::memset(host, 7, kSize);
+       unsigned char* data = take(card);
+       fill(card, data, 1);  // its result is published after the copy, unless the copy waits for it
+       if (with) card.wait(kIn, card.record(kCompute));
+       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
+       EXPECT_TRUE(copied->synchronize().ok());
+       const int seen = look(card, data);
+       card.free(data);
+       return seen;
+     }},
+    {"FreeWaitsForTheCopyIn",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize];
+       std::memset(host, 1, kSize);
+       unsigned char* data = take(card);
+       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
+       if (with) card.wait(kCompute, copied);
+       card.free(data);
+       unsigned char* next = take(card);
+       EXPECT_EQ(next, data) << "freed memory is used again at once";
+       fill(card, next, 7);
+       card.synchronize(kCompute);
+       card.synchronize();
+       const int seen = next[9];
+       card.free(next);
+       return seen;
+     }},
+    {"QueueOfOneKernelWaitsForAnother",
+     [](Accelerator& card, Accelerator&, bool with) {
+       const QueueIndex second = card.create_queue();
+       unsigned char* data = take(card);
+       fill(card, data, 7);
+       if (with) card.wait(second, card.record(kCompute));
+       const int seen = look(card, data, kSize, second);
+       card.free(data);
+       return seen;
+     }},
+    {"PeerCopyWaitsForThePeersKernel",
+     [](Accelerator& card, Accelerator& peer, bool with) {
+       unsigned char* source = take(peer);
+       unsigned char* data = take(card);
+       fill(peer, source, 7);
+       if (with) card.wait(kIn, peer.record(kCompute));
+       card.wait(kCompute, card.copy(kIn, data, source, kSize, Direction::peer));
+       const int seen = look(card, data);
+       card.free(data);
+       peer.free(source);
+       return seen;
+     }},
+    {"PeerFreesAfterTheCopy",
+     [](Accelerator& card, Accelerator& peer, bool with) {
+       unsigned char* source = take(peer);
+       unsigned char* data = take(card);
+       fill(peer, source, 7);
+       card.wait(kIn, peer.record(kCompute));
+       const Event copied = card.copy(kIn, data, source, kSize, Direction::peer);
+       if (with) peer.wait(kCompute, copied);
+       peer.free(source);
+       card.wait(kCompute, copied);
+       const int seen = look(card, data);
+       card.free(data);
+       return seen;
+     }},
+};
+
+class Adversary : public testing::TestWithParam<Rule> {};
+
+TEST_P(Adversary, LateShowsTheMissingWait) {
+  Accelerator peer(options(Visibility::late, 0, "sim:1"));
+  Accelerator card(options(Visibility::late));
+  EXPECT_EQ(GetParam().run(card, peer, true), 7);
+  EXPECT_NE(GetParam().run(card, peer, false), 7);
+}
+
+TEST_P(Adversary, RandomShowsTheMissingWaitForSomeSeed) {
+  int wrong = 0;
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    Accelerator peer(options(Visibility::random, seed + 100, "sim:1"));
+    Accelerator card(options(Visibility::random, seed));
+    ASSERT_EQ(GetParam().run(card, peer, true), 7) << "seed " << seed;
+    wrong += GetParam().run(card, peer, false) != 7;
+  }
+  EXPECT_GT(wrong, 0);
+  EXPECT_LT(wrong, 32) << "random is not always late";
+}
+
+TEST_P(Adversary, RightProgramsAreRightEarly) {
+  Accelerator peer(options(Visibility::early, 0, "sim:1"));
+  Accelerator card(options(Visibility::early));
+  EXPECT_EQ(GetParam().run(card, peer, true), 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, Adversary, testing::ValuesIn(kRules),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Accelerator, RandomIsTheSameForASeed) {
+  auto outcomes = [](uint64_t seed) {
+    Accelerator card(options(Visibility::random, seed));
+    std::string seen;
+    unsigned char* data = take(card);
+    for (int i = 0; i < 64; ++i) {
+      fill(card, data, 7);
+      seen += data[0] == 7 ? 'v' : 'h';
+      card.synchronize();
+    }
+    return seen;
+  };
+  EXPECT_EQ(outcomes(5), outcomes(5));
+  EXPECT_NE(outcomes(5), outcomes(6));
+}
+
+TEST(Accelerator, FreshAndFreedMemoryIsPoison) {
+  Accelerator card(options(Visibility::late));
+  unsigned char* data = take(card);
+  for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(data[i], kPoison);
+  fill(card, data, 7);
+  card.synchronize();
+  card.free(data);
+  for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(data[i], kPoison);
+  float number;
+  std::memcpy(&number, data, sizeof number);
+  EXPECT_NE(number, number);
+}
+
+TEST(Accelerator, WithoutPoisonMemoryIsLeftAsItIs) {
+  Options plain = options(Visibility::early);
+  plain.poison = false;
+  Accelerator card(plain);
+  unsigned char* data = take(card);
+  EXPECT_EQ(data[0], 0);
+  fill(card, data, 7);
+  card.free(data);
+  EXPECT_EQ(data[0], 7);
+}
+
+TEST(Accelerator, FreeingPublishesNothingElse) {
+  Accelerator card(options(Visibility::late));
+  unsigned char* kept = take(card);
+  unsigned char* scratch = take(card);
+  card.begin_kernel(kCompute);
+  std::memset(kept, 7, kSize);
+  const WrittenRange written{kept, kSize};
+  card.end_kernel(kCompute, {&written, 1}, {});
+  card.free(scratch);
+  EXPECT_EQ(kept[0], kPoison);
+  EXPECT_EQ(look(card, kept), 7);
+  fill(card, kept, 8);
+  card.free(kept);
+  EXPECT_TRUE(card.idle(kCompute)) << "what touches the freed memory is behind us";
+}
+
+TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
+  Accelerator card(options(Visibility::late));
+  unsigned char* data = take(card);
+  card.begin_kernel(kCompute);
+  std::memset(data, 7, kSize);
+  const WrittenRange written[] = {
+      {data + 100, 200}, {data, kSize}, {data, kSize}, {data + 50, 0}, {data, 64}};
+  card.end_kernel(kCompute, written, {});
+  EXPECT_EQ(data[0], kPoison);
+  EXPECT_EQ(look(card, data), 7);
+  // Ranges that touch, out of order.
+  card.begin_kernel(kCompute);
+  std::memset(data, 9, kSize);
+  const WrittenRange halves[] = {{data + kSize / 2, kSize / 2}, {data, kSize / 2}};
+  card.end_kernel(kCompute, halves, {});
+  EXPECT_EQ(look(card, data), 9);
+}
+
+TEST(Accelerator, PollingEnds) {
+  Accelerator card(options(Visibility::late));
+  unsigned char* data = take(card);
+  fill(card, data, 7);
+  const Event event = card.record(kCompute);
+  EXPECT_FALSE(event->done());
+  EXPECT_EQ(data[0], kPoison);
+  int polls = 0;
+  while (!event->done()) ASSERT_LT(++polls, 3);
+  EXPECT_EQ(data[0], 7);
+  EXPECT_TRUE(card.record(kCompute)->done()) << "nothing is pending";
+}
+
+TEST(Accelerator, CapacityIsHardAndSaidInNumbers) {
+  Accelerator card(options(Visibility::late));
+  unsigned char* most = take(card, (1 << 20) - 128);
+  unsigned char* rest = take(card, 65);
+  EXPECT_EQ(card.live(), MiB(1));
+  EXPECT_EQ(card.size_of(rest), Bytes(128));
+  const Result<void*> none = card.allocate(Bytes(1));
+  EXPECT_EQ(none.status().code(), Code::out_of_memory);
+  EXPECT_EQ(none.status().message(),
+            "sim:0 is full: asked 1 B (1 bytes), in use 1.0 MiB of 1.0 MiB, free 0 B; a larger sim node in "
+            "INNKEEPER_NODES gives it more");
+  card.free(rest);
+  const Result<void*> much = card.allocate(MiB(4));
+  EXPECT_EQ(
+      much.status().message(),
+      "sim:0 is full: asked 4.0 MiB (4194304 bytes), in use 1023.9 KiB of 1.0 MiB, free 128 B; a larger sim "
+      "node in INNKEEPER_NODES gives it more");
+  EXPECT_FALSE(card.allocate(Bytes(INT64_MAX)).ok()) << "no overflow";
+  EXPECT_EQ(card.allocate(Bytes(0)).status().code(), Code::invalid_argument);
+  card.free(most);
+  EXPECT_EQ(card.live(), Bytes(0));
+  EXPECT_TRUE(card.contains(most));
+}
+
+TEST(Accelerator, TrimmedMemoryStaysMappedAndComesBackAsPoison) {
+  Accelerator card(options(Visibility::late));
+  unsigned char* data = take(card, 512 << 10);
+  card.free(data);
+  EXPECT_EQ(card.trim(), KiB(512));
+  data[3] = 1;  // what a late copy would do
+  unsigned char* again = take(card, 512 << 10);
+  EXPECT_EQ(again, data);
+  EXPECT_EQ(again[3], kPoison);
+}
+
+TEST(Accelerator, LongChainsOfWaitsBetweenQueuesEnd) {
+  Accelerator card(options(Visibility::late));
+  Accelerator peer(options(Visibility::late, 0, "sim:1"));
+  Event last = card.record(kIn);
+  unsigned char* data = take(card);
+  unsigned char host[64] = {};
+  for (int i = 0; i < 100000; ++i) {
+    Accelerator& next = i % 2 == 0 ? peer : card;
+    next.wait(kOut, last);
+    last = next.copy(kOut, host, data, 64, Direction::out);
+  }
+  EXPECT_TRUE(last->synchronize().ok());
+  EXPECT_TRUE(card.idle(kOut));
+  EXPECT_TRUE(peer.idle(kOut));
+}
+
+Options simple_clock(Visibility visibility) {
+  Options result = options(visibility);
+  result.card = {"test", MiB(1), 1000, 100, 0.5};
+  result.host_link = {"test", 64, 1};
+  result.peer_link = {"test", 640, 0.25};
+  return result;
+}
+
+TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
+  for (Visibility visibility : {Visibility::early, Visibility::late, Visibility::random}) {
+    Accelerator card(simple_clock(visibility));
+    unsigned char host[640] = {};
+    unsigned char* data = take(card, 640);
+    EXPECT_EQ(card.time(), 0);
+    // In: 1 + 640/64 = 11. Meanwhile a kernel: 0.5 + max(2000/1000, 100/100) = 2.5.
+    const Event in = card.copy(kIn, data, host, 640, Direction::in);
+    card.begin_kernel(kCompute);
+    card.end_kernel(kCompute, {}, {.flops = 2000, .bytes = 100});
+    EXPECT_DOUBLE_EQ(time_of(in), 11);
+    EXPECT_DOUBLE_EQ(card.time(kCompute), 2.5);
+    // A kernel behind the copy: 11 + 0.5 + 300/100.
+    card.wait(kCompute, in);
+    fill(card, data, 7, 640);
+    card.begin_kernel(kCompute);
+    const WrittenRange written{data, 640};
+    card.end_kernel(kCompute, {&written, 1}, {.flops = 0, .bytes = 300});
+    EXPECT_DOUBLE_EQ(card.time(kCompute), 11 + 0.5 + 3.5);
+    // Out, behind the kernel: the link is full duplex, so the copy in beside it costs nothing.
+    card.wait(kOut, card.record(kCompute));
+    const Event out = card.copy(kOut, host, data, 64, Direction::out);
+    EXPECT_DOUBLE_EQ(time_of(out), 15 + 2);
+    card.copy(kIn, data, data + 64, 64, Direction::peer);
+    EXPECT_DOUBLE_EQ(card.time(kIn), 11 + 0.25 + 0.1);
+    EXPECT_DOUBLE_EQ(card.time(), 17);
+    // What the host has waited for has passed for all that it starts later, on any queue.
+    EXPECT_TRUE(out->synchronize().ok());
+    EXPECT_DOUBLE_EQ(time_of(card.copy(kIn, data, host, 64, Direction::in)), 17 + 2);
+    EXPECT_EQ(card.copied(Direction::in), Bytes(704));
+    EXPECT_EQ(card.copied(Direction::out), Bytes(64));
+    EXPECT_EQ(card.copied(Direction::peer), Bytes(64));
+    EXPECT_EQ(time_of(nullptr), 0);
+  }
+}
+
+// Grants up to a limit.
+struct Ledger final : Accountant {
+  int64_t limit = 1 << 20;
+  int64_t charged = 0;
+  Status charge(NodeId, Bytes size) override {
+    if (charged + size.count() > limit) return Status(Code::out_of_memory, "over the budget");
+    charged += size.count();
+    return Status::okay();
+  }
+  void uncharge(NodeId, Bytes size) noexcept override { charged -= size.count(); }
+};
+
+TEST(SimDevice, ChargesFirstAndGivesBackWhenRefused) {
+  auto card = std::make_shared<Accelerator>(options(Visibility::late));
+  const std::unique_ptr<Device> device = make_device(card);
+  Ledger ledger;
+  ledger.limit = 2 << 20;  // more than the card has
+  device->attach(NodeId{0}, &ledger);
+  EXPECT_EQ(device->kind(), NodeKind::accelerator);
+  EXPECT_EQ(device->name(), "sim:0");
+  Result<Memory> memory = device->allocate(Bytes(1000));
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(ledger.charged, 1024);
+  EXPECT_EQ(device->live(), Bytes(1024));
+  EXPECT_FALSE(device->allocate(MiB(1)).ok()) << "the card itself is full";
+  EXPECT_FALSE(device->allocate(MiB(3)).ok()) << "over the budget";
+  EXPECT_FALSE(device->allocate(Bytes(0)).ok());
+  EXPECT_EQ(ledger.charged, 1024);
+  memory.value().reset();
+  EXPECT_EQ(ledger.charged, 0);
+  EXPECT_EQ(device->live(), Bytes(0));
+}
+
+TEST(SimDevice, MovesBytesBetweenHostAndPeers) {
+  const auto first_card = std::make_shared<Accelerator>(options(Visibility::late));
+  const auto second_card = std::make_shared<Accelerator>(options(Visibility::late, 0, "sim:1"));
+  const std::unique_ptr<Device> first = make_device(first_card);
+  const std::unique_ptr<Device> second = make_device(second_card);
+  const Memory a = std::move(first->allocate(Bytes(kSize))).value();
+  const Memory b = std::move(second->allocate(Bytes(kSize))).value();
+  unsigned char host[kSize];
+  std::memset(host, 7, kSize);
+  const Event in = first->copy_in(a.data(), host, Bytes(kSize)).value();
+  ASSERT_TRUE(second->can_copy_from(*first));
+  ASSERT_TRUE(second->wait(Queue::copy_in, in).ok());
+  const Event across = second->copy_peer(b.data(), *first, a.data(), Bytes(kSize)).value();
+  ASSERT_TRUE(second->wait(Queue::copy_out, across).ok());
+  unsigned char back[kSize] = {};
+  const Event out = second->copy_out(back, b.data(), Bytes(kSize)).value();
+  EXPECT_FALSE(is_done(out));
+  ASSERT_TRUE(out->synchronize().ok());
+  EXPECT_EQ(std::memcmp(back, host, kSize), 0);
+  EXPECT_TRUE(second->synchronize().ok());
+}
+
+// Threads launch on the same queues, and both accelerators wait for each other all the time.
+TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
+  for (Visibility visibility : {Visibility::late, Visibility::random, Visibility::early}) {
+    Accelerator cards[] = {Accelerator(options(visibility, 1)), Accelerator(options(visibility, 2, "sim:1"))};
+    auto work = [&cards](int tag) {
+      std::vector<unsigned char> host(kSize);
+      for (int step = 0; step < 200; ++step) {
+        Accelerator& card = cards[(tag + step) % 2];
+        Accelerator& peer = cards[(tag + step + 1) % 2];
+        unsigned char* data = take(card);
+        unsigned char* other = take(peer);
+        fill(card, data, tag);
+        peer.wait(kIn, card.record(kCompute));
+        const Event across = peer.copy(kIn, other, data, kSize, Direction::peer);
+        card.wait(kCompute, across);
+        card.free(data);
+        peer.wait(kCompute, across);
+        ASSERT_EQ(look(peer, other), tag);
+        peer.wait(kOut, peer.record(kCompute));
+        const Event out = peer.copy(kOut, host.data(), other, kSize, Direction::out);
+        peer.wait(kCompute, out);
+        peer.free(other);
+        while (!out->done()) std::this_thread::yield();
+        ASSERT_EQ(host[100], tag);
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int tag = 1; tag <= 6; ++tag) threads.emplace_back(work, tag);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(cards[0].live() + cards[1].live(), Bytes(0));
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::sim
