@@ -1,0 +1,241 @@
+#include "config/machine.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "config/size.h"
+#include "config/text.h"
+#include "device/host.h"
+
+namespace innkeeper {
+namespace {
+
+Status refuse(const std::string& what) { return Status(Code::invalid_argument, "INNKEEPER_NODES: " + what); }
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// A whole number from 0 on that fits; none if `text` is anything else.
+std::optional<int> parse_index(std::string_view text) {
+  int number = 0;
+  if (!all_digits(text)) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+class Parser {
+ public:
+  Parser(sim::Options sim, Bytes host_memory) : sim_(std::move(sim)), host_memory_(host_memory) {}
+
+  Result<MachineSpec> parse(std::string_view text) {
+    std::vector<std::string_view> items = split_items(text);
+    if (items.empty()) items.push_back("auto");
+    for (std::string_view item : items) IK_RETURN_IF_ERROR(parse_item(item));
+    IK_RETURN_IF_ERROR(check_together());
+    if (!has(NodeMake::host)) add({.make = NodeMake::host, .name = "host", .budget = default_host_budget()});
+    for (NodeSpec& node : spec_.nodes) {
+      if (node.make == NodeMake::host && !node.budget) node.budget = default_host_budget();
+    }
+    std::stable_sort(spec_.nodes.begin(), spec_.nodes.end(),
+                     [](const NodeSpec& a, const NodeSpec& b) { return tier(a.make) < tier(b.make); });
+    return std::move(spec_);
+  }
+
+ private:
+  static int tier(NodeMake make) { return make == NodeMake::disk ? 2 : make == NodeMake::host ? 1 : 0; }
+
+  bool has(NodeMake make) const {
+    return std::any_of(spec_.nodes.begin(), spec_.nodes.end(),
+                       [&](const NodeSpec& node) { return node.make == make; });
+  }
+  void add(NodeSpec node) { spec_.nodes.push_back(std::move(node)); }
+
+  // What the simulated nodes leave, less a fifth for the program itself and for side buffers.
+  Bytes default_host_budget() const {
+    const int64_t left = host_memory_.count() - simulated_;
+    return round_up(Bytes(std::max<int64_t>(left / 5 * 4, kAlignment)));
+  }
+
+  Status parse_item(std::string_view item) {
+    const size_t colon = item.find(':');
+    const std::string_view kind = item.substr(0, colon);
+    const bool bare = colon == std::string_view::npos;
+    const std::string_view rest = bare ? "" : item.substr(colon + 1);
+    if (item == "auto") {
+      spec_.automatic = true;
+      return Status::okay();
+    }
+    if (kind == "sim") return parse_sim(item, rest);
+    if (kind == "cuda") return parse_cuda(item, bare, rest);
+    if (kind == "host") return parse_host(item, bare, rest);
+    if (kind == "disk") return parse_disk(item, rest);
+    const std::string hint = parse_index(item) ? " (each card is an item of its own: cuda:0,cuda:1)" : "";
+    return refuse(quoted(item) + " is no node" + hint +
+                  "; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB");
+  }
+
+  // A budget: a size that is not 0.
+  Status parse_budget(std::string_view item, std::string_view text, Bytes& budget) const {
+    const Result<Bytes> size = parse_size(text);
+    if (!size.ok()) return refuse(quoted(item) + ": " + size.status().message());
+    if (size.value().count() < kAlignment) {
+      return refuse(quoted(item) + ": a budget of " + std::to_string(size.value().count()) +
+                    " bytes holds nothing, expected " + std::to_string(kAlignment) +
+                    "B or more, as in 64MiB");
+    }
+    budget = size.value();
+    return Status::okay();
+  }
+
+  Status check_host_memory(std::string_view item, Bytes wanted, const char* what) const {
+    if (wanted <= host_memory_) return Status::okay();
+    return refuse(quoted(item) + ": " + what + " " + to_string(wanted) + ", but this process may use " +
+                  to_string(host_memory_) + " of memory; write a smaller size");
+  }
+
+  Status parse_sim(std::string_view item, std::string_view rest) {
+    if (rest.empty())
+      return refuse(quoted(item) + " has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB");
+    const size_t cross = rest.find('x');
+    std::optional<int> count = 1;
+    if (cross != std::string_view::npos) {
+      count = parse_index(rest.substr(0, cross));
+      if (!count || *count == 0 || static_cast<size_t>(*count) > kMaxNodes) {
+        return refuse(quoted(item) + ": " + quoted(rest.substr(0, cross)) + " is no count from 1 to " +
+                      std::to_string(kMaxNodes) + ", as in sim:2x64MiB");
+      }
+    }
+    Bytes budget;
+    IK_RETURN_IF_ERROR(
+        parse_budget(item, cross == std::string_view::npos ? rest : rest.substr(cross + 1), budget));
+    // A budget beyond the machine is told as it stands: its multiple may be more than can be counted.
+    const Bytes all = budget > host_memory_ ? budget : Bytes(simulated_ + *count * budget.count());
+    IK_RETURN_IF_ERROR(check_host_memory(item, all, "the simulated nodes need"));
+    simulated_ = all.count();
+    for (int i = 0; i < *count; ++i) {
+      NodeSpec node{
+          .make = NodeMake::sim, .name = "sim:" + std::to_string(sims_), .index = sims_, .budget = budget};
+      node.sim = sim_;
+      node.sim.name = node.name;
+      node.sim.capacity = budget;
+      node.sim.seed = sim_.seed + static_cast<uint64_t>(sims_);  // nodes differ in what they execute late
+      ++sims_;
+      add(std::move(node));
+      IK_RETURN_IF_ERROR(check_count());
+    }
+    return Status::okay();
+  }
+
+  Status parse_cuda(std::string_view item, bool bare, std::string_view rest) {
+    NodeSpec node{.make = NodeMake::cuda, .name = "cuda"};
+    const size_t colon = rest.find(':');
+    const std::string_view first = rest.substr(0, colon);
+    if (all_digits(first)) {
+      node.index = parse_index(first);
+      if (!node.index || *node.index >= 128)
+        return refuse(quoted(item) + ": the index is beyond 127, expected cuda:0:20GiB");
+      node.name += ":" + std::to_string(*node.index);
+      rest = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
+      bare = colon == std::string_view::npos;
+    }
+    if (!bare) {
+      Bytes budget;
+      IK_RETURN_IF_ERROR(parse_budget(item, rest, budget));
+      node.budget = budget;
+    }
+    for (const NodeSpec& other : spec_.nodes) {
+      if (other.make != NodeMake::cuda) continue;
+      if (other.index == node.index) return refuse(quoted(item) + ": " + node.name + " was named before");
+      if (!other.index || !node.index)
+        return refuse(quoted(item) + ": cuda means all cards, so no card can be named beside it");
+    }
+    add(std::move(node));
+    return check_count();
+  }
+
+  Status parse_host(std::string_view item, bool bare, std::string_view rest) {
+    if (has(NodeMake::host))
+      return refuse(quoted(item) + ": host was named before, there is one host memory");
+    NodeSpec node{.make = NodeMake::host, .name = "host"};
+    if (!bare) {
+      Bytes budget;
+      IK_RETURN_IF_ERROR(parse_budget(item, rest, budget));
+      IK_RETURN_IF_ERROR(check_host_memory(item, budget, "asked"));
+      node.budget = budget;
+    }
+    add(std::move(node));
+    return check_count();
+  }
+
+  Status parse_disk(std::string_view item, std::string_view rest) {
+    if (has(NodeMake::disk)) return refuse(quoted(item) + ": disk was named before, there is one spill file");
+    const size_t colon = rest.rfind(':');
+    if (colon == std::string_view::npos || colon == 0) {
+      return refuse(quoted(item) + (rest.empty() || colon == 0 ? " has no folder" : " has no size") +
+                    ", expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB");
+    }
+    Bytes budget;
+    IK_RETURN_IF_ERROR(parse_budget(item, rest.substr(colon + 1), budget));
+    const std::string path(rest.substr(0, colon));
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0) {
+      return refuse(quoted(item) + ": folder " + quoted(path) + ": " + std::strerror(errno) +
+                    ", expected a folder that is there, as in disk:/tmp:8GiB");
+    }
+    if (!S_ISDIR(found.st_mode))
+      return refuse(quoted(item) + ": " + quoted(path) + " is no folder, expected one, as in disk:/tmp:8GiB");
+    if (::access(path.c_str(), W_OK | X_OK) != 0) {
+      return refuse(quoted(item) + ": folder " + quoted(path) +
+                    " cannot be written: " + std::strerror(errno));
+    }
+    add({.make = NodeMake::disk, .name = "disk", .budget = budget, .path = path});
+    return check_count();
+  }
+
+  // One place is kept for the host, which is added if nobody names it.
+  Status check_count() const {
+    const size_t count = spec_.nodes.size() + (has(NodeMake::host) ? 0 : 1);
+    if (count <= kMaxNodes) return Status::okay();
+    return refuse("more than " + std::to_string(kMaxNodes) + " nodes, host included; name fewer");
+  }
+
+  Status check_together() const {
+    if (!spec_.automatic) return Status::okay();
+    for (const NodeSpec& node : spec_.nodes) {
+      if (node.make != NodeMake::disk) {
+        return refuse("auto names the GPUs and host, so " + node.name +
+                      " cannot stand beside it; only a disk can, as in auto,disk:/tmp:8GiB");
+      }
+    }
+    return Status::okay();
+  }
+
+  const sim::Options sim_;
+  const Bytes host_memory_;
+  MachineSpec spec_;
+  int sims_ = 0;
+  int64_t simulated_ = 0;  // bytes of all sim nodes so far
+};
+
+}  // namespace
+
+Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory) {
+  Result<sim::Options> sim = parse_sim_options(sim_options);
+  if (!sim.ok()) return sim.status();
+  return Parser(std::move(sim).value(), host_memory).parse(nodes);
+}
+
+Result<MachineSpec> machine_from_environment() {
+  const char* nodes = std::getenv("INNKEEPER_NODES");
+  const char* sim = std::getenv("INNKEEPER_SIM");
+  return parse_machine(nodes == nullptr ? "" : nodes, sim == nullptr ? "" : sim, host_memory_limit());
+}
+
+}  // namespace innkeeper

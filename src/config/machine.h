@@ -1,0 +1,61 @@
+// The nodes of a managed device as the user writes them: INNKEEPER_NODES, or configure(nodes=...).
+//
+//   nodes := item {"," item}          empty text is `auto`
+//   item  := auto                     the GPUs that are visible, then host; beside it only a disk may be
+//   named
+//          | cuda[:INDEX][:SIZE]      all visible GPUs, or one; SIZE is the budget of each (default: the
+//          whole card) | sim:[COUNTx]SIZE         COUNT simulated accelerators of SIZE each; they are
+//          numbered from 0 on | host[:SIZE]              host memory (default: four fifths of what the
+//          simulated nodes leave) | disk:FOLDER:SIZE         a spill file in FOLDER; the folder may hold ':'
+//          but not ','
+//
+// and the simulator's options, INNKEEPER_SIM:
+//
+//   options := option {"," option}
+//   option  := late | early | random[:SEED] | poison=on | poison=off | card=NAME | link=NAME | peer=NAME
+//
+// `early` alone also means poison=off: the cheap simulator, for everything but hunting missing waits.
+//
+// Nothing is opened or allocated here. Each failure is one line: what was read, what was expected, with an
+// example.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "sim/accelerator.h"
+
+namespace innkeeper {
+
+enum class NodeMake : uint8_t { sim, cuda, host, disk };
+
+struct NodeSpec {
+  NodeMake make = NodeMake::host;
+  std::string name = {};          // "sim:0", "cuda:1", "host", "disk"; "cuda" alone for all that are visible
+  std::optional<int> index = {};  // of a sim or cuda node; none: every visible GPU
+  std::optional<Bytes> budget = {};  // none (cuda only): what the card has
+  std::string path = {};             // disk: the folder
+  sim::Options sim = {};             // sim: ready to build the accelerator from
+};
+
+struct MachineSpec {
+  // Accelerators, then host (always there, also when it was not written), then disk. With `automatic` this
+  // has no accelerators yet: the caller puts the visible GPUs before the others.
+  std::vector<NodeSpec> nodes;
+  bool automatic = false;
+};
+
+// `host_memory`: what this process may use (host_memory_limit()); budgets in it cannot be larger.
+Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory);
+
+// INNKEEPER_NODES and INNKEEPER_SIM, on this machine.
+Result<MachineSpec> machine_from_environment();
+
+// Visibility, poison, card and links; name and capacity are left as they are by default.
+Result<sim::Options> parse_sim_options(std::string_view text);
+
+}  // namespace innkeeper

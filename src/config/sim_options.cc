@@ -1,0 +1,76 @@
+#include <charconv>
+#include <optional>
+#include <span>
+
+#include "config/machine.h"
+#include "config/text.h"
+#include "sim/cards.h"
+
+namespace innkeeper {
+namespace {
+
+Status refuse(const std::string& what) { return Status(Code::invalid_argument, "INNKEEPER_SIM: " + what); }
+
+template <class Row>
+std::string names_of(std::span<const Row> rows) {
+  std::string names;
+  for (const Row& row : rows) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  return names;
+}
+
+template <class Row>
+Status choose(std::optional<Row> row, std::span<const Row> known, std::string_view option, Row& chosen) {
+  if (!row) return refuse(quoted(option) + " is not known; known are " + names_of(known));
+  chosen = *row;
+  return Status::okay();
+}
+
+Status choose_poison(std::string_view value, std::string_view option, std::optional<bool>& poison) {
+  if (value != "on" && value != "off") return refuse(quoted(option) + ": expected poison=on or poison=off");
+  poison = value == "on";
+  return Status::okay();
+}
+
+Status choose_seed(std::string_view text, std::string_view option, uint64_t& seed) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return refuse(quoted(option) + " has no seed from 0 to 18446744073709551615, as in random:42");
+  }
+  return Status::okay();
+}
+
+}  // namespace
+
+Result<sim::Options> parse_sim_options(std::string_view text) {
+  sim::Options options;
+  std::optional<bool> poison;
+  for (std::string_view option : split_items(text)) {
+    const size_t equals = option.find('=');
+    const std::string_view key = option.substr(0, equals);
+    const std::string_view value = equals == std::string_view::npos ? "" : option.substr(equals + 1);
+    if (option == "late") {
+      options.visibility = sim::Visibility::late;
+    } else if (option == "early") {
+      options.visibility = sim::Visibility::early;
+    } else if (option == "random" || option.starts_with("random:")) {
+      options.visibility = sim::Visibility::random;
+      if (option != "random") IK_RETURN_IF_ERROR(choose_seed(option.substr(7), option, options.seed));
+    } else if (key == "poison") {
+      IK_RETURN_IF_ERROR(choose_poison(value, option, poison));
+    } else if (key == "card") {
+      IK_RETURN_IF_ERROR(choose(sim::find_card(value), sim::cards(), option, options.card));
+    } else if (key == "link") {
+      IK_RETURN_IF_ERROR(choose(sim::find_link(value), sim::links(), option, options.host_link));
+    } else if (key == "peer") {
+      IK_RETURN_IF_ERROR(choose(sim::find_link(value), sim::links(), option, options.peer_link));
+    } else {
+      return refuse(quoted(option) +
+                    " is no option; expected late, early, random:SEED, poison=on, poison=off, " +
+                    "card=NAME, link=NAME or peer=NAME, as in random:42,card=H100");
+    }
+  }
+  options.poison = poison.value_or(options.visibility != sim::Visibility::early);
+  return options;
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,46 @@
+#include "config/size.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace innkeeper {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  int shift;
+};
+constexpr std::array<Unit, 5> kUnits = {{{"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
+
+Status refuse(std::string_view text, const std::string& why) {
+  return Status(Code::invalid_argument, "size \"" + std::string(text) + "\" " + why);
+}
+
+}  // namespace
+
+Result<Bytes> parse_size(std::string_view text) {
+  const std::string expected = ", expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
+  if (text.empty()) return refuse(text, "is missing" + expected);
+  if (text.front() == '-') return refuse(text, "is negative" + expected);
+  uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::invalid_argument) return refuse(text, "has no number" + expected);
+  const std::string_view name = text.substr(static_cast<size_t>(rest - text.data()));
+  const std::string too_large =
+      "is too large, at most " + std::to_string((uint64_t{1} << 23) - 1) + "TiB can be counted";
+  if (error == std::errc::result_out_of_range) return refuse(text, too_large);
+  if (name.empty()) return refuse(text, "has no unit" + expected);
+  if (name.front() == '.') return refuse(text, "is not a whole number" + expected);
+  for (const Unit& unit : kUnits) {
+    if (name != unit.name) continue;
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) >> unit.shift)
+      return refuse(text, too_large);
+    return Bytes(static_cast<int64_t>(number << unit.shift));
+  }
+  return refuse(text, "has the unknown unit \"" + std::string(name) + "\"" + expected);
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,14 @@
+// Sizes as people write them: "512B", "64KiB", "64MiB", "20GiB", "2TiB". Whole numbers, binary units.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "base/types.h"
+
+namespace innkeeper {
+
+// Fails with a half sentence that says what is wrong with `text`, to be put behind the name of the setting.
+Result<Bytes> parse_size(std::string_view text);
+
+}  // namespace innkeeper

@@ -1,0 +1,35 @@
+// Small helpers that the grammars share.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace innkeeper {
+
+inline std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The parts between commas, without the spaces around them. Text of spaces alone has no parts.
+inline std::vector<std::string_view> split_items(std::string_view text) {
+  std::vector<std::string_view> items;
+  if (trimmed(text).empty()) return items;
+  for (;;) {
+    const size_t comma = text.find(',');
+    items.push_back(trimmed(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return items;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// For messages. Control characters would break the one line.
+inline std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (char c : text) result += static_cast<unsigned char>(c) < ' ' ? '?' : c;
+  return result + "\"";
+}
+
+}  // namespace innkeeper

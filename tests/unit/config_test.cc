@@ -1,0 +1,296 @@
+#include "config/machine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "config/size.h"
+#include "device/host.h"
+
+namespace innkeeper {
+namespace {
+
+const Bytes kHostMemory = GiB(16);
+
+TEST(Size, ReadsEveryUnit) {
+  EXPECT_EQ(parse_size("0B").value(), Bytes(0));
+  EXPECT_EQ(parse_size("123B").value(), Bytes(123));
+  EXPECT_EQ(parse_size("3KiB").value(), KiB(3));
+  EXPECT_EQ(parse_size("64MiB").value(), MiB(64));
+  EXPECT_EQ(parse_size("20GiB").value(), GiB(20));
+  EXPECT_EQ(parse_size("2TiB").value(), GiB(2048));
+  EXPECT_EQ(parse_size("8388607TiB").value(), Bytes(int64_t{8388607} << 40));
+  EXPECT_EQ(parse_size("9223372036854775807B").value(), Bytes(INT64_MAX));
+}
+
+struct BadSize {
+  const char* text;
+  const char* message;
+};
+
+TEST(Size, SaysWhatIsWrong) {
+  const std::string expected = ", expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
+  const BadSize cases[] = {
+      {"", "is missing"},
+      {"64", "has no unit"},
+      {"-1GiB", "is negative"},
+      {"MiB", "has no number"},
+      {" 1MiB", "has no number"},
+      {"1.5GiB", "is not a whole number"},
+      {"64MB", "has the unknown unit \"MB\""},
+      {"64MiB ", "has the unknown unit \"MiB \""},
+      {"64mib", "has the unknown unit \"mib\""},
+  };
+  for (const auto& [text, message] : cases) {
+    EXPECT_EQ(parse_size(text).status().message(),
+              "size \"" + std::string(text) + "\" " + message + expected);
+  }
+  for (const char* text : {"8388608TiB", "9223372036854775808B", "99999999999999999999999B"}) {
+    EXPECT_EQ(parse_size(text).status().message(),
+              "size \"" + std::string(text) + "\" is too large, at most 8388607TiB can be counted");
+  }
+}
+
+// "sim:0=64.0 MiB host=..." in order; "-" for no budget.
+std::string summary(const MachineSpec& spec) {
+  std::string text = spec.automatic ? "auto" : "";
+  for (const NodeSpec& node : spec.nodes) {
+    text += (text.empty() ? "" : " ") + node.name + "=" + (node.budget ? to_string(*node.budget) : "-");
+    if (!node.path.empty()) text += "@" + node.path;
+  }
+  return text;
+}
+
+struct GoodCase {
+  const char* nodes;
+  const char* expected;
+};
+
+TEST(Machine, ReadsNodes) {
+  const GoodCase cases[] = {
+      {"", "auto host=12.8 GiB"},
+      {"  ", "auto host=12.8 GiB"},
+      {"auto", "auto host=12.8 GiB"},
+      {"auto,disk:/tmp:8GiB", "auto host=12.8 GiB disk=8.0 GiB@/tmp"},
+      {"sim:64MiB", "sim:0=64.0 MiB host=12.8 GiB"},
+      {"sim:2x64MiB,host:1GiB", "sim:0=64.0 MiB sim:1=64.0 MiB host=1.0 GiB"},
+      {"sim:1x64MiB,sim:2x32MiB,host", "sim:0=64.0 MiB sim:1=32.0 MiB sim:2=32.0 MiB host=12.7 GiB"},
+      {"sim:1x6GiB", "sim:0=6.0 GiB host=8.0 GiB"},
+      {"disk:/tmp:8GiB , host:1GiB , sim:64MiB", "sim:0=64.0 MiB host=1.0 GiB disk=8.0 GiB@/tmp"},
+      {"cuda", "cuda=- host=12.8 GiB"},
+      {"cuda:20GiB", "cuda=20.0 GiB host=12.8 GiB"},
+      {"cuda:1:20GiB,cuda:0", "cuda:1=20.0 GiB cuda:0=- host=12.8 GiB"},
+      {"host:16GiB", "host=16.0 GiB"},
+      {"host", "host=12.8 GiB"},
+  };
+  for (const auto& [nodes, expected] : cases) {
+    const Result<MachineSpec> spec = parse_machine(nodes, "", kHostMemory);
+    ASSERT_TRUE(spec.ok()) << nodes << ": " << spec.status().message();
+    EXPECT_EQ(summary(spec.value()), expected) << nodes;
+  }
+}
+
+TEST(Machine, GivesEachSimulatedNodeItsOptions) {
+  const Result<MachineSpec> spec =
+      parse_machine("sim:2x64MiB", "random:40,card=H100,link=PCIe 5 x16", kHostMemory);
+  ASSERT_TRUE(spec.ok());
+  const NodeSpec& second = spec.value().nodes[1];
+  EXPECT_EQ(second.make, NodeMake::sim);
+  EXPECT_EQ(second.index, 1);
+  EXPECT_EQ(second.sim.name, "sim:1");
+  EXPECT_EQ(second.sim.capacity, MiB(64));
+  EXPECT_EQ(second.sim.seed, 41u);
+  EXPECT_EQ(second.sim.card.name, "H100");
+  EXPECT_EQ(second.sim.host_link.name, "PCIe 5 x16");
+  EXPECT_EQ(second.sim.visibility, sim::Visibility::random);
+}
+
+TEST(Machine, FoldersMayHoldColons) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("a:b_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const Result<MachineSpec> spec = parse_machine("disk:" + folder.string() + ":1GiB", "", kHostMemory);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_EQ(spec.value().nodes.back().path, folder.string());
+  std::filesystem::remove(folder);
+}
+
+struct BadCase {
+  const char* nodes;
+  const char* message;
+};
+
+const BadCase kBadNodes[] = {
+    {"gpu:1",
+     "\"gpu:1\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB"},
+    {"cuda:0,1",
+     "\"1\" is no node (each card is an item of its own: cuda:0,cuda:1); expected auto, cuda, cuda:0:20GiB, "
+     "sim:2x64MiB, "
+     "host:1GiB or disk:/tmp:8GiB"},
+    {"sim:64MiB,",
+     "\"\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB"},
+    {"Host:1GiB\n",
+     "\"Host:1GiB?\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or "
+     "disk:/tmp:8GiB"},
+    {"auto:1",
+     "\"auto:1\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB"},
+    {"sim", "\"sim\" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB"},
+    {"sim:", "\"sim:\" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB"},
+    {"sim:0x64MiB", "\"sim:0x64MiB\": \"0\" is no count from 1 to 32, as in sim:2x64MiB"},
+    {"sim:-2x64MiB", "\"sim:-2x64MiB\": \"-2\" is no count from 1 to 32, as in sim:2x64MiB"},
+    {"sim:33x64MiB", "\"sim:33x64MiB\": \"33\" is no count from 1 to 32, as in sim:2x64MiB"},
+    {"sim:99999999999x1B",
+     "\"sim:99999999999x1B\": \"99999999999\" is no count from 1 to 32, as in sim:2x64MiB"},
+    {"sim:2x",
+     "\"sim:2x\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "64MiB"},
+    {"sim:2x0MiB", "\"sim:2x0MiB\": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB"},
+    {"host:63B", "\"host:63B\": a budget of 63 bytes holds nothing, expected 64B or more, as in 64MiB"},
+    {"host:-1GiB",
+     "\"host:-1GiB\": size \"-1GiB\" is negative, expected a whole number and one of B, KiB, MiB, GiB, TiB, "
+     "as in 64MiB"},
+    {"host:",
+     "\"host:\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "64MiB"},
+    {"cuda:",
+     "\"cuda:\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "64MiB"},
+    {"cuda:0:",
+     "\"cuda:0:\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "64MiB"},
+    {"cuda:128", "\"cuda:128\": the index is beyond 127, expected cuda:0:20GiB"},
+    {"sim:8388608TiB",
+     "\"sim:8388608TiB\": size \"8388608TiB\" is too large, at most 8388607TiB can be counted"},
+    {"sim:2x10GiB",
+     "\"sim:2x10GiB\": the simulated nodes need 20.0 GiB, but this process may use 16.0 GiB of memory; write "
+     "a smaller "
+     "size"},
+    {"sim:12GiB,sim:6GiB",
+     "\"sim:6GiB\": the simulated nodes need 18.0 GiB, but this process may use 16.0 GiB of memory; write a "
+     "smaller size"},
+    {"sim:32x8388607TiB",
+     "\"sim:32x8388607TiB\": the simulated nodes need 8388607.0 TiB, but this process may use 16.0 GiB of "
+     "memory; write a "
+     "smaller size"},
+    {"host:17GiB",
+     "\"host:17GiB\": asked 17.0 GiB, but this process may use 16.0 GiB of memory; write a smaller size"},
+    {"host:1GiB,host:2GiB", "\"host:2GiB\": host was named before, there is one host memory"},
+    {"disk:/tmp:1GiB,disk:/tmp:1GiB", "\"disk:/tmp:1GiB\": disk was named before, there is one spill file"},
+    {"disk", "\"disk\" has no folder, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB"},
+    {"disk::8GiB", "\"disk::8GiB\" has no folder, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB"},
+    {"disk:/tmp", "\"disk:/tmp\" has no size, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB"},
+    {"disk:/tmp:0B",
+     "\"disk:/tmp:0B\": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB"},
+    {"disk:/no/such/folder:8GiB",
+     "\"disk:/no/such/folder:8GiB\": folder \"/no/such/folder\": No such file or directory, expected a "
+     "folder that is "
+     "there, as in disk:/tmp:8GiB"},
+    {"disk:/proc/self/status:8GiB",
+     "\"disk:/proc/self/status:8GiB\": \"/proc/self/status\" is no folder, expected one, as in "
+     "disk:/tmp:8GiB"},
+    {"cuda:0,cuda:0:1GiB", "\"cuda:0:1GiB\": cuda:0 was named before"},
+    {"cuda,cuda", "\"cuda\": cuda was named before"},
+    {"cuda,cuda:1", "\"cuda:1\": cuda means all cards, so no card can be named beside it"},
+    {"auto,host:1GiB",
+     "auto names the GPUs and host, so host cannot stand beside it; only a disk can, as in "
+     "auto,disk:/tmp:8GiB"},
+    {"sim:1MiB,auto",
+     "auto names the GPUs and host, so sim:0 cannot stand beside it; only a disk can, as in "
+     "auto,disk:/tmp:8GiB"},
+    {"sim:32x1MiB", "more than 32 nodes, host included; name fewer"},
+    {"sim:16x1MiB,host:1GiB,sim:16x1MiB", "more than 32 nodes, host included; name fewer"},
+};
+
+TEST(Machine, SaysInOneLineWhatIsWrong) {
+  for (const auto& [nodes, message] : kBadNodes) {
+    const Result<MachineSpec> spec = parse_machine(nodes, "", kHostMemory);
+    ASSERT_FALSE(spec.ok()) << nodes << " was taken as " << summary(spec.value());
+    EXPECT_EQ(spec.status().code(), Code::invalid_argument);
+    EXPECT_EQ(spec.status().message(), "INNKEEPER_NODES: " + std::string(message));
+    EXPECT_EQ(spec.status().message().find('\n'), std::string::npos);
+  }
+}
+
+TEST(MachineDeathTest, RefusesAFolderThatCannotBeWritten) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / ("locked_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms(0555));
+  const std::string item = "disk:" + folder.string() + ":1GiB";
+  const auto parse_as_a_common_user = [&item] {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);  // root may write anywhere
+    const Result<MachineSpec> spec = parse_machine(item, "", kHostMemory);
+    std::fputs(spec.ok() ? "taken" : spec.status().message().c_str(), stderr);
+    ::_exit(spec.ok() ? 1 : 0);
+  };
+  EXPECT_EXIT(parse_as_a_common_user(), testing::ExitedWithCode(0), "cannot be written: Permission denied");
+  std::filesystem::remove(folder);
+}
+
+TEST(Machine, TheMostNodesAreAccepted) {
+  EXPECT_EQ(parse_machine("sim:31x1MiB", "", kHostMemory).value().nodes.size(), kMaxNodes);
+  EXPECT_EQ(parse_machine("sim:30x1MiB,host,disk:/tmp:1GiB", "", kHostMemory).value().nodes.size(),
+            kMaxNodes);
+}
+
+TEST(SimOptions, AreRead) {
+  EXPECT_EQ(parse_sim_options("").value().visibility, sim::Visibility::late);
+  EXPECT_TRUE(parse_sim_options("").value().poison);
+  const sim::Options early = parse_sim_options("early").value();
+  EXPECT_EQ(early.visibility, sim::Visibility::early);
+  EXPECT_FALSE(early.poison);
+  EXPECT_TRUE(parse_sim_options("poison=on,early").value().poison);
+  EXPECT_FALSE(parse_sim_options("late, poison=off").value().poison);
+  EXPECT_EQ(parse_sim_options("random").value().seed, 0u);
+  const sim::Options full =
+      parse_sim_options("random:18446744073709551615,card=RTX 4090,peer=NVLink 4").value();
+  EXPECT_EQ(full.seed, UINT64_MAX);
+  EXPECT_EQ(full.card.name, "RTX 4090");
+  EXPECT_EQ(full.peer_link.name, "NVLink 4");
+}
+
+TEST(SimOptions, SayInOneLineWhatIsWrong) {
+  const BadCase cases[] = {
+      {"lazy",
+       "\"lazy\" is no option; expected late, early, random:SEED, poison=on, poison=off, card=NAME, "
+       "link=NAME or "
+       "peer=NAME, as in random:42,card=H100"},
+      {"late,,",
+       "\"\" is no option; expected late, early, random:SEED, poison=on, poison=off, card=NAME, link=NAME or "
+       "peer=NAME, "
+       "as in random:42,card=H100"},
+      {"random:x", "\"random:x\" has no seed from 0 to 18446744073709551615, as in random:42"},
+      {"random:", "\"random:\" has no seed from 0 to 18446744073709551615, as in random:42"},
+      {"random:-1", "\"random:-1\" has no seed from 0 to 18446744073709551615, as in random:42"},
+      {"random:18446744073709551616",
+       "\"random:18446744073709551616\" has no seed from 0 to 18446744073709551615, as in random:42"},
+      {"poison=yes", "\"poison=yes\": expected poison=on or poison=off"},
+      {"card=H900", "\"card=H900\" is not known; known are H200, H100, A100, RTX 4090, L4"},
+      {"link=rope",
+       "\"link=rope\" is not known; known are PCIe 4 x16, PCIe 5 x16, NVLink 3, NVLink 4, NVMe 4, NVMe 5"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<MachineSpec> spec = parse_machine("sim:1MiB", text, kHostMemory);
+    ASSERT_FALSE(spec.ok()) << text;
+    EXPECT_EQ(spec.status().message(), "INNKEEPER_SIM: " + std::string(message));
+  }
+}
+
+TEST(Machine, ComesFromTheEnvironment) {
+  ::setenv("INNKEEPER_NODES", "sim:3x1MiB", 1);
+  ::setenv("INNKEEPER_SIM", "early", 1);
+  const Result<MachineSpec> spec = machine_from_environment();
+  ::unsetenv("INNKEEPER_NODES");
+  ::unsetenv("INNKEEPER_SIM");
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  ASSERT_EQ(spec.value().nodes.size(), 4u);
+  EXPECT_EQ(spec.value().nodes[2].sim.visibility, sim::Visibility::early);
+  EXPECT_LT(*spec.value().nodes[3].budget, host_memory_limit());
+  EXPECT_TRUE(machine_from_environment().value().automatic);
+}
+
+}  // namespace
+}  // namespace innkeeper
