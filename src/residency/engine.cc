@@ -1,0 +1,288 @@
+#include "residency/engine.h"
+
+#include <algorithm>
+
+#include "residency/thread_state.h"
+
+namespace innkeeper {
+
+Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy) : policy_(std::move(policy)) {
+  IK_CHECK(nodes.size() <= kMaxNodes);
+  for (NodeSetup& spec : nodes) {
+    auto added = std::make_unique<Node>();
+    added->id = NodeId{static_cast<uint8_t>(nodes_.size())};
+    added->kind = spec.device->kind();
+    added->computes = spec.computes;
+    added->budget = spec.budget.count();
+    added->device = std::move(spec.device);
+    added->device->attach(added->id, this);
+    if (added->computes) computing_.push_back(added->id);
+    if (added->kind == NodeKind::host) host_ = added->id;
+    if (added->kind == NodeKind::disk) disk_ = added->id;
+    nodes_.push_back(std::move(added));
+  }
+  IK_CHECK(host_ != kNoNode, "a machine has a host node");
+}
+
+Engine::~Engine() {
+  // Host memory that copies still touch goes back once they are done.
+  for (auto& node : nodes_) (void)node->device->synchronize();
+  std::vector<std::pair<Memory, std::vector<Event>>> leaving;
+  for (auto& node : nodes_) {
+    MutexLock lock(mutex_);
+    for (auto& entry : node->leaving) leaving.push_back(std::move(entry));
+    node->leaving.clear();
+  }
+}
+
+// ---------------------------------------------------------------- nodes
+
+NodeId Engine::find_node(const std::string& name) const {
+  for (const auto& node : nodes_) {
+    if (node->device->name() == name) return node->id;
+  }
+  return kNoNode;
+}
+
+Bytes Engine::budget(NodeId id) const { return Bytes(node(id).budget.load(std::memory_order_relaxed)); }
+Bytes Engine::used(NodeId id) const { return Bytes(node(id).used.load(std::memory_order_relaxed)); }
+
+Bytes Engine::room(NodeId id) const {
+  MutexLock lock(mutex_);
+  return budget(id) - pinned_bytes(node(id));
+}
+
+NodeId Engine::place(std::span<const Access> accesses, NodeId home) const {
+  if (computing_.size() == 1) return computing_.front();
+  std::array<NodeView, kMaxNodes> views;
+  size_t count = 0;
+  Bytes operands{0};
+  for (const Access& access : accesses) operands += access.block->size();
+  for (NodeId id : computing_) {
+    NodeView view{.node = id, .free = free(id), .budget = budget(id)};
+    for (const Access& access : accesses) {
+      const Replica& replica = access.block->replica(id);
+      if (is_valid(replica.word.state())) view.operand_bytes += access.block->size();
+      if (replica.user_pins != 0 || replica.escapes != 0) view.required = true;
+    }
+    views[count++] = view;
+  }
+  return choose_node(std::span(views.data(), count), operands, home);
+}
+
+// ---------------------------------------------------------------- state
+
+void Engine::transition(Replica& replica, ReplicaEvent event) {
+  const ReplicaState before = replica.word.state();
+  const uint8_t after = next_state(before, event);
+  IK_CHECK(after != kIllegal, std::string("a replica that is ") + to_string(before) + " cannot " + to_string(event));
+  replica.word.set_state(static_cast<ReplicaState>(after));
+}
+
+void Engine::list(Block& block, NodeId id) {
+  Node& at = node(id);
+  Replica& replica = block.replica(id);
+  IK_CHECK(!replica.listed);
+  replica.listed = true;
+  replica.previous = nullptr;
+  replica.next = at.first;
+  if (at.first != nullptr) at.first->replica(id).previous = &block;
+  at.first = &block;
+  at.replica_bytes += replica.memory.size();
+}
+
+void Engine::unlist(Block& block, NodeId id) {
+  Node& at = node(id);
+  Replica& replica = block.replica(id);
+  IK_CHECK(replica.listed);
+  replica.listed = false;
+  if (replica.previous != nullptr) {
+    replica.previous->replica(id).next = replica.next;
+  } else {
+    at.first = replica.next;
+  }
+  if (replica.next != nullptr) replica.next->replica(id).previous = replica.previous;
+  replica.previous = replica.next = nullptr;
+  at.replica_bytes -= replica.memory.size();
+}
+
+void Engine::begin_move(Block& block) {
+  IK_CHECK(!is_moving(block));
+  block.mover_ = &thread_state();
+}
+
+void Engine::end_move(Block& block) {
+  IK_CHECK(block.mover_ == &thread_state());
+  block.mover_ = nullptr;
+  changed_.notify_all();
+}
+
+void Engine::wait_move(Block& block) {
+  while (is_moving(block)) wait_change();
+}
+
+void Engine::wait_change() {
+  // The limit is a net under wake-ups that a fast unpin may miss (wake_waiters reads `waiters_` without the lock).
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  changed_.wait_for(mutex_, std::chrono::microseconds(1000));
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Engine::wake_waiters() {
+  if (waiters_.load(std::memory_order_seq_cst) == 0) return;
+  MutexLock lock(mutex_);
+  changed_.notify_all();
+}
+
+void Engine::inherit_if_last(Block& block) {
+  Replica* last = nullptr;
+  for (const auto& at : nodes_) {
+    Replica& replica = block.replica(at->id);
+    const ReplicaState state = replica.word.state();
+    if (state == ReplicaState::arriving) return;  // a spare copy on its way: the source stays shared
+    if (!is_valid(state)) continue;
+    if (last != nullptr) return;
+    last = &replica;
+  }
+  if (last == nullptr || last->word.state() != ReplicaState::shared) return;
+  transition(*last, ReplicaEvent::inherit);
+  std::erase_if(last->readers, [](const Event& event) { return is_done(event); });
+  if (!last->readers.empty()) last->word.close();  // its next writer waits for those who read it (open_replica)
+}
+
+// ---------------------------------------------------------------- blocks
+
+Block* Engine::create(Bytes size) {
+  blocks_.fetch_add(1, std::memory_order_relaxed);
+  return new Block(BlockId{next_block_.fetch_add(1, std::memory_order_relaxed)}, size, nodes_.size());
+}
+
+void Engine::destroy(Block* block) {
+  struct Remains {
+    NodeId node;
+    Memory memory;
+    std::vector<Event> users;
+  };
+  std::array<Remains, kMaxNodes> remains;
+  size_t count = 0;
+  {
+    MutexLock lock(mutex_);
+    wait_move(*block);
+    bool escaped = false;
+    for (const auto& at : nodes_) {
+      Replica& replica = block->replica(at->id);
+      escaped = escaped || replica.escapes != 0;
+      if (replica.word.state() == ReplicaState::absent) continue;
+      unlist(*block, at->id);
+      transition(replica, ReplicaEvent::free);
+      begin_release(*at);
+      remains[count++] = {at->id, std::move(replica.memory), take_users(replica)};
+    }
+    if (escaped) std::erase_if(escaped_, [block](const auto& entry) { return entry.first == block; });
+  }
+  for (size_t i = 0; i < count; ++i) {
+    observe(*block, remains[i].node, nullptr);
+    release_memory(remains[i].node, std::move(remains[i].memory), std::move(remains[i].users));
+  }
+  delete block;
+  blocks_.fetch_sub(1, std::memory_order_relaxed);
+  wake_waiters();
+}
+
+void Engine::adopt(Block& block, NodeId id, Memory memory) {
+  Replica& replica = block.replica(id);
+  replica.last_use.store(now_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  replica.memory = std::move(memory);
+  transition(replica, ReplicaEvent::born);
+  list(block, id);
+}
+
+void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
+  Replica& replica = block.replica(id);
+  MutexLock lock(mutex_);
+  wait_move(block);
+  block.size_.store(size.count(), std::memory_order_relaxed);
+  if (replica.word.state() == ReplicaState::absent) {
+    replica.memory = std::move(memory);
+    transition(replica, ReplicaEvent::born);
+    list(block, id);
+    return;
+  }
+  IK_CHECK(replica.word.state() == ReplicaState::owned, "only the owner's storage is resized");
+  unlist(block, id);
+  replica.memory.swap(memory);
+  list(block, id);
+  begin_move(block);
+  begin_release(node(id));
+  std::vector<Event> users = take_users(replica);
+  lock.unlock();
+  release_memory(id, std::move(memory), std::move(users));
+  lock.lock();
+  end_move(block);
+}
+
+Status Engine::resize_unwritten(Block& block, Bytes size) {
+  MutexLock lock(mutex_);
+  wait_move(block);
+  for (const auto& at : nodes_) {
+    if (block.replica(at->id).word.state() != ReplicaState::absent) {
+      return Status(Code::invalid_argument, "the block has been written; its owner must resize it");
+    }
+  }
+  block.size_.store(size.count(), std::memory_order_relaxed);
+  return {};
+}
+
+Memory Engine::surrender(Block& block, NodeId id) {
+  MutexLock lock(mutex_);
+  wait_move(block);
+  Replica& replica = block.replica(id);
+  if (replica.word.state() == ReplicaState::absent) return {};
+  unlist(block, id);
+  transition(replica, ReplicaEvent::free);
+  inherit_if_last(block);
+  begin_move(block);
+  Memory memory = std::move(replica.memory);
+  const std::vector<Event> users = take_users(replica);
+  lock.unlock();
+  order_after(id, users);  // I6: whoever frees it knows nothing of our copies
+  lock.lock();
+  end_move(block);
+  return memory;
+}
+
+size_t Engine::block_count() const { return static_cast<size_t>(blocks_.load(std::memory_order_relaxed)); }
+
+// ---------------------------------------------------------------- turns
+
+OperatorScope::OperatorScope(Engine& engine, NodeId id) : engine_(engine), node_(engine.node(id)) {
+  int& nested = thread_state().running[index_of(id)];
+  node_.running.fetch_add(1, std::memory_order_seq_cst);
+  // Looked at after the count: whoever takes a turn either is seen here or sees this operator.
+  if (nested == 0 && node_.tight.load(std::memory_order_seq_cst)) {
+    node_.running.fetch_sub(1, std::memory_order_seq_cst);
+    MutexLock lock(engine_.mutex_);
+    // Also until those are through that began before turns were needed.
+    while (node_.has_turn || node_.running.load(std::memory_order_seq_cst) != 0) engine_.wait_change();
+    node_.has_turn = true;
+    node_.running.fetch_add(1, std::memory_order_relaxed);
+    has_turn_ = true;
+  }
+  ++nested;
+  engine_.now_.fetch_add(1, std::memory_order_relaxed);
+}
+
+OperatorScope::~OperatorScope() {
+  --thread_state().running[index_of(node_.id)];
+  node_.running.fetch_sub(1, std::memory_order_seq_cst);
+  if (has_turn_) {
+    MutexLock lock(engine_.mutex_);
+    node_.has_turn = false;
+    if (engine_.waiters_.load(std::memory_order_relaxed) != 0) engine_.changed_.notify_all();
+  } else {
+    engine_.wake_waiters();
+  }
+}
+
+}  // namespace innkeeper

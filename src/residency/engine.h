@@ -1,0 +1,261 @@
+// The engine: knows where every block's bytes are, brings them where an operator needs them and makes room.
+//
+// It owns the nodes' devices and the blocks. It knows no tensor, no kernel and no torch.
+//
+// An operator runs like this:
+//     OperatorScope scope(engine, node);              // one at a time on a node that is short of room
+//     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));   // every operand is at `node` and pinned
+//     ... the kernel; its allocations call charge() ...
+//     engine.adopt(block, node, memory);              // results that are new
+//     engine.release(node, accesses);
+//
+// Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what can be.
+//
+// Thread safety: every method may be called from any thread. Two threads that use one block must be ordered by the
+// program where one of them writes, as PyTorch asks of them (I8).
+// Locks: one mutex. It is never held across a copy, an allocation, a kernel or a wait for a device (I10): a thread
+// that works on a block without it sets the block's `moving` flag. No thread waits for a moving block while it
+// pins others, so waits form no cycle.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread_annotations.h"
+#include "base/types.h"
+#include "device/device_api.h"
+#include "innkeeper/stats.h"
+#include "policy/eviction.h"
+#include "policy/placement.h"
+#include "residency/block.h"
+
+namespace innkeeper {
+
+struct Access {
+  Block* block = nullptr;
+  bool write = false;
+  bool pinned = false;  // the engine's: this access holds a pin
+};
+
+struct NodeSetup {
+  std::unique_ptr<Device> device;
+  Bytes budget;
+  bool computes = false;  // operators may run here
+};
+
+// Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that replica.
+// `data` is null when the memory is about to go.
+using MemoryObserver = std::function<void(Block& block, NodeId node, void* data)>;
+
+// Is the real memory of this replica still held by somebody but the engine (I12)?
+using EscapeProbe = std::function<bool(Block& block, NodeId node)>;
+
+class Engine final : public Accountant {
+ public:
+  // At most one host and one disk node. An accelerator's replicas are written back to the host, the host's to disk.
+  Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy);
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Both must be set before the first block is created.
+  void set_memory_observer(MemoryObserver observer) { observer_ = std::move(observer); }
+  void set_escape_probe(EscapeProbe probe) { probe_ = std::move(probe); }
+
+  // ---- nodes
+  size_t node_count() const { return nodes_.size(); }
+  Device& device(NodeId node) const { return *nodes_[index_of(node)]->device; }
+  const std::vector<NodeId>& computing_nodes() const { return computing_; }
+  NodeId host() const { return host_; }
+  NodeId disk() const { return disk_; }
+  NodeId find_node(const std::string& name) const;  // kNoNode if there is none
+  Bytes budget(NodeId node) const;
+  Bytes used(NodeId node) const;
+  Bytes free(NodeId node) const { return budget(node) - used(node); }
+  // Evicts down to the new budget. Fails, and keeps the old one, if pinned bytes alone exceed it.
+  Status set_budget(NodeId node, Bytes budget);
+  const EvictionPolicy& policy() const { return *policy_; }
+
+  // ---- blocks
+  Block* create(Bytes size);
+  // The caller promises that nobody uses the block any more. Never fails; waits only for a move that is under way.
+  void destroy(Block* block);
+  // A kernel's fresh result: `memory` becomes the block's only replica (the block has none yet).
+  void adopt(Block& block, NodeId node, Memory memory);
+  // The kernel resized the storage of an operand that the caller has acquired for writing.
+  void replace(Block& block, NodeId node, Memory memory, Bytes size);
+  // The size of a block that has no replica (an allocation nobody wrote to yet).
+  Status resize_unwritten(Block& block, Bytes size);
+
+  // ---- operators
+  // Pins every block at `node`, fetching what is missing; written blocks become owned there. All or nothing.
+  Status acquire(NodeId node, std::span<Access> accesses);
+  // Gives back the pins that are still marked in `accesses`.
+  void release(NodeId node, std::span<Access> accesses);
+  // Keeps the pin of one access because the real memory escaped; given back when the probe says so (I12).
+  void keep_escaped(NodeId node, Access& access);
+  // The block dies while its real memory on `node` is still held by somebody: hands the memory over to them.
+  Memory surrender(Block& block, NodeId node);
+  // Most bytes that one operator could have at `node` now: budget less what is pinned for long.
+  Bytes room(NodeId node) const;
+  // Where an operator with these operands should run.
+  NodeId place(std::span<const Access> accesses, NodeId home) const;
+
+  // ---- requests about one block
+  Status pin(Block& block, NodeId node);  // kept until unpinned as often
+  void unpin(Block& block);
+  bool is_pinned(const Block& block) const;
+  Status prefetch(Block& block, NodeId node);  // starts the copy; the first use waits for it
+  Status write_back(Block& block);             // copies dirty bytes to the host and keeps the replica
+  Status evict(Block& block);                  // from every accelerator to the host, or from the host to disk
+  Status evict_all();                          // every unpinned block, for INNKEEPER_STRESS=evict
+  std::vector<NodeId> where(const Block& block) const;  // the owner first
+  bool has_replica(const Block& block, NodeId node) const { return is_valid(block.replica(node).word.state()); }
+
+  // ---- accounting (Accountant)
+  Status charge(NodeId node, Bytes size) override;
+  void uncharge(NodeId node, Bytes size) noexcept override;
+
+  // ---- observation
+  Stats stats() const;
+  void reset_stats();
+  void count_operator(NodeId node) { nodes_[index_of(node)]->ops.fetch_add(1, std::memory_order_relaxed); }
+  size_t block_count() const;
+  // Empty, or the first invariant that is broken and how. Exact when no operator runs.
+  std::string check_invariants() const;
+  Status synchronize();
+  Bytes trim();  // cached free memory of all nodes
+
+ private:
+  friend class OperatorScope;
+
+  struct Node {
+    NodeId id{};
+    std::unique_ptr<Device> device;
+    NodeKind kind = NodeKind::host;
+    bool computes = false;
+    std::atomic<int64_t> budget{0};
+    std::atomic<int64_t> used{0};
+    std::atomic<int64_t> peak{0};
+    std::atomic<int64_t> ops{0};
+    std::atomic<int64_t> evictions{0};
+    std::atomic<int> running{0};       // operators between OperatorScope's ends
+    std::atomic<bool> tight{false};    // has been more than half full: operators take turns from now on
+    // Guarded by Engine::mutex_:
+    Block* first = nullptr;            // resident replicas
+    Bytes replica_bytes{0};
+    bool has_turn = false;             // some thread has the turn
+    int moving = 0;                    // replicas that are leaving or arriving here right now
+    int stuck = 0;                     // of `running`, operators that wait for room here or for their operands
+    std::vector<std::pair<Memory, std::vector<Event>>> leaving;  // host memory that a copy still touches (I5)
+  };
+
+  // How long a request goes on trying while others hold the room or the blocks it needs.
+  static constexpr std::chrono::seconds kPatience{60};
+
+  Node& node(NodeId id) { return *nodes_[index_of(id)]; }
+  const Node& node(NodeId id) const { return *nodes_[index_of(id)]; }
+
+  // engine.cc. Every state change goes through the table.
+  static void transition(Replica& replica, ReplicaEvent event);
+  // A valid replica stays closed while a copy into it is not done, and the owner while one out of it is not: the next
+  // pin orders itself after them (open_replica).
+  static void reopen(Replica& replica) {
+    if (replica.ready == nullptr && (replica.readers.empty() || replica.word.state() != ReplicaState::owned)) {
+      replica.word.open();
+    }
+  }
+  void list(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  void unlist(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  static bool is_moving(const Block& block) { return block.mover_ != nullptr; }
+  void begin_move(Block& block) IK_REQUIRES(mutex_);
+  void end_move(Block& block) IK_REQUIRES(mutex_);
+  void wait_move(Block& block) IK_REQUIRES(mutex_);
+  void wait_change() IK_REQUIRES(mutex_);
+  void inherit_if_last(Block& block) IK_REQUIRES(mutex_);
+  void observe(Block& block, NodeId id, void* data) const {
+    if (observer_) observer_(block, id, data);
+  }
+
+  // acquire.cc
+  Status settle(Block& block, NodeId id, bool write);
+  Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  void wake_waiters();
+
+  // transfer.cc: called without the lock, while the block is marked as moving by this thread
+  struct Filled {
+    Memory memory;
+    Event event;
+  };
+  static std::vector<Event> take_users(Replica& replica);
+  static void add_reader(Replica& replica, const Event& copy);
+  NodeId source_of(const Block& block, NodeId to) const;
+  Result<Filled> fill(Block& block, NodeId to, NodeId from);
+  Status bring(Block& block, NodeId to) IK_EXCLUDES(mutex_);        // leaves the replica arriving, or owned if born
+  Status finish_arrival(Block& block, NodeId id) IK_EXCLUDES(mutex_);
+  Status open_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
+  Status copy_to_backing(Block& block, NodeId from, NodeId to) IK_EXCLUDES(mutex_);
+  void drop_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
+  void begin_release(Node& node) IK_REQUIRES(mutex_);
+  void release_memory(NodeId id, Memory memory, std::vector<Event> users) IK_EXCLUDES(mutex_);
+  void order_after(NodeId id, std::span<const Event> users) const;
+  NodeId backing(const Node& node) const;
+
+  // room.cc
+  bool try_charge(Node& node, Bytes size);
+  Status charge_slowly(Node& node, Bytes size) IK_EXCLUDES(mutex_);
+  std::vector<Block*> collect_victims(Node& node, Bytes shortfall) IK_REQUIRES(mutex_);
+  Status evict_victims(Node& node, std::vector<Block*> victims) IK_EXCLUDES(mutex_);
+  Status leave(Node& node, Block& block) IK_EXCLUDES(mutex_);
+  bool wait_leaving(Node& node) IK_REQUIRES(mutex_);
+  bool reap(Node& node) IK_REQUIRES(mutex_);
+  bool poll_escapes() IK_REQUIRES(mutex_);
+  bool others_move(const Node& node) const IK_REQUIRES(mutex_);
+  Bytes pinned_bytes(const Node& node) const IK_REQUIRES(mutex_);
+  Status out_of_room(const Node& node, Bytes size) const IK_REQUIRES(mutex_);
+  static bool others_run(const Node& node);
+
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<NodeId> computing_;
+  NodeId host_ = kNoNode;
+  NodeId disk_ = kNoNode;
+  std::unique_ptr<EvictionPolicy> policy_;
+  MemoryObserver observer_;
+  EscapeProbe probe_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::atomic<uint64_t> now_{1};  // operators so far: the clock of last_use
+  std::atomic<uint64_t> next_block_{1};
+  std::atomic<int64_t> blocks_{0};
+  std::atomic<int> waiters_{0};
+  std::vector<std::pair<Block*, NodeId>> escaped_ IK_GUARDED_BY(mutex_);
+
+  std::atomic<int64_t> fetches_{0}, evictions_{0};
+  std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
+};
+
+// Marks that an operator runs at `node` on this thread. Where room is short only one operator at a time runs at a
+// node, so that two never wait for each other's operands or results: a kernel cannot give up what it holds (I9). That
+// is a turn, not a lock: a scope may nest at its node. A scope at one node must not open inside one at another.
+class OperatorScope {
+ public:
+  OperatorScope(Engine& engine, NodeId node);
+  ~OperatorScope();
+  OperatorScope(const OperatorScope&) = delete;
+  OperatorScope& operator=(const OperatorScope&) = delete;
+
+ private:
+  Engine& engine_;
+  Engine::Node& node_;
+  bool has_turn_ = false;
+};
+
+}  // namespace innkeeper

@@ -1,0 +1,99 @@
+// What can be seen of the engine from outside: statistics and the check of its invariants.
+#include "residency/engine.h"
+
+namespace innkeeper {
+
+Stats Engine::stats() const {
+  Stats stats;
+  stats.fetches = fetches_.load();
+  stats.evictions = evictions_.load();
+  stats.bytes_fetched = bytes_fetched_.load();
+  stats.bytes_written_back = bytes_written_back_.load();
+  stats.bytes_between = bytes_between_.load();
+  MutexLock lock(mutex_);
+  const_cast<Engine*>(this)->poll_escapes();
+  stats.escaped = static_cast<int64_t>(escaped_.size());
+  for (const auto& at : nodes_) {
+    const_cast<Engine*>(this)->reap(*at);
+    NodeStats& row = stats.nodes[at->device->name()];
+    row.budget = at->budget.load();
+    row.resident = at->used.load();
+    row.peak = at->peak.load();
+    row.replicas = at->replica_bytes.count();
+    row.pinned = pinned_bytes(*at).count();
+    row.recount = at->device->live().count();
+    row.evictions = at->evictions.load();
+    row.ops = at->ops.load();
+    stats.ops += row.ops;
+  }
+  return stats;
+}
+
+void Engine::reset_stats() {
+  for (auto* counter : {&fetches_, &evictions_, &bytes_fetched_, &bytes_written_back_, &bytes_between_}) {
+    counter->store(0);
+  }
+  for (const auto& at : nodes_) {
+    at->peak.store(at->used.load());
+    at->ops.store(0);
+    at->evictions.store(0);
+  }
+}
+
+std::string Engine::check_invariants() const {
+  MutexLock lock(mutex_);
+  for (const auto& at : nodes_) {
+    const std::string& name = at->device->name();
+    Bytes replicas{0};
+    for (Block* block = at->first; block != nullptr; block = block->replica(at->id).next) {
+      const Replica& replica = block->replica(at->id);
+      const std::string what = "block " + std::to_string(static_cast<uint64_t>(block->id())) + " at " + name + " ";
+      replicas += replica.memory.size();
+      if (replica.word.state() == ReplicaState::absent) return what + "is listed as resident but absent";
+      if (replica.memory && round_up(replica.memory.size()) != round_up(block->size())) return what + "has memory of another size";
+      if (replica.word.pins() < replica.user_pins + replica.escapes) return "I3: " + what + "has fewer pins than promised";
+      if (is_moving(*block)) continue;
+      int valid = 0;
+      bool owned = false;
+      for (const auto& other : nodes_) {
+        const ReplicaState state = block->replica(other->id).word.state();
+        valid += is_valid(state) ? 1 : 0;
+        owned = owned || state == ReplicaState::owned;
+        if (state != ReplicaState::absent && !block->replica(other->id).listed) {
+          return what + "has a replica at " + other->device->name() + " that is not listed";
+        }
+      }
+      if (valid == 0) return "I1: " + what + "has no valid replica";
+      if (owned && valid != 1) return "I2: " + what + "is owned, and valid " + std::to_string(valid) + " times";
+      if (is_valid(replica.word.state()) && replica.ready != nullptr && !replica.word.is_closed()) {
+        return "I5: " + what + "is open while a copy into it is under way";
+      }
+    }
+    if (replicas != at->replica_bytes) {
+      return name + " accounts for " + to_string(at->replica_bytes) + " of replicas but lists " + to_string(replicas);
+    }
+    const Bytes used(at->used.load());
+    const Bytes live = at->device->live();
+    if (used != live) {
+      return "I7: " + name + " accounts for " + std::to_string(used.count()) + " bytes, a recount finds " +
+             std::to_string(live.count());
+    }
+    if (used > Bytes(at->budget.load())) return "I4: " + name + " uses " + to_string(used) + ", more than its budget";
+  }
+  return {};
+}
+
+Status Engine::synchronize() {
+  for (const auto& at : nodes_) IK_RETURN_IF_ERROR(at->device->synchronize());
+  MutexLock lock(mutex_);
+  for (const auto& at : nodes_) reap(*at);
+  return {};
+}
+
+Bytes Engine::trim() {
+  Bytes given{0};
+  for (const auto& at : nodes_) given += at->device->trim();
+  return given;
+}
+
+}  // namespace innkeeper

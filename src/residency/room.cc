@@ -1,0 +1,284 @@
+// Making room inside an allocation, and the accounting that says how much there is (I4, I7).
+#include <algorithm>
+
+#include "residency/engine.h"
+#include "residency/thread_state.h"
+
+namespace innkeeper {
+
+bool Engine::try_charge(Node& node, Bytes size) {
+  int64_t used = node.used.load(std::memory_order_relaxed);
+  do {
+    if (used + size.count() > node.budget.load(std::memory_order_relaxed)) return false;
+  } while (!node.used.compare_exchange_weak(used, used + size.count(), std::memory_order_acq_rel));
+  const int64_t now = used + size.count();
+  // Well before room runs out: two kernels that wait for each other's memory cannot be told apart from one that is too
+  // large, and operators that have begun are not stopped.
+  if (node.computes && 2 * now > node.budget.load(std::memory_order_relaxed) &&
+      !node.tight.load(std::memory_order_relaxed)) {
+    node.tight.store(true, std::memory_order_seq_cst);
+  }
+  int64_t peak = node.peak.load(std::memory_order_relaxed);
+  while (peak < now && !node.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+  return true;
+}
+
+Status Engine::charge(NodeId id, Bytes size) {
+  Node& at = node(id);
+  if (try_charge(at, round_up(size))) [[likely]] return {};
+  return charge_slowly(at, round_up(size));
+}
+
+void Engine::uncharge(NodeId id, Bytes size) noexcept {
+  node(id).used.fetch_sub(round_up(size).count(), std::memory_order_acq_rel);
+}
+
+bool Engine::others_run(const Node& node) {
+  const ThreadState& self = thread_state();
+  return node.running.load(std::memory_order_acquire) > self.running[index_of(node.id)];
+}
+
+Status Engine::charge_slowly(Node& node, Bytes size) {
+  ThreadState& self = thread_state();
+  MutexLock lock(mutex_);
+  if (size > Bytes(node.budget.load(std::memory_order_relaxed))) return out_of_room(node, size);
+  for (;;) {
+    if (try_charge(node, size)) return {};
+    if (reap(node)) continue;
+    const Bytes shortfall = Bytes(node.used.load(std::memory_order_relaxed)) + size -
+                            Bytes(node.budget.load(std::memory_order_relaxed));
+    std::vector<Block*> victims = collect_victims(node, shortfall);
+    if (!victims.empty()) {
+      lock.unlock();
+      Status status = evict_victims(node, std::move(victims));
+      lock.lock();
+      if (!status.ok()) return status;
+      continue;
+    }
+    if (poll_escapes()) continue;
+    if (wait_leaving(node)) continue;
+    const bool moves = others_move(node);
+    if (!others_run(node) && !moves) return out_of_room(node, size);
+    if (self.acquiring != 0) {
+      self.refused = true;  // the code may get lost in an exception on its way through a kernel's allocator
+      return Status(Code::busy, "other operators hold the room at " + node.device->name());
+    }
+    // A kernel must wait where it is: it may have written already (I9). If every operator here waits like this,
+    // nobody will make room.
+    const int running = self.running[index_of(node.id)];
+    if (!moves && node.stuck + running >= node.running.load(std::memory_order_acquire)) return out_of_room(node, size);
+    node.stuck += running;
+    wait_change();
+    node.stuck -= running;
+  }
+}
+
+// Is another thread moving something to, from or at this node? It may leave room.
+bool Engine::others_move(const Node& node) const {
+  const ThreadState& self = thread_state();
+  if (node.moving > self.moving[index_of(node.id)]) return true;
+  for (Block* block = node.first; block != nullptr; block = block->replica(node.id).next) {
+    if (is_moving(*block) && block->mover_ != &self) return true;
+  }
+  return false;
+}
+
+// Waits for the copies that still touch the memory that left first, if any did.
+bool Engine::wait_leaving(Node& node) {
+  if (node.leaving.empty()) return false;
+  const std::vector<Event> pending = node.leaving.front().second;
+  mutex_.unlock();
+  for (const Event& event : pending) (void)event->synchronize();
+  mutex_.lock();
+  return true;
+}
+
+// Host memory whose last copy is done goes back.
+bool Engine::reap(Node& node) {
+  std::vector<Memory> done;
+  std::erase_if(node.leaving, [&done](auto& entry) {
+    std::erase_if(entry.second, [](const Event& event) { return is_done(event); });
+    if (!entry.second.empty()) return false;
+    done.push_back(std::move(entry.first));
+    return true;
+  });
+  return !done.empty();
+}
+
+bool Engine::poll_escapes() {
+  if (escaped_.empty() || !probe_) return false;
+  const size_t freed = std::erase_if(escaped_, [this](const auto& entry) {
+    Replica& replica = entry.first->replica(entry.second);
+    if (probe_(*entry.first, entry.second)) return false;
+    --replica.escapes;
+    replica.word.remove_pin();
+    return true;
+  });
+  return freed != 0;
+}
+
+std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
+  const bool can_write_back = backing(node) != kNoNode;
+  std::vector<EvictionCandidate> candidates;
+  for (Block* block = node.first; block != nullptr; block = block->replica(node.id).next) {
+    const Replica& replica = block->replica(node.id);
+    if (replica.word.pins() != 0 || is_moving(*block) || !replica.memory) continue;
+    const ReplicaState state = replica.word.state();
+    const bool spare = state != ReplicaState::owned;
+    if (!spare && !can_write_back) continue;
+    candidates.push_back({.tag = reinterpret_cast<uintptr_t>(block),
+                          .size = round_up(replica.memory.size()),
+                          .last_use = state == ReplicaState::arriving
+                                          ? UINT64_MAX  // somebody asked for it: it goes last
+                                          : replica.last_use.load(std::memory_order_relaxed),
+                          .spare = spare});
+  }
+  std::span<EvictionCandidate> left(candidates);
+  std::vector<Block*> victims;
+  while (victims.empty() && !left.empty()) {  // again if all that were chosen have been pinned since (I3)
+    const size_t chosen = policy_->choose(left, shortfall);
+    for (const EvictionCandidate& candidate : left.first(chosen)) {
+      auto* block = reinterpret_cast<Block*>(static_cast<uintptr_t>(candidate.tag));
+      if (!block->replica(node.id).word.close_if_unpinned()) continue;
+      begin_move(*block);
+      victims.push_back(block);
+    }
+    left = left.subspan(chosen);
+  }
+  return victims;
+}
+
+// Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up meanwhile
+// who waits at the node where a spare's other replica is.
+Status Engine::evict_victims(Node& node, std::vector<Block*> victims) {
+  std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
+    return block->replica(node.id).word.state() != ReplicaState::owned;
+  });
+  ThreadState& self = thread_state();
+  {
+    MutexLock lock(mutex_);
+    ++node.moving;
+    ++self.moving[index_of(node.id)];
+  }
+  Status failure;
+  bool any = false;
+  for (Block* block : victims) {
+    Status status = leave(node, *block);
+    MutexLock lock(mutex_);
+    end_move(*block);
+    if (status.ok()) {
+      any = true;
+    } else if (failure.ok()) {
+      failure = status;
+    }
+  }
+  MutexLock lock(mutex_);
+  --self.moving[index_of(node.id)];
+  --node.moving;
+  return any ? Status() : failure;
+}
+
+// One replica gives up its place: a spare is dropped, the owner's bytes are copied to its backing node first (I1).
+// The replica is closed and the block moving.
+Status Engine::leave(Node& node, Block& block) {
+  Replica& replica = block.replica(node.id);
+  if (replica.word.state() == ReplicaState::shared && source_of(block, node.id) == kNoNode) {
+    // Its only other copies are arriving, from here: they must be there first (I1).
+    for (const auto& at : nodes_) {
+      if (block.replica(at->id).word.state() != ReplicaState::arriving) continue;
+      Status arrived = finish_arrival(block, at->id);
+      if (arrived.ok()) break;
+    }
+  }
+  if (source_of(block, node.id) == kNoNode && replica.word.state() != ReplicaState::arriving) {
+    const NodeId to = backing(node);
+    Status copied = to == kNoNode ? Status(Code::out_of_memory, "there is no node below " + node.device->name())
+                                  : copy_to_backing(block, node.id, to);
+    if (!copied.ok()) {
+      reopen(replica);
+      return copied;
+    }
+  }
+  drop_replica(block, node.id);
+  node.evictions.fetch_add(1, std::memory_order_relaxed);
+  evictions_.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+Status Engine::evict_all() {
+  for (const auto& at : nodes_) {
+    if (at->kind == NodeKind::disk || backing(*at) == kNoNode) continue;
+    std::vector<Block*> victims;
+    {
+      MutexLock lock(mutex_);
+      poll_escapes();
+      victims = collect_victims(*at, Bytes(INT64_MAX));
+    }
+    if (!victims.empty()) IK_RETURN_IF_ERROR(evict_victims(*at, std::move(victims)));
+  }
+  return {};
+}
+
+Status Engine::set_budget(NodeId id, Bytes wanted) {
+  Node& at = node(id);
+  if (wanted <= Bytes(0)) return Status(Code::invalid_argument, "a budget is a positive number of bytes");
+  MutexLock lock(mutex_);
+  const int64_t before = at.budget.exchange(wanted.count());
+  while (at.used.load() > wanted.count()) {
+    if (reap(at) || poll_escapes()) continue;
+    std::vector<Block*> victims = collect_victims(at, Bytes(at.used.load()) - wanted);
+    Status status;
+    if (victims.empty()) {
+      if (wait_leaving(at)) continue;
+      if (others_move(at)) {
+        wait_change();
+        continue;
+      }
+      status = Status(Code::out_of_memory, "a budget of " + to_string(wanted) + " for " + at.device->name() +
+                                               " is less than the " + to_string(Bytes(at.used.load())) +
+                                               " in use there that cannot leave now (" +
+                                               to_string(pinned_bytes(at)) + " pinned)");
+    } else {
+      lock.unlock();
+      status = evict_victims(at, std::move(victims));
+      lock.lock();
+    }
+    if (!status.ok()) {
+      at.budget.store(before);
+      return status;
+    }
+  }
+  return {};
+}
+
+Bytes Engine::pinned_bytes(const Node& node) const {
+  Bytes pinned{0};
+  for (Block* block = node.first; block != nullptr; block = block->replica(node.id).next) {
+    const Replica& replica = block->replica(node.id);
+    if (replica.user_pins != 0 || replica.escapes != 0) pinned += replica.memory.size();
+  }
+  return pinned;
+}
+
+Status Engine::out_of_room(const Node& node, Bytes size) const {
+  Bytes in_use{0};
+  for (Block* block = node.first; block != nullptr; block = block->replica(node.id).next) {
+    if (block->replica(node.id).word.pins() != 0) in_use += block->replica(node.id).memory.size();
+  }
+  const Bytes used(node.used.load());
+  const Bytes kernel = used - node.replica_bytes;
+  std::string message = "out of memory at " + node.device->name() + ": " + to_string(size) + " asked, " +
+                        to_string(used) + " of its budget of " + to_string(Bytes(node.budget.load())) +
+                        " in use (" + to_string(in_use) + " by operands and pins, of which " +
+                        to_string(pinned_bytes(node)) + " pinned by the user or escaped; " + to_string(kernel) +
+                        " by kernels themselves)";
+  if (backing(node) == kNoNode) {
+    message += "; nothing below " + node.device->name() + " can take what is here: add a disk node to INNKEEPER_NODES";
+  }
+  message += "; a larger budget in INNKEEPER_NODES or manager().set_budget(\"" + node.device->name() +
+             "\", bytes) would help";
+  return Status(Code::out_of_memory, std::move(message));
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,58 @@
+// The states of a replica and what each event does to them: data, in one table (design, section 1).
+//
+// Events are named from the replica's own point of view. kIllegal marks what the engine must never try: the
+// engine checks every transition it makes against this table, and tests/unit/state_test.cc checks the table row by
+// row against I1, I2, I3 and I5.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace innkeeper {
+
+enum class ReplicaState : uint8_t {
+  absent = 0,    // no bytes here
+  arriving = 1,  // memory is here, a copy into it is under way; nobody reads it yet (I5)
+  shared = 2,    // valid; other replicas may be valid too
+  owned = 3,     // valid, and the only one (I2)
+};
+inline constexpr size_t kReplicaStates = 4;
+
+enum class ReplicaEvent : uint8_t {
+  born,          // first touch, or a kernel's fresh result: memory without any copy
+  fetch_begin,   // a copy from another replica starts into this one
+  fetch_end,     // that copy is ordered before whoever reads next
+  fetch_fail,    // that copy cannot be made; the memory is given back
+  lend,          // another replica is being filled from this one
+  write,         // an operator here is about to write; all other replicas are dropped first
+  drop,          // spare bytes are given up: another valid replica stays (I1)
+  evict,         // the bytes were copied elsewhere as `owned` or `shared`, and leave
+  inherit,       // every other valid replica is gone: this one is the only copy
+  free,          // the block dies
+};
+inline constexpr size_t kReplicaEvents = 10;
+
+inline constexpr uint8_t kIllegal = 255;
+
+// kTransitions[state][event] is the next state.
+inline constexpr std::array<std::array<uint8_t, kReplicaEvents>, kReplicaStates> kTransitions = {{
+    //            born      fetch_begin fetch_end fetch_fail lend      write     drop      evict     inherit   free
+    /* absent */ {{3,       1,          kIllegal, kIllegal,  kIllegal, kIllegal, kIllegal, kIllegal, kIllegal, 0}},
+    /* arriving*/ {{kIllegal, kIllegal, 2,        0,         kIllegal, kIllegal, kIllegal, kIllegal, kIllegal, 0}},
+    /* shared */ {{kIllegal, kIllegal,  kIllegal, kIllegal,  2,        3,        0,        kIllegal, 3,        0}},
+    /* owned  */ {{kIllegal, kIllegal,  kIllegal, kIllegal,  2,        3,        kIllegal, 0,        3,        0}},
+}};
+
+constexpr uint8_t next_state(ReplicaState state, ReplicaEvent event) {
+  return kTransitions[static_cast<size_t>(state)][static_cast<size_t>(event)];
+}
+
+constexpr bool is_valid(ReplicaState state) {
+  return state == ReplicaState::shared || state == ReplicaState::owned;
+}
+
+const char* to_string(ReplicaState state);
+const char* to_string(ReplicaEvent event);
+
+}  // namespace innkeeper

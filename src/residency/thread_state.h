@@ -1,0 +1,22 @@
+// What the calling thread is doing inside the engine: used to tell its own pins and moves from others'.
+#pragma once
+
+#include <array>
+
+#include "base/types.h"
+
+namespace innkeeper {
+
+struct ThreadState {
+  std::array<int, kMaxNodes> running{};  // OperatorScopes of this thread, by node
+  std::array<int, kMaxNodes> moving{};   // moves of this thread that take or give room, by node
+  bool refused = false;                  // room was refused because others hold it, since acquire() cleared this
+  int acquiring = 0;                     // inside Engine::acquire: may give its pins back, so must not wait for room
+};
+
+inline ThreadState& thread_state() {
+  static thread_local ThreadState state;
+  return state;
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,360 @@
+// Copies between nodes. Everything here runs without the engine's lock (I10), on a block that this thread has
+// marked as moving, so nobody else changes its replicas; valid replicas may be pinned and read meanwhile.
+#include "residency/engine.h"
+#include "residency/thread_state.h"
+
+namespace innkeeper {
+
+NodeId Engine::backing(const Node& node) const {
+  switch (node.kind) {
+    case NodeKind::accelerator: return host_;
+    case NodeKind::host: return disk_;
+    case NodeKind::disk: return kNoNode;
+  }
+  return kNoNode;
+}
+
+// The copies that may still touch a replica's memory: the one into it, and those out of it.
+std::vector<Event> Engine::take_users(Replica& replica) {
+  std::vector<Event> users = std::move(replica.readers);
+  replica.readers.clear();
+  if (replica.ready != nullptr) users.push_back(std::move(replica.ready));
+  replica.ready = nullptr;
+  return users;
+}
+
+void Engine::add_reader(Replica& replica, const Event& copy) {
+  std::erase_if(replica.readers, [](const Event& event) { return is_done(event); });
+  if (!is_done(copy)) replica.readers.push_back(copy);
+}
+
+// The valid replica that is cheapest to copy to `to`: a peer that can be reached directly, else the host, else any.
+NodeId Engine::source_of(const Block& block, NodeId to) const {
+  NodeId best = kNoNode;
+  int best_rank = 0;
+  for (const auto& at : nodes_) {
+    if (at->id == to || !is_valid(block.replica(at->id).word.state())) continue;
+    int rank = 1;
+    if (at->kind == NodeKind::host) rank = 2;
+    if (at->kind == NodeKind::accelerator && to != host_ && device(to).can_copy_from(*at->device)) rank = 3;
+    if (rank > best_rank) {
+      best_rank = rank;
+      best = at->id;
+    }
+  }
+  return best;
+}
+
+// Allocates at `to` and queues the copy. Two of the three: the source is host memory, or the destination is, or both
+// ends are accelerators that reach each other.
+Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
+  Device& target = device(to);
+  Device& origin = device(from);
+  Replica& source = block.replica(from);
+  const Bytes size = block.size();
+  if (size == Bytes(0)) return Filled{};
+  Result<Memory> memory = target.allocate(size);
+  if (!memory.ok()) return memory.status();
+  Filled filled{std::move(memory).value(), nullptr};
+
+  // A queue that starts a copy first waits for what may still use the new memory (I6) and for what fills the source
+  // (I5): both ends' compute queues, and the copy into the source if that is under way.
+  const auto order = [&](Device& runner, Queue queue) -> Status {
+    for (Device* end : {&target, &origin}) {
+      if (end->kind() != NodeKind::accelerator) continue;
+      Result<Event> tail = end->record(Queue::compute);
+      if (!tail.ok()) return tail.status();
+      IK_RETURN_IF_ERROR(runner.wait(queue, tail.value()));
+    }
+    return is_done(source.ready) ? Status() : runner.wait(queue, source.ready);
+  };
+
+  Result<Event> copied = Event();
+  const NodeKind target_kind = target.kind();
+  const NodeKind origin_kind = origin.kind();
+  if (target_kind == NodeKind::accelerator && origin_kind == NodeKind::accelerator) {
+    IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
+    copied = target.copy_peer(filled.memory.data(), origin, source.memory.data(), size);
+    if (copied.ok()) bytes_between_.fetch_add(size.count(), std::memory_order_relaxed);
+  } else if (origin_kind == NodeKind::host) {
+    IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
+    copied = target.copy_in(filled.memory.data(), source.memory.data(), size);
+    if (copied.ok()) {
+      auto& counter = target_kind == NodeKind::disk ? bytes_written_back_ : bytes_fetched_;
+      counter.fetch_add(size.count(), std::memory_order_relaxed);
+    }
+  } else {
+    IK_CHECK(target_kind == NodeKind::host, "a copy has the host at one end");
+    IK_RETURN_IF_ERROR(order(origin, Queue::copy_out));
+    copied = origin.copy_out(filled.memory.data(), source.memory.data(), size);
+    if (copied.ok()) {
+      auto& counter = origin_kind == NodeKind::disk ? bytes_fetched_ : bytes_written_back_;
+      counter.fetch_add(size.count(), std::memory_order_relaxed);
+    }
+  }
+  if (!copied.ok()) return copied.status();
+  filled.event = std::move(copied).value();
+  return filled;
+}
+
+// Counts a move at a node: memory that is charged there but not listed, or about to be given back. Others who need
+// room wait for it.
+class Engine::Moving {
+ public:
+  Moving(Engine& engine, Node& node) : engine_(engine), node_(node) { add(1); }
+  ~Moving() { add(-1); }
+  Moving(const Moving&) = delete;
+  Moving& operator=(const Moving&) = delete;
+
+ private:
+  void add(int change) {
+    MutexLock lock(engine_.mutex_);
+    node_.moving += change;
+    thread_state().moving[index_of(node_.id)] += change;
+  }
+  Engine& engine_;
+  Node& node_;
+};
+
+// Makes memory at `to` and, unless the block was never written, queues the copy that fills it.
+Status Engine::bring(Block& block, NodeId to) {
+  const Moving moving(*this, node(to));
+  Replica& replica = block.replica(to);
+  NodeId from = source_of(block, to);
+  if (from == kNoNode) {
+    if (block.size() != Bytes(0)) {
+      Result<Memory> memory = device(to).allocate(block.size());
+      if (!memory.ok()) return memory.status();
+      replica.memory = std::move(memory).value();
+      observe(block, to, replica.memory.data());
+    }
+    MutexLock lock(mutex_);
+    transition(replica, ReplicaEvent::born);
+    list(block, to);
+    return {};
+  }
+  const bool direct = from == host_ || to == host_ || device(to).can_copy_from(device(from));
+  if (!direct) {
+    if (block.replica(host_).word.state() == ReplicaState::absent) IK_RETURN_IF_ERROR(bring(block, host_));
+    IK_RETURN_IF_ERROR(finish_arrival(block, host_));
+    from = host_;
+  }
+  Replica& source = block.replica(from);
+  {
+    MutexLock lock(mutex_);
+    transition(replica, ReplicaEvent::fetch_begin);
+    transition(source, ReplicaEvent::lend);
+  }
+  Result<Filled> filled = fill(block, to, from);
+  if (!filled.ok()) {
+    MutexLock lock(mutex_);
+    transition(replica, ReplicaEvent::fetch_fail);
+    inherit_if_last(block);
+    return filled.status();
+  }
+  replica.memory = std::move(filled.value().memory);
+  replica.ready = filled.value().event;
+  add_reader(source, filled.value().event);
+  fetches_.fetch_add(1, std::memory_order_relaxed);
+  observe(block, to, replica.memory.data());
+  MutexLock lock(mutex_);
+  list(block, to);
+  return {};
+}
+
+// Orders the node's compute queue after the copy that fills the replica; then operators may read it.
+Status Engine::finish_arrival(Block& block, NodeId id) {
+  Replica& replica = block.replica(id);
+  if (replica.word.state() != ReplicaState::arriving) return {};  // it was born, not copied
+  if (replica.ready != nullptr) {
+    Status ordered = device(id).wait(Queue::compute, replica.ready);
+    if (!ordered.ok()) {
+      drop_replica(block, id);  // after the copy, which may still be under way (I5)
+      return ordered;
+    }
+  }
+  replica.ready = nullptr;
+  MutexLock lock(mutex_);
+  transition(replica, ReplicaEvent::fetch_end);
+  return {};
+}
+
+// Lets operators pin a valid replica again that was closed because copies were under way: into it (a host replica
+// just written back), or out of it (the owner: a kernel must not overwrite what a copy still reads).
+Status Engine::open_replica(Block& block, NodeId id) {
+  Replica& replica = block.replica(id);
+  for (const Event& copy : replica.readers) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, copy));
+  if (replica.ready != nullptr) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, replica.ready));
+  replica.readers.clear();
+  replica.ready = nullptr;
+  replica.word.open();
+  return {};
+}
+
+// Copies a valid replica to its backing node, where it becomes shared but closed until the copy is done.
+Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
+  const Moving moving(*this, node(to));
+  Replica& target = block.replica(to);
+  Replica& source = block.replica(from);
+  {
+    MutexLock lock(mutex_);
+    transition(target, ReplicaEvent::fetch_begin);
+    transition(source, ReplicaEvent::lend);
+  }
+  Result<Filled> filled = fill(block, to, from);
+  if (!filled.ok()) {
+    MutexLock lock(mutex_);
+    transition(target, ReplicaEvent::fetch_fail);
+    inherit_if_last(block);
+    return filled.status();
+  }
+  target.memory = std::move(filled.value().memory);
+  target.ready = filled.value().event;
+  add_reader(source, filled.value().event);
+  if (device(to).kind() == NodeKind::disk || is_done(target.ready)) {
+    // A disk may be full: the source must not go before the bytes are safe (I7).
+    Status outcome = target.ready == nullptr ? Status() : target.ready->synchronize();
+    target.ready = nullptr;
+    if (!outcome.ok()) {
+      target.memory.reset();
+      MutexLock lock(mutex_);
+      transition(target, ReplicaEvent::fetch_fail);
+      inherit_if_last(block);
+      return outcome;
+    }
+  } else {
+    target.word.close();
+  }
+  observe(block, to, target.memory.data());
+  MutexLock lock(mutex_);
+  list(block, to);
+  transition(target, ReplicaEvent::fetch_end);
+  return {};
+}
+
+// Gives up a replica whose bytes are valid elsewhere, or that is arriving. The caller closed it (no pins).
+void Engine::drop_replica(Block& block, NodeId id) {
+  Replica& replica = block.replica(id);
+  observe(block, id, nullptr);
+  Memory memory;
+  std::vector<Event> users;
+  {
+    MutexLock lock(mutex_);
+    unlist(block, id);
+    begin_release(node(id));
+    transition(replica,
+               replica.word.state() == ReplicaState::arriving ? ReplicaEvent::fetch_fail : ReplicaEvent::drop);
+    memory = std::move(replica.memory);
+    users = take_users(replica);
+    replica.word.open();
+    inherit_if_last(block);
+  }
+  release_memory(id, std::move(memory), std::move(users));
+}
+
+// Orders whatever happens to a piece of memory next after the copies that touch it (I5, I6).
+void Engine::order_after(NodeId id, std::span<const Event> users) const {
+  for (const Event& event : users) {
+    if (!device(id).wait(Queue::compute, event).ok()) (void)event->synchronize();
+  }
+}
+
+// Memory that is no longer listed but still charged: until release_memory() others who need room wait for it.
+void Engine::begin_release(Node& node) { ++node.moving; }
+
+// Gives memory back as soon as no copy touches it (I5, I6). An accelerator orders that on its queue; host memory
+// is parked until the copies are done.
+void Engine::release_memory(NodeId id, Memory memory, std::vector<Event> users) {
+  std::erase_if(users, [](const Event& event) { return is_done(event); });
+  const bool park = memory && !users.empty() && node(id).kind != NodeKind::accelerator;
+  if (!park) {
+    order_after(id, users);
+    memory.reset();
+  }
+  MutexLock lock(mutex_);
+  if (park) node(id).leaving.emplace_back(std::move(memory), std::move(users));
+  --node(id).moving;
+  changed_.notify_all();
+}
+
+// ---------------------------------------------------------------- requests
+
+Status Engine::prefetch(Block& block, NodeId id) {
+  if (block.size() == Bytes(0)) return {};
+  ThreadState& self = thread_state();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  MutexLock lock(mutex_);
+  for (;;) {
+    wait_move(block);
+    if (block.replica(id).word.state() != ReplicaState::absent || source_of(block, id) == kNoNode) return {};
+    begin_move(block);
+    lock.unlock();
+    ++self.acquiring;  // never wait for room while the block is moving: who has the room may wait for the block
+    self.refused = false;
+    Status status = bring(block, id);
+    --self.acquiring;
+    lock.lock();
+    end_move(block);
+    const bool may_pass = status.code() == Code::busy || self.refused;
+    if (status.ok() || !may_pass || std::chrono::steady_clock::now() > deadline) return status;
+    wait_change();
+  }
+}
+
+Status Engine::write_back(Block& block) {
+  MutexLock lock(mutex_);
+  wait_move(block);
+  for (const auto& at : nodes_) {
+    Replica& replica = block.replica(at->id);
+    const NodeId to = backing(*at);
+    if (at->kind != NodeKind::accelerator || replica.word.state() != ReplicaState::owned) continue;
+    begin_move(block);
+    lock.unlock();
+    Status status = copy_to_backing(block, at->id, to);
+    lock.lock();
+    end_move(block);
+    return status;
+  }
+  return {};
+}
+
+Status Engine::evict(Block& block) {
+  MutexLock lock(mutex_);
+  bool left = false;
+  for (const NodeKind kind : {NodeKind::accelerator, NodeKind::host}) {
+    if (kind == NodeKind::host && (left || disk_ == kNoNode)) break;
+    for (const auto& at : nodes_) {
+      if (at->kind != kind) continue;
+      wait_move(block);
+      Replica& replica = block.replica(at->id);
+      if (replica.word.state() == ReplicaState::absent) continue;
+      if (replica.escapes != 0) poll_escapes();
+      if (!replica.word.close_if_unpinned()) {
+        return replica.user_pins != 0
+                   ? Status(Code::invalid_argument, "the block is pinned at " + at->device->name() + "; unpin it first")
+                   : Status(Code::busy, "the block is in use at " + at->device->name());
+      }
+      begin_move(block);
+      lock.unlock();
+      Status status = leave(*at, block);
+      lock.lock();
+      end_move(block);
+      IK_RETURN_IF_ERROR(status);
+      left = true;
+    }
+  }
+  return {};
+}
+
+std::vector<NodeId> Engine::where(const Block& block) const {
+  MutexLock lock(mutex_);
+  std::vector<NodeId> found;
+  for (const auto& at : nodes_) {
+    const ReplicaState state = block.replica(at->id).word.state();
+    if (!is_valid(state)) continue;
+    found.insert(state == ReplicaState::owned ? found.begin() : found.end(), at->id);
+  }
+  return found;
+}
+
+}  // namespace innkeeper
