@@ -1,0 +1,151 @@
+#include "torch/c10_device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/Event.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "torch/cpu_allocator.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+class C10Event final : public EventState {
+ public:
+  explicit C10Event(const c10::Stream& stream) : event_(stream.device_type()) { event_.record(stream); }
+  bool done() override { return event_.query(); }
+  Status synchronize() override {
+    event_.synchronize();
+    return {};
+  }
+  void block(const c10::Stream& stream) { event_.block(stream); }
+
+ private:
+  c10::Event event_;
+};
+
+// `size` bytes at `data` as a tensor that owns nothing.
+at::Tensor bytes_at(void* data, Bytes size, c10::Device device, c10::DispatchKey key) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size.count()), c10::DataPtr(data, device),
+      /*allocator=*/nullptr, /*resizable=*/false);
+  auto tensor = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(key),
+                                                     caffe2::TypeMeta::Make<uint8_t>());
+  tensor->set_sizes_contiguous({size.count()});
+  return at::Tensor(std::move(tensor));
+}
+
+at::Tensor host_bytes(void* data, Bytes size) { return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU); }
+
+// Core knows no exceptions: what PyTorch throws becomes a Status.
+template <class Function>
+auto guarded(const std::string& name, Function&& function) -> decltype(function()) {
+  try {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const DisarmedCpu disarmed;
+    return function();
+  } catch (const c10::OutOfMemoryError& error) {
+    return Status(Code::out_of_memory, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return Status(Code::io_error, name + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount)
+    : name_(std::move(name)),
+      device_(device),
+      key_(key),
+      recount_(std::move(recount)),
+      streams_{c10::Stream(c10::Stream::DEFAULT, device), c10::Stream(c10::Stream::DEFAULT, device),
+               c10::Stream(c10::Stream::DEFAULT, device)} {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  streams_[0] = guard.getDefaultStream(device);
+  streams_[1] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  streams_[2] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+}
+
+Result<Memory> C10Device::allocate(Bytes size) {
+  return guarded(name_, [&]() -> Result<Memory> {
+    const c10::DeviceGuard on_device(device_);
+    c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(static_cast<size_t>(size.count()));
+    void* data = memory.get();
+    const c10::DeleterFnPtr release = memory.get_deleter();
+    return Memory(data, size, memory.release_context(), release);
+  });
+}
+
+Event C10Device::record_on(const c10::Stream& stream) const { return std::make_shared<C10Event>(stream); }
+
+Result<Event> C10Device::record(Queue queue) {
+  return guarded(name_, [&]() -> Result<Event> { return record_on(stream(queue)); });
+}
+
+Status C10Device::wait(Queue queue, const Event& event) {
+  if (event == nullptr) return {};
+  return guarded(name_, [&]() -> Status {
+    if (auto* ours = dynamic_cast<C10Event*>(event.get())) {
+      ours->block(stream(queue));
+      return {};
+    }
+    return event->synchronize();
+  });
+}
+
+Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
+  return guarded(name_, [&]() -> Result<Event> {
+    const c10::StreamGuard on_stream(stream(Queue::copy_in));
+    bytes_at(device, size, device_, key_).copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
+    return record_on(stream(Queue::copy_in));
+  });
+}
+
+Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
+  return guarded(name_, [&]() -> Result<Event> {
+    const c10::StreamGuard on_stream(stream(Queue::copy_out));
+    host_bytes(host, size).copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
+    return record_on(stream(Queue::copy_out));
+  });
+}
+
+bool C10Device::can_copy_from(const Device& peer) const {
+  const auto* other = dynamic_cast<const C10Device*>(&peer);
+  return other != nullptr && other->device_.type() == device_.type();
+}
+
+Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* source, Bytes size) {
+  auto& other = dynamic_cast<C10Device&>(peer);
+  return guarded(name_, [&]() -> Result<Event> {
+    // Backends differ in whose stream they use, so both are ordered before the copy and after it.
+    const c10::Stream& ours = stream(Queue::copy_in);
+    const c10::Stream& theirs = other.stream(Queue::copy_out);
+    C10Event(ours).block(theirs);
+    const c10::StreamGuard on_their_stream(theirs);
+    const c10::StreamGuard on_our_stream(ours);
+    bytes_at(destination, size, device_, key_)
+        .copy_(bytes_at(const_cast<void*>(source), size, other.device_, key_), /*non_blocking=*/true);
+    C10Event(theirs).block(ours);
+    return record_on(ours);
+  });
+}
+
+Bytes C10Device::trim() {
+  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device_.type()));
+  if (allocator != nullptr) allocator->emptyCache();
+  return Bytes(0);  // c10 does not say how much went
+}
+
+Status C10Device::synchronize() {
+  return guarded(name_, [&]() -> Status {
+    c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
+    return {};
+  });
+}
+
+Bytes HostNode::live() const { return host_.live() + charged_host_memory(self_); }
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,28 @@
+// What differs between the versions of PyTorch that are supported (2.11 to the newest), in one place.
+// Everything else in src/torch uses only what all of them have.
+#pragma once
+
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/detail/HPUHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <torch/version.h>
+
+#include <memory>
+
+// True where PyTorch is at least this version: INNKEEPER_TORCH_AT_LEAST(2, 13).
+#define INNKEEPER_TORCH_AT_LEAST(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+namespace innkeeper::torch_layer::compat {
+
+// Makes `Hooks` answer for DeviceType::HPU. PyTorch asks the registry at the first use of the hooks and keeps
+// the answer, so this must come before any: afterwards it has no effect.
+template <class Hooks>
+void register_hpu_hooks() {
+  at::HPUHooksRegistry()->Register(
+      "HPUHooks",
+      [](at::HPUHooksArgs) -> std::unique_ptr<at::HPUHooksInterface> { return std::make_unique<Hooks>(); });
+}
+
+}  // namespace innkeeper::torch_layer::compat

@@ -1,0 +1,111 @@
+#include "torch/copy.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "torch/errors.h"
+#include "torch/operator_call.h"
+#include "torch/real_memory.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// Where bytes that leave for the CPU are read: on the host if they are there, else on the owner.
+NodeId where_to_read(Runtime& runtime, Block& block, NodeId fallback) {
+  Engine& engine = runtime.engine();
+  if (block.size() == Bytes(0) || engine.has_replica(block, engine.host())) return engine.host();
+  for (const NodeId node : engine.computing_nodes()) {
+    if (engine.has_replica(block, node)) return node;
+  }
+  if (engine.disk() != kNoNode && engine.has_replica(block, engine.disk())) return engine.host();
+  return fallback;
+}
+
+// Where bytes from elsewhere arrive: where the target is, its real device's node, or the thread's home.
+NodeId where_to_write(Runtime& runtime, const OperatorCall& call, const at::Tensor& source, Block& target) {
+  Engine& engine = runtime.engine();
+  for (const NodeId node : engine.computing_nodes()) {
+    if (engine.has_replica(target, node)) return node;
+  }
+  const NodeId there = runtime.node_of(source.device());
+  return there != kNoNode && !runtime.backend(there).host ? there : call.choose();
+}
+
+}  // namespace
+
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
+  OperatorCall call("aten::copy_");
+  const bool from_managed = is_managed(source);
+  const bool to_managed = is_managed(target);
+  TORCH_CHECK(from_managed || to_managed, "copy_: expected a managed tensor, got ", source.device(), " and ",
+              target.device());
+  size_t source_index = 0;
+  size_t target_index = 0;
+  NodeId node = kNoNode;
+  if (from_managed) source_index = call.operand(source, false);
+  if (to_managed) target_index = call.operand(target, true);
+  if (!to_managed && target.device().is_cpu()) {
+    node = where_to_read(call.runtime(), *block_of(source), call.choose());
+  } else if (!from_managed) {
+    node = where_to_write(call.runtime(), call, source, *block_of(target));
+  } else {
+    node = call.choose();
+  }
+  call.begin(node);
+  const at::Tensor& real_source = from_managed ? call.real(source_index) : source;
+  const at::Tensor& real_target = to_managed ? call.real(target_index) : target;
+  const bool with_host = !from_managed || !to_managed;
+  real_target.copy_(real_source, non_blocking && !with_host);
+  call.finish();
+  return target;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  target.resize_(source.sizes());
+  return copy_from(source, target, false);
+}
+
+at::Scalar read_scalar(const at::Tensor& self) {
+  OperatorCall call("aten::_local_scalar_dense");
+  const size_t index = call.operand(self, false);
+  call.begin(where_to_read(call.runtime(), *block_of(self), call.choose()));
+  at::Scalar value = at::_local_scalar_dense(call.real(index));
+  call.finish();
+  return value;
+}
+
+void resize_storage(const c10::Storage& storage, size_t size) {
+  c10::StorageImpl& handle = *storage.unsafeGetStorageImpl();
+  Runtime& runtime = torch_layer::runtime();
+  Engine& engine = runtime.engine();
+  const auto wanted = Bytes(static_cast<int64_t>(size));
+  Block* block = block_of(handle);
+  TORCH_CHECK(block != nullptr, "resize_: this storage is not managed memory");
+  if (engine.resize_unwritten(*block, wanted).ok()) {
+    resize_handle(handle, wanted);
+    return;
+  }
+  // Fresh memory on the node where the bytes are, and what fits of them; finish() hands it to the engine.
+  at::Tensor whole = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(managed_device()));
+  whole.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
+  whole.unsafeGetTensorImpl()->set_sizes_contiguous({block->size().count()});
+  OperatorCall call("aten::resize_");
+  const size_t index = call.operand(whole, true);
+  call.begin(call.choose());
+  {
+    const at::Tensor& real = call.real(index);
+    const int64_t kept = std::min(wanted, block->size()).count();
+    at::Tensor fresh = at::empty({wanted.count()}, real.options());
+    if (kept != 0) fresh.narrow(0, 0, kept).copy_(real.narrow(0, 0, kept));
+    c10::StorageImpl& target = *real.storage().unsafeGetStorageImpl();
+    c10::StorageImpl& made = *fresh.storage().unsafeGetStorageImpl();
+    target.set_data_ptr_noswap(made.set_data_ptr(c10::DataPtr(nullptr, made.device())));
+    target.set_nbytes(size);
+    real.unsafeGetTensorImpl()->set_sizes_contiguous({wanted.count()});
+  }
+  call.finish();
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,20 @@
+// Copies between managed tensors, CPU tensors and tensors on real accelerators: any dtype, strides and broadcast.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+
+namespace innkeeper::torch_layer {
+
+// Writes `source` into `target`; at least one is managed. What comes to the CPU is there when this returns: bytes
+// that the host may read at once are never late, whatever non_blocking says.
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking);
+at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target);
+
+// The value of a tensor of one element, read where its bytes are.
+at::Scalar read_scalar(const at::Tensor& self);
+
+// Makes a managed storage `size` bytes long and keeps what fits (hooks: resizePrivateUse1Bytes).
+void resize_storage(const c10::Storage& storage, size_t size);
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,100 @@
+// Operators that make tensors or change what a tensor object shows, and touch no bytes: plain LibTorch over handles.
+#include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
+#include <torch/library.h>
+
+#include "torch/copy.h"
+#include "torch/handle.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using at::Tensor;
+using Options = c10::TensorOptions;
+
+const c10::DispatchKeySet kKeys(kManagedKey);
+
+Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+             std::optional<at::Device>, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "empty: managed tensors are dense; got layout ",
+              *layout);
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), handle_allocator(), kKeys,
+                                   c10::dtype_or_default(dtype), format);
+}
+
+Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<at::ScalarType> dtype,
+                     std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool> pin_memory) {
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+                                           handle_allocator(), kKeys, c10::dtype_or_default(dtype));
+}
+
+Tensor as_strided(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                  std::optional<c10::SymInt> offset) {
+  return at::native::as_strided_tensorimpl(
+      self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+      offset.has_value() ? std::optional<int64_t>(offset->expect_int()) : std::nullopt);
+}
+
+Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
+  return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
+}
+
+Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+
+Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  return at::native::unfold(self, dimension, size, step);
+}
+
+const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
+  return at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), format);
+}
+
+Tensor& set_storage_offset(Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
+                           c10::SymIntArrayRef stride) {
+  TORCH_CHECK(source.device_type() == kManagedType, "set_: expected a storage on managed:0, got one on ",
+              source.device());
+  return at::native::set_storage_cpu_(self, std::move(source), offset.expect_int(), C10_AS_INTARRAYREF_SLOW(size),
+                                      C10_AS_INTARRAYREF_SLOW(stride));
+}
+
+Tensor& set_storage(Tensor& self, at::Storage source) { return at::native::set_(self, std::move(source)); }
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) { return at::native::set_tensor_(self, source); }
+
+Tensor& set_nothing(Tensor& self) {
+  return set_storage_offset(self, at::Storage(make_handle(Bytes(0))), 0, c10::SymIntArrayRef(c10::SymInt(0)), {});
+}
+
+bool is_set_to(const Tensor& self, const Tensor& other) {
+  return self.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
+         self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() &&
+         self.strides() == other.strides();
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", &empty);
+  m.impl("empty_strided", &empty_strided);
+  m.impl("as_strided", &as_strided);
+  m.impl("view", &view);
+  m.impl("_reshape_alias", &reshape_alias);
+  m.impl("unfold", &unfold);
+  m.impl("view_as_real", &at::native::view_as_real);
+  m.impl("view_as_complex", &at::native::view_as_complex);
+  m.impl("resize_", &resize);
+  m.impl("set_.source_Storage_storage_offset", &set_storage_offset);
+  m.impl("set_.source_Storage", &set_storage);
+  m.impl("set_.source_Tensor", &set_tensor);
+  m.impl("set_", &set_nothing);
+  m.impl("is_set_to", &is_set_to);
+  m.impl("_copy_from", &copy_from);
+  m.impl("_copy_from_and_resize", &copy_from_and_resize);
+  m.impl("_local_scalar_dense", &read_scalar);
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,162 @@
+#include "torch/fallback.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+
+#include "torch/operator_call.h"
+#include "torch/random_stream.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using Kind = ArgPlan::Kind;
+
+// Autograd and autocast are above us; what the real kernel is chosen by stays.
+constexpr c10::DispatchKeySet kAbove =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
+// Takes the managed tensors out of the arguments, then puts the real ones in their place.
+class Arguments {
+ public:
+  Arguments(OperatorCall& call, const OpPlan& plan, torch::jit::Stack& stack)
+      : call_(call), plan_(plan), first_(stack.size() - plan.args.size()), stack_(stack) {}
+
+  void collect() {
+    for (size_t i = 0; i < plan_.args.size(); ++i) {
+      const ArgPlan& arg = plan_.args[i];
+      const c10::IValue& value = stack_[first_ + i];
+      if (arg.kind == Kind::tensor) {
+        if (value.isTensor()) take(value.toTensor(), arg.written);
+      } else if (arg.kind == Kind::tensor_list) {
+        if (!value.isTensorList()) continue;
+        const auto list = value.toTensorList();
+        for (size_t k = 0; k < list.size(); ++k) take(list.get(k), arg.written);
+      } else if (arg.kind == Kind::optional_tensor_list) {
+        if (value.isNone()) continue;
+        const auto list = value.toOptionalTensorList();
+        for (size_t k = 0; k < list.size(); ++k) {
+          const std::optional<at::Tensor> element = list.get(k);
+          if (element.has_value()) take(*element, arg.written);
+        }
+      }
+    }
+  }
+
+  // Returns the keys to dispatch the real operator by.
+  c10::DispatchKeySet replace() {
+    const NodeBackend& backend = call_.runtime().backend(call_.node());
+    keys_ = c10::DispatchKeySet(backend.key);
+    for (size_t i = 0; i < plan_.args.size(); ++i) {
+      c10::IValue& value = stack_[first_ + i];
+      switch (plan_.args[i].kind) {
+        case Kind::tensor:
+          if (value.isTensor()) value = real(value.toTensor());
+          break;
+        case Kind::tensor_list:
+          if (value.isTensorList()) value = real_list(value.toTensorList());
+          break;
+        case Kind::optional_tensor_list:
+          if (!value.isNone()) value = real_list(value.toOptionalTensorList());
+          break;
+        case Kind::generator: replace_generator(value); break;
+        case Kind::device:
+          if (value.isDevice() && value.toDevice().type() == kManagedType) value = backend.device;
+          break;
+        default: break;
+      }
+    }
+    return keys_ - kAbove;
+  }
+
+ private:
+  void take(const at::Tensor& tensor, bool written) {
+    if (is_managed(tensor)) call_.operand(tensor, written);
+  }
+
+  // Operands come in the order in which collect() took them.
+  at::Tensor real(const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    if (!is_managed(tensor)) {
+      keys_ = keys_ | tensor.key_set();
+      return tensor;
+    }
+    const at::Tensor& lent = call_.real(next_++);
+    keys_ = keys_ | lent.key_set();
+    return lent;
+  }
+
+  template <class Element>
+  c10::List<Element> real_list(const c10::List<Element>& managed) {
+    c10::List<Element> reals;
+    reals.reserve(managed.size());
+    for (size_t k = 0; k < managed.size(); ++k) {
+      const Element element = managed.get(k);
+      if constexpr (std::is_same_v<Element, at::Tensor>) {
+        reals.push_back(real(element));
+      } else {
+        reals.push_back(element.has_value() ? Element(real(*element)) : element);
+      }
+    }
+    return reals;
+  }
+
+  // An operator with a Generator argument is given the stream itself (decision 7).
+  void replace_generator(c10::IValue& value) {
+    const bool host_kernels = call_.runtime().backend(call_.node()).device.type() != c10::kCUDA;
+    if (value.isNone()) {
+      if (host_kernels) value = current_stream().kernel_generator();
+      return;
+    }
+    const at::Generator generator = value.toGenerator();
+    if (generator.defined() && generator.device().type() == kManagedType) value = kernel_generator_of(generator);
+  }
+
+  OperatorCall& call_;
+  const OpPlan& plan_;
+  const size_t first_;
+  torch::jit::Stack& stack_;
+  c10::DispatchKeySet keys_;
+  size_t next_ = 0;
+};
+
+void give_back(OperatorCall& call, c10::IValue& value) {
+  if (value.isTensor()) {
+    value = call.give_back(std::move(value).toTensor());
+  } else if (value.isTensorList()) {
+    const auto reals = std::move(value).toTensorList();
+    c10::List<at::Tensor> managed;
+    managed.reserve(reals.size());
+    for (size_t k = 0; k < reals.size(); ++k) managed.push_back(call.give_back(reals.get(k)));
+    value = std::move(managed);
+  }
+}
+
+}  // namespace
+
+void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
+  const OpPlan& plan = *op.plan;
+  refuse_mixed_devices(op, torch::jit::last(*stack, plan.args.size()));
+  if (plan.foreach && run_in_sublists(op, stack)) return;
+  OperatorCall call(plan.op.schema().name());
+  Arguments arguments(call, plan, *stack);
+  arguments.collect();
+  NodeId node = call.choose();
+  const NodeBackend& backend = call.runtime().backend(node);
+  if (!backend.host && !plan.op.hasComputedKernelForDispatchKey(backend.key)) [[unlikely]] {
+    TORCH_WARN_ONCE("innkeeper: ", plan.op.schema().name(), " and perhaps others have no kernel for ", backend.device,
+                    "; they run on the host");
+    node = call.runtime().engine().host();
+  }
+  call.begin(node);
+  const c10::DispatchKeySet keys = arguments.replace();
+  if (plan.random_without_generator) [[unlikely]] {
+    const DefaultGeneratorTurn turn(current_stream());
+    plan.op.redispatchBoxed(keys, stack);
+  } else {
+    plan.op.redispatchBoxed(keys, stack);
+  }
+  for (size_t i = stack->size() - plan.nrets; i < stack->size(); ++i) give_back(call, (*stack)[i]);
+  call.finish();
+}
+
+}  // namespace innkeeper::torch_layer

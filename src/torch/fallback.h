@@ -1,0 +1,32 @@
+// The one boxed function that runs every operator on managed tensors (decision 2).
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "torch/plan.h"
+
+namespace innkeeper::torch_layer {
+
+// What the managed device knows of an operator beyond its schema.
+struct ManagedOp {
+  explicit ManagedOp(const OpPlan* its_plan);
+  const OpPlan* plan;
+  // CUDA takes operands of this operator from the CPU, whatever their shape: indices, lengths, an optimizer's step.
+  bool takes_cpu_operands;
+};
+
+// Arguments on the stack; results replace them.
+void run_managed(const ManagedOp& op, torch::jit::Stack* stack);
+
+// Throws PyTorch's own "same device" error where CUDA would: managed tensors beside CPU tensors that are neither
+// 0-dim nor listed (mixed_devices.cc).
+void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments);
+
+// Runs an element-by-element operator over lists in sub-lists whose operands fit the room (sublists.cc). Returns
+// false, and does nothing, where all fit at once.
+bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack);
+
+// Registers the device's kernels with the dispatcher. Once.
+void register_operators();
+
+}  // namespace innkeeper::torch_layer

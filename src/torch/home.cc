@@ -1,0 +1,154 @@
+#include "torch/home.h"
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "torch/errors.h"
+#include "torch/random_stream.h"
+#include "torch/runtime.h"
+#include "torch/runtime_state.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+std::array<std::atomic<int>, kMaxNodes> homes{};
+std::atomic<uint64_t> machine{1};  // counts configure() calls: a home of an earlier machine is none
+
+// A place in the count of homes, given back when dropped.
+class Home {
+ public:
+  Home() = default;
+  explicit Home(NodeId node) : node_(node), machine_(machine.load()) { homes[index_of(node)].fetch_add(1); }
+  Home(Home&& other) noexcept { swap(other); }
+  Home& operator=(Home&& other) noexcept {
+    Home(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Home() {
+    if (valid()) homes[index_of(node_)].fetch_sub(1);
+  }
+  Home(const Home&) = delete;
+  Home& operator=(const Home&) = delete;
+  bool valid() const { return node_ != kNoNode && machine_ == machine.load(std::memory_order_relaxed); }
+  NodeId node() const { return node_; }
+
+ private:
+  void swap(Home& other) noexcept {
+    std::swap(node_, other.node_);
+    std::swap(machine_, other.machine_);
+  }
+  NodeId node_ = kNoNode;
+  uint64_t machine_ = 0;
+};
+
+// What an experiment puts aside while it runs.
+struct Outer {
+  int64_t token;
+  Home home;
+  std::shared_ptr<RandomStream> stream;
+};
+
+thread_local Home thread_home;
+thread_local std::vector<Outer> experiments;
+std::atomic<int64_t> next_token{1};
+
+NodeId least_loaded(Bytes needed) {
+  Engine& engine = runtime().engine();
+  NodeId best = kNoNode;
+  const auto better = [&](NodeId a, NodeId b) {
+    const bool a_fits = engine.budget(a) >= needed;
+    const bool b_fits = engine.budget(b) >= needed;
+    if (a_fits != b_fits) return a_fits;
+    const int a_homes = homes[index_of(a)].load();
+    const int b_homes = homes[index_of(b)].load();
+    if (a_homes != b_homes) return a_homes < b_homes;
+    return engine.free(a) > engine.free(b);
+  };
+  for (const NodeId node : engine.computing_nodes()) {
+    if (best == kNoNode || better(node, best)) best = node;
+  }
+  return best;
+}
+
+NodeId node_named(const std::string& name, const char* what) {
+  const NodeId node = runtime().engine().find_node(name);
+  if (node == kNoNode) throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\""), what);
+  return node;
+}
+
+}  // namespace
+
+NodeId home_node() {
+  if (!thread_home.valid()) [[unlikely]] thread_home = Home(least_loaded(Bytes(0)));
+  return thread_home.node();
+}
+
+NodeId exchange_home(NodeId node) {
+  const NodeId before = thread_home.valid() ? thread_home.node() : kNoNode;
+  thread_home = node == kNoNode ? Home() : Home(node);
+  return before;
+}
+
+int homes_at(NodeId node) { return homes[index_of(node)].load(); }
+
+void forget_homes() {
+  machine.fetch_add(1);
+  for (auto& count : homes) count.store(0);
+}
+
+// ---------------------------------------------------------------- runtime.h
+
+std::string home() { return runtime().engine().device(home_node()).name(); }
+
+std::string set_home(const std::string& node) {
+  const NodeId wanted = node.empty() ? kNoNode : node_named(node, "on");
+  if (wanted != kNoNode) {
+    const auto& computing = runtime().engine().computing_nodes();
+    if (std::find(computing.begin(), computing.end(), wanted) == computing.end()) {
+      throw_status(Status(Code::invalid_argument, "no operator runs at \"" + node + "\" in this configuration"), "on");
+    }
+  }
+  const NodeId before = exchange_home(wanted);
+  return before == kNoNode ? std::string() : runtime().engine().device(before).name();
+}
+
+std::string find_device(int64_t nbytes, bool disperse) {
+  Engine& engine = runtime().engine();
+  NodeId best = kNoNode;
+  if (disperse) {
+    best = least_loaded(Bytes(nbytes));
+  } else {
+    for (const NodeId node : engine.computing_nodes()) {
+      if (best == kNoNode || engine.free(node) > engine.free(best)) best = node;
+    }
+  }
+  return engine.device(best).name();
+}
+
+int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory) {
+  if (memory.has_value() && *memory <= 0) {
+    throw_status(Status(Code::invalid_argument, "memory is a positive number of bytes; got " + std::to_string(*memory)),
+                 "experiment \"" + name + "\"");
+  }
+  const int64_t token = next_token.fetch_add(1);
+  Home home(least_loaded(Bytes(memory.value_or(0))));
+  std::swap(home, thread_home);
+  experiments.push_back({token, std::move(home), exchange_stream(std::make_shared<RandomStream>())});
+  return token;
+}
+
+void leave_experiment(int64_t token) {
+  if (experiments.empty() || experiments.back().token != token) {
+    throw_status(Status(Code::invalid_argument, "experiments are left in the order in which they were entered, each by "
+                                                "the thread that entered it"),
+                 "experiment");
+  }
+  Outer outer = std::move(experiments.back());
+  experiments.pop_back();
+  thread_home = std::move(outer.home);
+  exchange_stream(std::move(outer.stream));
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,24 @@
+// Homes and experiments: where a thread's tensors without operands are born, and which random stream it draws from.
+//
+// A home is assigned at the first use, to the computing node that the fewest threads and experiments call home. It is
+// given back when the thread or the experiment ends. State is the calling thread's; decision 8 keeps backward passes
+// on the thread that called them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/types.h"
+
+namespace innkeeper::torch_layer {
+
+NodeId home_node();
+// kNoNode: assign anew at the next use. Returns the previous home, kNoNode if there was none yet.
+NodeId exchange_home(NodeId node);
+// How many threads and experiments call `node` home.
+int homes_at(NodeId node);
+// All homes were of another machine: configure() calls this.
+void forget_homes();
+
+}  // namespace innkeeper::torch_layer

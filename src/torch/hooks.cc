@@ -1,0 +1,68 @@
+// The managed device as at::getAccelerator's accelerator (decision 9): one device, managed:0.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+
+#include "torch/address_space.h"
+#include "torch/copy.h"
+#include "torch/handle.h"
+#include "torch/pinned_memory.h"
+#include "torch/random_stream.h"
+#include "torch/shell.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+void check_index(c10::DeviceIndex index) {
+  TORCH_CHECK(index <= 0, "there is one managed device, managed:0, and no managed:", static_cast<int>(index));
+}
+
+// The runtime starts at the first tensor, so nothing here starts it.
+class Hooks final : public at::PrivateUse1HooksInterface {
+ public:
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override { return index == 0; }
+
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  void setCurrentDevice(c10::DeviceIndex index) const override { check_index(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    check_index(index);
+    return 0;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    check_index(index);
+    return 0;
+  }
+
+  bool isPinnedPtr(const void* data) const override { return is_pinned_address(data); }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  c10::Device getDeviceFromPtr(void* data) const override {
+    TORCH_CHECK(address_space().contains(data), "no managed tensor is at address ", data);
+    return managed_device();
+  }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    check_index(index);
+    return current_stream().generator();
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    check_index(index);
+    return new_generator();
+  }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
+    resize_storage(storage, size);
+  }
+};
+
+}  // namespace
+
+void register_hooks() {
+  static Hooks& hooks = *new Hooks;
+  if (at::isPrivateUse1HooksRegistered()) return;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  register_host_allocator();
+}
+
+}  // namespace innkeeper::torch_layer

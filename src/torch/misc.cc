@@ -1,0 +1,56 @@
+// Small operators that the managed device answers by itself, without a node, and what a thread's first use
+// changes.
+#include <ATen/ATen.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/library.h>
+
+#include "torch/handle.h"
+#include "torch/operator_call.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// Whether `.data = ` and Module.to may put `from` into the tensor object `self`. All dense tensors, managed
+// or not, are plain TensorImpls, so parameters keep their identity: tied weights stay tied, optimizers stay
+// valid.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto is_dense = [](const at::Tensor& x) {
+    return x.layout() == at::kStrided && !x.is_quantized() && !x.is_nested() &&
+           !x.key_set().has(c10::DispatchKey::Python);
+  };
+  if (is_dense(self) && is_dense(from)) return true;
+  return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+}
+
+// The engine orders every reuse of memory after its users (I6).
+void record_stream(at::Tensor&, c10::Stream) {}
+
+bool use_cudnn_ctc_loss(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
+  return false;
+}
+bool use_cudnn_ctc_loss_tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                               int64_t) {
+  return false;
+}
+
+// CompositeImplicit: see random_ops.cc.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+  m.impl("record_stream", record_stream);
+  m.impl("_use_cudnn_ctc_loss", use_cudnn_ctc_loss);
+  m.impl("_use_cudnn_ctc_loss.Tensor", use_cudnn_ctc_loss_tensor);
+}
+
+}  // namespace
+
+void on_first_use_of_thread() {
+  // The flag is the thread's default, so True cannot be told from a user's choice; who wants autograd's
+  // device thread says so after the first use: torch.autograd.set_multithreading_enabled(True).
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,160 @@
+#include "torch/operator_call.h"
+
+#include <c10/util/Exception.h>
+
+#include "torch/errors.h"
+#include "torch/real_memory.h"
+#include "torch/samples.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// Nothing inside a kernel is recorded by autograd or cast by autocast.
+constexpr c10::DispatchKeySet kAboveKernels =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
+at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
+  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey), real.dtype());
+  copy_geometry(real, *made);
+  return at::Tensor(std::move(made));
+}
+
+at::Tensor view_of(const at::Tensor& base, const at::Tensor& real) {
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+                                                   base.key_set(), real.dtype());
+  copy_geometry(real, *made);
+  return at::Tensor(std::move(made));
+}
+
+bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
+  return a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+}  // namespace
+
+OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtime()), name_(name) {
+  static thread_local bool seen = (on_first_use_of_thread(), true);
+  (void)seen;
+}
+
+OperatorCall::~OperatorCall() {
+  if (!begun_) return;
+  try {
+    settle_written();
+  } catch (const std::exception& error) {
+    TORCH_WARN("innkeeper: after a failed ", name_, ": ", error.what());
+  }
+  release();
+}
+
+size_t OperatorCall::operand(at::Tensor managed, bool written) {
+  Block* block = block_of(managed);
+  operands_.push_back({std::move(managed), at::Tensor(), block, written});
+  if (block->size() != Bytes(0)) accesses_.push_back({block, written, false});
+  return operands_.size() - 1;
+}
+
+Bytes OperatorCall::operand_bytes() const {
+  Bytes total{0};
+  for (const Access& access : accesses_) total += access.block->size();
+  return total;
+}
+
+NodeId OperatorCall::choose() const {
+  Engine& engine = runtime_.engine();
+  if (engine.computing_nodes().size() == 1) return engine.computing_nodes().front();
+  return engine.place(std::span(accesses_.data(), accesses_.size()), home_node());
+}
+
+void OperatorCall::begin(NodeId node) {
+  node_ = node;
+  Engine& engine = runtime_.engine();
+  scope_.emplace(engine, node);
+  const Status acquired = engine.acquire(node, std::span(accesses_.data(), accesses_.size()));
+  if (!acquired.ok()) throw_status(acquired, name_);
+  begun_ = true;
+  for (Operand& operand : operands_) operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
+  const NodeBackend& backend = runtime_.backend(node);
+  below_.emplace(kAboveKernels);
+  if (backend.host) {
+    armed_.emplace(&engine, node);
+  } else {
+    device_.emplace(backend.device);
+  }
+}
+
+at::Tensor OperatorCall::give_back(at::Tensor real) {
+  if (!real.defined() || real.layout() != c10::kStrided) return real;
+  c10::TensorImpl* impl = real.unsafeGetTensorImpl();
+  for (const Operand& operand : operands_) {
+    if (operand.real.unsafeGetTensorImpl() == impl) return operand.managed;
+  }
+  if (!real.has_storage() || real.device().type() != runtime_.backend(node_).device.type()) return real;
+  const c10::StorageImpl* storage = real.storage().unsafeGetStorageImpl();
+  for (const Operand& operand : operands_) {
+    if (operand.real.storage().unsafeGetStorageImpl() == storage) return view_of(operand.managed, real);
+  }
+  for (const Adopted& adopted : adopted_) {
+    if (adopted.real.unsafeGetStorageImpl() == storage) return new_managed(adopted.handle, real);
+  }
+  c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
+  adopted_.push_back({real.storage(), handle});
+  return new_managed(std::move(handle), real);
+}
+
+// A kernel may have given an operand that it writes another shape, and its storage other memory (out=).
+void OperatorCall::settle_written() {
+  for (Operand& operand : operands_) {
+    if (!operand.written || !operand.real.defined()) continue;
+    c10::StorageImpl& handle = *operand.managed.storage().unsafeGetStorageImpl();
+    const bool pinned = operand.block->size() != Bytes(0);
+    adopt_resize(runtime_, handle, *operand.block, node_, pinned);
+    if (!same_geometry(operand.real, operand.managed)) {
+      operand.managed.unsafeGetTensorImpl()->set_sizes_and_strides(operand.real.sizes(), operand.real.strides(),
+                                                                   operand.real.storage_offset());
+    }
+  }
+}
+
+void OperatorCall::record() {
+  c10::SmallVector<trace::RecordedAccess, 8> row;
+  for (const Operand& operand : operands_) {
+    row.push_back({operand.block->id(), operand.block->size(),
+                   operand.written ? trace::AccessKind::write : trace::AccessKind::read});
+  }
+  for (const Adopted& adopted : adopted_) {
+    Block* block = block_of(*adopted.handle.unsafeGetStorageImpl());
+    row.push_back({block->id(), block->size(), trace::AccessKind::born});
+  }
+  runtime_.recorder().op(name_, std::span(row.data(), row.size()));
+}
+
+void OperatorCall::finish() {
+  settle_written();
+  Engine& engine = runtime_.engine();
+  engine.count_operator(node_);
+  if (runtime_.recorder().on()) [[unlikely]] record();
+  release();
+  if (sampling()) [[unlikely]] sample(engine);
+  if (runtime_.stress_evict()) [[unlikely]] {
+    const Status evicted = engine.evict_all();
+    if (!evicted.ok()) throw_status(evicted, name_);
+  }
+}
+
+void OperatorCall::release() noexcept {
+  begun_ = false;
+  device_.reset();
+  armed_.reset();
+  below_.reset();
+  Engine& engine = runtime_.engine();
+  for (Operand& operand : operands_) operand.real = at::Tensor();
+  for (Adopted& adopted : adopted_) adopted.real = c10::Storage();
+  for (Access& access : accesses_) {
+    if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
+  }
+  engine.release(node_, std::span(accesses_.data(), accesses_.size()));
+  scope_.reset();
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,84 @@
+// One operator on managed tensors (design, section 5): brings its operands to one node and pins them there, lends the
+// kernel real tensors over them, and turns what the kernel made into managed tensors.
+//
+// Use, in this order: operand() for each managed tensor, begin(), real(i) to the kernel, give_back() each result,
+// finish(). If anything throws in between, the destructor does what finish() would: what the kernel may have written
+// counts as written (I7), a resized operand keeps its new memory, every pin is given back.
+//
+// Thread safety: none; one object is one call on one thread.
+#pragma once
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <string_view>
+
+#include "torch/cpu_allocator.h"
+#include "torch/handle.h"
+#include "torch/runtime_state.h"
+
+namespace innkeeper::torch_layer {
+
+class OperatorCall {
+ public:
+  explicit OperatorCall(std::string_view name);
+  ~OperatorCall();
+  OperatorCall(const OperatorCall&) = delete;
+  OperatorCall& operator=(const OperatorCall&) = delete;
+
+  // Takes a managed tensor; returns its index for real().
+  size_t operand(at::Tensor managed, bool written);
+  size_t operand_count() const { return operands_.size(); }
+  Bytes operand_bytes() const;
+  Runtime& runtime() { return runtime_; }
+
+  // Where the operator should run: where most of its operands' bytes are, the thread's home without any.
+  NodeId choose() const;
+  // Brings everything to `node`, pins it and makes the real tensors. Throws torch.OutOfMemoryError with the numbers.
+  void begin(NodeId node);
+  // The same when the kernel is plain copying and runs by PyTorch's rules for mixed devices: nothing is armed.
+  NodeId node() const { return node_; }
+  const at::Tensor& real(size_t index) const { return operands_[index].real; }
+
+  // The managed tensor for one that the kernel returned: the operand itself, a view of an operand's or an earlier
+  // result's storage, or a new tensor whose block takes over the memory. What is not on the node stays as it is.
+  at::Tensor give_back(at::Tensor real);
+  void finish();
+
+ private:
+  struct Operand {
+    at::Tensor managed;
+    at::Tensor real;
+    Block* block;
+    bool written;
+  };
+  struct Adopted {
+    c10::Storage real;
+    c10::Storage handle;
+  };
+
+  void settle_written();
+  void release() noexcept;
+  void record();
+
+  Runtime& runtime_;
+  const std::string_view name_;
+  NodeId node_ = kNoNode;
+  bool begun_ = false;
+  c10::SmallVector<Operand, 5> operands_;
+  c10::SmallVector<Access, 5> accesses_;
+  c10::SmallVector<Adopted, 1> adopted_;
+  std::optional<OperatorScope> scope_;
+  std::optional<ArmedCpu> armed_;
+  std::optional<c10::OptionalDeviceGuard> device_;
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;
+};
+
+// Autograd's device thread would take every backward pass of the one device (decision 8): on a thread's first
+// operator its multithreading flag is cleared, unless the user set it.
+void on_first_use_of_thread();
+
+}  // namespace innkeeper::torch_layer

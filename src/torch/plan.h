@@ -1,0 +1,65 @@
+// What an operator's schema says, in the form that a boxed kernel wants: which arguments hold tensors, which
+// are written, and the few facts that a schema hides. Computed once for an operator; a call walks no schema.
+//
+// Used by both boxed kernels: the managed device's and the simulated accelerator's.
+//
+// Thread safety: build_plan may be called from any thread. Plans are immutable and never destroyed.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+
+#include "torch/export.h"
+
+namespace innkeeper::torch_layer {
+
+struct ArgPlan {
+  enum class Kind : uint8_t {
+    other,                 // numbers, strings, sizes: passed on as they are
+    tensor,                // Tensor or Tensor?: the value may be None or an undefined tensor
+    tensor_list,           // Tensor[] (or Tensor[]?: the value may be None)
+    optional_tensor_list,  // Tensor?[]
+    generator,             // Generator?: the value may be None
+    device,                // Device or Device?: the value may be None
+    scalar_list,           // Scalar[]: in a foreach operator one number for each element of the lists
+    storage,
+    stream,
+  };
+  Kind kind = Kind::other;
+  bool written = false;  // by the schema, or on the list of hidden writes
+};
+
+struct OpPlan {
+  explicit OpPlan(const c10::OperatorHandle& handle) : op(handle) {}
+
+  c10::OperatorHandle op;
+  c10::SmallVector<ArgPlan, 8> args;
+  uint8_t nrets = 0;
+  bool aten = false;
+  bool any_list = false;     // some argument is a list of tensors
+  bool any_written = false;  // some argument is written
+  bool tensor_args = false;  // some argument is, or is a list of, tensors
+  // Draws random numbers, and has no Generator argument to draw them from (decision 7).
+  bool random_without_generator = false;
+  // Works element by element over its lists of tensors, so that it may run in sub-lists (decision 2). A
+  // tensor argument named "scalars" (_foreach_addcmul.Tensor and the like) is one number for each element,
+  // too.
+  bool foreach = false;
+  int8_t scalars_arg = -1;  // index of that argument
+  bool is_view = false;     // the result shares the operand's storage by the schema
+  bool metadata_write =
+      false;  // changes sizes or strides of the tensor object it is given (t_, squeeze_, set_)
+  // The host waits for the result: it is a number, or a tensor whose shape depends on data.
+  bool host_result = false;
+};
+
+// Never null. Every call makes a plan anew: callers keep what they got.
+IK_EXPORT const OpPlan* build_plan(const c10::OperatorHandle& op);
+
+// The plan of `op` from a table shared by all callers; slower than keeping it. For backend fallbacks, which
+// are told the operator only when it is called.
+IK_EXPORT const OpPlan* plan_of(const c10::OperatorHandle& op);
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,178 @@
+#include "torch/random_stream.h"
+
+#include <ATen/Tensor.h>
+
+#include <mutex>
+#include <utility>
+
+#include "base/thread_annotations.h"
+#include "torch/handle.h"
+#include "torch/runtime.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// The face of a stream with device managed:0. All state is in the kernels' generator behind it.
+class ManagedGenerator final : public c10::GeneratorImpl {
+ public:
+  explicit ManagedGenerator(at::Generator kernel)
+      : c10::GeneratorImpl(managed_device(), c10::DispatchKeySet(kManagedKey)), kernel_(std::move(kernel)) {}
+
+  static c10::DeviceType device_type() { return kManagedType; }
+  const at::Generator& kernel() const { return kernel_; }
+
+  void set_current_seed(uint64_t seed) override {
+    const std::lock_guard<std::mutex> lock(kernel_.mutex());
+    kernel_.set_current_seed(seed);
+  }
+  uint64_t current_seed() const override {
+    const std::lock_guard<std::mutex> lock(mutex_of_kernel());
+    return kernel_.current_seed();
+  }
+  uint64_t seed() override {
+    const std::lock_guard<std::mutex> lock(kernel_.mutex());
+    return kernel_.seed();
+  }
+  void set_state(const c10::TensorImpl& state) override {
+    const std::lock_guard<std::mutex> lock(kernel_.mutex());
+    kernel_.unsafeGetGeneratorImpl()->set_state(state);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    const std::lock_guard<std::mutex> lock(mutex_of_kernel());
+    return kernel_.unsafeGetGeneratorImpl()->get_state();
+  }
+  void set_offset(uint64_t) override { no_offset(); }
+  uint64_t get_offset() const override { no_offset(); }
+
+ private:
+  [[noreturn]] static void no_offset() {
+    TORCH_CHECK(false,
+                "a generator of the managed device has no offset: it is a Mersenne Twister, like the CPU's");
+  }
+  std::mutex& mutex_of_kernel() const { return kernel_.unsafeGetGeneratorImpl()->mutex_; }
+  ManagedGenerator* clone_impl() const override {
+    const std::lock_guard<std::mutex> lock(mutex_of_kernel());
+    return new ManagedGenerator(kernel_.clone());
+  }
+
+  at::Generator kernel_;
+};
+
+// The thread's own stream; its owner below keeps it alive. The pointer alone is what the fast path reads.
+thread_local RandomStream* thread_stream = nullptr;
+thread_local std::shared_ptr<RandomStream> thread_stream_owner;
+
+RandomStream& process_stream() {
+  static RandomStream& stream = *new RandomStream;
+  return stream;
+}
+
+void copy_state(at::CPUGeneratorImpl& from, at::CPUGeneratorImpl& to) {
+  to.set_engine(from.engine());
+  to.set_next_float_normal_sample(from.next_float_normal_sample());
+  to.set_next_double_normal_sample(from.next_double_normal_sample());
+}
+
+at::CPUGeneratorImpl& impl_of(const at::Generator& generator) {
+  return *generator.get<at::CPUGeneratorImpl>();
+}
+
+// Tickets for the default generator: served in the order they were drawn.
+class Turns {
+ public:
+  void enter() {
+    if (depth_++ != 0) return;
+    MutexLock lock(mutex_);
+    const uint64_t ticket = next_++;
+    while (serving_ != ticket) changed_.wait(mutex_);
+  }
+  // Whether this was the thread's outermost scope.
+  bool outermost() const { return depth_ == 1; }
+  void leave() {
+    if (--depth_ != 0) return;
+    MutexLock lock(mutex_);
+    ++serving_;
+    changed_.notify_all();
+  }
+
+ private:
+  static thread_local int depth_;
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t next_ IK_GUARDED_BY(mutex_) = 0;
+  uint64_t serving_ IK_GUARDED_BY(mutex_) = 0;
+};
+thread_local int Turns::depth_ = 0;
+
+Turns& turns() {
+  static auto& all = *new Turns;
+  return all;
+}
+
+void exchange_default(at::CPUGeneratorImpl& incoming, at::CPUGeneratorImpl& outgoing,
+                      std::mutex& stream_mutex) {
+  const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+  const std::scoped_lock lock(generator.unsafeGetGeneratorImpl()->mutex_, stream_mutex);
+  copy_state(impl_of(generator), outgoing);
+  copy_state(incoming, impl_of(generator));
+}
+
+}  // namespace
+
+RandomStream::RandomStream()
+    : kernel_generator_(at::detail::createCPUGenerator()),
+      generator_(at::make_generator<ManagedGenerator>(kernel_generator_)) {}
+
+RandomStream& current_stream() { return thread_stream != nullptr ? *thread_stream : process_stream(); }
+
+std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream) {
+  thread_stream = stream.get();
+  return std::exchange(thread_stream_owner, std::move(stream));
+}
+
+at::Generator new_generator() {
+  return at::make_generator<ManagedGenerator>(at::detail::createCPUGenerator());
+}
+
+at::Generator kernel_generator_of(const at::Generator& managed) {
+  return at::check_generator<ManagedGenerator>(managed)->kernel();
+}
+
+DefaultGeneratorTurn::DefaultGeneratorTurn(RandomStream& stream) : stream_(stream) {
+  turns().enter();
+  if (turns().outermost()) {
+    at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
+    exchange_default(own, users_, own.mutex_);
+  }
+}
+
+DefaultGeneratorTurn::~DefaultGeneratorTurn() {
+  if (turns().outermost()) {
+    at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
+    exchange_default(users_, own, own.mutex_);
+  }
+  turns().leave();
+}
+
+// ---------------------------------------------------------------- the public interface (runtime.h)
+
+void manual_seed(uint64_t seed) {
+  at::Generator generator = current_stream().generator();
+  generator.set_current_seed(seed);
+}
+
+uint64_t seed() {
+  at::Generator generator = current_stream().generator();
+  return generator.seed();
+}
+
+uint64_t initial_seed() { return current_stream().generator().current_seed(); }
+
+at::Tensor get_rng_state() { return current_stream().generator().get_state(); }
+
+void set_rng_state(const at::Tensor& state) {
+  at::Generator generator = current_stream().generator();
+  generator.set_state(state);
+}
+
+}  // namespace innkeeper::torch_layer

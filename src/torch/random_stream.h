@@ -1,0 +1,62 @@
+// Random streams (decision 7): one for each experiment, one for the process outside of them. Results do not
+// depend on the node that computes: CPU kernels draw from the stream itself, a CPUGeneratorImpl.
+//
+// A stream's Generator as users see it has device managed:0; kernels on the host and on simulated
+// accelerators are handed `kernel_generator`, which is the stream. A stream that was seeded with s gives the
+// numbers that the CPU gives after torch.manual_seed(s).
+//
+// Who draws how: an operator with a Generator argument is handed kernel_generator. aten::dropout and
+// aten::native_dropout, which have none, are composed of such operators (random_ops.cc). What is left without
+// one and has a CPU kernel goes through DefaultGeneratorTurn: the few that OpPlan::random_without_generator
+// marks.
+//
+// Thread safety: as PyTorch's generators: each has a mutex that kernels take.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+
+#include <memory>
+
+namespace innkeeper::torch_layer {
+
+class RandomStream {
+ public:
+  RandomStream();
+  const at::Generator& generator() const { return generator_; }                // device managed:0
+  const at::Generator& kernel_generator() const { return kernel_generator_; }  // device cpu, the same state
+
+ private:
+  at::Generator kernel_generator_;
+  at::Generator generator_;
+};
+
+// The stream of the calling thread: its experiment's, else the process's.
+RandomStream& current_stream();
+// Gives the calling thread another stream, null for the process's; returns the one it had, null likewise.
+std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream);
+// A generator with device managed:0 that is a stream of its own: torch.Generator(device="managed").
+at::Generator new_generator();
+// The real generator behind one that a user made with torch.Generator(device="managed") or got from us:
+// device cpu.
+at::Generator kernel_generator_of(const at::Generator& managed);
+
+// Kernels that draw from PyTorch's default CPU generator although their schema has no Generator: for the
+// scope's life the default generator has the stream's state; scopes take turns in the order they came (a
+// ticket, no lock is held across the kernel), and the user's own state is put back. Scopes of one thread
+// nest.
+//
+// What another thread draws from the default generator meanwhile, outside of any turn, disturbs the stream.
+class DefaultGeneratorTurn {
+ public:
+  explicit DefaultGeneratorTurn(RandomStream& stream);
+  ~DefaultGeneratorTurn();
+  DefaultGeneratorTurn(const DefaultGeneratorTurn&) = delete;
+  DefaultGeneratorTurn& operator=(const DefaultGeneratorTurn&) = delete;
+
+ private:
+  RandomStream& stream_;
+  at::CPUGeneratorImpl users_;
+};
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,92 @@
+#include "torch/real_memory.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+c10::DataPtr borrowed(void* data, c10::Device device) { return {data, device}; }
+
+// Moves the duty to free a storage's memory to the caller; the storage goes on borrowing it.
+Memory take_memory(c10::StorageImpl& real) {
+  const auto size = Bytes(static_cast<int64_t>(real.nbytes()));
+  c10::DataPtr owned = real.set_data_ptr(borrowed(real.mutable_data(), real.device()));
+  void* data = owned.get();
+  const c10::DeleterFnPtr release = owned.get_deleter();
+  void* context = owned.release_context();
+  return {data, size, context, context == nullptr ? nullptr : release};
+}
+
+}  // namespace
+
+void memory_changed(Block& block, NodeId node, void* data) {
+  if (block.attachment == nullptr) return;
+  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].load(std::memory_order_acquire);
+  if (real == nullptr) return;
+  const c10::Device device = real->device();
+  real->set_data_ptr_noswap(borrowed(data, device));
+  if (data != nullptr) real->set_nbytes(static_cast<size_t>(block.size().count()));
+}
+
+bool is_held_elsewhere(Block& block, NodeId node) {
+  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].load(std::memory_order_acquire);
+  return real != nullptr && c10::raw::intrusive_ptr::use_count(real) > 1;
+}
+
+c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node) {
+  std::atomic<c10::StorageImpl*>& slot = attachment_of(block).real[index_of(node)];
+  c10::StorageImpl* real = slot.load(std::memory_order_acquire);
+  if (real != nullptr) [[likely]] return *real;
+  const c10::Device device = runtime.backend(node).device;
+  auto made = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(block.size().count()),
+      borrowed(block.data(node), device), c10::GetAllocator(device.type()), /*resizable=*/true);
+  if (slot.compare_exchange_strong(real, made.get(), std::memory_order_acq_rel)) real = made.release();
+  return *real;
+}
+
+void copy_geometry(const at::Tensor& source, c10::TensorImpl& target) {
+  target.set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
+  target._set_conj(source.is_conj());
+  target._set_neg(source.is_neg());
+}
+
+at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node) {
+  c10::StorageImpl& storage = real_storage(runtime, block, node);
+  const c10::TensorImpl& handle = *managed.unsafeGetTensorImpl();
+  auto real = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage)),
+      c10::DispatchKeySet(runtime.backend(node).key), handle.dtype());
+  real->set_sizes_and_strides(handle.sizes(), handle.strides(), handle.storage_offset());
+  if (handle.is_conj()) real->_set_conj(true);
+  if (handle.is_neg()) real->_set_neg(true);
+  if (handle.is_wrapped_number()) real->set_wrapped_number(true);
+  return at::Tensor(std::move(real));
+}
+
+c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node) {
+  c10::StorageImpl& storage = *real.unsafeGetStorageImpl();
+  const auto size = Bytes(static_cast<int64_t>(storage.nbytes()));
+  auto handle = make_handle(size);
+  if (size == Bytes(0)) return handle;
+  Block& block = *block_of(*handle);
+  Memory memory = take_memory(storage);
+  c10::raw::intrusive_ptr::incref(&storage);
+  attachment_of(block).real[index_of(node)].store(&storage, std::memory_order_release);
+  runtime.engine().adopt(block, node, std::move(memory));
+  return handle;
+}
+
+bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, NodeId node, bool pinned) {
+  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].load(std::memory_order_acquire);
+  if (real == nullptr) return false;
+  const auto size = Bytes(static_cast<int64_t>(real->nbytes()));
+  const bool moved = real->data() != (pinned ? block.data(node) : nullptr);
+  if (!moved && size == block.size()) return false;
+  if (!moved) {  // shrunk in place: the memory stays as it is
+    return false;
+  }
+  runtime.engine().replace(block, node, take_memory(*real), size);
+  resize_handle(handle, size);
+  return true;
+}
+
+}  // namespace innkeeper::torch_layer

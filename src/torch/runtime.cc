@@ -1,0 +1,166 @@
+#include "torch/runtime.h"
+
+#include <ATen/Context.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "config/machine.h"
+#include "device/disk.h"
+#include "device/host.h"
+#include "torch/c10_device.h"
+#include "torch/cpu_allocator.h"
+#include "torch/errors.h"
+#include "torch/fallback.h"
+#include "torch/home.h"
+#include "torch/load.h"
+#include "torch/real_memory.h"
+#include "torch/runtime_state.h"
+#include "torch/sim/sim_backend.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// The simulated accelerators are installed before the engine exists, because its devices need their streams.
+class LateAccountant final : public Accountant {
+ public:
+  void set(Accountant* accountant) { accountant_.store(accountant, std::memory_order_release); }
+  Status charge(NodeId node, Bytes size) override {
+    Accountant* to = accountant_.load(std::memory_order_acquire);
+    return to == nullptr ? Status() : to->charge(node, size);
+  }
+  void uncharge(NodeId node, Bytes size) noexcept override {
+    if (Accountant* to = accountant_.load(std::memory_order_acquire)) to->uncharge(node, size);
+  }
+
+ private:
+  std::atomic<Accountant*> accountant_{nullptr};
+};
+
+LateAccountant& late_accountant() {
+  static auto& it = *new LateAccountant;
+  return it;
+}
+
+std::mutex start_mutex;
+std::atomic<Runtime*> the_runtime{nullptr};
+std::string& wanted_nodes() {
+  static auto& text = *new std::string;
+  return text;
+}
+
+std::string from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+MachineSpec parse(const std::string& nodes) {
+  Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit());
+  if (!spec.ok()) throw_status(spec.status(), "INNKEEPER_NODES");
+  return std::move(spec).value();
+}
+
+}  // namespace
+
+Runtime::Runtime(const std::string& text) {
+  const MachineSpec spec = parse(text);
+  std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
+  std::vector<NodeId> accelerator_nodes;
+  for (size_t i = 0; i < spec.nodes.size(); ++i) {
+    const NodeSpec& node = spec.nodes[i];
+    if (node.make == NodeMake::cuda) {
+      throw_status(Status(Code::unavailable, "\"" + node.name + "\": this process sees no CUDA device that it can use"),
+                   "INNKEEPER_NODES");
+    }
+    if (node.make != NodeMake::sim) continue;
+    accelerators.push_back(std::make_shared<sim::Accelerator>(node.sim));
+    accelerator_nodes.push_back(NodeId{static_cast<uint8_t>(i)});
+  }
+  if (!accelerators.empty()) sim_backend::install(accelerators, &late_accountant(), accelerator_nodes);
+
+  std::vector<NodeSetup> setups;
+  for (const NodeSpec& node : spec.nodes) {
+    NodeBackend backend;
+    NodeSetup setup;
+    setup.budget = node.budget.value_or(Bytes(0));
+    switch (node.make) {
+      case NodeMake::sim: {
+        const auto index = static_cast<c10::DeviceIndex>(*node.index);
+        std::shared_ptr<sim::Accelerator> accelerator = accelerators[static_cast<size_t>(index)];
+        backend = {c10::Device(c10::kHPU, index), c10::DispatchKey::HPU, false, "sim", setup.budget};
+        setup.device = std::make_unique<C10Device>(node.name, backend.device, backend.key,
+                                                   [accelerator] { return accelerator->live(); });
+        setup.computes = true;
+        break;
+      }
+      case NodeMake::host:
+        backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host", host_memory_limit()};
+        setup.device = std::make_unique<HostNode>(node.name, Arena::Hooks{});
+        setup.computes = accelerators.empty();
+        break;
+      case NodeMake::disk: {
+        Result<std::unique_ptr<DiskDevice>> disk = DiskDevice::open(node.path, setup.budget);
+        if (!disk.ok()) throw_status(disk.status(), "INNKEEPER_NODES");
+        backend.kind = "disk";
+        backend.capacity = setup.budget;
+        setup.device = std::move(disk).value();
+        break;
+      }
+      case NodeMake::cuda: break;
+    }
+    backends_.push_back(std::move(backend));
+    setups.push_back(std::move(setup));
+  }
+  engine_ = std::make_unique<Engine>(std::move(setups), make_lru_policy());
+  engine_->set_memory_observer(&memory_changed);
+  engine_->set_escape_probe(&is_held_elsewhere);
+  late_accountant().set(engine_.get());
+  stress_evict_ = from_environment("INNKEEPER_STRESS") == "evict";
+}
+
+NodeId Runtime::node_of(c10::Device device) const {
+  for (size_t i = 0; i < backends_.size(); ++i) {
+    if (backends_[i].kind != "disk" && backends_[i].device == device) return NodeId{static_cast<uint8_t>(i)};
+  }
+  return kNoNode;
+}
+
+Runtime* runtime_if_started() { return the_runtime.load(std::memory_order_acquire); }
+
+Runtime& runtime() {
+  if (Runtime* running = runtime_if_started()) [[likely]] return *running;
+  const std::lock_guard<std::mutex> lock(start_mutex);
+  if (Runtime* running = runtime_if_started()) return *running;
+  std::string nodes = wanted_nodes().empty() ? from_environment("INNKEEPER_NODES") : wanted_nodes();
+  the_runtime.store(new Runtime(nodes), std::memory_order_release);
+  return *runtime_if_started();
+}
+
+void configure(const std::string& nodes) {
+  load();
+  (void)parse(nodes);  // a bad setting changes nothing
+  const std::lock_guard<std::mutex> lock(start_mutex);
+  if (Runtime* running = runtime_if_started()) {
+    const size_t alive = running->engine().block_count();
+    if (alive != 0) {
+      throw_status(Status(Code::invalid_argument, std::to_string(alive) + " managed storages are alive; configure the "
+                                                  "nodes before the first tensor, or after the last is gone"),
+                   "configure");
+    }
+    late_accountant().set(nullptr);
+    the_runtime.store(nullptr, std::memory_order_release);
+    delete running;
+    forget_homes();
+  }
+  wanted_nodes() = nodes;
+  the_runtime.store(new Runtime(nodes), std::memory_order_release);
+}
+
+void start() {
+  load();
+  (void)runtime();
+}
+
+bool started() { return runtime_if_started() != nullptr; }
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,53 @@
+// The one runtime of the process, for the torch layer's own files (the public face is runtime.h).
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/DispatchKeySet.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "residency/engine.h"
+#include "trace/recorder.h"
+
+namespace innkeeper::torch_layer {
+
+// How operators reach a node's memory through PyTorch.
+struct NodeBackend {
+  c10::Device device = c10::Device(c10::kCPU);  // of the real tensors there
+  c10::DispatchKey key = c10::DispatchKey::CPU;
+  bool host = true;       // computes with CPU kernels over host memory
+  std::string kind;       // "sim", "cuda", "host", "disk"
+  Bytes capacity{0};
+};
+
+class Runtime {
+ public:
+  Engine& engine() { return *engine_; }
+  const NodeBackend& backend(NodeId node) const { return backends_[index_of(node)]; }
+  // The node whose real tensors are on `device`, kNoNode if there is none.
+  NodeId node_of(c10::Device device) const;
+  trace::Recorder& recorder() { return recorder_; }
+  bool stress_evict() const { return stress_evict_; }
+
+ private:
+  friend Runtime& runtime();
+  friend void configure(const std::string&);
+  explicit Runtime(const std::string& nodes);
+  std::unique_ptr<Engine> engine_;
+  std::vector<NodeBackend> backends_;
+  trace::Recorder recorder_;
+  bool stress_evict_ = false;
+};
+
+// Starts the runtime if it has not started. Never destroyed.
+Runtime& runtime();
+// Null until it has started.
+Runtime* runtime_if_started();
+
+// The calling thread's home (home.cc): where operators without operands run. Assigned at the first use.
+NodeId home_node();
+
+}  // namespace innkeeper::torch_layer

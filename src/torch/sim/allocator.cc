@@ -1,0 +1,103 @@
+#include "torch/sim/allocator.h"
+
+#include <bit>
+#include <memory>
+
+#include "torch/cpu_allocator.h"
+#include "torch/sim/current.h"
+#include "torch/sim/machine.h"
+
+namespace innkeeper::torch_layer::sim_backend {
+
+void Allocation::release(void* context) {
+  std::unique_ptr<Allocation> allocation(static_cast<Allocation*>(context));
+  sim::Accelerator& accelerator = *allocation->accelerator;
+  for (uint64_t queues = allocation->queues.load(std::memory_order_acquire); queues != 0;
+       queues &= queues - 1) {
+    accelerator.wait(kComputeQueue,
+                     accelerator.record(static_cast<sim::QueueIndex>(std::countr_zero(queues))));
+  }
+  accelerator.free(allocation->data);
+  machine().stats(allocation->index).freed(allocation->size);
+  if (allocation->accountant != nullptr) allocation->accountant->uncharge(allocation->node, allocation->size);
+}
+
+c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face) {
+  if (size == 0) return {nullptr, face};
+  Machine::Entry& entry = machine().entry(index);
+  const Bytes charged = round_up(Bytes(static_cast<int64_t>(size)));
+  const DisarmedCpu disarmed;
+  if (entry.accountant != nullptr) {
+    if (Status status = entry.accountant->charge(entry.node, charged); !status.ok()) {
+      entry.stats.failed();
+      throw_out_of_memory(status);
+    }
+  }
+  sim::Accelerator& accelerator = *entry.accelerator;
+  Result<void*> data = accelerator.allocate(charged);
+  if (!data.ok()) {
+    entry.stats.failed();
+    if (entry.accountant != nullptr) entry.accountant->uncharge(entry.node, charged);
+    throw_out_of_memory(data.status());
+  }
+  entry.stats.allocated(charged);
+  auto allocation =
+      std::make_unique<Allocation>(&accelerator, data.value(), charged, entry.accountant, entry.node, index);
+  // What is handed out may still be in use by the compute queue (device/device_api.h).
+  if (const sim::QueueIndex queue = current_queue(index); queue != kComputeQueue) {
+    accelerator.wait(queue, accelerator.record(kComputeQueue));
+    allocation->queues = uint64_t{1} << queue;
+  }
+  void* address = data.value();
+  return {address, allocation.release(), &Allocation::release, face};
+}
+
+namespace {
+
+class SimAllocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t size) override {
+    const c10::DeviceIndex index = current_device();
+    return sim_backend::allocate(index, size, c10::Device(c10::kHPU, index));
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+
+  // For Allocator::clone: both ends are on one accelerator.
+  void copy_data(void* destination, const void* source, size_t size) const override {
+    const c10::DeviceIndex index = machine().index_of(destination);
+    accelerator(index).copy(current_queue(index), destination, source, size,
+                            sim::Accelerator::Direction::within);
+  }
+
+  bool initialized() override { return count() > 0; }
+  void emptyCache(c10::MempoolId_t) override {
+    for (c10::DeviceIndex index = 0; index < count(); ++index) accelerator(index).trim();
+  }
+  void recordStream(const c10::DataPtr& pointer, c10::Stream stream) override {
+    if (Allocation* allocation = allocation_of(pointer);
+        allocation != nullptr && stream.id() != kComputeQueue) {
+      allocation->queues.fetch_or(uint64_t{1} << stream.id(), std::memory_order_release);
+    }
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    return machine().entry(index).stats.report();
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    machine().entry(index).stats.reset_accumulated();
+  }
+  void resetPeakStats(c10::DeviceIndex index) override { machine().entry(index).stats.reset_peak(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const sim::Accelerator& device = accelerator(index);
+    const Bytes capacity = device.options().capacity;
+    return {static_cast<size_t>((capacity - device.live()).count()), static_cast<size_t>(capacity.count())};
+  }
+};
+
+}  // namespace
+
+c10::DeviceAllocator& device_allocator() {
+  static auto& allocator = *new SimAllocator;
+  return allocator;
+}
+
+}  // namespace innkeeper::torch_layer::sim_backend

@@ -1,0 +1,53 @@
+// Memory of simulated accelerators as c10::DataPtr.
+//
+// Thread safety: all functions. No lock is held while the accountant is asked, so it may evict: call back
+// into the guard, the streams, copies and frees.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <atomic>
+
+#include "device/device_api.h"
+#include "sim/accelerator.h"
+
+namespace innkeeper::torch_layer::sim_backend {
+
+// The context of every DataPtr that points to an accelerator's memory, whatever device the DataPtr names.
+struct Allocation {
+  Allocation(sim::Accelerator* on, void* address, Bytes charged, Accountant* asked, NodeId charged_node,
+             c10::DeviceIndex device_index)
+      : accelerator(on),
+        data(address),
+        size(charged),
+        accountant(asked),
+        node(charged_node),
+        index(device_index) {}
+
+  sim::Accelerator* accelerator;
+  void* data;
+  Bytes size;  // as charged
+  Accountant* accountant;
+  NodeId node;
+  c10::DeviceIndex index;
+  // Queues besides the compute queue that use the memory, one bit each: freeing waits for them (I6).
+  std::atomic<uint64_t> queues{0};
+
+  static void release(void* context);
+};
+
+// The allocation behind a DataPtr, or nullptr if it is not an accelerator's memory.
+inline Allocation* allocation_of(const c10::DataPtr& pointer) {
+  return pointer.get_deleter() == &Allocation::release ? static_cast<Allocation*>(pointer.get_context())
+                                                       : nullptr;
+}
+
+// `size` bytes of hpu:index, charged first; a null pointer for 0 bytes. `face`: the device that the DataPtr
+// names, hpu:index, or cpu for memory that a CPU kernel asks for. Throws c10::OutOfMemoryError.
+c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face);
+
+// The allocator of hpu tensors: allocates on the current device. Lives for good.
+c10::DeviceAllocator& device_allocator();
+
+}  // namespace innkeeper::torch_layer::sim_backend

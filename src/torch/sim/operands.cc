@@ -1,0 +1,99 @@
+// KernelCall's way in: faces of operands.
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/DispatchKeySet.h>
+
+#include "torch/sim/current.h"
+#include "torch/sim/kernel_call.h"
+#include "torch/sim/sim_backend.h"
+
+namespace innkeeper::torch_layer::sim_backend {
+namespace {
+
+// Above this many storages a search through all of them costs more than a table (foreach optimizers have
+// hundreds).
+constexpr size_t kLinearSearch = 12;
+
+// Nothing inside a kernel is recorded by autograd or cast by autocast.
+constexpr c10::DispatchKeySet kAboveKernels =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
+void release_storage(void* context) {
+  c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_face(c10::StorageImpl* storage) {
+  void* data = storage->_mutable_data_ptr_no_checks().get();
+  TORCH_CHECK(data != nullptr || storage->nbytes() == 0, "a tensor on ", storage->device(), " of ",
+              storage->nbytes(), " bytes has no memory: it was evicted while an operator uses it");
+  auto kept = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), storage->nbytes(),
+      c10::DataPtr(data, kept.release(), &release_storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+      /*resizable=*/true);
+}
+
+}  // namespace
+
+const c10::intrusive_ptr<c10::StorageImpl>& KernelCall::lend(c10::StorageImpl* storage) {
+  if (lent_.size() <= kLinearSearch) {
+    for (const Lent& lent : lent_) {
+      if (lent.storage.get() == storage) return lent.face;
+    }
+  } else {
+    if (by_storage_.empty()) {
+      for (size_t i = 0; i < lent_.size(); ++i) {
+        by_storage_[lent_[i].storage.get()] = i;
+        by_storage_[lent_[i].face.get()] = i;
+      }
+    }
+    if (auto found = by_storage_.find(storage); found != by_storage_.end()) return lent_[found->second].face;
+  }
+  auto face = make_face(storage);
+  void* data = face->_mutable_data_ptr_no_checks().get();
+  if (!by_storage_.empty()) {
+    by_storage_[storage] = lent_.size();
+    by_storage_[face.get()] = lent_.size();
+  }
+  lent_.push_back({c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage), std::move(face), data});
+  return lent_.back().face;
+}
+
+const at::Tensor& KernelCall::borrow(at::Tensor tensor, size_t argument, bool written) {
+  const at::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  TORCH_CHECK_NOT_IMPLEMENTED(impl->layout() == c10::kStrided && !impl->is_quantized(),
+                              "simulated accelerators hold dense tensors only, not ", impl->layout(), " of ",
+                              tensor.scalar_type());
+  const c10::DeviceIndex index = impl->device().index();
+  if (index_ < 0) index_ = index;
+  TORCH_CHECK(index == index_,
+              "Expected all tensors to be on the same device, but found at least two devices, hpu:",
+              static_cast<int>(index_), " and hpu:", static_cast<int>(index), "!");
+  auto face =
+      c10::make_intrusive<c10::TensorImpl>(c10::Storage(lend(impl->unsafe_storage().unsafeGetStorageImpl())),
+                                           c10::DispatchKeySet(c10::DispatchKey::CPU), impl->dtype());
+  face->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+  if (tensor.is_conj()) face->_set_conj(true);
+  if (tensor.is_neg()) face->_set_neg(true);
+  if (impl->is_wrapped_number()) face->set_wrapped_number(true);
+  bytes_ += static_cast<double>(impl->numel()) * static_cast<double>(impl->itemsize());
+  operands_.push_back(
+      {std::move(tensor), at::Tensor(std::move(face)), static_cast<uint16_t>(argument), written});
+  return operands_.back().face;
+}
+
+void KernelCall::begin(bool host_result) {
+  TORCH_INTERNAL_ASSERT(index_ >= 0, "a kernel of no accelerator");
+  queue_ = current_queue(index_);
+  sim::Accelerator& device = accelerator(index_);
+  if (host_result) device.synchronize(queue_);
+  device.begin_kernel(queue_);
+  running_ = true;
+  below_.emplace(kAboveKernels);
+  armed_.emplace(index_);
+}
+
+KernelCall::~KernelCall() {
+  if (running_) end(0);
+}
+
+}  // namespace innkeeper::torch_layer::sim_backend

@@ -1,0 +1,37 @@
+// Simulated accelerators as PyTorch's device "hpu": a spare in-tree device type, taken only when a sim node
+// is configured. Above c10 (device guard, streams, events, allocator, operators) nothing tells them from a
+// GPU.
+//
+// Operators run PyTorch's CPU kernels on the accelerator's bytes. Dense tensors only: sparse and quantized
+// ones are refused.
+//
+// Thread safety: install must not run beside anything that uses the device; the rest may be called from any
+// thread.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/device_api.h"
+#include "sim/accelerator.h"
+#include "torch/export.h"
+
+namespace innkeeper::torch_layer::sim_backend {
+
+// Device hpu:i is accelerators[i], which is nodes[i] to the accountant: it is asked before every allocation
+// there, whoever allocates. It may be null; else it must stay for good. Once more: replaces them all, and
+// throws if any memory is still alive on the old ones.
+IK_EXPORT void install(std::vector<std::shared_ptr<sim::Accelerator>> accelerators, Accountant* accountant,
+                       std::span<const NodeId> nodes);
+
+// How many there are; 0 before install.
+IK_EXPORT c10::DeviceIndex count() noexcept;
+// Throws if there is no such accelerator. The reference is good until the next install.
+IK_EXPORT sim::Accelerator& accelerator(c10::DeviceIndex index);
+// As above, sharing ownership.
+IK_EXPORT std::shared_ptr<sim::Accelerator> shared_accelerator(c10::DeviceIndex index);
+
+}  // namespace innkeeper::torch_layer::sim_backend

@@ -1,0 +1,147 @@
+// The verbs of the public interface on tensors, nodes and statistics (runtime.h).
+#include <algorithm>
+
+#include "base/log.h"
+#include "torch/errors.h"
+#include "torch/handle.h"
+#include "torch/home.h"
+#include "torch/operator_call.h"
+#include "torch/real_memory.h"
+#include "torch/runtime.h"
+#include "torch/runtime_state.h"
+#include "torch/sim/sim_backend.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+Block& block_for(const at::Tensor& x, const char* what) {
+  TORCH_CHECK_TYPE(is_managed(x), what, ": expected a tensor on managed, got one on ",
+                   x.defined() ? x.device().str() : std::string("nothing"));
+  return *block_of(x);
+}
+
+NodeId named(const std::string& name, const char* what) {
+  Engine& engine = runtime().engine();
+  const NodeId node = engine.find_node(name);
+  if (node != kNoNode) return node;
+  std::string known;
+  for (size_t i = 0; i < engine.node_count(); ++i) {
+    known += (i == 0 ? "" : ", ") + engine.device(NodeId{static_cast<uint8_t>(i)}).name();
+  }
+  throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\"; the nodes are " + known), what);
+}
+
+// The node that was asked for; else the computing node where the block is; else the thread's home.
+NodeId node_for(Block& block, const std::optional<std::string>& node, const char* what) {
+  if (node.has_value()) return named(*node, what);
+  Access access{&block, false, false};
+  return runtime().engine().place(std::span(&access, 1), home_node());
+}
+
+}  // namespace
+
+std::vector<NodeInfo> nodes() {
+  Runtime& machine = runtime();
+  Engine& engine = machine.engine();
+  std::vector<NodeInfo> rows;
+  for (size_t i = 0; i < engine.node_count(); ++i) {
+    const NodeId node{static_cast<uint8_t>(i)};
+    const auto& computing = engine.computing_nodes();
+    rows.push_back({engine.device(node).name(), machine.backend(node).kind, engine.budget(node).count(),
+                    machine.backend(node).capacity.count(),
+                    std::find(computing.begin(), computing.end(), node) != computing.end()});
+  }
+  return rows;
+}
+
+void set_budget(const std::string& node, int64_t bytes) {
+  Runtime& machine = runtime();
+  const NodeId id = named(node, "set_budget");
+  const Bytes capacity = machine.backend(id).capacity;
+  if (Bytes(bytes) > capacity) {
+    throw_status(Status(Code::invalid_argument, to_string(Bytes(bytes)) + " is more than the " + to_string(capacity) +
+                                                    " that " + node + " has"),
+                 "set_budget");
+  }
+  throw_if_error(machine.engine().set_budget(id, Bytes(bytes)), "set_budget");
+}
+
+Stats stats() {
+  Stats stats = runtime().engine().stats();
+  for (c10::DeviceIndex i = 0; i < sim_backend::count(); ++i) {
+    stats.simulated_seconds = std::max(stats.simulated_seconds, sim_backend::accelerator(i).time());
+  }
+  return stats;
+}
+
+void reset_stats() { runtime().engine().reset_stats(); }
+
+std::string check_invariants() { return runtime().engine().check_invariants(); }
+
+std::vector<std::string> where(const at::Tensor& x) {
+  Engine& engine = runtime().engine();
+  std::vector<std::string> names;
+  for (const NodeId node : engine.where(block_for(x, "where"))) names.push_back(engine.device(node).name());
+  return names;
+}
+
+void pin(const at::Tensor& x, const std::optional<std::string>& node) {
+  Block& block = block_for(x, "pin");
+  if (block.size() == Bytes(0)) return;
+  throw_if_error(runtime().engine().pin(block, node_for(block, node, "pin")), "pin");
+}
+
+void unpin(const at::Tensor& x) { runtime().engine().unpin(block_for(x, "unpin")); }
+
+bool is_user_pinned(const at::Tensor& x) { return runtime().engine().is_pinned(block_for(x, "is_pinned")); }
+
+void prefetch(const at::Tensor& x, const std::string& node) {
+  throw_if_error(runtime().engine().prefetch(block_for(x, "prefetch"), named(node, "prefetch")), "prefetch");
+}
+
+void evict(const at::Tensor& x) { throw_if_error(runtime().engine().evict(block_for(x, "evict")), "evict"); }
+
+std::string resident_node(const at::Tensor& x, const std::optional<std::string>& node) {
+  return runtime().engine().device(node_for(block_for(x, "resident"), node, "resident")).name();
+}
+
+at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node, bool write) {
+  Runtime& machine = runtime();
+  Block& block = block_for(x, "resident");
+  const NodeId id = node_for(block, node, "resident");
+  if (machine.backend(id).kind == "disk") {
+    throw_status(Status(Code::invalid_argument, "a disk node has no tensors"), "resident");
+  }
+  if (block.size() != Bytes(0)) {
+    const OperatorScope scope(machine.engine(), id);
+    Access access{&block, write, false};
+    throw_if_error(machine.engine().acquire(id, std::span(&access, 1)), "resident");
+  }
+  return real_tensor(machine, x, block, id);
+}
+
+void release_resident(const at::Tensor& x, const std::string& node) {
+  Runtime& machine = runtime();
+  Block& block = block_for(x, "resident");
+  const NodeId id = named(node, "resident");
+  if (block.size() == Bytes(0)) return;
+  Access access{&block, false, true};
+  if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
+  machine.engine().release(id, std::span(&access, 1));
+}
+
+void synchronize() {
+  if (Runtime* machine = runtime_if_started()) throw_if_error(machine->engine().synchronize(), "synchronize");
+}
+
+int64_t empty_cache() {
+  Runtime* machine = runtime_if_started();
+  return machine == nullptr ? 0 : machine->engine().trim().count();
+}
+
+void log_moves(bool on) { set_log_level(on ? LogLevel::info : LogLevel::warn); }
+
+void trace_start() { runtime().recorder().start(1 << 22); }
+std::string trace_stop() { return runtime().recorder().stop(); }
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,121 @@
+// Handles on a machine with one small simulated accelerator: identity, lifetime, and memory that outlives its
+// block.
+#include "torch/handle.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "torch/address_space.h"
+#include "torch/load.h"
+#include "torch/runtime.h"
+#include "torch/runtime_state.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+class Handle : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    load();
+    if (!started()) configure("sim:1x1MiB,host:64MiB");
+  }
+  void SetUp() override { address_space_before_ = address_space().live(); }
+  void TearDown() override {
+    synchronize();
+    EXPECT_EQ(check_invariants(), "");
+    EXPECT_EQ(runtime().engine().block_count(), 0U);
+    EXPECT_EQ(address_space().live(), address_space_before_);
+  }
+
+ private:
+  size_t address_space_before_ = 0;
+};
+
+at::TensorOptions managed() { return at::TensorOptions(managed_device()); }
+
+TEST_F(Handle, CostsNoMemoryUntilItIsWritten) {
+  const auto storage = make_handle(GiB(100));
+  EXPECT_EQ(storage->nbytes(), static_cast<size_t>(GiB(100).count()));
+  EXPECT_EQ(storage->device(), managed_device());
+  EXPECT_EQ(block_of(*storage)->size(), GiB(100));
+  for (const auto& [name, node] : stats().nodes) EXPECT_EQ(node.resident, 0) << name;
+}
+
+TEST_F(Handle, AddressesAreUniqueWhileAlive) {
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> storages;
+  std::set<const void*> addresses;
+  for (int i = 0; i < 200; ++i) {
+    storages.push_back(make_handle(Bytes(1 + 37 * i)));
+    EXPECT_TRUE(addresses.insert(storages.back()->data()).second);
+    EXPECT_TRUE(address_space().contains(storages.back()->data()));
+  }
+}
+
+TEST_F(Handle, NothingHasANullAddress) {
+  const auto storage = make_handle(Bytes(0));
+  EXPECT_EQ(storage->data(), nullptr);
+  EXPECT_EQ(block_of(*storage)->size(), Bytes(0));
+}
+
+TEST_F(Handle, GrowsAndShrinks) {
+  const auto storage = make_handle(Bytes(100));
+  Block* block = block_of(*storage);
+  const void* small = storage->data();
+  resize_handle(*storage, Bytes(400));
+  EXPECT_EQ(storage->data(), small) << "the range was long enough";
+  EXPECT_EQ(storage->nbytes(), 400U);
+  resize_handle(*storage, MiB(3));
+  EXPECT_NE(storage->data(), small);
+  EXPECT_GE(attachment_of(*block).reserved, static_cast<size_t>(MiB(3).count()));
+  resize_handle(*storage, Bytes(0));
+  EXPECT_EQ(storage->data(), nullptr);
+  EXPECT_EQ(block_of(*storage), block);
+}
+
+TEST_F(Handle, AForeignDataPointerIsRefused) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 4, c10::DataPtr(nullptr, managed_device()), nullptr, true);
+  EXPECT_THROW(block_of(*storage), c10::Error);
+}
+
+TEST_F(Handle, RealMemoryHeldByOthersOutlivesTheBlock) {  // I12
+  at::Tensor real;
+  {
+    const at::Tensor x = at::full({1000}, 3.0, managed());
+    real = resident(x, std::nullopt, false);
+    release_resident(x, resident_node(x, std::nullopt));
+  }
+  EXPECT_EQ(runtime().engine().block_count(), 0U);
+  EXPECT_EQ(check_invariants(), "") << "the memory is charged although it has no block";
+  EXPECT_TRUE(at::equal(real.cpu(), at::full({1000}, 3.0)));
+  int64_t charged = 0;
+  for (const auto& [name, node] : stats().nodes) charged += node.resident;
+  EXPECT_GE(charged, 4000);
+  real.reset();
+  synchronize();
+  for (const auto& [name, node] : stats().nodes) EXPECT_EQ(node.resident, 0) << name;
+}
+
+TEST_F(Handle, DiesOnAnyThread) {
+  at::Tensor x = at::ones({5000}, managed());
+  std::thread([moved = std::move(x)]() mutable { moved.reset(); }).join();
+}
+
+TEST_F(Handle, IsCheapToMakeAndFree) {
+  constexpr int kCount = 200000;
+  for (int i = 0; i < 1000; ++i) make_handle(KiB(4));
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCount; ++i) make_handle(KiB(4));
+  const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - begin;
+  RecordProperty("nanoseconds_per_handle", static_cast<int>(spent.count() / kCount));
+  EXPECT_LT(spent.count() / kCount, 5000) << "a handle must not cost a system call";
+}
+
+}  // namespace
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,92 @@
+// Operator plans, and which operators are registered one by one.
+#include "torch/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "torch/register_ops.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using Kind = ArgPlan::Kind;
+
+const OpPlan& plan(const char* name, const char* overload = "") {
+  return *plan_of(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+}
+
+TEST(Plan, kinds_of_arguments) {
+  const OpPlan& add = plan("aten::add", "out");
+  ASSERT_EQ(add.args.size(), 4u);
+  EXPECT_EQ(add.args[0].kind, Kind::tensor);
+  EXPECT_EQ(add.args[2].kind, Kind::other);
+  EXPECT_FALSE(add.args[0].written);
+  EXPECT_TRUE(add.args[3].written);
+  EXPECT_TRUE(add.any_written);
+  EXPECT_EQ(add.nrets, 1);
+  EXPECT_EQ(plan("aten::index", "Tensor").args[1].kind, Kind::optional_tensor_list);
+  EXPECT_EQ(plan("aten::bernoulli").args[1].kind, Kind::generator);
+  EXPECT_EQ(plan("aten::set_", "source_Storage").args[1].kind, Kind::storage);
+  EXPECT_EQ(plan("aten::_foreach_add", "ScalarList").args[1].kind, Kind::scalar_list);
+  EXPECT_EQ(plan("aten::_to_copy").args[3].kind, Kind::device);
+  EXPECT_EQ(plan("aten::record_stream").args[1].kind, Kind::stream);
+}
+
+TEST(Plan, hidden_writes) {
+  const OpPlan& batch_norm = plan("aten::native_batch_norm");
+  EXPECT_FALSE(batch_norm.args[0].written);
+  EXPECT_TRUE(batch_norm.args[3].written);
+  EXPECT_TRUE(batch_norm.args[4].written);
+  EXPECT_FALSE(plan("aten::native_batch_norm_backward").any_written);
+}
+
+TEST(Plan, lists) {
+  const OpPlan& adam = plan("aten::_fused_adamw_");
+  EXPECT_TRUE(adam.foreach);
+  EXPECT_TRUE(adam.any_list);
+  EXPECT_TRUE(adam.args[0].written);
+  EXPECT_EQ(adam.nrets, 0);
+  EXPECT_EQ(plan("aten::_foreach_addcmul_", "Tensor").scalars_arg, 3);
+  EXPECT_EQ(plan("aten::_foreach_addcmul_", "Scalar").scalars_arg, -1);
+  EXPECT_TRUE(plan("aten::_amp_foreach_non_finite_check_and_unscale_").foreach);
+  EXPECT_FALSE(plan("aten::cat").foreach);
+}
+
+TEST(Plan, facts_that_are_not_in_the_arguments) {
+  EXPECT_TRUE(plan("aten::native_dropout").random_without_generator);
+  EXPECT_FALSE(plan("aten::bernoulli").random_without_generator);
+  EXPECT_FALSE(plan("aten::mm").random_without_generator);
+  EXPECT_TRUE(plan("aten::view").is_view);
+  EXPECT_FALSE(plan("aten::add_", "Tensor").is_view);
+  EXPECT_TRUE(plan("aten::t_").metadata_write);
+  EXPECT_TRUE(plan("aten::nonzero").host_result);
+  EXPECT_TRUE(plan("aten::equal").host_result);
+  EXPECT_FALSE(plan("aten::mm").host_result);
+}
+
+TEST(RegisterOps, composites_are_kept_whole_and_gradients_stay) {
+  const auto ops = ops_to_register(c10::DispatchKey::PrivateUse1);
+  const auto has = [&](const char* name, const char* overload = "") {
+    return std::any_of(ops.begin(), ops.end(), [&](const c10::OperatorHandle& op) {
+      return op.operator_name() == c10::OperatorName(name, overload);
+    });
+  };
+  for (const char* name :
+       {"aten::mm", "aten::native_layer_norm", "aten::convolution", "aten::_softmax", "aten::norm"}) {
+    EXPECT_EQ(has(name) || has(name, "Scalar"), true) << name;
+  }
+  EXPECT_TRUE(has("aten::add", "Tensor"));
+  EXPECT_TRUE(has("aten::_foreach_add_", "List"));
+  EXPECT_FALSE(has("aten::linear"));        // CompositeImplicitAutograd
+  EXPECT_TRUE(has("aten::silu_backward"));  // composite too, but not where there is a kernel
+  EXPECT_FALSE(has("aten::view"));          // a view
+  EXPECT_FALSE(has("aten::squeeze_"));      // changes the tensor object
+  EXPECT_FALSE(has("aten::zeros"));         // no operand
+  EXPECT_FALSE(has("aten::zeros_like"));    // a factory
+  EXPECT_FALSE(has("aten::clone"));
+  EXPECT_GT(ops.size(), 1500u);
+}
+
+}  // namespace
+}  // namespace innkeeper::torch_layer
