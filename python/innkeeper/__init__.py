@@ -1,0 +1,50 @@
+"""One device, ``managed``, that is all the memory a PyTorch program may use.
+
+Importing this package registers the device. Tensors on it are placed, moved, evicted and brought back by an
+engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`` expect::
+
+    import torch, innkeeper
+
+    innkeeper.configure("sim:2x64MiB,host:1GiB")  # or the environment variable INNKEEPER_NODES
+    x = torch.randn(1000, 1000, device="managed")
+    print(innkeeper.where(x @ x), innkeeper.summary())
+"""
+
+from innkeeper import _register
+
+_register.register()
+
+from innkeeper.manager import DeviceManager, configure, manager  # noqa: E402  (after the device)
+from innkeeper.module import ManagedModule  # noqa: E402
+from innkeeper.placement import (  # noqa: E402
+    evict,
+    experiment,
+    get_device,
+    on,
+    pin,
+    prefetch,
+    resident,
+    unpin,
+    where,
+)
+from innkeeper.report import stats, summary  # noqa: E402
+from innkeeper.tensor import ManagedTensor  # noqa: E402
+
+__all__ = [
+    "DeviceManager",
+    "ManagedModule",
+    "ManagedTensor",
+    "configure",
+    "evict",
+    "experiment",
+    "get_device",
+    "manager",
+    "on",
+    "pin",
+    "prefetch",
+    "resident",
+    "stats",
+    "summary",
+    "unpin",
+    "where",
+]

@@ -1,0 +1,35 @@
+"""Makes the managed device known to PyTorch, once per process."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+DEVICE = "managed"
+_UNCLAIMED = "privateuseone"  # what PyTorch calls the slot for an out-of-tree device while nobody has it
+
+
+def register() -> None:
+    """Loads the backend and registers ``torch.managed``. Doing it again does nothing.
+
+    Raises:
+        ImportError: another out-of-tree device has taken PyTorch's one slot for such devices.
+
+    """
+    taken_by = torch._C._get_privateuse1_backend_name()
+    if taken_by not in (_UNCLAIMED, DEVICE):
+        raise ImportError(
+            f"innkeeper cannot be loaded beside the device {taken_by!r}: "
+            "PyTorch has one slot for out-of-tree devices"
+        )
+    if f"torch.{DEVICE}" in sys.modules:
+        return
+    # torch must be loaded before the extension that links to it; importing it registers the backend.
+    from innkeeper import _C, managed_device  # noqa: F401
+
+    torch.utils.rename_privateuse1_backend(DEVICE)  # the Python side of the name; C++ has it already
+    torch._register_device_module(DEVICE, managed_device)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )

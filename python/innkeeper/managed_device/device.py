@@ -1,0 +1,182 @@
+"""The one device: availability, the current device, names and properties."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import torch
+from innkeeper import _C
+from innkeeper._register import DEVICE
+from innkeeper.report import format_bytes
+
+__all__ = [
+    "DeviceProperties",
+    "current_device",
+    "device",
+    "device_count",
+    "device_of",
+    "get_amp_supported_dtype",
+    "get_device_name",
+    "get_device_properties",
+    "init",
+    "ipc_collect",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "is_tf32_supported",
+    "set_device",
+    "synchronize",
+]
+
+_forked_with_accelerators = False
+
+
+def _after_fork_in_child() -> None:
+    global _forked_with_accelerators
+    # A real card's context does not survive a fork; simulated nodes and the host do.
+    _forked_with_accelerators = _C.started() and any(
+        n.kind not in ("sim", "host", "disk") for n in _C.nodes()
+    )
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this is a forked child of a process that had started the runtime with real accelerators."""
+    return _forked_with_accelerators
+
+
+def index_of(device: Any = None) -> int:
+    """The index that ``device`` names: None, 0, ``"managed"``, ``"managed:0"`` or a torch.device of these.
+
+    Raises:
+        ValueError: another kind of device, or an index other than 0.
+
+    """
+    if device is None:
+        return 0
+    index = device
+    if not isinstance(device, int):
+        device = torch.device(device)
+        if device.type != DEVICE:
+            raise ValueError(f"expected a managed device, got {device}")
+        index = device.index or 0
+    if index != 0:
+        raise ValueError(
+            f"invalid device index {index}: there is one managed device, index 0, for all nodes; "
+            "to place by hand use innkeeper.on(node)"
+        )
+    return 0
+
+
+def is_available() -> bool:
+    """True: the host computes where there is no accelerator."""
+    return True
+
+
+def device_count() -> int:
+    """1: all nodes together are one device."""
+    return 1
+
+
+def current_device() -> int:
+    """0, the index of the one device."""
+    return 0
+
+
+def set_device(device: Any) -> None:
+    """Refuses any but the one device with ValueError. A negative index does nothing, as in torch.cuda."""
+    if not (isinstance(device, int) and device < 0):
+        index_of(device)
+
+
+class device:
+    """Context manager that makes the one device current, which it is already; refuses other indices."""
+
+    def __init__(self, device: Any) -> None:
+        set_device(device)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class device_of(device):
+    """``device`` for the device of a tensor or storage; does nothing for one that is elsewhere."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.device.index if obj.device.type == DEVICE else -1)
+
+
+def init() -> None:
+    """Starts the runtime, as the first use of the device does. ValueError if the nodes make no sense."""
+    _C.start()
+
+
+def is_initialized() -> bool:
+    """Whether the runtime has started, in a process where it can be used."""
+    return _C.started() and not _is_in_bad_fork()
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits until every queue of every node has done its work."""
+    index_of(device)
+    _C.synchronize()
+
+
+def ipc_collect() -> None:
+    """Does nothing: no memory is shared with other processes."""
+
+
+class DeviceProperties(NamedTuple):
+    """What is known of the device: its name, bytes of all computing nodes together, and the nodes."""
+
+    name: str
+    total_memory: int
+    nodes: tuple[str, ...]
+
+
+def computing_nodes() -> list[_C.NodeInfo]:
+    """The nodes where operators run: what torch.cuda's users mean by device memory. Starts the runtime."""
+    return [node for node in _C.nodes() if node.computes]
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """Name, total bytes and nodes."""
+    index_of(device)
+    total = sum(node.budget for node in computing_nodes())
+    return DeviceProperties(get_device_name(), total, tuple(node.name for node in _C.nodes()))
+
+
+def get_device_name(device: Any = None) -> str:
+    """Such as ``"managed (sim:0 64.0 MiB, host 1.0 GiB)"``."""
+    index_of(device)
+    return f"managed ({', '.join(f'{node.name} {format_bytes(node.budget)}' for node in _C.nodes())})"
+
+
+def _cuda_nodes() -> list[torch.device]:
+    return [torch.device(node.name) for node in computing_nodes() if node.kind == "cuda"]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether all computing nodes work in bfloat16. CPUs and simulated ones do; GPUs are asked."""
+    for cuda in _cuda_nodes():
+        with torch.cuda.device(cuda):
+            if not torch.cuda.is_bf16_supported(including_emulation):
+                return False
+    return True
+
+
+def is_tf32_supported() -> bool:
+    """Whether every computing node is a GPU that has TF32."""
+    cuda_nodes = _cuda_nodes()
+    if not cuda_nodes or len(cuda_nodes) < len(computing_nodes()):
+        return False
+    return all(torch.cuda.get_device_capability(cuda) >= (8, 0) for cuda in cuda_nodes)
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The dtypes that ``torch.autocast("managed")`` may lower to."""
+    return [torch.float16, torch.bfloat16]

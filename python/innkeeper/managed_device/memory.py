@@ -1,0 +1,126 @@
+"""Memory of the computing nodes together, under torch.cuda's names.
+
+``innkeeper.stats()`` says it node by node. There is no cache of freed blocks to tell apart, so what is
+reserved is what is allocated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innkeeper import _C, report
+from innkeeper.managed_device.device import computing_nodes, index_of
+from innkeeper.manager import manager
+
+__all__ = [
+    "device_memory_used",
+    "empty_cache",
+    "get_allocator_backend",
+    "get_per_process_memory_fraction",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+]
+
+
+def _total(what: str, device: Any) -> int:
+    index_of(device)
+    nodes = _C.stats()["nodes"]
+    return sum(int(nodes[node.name][what]) for node in computing_nodes())
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes in use on the computing nodes now: tensors that are there and kernels' own memory."""
+    return _total("resident", device)
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that were in use since the last reset: the sum of each node's own peak."""
+    return _total("peak", device)
+
+
+memory_reserved = memory_cached = device_memory_used = memory_allocated
+max_memory_reserved = max_memory_cached = max_memory_allocated
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Free and total bytes of the computing nodes' budgets. What is not free can be, by eviction."""
+    total = _total("budget", device)
+    return total - memory_allocated(device), total
+
+
+def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+    """Those of torch.cuda's keys that mean something here, and ``innkeeper.stats()`` under ``innkeeper``."""
+    now = {"current": memory_allocated(device), "peak": max_memory_allocated(device)}
+    return {
+        "allocated_bytes": {"all": now},
+        "reserved_bytes": {"all": dict(now)},
+        "innkeeper": report.stats(),
+    }
+
+
+def memory_stats(device: Any = None) -> dict[str, Any]:
+    """``memory_stats_as_nested_dict`` with keys joined by dots, in order."""
+    flat: dict[str, Any] = {}
+
+    def flatten(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key in sorted(value):
+                flatten(f"{prefix}.{key}" if prefix else key, value[key])
+        else:
+            flat[prefix] = value
+
+    flatten("", memory_stats_as_nested_dict(device))
+    return flat
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """``innkeeper.summary()``; abbreviated, its last lines, the totals."""
+    index_of(device)
+    text = report.summary()
+    return "\n".join(line for line in text.splitlines() if line[0].isdigit()) if abbreviated else text
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Sets the peaks to what is in use now. The counters of ``innkeeper.stats()`` go to zero as well."""
+    index_of(device)
+    _C.reset_stats()
+
+
+reset_accumulated_memory_stats = reset_max_memory_allocated = reset_max_memory_cached = (
+    reset_peak_memory_stats
+)
+
+
+def empty_cache() -> None:
+    """Gives memory that is cached but free back to the computing devices and the system."""
+    _C.empty_cache()
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Keeps accelerators' budgets to a fraction of their capacity: ``manager().reserve = 1 - fraction``."""
+    index_of(device)
+    manager().reserve = 1 - fraction
+
+
+def get_per_process_memory_fraction(device: Any = None) -> float:
+    """``1 - manager().reserve``."""
+    index_of(device)
+    return 1 - manager().reserve
+
+
+def get_allocator_backend() -> str:
+    """``"innkeeper"``."""
+    return "innkeeper"

@@ -1,0 +1,227 @@
+"""The one manager of the process: nodes, budgets, and the settings that place things."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+from innkeeper import _C, placement, report
+from torch import Tensor, nn
+
+_making = threading.Lock()
+_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
+
+
+def configure(nodes: str = "auto") -> None:
+    """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
+
+    Args:
+        nodes: as in ``"sim:2x64MiB,host:1GiB,disk:PATH:8GiB"``; sizes are ``B``, ``KiB``, ``MiB``, ``GiB``.
+            ``auto`` is the visible GPUs, then the host.
+
+    Raises:
+        ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
+            machine has.
+        RuntimeError: managed memory is alive, so that it is too late.
+
+    """
+    _C.configure(nodes)
+
+
+class DeviceManager:
+    """The nodes and their settings. There is one manager; ``DeviceManager()`` and ``manager()`` both give it.
+
+    Thread safety: all members. Settings are for the whole process.
+    """
+
+    retry_limit: int = 10
+    """How often ``find_device`` looks again when no node has room."""
+    wait_time: float = 0.1
+    """Seconds between two looks."""
+    soft_placement: bool = True
+    """Whether ``find_device`` gives the host when no other node has room."""
+    size_heuristic: Callable[[int], int] = staticmethod(lambda nbytes: nbytes)
+    """From the bytes of a tensor to the bytes that ``size_estimate`` counts for it."""
+
+    _reserve: float = 0.0
+    _log_moves: bool = False
+    _level: str = "debug"
+    _log: logging.Logger = logging.getLogger("innkeeper")
+    _instance: ClassVar[DeviceManager | None] = None
+
+    def __new__(cls) -> DeviceManager:
+        """Returns the one manager."""
+        with _making:
+            cls._instance = cls._instance or super().__new__(cls)
+        return cls._instance
+
+    # Nodes and budgets.
+
+    @property
+    def nodes(self) -> dict[str, _C.NodeInfo]:
+        """The nodes by name, in order: ``kind, budget, capacity`` (bytes) and whether one ``computes``."""
+        return {node.name: node for node in _C.nodes()}
+
+    def budget(self, node: str) -> int:
+        """How many bytes of ``node`` may be used. ValueError if there is no such node."""
+        nodes = self.nodes
+        if node not in nodes:
+            raise ValueError(f"there is no node {node!r}; the nodes are {', '.join(nodes)}")
+        return nodes[node].budget
+
+    def set_budget(self, node: str, nbytes: int) -> None:
+        """Limits ``node`` to ``nbytes`` bytes; what is too much is evicted.
+
+        Raises:
+            ValueError: no such node, no positive number, or more than its capacity.
+            torch.OutOfMemoryError: more than that is pinned.
+
+        """
+        _C.set_budget(node, nbytes)
+
+    @property
+    def reserve(self) -> float:
+        """The fraction of every accelerator that is kept free, from 0 to less than 1. Sets their budgets."""
+        return self._reserve
+
+    @reserve.setter
+    def reserve(self, fraction: float) -> None:
+        if not 0 <= fraction < 1:
+            raise ValueError(f"reserve is a fraction of a node, 0 or more and less than 1: got {fraction}")
+        for node in _C.nodes():
+            if node.kind not in ("host", "disk"):
+                _C.set_budget(node.name, int(node.capacity * (1 - fraction)))
+        self._reserve = fraction
+
+    @property
+    def policy(self) -> str:
+        """What chooses the replicas that are evicted: ``"lru"``, the least recently used ones."""
+        return "lru"
+
+    # Placement.
+
+    def size_estimate(self, *objects: Tensor | nn.Module) -> int:
+        """Bytes that the objects need on a node: each tensor, and as much again if it needs a gradient."""
+        total = 0
+        for x in objects:
+            tensors = [*x.parameters(), *x.buffers()] if isinstance(x, nn.Module) else [x]
+            for tensor in tensors:
+                copies = 2 if tensor.requires_grad else 1
+                total += self.size_heuristic(tensor.numel() * tensor.element_size() * copies)
+        return total
+
+    def find_device(self, nbytes: int, disperse: bool = False) -> str:
+        """The node that best fits ``nbytes`` bytes more; the name can be given to ``innkeeper.on``.
+
+        A node has room if the bytes fit beside what is pinned there, since all else can be evicted. If none
+        has, waits ``wait_time`` seconds and looks again, ``retry_limit`` times; then gives the host, if
+        ``soft_placement``.
+
+        Args:
+            nbytes: bytes that are needed, for instance ``size_estimate(model)``.
+            disperse: spread over the nodes by the homes taken so far, instead of by free bytes.
+
+        Raises:
+            torch.OutOfMemoryError: no node has room, and ``soft_placement`` is off.
+
+        """
+        for attempt in range(self.retry_limit + 1):
+            if attempt:
+                time.sleep(self.wait_time)
+            node = _C.find_device(nbytes, disperse)
+            now = _C.stats()["nodes"][node]
+            room = now["budget"] - now["pinned"]
+            if room >= nbytes:
+                return node
+            self.log(f"no room for {nbytes} bytes on {node}: {room} of {now['budget']} are not pinned")
+        if self.soft_placement and "host" in self.nodes:
+            return "host"
+        raise torch.OutOfMemoryError(
+            f"no node has room for {nbytes} bytes: {node} has {now['budget']}, {now['pinned']} are pinned"
+            f" (looked {self.retry_limit + 1} times, every {self.wait_time} s); unpin something, raise the"
+            " budget with set_budget, or turn soft_placement on"
+        )
+
+    def send(self, tensors: Iterable[Tensor | nn.Module], node: str | None = None) -> str:
+        """Starts to bring managed tensors to one node, by default ``find_device``'s; returns its name."""
+        found = list(tensors)
+        node = self.find_device(self.size_estimate(*found)) if node is None else node
+        for x in found:
+            placement.prefetch(x, node)
+        return node
+
+    # What happened.
+
+    def stats(self) -> dict[str, Any]:
+        """See ``innkeeper.stats``."""
+        return report.stats()
+
+    def summary(self) -> str:
+        """See ``innkeeper.summary``."""
+        return report.summary()
+
+    def reset_stats(self) -> None:
+        """Sets the counters to zero, and the peaks to what is in use now."""
+        _C.reset_stats()
+
+    def check_invariants(self) -> None:
+        """Verifies the engine's books; RuntimeError names the first invariant that does not hold."""
+        broken = _C.check_invariants()
+        if broken:
+            raise RuntimeError(broken)
+
+    def start_samples(self, every_ops: int) -> None:
+        """Starts to note the bytes on each node, once in ``every_ops`` operators."""
+        _C.sample_start(every_ops)
+
+    def stop_samples(self) -> dict[str, Any]:
+        """Returns what was noted since ``start_samples``.
+
+        ``nodes`` are names, ``op`` each row's operator ordinal, ``resident`` ([row][node]) bytes; so are
+        the running totals ``bytes_fetched`` and ``bytes_written_back`` ([row]).
+        """
+        taken = _C.sample_stop()
+        return {
+            key: getattr(taken, key)
+            for key in ("nodes", "op", "resident", "bytes_fetched", "bytes_written_back")
+        }
+
+    # Logging.
+
+    @property
+    def log_moves(self) -> bool:
+        """Whether placements and moves are logged, one line each, to standard error."""
+        return self._log_moves
+
+    @log_moves.setter
+    def log_moves(self, on: bool) -> None:
+        _C.log_moves(on)
+        self._log_moves = on
+
+    @property
+    def default_level(self) -> str:
+        """The level of ``log`` when none is given: debug, info, warning, error or critical."""
+        return self._level
+
+    @default_level.setter
+    def default_level(self, level: str) -> None:
+        self._level = _checked_level(level)
+
+    def log(self, message: str, level: str | None = None) -> None:
+        """Logs to Python's logger ``innkeeper``."""
+        self._log.log(_LEVELS[_checked_level(level or self._level)], message)
+
+
+def _checked_level(level: str) -> str:
+    if level not in _LEVELS:
+        raise ValueError(f"{level!r} is no level of logging: use one of {', '.join(_LEVELS)}")
+    return level
+
+
+def manager() -> DeviceManager:
+    """The process's one ``DeviceManager``."""
+    return DeviceManager()

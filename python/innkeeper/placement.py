@@ -1,0 +1,195 @@
+"""Where bytes are and where they should be: the verbs on tensors and modules, and homes of threads.
+
+Every verb takes a managed tensor, or a module and then means all its parameters and buffers. A view shares
+its block with its base, so a verb on one is a verb on both. A node is named as in ``manager().nodes``:
+``"sim:0"``, ``"cuda:1"``, ``"host"``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import overload
+
+import torch
+from innkeeper import _C
+from innkeeper._register import DEVICE
+from torch import Tensor, nn
+
+_experiment_numbers = itertools.count()
+
+
+def get_device() -> torch.device:
+    """The managed device: for code that asks once for the best device there is."""
+    return torch.device(DEVICE)
+
+
+def managed_tensors(x: Tensor | nn.Module) -> dict[str, Tensor]:
+    """The tensors that a verb on ``x`` means, by name (``""`` for a tensor). Tied ones appear once.
+
+    Raises:
+        TypeError: ``x`` is neither a tensor nor a module.
+        ValueError: a tensor is not on the managed device.
+
+    """
+    if isinstance(x, nn.Module):
+        tensors = dict(itertools.chain(x.named_parameters(), x.named_buffers()))
+    elif isinstance(x, Tensor):
+        tensors = {"": x}
+    else:
+        raise TypeError(f"expected a tensor or a module, got {type(x).__name__}")
+    for name, tensor in tensors.items():
+        if tensor.device.type != DEVICE:
+            what = f"{name!r} of the module" if name else "the tensor"
+            raise ValueError(f"{what} is on {tensor.device}, not managed: move it with .to('{DEVICE}') first")
+    return tensors
+
+
+@overload
+def where(x: Tensor) -> list[str]: ...
+@overload
+def where(x: nn.Module) -> dict[str, list[str]]: ...
+def where(x: Tensor | nn.Module) -> list[str] | dict[str, list[str]]:
+    """The nodes that hold valid bytes of ``x``, the owner first; empty if it was never written.
+
+    Returns:
+        A list of node names for a tensor; for a module a dict from the parameter's or buffer's name to such a
+        list.
+
+    """
+    places = {name: _C.where(tensor) for name, tensor in managed_tensors(x).items()}
+    return places if isinstance(x, nn.Module) else places[""]
+
+
+def pin(x: Tensor | nn.Module, node: str | None = None) -> None:
+    """Brings ``x`` to ``node`` (default: where it is) and keeps it there until it is unpinned as often.
+
+    No pin is needed to train. If a module fits only in part, nothing of it stays pinned.
+
+    Raises:
+        ValueError: there is no such node.
+        torch.OutOfMemoryError: the node has no room for it beside what is pinned already.
+
+    """
+    with ExitStack() as undo:
+        for tensor in managed_tensors(x).values():
+            _C.pin(tensor, node)
+            undo.callback(_C.unpin, tensor)
+        undo.pop_all()
+
+
+def unpin(x: Tensor | nn.Module) -> None:
+    """Takes back one ``pin`` of ``x``.
+
+    Raises:
+        RuntimeError: it is not pinned.
+
+    """
+    for tensor in managed_tensors(x).values():
+        _C.unpin(tensor)
+
+
+def prefetch(x: Tensor | nn.Module, node: str) -> None:
+    """Starts the copies of ``x`` to ``node`` and returns before they are done.
+
+    Raises:
+        ValueError: there is no such node.
+
+    """
+    for tensor in managed_tensors(x).values():
+        _C.prefetch(tensor, node)
+
+
+def evict(x: Tensor | nn.Module) -> None:
+    """Moves ``x`` from every accelerator to the host; the next operator on it brings it back.
+
+    Raises:
+        RuntimeError: it is pinned.
+
+    """
+    for tensor in managed_tensors(x).values():
+        _C.evict(tensor)
+
+
+@overload
+def resident(x: Tensor, node: str | None = None, write: bool = False) -> AbstractContextManager[Tensor]: ...
+@overload
+def resident(
+    x: nn.Module, node: str | None = None, write: bool = False
+) -> AbstractContextManager[dict[str, Tensor]]: ...
+def resident(
+    x: Tensor | nn.Module, node: str | None = None, write: bool = False
+) -> AbstractContextManager[Tensor] | AbstractContextManager[dict[str, Tensor]]:
+    """A context with the real tensor behind ``x``, for a custom kernel; until it ends, that stays in place.
+
+    The real tensor has the shape, strides and dtype of ``x``, is on the node's own device (``cpu``,
+    ``cuda:1``), and must not be used after the context. ``write=True`` says that the kernel writes it;
+    without, writes are lost.
+
+    Returns:
+        A context manager that gives the real tensor; for a module a dict from names to real tensors.
+
+    Raises:
+        ValueError: there is no such node.
+        torch.OutOfMemoryError: the node has no room.
+
+    """
+    tensors = managed_tensors(x)
+    return _hold_all(tensors, node, write) if isinstance(x, nn.Module) else _hold(tensors[""], node, write)
+
+
+@contextmanager
+def _hold(tensor: Tensor, node: str | None, write: bool) -> Iterator[Tensor]:
+    at = _C.resident_node(tensor, node)
+    real = _C.resident(tensor, at, write)
+    try:
+        yield real
+    finally:
+        _C.release_resident(tensor, at)
+
+
+@contextmanager
+def _hold_all(tensors: dict[str, Tensor], node: str | None, write: bool) -> Iterator[dict[str, Tensor]]:
+    with ExitStack() as held:
+        yield {name: held.enter_context(_hold(tensor, node, write)) for name, tensor in tensors.items()}
+
+
+@contextmanager
+def on(node: str) -> Iterator[str]:
+    """Places by hand: inside the context, tensors born without operands go to ``node``, for this thread.
+
+    Operators still run where most of their operands are, so what is computed from such tensors stays there
+    too.
+
+    Raises:
+        ValueError: there is no such node, or it does not compute.
+
+    """
+    previous = _C.set_home(node)
+    try:
+        yield node
+    finally:
+        _C.set_home(previous)
+
+
+@contextmanager
+def experiment(name: str | None = None, memory: int | None = None) -> Iterator[str]:
+    """One of many experiments: a home (the least loaded node) and a random stream, for this thread.
+
+    ``torch.manual_seed`` inside seeds this experiment alone, and what it draws does not depend on the others.
+
+    Args:
+        name: for logs; by default a number is given.
+        memory: bytes that it expects to need, so that experiments spread over the nodes by size.
+
+    Yields:
+        The experiment's name.
+
+    """
+    name = f"experiment-{next(_experiment_numbers)}" if name is None else name
+    token = _C.enter_experiment(name, memory)
+    try:
+        yield name
+    finally:
+        _C.leave_experiment(token)

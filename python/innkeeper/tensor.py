@@ -1,0 +1,116 @@
+"""ManagedTensor: the predecessor's name for a tensor on the managed device.
+
+A managed tensor is a plain ``torch.Tensor``; nothing needs a subclass. The class makes such tensors,
+recognises them with ``isinstance``, and lets ``x.as_subclass(ManagedTensor)`` work for programs that are
+written so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from innkeeper import _C, placement
+from innkeeper._register import DEVICE
+from torch import Tensor
+
+
+class _ManagedMeta(type(Tensor)):  # type: ignore[misc]  # the metaclass has no static name
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor) and instance.device.type == DEVICE
+
+    def __call__(cls, data: Any = (), **options: Any) -> Tensor:
+        return cls.create(data, **options)
+
+
+class ManagedTensor(Tensor, metaclass=_ManagedMeta):
+    """Makes and recognises tensors on the managed device.
+
+    ``ManagedTensor(data)`` and the class methods give plain tensors. ``x.as_subclass(ManagedTensor)`` gives
+    one that is moved to the device at its first use in an operator, has ``pin`` and ``unpin``, and whose
+    results have them too; that costs a few microseconds an operator, which a plain managed tensor does not.
+
+        x = ManagedTensor([[1.0, 2.0]], requires_grad=True)
+        isinstance(x * 2, ManagedTensor)  # True: it is about the device
+    """
+
+    @staticmethod
+    def create(data: Any, **options: Any) -> Tensor:
+        """Copies ``data`` to a new tensor as ``torch.tensor`` does; takes ``dtype``, ``requires_grad``."""
+        if isinstance(data, Tensor):
+            requires_grad = options.pop("requires_grad", False)
+            return data.detach().to(DEVICE, copy=True, **options).requires_grad_(requires_grad)
+        return torch.tensor(data, device=DEVICE, **options)
+
+    @staticmethod
+    def wrap(x: Tensor, disperse: bool | None = None) -> Tensor:
+        """``x`` on the managed device: ``x`` itself if it is there, else a copy through which gradients flow.
+
+        Args:
+            x: any shape, dtype and device.
+            disperse: choose the node as ``DeviceManager.find_device`` does; by default the thread's home.
+
+        """
+        if disperse is None or x.device.type == DEVICE:
+            return x.to(DEVICE)
+        from innkeeper.manager import manager
+
+        with placement.on(manager().find_device(manager().size_estimate(x), disperse)):
+            return x.to(DEVICE)
+
+    # What an instance made by as_subclass has.
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if not _is_attribute(func):
+            args, kwargs = torch.utils._pytree.tree_map(_moved, (tuple(args), kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+    def cuda(self, device: Any = None, *, disperse: bool | None = None, **_: Any) -> Tensor:  # type: ignore[override]
+        """Returns it on the managed device, which is what the predecessor's users mean by ``cuda``."""
+        if device is not None and torch.device(device).type != DEVICE:
+            raise ValueError(
+                f"place a managed tensor with innkeeper.on(node) or disperse=, not with {device!r}"
+            )
+        return ManagedTensor.wrap(self.as_subclass(Tensor), disperse).as_subclass(ManagedTensor)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether ``pin`` holds it where it is."""
+        return self.device.type == DEVICE and _C.is_user_pinned(self)
+
+    def pin(self, node: str | None = None) -> None:
+        """See ``innkeeper.pin``."""
+        placement.pin(_moved(self), node)
+
+    def unpin(self) -> None:
+        """See ``innkeeper.unpin``."""
+        placement.unpin(self)
+
+
+_ATTRIBUTES = frozenset(
+    ["__get__", "__set__", "__delete__", "as_subclass", "to", "cpu", "cuda", "__repr__", "detach", "size"]
+)
+
+
+def _is_attribute(func: Callable[..., Any]) -> bool:
+    """Whether ``func`` only asks (``x.shape``) or converts (``x.cpu()``), so that it needs no move."""
+    return getattr(func, "__name__", "") in _ATTRIBUTES
+
+
+def _moved(x: Any) -> Any:
+    """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
+    if type(x) is not ManagedTensor or x.device.type == DEVICE:
+        return x
+    if x.requires_grad and not x.is_leaf:
+        return x.as_subclass(Tensor).to(DEVICE).as_subclass(ManagedTensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        x.data = x.data.to(DEVICE)
+    return x

@@ -1,0 +1,23 @@
+#include "bindings/bindings.h"
+#include "torch/runtime.h"
+
+namespace innkeeper::bindings {
+
+void bind_settings(py::module_& m) {
+  using namespace torch_layer;
+  m.def("configure", &configure, py::arg("nodes"), WithoutGil(),
+        "Sets the nodes, in the grammar of INNKEEPER_NODES. ValueError if they make no sense.");
+  m.def("start", &start, WithoutGil(), "Starts the runtime, if it has not started.");
+  m.def("started", &started, "Whether the runtime has started.");
+  py::class_<NodeInfo>(m, "NodeInfo", "One memory: its name, kind, budget and capacity in bytes.")
+      .def_readonly("name", &NodeInfo::name)
+      .def_readonly("kind", &NodeInfo::kind)
+      .def_readonly("budget", &NodeInfo::budget)
+      .def_readonly("capacity", &NodeInfo::capacity)
+      .def_readonly("computes", &NodeInfo::computes);
+  m.def("nodes", &nodes, WithoutGil(), "The nodes, in order. Starts the runtime.");
+  m.def("set_budget", &set_budget, py::arg("node"), py::arg("bytes"), WithoutGil(),
+        "Limits a node to so many bytes; evicts until they suffice.");
+}
+
+}  // namespace innkeeper::bindings

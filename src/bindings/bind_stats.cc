@@ -1,0 +1,53 @@
+#include "bindings/bindings.h"
+#include "torch/runtime.h"
+
+namespace innkeeper::bindings {
+
+namespace {
+
+py::dict to_dict(const NodeStats& s) {
+  py::dict d;
+  d["budget"] = s.budget;
+  d["resident"] = s.resident;
+  d["peak"] = s.peak;
+  d["replicas"] = s.replicas;
+  d["pinned"] = s.pinned;
+  d["recount"] = s.recount;
+  d["evictions"] = s.evictions;
+  d["ops"] = s.ops;
+  return d;
+}
+
+py::dict to_dict(const Stats& s) {
+  py::dict d;
+  d["ops"] = s.ops;
+  d["fetches"] = s.fetches;
+  d["evictions"] = s.evictions;
+  d["bytes_fetched"] = s.bytes_fetched;
+  d["bytes_written_back"] = s.bytes_written_back;
+  d["bytes_between"] = s.bytes_between;
+  d["escaped"] = s.escaped;
+  d["simulated_seconds"] = s.simulated_seconds;
+  py::dict nodes;
+  for (const auto& [name, node] : s.nodes) nodes[py::str(name)] = to_dict(node);
+  d["nodes"] = nodes;
+  return d;
+}
+
+Stats stats_without_gil() {
+  py::gil_scoped_release release;
+  return torch_layer::stats();
+}
+
+}  // namespace
+
+void bind_stats(py::module_& m) {
+  m.def("stats", [] { return to_dict(stats_without_gil()); }, "What was done since the last reset, as a dict.");
+  m.def("reset_stats", &torch_layer::reset_stats, WithoutGil(), "Sets the counters to zero and the peaks to what is in use now.");
+  m.def("check_invariants", &torch_layer::check_invariants, WithoutGil(),
+        "Empty if all invariants hold; else a description of the first that does not.");
+  m.def("synchronize", &torch_layer::synchronize, WithoutGil(), "Blocks until every queue of every node has done its work.");
+  m.def("empty_cache", &torch_layer::empty_cache, WithoutGil(), "Gives cached free memory back; returns how many bytes.");
+}
+
+}  // namespace innkeeper::bindings

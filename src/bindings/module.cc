@@ -1,0 +1,26 @@
+#include <torch/csrc/Exceptions.h>
+
+#include "bindings/bindings.h"
+#include "torch/load.h"
+#include "torch/load.h"
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  using namespace innkeeper::bindings;
+  m.doc() = "The managed device's runtime. Use it through the innkeeper package.";
+  py::register_local_exception_translator([](std::exception_ptr error) {
+    if (error == nullptr) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const c10::Error&) {
+      torch::translate_exception_to_python(error);
+    }
+  });
+  innkeeper::torch_layer::load();
+  innkeeper::torch_layer::load();
+  bind_settings(m);
+  bind_stats(m);
+  bind_blocks(m);
+  bind_placement(m);
+  bind_random(m);
+  bind_records(m);
+}

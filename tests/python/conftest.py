@@ -1,0 +1,42 @@
+"""All tests of one process share its runtime: two simulated GPUs and the host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+NODES = "sim:2x16MiB,host:1GiB"
+os.environ["INNKEEPER_NODES"] = NODES  # before anything imports innkeeper
+
+import innkeeper  # noqa: E402
+import pytest  # noqa: E402
+
+import torch  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def sound_engine() -> Iterator[None]:
+    """Seeds every test, and verifies the engine's invariants and budgets after it."""
+    torch.manual_seed(0)
+    yield
+    innkeeper.manager().check_invariants()
+    for name, node in innkeeper.stats()["nodes"].items():
+        assert node["peak"] <= node["budget"], (name, node)
+
+
+def run_python(*arguments: str, nodes: str = NODES, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Runs Python with the arguments from the repository's root, with these nodes; captures what it says."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | {"INNKEEPER_NODES": nodes},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )

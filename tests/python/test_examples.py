@@ -1,0 +1,63 @@
+"""Each example runs as a user would run it, small; the examples assert what they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import run_python
+
+SMALL = ["--width", "32", "--layers", "2", "--heads", "2", "--batch", "4", "--context", "32", "--lr", "1e-2"]
+
+
+def run_example(name: str, *arguments: str, **options: str) -> str:
+    done = run_python(f"examples/{name}.py", *arguments, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_different_device_tensors():
+    out = run_example("different_device_tensors")
+    assert "x + y is on sim:" in out
+
+
+def test_thread_pool_experiments():
+    out = run_example("thread_pool_experiments", "--experiments", "24", "--steps", "10")
+    assert "the same bits" in out
+
+
+def test_pde_solver():
+    out = run_example("pde_solver", "--points", "12")
+    assert "sweep 1, system 7" in out
+
+
+@pytest.mark.parametrize("nodes", ["sim:1x1MiB,host:1GiB", "sim:2x768KiB,host:1GiB", "host:1GiB"])
+def test_train_text_gives_the_same_weights_as_plain_pytorch(nodes: str, tmp_path: Path):
+    results = []
+    for device in ("cpu", "managed"):
+        path = tmp_path / f"{device}.json"
+        run_example(
+            "train_text", "--device", device, "--steps", "6", *SMALL, "--result", str(path), nodes=nodes
+        )
+        results.append(json.loads(path.read_text()))
+    plain, managed = results
+    assert plain["losses"] == managed["losses"] and plain["sha256"] == managed["sha256"]
+    assert len(plain["losses"]) == 6 and plain["losses"][-1] < plain["losses"][0]
+
+
+def test_demo(tmp_path: Path):
+    page = tmp_path / "page.html"
+    out = run_example("demo", "--simulate", "--steps", "30", "--page", str(page), *SMALL)
+    assert "bitwise equal" in out and str(page) in out and "slowdown" in out
+    text = page.read_text()
+    assert "Bytes on each node" in text and 'src="http' not in text
+
+
+def test_demo_fails_in_one_line_when_the_loss_does_not_fall(tmp_path: Path):
+    page = str(tmp_path / "page.html")
+    done = run_python(
+        "examples/demo.py", "--simulate", "--steps", "2", "--page", page, *SMALL, "--lr", "1e-9"
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("demo failed: the last loss")

@@ -1,0 +1,183 @@
+"""The verbs on tensors and modules: where, pin, prefetch, evict, resident, on, experiment, get_device."""
+
+from __future__ import annotations
+
+import threading
+
+import innkeeper
+import pytest
+
+import torch
+from torch import nn
+
+
+def net() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 8)).to("managed")
+
+
+def test_get_device_is_where_tensors_go():
+    x = torch.zeros(2, device=innkeeper.get_device())
+    assert x.device == torch.device("managed", 0) and x.get_device() == 0
+
+
+def test_where_of_what_was_never_written_is_nowhere():
+    assert innkeeper.where(torch.empty(10, device="managed")) == []
+
+
+def test_on_places_tensors_and_results_stay_there():
+    for node in ("sim:0", "sim:1", "sim:0"):
+        with innkeeper.on(node) as name:
+            x = torch.ones(100, device="managed")
+        assert name == node and innkeeper.where(x) == [node]
+        assert innkeeper.where(x * 2) == [node]
+        moved = torch.ones(100)
+        with innkeeper.on(node):
+            assert innkeeper.where(moved.to("managed")) == [node]
+
+
+def test_on_nests_and_ends_with_an_exception():
+    with innkeeper.on("sim:0"):
+        with pytest.raises(KeyError), innkeeper.on("sim:1"):
+            raise KeyError
+        assert innkeeper.where(torch.ones(3, device="managed")) == ["sim:0"]
+
+
+def test_unknown_nodes_are_refused_with_the_names_that_there_are():
+    x = torch.ones(3, device="managed")
+    for verb in (innkeeper.pin, innkeeper.prefetch):
+        with pytest.raises(ValueError, match="sim:7") as error:
+            verb(x, "sim:7")
+        assert "sim:1" in str(error.value) and "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="sim:7"), innkeeper.on("sim:7"):
+        pass
+    with pytest.raises(ValueError, match="sim:7"), innkeeper.resident(x, "sim:7"):
+        pass
+
+
+def test_evict_moves_to_the_host_and_the_next_use_brings_back():
+    x = torch.arange(1000.0, device="managed")
+    before = innkeeper.stats()
+    innkeeper.evict(x)
+    assert innkeeper.where(x) == ["host"]
+    assert (x + 1).sum().item() == 500500
+    assert innkeeper.where(x)[0].startswith("sim:")
+    after = innkeeper.stats()
+    assert after["evictions"] == before["evictions"] + 1 and after["fetches"] == before["fetches"] + 1
+    assert after["bytes_fetched"] - before["bytes_fetched"] == 4000
+
+
+def test_prefetch_brings_a_module_to_a_node():
+    module = net()
+    innkeeper.evict(module)
+    assert {tuple(places) for places in innkeeper.where(module).values()} == {("host",)}
+    innkeeper.prefetch(module, "sim:1")
+    torch.managed.synchronize()
+    assert all("sim:1" in places for places in innkeeper.where(module).values())
+
+
+def test_pinned_bytes_do_not_move_whatever_else_needs_room():
+    x = torch.ones(1 << 18, device="managed")
+    innkeeper.pin(x, "sim:1")
+    assert innkeeper.where(x) == ["sim:1"]
+    with pytest.raises(RuntimeError, match="pinned"):
+        innkeeper.evict(x)
+    others = []
+    with innkeeper.on("sim:1"):
+        for _ in range(20):
+            others.append(torch.ones(1 << 18, device="managed"))
+    assert innkeeper.stats()["nodes"]["sim:1"]["pinned"] == 1 << 20
+    assert innkeeper.where(x) == ["sim:1"]
+    innkeeper.unpin(x)
+    innkeeper.evict(x)
+    assert innkeeper.where(x) == ["host"]
+    with pytest.raises(RuntimeError, match="pinned"):
+        innkeeper.unpin(x)
+
+
+def test_pins_count():
+    x = torch.ones(4, device="managed")
+    innkeeper.pin(x)
+    innkeeper.pin(x)
+    innkeeper.unpin(x)
+    with pytest.raises(RuntimeError):
+        innkeeper.evict(x)
+    innkeeper.unpin(x)
+    innkeeper.evict(x)
+
+
+def test_a_module_that_fits_in_part_stays_unpinned():
+    module = nn.ModuleList(nn.Linear(1024, 1024, bias=False) for _ in range(5)).to(
+        "managed"
+    )  # 5 x 4 MiB in 16 MiB
+    with pytest.raises(torch.OutOfMemoryError, match="sim:0"):
+        innkeeper.pin(module, "sim:0")
+    assert innkeeper.stats()["nodes"]["sim:0"]["pinned"] == 0
+    innkeeper.evict(module)
+
+
+def test_resident_gives_the_real_tensor_and_keeps_writes():
+    x = torch.arange(6.0, device="managed").view(2, 3).t()
+    with innkeeper.resident(x) as real:
+        assert real.device.type != "managed" and real.shape == x.shape and real.stride() == x.stride()
+        assert innkeeper.stats()["nodes"][innkeeper.where(x)[0]]["pinned"] > 0
+    with innkeeper.resident(x, "host", write=True) as real:
+        assert real.device.type == "cpu"
+        real.mul_(10)
+    assert x.tolist() == [[0, 30], [10, 40], [20, 50]]
+    module = nn.Linear(2, 2).to("managed")
+    with innkeeper.resident(module, "host") as real:
+        assert set(real) == {"weight", "bias"} and real["bias"].device.type == "cpu"
+
+
+def test_verbs_refuse_what_is_not_managed():
+    with pytest.raises(ValueError, match="is on cpu"):
+        innkeeper.where(torch.ones(1))
+    with pytest.raises(ValueError, match="'weight' of the module is on cpu"):
+        innkeeper.pin(nn.Linear(1, 1))
+    with pytest.raises(TypeError, match="expected a tensor or a module, got list"):
+        innkeeper.evict([torch.ones(1)])
+
+
+def test_experiments_have_streams_of_their_own():
+    def draw(seed: int) -> torch.Tensor:
+        with innkeeper.experiment():
+            torch.managed.manual_seed(seed)
+            return torch.cat([torch.rand(5, device="managed") for _ in range(20)]).cpu()
+
+    alone = [draw(seed) for seed in range(4)]
+    torch.manual_seed(9)
+    expected = torch.rand(3, device="managed")
+    together: dict[int, torch.Tensor] = {}
+    threads = [threading.Thread(target=lambda n=n: together.update({n: draw(n)})) for n in range(4)]
+    torch.manual_seed(9)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.equal(torch.rand(3, device="managed"), expected)  # the process's stream was not touched
+    assert all(torch.equal(alone[n], together[n]) for n in range(4))
+
+
+def test_experiments_spread_over_the_nodes():
+    homes = set()
+    barrier = threading.Barrier(2)
+
+    def place() -> None:
+        with innkeeper.experiment("spread", memory=1 << 20):
+            x = torch.ones(1 << 16, device="managed")
+            barrier.wait()
+            homes.add(innkeeper.where(x)[0])
+
+    threads = [threading.Thread(target=place) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert homes == {"sim:0", "sim:1"}
+
+
+def test_experiments_are_named():
+    with innkeeper.experiment("mine") as name:
+        assert name == "mine"
+    with innkeeper.experiment() as first, innkeeper.experiment() as second:
+        assert first != second

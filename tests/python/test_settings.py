@@ -1,0 +1,67 @@
+"""Bad settings: each gets one clear line and a non-zero exit."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import run_python
+
+USE = "import torch, innkeeper; torch.ones(1, device='managed')"
+CONFIGURE = "import sys, innkeeper; innkeeper.configure(sys.argv[1])"
+
+BAD = {
+    "unknown node": ("gpu:64MiB", "gpu"),
+    "budget of 0": ("sim:1x0MiB,host:1GiB", "0"),
+    "no such disk path": ("host:1GiB,disk:/nowhere/at/all:1GiB", "/nowhere/at/all"),
+    "more simulated bytes than the machine has": ("sim:4x100000GiB,host:1GiB", "GiB"),
+    "no size": ("sim:2x,host:1GiB", "sim"),
+    "no unit": ("host:12XB", "12XB"),
+    "no such card": ("cuda:99,host:1GiB", "cuda"),
+    "empty part": ("host:1GiB,,", "host"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("how", ["environment", "configure"])
+def test_one_clear_line(case: str, how: str):
+    nodes, named = BAD[case]
+    done = {
+        "environment": lambda: run_python("-c", USE, nodes=nodes),
+        "configure": lambda: run_python("-c", CONFIGURE, nodes),
+    }[how]()
+    assert done.returncode != 0
+    *above, last = done.stderr.strip().splitlines()
+    assert last.startswith("ValueError: "), done.stderr
+    assert named in last and len(last) < 300
+    # The rest is Python's own traceback: nothing of the message is above the last line.
+    assert above[0].startswith("Traceback") and not any("Error" in line for line in above), done.stderr
+
+
+def test_the_environment_and_configure_agree():
+    script = """
+import innkeeper
+innkeeper.configure("sim:3x2MiB,host:64MiB")
+m = innkeeper.manager()
+assert list(m.nodes) == ["sim:0", "sim:1", "sim:2", "host"], list(m.nodes)
+assert m.budget("sim:1") == 2 << 20 and m.budget("host") == 64 << 20
+"""
+    done = run_python("-c", script, nodes="sim:1x1MiB,host:16MiB")
+    assert done.returncode == 0, done.stderr
+    script = "import innkeeper; assert list(innkeeper.manager().nodes) == ['sim:0', 'host']"
+    done = run_python("-c", script, nodes="sim:1x1MiB,host:16MiB")
+    assert done.returncode == 0, done.stderr
+
+
+def test_configure_is_refused_while_memory_is_managed():
+    script = """
+import torch, innkeeper
+x = torch.ones(10, device="managed")
+try:
+    innkeeper.configure("host:64MiB")
+except (RuntimeError, ValueError) as error:
+    assert "\\n" not in str(error), error
+else:
+    raise SystemExit("configure was not refused")
+assert x.sum().item() == 10
+"""
+    done = run_python("-c", script)
+    assert done.returncode == 0, done.stderr
