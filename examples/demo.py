@@ -1,0 +1,143 @@
+"""Trains one model three times from one seed and compares: the weights must be equal, whatever the memory.
+
+The runs of ``train_text.py``: plain PyTorch; the managed device with room for all; the managed device with
+40 % of the memory that the second run needed at its peak. Without a GPU the managed runs use simulated ones.
+Then a table, and a page with plots. Exits with 1 and one line if the weights differ or the loss did not fall.
+
+    python examples/demo.py
+    python examples/demo.py --fraction 0.3 --gpus 2 --steps 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import demo_report
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+MIB = 1 << 20
+
+
+class DemoError(Exception):
+    """The demo did not show what it must show; the message is one line."""
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line's options; what it does not know goes to ``train_text.py``."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--fraction", type=float, default=0.4, help="of the peak, for the third run")
+    p.add_argument(
+        "--gpus", type=int, default=1, help="simulated GPUs that share the memory of the third run"
+    )
+    p.add_argument("--room", default="1GiB", help="of the one simulated GPU of the second run")
+    p.add_argument("--host", default="2GiB", help="host memory beside simulated GPUs")
+    p.add_argument("--simulate", action="store_true", help="simulate GPUs though there is a real one")
+    p.add_argument("--page", type=Path, default=Path("build/demo.html"), help="where to write the plots")
+    p.add_argument("--steps", type=int, default=60)
+    p.add_argument("--seed", type=int, default=1)
+    args, rest = p.parse_known_args(arguments)
+    args.training = [*rest, "--steps", str(args.steps), "--seed", str(args.seed)]
+    if not 0 < args.fraction <= 1:
+        p.error(f"--fraction is above 0 and at most 1, got {args.fraction}")
+    if args.steps < 2 or args.gpus < 1:
+        p.error("--steps must be 2 or more, --gpus 1 or more")
+    return args
+
+
+def run(
+    name: str, device: str, training: Sequence[str], *, nodes: str = "", budget: int = 0
+) -> dict[str, Any]:
+    """Trains in a process of its own.
+
+    Args:
+        name: for the table and the plots.
+        device: ``cpu``, ``cuda`` or ``managed``.
+        training: options of ``train_text.py``.
+        nodes: ``INNKEEPER_NODES``; empty for what the environment says.
+        budget: bytes for each real GPU; 0 for all it has.
+
+    Returns:
+        What ``demo_run.py`` wrote: losses, seconds, hash, and for ``managed`` statistics and samples.
+
+    Raises:
+        DemoError: the process failed.
+
+    """
+    print(f"\n{name}" + (f": {nodes}" if nodes else ""), flush=True)
+    environment = os.environ | ({"INNKEEPER_NODES": nodes} if nodes else {})
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        command = [sys.executable, str(HERE / "demo_run.py"), "--write", str(result), "--budget", str(budget)]
+        done = subprocess.run([*command, "--", "--device", device, *training], env=environment, check=False)
+        if done.returncode != 0:
+            raise DemoError(f"the run '{name}' ended with exit code {done.returncode}")
+        return {"name": name, "nodes": nodes, **json.loads(result.read_text())}
+
+
+def peak_of(managed: dict[str, Any]) -> int:
+    """The most bytes that the run had on its accelerators, by ``stats()``."""
+    return sum(
+        node["peak"] for name, node in managed["stats"]["nodes"].items() if name not in ("host", "disk")
+    )
+
+
+def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Plain, with room, and with ``fraction`` of the second one's peak."""
+    real = torch.cuda.is_available() and not args.simulate
+    plain = run("plain PyTorch", "cuda" if real else "cpu", args.training)
+    room = "" if real else f"sim:1x{args.room},host:{args.host}"
+    ample = run("managed, room for all", "managed", args.training, nodes=room)
+    budget = int(peak_of(ample) * args.fraction)
+    share = f"{args.fraction:.0%} of the peak"
+    if real:
+        tight = run(f"managed, {share}", "managed", args.training, budget=budget)
+    else:
+        nodes = f"sim:{args.gpus}x{budget // args.gpus}B,host:{args.host}"
+        tight = run(f"managed, {share}", "managed", args.training, nodes=nodes)
+    return [plain, ample, tight]
+
+
+def check(runs: Sequence[dict[str, Any]]) -> None:
+    """Raises DemoError unless the weights are equal, the loss fell and the budget was kept."""
+    hashes = {run["name"]: run["sha256"][:12] for run in runs}
+    if len(set(hashes.values())) != 1:
+        raise DemoError(f"the weights differ: {', '.join(f'{name} {h}' for name, h in hashes.items())}")
+    first, last = runs[0]["losses"][0], runs[0]["losses"][-1]
+    if last > 0.75 * first:
+        raise DemoError(f"the last loss, {last:.3f}, is more than 75 % of the first, {first:.3f}")
+    for name, node in runs[-1]["stats"]["nodes"].items():
+        if node["peak"] > node["budget"]:
+            raise DemoError(f"{name} held {node['peak']} bytes, more than its budget of {node['budget']}")
+    if peak_of(runs[-1]) < peak_of(runs[1]) and runs[-1]["stats"]["evictions"] == 0:
+        raise DemoError("nothing was evicted, though not all fits")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs, reports and checks; returns the exit code."""
+    args = parse(arguments)
+    try:
+        runs = three_runs(args)
+        demo_report.print_table(runs, peak_of)
+        args.page.parent.mkdir(parents=True, exist_ok=True)
+        args.page.write_text(demo_report.page(runs, peak_of), encoding="utf-8")
+        print(f"\nPlots: {args.page.resolve()}")
+        check(runs)
+    except DemoError as error:
+        print(f"demo failed: {error}", file=sys.stderr)
+        return 1
+    print("The three runs gave bitwise equal weights.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+// A device that fails on demand, around a real one: for each call that may fail, the plan is asked.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "device/device_api.h"
+
+namespace innkeeper::test {
+
+enum class Fault : uint8_t {
+  allocation = 1,
+  copy = 2,        // the copy is refused
+  late_copy = 4,   // of a disk: the copy is taken, never made, and its event fails
+  order = 8,       // record and wait
+};
+
+// Which calls fail. Thread safe; one plan may serve all devices of a machine.
+class FaultPlan {
+ public:
+  // The `nth` call (from 1) of those that `kinds` (bits of Fault) name fails, and so do the `more` after it.
+  void arm(int64_t nth, unsigned kinds, int64_t more = 0) {
+    kinds_.store(kinds);
+    last_.store(nth + more);
+    first_.store(nth);
+    calls_.store(0);
+    hits_.store(0);
+  }
+  void disarm() { kinds_.store(0); }
+  int64_t calls() const { return calls_.load(); }
+  int64_t hits() const { return hits_.load(); }
+
+  bool fails(Fault kind) {
+    if ((kinds_.load() & static_cast<unsigned>(kind)) == 0) return false;
+    const int64_t call = calls_.fetch_add(1) + 1;
+    if (call < first_.load() || call > last_.load()) return false;
+    hits_.fetch_add(1);
+    return true;
+  }
+
+ private:
+  std::atomic<unsigned> kinds_{0};
+  std::atomic<int64_t> first_{0}, last_{0}, calls_{0}, hits_{0};
+};
+
+class FailedEvent final : public EventState {
+ public:
+  explicit FailedEvent(std::string what) : what_(std::move(what)) {}
+  bool done() override { return true; }
+  Status synchronize() override { return Status(Code::io_error, what_); }
+
+ private:
+  const std::string what_;
+};
+
+class FaultyDevice final : public Device {
+ public:
+  // `plan` may be null: nothing fails. Without `peers` nobody copies from another accelerator directly.
+  FaultyDevice(std::unique_ptr<Device> inner, FaultPlan* plan, bool peers)
+      : inner_(std::move(inner)), plan_(plan), peers_(peers) {}
+
+  NodeKind kind() const override { return inner_->kind(); }
+  const std::string& name() const override { return inner_->name(); }
+  void attach(NodeId self, Accountant* accountant) override { inner_->attach(self, accountant); }
+  Result<Memory> allocate(Bytes size) override {
+    if (fails(Fault::allocation)) return Status(Code::out_of_memory, "injected: an allocation at " + name());
+    return inner_->allocate(size);
+  }
+  Bytes live() const override { return inner_->live(); }
+  Result<Event> record(Queue queue) override {
+    if (fails(Fault::order)) return injected("a record");
+    return inner_->record(queue);
+  }
+  Status wait(Queue queue, const Event& event) override {
+    if (fails(Fault::order)) return injected("a wait");
+    return inner_->wait(queue, event);
+  }
+  Result<Event> copy_in(void* device, const void* host, Bytes size) override {
+    return copy([&] { return inner_->copy_in(device, host, size); });
+  }
+  Result<Event> copy_out(void* host, const void* device, Bytes size) override {
+    return copy([&] { return inner_->copy_out(host, device, size); });
+  }
+  bool can_copy_from(const Device& peer) const override { return peers_ && inner_->can_copy_from(unwrap(peer)); }
+  Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override {
+    return copy([&] { return inner_->copy_peer(destination, const_cast<Device&>(unwrap(peer)), source, size); });
+  }
+  Bytes trim() override { return inner_->trim(); }
+  Status synchronize() override { return inner_->synchronize(); }
+
+ private:
+  static const Device& unwrap(const Device& device) {
+    const auto* faulty = dynamic_cast<const FaultyDevice*>(&device);
+    return faulty == nullptr ? device : *faulty->inner_;
+  }
+  bool fails(Fault kind) { return plan_ != nullptr && plan_->fails(kind); }
+  Status injected(const char* what) const {
+    return Status(Code::io_error, std::string("injected: ") + what + " at " + inner_->name());
+  }
+  template <class Call>
+  Result<Event> copy(Call&& call) {
+    if (fails(Fault::copy)) return injected("a copy");
+    if (kind() == NodeKind::disk && fails(Fault::late_copy)) {
+      return Event(std::make_shared<FailedEvent>("injected: a late failure at " + name()));
+    }
+    return call();
+  }
+
+  const std::unique_ptr<Device> inner_;
+  FaultPlan* const plan_;
+  const bool peers_;
+};
+
+}  // namespace innkeeper::test

@@ -1,0 +1,185 @@
+// A machine for tests of the engine: simulated accelerators over a host, perhaps a disk, and kernels on them.
+//
+// A kernel is a function over the operands' bytes, run as the torch layer runs one: turn, acquire, begin_kernel,
+// compute, end_kernel, release. On an accelerator what it writes is hidden until somebody is entitled to see it, so
+// a wait that the engine forgets shows as poison (sim/accelerator.h).
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/disk.h"
+#include "device/host.h"
+#include "policy/eviction.h"
+#include "residency/engine.h"
+#include "sim/accelerator.h"
+#include "support/faulty_device.h"
+
+namespace innkeeper::test {
+
+using Contents = std::vector<unsigned char>;
+
+struct MachineOptions {
+  size_t accelerators = 1;
+  Bytes budget = KiB(64);  // of each accelerator
+  Bytes host_budget = MiB(16);
+  std::optional<Bytes> disk_budget = std::nullopt;
+  sim::Visibility visibility = sim::Visibility::late;
+  uint64_t seed = 1;
+  bool peers = true;                 // accelerators reach each other's memory
+  bool host_computes = false;        // operators may run on the host although there are accelerators
+  FaultPlan* faults = nullptr;       // counts the calls to every device and fails some
+};
+
+class Machine {
+ public:
+  explicit Machine(const MachineOptions& options = {}) {
+    std::vector<NodeSetup> nodes;
+    for (size_t i = 0; i < options.accelerators; ++i) {
+      // Room beyond the budget: that the budget holds is the engine's doing, not the capacity's.
+      cards_.push_back(std::make_shared<sim::Accelerator>(sim::Options{.name = "sim:" + std::to_string(i),
+                                                                      .capacity = MiB(64),
+                                                                      .visibility = options.visibility,
+                                                                      .seed = options.seed + i}));
+      nodes.push_back({wrap(sim::make_device(cards_.back()), options), options.budget, true});
+    }
+    const bool host_computes = options.host_computes || options.accelerators == 0;
+    nodes.push_back({wrap(std::make_unique<HostDevice>(), options), options.host_budget, host_computes});
+    if (options.disk_budget.has_value()) {
+      Result<std::unique_ptr<DiskDevice>> disk =
+          DiskDevice::open({.path = std::filesystem::temp_directory_path(), .capacity = *options.disk_budget, .direct = false});
+      IK_CHECK(disk.ok(), disk.status().message());
+      nodes.push_back({wrap(std::move(disk).value(), options), *options.disk_budget, false});
+    }
+    engine_ = std::make_unique<Engine>(std::move(nodes), make_lru_policy());
+  }
+
+  Engine& engine() { return *engine_; }
+  Engine* operator->() { return engine_.get(); }
+  NodeId sim(size_t index = 0) const { return NodeId{static_cast<uint8_t>(index)}; }
+  NodeId host() const { return engine_->host(); }
+  NodeId disk() const { return engine_->disk(); }
+  sim::Accelerator* card(NodeId node) const {
+    return index_of(node) < cards_.size() ? cards_[index_of(node)].get() : nullptr;
+  }
+
+  // Called inside kernels, between their two allocations: for tests that want others to come in between.
+  void set_pause(std::function<void()> pause) { pause_ = std::move(pause); }
+
+  using Kernel = std::function<void(std::span<const std::span<unsigned char>> operands)>;
+
+  // Runs a kernel at `node` with its operands acquired.
+  Status run(NodeId node, std::vector<Access> accesses, const Kernel& kernel) {
+    const OperatorScope scope(*engine_, node);
+    IK_RETURN_IF_ERROR(engine_->acquire(node, std::span(accesses)));
+    launch(node, accesses, kernel);
+    engine_->count_operator(node);
+    engine_->release(node, std::span(accesses));
+    return {};
+  }
+
+  // The kernel alone: the accesses are pinned.
+  void launch(NodeId node, std::span<const Access> accesses, const Kernel& kernel) {
+    const std::vector<std::span<unsigned char>> operands = bytes_of(node, accesses);
+    std::vector<sim::WrittenRange> written;
+    for (size_t i = 0; i < accesses.size(); ++i) {
+      if (accesses[i].write) written.push_back({operands[i].data(), operands[i].size()});
+    }
+    sim::Accelerator* on = card(node);
+    if (on != nullptr) on->begin_kernel(0);
+    kernel(operands);
+    if (on != nullptr) on->end_kernel(0, written, {});
+  }
+
+  // Writes `contents` into the whole block, by a kernel.
+  Status write(Block& block, NodeId node, const Contents& contents) {
+    return run(node, {{.block = &block, .write = true}}, [&](auto operands) {
+      std::copy(contents.begin(), contents.end(), operands[0].begin());
+    });
+  }
+
+  // What a kernel at `node` sees.
+  Result<Contents> read(Block& block, NodeId node) {
+    Contents seen;
+    IK_RETURN_IF_ERROR(run(node, {{.block = &block}},
+                           [&](auto operands) { seen.assign(operands[0].begin(), operands[0].end()); }));
+    return seen;
+  }
+
+  // Runs a kernel that allocates its result (the last operand) and perhaps scratch memory inside, as kernels do.
+  Result<Block*> run_for_result(NodeId node, std::vector<Access> accesses, Bytes size, Bytes scratch,
+                                const Kernel& kernel) {
+    const OperatorScope scope(*engine_, node);
+    IK_RETURN_IF_ERROR(engine_->acquire(node, std::span(accesses)));
+    Result<Memory> memory = allocate_result(node, size, scratch);
+    Block* block = nullptr;
+    if (memory.ok()) {
+      const sim::WrittenRange written{memory.value().data(), static_cast<size_t>(size.count())};
+      std::vector<std::span<unsigned char>> operands = bytes_of(node, accesses);
+      operands.emplace_back(static_cast<unsigned char*>(written.data), written.size);
+      sim::Accelerator* on = card(node);
+      if (on != nullptr) on->begin_kernel(0);
+      kernel(operands);
+      if (on != nullptr) on->end_kernel(0, std::span(&written, 1), {});
+      block = engine_->create(size);
+      engine_->adopt(*block, node, std::move(memory).value());
+    }
+    engine_->release(node, std::span(accesses));
+    if (block == nullptr) return memory.status();
+    return block;
+  }
+
+  // A new block whose only replica is a kernel's fresh result at `node`, with `contents`.
+  Result<Block*> make(NodeId node, const Contents& contents) {
+    return run_for_result(node, {}, Bytes(static_cast<int64_t>(contents.size())), Bytes(0), [&](auto operands) {
+      std::copy(contents.begin(), contents.end(), operands[0].begin());
+    });
+  }
+
+ private:
+  Result<Memory> allocate_result(NodeId node, Bytes size, Bytes scratch) {
+    if (scratch == Bytes(0)) return engine_->device(node).allocate(size);
+    Result<Memory> temporary = engine_->device(node).allocate(scratch);
+    if (!temporary.ok()) return temporary.status();
+    if (pause_) pause_();
+    return engine_->device(node).allocate(size);
+  }
+
+  static std::vector<std::span<unsigned char>> bytes_of(NodeId node, std::span<const Access> accesses) {
+    std::vector<std::span<unsigned char>> operands;
+    for (const Access& access : accesses) {
+      operands.emplace_back(static_cast<unsigned char*>(access.block->data(node)),
+                            static_cast<size_t>(access.block->size().count()));
+    }
+    return operands;
+  }
+
+  static std::unique_ptr<Device> wrap(std::unique_ptr<Device> device, const MachineOptions& options) {
+    if (options.faults == nullptr && options.peers) return device;
+    return std::make_unique<FaultyDevice>(std::move(device), options.faults, options.peers);
+  }
+
+  std::vector<std::shared_ptr<sim::Accelerator>> cards_;
+  std::unique_ptr<Engine> engine_;
+  std::function<void()> pause_;
+};
+
+// Bytes that tell blocks, versions and offsets apart, and are never poison.
+inline Contents pattern(size_t size, uint64_t version) {
+  Contents contents(size);
+  uint64_t state = version * 0x9E3779B97F4A7C15u + 1;
+  for (unsigned char& byte : contents) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<unsigned char>((state >> 33) % 255);
+  }
+  return contents;
+}
+
+}  // namespace innkeeper::test

@@ -1,0 +1,45 @@
+// Aborts the process with a message when a test does not end in time: what a deadlock looks like otherwise is nothing.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace innkeeper::test {
+
+class Watchdog {
+ public:
+  // `report` is called before the process is aborted; it must not wait for what hangs.
+  explicit Watchdog(std::chrono::seconds limit, std::function<std::string()> report = {})
+      : thread_([this, limit, report = std::move(report)] {
+          std::unique_lock lock(mutex_);
+          if (ended_.wait_for(lock, limit, [this] { return over_; })) return;
+          std::fprintf(stderr, "watchdog: no end after %lld s: a deadlock? %s\n",
+                       static_cast<long long>(limit.count()), report ? report().c_str() : "");
+          std::abort();
+        }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace innkeeper::test
