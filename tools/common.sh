@@ -18,5 +18,5 @@ die() {
 # find_tool clang++ : the plain name, or the newest with a version behind it. Prints nothing where there is none.
 find_tool() {
   command -v "$1" && return 0
-  compgen -c "$1-" | grep -E "^${1//+/\\+}-[0-9]+$" | sort -t- -k3 -V | tail -n 1 || true
+  compgen -c "$1-" | grep -E "^${1//+/\\+}-[0-9]+$" | sort -V | tail -n 1 || true
 }

@@ -77,7 +77,7 @@ package() {
      [ "$(cat "$stamp" 2>/dev/null)" = "$inputs" ]; then
     return 0
   fi
-  echo "Building and installing the package"
+  echo "Building and installing the package (the first time takes some minutes)"
   CMAKE_BUILD_PARALLEL_LEVEL=$JOBS "$VENV_PYTHON" -m pip install --disable-pip-version-check --quiet \
     --no-build-isolation --no-deps --force-reinstall . \
     --config-settings=build-dir="$WHEEL_BUILD" \

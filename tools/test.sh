@@ -6,7 +6,7 @@ REPORTS=build/reports
 mkdir -p "$REPORTS"
 rm -f "$REPORTS"/*.xml
 
-# ThreadSanitizer cannot place its shadow memory where addresses are strongly randomised.
+# The sanitizers cannot always place their shadow memory where addresses are strongly randomised.
 fixed_addresses=()
 if setarch "$(uname -m)" -R true 2>/dev/null; then
   fixed_addresses=(setarch "$(uname -m)" -R)

@@ -132,18 +132,22 @@ class DeviceManager:
         for attempt in range(self.retry_limit + 1):
             if attempt:
                 time.sleep(self.wait_time)
-            node = _C.find_device(nbytes, disperse)
-            now = _C.stats()["nodes"][node]
-            room = now["budget"] - now["pinned"]
-            if room >= nbytes:
-                return node
-            self.log(f"no room for {nbytes} bytes on {node}: {room} of {now['budget']} are not pinned")
+            best = _C.find_device(nbytes, disperse)
+            now = _C.stats()["nodes"]
+            room = {
+                node.name: now[node.name]["budget"] - now[node.name]["pinned"]
+                for node in _C.nodes()
+                if node.computes
+            }
+            for name in (best, max(room, key=room.__getitem__)):
+                if room[name] >= nbytes:
+                    return name
+            self.log(f"no room for {nbytes} bytes: {room} are not pinned")
         if self.soft_placement and "host" in self.nodes:
             return "host"
         raise torch.OutOfMemoryError(
-            f"no node has room for {nbytes} bytes: {node} has {now['budget']}, {now['pinned']} are pinned"
-            f" (looked {self.retry_limit + 1} times, every {self.wait_time} s); unpin something, raise the"
-            " budget with set_budget, or turn soft_placement on"
+            f"no node has room for {nbytes} bytes; not pinned are {room} (looked {self.retry_limit + 1} times,"
+            f" every {self.wait_time} s): unpin, raise a budget with set_budget or turn soft_placement on"
         )
 
     def send(self, tensors: Iterable[Tensor | nn.Module], node: str | None = None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copyreg
 from typing import Any
 
-import torch
+from torch.utils._pytree import tree_map_only
+
 from innkeeper import placement
 from innkeeper._register import DEVICE
 from torch import Tensor, nn
@@ -51,7 +52,7 @@ class ManagedModule(nn.Module, metaclass=_MovedWhenBuilt):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module with all tensors among its arguments moved to the device."""
-        args, kwargs = torch.utils._pytree.tree_map_only(Tensor, lambda x: x.to(DEVICE), (args, kwargs))
+        args, kwargs = tree_map_only(Tensor, lambda x: x.to(DEVICE), (args, kwargs))
         return super().__call__(*args, **kwargs)
 
     def pin(self, node: str | None = None) -> None:

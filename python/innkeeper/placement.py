@@ -80,12 +80,7 @@ def pin(x: Tensor | nn.Module, node: str | None = None) -> None:
 
 
 def unpin(x: Tensor | nn.Module) -> None:
-    """Takes back one ``pin`` of ``x``.
-
-    Raises:
-        RuntimeError: it is not pinned.
-
-    """
+    """Takes back one ``pin`` of ``x``; does nothing if it is not pinned."""
     for tensor in managed_tensors(x).values():
         _C.unpin(tensor)
 
@@ -105,7 +100,7 @@ def evict(x: Tensor | nn.Module) -> None:
     """Moves ``x`` from every accelerator to the host; the next operator on it brings it back.
 
     Raises:
-        RuntimeError: it is pinned.
+        ValueError: it is pinned.
 
     """
     for tensor in managed_tensors(x).values():
@@ -124,7 +119,7 @@ def resident(
     """A context with the real tensor behind ``x``, for a custom kernel; until it ends, that stays in place.
 
     The real tensor has the shape, strides and dtype of ``x``, is on the node's own device (``cpu``,
-    ``cuda:1``), and must not be used after the context. ``write=True`` says that the kernel writes it;
+    ``cuda:1``), and must not be kept after the context. ``write=True`` says that the kernel writes it;
     without, writes are lost.
 
     Returns:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch.utils._pytree import tree_map
+
 import torch
 from innkeeper import _C, placement
 from innkeeper._register import DEVICE
@@ -69,9 +71,12 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if not _is_attribute(func):
-            args, kwargs = torch.utils._pytree.tree_map(_moved, (tuple(args), kwargs or {}))
-        return super().__torch_function__(func, types, args, kwargs or {})
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") not in _NEED_NO_MOVE:
+            args, kwargs = tree_map(_moved, (tuple(args), kwargs))
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **kwargs)
+        return result if func in _PLAIN_RESULTS else tree_map(_marked, result)
 
     def cuda(self, device: Any = None, *, disperse: bool | None = None, **_: Any) -> Tensor:  # type: ignore[override]
         """Returns it on the managed device, which is what the predecessor's users mean by ``cuda``."""
@@ -95,14 +100,16 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         placement.unpin(self)
 
 
-_ATTRIBUTES = frozenset(
-    ["__get__", "__set__", "__delete__", "as_subclass", "to", "cpu", "cuda", "__repr__", "detach", "size"]
+# What only asks (x.shape) or converts (x.cpu()).
+_NEED_NO_MOVE = frozenset(
+    {"__get__", "__set__", "__delete__", "__repr__", "as_subclass", "cpu", "cuda", "to", "size"}
 )
+_PLAIN_RESULTS = frozenset({*torch.overrides.get_default_nowrap_functions(), Tensor.as_subclass})
 
 
-def _is_attribute(func: Callable[..., Any]) -> bool:
-    """Whether ``func`` only asks (``x.shape``) or converts (``x.cpu()``), so that it needs no move."""
-    return getattr(func, "__name__", "") in _ATTRIBUTES
+def _marked(x: Any) -> Any:
+    """A managed tensor as a ManagedTensor; anything else as it is."""
+    return x.as_subclass(ManagedTensor) if type(x) is Tensor and x.device.type == DEVICE else x
 
 
 def _moved(x: Any) -> Any:

@@ -2,7 +2,6 @@
 
 #include "bindings/bindings.h"
 #include "torch/load.h"
-#include "torch/load.h"
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   using namespace innkeeper::bindings;
@@ -15,7 +14,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       torch::translate_exception_to_python(error);
     }
   });
-  innkeeper::torch_layer::load();
   innkeeper::torch_layer::load();
   bind_settings(m);
   bind_stats(m);

@@ -1,13 +1,11 @@
 // The nodes of a managed device as the user writes them: INNKEEPER_NODES, or configure(nodes=...).
 //
-//   nodes := item {"," item}          empty text is `auto`
-//   item  := auto                     the GPUs that are visible, then host; beside it only a disk may be
-//   named
-//          | cuda[:INDEX][:SIZE]      all visible GPUs, or one; SIZE is the budget of each (default: the
-//          whole card) | sim:[COUNTx]SIZE         COUNT simulated accelerators of SIZE each; they are
-//          numbered from 0 on | host[:SIZE]              host memory (default: four fifths of what the
-//          simulated nodes leave) | disk:FOLDER:SIZE         a spill file in FOLDER; the folder may hold ':'
-//          but not ','
+//   nodes := item {"," item}     empty text is `auto`
+//   item  := auto                the visible GPUs, then host; only a disk may stand beside it
+//          | cuda[:INDEX][:SIZE] all visible GPUs, or one; SIZE is each one's budget (default: all)
+//          | sim:[COUNTx]SIZE    COUNT simulated accelerators of SIZE each, numbered from 0 on
+//          | host[:SIZE]         host memory (default: 4/5 of what the simulated nodes leave)
+//          | disk:FOLDER:SIZE    a spill file in FOLDER, whose name may hold ':' but not ','
 //
 // and the simulator's options, INNKEEPER_SIM:
 //

@@ -8,7 +8,8 @@
 // What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
 // capacity says no first. It does not poison.
 //
-// Thread safety: all methods. The system is called, and hooks run, with no lock held.
+// Thread safety: all methods. Mappings are made and undone, and hooks run, with no lock held.
+//
 // Ownership: all memory is unmapped when the arena is destroyed, live or not.
 #pragma once
 

@@ -40,10 +40,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
     if (!may_pass || std::chrono::steady_clock::now() > deadline) return failure;
     MutexLock lock(mutex_);
     // Holding nothing, it makes no room for a kernel that waits: that one need not wait for it.
-    const int running = self.running[index_of(id)];
-    node(id).stuck += running;
-    wait_change();
-    node(id).stuck -= running;
+    wait_for_room(node(id));
   }
 }
 

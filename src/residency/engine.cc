@@ -158,31 +158,27 @@ Block* Engine::create(Bytes size) {
 }
 
 void Engine::destroy(Block* block) {
-  struct Remains {
-    NodeId node;
-    Memory memory;
-    std::vector<Event> users;
-  };
-  std::array<Remains, kMaxNodes> remains;
-  size_t count = 0;
   {
     MutexLock lock(mutex_);
     wait_move(*block);
-    bool escaped = false;
-    for (const auto& at : nodes_) {
-      Replica& replica = block->replica(at->id);
-      escaped = escaped || replica.escapes != 0;
-      if (replica.word.state() == ReplicaState::absent) continue;
+    begin_move(*block);  // for good: nobody picks it as a victim any more
+    std::erase_if(escaped_, [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
+  }
+  for (const auto& at : nodes_) {
+    Replica& replica = block->replica(at->id);
+    if (replica.word.state() == ReplicaState::absent) continue;
+    Memory memory;
+    std::vector<Event> users;
+    {
+      MutexLock lock(mutex_);
       unlist(*block, at->id);
       transition(replica, ReplicaEvent::free);
       begin_release(*at);
-      remains[count++] = {at->id, std::move(replica.memory), take_users(replica)};
+      memory = std::move(replica.memory);
+      users = take_users(replica);
     }
-    if (escaped) std::erase_if(escaped_, [block](const auto& entry) { return entry.first == block; });
-  }
-  for (size_t i = 0; i < count; ++i) {
-    observe(*block, remains[i].node, nullptr);
-    release_memory(remains[i].node, std::move(remains[i].memory), std::move(remains[i].users));
+    observe(*block, at->id, nullptr);
+    release_memory(at->id, std::move(memory), std::move(users));
   }
   delete block;
   blocks_.fetch_sub(1, std::memory_order_relaxed);

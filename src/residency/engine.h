@@ -184,6 +184,8 @@ class Engine final : public Accountant {
     if (observer_) observer_(block, id, data);
   }
 
+  class Moving;  // moving.h
+
   // acquire.cc
   Status settle(Block& block, NodeId id, bool write);
   Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
@@ -196,6 +198,7 @@ class Engine final : public Accountant {
   };
   static std::vector<Event> take_users(Replica& replica);
   static void add_reader(Replica& replica, const Event& copy);
+  void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;
   Result<Filled> fill(Block& block, NodeId to, NodeId from);
   Status bring(Block& block, NodeId to) IK_EXCLUDES(mutex_);        // leaves the replica arriving, or owned if born
@@ -218,6 +221,7 @@ class Engine final : public Accountant {
   bool reap(Node& node) IK_REQUIRES(mutex_);
   bool poll_escapes() IK_REQUIRES(mutex_);
   bool others_move(const Node& node) const IK_REQUIRES(mutex_);
+  void wait_for_room(Node& node) IK_REQUIRES(mutex_);
   Bytes pinned_bytes(const Node& node) const IK_REQUIRES(mutex_);
   Status out_of_room(const Node& node, Bytes size) const IK_REQUIRES(mutex_);
   static bool others_run(const Node& node);

@@ -1,8 +1,9 @@
 // Making room inside an allocation, and the accounting that says how much there is (I4, I7).
 #include <algorithm>
 
+#include "base/log.h"
 #include "residency/engine.h"
-#include "residency/thread_state.h"
+#include "residency/moving.h"
 
 namespace innkeeper {
 
@@ -68,9 +69,7 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     // nobody will make room.
     const int running = self.running[index_of(node.id)];
     if (!moves && node.stuck + running >= node.running.load(std::memory_order_acquire)) return out_of_room(node, size);
-    node.stuck += running;
-    wait_change();
-    node.stuck -= running;
+    wait_for_room(node);
   }
 }
 
@@ -82,6 +81,18 @@ bool Engine::others_move(const Node& node) const {
     if (is_moving(*block) && block->mover_ != &self) return true;
   }
   return false;
+}
+
+// While it waits a thread makes no room: neither its operators here nor what it is moving here count.
+void Engine::wait_for_room(Node& node) {
+  const ThreadState& self = thread_state();
+  const int running = self.running[index_of(node.id)];
+  const int moving = self.moving[index_of(node.id)];
+  node.stuck += running;
+  node.moving -= moving;
+  wait_change();
+  node.stuck -= running;
+  node.moving += moving;
 }
 
 // Waits for the copies that still touch the memory that left first, if any did.
@@ -155,12 +166,7 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims) {
   std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
     return block->replica(node.id).word.state() != ReplicaState::owned;
   });
-  ThreadState& self = thread_state();
-  {
-    MutexLock lock(mutex_);
-    ++node.moving;
-    ++self.moving[index_of(node.id)];
-  }
+  const Moving moving(*this, node);
   Status failure;
   bool any = false;
   for (Block* block : victims) {
@@ -173,9 +179,6 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims) {
       failure = status;
     }
   }
-  MutexLock lock(mutex_);
-  --self.moving[index_of(node.id)];
-  --node.moving;
   return any ? Status() : failure;
 }
 
@@ -201,6 +204,10 @@ Status Engine::leave(Node& node, Block& block) {
     }
   }
   drop_replica(block, node.id);
+  if (log_enabled(LogLevel::info)) {
+    log(LogLevel::info, "evict block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
+                            to_string(block.size()) + ") from " + node.device->name());
+  }
   node.evictions.fetch_add(1, std::memory_order_relaxed);
   evictions_.fetch_add(1, std::memory_order_relaxed);
   return {};

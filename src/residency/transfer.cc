@@ -1,7 +1,8 @@
 // Copies between nodes. Everything here runs without the engine's lock (I10), on a block that this thread has
 // marked as moving, so nobody else changes its replicas; valid replicas may be pinned and read meanwhile.
+#include "base/log.h"
 #include "residency/engine.h"
-#include "residency/thread_state.h"
+#include "residency/moving.h"
 
 namespace innkeeper {
 
@@ -43,6 +44,12 @@ NodeId Engine::source_of(const Block& block, NodeId to) const {
     }
   }
   return best;
+}
+
+void Engine::log_move(const char* verb, const Block& block, NodeId from, NodeId to) const {
+  if (!log_enabled(LogLevel::info)) return;
+  log(LogLevel::info, std::string(verb) + " block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
+                          to_string(block.size()) + ") from " + device(from).name() + " to " + device(to).name());
 }
 
 // Allocates at `to` and queues the copy. Two of the three: the source is host memory, or the destination is, or both
@@ -97,25 +104,6 @@ Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
   return filled;
 }
 
-// Counts a move at a node: memory that is charged there but not listed, or about to be given back. Others who need
-// room wait for it.
-class Engine::Moving {
- public:
-  Moving(Engine& engine, Node& node) : engine_(engine), node_(node) { add(1); }
-  ~Moving() { add(-1); }
-  Moving(const Moving&) = delete;
-  Moving& operator=(const Moving&) = delete;
-
- private:
-  void add(int change) {
-    MutexLock lock(engine_.mutex_);
-    node_.moving += change;
-    thread_state().moving[index_of(node_.id)] += change;
-  }
-  Engine& engine_;
-  Node& node_;
-};
-
 // Makes memory at `to` and, unless the block was never written, queues the copy that fills it.
 Status Engine::bring(Block& block, NodeId to) {
   const Moving moving(*this, node(to));
@@ -152,6 +140,7 @@ Status Engine::bring(Block& block, NodeId to) {
     inherit_if_last(block);
     return filled.status();
   }
+  log_move("fetch", block, from, to);
   replica.memory = std::move(filled.value().memory);
   replica.ready = filled.value().event;
   add_reader(source, filled.value().event);
@@ -208,6 +197,7 @@ Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
     inherit_if_last(block);
     return filled.status();
   }
+  log_move("write back", block, from, to);
   target.memory = std::move(filled.value().memory);
   target.ready = filled.value().event;
   add_reader(source, filled.value().event);

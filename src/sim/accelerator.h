@@ -16,9 +16,11 @@
 //
 // Thread safety: all methods. Kernels of several threads may compute at the same time, on one queue too:
 // those are ordered only as far as their threads are. No lock is held while bytes are copied
-// (sim/work_queue.h). Ownership: memory belongs to the accelerator and stays mapped until it is destroyed, so
-// that a late copy to freed memory corrupts simulated bytes only, never the process. Its destructor waits for
-// its queues. Events may outlive it.
+// (sim/work_queue.h).
+//
+// Ownership: memory belongs to the accelerator and stays mapped until it is destroyed, so that a late copy to
+// freed memory corrupts simulated bytes only, never the process. Its destructor waits for its queues. Events
+// may outlive it.
 #pragma once
 
 #include <cstdint>

@@ -30,6 +30,12 @@ Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::
                                            handle_allocator(), kKeys, c10::dtype_or_default(dtype));
 }
 
+// A tensor without memory that reads as zeros would need a kernel for each reader; ours costs memory when it is read.
+Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                      std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
+}
+
 Tensor as_strided(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                   std::optional<c10::SymInt> offset) {
   return at::native::as_strided_tensorimpl(
@@ -49,16 +55,46 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
   return at::native::unfold(self, dimension, size, step);
 }
 
+// Makes the storage long enough for what the tensor shows now.
+void cover(const Tensor& self) {
+  c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
+  if (impl.numel() == 0) return;
+  const size_t needed = at::detail::computeStorageNbytes(impl.sizes(), impl.strides(), impl.itemsize(),
+                                                         static_cast<size_t>(impl.storage_offset()));
+  if (needed > impl.unsafe_storage().nbytes()) resize_storage(impl.unsafe_storage(), needed);
+}
+
 const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
-  return at::native::resize_(self, C10_AS_INTARRAYREF_SLOW(size), format);
+  c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
+  const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  if (impl.sizes() != sizes) impl.set_sizes_contiguous(sizes);
+  if (format.has_value()) {
+    TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format ", *format);
+    impl.empty_tensor_restride(*format);
+  }
+  cover(self);
+  return self;
 }
 
 Tensor& set_storage_offset(Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
                            c10::SymIntArrayRef stride) {
   TORCH_CHECK(source.device_type() == kManagedType, "set_: expected a storage on managed:0, got one on ",
               source.device());
-  return at::native::set_storage_cpu_(self, std::move(source), offset.expect_int(), C10_AS_INTARRAYREF_SLOW(size),
-                                      C10_AS_INTARRAYREF_SLOW(stride));
+  const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const c10::IntArrayRef strides = C10_AS_INTARRAYREF_SLOW(stride);
+  TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
+  TORCH_CHECK(strides.empty() || strides.size() == sizes.size(), "set_: ", sizes.size(), " sizes but ",
+              strides.size(), " strides");
+  c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
+  impl.set_storage_keep_dtype(std::move(source));
+  impl.set_storage_offset(offset.expect_int());
+  if (strides.empty() && !sizes.empty()) {
+    impl.set_sizes_contiguous(sizes);
+  } else {
+    impl.set_sizes_and_strides(sizes, strides);
+  }
+  cover(self);
+  return self;
 }
 
 Tensor& set_storage(Tensor& self, at::Storage source) { return at::native::set_(self, std::move(source)); }
@@ -80,6 +116,7 @@ bool is_set_to(const Tensor& self, const Tensor& other) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", &empty);
   m.impl("empty_strided", &empty_strided);
+  m.impl("_efficientzerotensor", &efficient_zero);
   m.impl("as_strided", &as_strided);
   m.impl("view", &view);
   m.impl("_reshape_alias", &reshape_alias);

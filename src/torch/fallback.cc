@@ -3,6 +3,8 @@
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 
+#include <optional>
+
 #include "torch/operator_call.h"
 #include "torch/random_stream.h"
 
@@ -10,10 +12,6 @@ namespace innkeeper::torch_layer {
 namespace {
 
 using Kind = ArgPlan::Kind;
-
-// Autograd and autocast are above us; what the real kernel is chosen by stays.
-constexpr c10::DispatchKeySet kAbove =
-    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
 // Takes the managed tensors out of the arguments, then puts the real ones in their place.
 class Arguments {
@@ -42,10 +40,8 @@ class Arguments {
     }
   }
 
-  // Returns the keys to dispatch the real operator by.
-  c10::DispatchKeySet replace() {
+  void replace() {
     const NodeBackend& backend = call_.runtime().backend(call_.node());
-    keys_ = c10::DispatchKeySet(backend.key);
     for (size_t i = 0; i < plan_.args.size(); ++i) {
       c10::IValue& value = stack_[first_ + i];
       switch (plan_.args[i].kind) {
@@ -65,7 +61,6 @@ class Arguments {
         default: break;
       }
     }
-    return keys_ - kAbove;
   }
 
  private:
@@ -75,14 +70,7 @@ class Arguments {
 
   // Operands come in the order in which collect() took them.
   at::Tensor real(const at::Tensor& tensor) {
-    if (!tensor.defined()) return tensor;
-    if (!is_managed(tensor)) {
-      keys_ = keys_ | tensor.key_set();
-      return tensor;
-    }
-    const at::Tensor& lent = call_.real(next_++);
-    keys_ = keys_ | lent.key_set();
-    return lent;
+    return is_managed(tensor) ? call_.real(next_++) : tensor;
   }
 
   template <class Element>
@@ -115,9 +103,13 @@ class Arguments {
   const OpPlan& plan_;
   const size_t first_;
   torch::jit::Stack& stack_;
-  c10::DispatchKeySet keys_;
   size_t next_ = 0;
 };
+
+// A simulated accelerator runs CPU kernels, and seems to have any.
+bool has_kernel(const OpPlan& plan, const NodeBackend& backend) {
+  return plan.op.hasComputedKernelForDispatchKey(backend.kind == "sim" ? c10::DispatchKey::CPU : backend.key);
+}
 
 void give_back(OperatorCall& call, c10::IValue& value) {
   if (value.isTensor()) {
@@ -142,18 +134,21 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
   arguments.collect();
   NodeId node = call.choose();
   const NodeBackend& backend = call.runtime().backend(node);
-  if (!backend.host && !plan.op.hasComputedKernelForDispatchKey(backend.key)) [[unlikely]] {
+  if (!backend.host && !has_kernel(plan, backend)) [[unlikely]] {
     TORCH_WARN_ONCE("innkeeper: ", plan.op.schema().name(), " and perhaps others have no kernel for ", backend.device,
                     "; they run on the host");
     node = call.runtime().engine().host();
   }
   call.begin(node);
-  const c10::DispatchKeySet keys = arguments.replace();
-  if (plan.random_without_generator) [[unlikely]] {
-    const DefaultGeneratorTurn turn(current_stream());
-    plan.op.redispatchBoxed(keys, stack);
-  } else {
-    plan.op.redispatchBoxed(keys, stack);
+  arguments.replace();
+  // By the real tensors' own keys, so that views with a conjugate bit and the like take the way they take there.
+  try {
+    std::optional<DefaultGeneratorTurn> turn;
+    if (op.draws_from_default_generator) [[unlikely]] turn.emplace(current_stream());
+    plan.op.callBoxed(stack);
+  } catch (const c10::OutOfMemoryError& error) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, plan.op.schema().name(), ": ", error.what_without_backtrace(),
+                     "; its operands take ", to_string(call.operand_bytes()));
   }
   for (size_t i = stack->size() - plan.nrets; i < stack->size(); ++i) give_back(call, (*stack)[i]);
   call.finish();

@@ -13,6 +13,8 @@ struct ManagedOp {
   const OpPlan* plan;
   // CUDA takes operands of this operator from the CPU, whatever their shape: indices, lengths, an optimizer's step.
   bool takes_cpu_operands;
+  // Draws from PyTorch's default generator, because its schema has no Generator (decision 7).
+  bool draws_from_default_generator;
 };
 
 // Arguments on the stack; results replace them.

@@ -56,7 +56,11 @@ void look_at(Finding& finding, const at::Tensor& tensor, bool written) {
 ManagedOp::ManagedOp(const OpPlan* its_plan)
     : plan(its_plan),
       takes_cpu_operands(std::find(kTakesCpu.begin(), kTakesCpu.end(), its_plan->op.schema().name()) !=
-                         kTakesCpu.end()) {}
+                         kTakesCpu.end()),
+      // Its schema has a dropout, but the kernel for CPUs refuses any.
+      draws_from_default_generator(its_plan->random_without_generator &&
+                                   its_plan->op.schema().name() !=
+                                       "aten::_scaled_dot_product_flash_attention_for_cpu") {}
 
 void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (op.takes_cpu_operands || !op.plan->aten) return;

@@ -1,5 +1,6 @@
 #include "torch/operator_call.h"
 
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include "torch/errors.h"
@@ -33,8 +34,12 @@ bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtime()), name_(name) {
-  static thread_local bool seen = (on_first_use_of_thread(), true);
-  (void)seen;
+  // InferenceMode puts autograd's flags back when it ends: a first use inside it would not last.
+  static thread_local bool seen = false;
+  if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]] {
+    on_first_use_of_thread();
+    seen = true;
+  }
 }
 
 OperatorCall::~OperatorCall() {

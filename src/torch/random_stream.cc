@@ -41,14 +41,13 @@ class ManagedGenerator final : public c10::GeneratorImpl {
     const std::lock_guard<std::mutex> lock(mutex_of_kernel());
     return kernel_.unsafeGetGeneratorImpl()->get_state();
   }
-  void set_offset(uint64_t) override { no_offset(); }
-  uint64_t get_offset() const override { no_offset(); }
+  // Pickling keeps an offset for every generator that is not the CPU's; here it is always 0.
+  void set_offset(uint64_t offset) override {
+    TORCH_CHECK(offset == 0, "a managed generator has no offset: it is a Mersenne Twister, as the CPU's is");
+  }
+  uint64_t get_offset() const override { return 0; }
 
  private:
-  [[noreturn]] static void no_offset() {
-    TORCH_CHECK(false,
-                "a generator of the managed device has no offset: it is a Mersenne Twister, like the CPU's");
-  }
   std::mutex& mutex_of_kernel() const { return kernel_.unsafeGetGeneratorImpl()->mutex_; }
   ManagedGenerator* clone_impl() const override {
     const std::lock_guard<std::mutex> lock(mutex_of_kernel());

@@ -6,9 +6,11 @@
 // numbers that the CPU gives after torch.manual_seed(s).
 //
 // Who draws how: an operator with a Generator argument is handed kernel_generator. aten::dropout and
-// aten::native_dropout, which have none, are composed of such operators (random_ops.cc). What is left without
-// one and has a CPU kernel goes through DefaultGeneratorTurn: the few that OpPlan::random_without_generator
-// marks.
+// aten::native_dropout, which have none, are composed of such operators (random_ops.cc). Factories and random
+// `*_like` operators without one are composed by PyTorch itself. What is left and has a kernel for CPUs goes
+// through DefaultGeneratorTurn: the `out=` variants (rand.out, randint_like.out, native_dropout.out and the
+// like). _fused_sdp_choice and _scaled_dot_product_flash_attention_for_cpu are tagged as random but never
+// draw on a CPU.
 //
 // Thread safety: as PyTorch's generators: each has a mutex that kernels take.
 #pragma once

@@ -69,7 +69,7 @@ Runtime::Runtime(const std::string& text) {
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     const NodeSpec& node = spec.nodes[i];
     if (node.make == NodeMake::cuda) {
-      throw_status(Status(Code::unavailable, "\"" + node.name + "\": this process sees no CUDA device that it can use"),
+      throw_status(Status(Code::invalid_argument, "\"" + node.name + "\": this process sees no CUDA device that it can use"),
                    "INNKEEPER_NODES");
     }
     if (node.make != NodeMake::sim) continue;

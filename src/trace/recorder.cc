@@ -1,5 +1,6 @@
 #include "trace/recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace innkeeper::trace {
@@ -20,6 +21,7 @@ std::string Recorder::stop() {
 }
 
 void Recorder::op(std::string_view name, std::span<const RecordedAccess> accesses) {
+  if (!on()) return;
   std::string line = "O ";
   line.append(name);
   for (const RecordedAccess& access : accesses) {
@@ -29,9 +31,17 @@ void Recorder::op(std::string_view name, std::span<const RecordedAccess> accesse
   append(line);
 }
 
-void Recorder::freed(BlockId block) { append("F " + std::to_string(static_cast<uint64_t>(block))); }
+void Recorder::freed(BlockId block) {
+  if (on()) append("F " + std::to_string(static_cast<uint64_t>(block)));
+}
 
-void Recorder::mark(std::string_view text) { append("M " + std::string(text)); }
+void Recorder::mark(std::string_view text) {
+  if (!on()) return;
+  std::string line = "M ";
+  line.append(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  append(line);
+}
 
 void Recorder::append(std::string_view line) {
   MutexLock lock(mutex_);

@@ -38,7 +38,7 @@ class Recorder {
 
   void op(std::string_view name, std::span<const RecordedAccess> accesses);
   void freed(BlockId block);
-  void mark(std::string_view text);
+  void mark(std::string_view text);  // its line ends become spaces
 
  private:
   void append(std::string_view line);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
 
@@ -147,6 +148,17 @@ def test_generators_are_streams_of_their_own():
     assert torch.equal(torch.rand(4, device="managed", generator=generator).cpu(), first.cpu())
     assert torch.equal(torch.rand(4, device="managed", generator=clone).cpu(),
                        torch.rand(4, device="managed", generator=generator).cpu())  # fmt: skip
+
+
+def test_generators_can_be_pickled():
+    generator = torch.Generator(device="managed")
+    generator.manual_seed(5)
+    torch.randn(3, device="managed", generator=generator)
+    copied = pickle.loads(pickle.dumps(generator))
+    assert copied.device == DEVICE
+    assert copied.initial_seed() == 5
+    drawn = torch.randn(3, device="managed", generator=generator)
+    assert torch.equal(torch.randn(3, device="managed", generator=copied).cpu(), drawn.cpu())
 
 
 def test_fork_rng_keeps_the_stream():

@@ -51,7 +51,7 @@ def test_a_subclass_instance_can_be_pinned():
     x = torch.arange(4.0).as_subclass(ManagedTensor).cuda(disperse=True)
     assert not x.pinned
     x.pin("sim:1")
-    assert x.pinned and innkeeper.where(x) == ["sim:1"]
+    assert x.pinned and "sim:1" in innkeeper.where(x)
     x.unpin()
     assert not x.pinned
     z = x.cuda() + 1

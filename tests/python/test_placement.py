@@ -72,26 +72,27 @@ def test_prefetch_brings_a_module_to_a_node():
     assert {tuple(places) for places in innkeeper.where(module).values()} == {("host",)}
     innkeeper.prefetch(module, "sim:1")
     torch.managed.synchronize()
-    assert all("sim:1" in places for places in innkeeper.where(module).values())
+    before = innkeeper.stats()
+    with innkeeper.resident(module, "sim:1"):
+        assert all("sim:1" in places for places in innkeeper.where(module).values())
+    assert innkeeper.stats()["bytes_fetched"] == before["bytes_fetched"]  # all was there
 
 
 def test_pinned_bytes_do_not_move_whatever_else_needs_room():
     x = torch.ones(1 << 18, device="managed")
     innkeeper.pin(x, "sim:1")
-    assert innkeeper.where(x) == ["sim:1"]
-    with pytest.raises(RuntimeError, match="pinned"):
+    assert "sim:1" in innkeeper.where(x)
+    with pytest.raises(ValueError, match="pinned"):
         innkeeper.evict(x)
     others = []
     with innkeeper.on("sim:1"):
         for _ in range(20):
             others.append(torch.ones(1 << 18, device="managed"))
     assert innkeeper.stats()["nodes"]["sim:1"]["pinned"] == 1 << 20
-    assert innkeeper.where(x) == ["sim:1"]
+    assert "sim:1" in innkeeper.where(x)
     innkeeper.unpin(x)
     innkeeper.evict(x)
     assert innkeeper.where(x) == ["host"]
-    with pytest.raises(RuntimeError, match="pinned"):
-        innkeeper.unpin(x)
 
 
 def test_pins_count():
@@ -99,7 +100,7 @@ def test_pins_count():
     innkeeper.pin(x)
     innkeeper.pin(x)
     innkeeper.unpin(x)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ValueError, match="pinned"):
         innkeeper.evict(x)
     innkeeper.unpin(x)
     innkeeper.evict(x)
@@ -119,7 +120,8 @@ def test_resident_gives_the_real_tensor_and_keeps_writes():
     x = torch.arange(6.0, device="managed").view(2, 3).t()
     with innkeeper.resident(x) as real:
         assert real.device.type != "managed" and real.shape == x.shape and real.stride() == x.stride()
-        assert innkeeper.stats()["nodes"][innkeeper.where(x)[0]]["pinned"] > 0
+        real.add_(0)
+    del real  # who keeps it keeps its replica in place
     with innkeeper.resident(x, "host", write=True) as real:
         assert real.device.type == "cpu"
         real.mul_(10)

@@ -79,7 +79,7 @@ def test_frequent_small_transfers_cost_more_than_one_large_one():
         torch.managed.synchronize()
         start = innkeeper.stats()["simulated_seconds"]
         for tensor in tensors:
-            innkeeper.prefetch(tensor, "sim:0")
+            tensor.add_(1)  # waits for its operand
         torch.managed.synchronize()
         return innkeeper.stats()["simulated_seconds"] - start
 
@@ -143,8 +143,8 @@ def test_manual_placement():
     innkeeper.pin(decoder, "sim:1")
     hidden = encoder(x)
     output = decoder(hidden)
-    assert innkeeper.where(hidden)[-1] == "sim:0" and innkeeper.where(output) == ["sim:1"]
-    assert "sim:1" in innkeeper.where(hidden)  # it was transferred for the decoder
+    assert innkeeper.where(output) == ["sim:1"]
+    assert innkeeper.where(hidden) == ["sim:0", "sim:1"]  # it was transferred for the decoder
     output.sum().backward()
     assert encoder.weight.grad is not None and encoder.weight.grad.abs().sum().item() > 0
     innkeeper.unpin(decoder)

@@ -3,6 +3,9 @@
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <vector>
+
 #include "torch/handle.h"
 #include "torch/load.h"
 #include "torch/runtime.h"
@@ -70,7 +73,7 @@ TEST_F(Attention, ChoosingTouchesNoMemory) {
   const at::Tensor x =
       at::empty({64, 16, 4096, 64}, at::TensorOptions(managed_device()));  // 1 GiB, never written
   EXPECT_EQ(at::_fused_sdp_choice(x, x, x), static_cast<int64_t>(sdp::SDPBackend::flash_attention));
-  EXPECT_TRUE(where(x).empty());
+  EXPECT_TRUE(torch_layer::where(x).empty());
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ TEST(RandomStream, StateCanBeKeptAndContinued) {
 TEST(RandomStream, HasNoOffset) {
   RandomStream stream;
   at::Generator managed = stream.generator();
+  EXPECT_EQ(managed.get_offset(), 0U);
   EXPECT_THROW(managed.set_offset(1), c10::Error);
   EXPECT_THROW(kernel_generator_of(at::detail::createCPUGenerator()), c10::Error);
 }

@@ -24,27 +24,45 @@ __all__ = [
 ]
 
 
-class Stream(torch.Stream):
-    """A stream of the managed device. ``priority`` is accepted and has no effect."""
+class _OfManaged(type):
+    """Makes and recognises plain torch.Stream and torch.Event objects of the managed device.
 
-    def __new__(cls, device: Any = None, priority: int = 0, **identity: Any) -> Stream:
-        """A new stream, or the existing one that ``identity`` names."""
-        if identity:  # stream_id, device_index, device_type: names a stream that exists
-            return super().__new__(cls, **identity)
-        return super().__new__(cls, device=torch.device(DEVICE, index_of(device)), priority=priority)
+    Instances of real subclasses would be refused by some methods of torch.Event.
+    """
+
+    base: type[torch.Stream | torch.Event]
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, cls.base) and getattr(x.device, "type", None) == DEVICE
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.create(*args, **kwargs)  # type: ignore[attr-defined]
 
 
-class Event(torch.Event):
-    """An event of the managed device: ``record``, ``wait``, ``query``, ``synchronize``, ``elapsed_time``."""
+class Stream(metaclass=_OfManaged):
+    """``Stream(device=None, priority=0)``: a new stream. ``priority`` is accepted and has no effect."""
 
-    def __new__(
-        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> Event:
-        """Makes an event; ``blocking`` and ``interprocess`` are accepted as in torch.cuda."""
-        device = torch.device(DEVICE, 0)
-        return super().__new__(
-            cls, device=device, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
-        )
+    base = torch.Stream
+
+    @staticmethod
+    def create(device: Any = None, priority: int = 0, **identity: Any) -> torch.Stream:
+        """A new stream, or the one that ``identity`` (stream_id, device_index, device_type) names."""
+        if identity:
+            return torch.Stream(**identity)
+        return torch.Stream(device=torch.device(DEVICE, index_of(device)), priority=priority)
+
+
+class Event(metaclass=_OfManaged):
+    """``Event(enable_timing=False, blocking=False, interprocess=False)``; only the first has an effect."""
+
+    base = torch.Event
+
+    @staticmethod
+    def create(
+        enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
+        """A new event, not recorded."""
+        return torch.Event(device=torch.device(DEVICE, 0), enable_timing=enable_timing, blocking=blocking)
 
 
 def current_stream(device: Any = None) -> torch.Stream:
@@ -54,7 +72,8 @@ def current_stream(device: Any = None) -> torch.Stream:
 
 def default_stream(device: Any = None) -> torch.Stream:
     """The stream that every thread begins with."""
-    return Stream(stream_id=0, device_index=index_of(device), device_type=_device_type())
+    kind = int(torch._C._autograd.DeviceType.PrivateUse1.value)
+    return torch.Stream(stream_id=0, device_index=index_of(device), device_type=kind)
 
 
 def set_stream(stream: torch.Stream | None) -> None:
@@ -86,7 +105,3 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 def is_current_stream_capturing() -> bool:
     """False: there are no graphs on this device."""
     return False
-
-
-def _device_type() -> int:
-    return int(torch._C._autograd.DeviceType.PrivateUse1.value)

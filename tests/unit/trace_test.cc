@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "trace/recorder.h"
+
+namespace innkeeper::trace {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Recorder, WritesALineForEachEvent) {
+  Recorder recorder;
+  EXPECT_FALSE(recorder.on());
+  recorder.start(100);
+  EXPECT_TRUE(recorder.on());
+  const RecordedAccess accesses[] = {{BlockId{3}, Bytes(64), AccessKind::read},
+                                     {BlockId{4}, Bytes(0), AccessKind::write},
+                                     {BlockId{17}, Bytes(1 << 20), AccessKind::born}};
+  recorder.op("aten::mm.out", accesses);
+  recorder.op("aten::empty", {});
+  recorder.freed(BlockId{3});
+  recorder.mark("step 1\nF 4");
+  EXPECT_EQ(recorder.stop(), "O aten::mm.out 3:64r 4:0w 17:1048576o\nO aten::empty\nF 3\nM step 1 F 4\n");
+  EXPECT_FALSE(recorder.on());
+}
+
+TEST(Recorder, RecordsNothingWhenOff) {
+  Recorder recorder;
+  recorder.mark("before");
+  recorder.start(10);
+  recorder.mark("one");
+  EXPECT_EQ(recorder.stop(), "M one\n");
+  recorder.freed(BlockId{1});
+  EXPECT_EQ(recorder.stop(), "");
+}
+
+TEST(Recorder, StartForgetsWhatWasRecorded) {
+  Recorder recorder;
+  recorder.start(1);
+  recorder.mark("one");
+  recorder.mark("dropped");
+  recorder.start(10);
+  recorder.mark("two");
+  EXPECT_EQ(recorder.stop(), "M two\n");
+}
+
+TEST(Recorder, CountsWhatDoesNotFit) {
+  Recorder recorder;
+  recorder.start(2);
+  for (uint64_t block = 0; block < 5; ++block) recorder.freed(BlockId{block});
+  EXPECT_EQ(recorder.stop(), "F 0\nF 1\nM dropped 3\n");
+  recorder.start(0);
+  recorder.mark("none");
+  EXPECT_EQ(recorder.stop(), "M dropped 1\n");
+}
+
+TEST(Recorder, KeepsLinesOfThreadsWhole) {
+  Recorder recorder;
+  constexpr size_t kThreads = 4;
+  constexpr uint64_t kLines = 500;
+  recorder.start(kThreads * kLines);
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&recorder, thread] {
+      for (uint64_t i = 0; i < kLines; ++i) {
+        const RecordedAccess access{BlockId{i}, Bytes(64), AccessKind::read};
+        recorder.op("op" + std::to_string(thread), std::span(&access, 1));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::vector<std::string> lines = lines_of(recorder.stop());
+  ASSERT_EQ(lines.size(), kThreads * kLines);
+  std::vector<uint64_t> next(kThreads, 0);
+  for (const std::string& line : lines) {
+    const auto thread = static_cast<size_t>(line.at(4) - '0');
+    ASSERT_LT(thread, kThreads) << line;
+    EXPECT_EQ(line, "O op" + std::to_string(thread) + " " + std::to_string(next[thread]++) + ":64r");
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::trace
