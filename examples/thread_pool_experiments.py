@@ -42,7 +42,7 @@ def run_experiment(number: int, steps: int, width: int) -> tuple[list[float], Te
             for parameter in net.parameters():  # torch's default generator is shared by all threads
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) / width**0.5)
         torch.managed.manual_seed(number)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3)
         losses = []
         for _ in range(steps):
             x = torch.randn(32, 16, generator=generator)
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     better = sum(losses[-1] < losses[0] for losses, _ in results)
     print(f"{better} of {len(results)} experiments learned")
-    assert better >= 0.9 * len(results)
+    assert better == len(results)
     for name, node in stats["nodes"].items():
         assert node["peak"] <= node["budget"], (name, node)
         if name.startswith("sim"):

@@ -23,7 +23,7 @@ def test_different_device_tensors():
 
 
 def test_thread_pool_experiments():
-    out = run_example("thread_pool_experiments", "--experiments", "24", "--steps", "10")
+    out = run_example("thread_pool_experiments", "--experiments", "24", "--steps", "8")
     assert "the same bits" in out
 
 
