@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string_view>
 
+#include "torch/device_check.h"
 #include "torch/fallback.h"
-#include "torch/handle.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -33,24 +32,6 @@ constexpr std::array<std::string_view, 14> kTakesCpu = {
     "aten::_pad_packed_sequence", // batch sizes
 };
 
-struct Finding {
-  std::optional<c10::Device> first;    // of the first tensor that decides
-  std::optional<c10::Device> other;    // of one that disagrees
-  bool managed = false;
-};
-
-void look_at(Finding& finding, const at::Tensor& tensor, bool written) {
-  if (!tensor.defined()) return;
-  const c10::Device device = tensor.device();
-  if (device.type() == kManagedType) finding.managed = true;
-  if (device.is_meta() || (device.is_cpu() && tensor.dim() == 0 && !written)) return;
-  if (!finding.first.has_value()) {
-    finding.first = device;
-  } else if (!finding.other.has_value() && device != *finding.first) {
-    finding.other = device;
-  }
-}
-
 }  // namespace
 
 ManagedOp::ManagedOp(const OpPlan* its_plan)
@@ -64,20 +45,23 @@ ManagedOp::ManagedOp(const OpPlan* its_plan)
 
 void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (op.takes_cpu_operands || !op.plan->aten) return;
-  Finding finding;
+  DeviceCheck check;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
     const ArgPlan& arg = op.plan->args[i];
     if (arg.kind == Kind::tensor) {
-      if (value.isTensor()) look_at(finding, value.toTensor(), arg.written);
+      if (value.isTensor()) check.look_at(value.toTensor(), arg.written);
     } else if (arg.kind == Kind::tensor_list && value.isTensorList()) {
       const auto list = value.toTensorList();
-      for (size_t k = 0; k < list.size(); ++k) look_at(finding, list.get(k), arg.written);
+      for (size_t k = 0; k < list.size(); ++k) check.look_at(list.get(k), arg.written);
     }
   }
-  if (!finding.managed || !finding.other.has_value()) return;
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", *finding.first,
-              " and ", *finding.other, "!", " (when running ", op.plan->op.schema().name(), ")");
+  check.refuse_mixed(op.plan->op.schema().name());
+}
+
+void DeviceCheck::refuse(std::string_view op) const {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", *first_,
+              " and ", *other_, "! (when running ", op, ")");
 }
 
 }  // namespace innkeeper::torch_layer

@@ -3,6 +3,8 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "torch/errors.h"
 #include "torch/real_memory.h"
 #include "torch/samples.h"
@@ -81,10 +83,19 @@ void OperatorCall::begin(NodeId node) {
   for (Operand& operand : operands_) operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
-  if (backend.host) {
-    armed_.emplace(&engine, node);
-  } else {
-    device_.emplace(backend.device);
+  if (!backend.host) device_.emplace(backend.device);
+  if (runtime_.stress_hash()) [[unlikely]] hash_operands();
+  if (backend.host) armed_.emplace(&engine, node);
+}
+
+void OperatorCall::hash_operands() {
+  read_check_.emplace();
+  for (const Operand& operand : operands_) {
+    // A block that is written through another operand may change.
+    const bool written = std::any_of(operands_.begin(), operands_.end(), [&](const Operand& other) {
+      return other.written && other.block == operand.block;
+    });
+    if (!written) read_check_->before(operand.real);
   }
 }
 
@@ -135,6 +146,7 @@ void OperatorCall::record() {
 }
 
 void OperatorCall::finish() {
+  if (read_check_.has_value()) [[unlikely]] read_check_->after(name_);
   settle_written();
   Engine& engine = runtime_.engine();
   engine.count_operator(node_);
@@ -149,6 +161,7 @@ void OperatorCall::finish() {
 
 void OperatorCall::release() noexcept {
   begun_ = false;
+  read_check_.reset();
   device_.reset();
   armed_.reset();
   below_.reset();

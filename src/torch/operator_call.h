@@ -18,6 +18,7 @@
 
 #include "torch/cpu_allocator.h"
 #include "torch/handle.h"
+#include "torch/read_check.h"
 #include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {
@@ -61,6 +62,7 @@ class OperatorCall {
   };
 
   void settle_written();
+  void hash_operands();
   void release() noexcept;
   void record();
 
@@ -75,6 +77,7 @@ class OperatorCall {
   std::optional<ArmedCpu> armed_;
   std::optional<c10::OptionalDeviceGuard> device_;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;
+  std::optional<ReadCheck> read_check_;
 };
 
 // Autograd's device thread would take every backward pass of the one device (decision 8): on a thread's first

@@ -9,6 +9,7 @@
 #include "torch/fallback.h"
 #include "torch/handle.h"
 #include "torch/register_ops.h"
+#include "torch/sparse_ops.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -31,6 +32,7 @@ void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }  // namespace
 
 void register_operators() {
+  register_sparse_operators();
   // Never taken back: managed tensors may outlive everything.
   static auto& registrations = *new std::vector<c10::RegistrationHandleRAII>;
   for (const c10::OperatorHandle& op : ops_to_register(kManagedKey)) {

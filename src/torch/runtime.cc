@@ -63,6 +63,13 @@ MachineSpec parse(const std::string& nodes) {
 }  // namespace
 
 Runtime::Runtime(const std::string& text) {
+  const std::string stress = from_environment("INNKEEPER_STRESS");
+  stress_evict_ = stress == "evict";
+  stress_hash_ = stress == "hash";
+  if (!stress.empty() && !stress_evict_ && !stress_hash_) {
+    throw_status(Status(Code::invalid_argument, "\"" + stress + "\" is not a stress; expected evict or hash"),
+                 "INNKEEPER_STRESS");
+  }
   const MachineSpec spec = parse(text);
   std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
   std::vector<NodeId> accelerator_nodes;
@@ -115,7 +122,6 @@ Runtime::Runtime(const std::string& text) {
   engine_->set_memory_observer(&memory_changed);
   engine_->set_escape_probe(&is_held_elsewhere);
   late_accountant().set(engine_.get());
-  stress_evict_ = from_environment("INNKEEPER_STRESS") == "evict";
 }
 
 NodeId Runtime::node_of(c10::Device device) const {

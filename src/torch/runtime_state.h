@@ -30,7 +30,9 @@ class Runtime {
   // The node whose real tensors are on `device`, kNoNode if there is none.
   NodeId node_of(c10::Device device) const;
   trace::Recorder& recorder() { return recorder_; }
+  // INNKEEPER_STRESS: `evict` evicts every unpinned block after each operator, `hash` hashes what operators only read.
   bool stress_evict() const { return stress_evict_; }
+  bool stress_hash() const { return stress_hash_; }
 
  private:
   friend Runtime& runtime();
@@ -40,6 +42,7 @@ class Runtime {
   std::vector<NodeBackend> backends_;
   trace::Recorder recorder_;
   bool stress_evict_ = false;
+  bool stress_hash_ = false;
 };
 
 // Starts the runtime if it has not started. Never destroyed.

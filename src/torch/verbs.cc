@@ -17,6 +17,8 @@ namespace {
 Block& block_for(const at::Tensor& x, const char* what) {
   TORCH_CHECK_TYPE(is_managed(x), what, ": expected a tensor on managed, got one on ",
                    x.defined() ? x.device().str() : std::string("nothing"));
+  TORCH_CHECK_TYPE(x.has_storage(), what,
+                   ": a sparse tensor's bytes are those of its indices and values; name these");
   return *block_of(x);
 }
 

@@ -1,0 +1,208 @@
+#include "torch/cuda/charging_allocator.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+#include <string>
+
+#include "torch/address_table.h"
+#include "torch/cpu_allocator.h"
+
+namespace innkeeper::torch_layer::cuda_backend {
+namespace {
+
+// Each try evicts twice as much as the one before, so this many try everything.
+constexpr int kTries = 24;
+// The caching allocator's own rounding.
+constexpr int64_t kGranule = 512;
+
+// Bytes that stand in a ledger; given back once. Trivial, so that it can stand in the table.
+struct Charge {
+  Ledger* ledger = nullptr;  // null: nothing was charged
+  c10::DeviceIndex device = 0;
+  int64_t size = 0;
+
+  void give_back() const noexcept {
+    if (ledger == nullptr) return;
+    ledger->live[static_cast<size_t>(device)].fetch_sub(size, std::memory_order_relaxed);
+    if (ledger->open.load(std::memory_order_acquire)) {
+      ledger->accountant->uncharge(ledger->nodes[static_cast<size_t>(device)], Bytes(size));
+    }
+  }
+};
+
+struct Owner {
+  Charge charge;
+  c10::DeleterFnPtr release = nullptr;  // null: the target's raw_delete
+};
+
+AddressTable<Owner>& table() {
+  static auto& table = *new AddressTable<Owner>;  // leaked: memory is freed after static objects are destroyed, too
+  return table;
+}
+
+std::atomic<caching::CUDAAllocator*> the_target{nullptr};
+
+void release_by_address(void* data) {
+  const std::optional<Owner> owner = table().take(data);
+  if (owner.has_value() && owner->release != nullptr) {
+    owner->release(data);
+  } else {
+    the_target.load(std::memory_order_acquire)->raw_delete(data);
+  }
+  if (owner.has_value()) owner->charge.give_back();
+}
+
+void list(void* data, Owner owner) {
+  // An owner that stood there lost its memory to a pool's checkpoint.
+  if (const std::optional<Owner> before = table().insert(data, owner)) before->charge.give_back();
+}
+
+c10::DataPtr listed(c10::DataPtr memory, Charge charge) {
+  void* data = memory.get();
+  if (data == nullptr) {
+    charge.give_back();
+    return memory;
+  }
+  list(data, {charge, memory.get_deleter()});
+  const c10::Device device = memory.device();
+  memory.release_context();
+  return {data, data, &release_by_address, device};
+}
+
+void* listed(void* data, Charge charge) {
+  if (data == nullptr) {
+    charge.give_back();
+  } else {
+    list(data, {charge, nullptr});
+  }
+  return data;
+}
+
+// The allocation itself; as often as evicting makes room for another try.
+template <class Allocate>
+auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, Allocate&& allocate) -> decltype(allocate()) {
+  int64_t wanted = size;
+  for (int tries = 1;; ++tries) {
+    std::string failure;
+    try {
+      return allocate();
+    } catch (const c10::OutOfMemoryError& error) {
+      failure = error.what_without_backtrace();
+    }
+    const Status relieved = ledger.relief(node, Bytes(wanted));
+    TORCH_CHECK_WITH(OutOfMemoryError, relieved.ok() && tries < kTries, failure,
+                     " Innkeeper evicted all it could there (", tries - 1, " times)",
+                     relieved.ok() ? "" : ": " + relieved.message());
+    if (wanted <= INT64_MAX / 4) wanted *= 2;
+  }
+}
+
+// Charges, allocates and lists. `allocate` gives a DataPtr or an address.
+template <class Allocate>
+auto charge_and_allocate(Ledger* ledger, size_t size, Allocate&& allocate) -> decltype(allocate()) {
+  if (ledger == nullptr || size == 0) return listed(allocate(), Charge{});
+  const c10::DeviceIndex device = c10::cuda::current_device();
+  const NodeId node = ledger->nodes[static_cast<size_t>(device)];
+  if (node == kNoNode) return listed(allocate(), Charge{});
+  const int64_t rounded = (static_cast<int64_t>(size) + kGranule - 1) / kGranule * kGranule;
+  const DisarmedCpu disarmed;
+  if (Status status = ledger->accountant->charge(node, Bytes(rounded)); !status.ok()) throw_out_of_memory(status);
+  const Charge charge{ledger, device, rounded};
+  ledger->live[static_cast<size_t>(device)].fetch_add(rounded, std::memory_order_relaxed);
+  auto undo = c10::make_scope_exit([&charge] { charge.give_back(); });
+  auto memory = try_with_relief(*ledger, node, rounded, std::forward<Allocate>(allocate));
+  undo.release();
+  return listed(std::move(memory), charge);
+}
+
+}  // namespace
+
+void ChargingAllocator::open(Accountant* accountant, Relief relief, std::span<const NodeId> nodes) {
+  close();
+  the_target.store(&target_, std::memory_order_release);
+  auto* ledger = new Ledger;  // never freed: see ledger_
+  ledger->accountant = accountant;
+  ledger->relief = std::move(relief);
+  ledger->nodes.fill(kNoNode);
+  std::copy(nodes.begin(), nodes.end(), ledger->nodes.begin());
+  ledger_.store(ledger, std::memory_order_release);
+}
+
+void ChargingAllocator::close() {
+  if (Ledger* ledger = ledger_.exchange(nullptr, std::memory_order_acq_rel)) {
+    ledger->open.store(false, std::memory_order_release);
+  }
+}
+
+Bytes ChargingAllocator::live(c10::DeviceIndex device) const {
+  const Ledger* ledger = ledger_.load(std::memory_order_acquire);
+  return Bytes(ledger == nullptr ? 0 : ledger->live[static_cast<size_t>(device)].load(std::memory_order_relaxed));
+}
+
+// While a graph is captured: no ledger.
+Ledger* ChargingAllocator::ledger() const {
+  if (captures_.load(std::memory_order_acquire) != 0) [[unlikely]] return nullptr;
+  return ledger_.load(std::memory_order_acquire);
+}
+
+c10::DataPtr ChargingAllocator::allocate(size_t size) {
+  return charge_and_allocate(ledger(), size, [&] { return target_.allocate(size); });
+}
+
+c10::DeleterFnPtr ChargingAllocator::raw_deleter() const { return &release_by_address; }
+
+void* ChargingAllocator::raw_alloc(size_t size) {
+  return charge_and_allocate(ledger(), size, [&] { return target_.raw_alloc(size); });
+}
+
+void* ChargingAllocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
+  return charge_and_allocate(ledger(), size, [&] { return target_.raw_alloc_with_stream(size, stream); });
+}
+
+void ChargingAllocator::raw_delete(void* data) { release_by_address(data); }
+
+void ChargingAllocator::recordStream(const c10::DataPtr& memory, c10::cuda::CUDAStream stream) {
+  if (memory.get_deleter() != &release_by_address) return target_.recordStream(memory, stream);
+  c10::DataPtr theirs(memory.get(), memory.get(), target_.raw_deleter(), memory.device());
+  const auto keep = c10::make_scope_exit([&theirs] { theirs.release_context(); });
+  target_.recordStream(theirs, stream);
+}
+
+// What a pool's checkpoint takes away is freed without its deleter; what it brings back has the target's.
+caching::CheckpointDelta ChargingAllocator::setCheckpointPoolState(c10::DeviceIndex device,
+                                                                   std::shared_ptr<caching::AllocatorState> state) {
+  caching::CheckpointDelta delta = target_.setCheckpointPoolState(device, std::move(state));
+  for (void* data : delta.ptrs_freed) {
+    if (const std::optional<Owner> owner = table().take(data)) owner->charge.give_back();
+  }
+  for (c10::DataPtr& memory : delta.dataptrs_allocd) memory = listed(std::move(memory), Charge{});
+  return delta;
+}
+
+#if INNKEEPER_TORCH_AT_LEAST(2, 13)
+c10::DataPtr ChargingAllocator::allocateWithAddress(size_t size, void* address) {
+  return charge_and_allocate(ledger(), size, [&] { return target_.allocateWithAddress(size, address); });
+}
+void ChargingAllocator::markCaptureBegin(c10::DeviceIndex device) {
+  target_.markCaptureBegin(device);
+  captures_.fetch_add(1, std::memory_order_acq_rel);
+}
+void ChargingAllocator::markCaptureEnd(c10::DeviceIndex device) {
+  captures_.fetch_sub(1, std::memory_order_acq_rel);
+  target_.markCaptureEnd(device);
+}
+#else
+void ChargingAllocator::beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                            std::function<bool(cudaStream_t)> filter) {
+  target_.beginAllocateToPool(device, pool, std::move(filter));
+  captures_.fetch_add(1, std::memory_order_acq_rel);
+}
+void ChargingAllocator::endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) {
+  captures_.fetch_sub(1, std::memory_order_acq_rel);
+  target_.endAllocateToPool(device, pool);
+}
+#endif
+
+}  // namespace innkeeper::torch_layer::cuda_backend

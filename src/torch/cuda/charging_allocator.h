@@ -1,0 +1,80 @@
+// An allocator in front of PyTorch's caching allocator for CUDA that charges what is allocated to nodes, and makes
+// room before it asks for the memory (decision 4): for replicas, for kernels' results and scratch memory, and for the
+// program's own CUDA tensors, since they take the same bytes.
+//
+// If the caching allocator is out of memory although the budget has room (another process took it, or its segments are
+// fragmented), replicas are evicted and the allocation, never the operator, is tried again (I9).
+//
+// Charged are multiples of 512 bytes, which is what the caching allocator counts in. A piece's context is its address
+// and its deleter is always ours, as PyTorch asks of an allocator with a raw_deleter.
+//
+// Not charged: memory that was allocated before a Ledger was opened, on cards that are no node, and while a CUDA graph
+// is captured, when nothing may be evicted (before PyTorch 2.13: while any pool of a graph or a MemPool is in use).
+//
+// Thread safety: all methods; open() and close() must not run beside anything that uses CUDA memory. Evicting happens
+// outside the caching allocator's lock. Ownership: never destroyed, as memory may outlive everything.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <span>
+
+#include "device/device_api.h"
+#include "torch/cuda/forwarding.h"
+
+namespace innkeeper::torch_layer::cuda_backend {
+
+// Evicts at least so many bytes from a node, whatever its budget. Fails if nothing there can leave.
+using Relief = std::function<Status(NodeId node, Bytes size)>;
+
+// What is charged to whom, from open() to close().
+struct Ledger {
+  static constexpr size_t kCards = C10_COMPILE_TIME_MAX_GPUS;
+  Accountant* accountant = nullptr;
+  Relief relief;
+  std::array<NodeId, kCards> nodes;  // by device index; kNoNode: not charged
+  std::array<std::atomic<int64_t>, kCards> live{};
+  std::atomic<bool> open{true};
+};
+
+class ChargingAllocator final : public ForwardingAllocator {
+ public:
+  explicit ChargingAllocator(caching::CUDAAllocator& target) : ForwardingAllocator(target) {}
+
+  // nodes[i] is card i. Both must stay for good.
+  void open(Accountant* accountant, Relief relief, std::span<const NodeId> nodes);
+  // From now on nothing is charged, nor uncharged.
+  void close();
+  // Bytes charged for memory that is alive now, counted here (I4: a recount).
+  Bytes live(c10::DeviceIndex device) const;
+  caching::CUDAAllocator& target() const { return target_; }
+
+  c10::DataPtr allocate(size_t size) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void* raw_alloc(size_t size) override;
+  void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override;
+  void raw_delete(void* data) override;
+  // The caching allocator knows its memory by its deleter.
+  void recordStream(const c10::DataPtr& memory, c10::cuda::CUDAStream stream) override;
+  using ForwardingAllocator::recordStream;
+  caching::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex device,
+                                                  std::shared_ptr<caching::AllocatorState> state) override;
+#if INNKEEPER_TORCH_AT_LEAST(2, 13)
+  c10::DataPtr allocateWithAddress(size_t size, void* address) override;
+  void markCaptureBegin(c10::DeviceIndex device) override;
+  void markCaptureEnd(c10::DeviceIndex device) override;
+#else
+  void beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                           std::function<bool(cudaStream_t)> filter) override;
+  void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+#endif
+
+ private:
+  Ledger* ledger() const;
+
+  std::atomic<Ledger*> ledger_{nullptr};  // old ones are kept: memory may still be charged to them
+  std::atomic<int> captures_{0};
+};
+
+}  // namespace innkeeper::torch_layer::cuda_backend

@@ -1,0 +1,153 @@
+"""What the documents show is true: code runs and prints what they say, and what they name exists."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import ROOT, run_python
+
+README = ROOT / "README.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+class Fence(NamedTuple):
+    """A code block: its language, its text, and the number of its first line, from 1."""
+
+    language: str
+    text: str
+    line: int
+
+
+def fences(document: Path) -> list[Fence]:
+    found: list[Fence] = []
+    opened: tuple[str, int] | None = None
+    lines: list[str] = []
+    for number, line in enumerate(document.read_text().splitlines(), start=1):
+        if opened is None and line.startswith("```"):
+            opened, lines = (line[3:].strip(), number), []
+        elif opened is not None and line == "```":
+            found.append(Fence(opened[0], "\n".join(lines) + "\n", opened[1]))
+            opened = None
+        elif opened is not None:
+            lines.append(line)
+    assert opened is None, f"{document}: the block that line {opened} opens has no end"
+    return found
+
+
+def without_numbers(text: str) -> str:
+    """Numbers with their units as ``#``, and any spaces as one: what another machine prints alike."""
+    return (
+        " ".join(re.sub(r"\d[\d.,]*\d|\d", "#", text).split()).replace("# KiB", "# B").replace("# MiB", "# B")
+    )
+
+
+PYTHON = [fence.line for fence in fences(README) if fence.language == "python"]
+
+
+def test_the_readme_is_short_and_starts_with_what_can_be_run():
+    found = fences(README)
+    assert found[0].language == "bash" and found[0].line < 40
+    assert PYTHON and PYTHON[0] < 40
+    assert len(README.read_text().splitlines()) < 200
+
+
+@pytest.mark.parametrize("line", PYTHON)
+def test_python_blocks_print_what_stands_below_them(line: int):
+    found = fences(README)
+    index = next(i for i, fence in enumerate(found) if fence.line == line)
+    done = run_python("-c", found[index].text)
+    assert done.returncode == 0, done.stderr
+    shown = found[index + 1]
+    assert shown.language == "text", f"line {line}: its output is not shown"
+    assert without_numbers(done.stdout) == without_numbers(shown.text), done.stdout
+
+
+def test_the_example_needs_more_memory_than_it_has():
+    block = next(fence for fence in fences(README) if fence.line == PYTHON[0])
+    ask = """
+now = innkeeper.stats()
+assert now["evictions"] > 0 and now["fetches"] > 0, now
+for node in now["nodes"].values():
+    assert node["peak"] <= node["budget"] and node["resident"] == node["recount"], node
+"""
+    done = run_python("-c", block.text + ask)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("equal to plain PyTorch: True"), done.stdout
+
+
+def test_mistakes_in_settings_read_as_documented():
+    pairs: list[tuple[str, str]] = []
+    for fence in fences(ROOT / "docs" / "settings.md"):
+        if fence.language == "errors":
+            lines = fence.text.splitlines()
+            pairs += zip(lines[::2], lines[1::2], strict=True)
+    assert len(pairs) > 10
+    script = """
+import json, os, sys
+import innkeeper
+said = []
+for setting in json.loads(sys.argv[1]):
+    name, _, value = setting.rpartition("INNKEEPER_SIM=")
+    os.environ["INNKEEPER_SIM"] = value if name or setting.startswith("INNKEEPER_SIM=") else ""
+    try:
+        innkeeper.configure("sim:1MiB" if setting.startswith("INNKEEPER_SIM=") else setting)
+        said.append("accepted")
+    except Exception as error:
+        said.append(f"{type(error).__name__}: {error}")
+print(json.dumps(said))
+"""
+    done = run_python("-c", script, json.dumps([setting for setting, _ in pairs]))
+    assert done.returncode == 0, done.stderr
+    for (setting, documented), said in zip(pairs, json.loads(done.stdout), strict=True):
+        kind, text = documented.split(": ", 1)
+        assert said.startswith(kind) and "\n" not in said, (setting, said)
+        assert without_numbers(said).endswith(without_numbers(text)), (setting, said)
+
+
+def test_the_state_table_is_the_codes():
+    header = (ROOT / "src/residency/state.h").read_text()
+    states = ["absent", "arriving", "shared", "owned"]
+    in_code = []
+    for row in re.findall(r"/\*\s*(\w+)\s*\*/\s*\{\{(.*?)\}\}", header):
+        cells = [cell.strip() for cell in row[1].split(",")]
+        in_code.append([row[0], *("-" if cell == "kIllegal" else states[int(cell)] for cell in cells)])
+    text = (ROOT / "docs/design/coherence.md").read_text()
+    written = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|") and line.count("|") == 12 and not line.startswith("|---")
+    ]
+    header_row, *rows = written
+    assert rows == in_code and [row[0] for row in rows] == states
+    events = re.search(r"//\s+(born\s.*free)", header)
+    assert events is not None and header_row[1:] == events.group(1).split()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_documents_name_exists(document: Path):
+    text = document.read_text()
+    missing = [
+        target
+        for target in re.findall(r"\]\(([^)#]+)\)", text)
+        if not target.startswith("http") and not (document.parent / target).exists()
+    ]
+    named = re.findall(r"`((?:src|tests|docs|tools|python|examples|bench|cmake|include)/[\w./-]+)`", text)
+    missing += [path for path in named if not (ROOT / path).exists()]
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    missing += [
+        f"make {name}" for name in re.findall(r"(?:`|^)make (\w+)", text, re.MULTILINE) if name not in targets
+    ]
+    presets = {
+        preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    }
+    missing += [
+        f"--preset {name}" for name in re.findall(r"--preset (\S+?)(?=[\s`])", text) if name not in presets
+    ]
+    assert not missing
+    assert all(
+        len(line) <= 120 or line.startswith(("|", "ValueError", "aten::")) for line in text.splitlines()
+    )

@@ -1,0 +1,349 @@
+// Blocks, operators, pins, escapes: what the engine promises to the layer above it.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr size_t kSize = 4096;
+
+Block* must_make(Machine& machine, NodeId node, const Contents& contents) {
+  Result<Block*> made = machine.make(node, contents);
+  IK_CHECK(made.ok(), made.status().message());
+  return made.value();
+}
+
+void expect_contents(Machine& machine, Block& block, NodeId node, const Contents& wanted) {
+  Result<Contents> seen = machine.read(block, node);
+  ASSERT_TRUE(seen.ok()) << seen.status().message();
+  EXPECT_TRUE(seen.value() == wanted) << "at " << machine->device(node).name();
+}
+
+ReplicaState state(const Block& block, NodeId node) { return block.replica(node).word.state(); }
+
+TEST(Engine, I1ABlockNeverWrittenCostsNothing) {
+  Machine machine;
+  Block* block = machine->create(GiB(100));
+  EXPECT_TRUE(machine->where(*block).empty());
+  EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
+  EXPECT_TRUE(machine->evict(*block).ok());
+  EXPECT_TRUE(machine->write_back(*block).ok());
+  EXPECT_TRUE(machine->prefetch(*block, machine.sim()).ok()) << "there is nothing to fetch";
+  EXPECT_TRUE(machine->resize_unwritten(*block, Bytes(10)).ok());
+  EXPECT_EQ(block->size(), Bytes(10));
+  EXPECT_EQ(machine->block_count(), 1u);
+  machine->destroy(block);
+  EXPECT_EQ(machine->block_count(), 0u);
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
+TEST(Engine, ABlockWithoutBytesMovesLikeAnyOther) {
+  Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
+  Block* block = machine->create(Bytes(0));
+  for (NodeId node : {machine.sim(0), machine.sim(1), machine.host(), machine.sim(0)}) {
+    EXPECT_TRUE(machine.write(*block, node, {}).ok());
+    EXPECT_EQ(machine->where(*block), std::vector<NodeId>{node});
+    EXPECT_EQ(machine->check_invariants(), "");
+  }
+  EXPECT_TRUE(machine->evict(*block).ok());
+  EXPECT_TRUE(machine->evict(*block).ok());
+  expect_contents(machine, *block, machine.sim(1), {});
+  machine->destroy(block);
+}
+
+TEST(Engine, I2WritingOwnsAndReadingShares) {
+  Machine machine({.accelerators = 2});
+  Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
+  EXPECT_EQ(state(*block, machine.sim(0)), ReplicaState::owned);
+  expect_contents(machine, *block, machine.sim(1), pattern(kSize, 1));
+  EXPECT_EQ(state(*block, machine.sim(0)), ReplicaState::shared);
+  EXPECT_EQ(state(*block, machine.sim(1)), ReplicaState::shared);
+  EXPECT_EQ(machine->used(machine.sim(0)), Bytes(kSize));
+  ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
+  EXPECT_EQ(state(*block, machine.sim(0)), ReplicaState::absent);
+  EXPECT_EQ(state(*block, machine.sim(1)), ReplicaState::owned);
+  EXPECT_EQ(machine->used(machine.sim(0)), Bytes(0)) << "the other replica is dropped";
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(1)});
+  expect_contents(machine, *block, machine.sim(0), pattern(kSize, 2));
+  EXPECT_EQ(machine->check_invariants(), "");
+  machine->destroy(block);
+}
+
+TEST(Engine, AcquiresAllOperandsOrNone) {
+  Machine machine({.budget = Bytes(3 * kSize)});
+  std::vector<Access> accesses;
+  for (uint64_t i = 0; i < 4; ++i) {
+    accesses.push_back({.block = must_make(machine, machine.sim(), pattern(kSize, i))});
+  }
+  const OperatorScope scope(machine.engine(), machine.sim());
+  EXPECT_EQ(machine->acquire(machine.sim(), std::span(accesses)).code(), Code::out_of_memory);
+  for (const Access& access : accesses) {
+    EXPECT_FALSE(access.pinned);
+    EXPECT_EQ(access.block->replica(machine.sim()).word.pins(), 0u);
+  }
+  EXPECT_EQ(machine->check_invariants(), "");
+  ASSERT_TRUE(machine->acquire(machine.sim(), std::span(accesses).first(3)).ok());
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(accesses[i].pinned);
+  machine->release(machine.sim(), std::span(accesses));
+  for (const Access& access : accesses) machine->destroy(access.block);
+}
+
+TEST(Engine, OneBlockMayBeSeveralOperands) {
+  Machine machine({.accelerators = 2});
+  Block* block = must_make(machine, machine.sim(1), pattern(kSize, 1));
+  ASSERT_TRUE(machine
+                  .run(machine.sim(0), {{.block = block}, {.block = block, .write = true}, {.block = block}},
+                       [](auto operands) {
+                         EXPECT_EQ(operands[0].data(), operands[1].data());
+                         operands[1][0] = 77;
+                       })
+                  .ok());
+  EXPECT_EQ(block->replica(machine.sim(0)).word.pins(), 0u);
+  EXPECT_EQ(state(*block, machine.sim(0)), ReplicaState::owned);
+  Contents wanted = pattern(kSize, 1);
+  wanted[0] = 77;
+  expect_contents(machine, *block, machine.sim(1), wanted);
+  machine->destroy(block);
+}
+
+TEST(Engine, I3APinnedReplicaStaysWhereItIs) {
+  Machine machine({.accelerators = 2, .budget = Bytes(3 * kSize)});
+  Block* pinned = must_make(machine, machine.sim(0), pattern(kSize, 1));
+  ASSERT_TRUE(machine->pin(*pinned, machine.sim(0)).ok());
+  ASSERT_TRUE(machine->pin(*pinned, machine.sim(0)).ok());
+  EXPECT_TRUE(machine->is_pinned(*pinned));
+  const void* data = pinned->data(machine.sim(0));
+  std::vector<Block*> others;
+  for (uint64_t i = 0; i < 6; ++i) {
+    others.push_back(must_make(machine, machine.sim(0), pattern(kSize, 10 + i)));
+    EXPECT_EQ(pinned->data(machine.sim(0)), data);
+  }
+  EXPECT_EQ(machine->evict(*pinned).code(), Code::invalid_argument);
+  EXPECT_TRUE(machine->evict_all().ok());
+  EXPECT_EQ(pinned->data(machine.sim(0)), data);
+  const Status elsewhere = machine.write(*pinned, machine.sim(1), pattern(kSize, 2));
+  EXPECT_EQ(elsewhere.code(), Code::invalid_argument);
+  EXPECT_EQ(elsewhere.message(), "a block that is pinned at sim:0 cannot be written at sim:1; unpin it first");
+  expect_contents(machine, *pinned, machine.sim(1), pattern(kSize, 1));
+  ASSERT_TRUE(machine.write(*pinned, machine.sim(0), pattern(kSize, 3)).ok()) << "here it may be written";
+  EXPECT_EQ(pinned->data(machine.sim(0)), data);
+  machine->unpin(*pinned);
+  EXPECT_EQ(machine->evict(*pinned).code(), Code::invalid_argument) << "it was pinned twice";
+  machine->unpin(*pinned);
+  machine->unpin(*pinned);
+  EXPECT_FALSE(machine->is_pinned(*pinned));
+  EXPECT_TRUE(machine->evict(*pinned).ok());
+  expect_contents(machine, *pinned, machine.sim(0), pattern(kSize, 3));
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (Block* block : others) machine->destroy(block);
+  machine->destroy(pinned);
+}
+
+TEST(Engine, I3AnOperandInUseIsNeitherEvictedNorWrittenElsewhere) {
+  Machine machine({.accelerators = 2, .budget = Bytes(2 * kSize)});
+  Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
+  Access access{.block = block};
+  ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
+  const void* data = block->data(machine.sim(0));
+  EXPECT_EQ(machine->evict(*block).code(), Code::busy);
+  EXPECT_TRUE(machine->evict_all().ok());
+  Result<Memory> one = machine->device(machine.sim(0)).allocate(Bytes(kSize));
+  ASSERT_TRUE(one.ok());
+  EXPECT_FALSE(machine->device(machine.sim(0)).allocate(Bytes(64)).ok());
+  EXPECT_EQ(block->data(machine.sim(0)), data);
+  EXPECT_TRUE(machine->has_replica(*block, machine.sim(0)));
+  machine->release(machine.sim(0), std::span(&access, 1));
+  EXPECT_TRUE(machine->device(machine.sim(0)).allocate(Bytes(64)).ok());
+  EXPECT_FALSE(machine->has_replica(*block, machine.sim(0)));
+  machine->destroy(block);
+}
+
+TEST(Engine, I4OutOfMemorySaysAllTheNumbers) {
+  Machine machine({.budget = KiB(64)});
+  const NodeId node = machine.sim();
+  Block* pinned = must_make(machine, node, pattern(16 << 10, 1));
+  ASSERT_TRUE(machine->pin(*pinned, node).ok());
+  Block* operand = must_make(machine, node, pattern(12 << 10, 2));
+  Access access{.block = operand};
+  ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+  Result<Memory> kernel = machine->device(node).allocate(KiB(20));
+  ASSERT_TRUE(kernel.ok());
+  EXPECT_EQ(machine->room(node), KiB(48));
+  const Status status = machine->device(node).allocate(KiB(18)).status();
+  EXPECT_EQ(status.code(), Code::out_of_memory);
+  EXPECT_EQ(status.message(),
+            "out of memory at sim:0: 18.0 KiB asked, 48.0 KiB of its budget of 64.0 KiB in use (28.0 KiB by operands "
+            "and pins, of which 16.0 KiB pinned by the user or escaped; 20.0 KiB by kernels themselves); a larger "
+            "budget in INNKEEPER_NODES or manager().set_budget(\"sim:0\", bytes) would help");
+  const Status huge = machine->device(node).allocate(MiB(2)).status();
+  EXPECT_EQ(huge.code(), Code::out_of_memory);
+  EXPECT_NE(huge.message().find("2.0 MiB asked"), std::string::npos) << huge.message();
+  EXPECT_EQ(machine->check_invariants(), "");
+  machine->release(node, std::span(&access, 1));
+  machine->unpin(*pinned);
+  machine->destroy(operand);
+  machine->destroy(pinned);
+}
+
+TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
+  Machine machine;
+  Block* block = must_make(machine, machine.sim(), pattern(kSize, 1));
+  ASSERT_TRUE(machine->write_back(*block).ok());
+  EXPECT_EQ(machine->resize_unwritten(*block, Bytes(1)).code(), Code::invalid_argument);
+  Access access{.block = block, .write = true};
+  ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
+  Result<Memory> memory = machine->device(machine.sim()).allocate(Bytes(2 * kSize));
+  ASSERT_TRUE(memory.ok());
+  machine->replace(*block, machine.sim(), std::move(memory).value(), Bytes(2 * kSize));
+  machine.launch(machine.sim(), std::span(&access, 1), [](auto operands) {
+    ASSERT_EQ(operands[0].size(), 2 * kSize);
+    std::memset(operands[0].data(), 5, 2 * kSize);
+  });
+  machine->release(machine.sim(), std::span(&access, 1));
+  EXPECT_EQ(machine->used(machine.sim()), Bytes(2 * kSize));
+  EXPECT_EQ(machine->used(machine.host()), Bytes(0));
+  EXPECT_EQ(machine->check_invariants(), "");
+  ASSERT_TRUE(machine->evict(*block).ok());
+  expect_contents(machine, *block, machine.sim(), Contents(2 * kSize, 5));
+  machine->destroy(block);
+}
+
+TEST(Engine, DestroysABlockInEveryState) {
+  for (int way = 0; way < 7; ++way) {
+    SCOPED_TRACE(way);
+    Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
+    Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
+    switch (way) {
+      case 0: break;  // owned, its kernel still hidden
+      case 1: ASSERT_TRUE(machine->write_back(*block).ok()); break;
+      case 2: ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok()); break;  // arriving
+      case 3: ASSERT_TRUE(machine->evict(*block).ok()); break;
+      case 4:
+        ASSERT_TRUE(machine->evict(*block).ok());
+        ASSERT_TRUE(machine->evict(*block).ok());  // to disk
+        EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+        ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());
+        break;
+      case 5: ASSERT_TRUE(machine->pin(*block, machine.sim(1)).ok()); break;
+      case 6:
+        ASSERT_TRUE(machine->evict(*block).ok());
+        ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());  // the host's memory is being read
+        break;
+    }
+    machine->destroy(block);
+    EXPECT_EQ(machine->block_count(), 0u);
+    ASSERT_TRUE(machine->synchronize().ok());
+    EXPECT_EQ(machine->check_invariants(), "");
+    for (size_t node = 0; node < machine->node_count(); ++node) {
+      EXPECT_EQ(machine->used(NodeId{static_cast<uint8_t>(node)}), Bytes(0)) << node;
+    }
+  }
+}
+
+TEST(Engine, ObserversLearnOfMemoryBeforeItIsUsedAndBeforeItGoes) {
+  Machine machine({.accelerators = 2});
+  std::set<std::pair<uint64_t, NodeId>> known;
+  machine->set_memory_observer([&](Block& block, NodeId node, void* data) {
+    const std::pair key(static_cast<uint64_t>(block.id()), node);
+    EXPECT_EQ(block.replica(node).word.pins(), 0u);
+    if (data != nullptr) {
+      EXPECT_EQ(block.data(node), data);
+      EXPECT_TRUE(known.insert(key).second);
+    } else {
+      EXPECT_NE(block.replica(node).word.state() == ReplicaState::owned, block.data(node) == nullptr);
+      known.erase(key);
+    }
+  });
+  Block* block = machine->create(Bytes(kSize));
+  const auto id = static_cast<uint64_t>(block->id());
+  ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 1)).ok());
+  EXPECT_TRUE(known.contains({id, machine.sim(0)}));
+  ASSERT_TRUE(machine.read(*block, machine.sim(1)).ok());
+  EXPECT_TRUE(known.contains({id, machine.sim(1)}));
+  ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
+  EXPECT_EQ(known.size(), 1u);
+  ASSERT_TRUE(machine->evict(*block).ok());
+  EXPECT_TRUE(known.contains({id, machine.host()}));
+  EXPECT_EQ(known.size(), 1u);
+  machine->destroy(block);
+  EXPECT_TRUE(known.empty());
+}
+
+TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
+  Machine machine({.accelerators = 2, .budget = Bytes(2 * kSize)});
+  bool held = true;
+  machine->set_escape_probe([&](Block&, NodeId) { return held; });
+  Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
+  for (int i = 0; i < 2; ++i) {  // escaping twice is escaping once
+    Access access{.block = block};
+    ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
+    machine->keep_escaped(machine.sim(0), access);
+    EXPECT_FALSE(access.pinned);
+    machine->release(machine.sim(0), std::span(&access, 1));
+  }
+  EXPECT_EQ(machine->stats().escaped, 1);
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").pinned, static_cast<int64_t>(kSize));
+  EXPECT_EQ(machine->room(machine.sim(0)), Bytes(kSize));
+  EXPECT_EQ(machine->evict(*block).code(), Code::busy);
+  EXPECT_FALSE(machine->device(machine.sim(0)).allocate(Bytes(2 * kSize)).ok());
+  const Access operand{.block = block};
+  EXPECT_EQ(machine->place(std::span(&operand, 1), machine.sim(1)), machine.sim(0));
+  EXPECT_EQ(machine->check_invariants(), "");
+  held = false;
+  ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok()) << "asks the probe before it gives up";
+  EXPECT_EQ(machine->stats().escaped, 0);
+  expect_contents(machine, *block, machine.sim(0), pattern(kSize, 2));
+  machine->destroy(block);
+}
+
+TEST(Engine, I12SurrenderedMemoryOutlivesItsBlock) {
+  Machine machine;
+  const NodeId node = machine.sim();
+  machine->set_escape_probe([](Block&, NodeId) { return true; });
+  Block* block = must_make(machine, node, pattern(kSize, 1));
+  Access access{.block = block};
+  ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+  machine->keep_escaped(node, access);
+  ASSERT_TRUE(machine->write_back(*block).ok());  // a copy still reads the memory when its holder frees it
+  Memory memory = machine->surrender(*block, node);
+  ASSERT_TRUE(memory);
+  EXPECT_FALSE(machine->surrender(*block, node));
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->used(node), Bytes(kSize)) << "its holder is charged for it";
+  memory.reset();
+  EXPECT_EQ(machine->used(node), Bytes(0));
+  expect_contents(machine, *block, machine.host(), pattern(kSize, 1));
+  machine->destroy(block);
+  EXPECT_EQ(machine->stats().escaped, 0);
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
+TEST(Engine, RunsOperatorsWhereTheirOperandsAre) {
+  Machine machine({.accelerators = 3});
+  Block* large = must_make(machine, machine.sim(1), pattern(3 * kSize, 1));
+  Block* small = must_make(machine, machine.sim(0), pattern(kSize, 2));
+  const Access accesses[] = {{.block = large}, {.block = small}};
+  EXPECT_EQ(machine->place(accesses, machine.sim(2)), machine.sim(1));
+  EXPECT_EQ(machine->place({}, machine.sim(2)), machine.sim(2));
+  ASSERT_TRUE(machine->pin(*small, machine.sim(2)).ok());
+  EXPECT_EQ(machine->place(accesses, machine.sim(0)), machine.sim(2));
+  machine->unpin(*small);
+  machine->destroy(large);
+  machine->destroy(small);
+}
+
+TEST(Engine, FindsNodesByName) {
+  Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
+  EXPECT_EQ(machine->find_node("sim:1"), machine.sim(1));
+  EXPECT_EQ(machine->find_node("host"), machine.host());
+  EXPECT_EQ(machine->find_node("disk"), machine.disk());
+  EXPECT_EQ(machine->find_node("cuda:0"), kNoNode);
+  EXPECT_EQ(machine->computing_nodes(), (std::vector<NodeId>{machine.sim(0), machine.sim(1)}));
+}
+
+}  // namespace
+}  // namespace innkeeper::test

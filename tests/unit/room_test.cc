@@ -1,0 +1,215 @@
+// Making room inside an allocation: the order of measures, budgets, what is counted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr size_t kSize = 4096;
+
+std::vector<Block*> fill(Machine& machine, NodeId node, uint64_t count) {
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < count; ++i) {
+    Result<Block*> made = machine.make(node, pattern(kSize, i));
+    IK_CHECK(made.ok(), made.status().message());
+    blocks.push_back(made.value());
+  }
+  return blocks;
+}
+
+void check_and_destroy(Machine& machine, const std::vector<Block*>& blocks, NodeId node) {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    Result<Contents> seen = machine.read(*blocks[i], node);
+    ASSERT_TRUE(seen.ok()) << seen.status().message();
+    EXPECT_TRUE(seen.value() == pattern(kSize, i)) << i;
+  }
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (Block* block : blocks) machine->destroy(block);
+  ASSERT_TRUE(machine->synchronize().ok());
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (size_t i = 0; i < machine->node_count(); ++i) {
+    EXPECT_EQ(machine->used(NodeId{static_cast<uint8_t>(i)}), Bytes(0));
+  }
+}
+
+class RoomTest : public testing::TestWithParam<sim::Visibility> {};
+
+TEST_P(RoomTest, I4FourTimesTheBudgetFitsAndTheBudgetHolds) {
+  Machine machine({.budget = Bytes(4 * kSize), .visibility = GetParam()});
+  const std::vector<Block*> blocks = fill(machine, machine.sim(), 16);
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      Result<Contents> seen = machine.read(*blocks[i], machine.sim());
+      ASSERT_TRUE(seen.ok());
+      ASSERT_TRUE(seen.value() == pattern(kSize, i)) << i;
+      ASSERT_LE(machine->device(machine.sim()).live(), Bytes(4 * kSize));
+    }
+  }
+  const Stats stats = machine->stats();
+  const NodeStats& row = stats.nodes.at("sim:0");
+  EXPECT_EQ(row.peak, row.budget);
+  EXPECT_EQ(row.recount, row.resident);
+  EXPECT_GT(stats.evictions, 0);
+  EXPECT_GT(stats.fetches, 0);
+  EXPECT_EQ(stats.fetches * static_cast<int64_t>(kSize), stats.bytes_fetched);
+  EXPECT_EQ(stats.bytes_written_back, static_cast<int64_t>(16 * kSize)) << "clean bytes leave without a copy";
+  check_and_destroy(machine, blocks, machine.sim());
+}
+
+TEST_P(RoomTest, KernelsMakeRoomForTheirResultsAndScratch) {
+  Machine machine({.budget = Bytes(4 * kSize), .visibility = GetParam()});
+  const NodeId node = machine.sim();
+  std::vector<Block*> blocks = fill(machine, node, 4);
+  for (uint64_t i = 0; i < 12; ++i) {
+    Block* input = blocks.at(i);
+    Result<Block*> made = machine.run_for_result(node, {{.block = input}}, Bytes(kSize), Bytes(2 * kSize),
+                                                 [&](auto operands) {
+                                                   EXPECT_TRUE(std::equal(operands[0].begin(), operands[0].end(),
+                                                                          pattern(kSize, i).begin()));
+                                                   const Contents result = pattern(kSize, i + 4);
+                                                   std::copy(result.begin(), result.end(), operands[1].begin());
+                                                 });
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    blocks.push_back(made.value());
+    EXPECT_EQ(machine->check_invariants(), "");
+  }
+  check_and_destroy(machine, blocks, node);
+}
+
+TEST_P(RoomTest, DropsSparesOfTheSameAgeFirst) {
+  Machine machine({.budget = Bytes(3 * kSize), .visibility = GetParam()});
+  const std::vector<Block*> blocks = fill(machine, machine.sim(), 3);
+  ASSERT_TRUE(machine->write_back(*blocks[2]).ok());
+  std::vector<Access> all;
+  for (Block* block : blocks) all.push_back({.block = block});
+  ASSERT_TRUE(machine.run(machine.sim(), all, [](auto) {}).ok());
+  const int64_t written = machine->stats().bytes_written_back;
+  ASSERT_TRUE(machine->device(machine.sim()).allocate(Bytes(kSize)).ok());
+  EXPECT_FALSE(machine->has_replica(*blocks[2], machine.sim())) << "it was a spare copy";
+  EXPECT_EQ(machine->stats().bytes_written_back, written);
+  check_and_destroy(machine, blocks, machine.sim());
+}
+
+TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
+  Machine machine({.budget = Bytes(3 * kSize), .host_budget = Bytes(4 * kSize), .disk_budget = MiB(1),
+                   .visibility = GetParam()});
+  const std::vector<Block*> blocks = fill(machine, machine.sim(), 16);
+  EXPECT_GE(machine->used(machine.disk()), Bytes(9 * kSize));
+  EXPECT_LE(machine->device(machine.host()).live(), Bytes(4 * kSize));
+  const Stats stats = machine->stats();
+  for (const auto& [name, row] : stats.nodes) {
+    EXPECT_LE(row.peak, row.budget) << name;
+    EXPECT_EQ(row.recount, row.resident) << name;
+  }
+  check_and_destroy(machine, blocks, machine.sim());
+}
+
+TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
+  Machine machine({.budget = Bytes(2 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
+  const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
+  const Result<Block*> fifth = machine.make(machine.sim(), pattern(kSize, 4));
+  ASSERT_FALSE(fifth.ok());
+  EXPECT_EQ(fifth.status().code(), Code::out_of_memory);
+  EXPECT_NE(fifth.status().message().find("out of memory at host"), std::string::npos) << fifth.status().message();
+  EXPECT_NE(fifth.status().message().find("add a disk node"), std::string::npos);
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (size_t i = 0; i < 4; ++i) {  // each is on one node: all eight places hold four blocks
+    EXPECT_EQ(machine->where(*blocks[i]).size(), 1u);
+  }
+  machine->destroy(blocks[3]);
+  check_and_destroy(machine, {blocks.begin(), blocks.begin() + 3}, machine.sim());
+}
+
+TEST_P(RoomTest, TheHostTrainsPastItsMemory) {
+  Machine machine({.accelerators = 0, .host_budget = Bytes(3 * kSize), .disk_budget = MiB(1),
+                   .visibility = GetParam()});
+  const std::vector<Block*> blocks = fill(machine, machine.host(), 12);
+  for (uint64_t round = 1; round < 3; ++round) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      ASSERT_TRUE(machine
+                      .run(machine.host(), {{.block = blocks[i], .write = true}},
+                           [](auto operands) {
+                             for (unsigned char& byte : operands[0]) byte = static_cast<unsigned char>(byte ^ 0x55);
+                           })
+                      .ok());
+    }
+  }
+  EXPECT_LE(machine->device(machine.host()).live(), Bytes(3 * kSize));
+  check_and_destroy(machine, blocks, machine.host());
+}
+
+TEST_P(RoomTest, BudgetsGoDownAndUp) {
+  Machine machine({.budget = Bytes(8 * kSize), .visibility = GetParam()});
+  const NodeId node = machine.sim();
+  const std::vector<Block*> blocks = fill(machine, node, 8);
+  ASSERT_TRUE(machine->pin(*blocks[7], node).ok());
+  EXPECT_TRUE(machine->set_budget(node, Bytes(3 * kSize)).ok());
+  EXPECT_LE(machine->device(node).live(), Bytes(3 * kSize));
+  EXPECT_TRUE(machine->has_replica(*blocks[7], node));
+  EXPECT_EQ(machine->set_budget(node, Bytes(0)).code(), Code::invalid_argument);
+  const Status refused = machine->set_budget(node, Bytes(kSize / 2));
+  EXPECT_EQ(refused.code(), Code::out_of_memory);
+  EXPECT_NE(refused.message().find("a budget of 2048 B for sim:0 is less than the 4096 B"), std::string::npos)
+      << refused.message();
+  EXPECT_EQ(machine->budget(node), Bytes(3 * kSize)) << "the old one stays";
+  EXPECT_TRUE(machine->set_budget(node, Bytes(16 * kSize)).ok());
+  machine->unpin(*blocks[7]);
+  const int64_t before = machine->stats().evictions;
+  for (Block* block : blocks) ASSERT_TRUE(machine.read(*block, node).ok());
+  EXPECT_EQ(machine->stats().evictions, before) << "there is room for all";
+  check_and_destroy(machine, blocks, node);
+}
+
+TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
+  Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
+  const std::vector<Block*> blocks = fill(machine, machine.sim(), 2);
+  for (int round = 0; round < 3; ++round) {
+    for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(machine->evict(*blocks[i]).ok());
+    // Fetched and written at once: the host's replicas are given up while the copies still read them.
+    for (uint64_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(machine.run(machine.sim(), {{.block = blocks[i], .write = true}}, [](auto) {}).ok());
+    }
+    EXPECT_EQ(machine->check_invariants(), "");
+  }
+  check_and_destroy(machine, blocks, machine.sim());
+}
+
+INSTANTIATE_TEST_SUITE_P(Visibilities, RoomTest,
+                         testing::Values(sim::Visibility::early, sim::Visibility::late, sim::Visibility::random));
+
+TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
+  Machine machine({.budget = Bytes(4 * kSize)});
+  const NodeId node = machine.sim();
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+  const auto run_two = [&] {
+    most = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        for (int round = 0; round < 20; ++round) {
+          const OperatorScope scope(machine.engine(), node);
+          const OperatorScope nested(machine.engine(), node);
+          const int now = ++inside;
+          if (most.load() < now) most = now;
+          std::this_thread::sleep_for(std::chrono::microseconds(200));
+          --inside;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+  run_two();
+  EXPECT_GT(most.load(), 1) << "there is room: nobody waits";
+  const std::vector<Block*> blocks = fill(machine, node, 3);
+  run_two();
+  EXPECT_EQ(most.load(), 1);
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+}  // namespace
+}  // namespace innkeeper::test

@@ -1,0 +1,235 @@
+// Copies between nodes: each wait that the engine must not forget has the program here that it would break.
+#include <gtest/gtest.h>
+
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr size_t kSize = 4096;
+
+class TransferTest : public testing::TestWithParam<sim::Visibility> {
+ protected:
+  MachineOptions options(size_t accelerators = 2, Bytes budget = KiB(64)) const {
+    return {.accelerators = accelerators, .budget = budget, .visibility = GetParam()};
+  }
+  static Block* make(Machine& machine, NodeId node, uint64_t version) {
+    Result<Block*> made = machine.make(node, pattern(kSize, version));
+    IK_CHECK(made.ok(), made.status().message());
+    return made.value();
+  }
+  static void expect(Machine& machine, Block& block, NodeId node, uint64_t version) {
+    Result<Contents> seen = machine.read(block, node);
+    ASSERT_TRUE(seen.ok()) << seen.status().message();
+    EXPECT_TRUE(seen.value() == pattern(kSize, version)) << "at " << machine->device(node).name();
+    EXPECT_EQ(machine->check_invariants(), "");
+  }
+};
+
+// copy_out waits for the kernel that wrote; copy_in for that copy; the kernel for copy_in.
+TEST_P(TransferTest, BytesComeBackFromTheHost) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(), 1);
+  ASSERT_TRUE(machine->evict(*block).ok());
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  expect(machine, *block, machine.sim(), 1);
+  machine->destroy(block);
+}
+
+// A kernel on the host waits for the copy that fills the host's replica.
+TEST_P(TransferTest, TheHostReadsWhatWasWrittenBackWhenItIsThere) {
+  for (const bool evicted : {false, true}) {
+    Machine machine({.visibility = GetParam(), .host_computes = true});
+    Block* block = make(machine, machine.sim(), 1);
+    ASSERT_TRUE((evicted ? machine->evict(*block) : machine->write_back(*block)).ok());
+    expect(machine, *block, machine.host(), 1);
+    ASSERT_TRUE(machine.write(*block, machine.host(), pattern(kSize, 2)).ok());
+    expect(machine, *block, machine.sim(), 2);
+    machine->destroy(block);
+  }
+}
+
+TEST_P(TransferTest, PeersCopyDirectly) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  expect(machine, *block, machine.sim(1), 1);
+  const Stats stats = machine->stats();
+  EXPECT_EQ(stats.bytes_between, static_cast<int64_t>(kSize));
+  EXPECT_EQ(stats.bytes_fetched + stats.bytes_written_back, 0);
+  // The source may go while the copy is under way: its memory is not reused before.
+  ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
+  Block* other = make(machine, machine.sim(0), 3);
+  expect(machine, *block, machine.sim(0), 2);
+  expect(machine, *other, machine.sim(0), 3);
+  machine->destroy(block);
+  machine->destroy(other);
+}
+
+TEST_P(TransferTest, OthersCopyByWayOfTheHost) {
+  MachineOptions without = options();
+  without.peers = false;
+  Machine machine(without);
+  Block* block = make(machine, machine.sim(0), 1);
+  expect(machine, *block, machine.sim(1), 1);
+  EXPECT_EQ(machine->stats().bytes_between, 0);
+  EXPECT_EQ(machine->where(*block).size(), 3u);
+  // Also while a copy to the host is on its way already.
+  ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 2)).ok());
+  ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());
+  expect(machine, *block, machine.sim(1), 2);
+  machine->destroy(block);
+}
+
+// I5: a kernel must not overwrite what a copy still reads.
+TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->write_back(*block).ok());
+  EXPECT_TRUE(machine->has_replica(*block, machine.sim(0))) << "it keeps the replica";
+  Access access{.block = block, .write = true};
+  ASSERT_TRUE(machine.run(machine.sim(0), {access}, [](auto operands) { operands[0][0] = 1; }).ok());
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(0)});
+  Contents wanted = pattern(kSize, 1);
+  wanted[0] = 1;
+  Result<Contents> seen = machine.read(*block, machine.sim(0));
+  ASSERT_TRUE(seen.ok());
+  EXPECT_TRUE(seen.value() == wanted);
+
+  // The other replica goes before the copy into it is done; the owner inherits, and is written.
+  ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 3)).ok());
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 4)).ok());
+  expect(machine, *block, machine.sim(1), 4);
+  machine->destroy(block);
+}
+
+// I5: the copy goes on reading the host's memory when the host's replica is given up.
+TEST_P(TransferTest, HostMemoryStaysUntilItsReadersAreDone) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());
+  Access access{.block = block, .write = true};
+  ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
+  // The host's replica is gone. Whatever the host does with its memory next must not reach the copy.
+  Result<Memory> reused = machine->device(machine.host()).allocate(Bytes(kSize));
+  ASSERT_TRUE(reused.ok());
+  std::fill_n(static_cast<unsigned char*>(reused.value().data()), kSize, static_cast<unsigned char>(99));
+  machine.launch(machine.sim(0), std::span(&access, 1), [](auto operands) {
+    EXPECT_TRUE(std::equal(operands[0].begin(), operands[0].end(), pattern(kSize, 1).begin()));
+  });
+  machine->release(machine.sim(0), std::span(&access, 1));
+  machine->destroy(block);
+}
+
+// I6: a device's memory is reused only after the copies that read it.
+TEST_P(TransferTest, DeviceMemoryStaysUntilItsReadersAreDone) {
+  Machine machine(options(1, Bytes(2 * kSize)));
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 8; ++i) blocks.push_back(make(machine, machine.sim(0), i));
+  for (uint64_t i = 0; i < 8; ++i) expect(machine, *blocks[i], machine.sim(0), i);
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+// I6: fresh memory may still be in use by kernels that were launched before; a copy into it waits for them.
+TEST_P(TransferTest, ACopyIntoReusedMemoryWaitsForItsEarlierUsers) {
+  Machine machine(options(2, Bytes(2 * kSize)));
+  Block* far = make(machine, machine.sim(1), 7);
+  Block* near = make(machine, machine.sim(0), 8);
+  for (int round = 0; round < 4; ++round) {
+    {
+      const OperatorScope scope(machine.engine(), machine.sim(0));
+      Result<Memory> scratch = machine->device(machine.sim(0)).allocate(Bytes(kSize));
+      ASSERT_TRUE(scratch.ok()) << scratch.status().message();
+      const sim::WrittenRange written{scratch.value().data(), kSize};
+      machine.card(machine.sim(0))->begin_kernel(0);
+      std::fill_n(static_cast<unsigned char*>(written.data), kSize, static_cast<unsigned char>(99));
+      machine.card(machine.sim(0))->end_kernel(0, std::span(&written, 1), {});
+    }
+    ASSERT_TRUE(machine->prefetch(*far, machine.sim(0)).ok());
+    expect(machine, *far, machine.sim(0), 7);
+    ASSERT_TRUE(machine.write(*far, machine.sim(1), pattern(kSize, 7)).ok());
+  }
+  expect(machine, *near, machine.sim(0), 8);
+  machine->destroy(far);
+  machine->destroy(near);
+}
+
+TEST_P(TransferTest, PrefetchArrivesAndTheFirstUseWaits) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  EXPECT_EQ(block->replica(machine.sim(1)).word.state(), ReplicaState::arriving);
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  EXPECT_TRUE(machine->prefetch(*block, machine.sim(1)).ok()) << "twice is once";
+  EXPECT_EQ(machine->stats().fetches, 1);
+  expect(machine, *block, machine.sim(1), 1);
+  EXPECT_EQ(machine->stats().fetches, 1);
+  EXPECT_EQ(block->replica(machine.sim(1)).word.state(), ReplicaState::shared);
+  machine->destroy(block);
+}
+
+TEST_P(TransferTest, WhatArrivesMayBeEvictedAgain) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->evict(*block).ok());
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->used(machine.sim(0)) + machine->used(machine.sim(1)), Bytes(0));
+  expect(machine, *block, machine.sim(1), 1);
+  machine->destroy(block);
+}
+
+// I1: the source of a copy that has not arrived may leave; the copy is the block then.
+TEST_P(TransferTest, TheSourceMayLeaveWhileItsCopyArrives) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->set_budget(machine.sim(0), Bytes(64)).ok());
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(1)});
+  EXPECT_EQ(machine->check_invariants(), "");
+  ASSERT_TRUE(machine->set_budget(machine.sim(0), KiB(64)).ok());
+  expect(machine, *block, machine.sim(0), 1);
+  machine->destroy(block);
+}
+
+TEST_P(TransferTest, WriteBackMakesEvictionFree) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->write_back(*block).ok());
+  ASSERT_TRUE(machine->write_back(*block).ok());
+  EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(kSize));
+  expect(machine, *block, machine.sim(0), 1);
+  ASSERT_TRUE(machine->evict(*block).ok());
+  EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(kSize));
+  expect(machine, *block, machine.sim(1), 1);
+  machine->destroy(block);
+}
+
+TEST_P(TransferTest, GoesToDiskAndBack) {
+  MachineOptions with = options();
+  with.disk_budget = MiB(1);
+  Machine machine(with);
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->evict(*block).ok());
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  ASSERT_TRUE(machine->evict(*block).ok());
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  EXPECT_EQ(machine->used(machine.host()), Bytes(0));
+  ASSERT_TRUE(machine->evict(*block).ok()) << "there is nothing below";
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  expect(machine, *block, machine.sim(1), 1);
+  ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
+  EXPECT_EQ(machine->used(machine.disk()), Bytes(0)) << "what is on disk is stale";
+  expect(machine, *block, machine.sim(0), 2);
+  machine->destroy(block);
+}
+
+INSTANTIATE_TEST_SUITE_P(Visibilities, TransferTest,
+                         testing::Values(sim::Visibility::late, sim::Visibility::random, sim::Visibility::early));
+
+}  // namespace
+}  // namespace innkeeper::test
