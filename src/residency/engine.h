@@ -81,6 +81,9 @@ class Engine final : public Accountant {
   Bytes free(NodeId node) const { return budget(node) - used(node); }
   // Evicts down to the new budget. Fails, and keeps the old one, if pinned bytes alone exceed it.
   Status set_budget(NodeId node, Bytes budget);
+  // Evicts at least `size` bytes, or all that can leave, although the budget has room: the device itself has none.
+  // Fails if nothing can leave.
+  Status relieve(NodeId node, Bytes size);
   const EvictionPolicy& policy() const { return *policy_; }
 
   // ---- blocks
@@ -215,8 +218,10 @@ class Engine final : public Accountant {
   bool try_charge(Node& node, Bytes size);
   Status charge_slowly(Node& node, Bytes size) IK_EXCLUDES(mutex_);
   std::vector<Block*> collect_victims(Node& node, Bytes shortfall) IK_REQUIRES(mutex_);
-  Status evict_victims(Node& node, std::vector<Block*> victims) IK_EXCLUDES(mutex_);
-  Status leave(Node& node, Block& block) IK_EXCLUDES(mutex_);
+  Status evict_victims(Node& node, std::vector<Block*> victims, bool peers) IK_EXCLUDES(mutex_);
+  // With `peers` the owner's bytes may go to another accelerator instead of the backing node.
+  Status leave(Node& node, Block& block, bool peers) IK_EXCLUDES(mutex_);
+  Status copy_to_peer(Block& block, const Node& from) IK_EXCLUDES(mutex_);
   bool wait_leaving(Node& node) IK_REQUIRES(mutex_);
   bool reap(Node& node) IK_REQUIRES(mutex_);
   bool poll_escapes() IK_REQUIRES(mutex_);

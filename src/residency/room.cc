@@ -6,6 +6,12 @@
 #include "residency/moving.h"
 
 namespace innkeeper {
+namespace {
+
+// A peer keeps this part of its budget free for its own operators: one in kPeerReserve.
+constexpr int64_t kPeerReserve = 4;
+
+}  // namespace
 
 bool Engine::try_charge(Node& node, Bytes size) {
   int64_t used = node.used.load(std::memory_order_relaxed);
@@ -28,6 +34,7 @@ bool Engine::try_charge(Node& node, Bytes size) {
 Status Engine::charge(NodeId id, Bytes size) {
   Node& at = node(id);
   if (try_charge(at, round_up(size))) [[likely]] return {};
+  if (thread_state().only_free_room) return Status(Code::busy, "no free room at " + at.device->name());
   return charge_slowly(at, round_up(size));
 }
 
@@ -52,7 +59,7 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     std::vector<Block*> victims = collect_victims(node, shortfall);
     if (!victims.empty()) {
       lock.unlock();
-      Status status = evict_victims(node, std::move(victims));
+      Status status = evict_victims(node, std::move(victims), true);
       lock.lock();
       if (!status.ok()) return status;
       continue;
@@ -162,7 +169,7 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
 
 // Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up meanwhile
 // who waits at the node where a spare's other replica is.
-Status Engine::evict_victims(Node& node, std::vector<Block*> victims) {
+Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers) {
   std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
     return block->replica(node.id).word.state() != ReplicaState::owned;
   });
@@ -170,7 +177,7 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims) {
   Status failure;
   bool any = false;
   for (Block* block : victims) {
-    Status status = leave(node, *block);
+    Status status = leave(node, *block, peers);
     MutexLock lock(mutex_);
     end_move(*block);
     if (status.ok()) {
@@ -184,7 +191,7 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims) {
 
 // One replica gives up its place: a spare is dropped, the owner's bytes are copied to its backing node first (I1).
 // The replica is closed and the block moving.
-Status Engine::leave(Node& node, Block& block) {
+Status Engine::leave(Node& node, Block& block, bool peers) {
   Replica& replica = block.replica(node.id);
   if (replica.word.state() == ReplicaState::shared && source_of(block, node.id) == kNoNode) {
     // Its only other copies are arriving, from here: they must be there first (I1).
@@ -195,9 +202,12 @@ Status Engine::leave(Node& node, Block& block) {
     }
   }
   if (source_of(block, node.id) == kNoNode && replica.word.state() != ReplicaState::arriving) {
+    Status copied = peers ? copy_to_peer(block, node) : Status(Code::busy, "");
     const NodeId to = backing(node);
-    Status copied = to == kNoNode ? Status(Code::out_of_memory, "there is no node below " + node.device->name())
-                                  : copy_to_backing(block, node.id, to);
+    if (!copied.ok()) {
+      copied = to == kNoNode ? Status(Code::out_of_memory, "there is no node below " + node.device->name())
+                             : copy_to_backing(block, node.id, to);
+    }
     if (!copied.ok()) {
       reopen(replica);
       return copied;
@@ -213,6 +223,26 @@ Status Engine::leave(Node& node, Block& block) {
   return {};
 }
 
+// A GPU that has plenty of room takes what must leave another one: that link is faster than the host's, and the
+// memory of all GPUs counts. It takes free room only; evicting there could go round in circles.
+Status Engine::copy_to_peer(Block& block, const Node& from) {
+  if (from.kind != NodeKind::accelerator) return Status(Code::busy, "");
+  const Node* best = nullptr;
+  for (const NodeId id : computing_) {
+    const Node& peer = node(id);
+    const Bytes left = free(id) - block.size();
+    if (id == from.id || left.count() < peer.budget.load(std::memory_order_relaxed) / kPeerReserve) continue;
+    if (!peer.device->can_copy_from(*from.device)) continue;
+    if (best == nullptr || free(id) > free(best->id)) best = &peer;
+  }
+  if (best == nullptr) return Status(Code::busy, "");
+  ThreadState& self = thread_state();
+  self.only_free_room = true;
+  Status copied = copy_to_backing(block, from.id, best->id);
+  self.only_free_room = false;
+  return copied;
+}
+
 Status Engine::evict_all() {
   for (const auto& at : nodes_) {
     if (at->kind == NodeKind::disk || backing(*at) == kNoNode) continue;
@@ -222,7 +252,7 @@ Status Engine::evict_all() {
       poll_escapes();
       victims = collect_victims(*at, Bytes(INT64_MAX));
     }
-    if (!victims.empty()) IK_RETURN_IF_ERROR(evict_victims(*at, std::move(victims)));
+    if (!victims.empty()) IK_RETURN_IF_ERROR(evict_victims(*at, std::move(victims), false));
   }
   return {};
 }
@@ -248,7 +278,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
                                                to_string(pinned_bytes(at)) + " pinned)");
     } else {
       lock.unlock();
-      status = evict_victims(at, std::move(victims));
+      status = evict_victims(at, std::move(victims), true);
       lock.lock();
     }
     if (!status.ok()) {
@@ -257,6 +287,21 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
     }
   }
   return {};
+}
+
+Status Engine::relieve(NodeId id, Bytes size) {
+  Node& at = node(id);
+  MutexLock lock(mutex_);
+  for (;;) {
+    if (reap(at)) return {};
+    std::vector<Block*> victims = collect_victims(at, size);
+    if (!victims.empty()) {
+      lock.unlock();
+      return evict_victims(at, std::move(victims));
+    }
+    if (poll_escapes()) continue;
+    return wait_leaving(at) ? Status() : out_of_room(at, size);
+  }
 }
 
 Bytes Engine::pinned_bytes(const Node& node) const {

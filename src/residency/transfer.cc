@@ -326,7 +326,7 @@ Status Engine::evict(Block& block) {
       }
       begin_move(block);
       lock.unlock();
-      Status status = leave(*at, block);
+      Status status = leave(*at, block, false);
       lock.lock();
       end_move(block);
       IK_RETURN_IF_ERROR(status);

@@ -2,7 +2,6 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
-#include <c10/util/flat_hash_map.h>
 
 #include <array>
 #include <atomic>
@@ -10,7 +9,7 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "base/thread_annotations.h"
+#include "torch/address_table.h"
 #include "torch/sim/allocator.h"
 
 namespace innkeeper::torch_layer {
@@ -20,42 +19,12 @@ thread_local const ArmedCpu* armed = nullptr;
 
 std::array<std::atomic<int64_t>, kMaxNodes> charged_bytes{};
 
-// Charged pieces by address. In parts with a lock each, since every thread that computes allocates.
-class Table {
- public:
-  struct Owner {
-    void* context = nullptr;
-    c10::DeleterFnPtr release = nullptr;
-  };
-
-  void insert(void* data, Owner owner) {
-    Part& part = part_of(data);
-    MutexLock lock(part.mutex);
-    part.owners[data] = owner;
-  }
-  // A null owner if it is not there.
-  Owner take(void* data) {
-    Part& part = part_of(data);
-    MutexLock lock(part.mutex);
-    const auto found = part.owners.find(data);
-    if (found == part.owners.end()) return {};
-    const Owner owner = found->second;
-    part.owners.erase(found);
-    return owner;
-  }
-
- private:
-  struct Part {
-    Mutex mutex;
-    ska::flat_hash_map<void*, Owner> owners IK_GUARDED_BY(mutex);
-  };
-  static constexpr size_t kParts = 32;
-  Part& part_of(const void* data) {
-    const uint64_t hash = (reinterpret_cast<uintptr_t>(data) / kAlignment) * 0x9E3779B97F4A7C15u;
-    return parts_[hash >> 59];
-  }
-  std::array<Part, kParts> parts_;
+// What a charged piece of memory was before it was listed.
+struct Owner {
+  void* context = nullptr;
+  c10::DeleterFnPtr release = nullptr;
 };
+using Table = AddressTable<Owner>;
 
 Table& table() {
   static auto& table = *new Table;  // leaked: memory is freed after static objects are destroyed, too
@@ -66,8 +35,7 @@ c10::DeleterFnPtr original_raw_deleter = nullptr;
 
 // Frees a charged piece, or one that was allocated raw when nothing was armed.
 void release_by_address(void* data) {
-  const Table::Owner owner = table().take(data);
-  if (owner.release != nullptr) return owner.release(owner.context);
+  if (const std::optional<Owner> owner = table().take(data)) return owner->release(owner->context);
   original_raw_deleter(data);
 }
 
@@ -151,12 +119,12 @@ void install_cpu_allocator() {
 
 c10::DataPtr unlisted(c10::DataPtr memory) {
   if (memory.get_deleter() != &release_by_address) return memory;
-  const Table::Owner owner = table().take(memory.get());
-  IK_CHECK(owner.release != nullptr, "charged memory is not in its table");
+  const std::optional<Owner> owner = table().take(memory.get());
+  IK_CHECK(owner.has_value(), "charged memory is not in its table");
   void* data = memory.get();
   const c10::Device device = memory.device();
   memory.release_context();
-  return {data, owner.context, owner.release, device};
+  return {data, owner->context, owner->release, device};
 }
 
 ArmedCpu::ArmedCpu(c10::DeviceIndex accelerator)

@@ -14,8 +14,14 @@ using Options = c10::TensorOptions;
 
 const c10::DispatchKeySet kKeys(kManagedKey);
 
+void check_device(const std::optional<at::Device>& device) {
+  TORCH_CHECK(!device.has_value() || !device->has_index() || device->index() == 0, "invalid device ", *device,
+              ": there is one managed device, managed:0, whatever number of nodes it has; innkeeper.on(node) chooses one");
+}
+
 Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-             std::optional<at::Device>, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
+             std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
+  check_device(device);
   TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "empty: managed tensors are dense; got layout ",
               *layout);
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
@@ -24,7 +30,8 @@ Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std:
 }
 
 Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<at::ScalarType> dtype,
-                     std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool> pin_memory) {
+                     std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  check_device(device);
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
   return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
                                            handle_allocator(), kKeys, c10::dtype_or_default(dtype));

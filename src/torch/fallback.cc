@@ -90,13 +90,13 @@ class Arguments {
 
   // An operator with a Generator argument is given the stream itself (decision 7).
   void replace_generator(c10::IValue& value) {
-    const bool host_kernels = call_.runtime().backend(call_.node()).device.type() != c10::kCUDA;
-    if (value.isNone()) {
-      if (host_kernels) value = current_stream().kernel_generator();
-      return;
+    at::Generator stream = current_stream().kernel_generator();
+    if (!value.isNone()) {
+      const at::Generator given = value.toGenerator();
+      if (!given.defined() || given.device().type() != kManagedType) return;
+      stream = kernel_generator_of(given);
     }
-    const at::Generator generator = value.toGenerator();
-    if (generator.defined() && generator.device().type() == kManagedType) value = kernel_generator_of(generator);
+    value = generator_on(call_.runtime().backend(call_.node()).device, stream);
   }
 
   OperatorCall& call_;

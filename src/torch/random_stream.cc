@@ -8,6 +8,9 @@
 #include "base/thread_annotations.h"
 #include "torch/handle.h"
 #include "torch/runtime.h"
+#ifdef INNKEEPER_WITH_CUDA
+#include "torch/cuda/cuda_backend.h"
+#endif
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -135,6 +138,17 @@ at::Generator new_generator() {
 
 at::Generator kernel_generator_of(const at::Generator& managed) {
   return at::check_generator<ManagedGenerator>(managed)->kernel();
+}
+
+at::Generator generator_on([[maybe_unused]] c10::Device device, const at::Generator& stream) {
+#ifdef INNKEEPER_WITH_CUDA
+  if (device.is_cuda()) {
+    at::CPUGeneratorImpl& own = impl_of(stream);
+    const std::lock_guard<std::mutex> lock(own.mutex_);
+    return cuda_backend::generator(device.index(), own.random64());
+  }
+#endif
+  return stream;
 }
 
 DefaultGeneratorTurn::DefaultGeneratorTurn(RandomStream& stream) : stream_(stream) {

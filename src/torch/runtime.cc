@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -17,6 +18,9 @@
 #include "torch/real_memory.h"
 #include "torch/runtime_state.h"
 #include "torch/sim/sim_backend.h"
+#ifdef INNKEEPER_WITH_CUDA
+#include "torch/cuda/cuda_backend.h"
+#endif
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -60,6 +64,54 @@ MachineSpec parse(const std::string& nodes) {
   return std::move(spec).value();
 }
 
+#ifdef INNKEEPER_WITH_CUDA
+
+Status resolve_cards(MachineSpec& spec) { return cuda_backend::resolve(spec); }
+
+NodeBackend card_backend(c10::DeviceIndex index) {
+  return {c10::Device(c10::kCUDA, index), c10::DispatchKey::CUDA, false, "cuda", cuda_backend::capacity(index)};
+}
+
+std::unique_ptr<Device> card_device(const std::string& name, const NodeBackend& backend) {
+  return std::make_unique<C10Device>(name, backend.device, backend.key,
+                                     [index = backend.device.index()] { return cuda_backend::live(index); });
+}
+
+// From here on cards charge what they allocate; the runtime must have its engine.
+void install_cards(Engine& engine, const std::vector<NodeBackend>& backends) {
+  std::vector<NodeId> nodes;
+  for (size_t i = 0; i < backends.size(); ++i) {
+    if (backends[i].kind != "cuda") continue;
+    const auto index = static_cast<size_t>(backends[i].device.index());
+    if (nodes.size() <= index) nodes.resize(index + 1, kNoNode);
+    nodes[index] = NodeId{static_cast<uint8_t>(i)};
+  }
+  if (nodes.empty()) return cuda_backend::remove();
+  const auto relief = [](NodeId node, Bytes size) {
+    Runtime* running = runtime_if_started();
+    return running == nullptr ? Status(Code::unavailable, "the runtime is starting")
+                              : running->engine().relieve(node, size);
+  };
+  cuda_backend::install(&late_accountant(), relief, nodes);
+  for (size_t index = 0; index < nodes.size(); ++index) {
+    if (nodes[index] == kNoNode) continue;
+    cuda_backend::limit(static_cast<c10::DeviceIndex>(index), engine.budget(nodes[index]));
+  }
+}
+
+#else
+
+Status resolve_cards(MachineSpec& spec) {
+  for (const NodeSpec& node : spec.nodes) {
+    if (node.make != NodeMake::cuda) continue;
+    return Status(Code::invalid_argument,
+                  "\"" + node.name + "\": this build has no CUDA; simulated GPUs work everywhere, as in sim:2x64MiB");
+  }
+  return {};
+}
+
+#endif
+
 }  // namespace
 
 Runtime::Runtime(const std::string& text) {
@@ -70,15 +122,14 @@ Runtime::Runtime(const std::string& text) {
     throw_status(Status(Code::invalid_argument, "\"" + stress + "\" is not a stress; expected evict or hash"),
                  "INNKEEPER_STRESS");
   }
-  const MachineSpec spec = parse(text);
+  MachineSpec spec = parse(text);
+  if (Status resolved = resolve_cards(spec); !resolved.ok()) throw_status(resolved, "INNKEEPER_NODES");
+  const bool has_cards = std::any_of(spec.nodes.begin(), spec.nodes.end(),
+                                     [](const NodeSpec& node) { return node.make == NodeMake::cuda; });
   std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
   std::vector<NodeId> accelerator_nodes;
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     const NodeSpec& node = spec.nodes[i];
-    if (node.make == NodeMake::cuda) {
-      throw_status(Status(Code::invalid_argument, "\"" + node.name + "\": this process sees no CUDA device that it can use"),
-                   "INNKEEPER_NODES");
-    }
     if (node.make != NodeMake::sim) continue;
     accelerators.push_back(std::make_shared<sim::Accelerator>(node.sim));
     accelerator_nodes.push_back(NodeId{static_cast<uint8_t>(i)});
@@ -100,11 +151,16 @@ Runtime::Runtime(const std::string& text) {
         setup.computes = true;
         break;
       }
-      case NodeMake::host:
+      case NodeMake::host: {
+        Arena::Hooks hooks;
+#ifdef INNKEEPER_WITH_CUDA
+        if (has_cards) hooks = cuda_backend::arena_hooks();
+#endif
         backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host", host_memory_limit()};
-        setup.device = std::make_unique<HostNode>(node.name, Arena::Hooks{});
-        setup.computes = accelerators.empty();
+        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks));
+        setup.computes = accelerators.empty() && !has_cards;
         break;
+      }
       case NodeMake::disk: {
         Result<std::unique_ptr<DiskDevice>> disk = DiskDevice::open(node.path, setup.budget);
         if (!disk.ok()) throw_status(disk.status(), "INNKEEPER_NODES");
@@ -113,7 +169,13 @@ Runtime::Runtime(const std::string& text) {
         setup.device = std::move(disk).value();
         break;
       }
-      case NodeMake::cuda: break;
+      case NodeMake::cuda:
+#ifdef INNKEEPER_WITH_CUDA
+        backend = card_backend(static_cast<c10::DeviceIndex>(*node.index));
+        setup.device = card_device(node.name, backend);
+        setup.computes = true;
+#endif
+        break;
     }
     backends_.push_back(std::move(backend));
     setups.push_back(std::move(setup));
@@ -122,6 +184,9 @@ Runtime::Runtime(const std::string& text) {
   engine_->set_memory_observer(&memory_changed);
   engine_->set_escape_probe(&is_held_elsewhere);
   late_accountant().set(engine_.get());
+#ifdef INNKEEPER_WITH_CUDA
+  install_cards(*engine_, backends_);
+#endif
 }
 
 NodeId Runtime::node_of(c10::Device device) const {

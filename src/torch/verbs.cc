@@ -10,6 +10,9 @@
 #include "torch/runtime.h"
 #include "torch/runtime_state.h"
 #include "torch/sim/sim_backend.h"
+#ifdef INNKEEPER_WITH_CUDA
+#include "torch/cuda/cuda_backend.h"
+#endif
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -66,6 +69,10 @@ void set_budget(const std::string& node, int64_t bytes) {
                  "set_budget");
   }
   throw_if_error(machine.engine().set_budget(id, Bytes(bytes)), "set_budget");
+#ifdef INNKEEPER_WITH_CUDA
+  const c10::Device device = machine.backend(id).device;
+  if (device.is_cuda()) cuda_backend::limit(device.index(), Bytes(bytes));
+#endif
 }
 
 Stats stats() {

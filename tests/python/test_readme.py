@@ -45,6 +45,13 @@ def without_numbers(text: str) -> str:
     )
 
 
+# The first example is one of more memory than there is.
+NEEDS_MORE = """
+now = innkeeper.stats()
+assert now["evictions"] > 0 and now["fetches"] > 0, now
+for node in now["nodes"].values():
+    assert node["peak"] <= node["budget"] and node["resident"] == node["recount"], node
+"""
 PYTHON = [fence.line for fence in fences(README) if fence.language == "python"]
 
 
@@ -59,24 +66,11 @@ def test_the_readme_is_short_and_starts_with_what_can_be_run():
 def test_python_blocks_print_what_stands_below_them(line: int):
     found = fences(README)
     index = next(i for i, fence in enumerate(found) if fence.line == line)
-    done = run_python("-c", found[index].text)
+    done = run_python("-c", found[index].text + (NEEDS_MORE if line == PYTHON[0] else ""))
     assert done.returncode == 0, done.stderr
     shown = found[index + 1]
     assert shown.language == "text", f"line {line}: its output is not shown"
     assert without_numbers(done.stdout) == without_numbers(shown.text), done.stdout
-
-
-def test_the_example_needs_more_memory_than_it_has():
-    block = next(fence for fence in fences(README) if fence.line == PYTHON[0])
-    ask = """
-now = innkeeper.stats()
-assert now["evictions"] > 0 and now["fetches"] > 0, now
-for node in now["nodes"].values():
-    assert node["peak"] <= node["budget"] and node["resident"] == node["recount"], node
-"""
-    done = run_python("-c", block.text + ask)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("equal to plain PyTorch: True"), done.stdout
 
 
 def test_mistakes_in_settings_read_as_documented():
@@ -116,10 +110,11 @@ def test_the_state_table_is_the_codes():
         cells = [cell.strip() for cell in row[1].split(",")]
         in_code.append([row[0], *("-" if cell == "kIllegal" else states[int(cell)] for cell in cells)])
     text = (ROOT / "docs/design/coherence.md").read_text()
+    start = text.index("| | born |")
     written = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if line.startswith("|") and line.count("|") == 12 and not line.startswith("|---")
+        for line in text[start : text.index("\n\n", start)].splitlines()
+        if not line.startswith("|---")
     ]
     header_row, *rows = written
     assert rows == in_code and [row[0] for row in rows] == states
@@ -138,16 +133,16 @@ def test_what_documents_name_exists(document: Path):
     named = re.findall(r"`((?:src|tests|docs|tools|python|examples|bench|cmake|include)/[\w./-]+)`", text)
     missing += [path for path in named if not (ROOT / path).exists()]
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    missing += [
-        f"make {name}" for name in re.findall(r"(?:`|^)make (\w+)", text, re.MULTILINE) if name not in targets
-    ]
-    presets = {
-        preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
-    }
-    missing += [
-        f"--preset {name}" for name in re.findall(r"--preset (\S+?)(?=[\s`])", text) if name not in presets
-    ]
+    asked = set(re.findall(r"(?:`|^)make (\w+)", text, re.MULTILINE))
+    missing += [f"make {name}" for name in asked - targets]
+    listed = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    asked = set(re.findall(r"--preset (\S+?)(?=[\s`])", text))
+    missing += [f"--preset {name}" for name in asked - {preset["name"] for preset in listed}]
     assert not missing
-    assert all(
-        len(line) <= 120 or line.startswith(("|", "ValueError", "aten::")) for line in text.splitlines()
-    )
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_lines_are_short(document: Path):
+    free = ("|", "ValueError", "aten::")  # rows of tables, and messages as they are
+    for number, line in enumerate(document.read_text().splitlines(), start=1):
+        assert len(line) <= 120 or line.startswith(free), f"line {number}"

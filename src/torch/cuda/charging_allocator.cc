@@ -61,10 +61,7 @@ void list(void* data, Owner owner) {
 
 c10::DataPtr listed(c10::DataPtr memory, Charge charge) {
   void* data = memory.get();
-  if (data == nullptr) {
-    charge.give_back();
-    return memory;
-  }
+  if (data == nullptr) return memory;
   list(data, {charge, memory.get_deleter()});
   const c10::Device device = memory.device();
   memory.release_context();
@@ -72,13 +69,12 @@ c10::DataPtr listed(c10::DataPtr memory, Charge charge) {
 }
 
 void* listed(void* data, Charge charge) {
-  if (data == nullptr) {
-    charge.give_back();
-  } else {
-    list(data, {charge, nullptr});
-  }
+  if (data != nullptr) list(data, {charge, nullptr});
   return data;
 }
+
+void* address_of(const c10::DataPtr& memory) { return memory.get(); }
+void* address_of(void* memory) { return memory; }
 
 // The allocation itself; as often as evicting makes room for another try.
 template <class Allocate>
@@ -113,8 +109,10 @@ auto charge_and_allocate(Ledger* ledger, size_t size, Allocate&& allocate) -> de
   ledger->live[static_cast<size_t>(device)].fetch_add(rounded, std::memory_order_relaxed);
   auto undo = c10::make_scope_exit([&charge] { charge.give_back(); });
   auto memory = try_with_relief(*ledger, node, rounded, std::forward<Allocate>(allocate));
+  if (address_of(memory) == nullptr) return memory;
+  auto given = listed(std::move(memory), charge);
   undo.release();
-  return listed(std::move(memory), charge);
+  return given;
 }
 
 }  // namespace

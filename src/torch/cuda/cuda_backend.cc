@@ -1,0 +1,185 @@
+#include "torch/cuda/cuda_backend.h"
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <c10/core/Allocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "torch/cuda/charging_allocator.h"
+
+namespace innkeeper::torch_layer::cuda_backend {
+namespace {
+
+// Kernels that are loaded at their first use and libraries' own memory take some hundreds of MiB past the allocator.
+constexpr Bytes kReserve = MiB(512);
+constexpr int64_t kReserveShare = 16;
+// The caching allocator takes segments of 2 and 20 MiB and of multiples of 2 MiB, and cannot fill them all.
+constexpr Bytes kSegmentRoom = MiB(64);
+constexpr int64_t kSegmentShare = 16;
+// Above PyTorch's own (0), so that it stays.
+constexpr uint8_t kPriority = 100;
+
+struct CardMemory {
+  Bytes free;
+  Bytes total;
+};
+
+CardMemory memory_of(c10::DeviceIndex index) {
+  const c10::cuda::CUDAGuard on_card(index);
+  size_t free = 0;
+  size_t total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return {Bytes(static_cast<int64_t>(free)), Bytes(static_cast<int64_t>(total))};
+}
+
+// Less than half of what is free is never left.
+Bytes default_budget(Bytes free) {
+  const int64_t reserve = std::max(kReserve.count(), free.count() / kReserveShare);
+  return round_up(Bytes(std::max({free.count() - reserve, free.count() / 2, kAlignment})));
+}
+
+Status refuse(const std::string& what) { return Status(Code::invalid_argument, what); }
+
+// Fills in a card's budget.
+Status complete(NodeSpec& node) {
+  const auto index = static_cast<c10::DeviceIndex>(*node.index);
+  const int count = c10::cuda::device_count();
+  if (index >= count) {
+    return refuse("\"" + node.name + "\": this process sees " + std::to_string(count) + " CUDA devices" +
+                  (count == 0 ? "" : ", cuda:0 to cuda:" + std::to_string(count - 1)));
+  }
+  const CardMemory memory = memory_of(index);
+  if (!node.budget) node.budget = default_budget(memory.free);
+  if (*node.budget > memory.total) {
+    return refuse("\"" + node.name + "\": a budget of " + to_string(*node.budget) + ", but the card has " +
+                  to_string(memory.total));
+  }
+  return {};
+}
+
+Status check_backend() {
+  const std::string name = caching::get()->name();
+  if (name == "native") return {};
+  return refuse("PyTorch's CUDA memory comes from \"" + name +
+                "\", and room can be made only in front of its native allocator; leave backend out of "
+                "PYTORCH_CUDA_ALLOC_CONF and change no allocator");
+}
+
+std::mutex install_mutex;
+std::atomic<ChargingAllocator*> installed{nullptr};
+
+void put(caching::CUDAAllocator* allocator) {
+  caching::allocator.store(allocator);
+  c10::SetAllocator(c10::kCUDA, allocator, kPriority);
+}
+
+void restore_at_exit() {
+  if (ChargingAllocator* ours = installed.load()) put(&ours->target());
+}
+
+}  // namespace
+
+Status resolve(MachineSpec& spec) {
+  std::vector<NodeSpec> nodes;
+  const auto add_all = [&nodes](std::optional<Bytes> budget) {
+    const int count = c10::cuda::device_count();
+    for (int i = 0; i < count; ++i) {
+      nodes.push_back({.make = NodeMake::cuda, .name = "cuda:" + std::to_string(i), .index = i, .budget = budget});
+    }
+    return count;
+  };
+  if (spec.automatic) add_all(std::nullopt);
+  for (NodeSpec& node : spec.nodes) {
+    if (node.make != NodeMake::cuda || node.index) {
+      nodes.push_back(std::move(node));
+    } else if (add_all(node.budget) == 0) {
+      return refuse("\"cuda\": this process sees no CUDA device; simulated ones work everywhere, as in sim:2x64MiB");
+    }
+  }
+  if (nodes.size() > kMaxNodes) {
+    return refuse("more than " + std::to_string(kMaxNodes) +
+                  " nodes with all visible cards, host included; name fewer, as in cuda:0,cuda:1");
+  }
+  bool any = false;
+  for (NodeSpec& node : nodes) {
+    if (node.make != NodeMake::cuda) continue;
+    IK_RETURN_IF_ERROR(complete(node));
+    any = true;
+  }
+  if (any) IK_RETURN_IF_ERROR(check_backend());
+  spec.nodes = std::move(nodes);
+  return {};
+}
+
+Bytes capacity(c10::DeviceIndex index) { return memory_of(index).total; }
+
+void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief, const std::vector<NodeId>& nodes) {
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  const std::lock_guard<std::mutex> lock(install_mutex);
+  static ChargingAllocator* ours = nullptr;
+  if (ours == nullptr) {
+    ours = new ChargingAllocator(*caching::get());
+    std::atexit(&restore_at_exit);
+  }
+  ours->open(accountant, std::move(relief), nodes);
+  if (installed.exchange(ours) == nullptr) put(ours);
+}
+
+void remove() {
+  const std::lock_guard<std::mutex> lock(install_mutex);
+  ChargingAllocator* ours = installed.exchange(nullptr);
+  if (ours == nullptr) return;
+  put(&ours->target());
+  ours->close();
+}
+
+Bytes live(c10::DeviceIndex index) {
+  const ChargingAllocator* ours = installed.load(std::memory_order_acquire);
+  return ours == nullptr ? Bytes(0) : ours->live(index);
+}
+
+void limit(c10::DeviceIndex index, Bytes budget) {
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  const c10::cuda::CUDAGuard on_card(index);  // the allocator changes the current card
+  // What was allocated before us is not part of the budget.
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const Bytes allocated(caching::getDeviceStats(index).allocated_bytes[kAll].current);
+  const Bytes uncharged = std::max(allocated - live(index), Bytes(0));
+  const Bytes allowed = budget + uncharged + kSegmentRoom + Bytes(budget.count() / kSegmentShare);
+  const double share = static_cast<double>(allowed.count()) / static_cast<double>(capacity(index).count());
+  caching::emptyCache();  // what is cached beyond a smaller budget goes now
+  caching::setMemoryFraction(std::min(share, 1.0), index);
+}
+
+Arena::Hooks arena_hooks() {
+  return {.pin =
+              [](void* data, size_t size) {
+                const cudaError_t error = cudaHostRegister(data, size, cudaHostRegisterPortable);
+                if (error == cudaSuccess) return Status();
+                (void)cudaGetLastError();  // or the next check of a kernel would find it
+                return Status(Code::unavailable, cudaGetErrorString(error));
+              },
+          .unpin =
+              [](void* data, size_t) {
+                if (cudaHostUnregister(data) != cudaSuccess) (void)cudaGetLastError();
+              }};
+}
+
+at::Generator generator(c10::DeviceIndex index, uint64_t seed) {
+  static thread_local std::array<at::Generator, Ledger::kCards> mine;
+  at::Generator& generator = mine[static_cast<size_t>(index)];
+  if (!generator.defined()) generator = at::cuda::detail::createCUDAGenerator(index);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(seed);  // and its offset is 0 again
+  return generator;
+}
+
+}  // namespace innkeeper::torch_layer::cuda_backend

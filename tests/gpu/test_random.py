@@ -1,0 +1,49 @@
+"""Random numbers on a card come from the managed stream: a seed, not the memory, decides them (decision 7)."""
+
+from __future__ import annotations
+
+import innkeeper
+from conftest import MIB
+
+import torch
+import torch.nn.functional as F
+
+
+def draw() -> torch.Tensor:
+    torch.managed.manual_seed(7)
+    x = torch.randn(1000, device="managed")
+    return torch.cat([x, F.dropout(x, 0.3), torch.rand(1000, device="managed")]).cpu()
+
+
+def test_a_seed_gives_the_same_numbers_whatever_is_resident() -> None:
+    first = draw()
+    ballast = [torch.zeros(48 * MIB // 4, device="managed") for _ in range(8)]
+    assert innkeeper.stats()["evictions"] > 0
+    assert torch.equal(first, draw())
+    assert len(ballast) == 8
+
+
+def test_the_state_can_be_saved_and_restored() -> None:
+    torch.managed.manual_seed(3)
+    state = torch.managed.get_rng_state()
+    first = torch.rand(100, device="managed").cpu()
+    second = torch.rand(100, device="managed").cpu()
+    torch.managed.set_rng_state(state)
+    assert torch.equal(torch.rand(100, device="managed").cpu(), first)
+    assert not torch.equal(first, second)
+
+
+def test_the_programs_own_cuda_generator_is_not_disturbed() -> None:
+    torch.cuda.manual_seed(5)
+    expected = torch.rand(10, device="cuda").cpu()
+    torch.cuda.manual_seed(5)
+    torch.rand(1000, device="managed")
+    assert torch.equal(torch.rand(10, device="cuda").cpu(), expected)
+
+
+def test_a_generator_of_its_own() -> None:
+    one, other = (torch.Generator(device="managed").manual_seed(11) for _ in range(2))
+    assert torch.equal(
+        torch.rand(64, device="managed", generator=one).cpu(),
+        torch.rand(64, device="managed", generator=other).cpu(),
+    )

@@ -1,0 +1,134 @@
+"""Room is made inside the caching allocator: for managed tensors, for kernels and for the program's own CUDA tensors."""
+
+from __future__ import annotations
+
+import innkeeper
+import pytest
+from conftest import BUDGET, MIB, run_python
+
+import torch
+
+
+def floats(mib: int) -> int:
+    return mib * MIB // 4
+
+
+def fill(count: int, mib: int) -> list[torch.Tensor]:
+    return [torch.full((floats(mib),), float(i), device="managed") for i in range(count)]
+
+
+def card() -> dict[str, int]:
+    return innkeeper.stats()["nodes"]["cuda:0"]
+
+
+def test_more_than_the_budget_holds_keeps_its_values() -> None:
+    tensors = fill(12, 64)
+    for i, tensor in enumerate(tensors):
+        assert tensor.amin().item() == tensor.amax().item() == float(i)
+    stats = innkeeper.stats()
+    assert stats["evictions"] > 0
+    assert stats["fetches"] > 0
+    assert torch.cuda.max_memory_allocated() <= BUDGET + MIB  # what PyTorch itself counts, and what was there before
+
+
+def test_a_recount_follows_every_allocation_and_release() -> None:
+    before = card()["recount"]
+    managed, own = torch.zeros(floats(16), device="managed"), torch.zeros(floats(8), device="cuda")
+    assert card()["recount"] == card()["resident"] == before + 24 * MIB
+    del managed, own
+    assert card()["recount"] == card()["resident"] == before
+
+
+def test_the_programs_own_cuda_tensors_make_room_too() -> None:
+    tensors = fill(3, 64)
+    assert innkeeper.stats()["evictions"] == 0
+    own = torch.ones(floats(128), device="cuda")
+    assert innkeeper.stats()["evictions"] > 0
+    assert own.sum().item() == floats(128)
+    assert [tensor[-1].item() for tensor in tensors] == [0.0, 1.0, 2.0]
+
+
+def test_when_the_card_itself_is_full_the_allocation_is_tried_again() -> None:
+    innkeeper.configure(nodes="cuda:0:2GiB,host:4GiB")
+    tensors = fill(12, 64)
+    assert innkeeper.stats()["evictions"] == 0
+    held = torch.cuda.memory_reserved()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((held + 32 * MIB) / total)
+    total_of_all = torch.zeros(floats(64), device="managed")
+    for tensor in tensors:
+        total_of_all.add_(tensor)
+    assert innkeeper.stats()["evictions"] > 0
+    assert total_of_all[0].item() == sum(range(12))
+
+
+def test_what_fits_nowhere_is_refused_with_numbers_and_loses_nothing() -> None:
+    kept = torch.arange(floats(64), device="managed", dtype=torch.float32)
+    with pytest.raises(torch.OutOfMemoryError, match=r"cuda:0.*256.*MiB"):
+        torch.ones(floats(512), device="cuda")
+    with pytest.raises(torch.OutOfMemoryError, match=r"cuda:0"):
+        torch.ones(floats(512), device="managed")
+    assert kept[-1].item() == floats(64) - 1
+
+
+def test_memory_that_another_stream_uses_is_not_reused() -> None:
+    side = torch.cuda.Stream()
+    tensor = torch.zeros(floats(8), device="cuda")
+    address = tensor.data_ptr()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000_000)
+        tensor.record_stream(side)
+    del tensor
+    other = torch.zeros(floats(8), device="cuda")
+    assert other.data_ptr() != address
+    torch.cuda.synchronize()
+
+
+def test_nothing_is_evicted_while_a_graph_is_captured() -> None:
+    tensors = fill(3, 64)
+    x = torch.ones(floats(8), device="cuda")
+    torch.mul(x, 2)
+    before = innkeeper.stats()["evictions"]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        parts = [x * float(i) for i in range(16)]  # 128 MiB more than there is
+    assert innkeeper.stats()["evictions"] == before
+    graph.replay()
+    assert parts[3].sum().item() == 3 * floats(8)
+    assert tensors[2][0].item() == 2.0
+
+
+def test_a_smaller_budget_evicts_at_once() -> None:
+    tensors = fill(3, 64)
+    innkeeper.manager().set_budget("cuda:0", 96 * MIB)
+    assert card()["resident"] <= 96 * MIB
+    assert [tensor[0].item() for tensor in tensors] == [0.0, 1.0, 2.0]
+
+
+START = "import innkeeper, torch; torch.ones(3, device='managed')"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [("cuda:99", "cuda:99"), ("cuda:0:900000GiB", "the card has"), ("cuda:0,cuda:0", "named before")],
+)
+def test_a_card_that_is_not_there_is_one_clear_line(nodes: str, said: str) -> None:
+    done = run_python(START, INNKEEPER_NODES=nodes)
+    assert done.returncode != 0
+    assert said in done.stderr.splitlines()[-1] or said in done.stderr
+
+
+def test_another_allocator_is_refused() -> None:
+    done = run_python(START, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    assert done.returncode != 0
+    assert "native allocator" in done.stderr
+
+
+def test_automatic_nodes_are_the_visible_cards_and_the_host() -> None:
+    done = run_python(
+        "import innkeeper, torch; torch.ones(3, device='managed'); print(*innkeeper.manager().nodes)",
+        INNKEEPER_NODES="auto",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cuda:0" in done.stdout
+    assert "host" in done.stdout
