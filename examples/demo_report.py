@@ -16,7 +16,7 @@ _COLUMNS = (
     "run",
     "last loss",
     "weights",
-    "peak need",
+    "peak on GPUs",
     "budget",
     "fetched",
     "written back",

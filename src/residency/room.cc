@@ -297,7 +297,7 @@ Status Engine::relieve(NodeId id, Bytes size) {
     std::vector<Block*> victims = collect_victims(at, size);
     if (!victims.empty()) {
       lock.unlock();
-      return evict_victims(at, std::move(victims));
+      return evict_victims(at, std::move(victims), true);
     }
     if (poll_escapes()) continue;
     return wait_leaving(at) ? Status() : out_of_room(at, size);

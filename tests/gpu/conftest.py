@@ -5,11 +5,11 @@ They run with `make gpu`, one process for all but what needs settings of its own
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 MIB = 1 << 20
 BUDGET = 256 * MIB
@@ -23,7 +23,6 @@ import pytest  # noqa: E402
 
 import torch  # noqa: E402
 
-HERE = Path(__file__).parent
 HAS_CARD = torch.version.cuda is not None and torch.cuda.is_available()
 
 
@@ -47,6 +46,7 @@ def sound_engine() -> Iterator[None]:
         return
     import innkeeper
 
+    gc.collect()  # managed tensors of the last test, or the nodes could not change
     innkeeper.configure(nodes=NODES)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

@@ -22,13 +22,14 @@ def card() -> dict[str, int]:
 
 
 def test_more_than_the_budget_holds_keeps_its_values() -> None:
+    before = torch.cuda.memory_allocated()
     tensors = fill(12, 64)
     for i, tensor in enumerate(tensors):
         assert tensor.amin().item() == tensor.amax().item() == float(i)
     stats = innkeeper.stats()
     assert stats["evictions"] > 0
     assert stats["fetches"] > 0
-    assert torch.cuda.max_memory_allocated() <= BUDGET + MIB  # what PyTorch itself counts, and what was there before
+    assert torch.cuda.max_memory_allocated() <= before + BUDGET  # PyTorch's own count
 
 
 def test_a_recount_follows_every_allocation_and_release() -> None:
@@ -91,7 +92,7 @@ def test_nothing_is_evicted_while_a_graph_is_captured() -> None:
     before = innkeeper.stats()["evictions"]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        parts = [x * float(i) for i in range(16)]  # 128 MiB more than there is
+        parts = [x * float(i) for i in range(8)]  # together with the rest more than the budget
     assert innkeeper.stats()["evictions"] == before
     graph.replay()
     assert parts[3].sum().item() == 3 * floats(8)
@@ -115,7 +116,7 @@ START = "import innkeeper, torch; torch.ones(3, device='managed')"
 def test_a_card_that_is_not_there_is_one_clear_line(nodes: str, said: str) -> None:
     done = run_python(START, INNKEEPER_NODES=nodes)
     assert done.returncode != 0
-    assert said in done.stderr.splitlines()[-1] or said in done.stderr
+    assert said in done.stderr.splitlines()[-1]
 
 
 def test_another_allocator_is_refused() -> None:

@@ -13,7 +13,7 @@ STEPS = 10
 
 
 def train(seed: int) -> list[torch.Tensor]:
-    """A perceptron with 100 MiB of weights and as much of gradients and of momentum, each."""
+    """A perceptron with 42 MiB of weights, and as much each of gradients and of momentum."""
     with innkeeper.experiment(f"seed {seed}"):
         torch.managed.manual_seed(seed)
         model = nn.Sequential(
