@@ -3,9 +3,10 @@
 #   make test    all tests that need no GPU                         make gpu     the tests that need one
 #   make bench   benchmarks                                         make lint    style, layers, sizes, clang-tidy
 #   make format  clang-format and ruff, in place                    make clean   remove build/ (not $(VENV))
+#   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench gpu lint format clean
+.PHONY: help setup demo test bench gpu lint format clean check-torch
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -28,6 +29,9 @@ bench: setup
 
 gpu:
 	@tools/gpu.sh
+
+check-torch: setup
+	@tools/check_torch.sh
 
 lint: setup
 	@tools/lint.sh all

@@ -1,7 +1,7 @@
-"""Checks that the CUDA allocator in front of PyTorch's forwards every virtual function of one PyTorch's header.
+"""Checks that our CUDA allocator forwards every virtual function that PyTorch's header declares.
 
-A virtual function that PyTorch has added and that is not forwarded compiles, and silently does what the base class
-does. Used by tools/check_torch.sh. Exits with 1 and one line for each function that is missing.
+One that PyTorch has added and that is not forwarded compiles, and silently does what the base class does.
+Used by tools/check_torch.sh. Exits with 1 and one line for each function that is missing.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ std::string from_environment(const char* name) {
 
 MachineSpec parse(const std::string& nodes) {
   Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit());
-  if (!spec.ok()) throw_status(spec.status(), "INNKEEPER_NODES");
+  if (!spec.ok()) throw_status(spec.status(), "");  // the line begins with the setting's name
   return std::move(spec).value();
 }
 

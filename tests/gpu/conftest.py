@@ -1,4 +1,4 @@
-"""Tests that need a CUDA card. Each module trains or allocates on `cuda:0` with a budget far below what the card has.
+"""Tests that need a CUDA card: they train and allocate on `cuda:0` with a budget far below what it has.
 
 They run with `make gpu`, one process for all but what needs settings of its own.
 """

@@ -1,7 +1,7 @@
-"""What the managed device costs on a card when everything fits: a training step beside one of plain CUDA tensors.
+"""What the managed device costs on a card when everything fits: a step beside one of plain CUDA tensors.
 
-Paired and interleaved in one process. The numbers are printed (pytest -s); the limit only catches a step gone wrong,
-such as a copy or a wait in every operator.
+Paired and interleaved in one process. The numbers are printed (pytest -s); the limit only catches a step
+gone wrong, such as a copy or a wait in every operator.
 """
 
 from __future__ import annotations

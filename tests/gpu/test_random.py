@@ -1,12 +1,12 @@
-"""Random numbers on a card come from the managed stream: a seed, not the memory, decides them (decision 7)."""
+"""Random numbers on a card come from the managed stream: the seed decides them, not memory (decision 7)."""
 
 from __future__ import annotations
 
 import innkeeper
+import torch.nn.functional as F
 from conftest import MIB
 
 import torch
-import torch.nn.functional as F
 
 
 def draw() -> torch.Tensor:

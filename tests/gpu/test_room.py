@@ -1,4 +1,4 @@
-"""Room is made inside the caching allocator: for managed tensors, for kernels and for the program's own CUDA tensors."""
+"""Room is made inside the caching allocator: for managed tensors, for kernels and for plain CUDA tensors."""
 
 from __future__ import annotations
 

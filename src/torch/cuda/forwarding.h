@@ -1,7 +1,7 @@
 // A CUDA allocator that hands every call to another: what an allocator that only changes a few of them derives from.
 //
 // PyTorch's interface grows with its versions, and a virtual function that is not forwarded would silently do what
-// the base class does. So the list stands here alone, and tools/check_torch.py holds it to each version's header.
+// the base class does. So the list stands here alone, and tools/check_forwarding.py holds it to each version's header.
 //
 // Thread safety: as the allocator behind it. That must outlive this one.
 #pragma once

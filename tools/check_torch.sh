@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Compiles the torch layer and the Python module, CUDA's part included, against the headers of every PyTorch that is
+# supported: the oldest, ours ($VENV's) and the newest. Syntax only: no library, no GPU and no CUDA toolkit needed.
+#
+# Headers come out of pip's wheels, half a gigabyte each, and are kept in build/check-torch (the wheels are not).
+# What has passed is not compiled again until a source or a header of ours changes.
+#   CHECK_TORCH="2.11.0 ours"   only these versions        FILES="src/torch/cuda/*.cc"   only these sources
+source "$(dirname "$0")/common.sh"
+OLDEST=2.11.0
+CACHE=build/check-torch
+CXX=${CXX:-g++}
+[ -x "$VENV_PYTHON" ] || VENV_PYTHON=$PYTHON
+mkdir -p "$CACHE"
+
+pip_quietly() { "$VENV_PYTHON" -m pip --disable-pip-version-check "$@" 2>"$CACHE/pip.log" || die "$(cat "$CACHE/pip.log")"; }
+
+# unpack WHEEL FOLDER PATTERN: the wheel's files whose names match the pattern.
+unpack() {
+  "$VENV_PYTHON" - "$@" <<'PY'
+import re, sys, zipfile
+wheel, folder, pattern = sys.argv[1:]
+with zipfile.ZipFile(wheel) as archive:
+    archive.extractall(folder, [name for name in archive.namelist() if re.search(pattern, name)])
+PY
+}
+
+# headers REQUIREMENT FOLDER PATTERN: those files of a package from pip, once.
+headers() {
+  [ -e "$2/.complete" ] && return 0
+  local download=$CACHE/download
+  rm -rf "$download" "$2"
+  echo "Fetching the headers of $1"
+  pip_quietly download --quiet --no-deps --no-cache-dir --only-binary=:all: --dest "$download" "$1"
+  unpack "$download"/*.whl "$2" "$3"
+  rm -rf "$download"
+  touch "$2/.complete"
+}
+
+newest() {
+  pip_quietly install --quiet --dry-run --no-deps --ignore-installed --report - torch |
+    "$VENV_PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["install"][0]["metadata"]["version"].split("+")[0])'
+}
+
+# The folder of PyTorch's headers for a version, or ours.
+include_of() {
+  if [ "$1" = ours ]; then
+    "$VENV_PYTHON" -c 'import importlib.util, pathlib
+print(pathlib.Path(importlib.util.find_spec("torch").origin).parent / "include")'
+  else
+    echo "$CACHE/torch-$1/torch/include"
+  fi
+}
+
+# check VERSION INCLUDE: every source against these headers.
+check() {
+  local version=$1 include=$2 stamp=$CACHE/passed-$1 wanted
+  # shellcheck disable=SC2086
+  local sources=(${FILES:-$(find src/torch src/bindings -name '*.cc' | sort)})
+  wanted=$({ "$CXX" --version; cat tools/check_torch.sh; find src include -name '*.h' -print0 | sort -z | xargs -0 cat
+             cat "${sources[@]}"; cat "$include/torch/headeronly/version.h"; } | sha256sum)
+  header "PyTorch $version: ${#sources[@]} files"
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    echo "unchanged since it passed"
+    return 0
+  fi
+  "$VENV_PYTHON" tools/check_forwarding.py "$include"
+  local flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fvisibility=hidden
+    -DINNKEEPER_WITH_CUDA -DTORCH_EXTENSION_NAME=_C -Isrc -Iinclude
+    -isystem "$include" -isystem "$include/torch/csrc/api/include" -isystem "$PYTHON_INCLUDE")
+  local folder
+  for folder in "$CACHE"/cuda*/nvidia/*/include; do flags+=(-isystem "$folder"); done
+  # A build without CUDA has its headers, but not this one that says how it was configured.
+  [ -e "$include/c10/cuda/impl/cuda_cmake_macros.h" ] || flags+=(-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE)
+  printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$JOBS" "$CXX" "${flags[@]}" || die "PyTorch $version: failed"
+  echo "clean"
+  [ -n "${FILES:-}" ] || echo "$wanted" >"$stamp"
+}
+
+PYTHON_INCLUDE=$("$VENV_PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+versions=${CHECK_TORCH:-"$OLDEST ours $(newest)"}
+# Which release of CUDA 13 does not matter to the few of its headers that are used.
+headers "nvidia-cuda-runtime>=13,<14" "$CACHE/cuda" '/include/'
+[ -n "$(find "$CACHE/cuda" -path '*/crt/host_config.h')" ] ||
+  headers "nvidia-cuda-crt>=13,<14" "$CACHE/cuda-crt" '/include/'
+for version in $versions; do
+  [ "$version" = ours ] || headers "torch==$version" "$CACHE/torch-$version" '^torch/(include/|version\.py)'
+  check "$version" "$(include_of "$version")"
+done
