@@ -30,7 +30,7 @@ at::Tensor view_of(const at::Tensor& base, const at::Tensor& real) {
 }
 
 bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
-  return a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides();
+  return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
 }  // namespace
@@ -126,8 +126,7 @@ void OperatorCall::settle_written() {
     const bool pinned = operand.block->size() != Bytes(0);
     adopt_resize(runtime_, handle, *operand.block, node_, pinned);
     if (!same_geometry(operand.real, operand.managed)) {
-      operand.managed.unsafeGetTensorImpl()->set_sizes_and_strides(operand.real.sizes(), operand.real.strides(),
-                                                                   operand.real.storage_offset());
+      copy_geometry(operand.real, *operand.managed.unsafeGetTensorImpl());
     }
   }
 }

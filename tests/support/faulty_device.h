@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,7 +34,11 @@ class FaultPlan {
   int64_t calls() const { return calls_.load(); }
   int64_t hits() const { return hits_.load(); }
 
+  // Called from inside every call that may fail, before it is made. Set while nothing runs.
+  void set_watcher(std::function<void()> watcher) { watcher_ = std::move(watcher); }
+
   bool fails(Fault kind) {
+    if (watcher_) watcher_();
     if ((kinds_.load() & static_cast<unsigned>(kind)) == 0) return false;
     const int64_t call = calls_.fetch_add(1) + 1;
     if (call < first_.load() || call > last_.load()) return false;
@@ -42,6 +47,7 @@ class FaultPlan {
   }
 
  private:
+  std::function<void()> watcher_;
   std::atomic<unsigned> kinds_{0};
   std::atomic<int64_t> first_{0}, last_{0}, calls_{0}, hits_{0};
 };

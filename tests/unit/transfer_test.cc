@@ -1,6 +1,11 @@
 // Copies between nodes: each wait that the engine must not forget has the program here that it would break.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+
 #include "support/machine.h"
 
 namespace innkeeper::test {
@@ -226,6 +231,35 @@ TEST_P(TransferTest, GoesToDiskAndBack) {
   EXPECT_EQ(machine->used(machine.disk()), Bytes(0)) << "what is on disk is stale";
   expect(machine, *block, machine.sim(0), 2);
   machine->destroy(block);
+}
+
+// I10: whatever a device is asked to do, the engine answers others meanwhile.
+TEST_P(TransferTest, I10NoLockIsHeldAcrossACallToADevice) {
+  FaultPlan plan;
+  MachineOptions watched = options(2, Bytes(2 * kSize));
+  watched.host_budget = Bytes(2 * kSize);
+  watched.disk_budget = MiB(1);
+  watched.faults = &plan;
+  Machine machine(watched);
+  int calls = 0;
+  plan.set_watcher([&] {
+    ++calls;
+    std::future<Bytes> other = std::async(std::launch::async, [&] { return machine->room(machine.sim(0)); });
+    if (other.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+      std::fputs("the engine's lock is held across a call to a device\n", stderr);
+      std::abort();  // the other thread would never end
+    }
+  });
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 8; ++i) blocks.push_back(make(machine, machine.sim(i % 2), i));
+  for (uint64_t i = 0; i < 8; ++i) expect(machine, *blocks[i], machine.sim(0), i);
+  ASSERT_TRUE(machine.write(*blocks[0], machine.sim(1), pattern(kSize, 9)).ok());
+  ASSERT_TRUE(machine->write_back(*blocks[0]).ok());
+  ASSERT_TRUE(machine->evict_all().ok());
+  ASSERT_TRUE(machine->prefetch(*blocks[0], machine.sim(0)).ok());
+  for (Block* block : blocks) machine->destroy(block);
+  EXPECT_GT(calls, 50);
+  plan.set_watcher({});
 }
 
 INSTANTIATE_TEST_SUITE_P(Visibilities, TransferTest,
