@@ -25,7 +25,6 @@ import demo_report
 import torch
 
 HERE = Path(__file__).resolve().parent
-MIB = 1 << 20
 
 
 class DemoError(Exception):
@@ -36,9 +35,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line's options; what it does not know goes to ``train_text.py``."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--fraction", type=float, default=0.4, help="of the peak, for the third run")
-    p.add_argument(
-        "--gpus", type=int, default=1, help="simulated GPUs that share the memory of the third run"
-    )
+    p.add_argument("--gpus", type=int, default=1, help="GPUs that share the memory of the third run")
     p.add_argument("--room", default="1GiB", help="of the one simulated GPU of the second run")
     p.add_argument("--host", default="2GiB", help="host memory beside simulated GPUs")
     p.add_argument("--simulate", action="store_true", help="simulate GPUs though there is a real one")
@@ -54,17 +51,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def run(
-    name: str, device: str, training: Sequence[str], *, nodes: str = "", budget: int = 0
-) -> dict[str, Any]:
+def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dict[str, Any]:
     """Trains in a process of its own.
 
     Args:
         name: for the table and the plots.
         device: ``cpu``, ``cuda`` or ``managed``.
         training: options of ``train_text.py``.
-        nodes: ``INNKEEPER_NODES``; empty for what the environment says.
-        budget: bytes for each real GPU; 0 for all it has.
+        nodes: ``INNKEEPER_NODES`` for ``managed``.
 
     Returns:
         What ``demo_run.py`` wrote: losses, seconds, hash, and for ``managed`` statistics and samples.
@@ -74,11 +68,18 @@ def run(
 
     """
     print(f"\n{name}" + (f": {nodes}" if nodes else ""), flush=True)
-    environment = os.environ | ({"INNKEEPER_NODES": nodes} if nodes else {})
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        command = [sys.executable, str(HERE / "demo_run.py"), "--write", str(result), "--budget", str(budget)]
-        done = subprocess.run([*command, "--", "--device", device, *training], env=environment, check=False)
+        command = [
+            sys.executable,
+            str(HERE / "demo_run.py"),
+            "--write",
+            str(result),
+            "--",
+            "--device",
+            device,
+        ]
+        done = subprocess.run([*command, *training], env=os.environ | {"INNKEEPER_NODES": nodes}, check=False)
         if done.returncode != 0:
             raise DemoError(f"the run '{name}' ended with exit code {done.returncode}")
         return {"name": name, "nodes": nodes, **json.loads(result.read_text())}
@@ -95,15 +96,14 @@ def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Plain, with room, and with ``fraction`` of the second one's peak."""
     real = torch.cuda.is_available() and not args.simulate
     plain = run("plain PyTorch", "cuda" if real else "cpu", args.training)
-    room = "" if real else f"sim:1x{args.room},host:{args.host}"
-    ample = run("managed, room for all", "managed", args.training, nodes=room)
-    budget = int(peak_of(ample) * args.fraction)
-    share = f"{args.fraction:.0%} of the peak"
+    room = "cuda:0,host" if real else f"sim:1x{args.room},host:{args.host}"
+    ample = run("managed, room for all", "managed", args.training, room)
+    budget = int(peak_of(ample) * args.fraction) // args.gpus
     if real:
-        tight = run(f"managed, {share}", "managed", args.training, budget=budget)
+        nodes = ",".join([*(f"cuda:{n}:{budget}B" for n in range(args.gpus)), "host"])
     else:
-        nodes = f"sim:{args.gpus}x{budget // args.gpus}B,host:{args.host}"
-        tight = run(f"managed, {share}", "managed", args.training, nodes=nodes)
+        nodes = f"sim:{args.gpus}x{budget}B,host:{args.host}"
+    tight = run(f"managed, {args.fraction:.0%} of the peak", "managed", args.training, nodes)
     return [plain, ample, tight]
 
 
@@ -118,6 +118,10 @@ def check(runs: Sequence[dict[str, Any]]) -> None:
     for name, node in runs[-1]["stats"]["nodes"].items():
         if node["peak"] > node["budget"]:
             raise DemoError(f"{name} held {node['peak']} bytes, more than its budget of {node['budget']}")
+        if node["recount"] != node["resident"]:
+            raise DemoError(
+                f"{name} accounts for {node['resident']} bytes, and has given out {node['recount']}"
+            )
     if peak_of(runs[-1]) < peak_of(runs[1]) and runs[-1]["stats"]["evictions"] == 0:
         raise DemoError("nothing was evicted, though not all fits")
 

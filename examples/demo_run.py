@@ -1,6 +1,6 @@
 """One run of the demo: ``train_text.py`` as it is, and around it what the managed device can tell of the run.
 
-python examples/demo_run.py --write FILE [--budget BYTES] -- OPTIONS OF train_text.py
+python examples/demo_run.py --write FILE -- OPTIONS OF train_text.py
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Trains; writes losses, seconds and hash, and for ``managed`` statistics and samples, as JSON."""
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--write", type=Path, required=True)
-    p.add_argument("--budget", type=int, default=0, help="bytes for each real GPU; 0 for all it has")
     p.add_argument("training", nargs="*")
     args = p.parse_args(arguments)
     training = train_text.parse(args.training)
@@ -30,9 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         import innkeeper
 
         manager = innkeeper.manager()
-        for name, node in manager.nodes.items():
-            if args.budget and node.kind == "cuda":
-                manager.set_budget(name, args.budget)
         manager.start_samples(SAMPLE_EVERY)
         result = asdict(train_text.train(training))
         result |= {"samples": manager.stop_samples(), "stats": innkeeper.stats()}

@@ -15,7 +15,7 @@ struct NodeStats {
   int64_t pinned = 0;    // of `replicas`, bytes that the user pinned or that escaped (I12)
   int64_t recount = 0;   // `resident` as counted by the node's allocator
   int64_t evictions = 0;
-  int64_t ops = 0;       // operators that ran here
+  int64_t ops = 0;  // operators that ran here
 };
 
 struct Stats {

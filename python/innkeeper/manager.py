@@ -146,7 +146,8 @@ class DeviceManager:
         if self.soft_placement and "host" in self.nodes:
             return "host"
         raise torch.OutOfMemoryError(
-            f"no node has room for {nbytes} bytes; not pinned are {room} (looked {self.retry_limit + 1} times,"
+            f"no node has room for {nbytes} bytes; not pinned are {room} "
+            f"(looked {self.retry_limit + 1} times,"
             f" every {self.wait_time} s): unpin, raise a budget with set_budget or turn soft_placement on"
         )
 

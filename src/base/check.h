@@ -11,8 +11,8 @@ namespace innkeeper::detail {
 
 }  // namespace innkeeper::detail
 
-#define IK_CHECK(condition, ...)                                                            \
-  do {                                                                                      \
-    if (!(condition)) [[unlikely]]                                                          \
+#define IK_CHECK(condition, ...) \
+  do { \
+    if (!(condition)) [[unlikely]] \
       ::innkeeper::detail::check_failed(__FILE__, __LINE__, #condition, std::string_view(__VA_ARGS__)); \
   } while (false)

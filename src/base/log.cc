@@ -27,9 +27,13 @@ std::atomic<int>& current_level() {
 
 }  // namespace
 
-void set_log_level(LogLevel level) { current_level().store(static_cast<int>(level), std::memory_order_relaxed); }
+void set_log_level(LogLevel level) {
+  current_level().store(static_cast<int>(level), std::memory_order_relaxed);
+}
 
-bool log_enabled(LogLevel level) { return static_cast<int>(level) <= current_level().load(std::memory_order_relaxed); }
+bool log_enabled(LogLevel level) {
+  return static_cast<int>(level) <= current_level().load(std::memory_order_relaxed);
+}
 
 void log(LogLevel level, std::string_view message) {
   if (!log_enabled(level)) return;

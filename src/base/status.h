@@ -38,7 +38,7 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     IK_CHECK(!status_.ok(), "a Result without a value needs a failure");
   }
@@ -63,8 +63,8 @@ class [[nodiscard]] Result {
 };
 
 // Leaves the function with the failure, if there is one.
-#define IK_RETURN_IF_ERROR(expression)                                        \
-  do {                                                                        \
+#define IK_RETURN_IF_ERROR(expression) \
+  do { \
     if (::innkeeper::Status ik_status = (expression); !ik_status.ok()) return ik_status; \
   } while (false)
 

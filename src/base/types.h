@@ -36,9 +36,7 @@ constexpr Bytes GiB(int64_t n) { return Bytes(n << 30); }
 
 // Every replica starts at, and is charged in multiples of, this many bytes (design, decision 7).
 inline constexpr int64_t kAlignment = 64;
-constexpr Bytes round_up(Bytes size) {
-  return Bytes((size.count() + kAlignment - 1) & ~(kAlignment - 1));
-}
+constexpr Bytes round_up(Bytes size) { return Bytes((size.count() + kAlignment - 1) & ~(kAlignment - 1)); }
 
 // "64.0 MiB": for messages. Exact sizes below 10 KiB are shown in bytes.
 std::string to_string(Bytes size);

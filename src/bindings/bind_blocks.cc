@@ -10,12 +10,13 @@ void bind_blocks(py::module_& m) {
   m.def("pin", &pin, py::arg("x"), py::arg("node") = py::none(), WithoutGil(),
         "Brings the tensor's block to a node and keeps it there until it is unpinned as often.");
   m.def("unpin", &unpin, py::arg("x"), WithoutGil(), "Takes back one pin.");
-  m.def("is_user_pinned", &is_user_pinned, py::arg("x"), WithoutGil(), "Whether pin() holds the tensor's block.");
+  m.def("is_user_pinned", &is_user_pinned, py::arg("x"), WithoutGil(),
+        "Whether pin() holds the tensor's block.");
   m.def("prefetch", &prefetch, py::arg("x"), py::arg("node"), WithoutGil(),
         "Starts the copy to a node and returns before it is done.");
   m.def("evict", &evict, py::arg("x"), WithoutGil(), "Moves the block from every accelerator to the host.");
-  m.def("resident", &resident, py::arg("x"), py::arg("node") = py::none(), py::arg("write") = false, WithoutGil(),
-        "The real tensor over the replica on a node, pinned until release_resident.");
+  m.def("resident", &resident, py::arg("x"), py::arg("node") = py::none(), py::arg("write") = false,
+        WithoutGil(), "The real tensor over the replica on a node, pinned until release_resident.");
   m.def("release_resident", &release_resident, py::arg("x"), py::arg("node"), WithoutGil(),
         "Lets go of what resident() gave.");
   m.def("resident_node", &resident_node, py::arg("x"), py::arg("node") = py::none(), WithoutGil(),

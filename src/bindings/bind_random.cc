@@ -5,7 +5,8 @@ namespace innkeeper::bindings {
 
 void bind_random(py::module_& m) {
   using namespace torch_layer;
-  m.def("manual_seed", &manual_seed, py::arg("seed"), WithoutGil(), "Seeds the stream that the thread draws from.");
+  m.def("manual_seed", &manual_seed, py::arg("seed"), WithoutGil(),
+        "Seeds the stream that the thread draws from.");
   m.def("seed", &seed, WithoutGil(), "Seeds the stream from the operating system; returns the seed.");
   m.def("initial_seed", &initial_seed, WithoutGil(), "The seed of the stream that the thread draws from.");
   m.def("get_rng_state", &get_rng_state, WithoutGil(), "The stream's state, a CPU tensor of uint8.");

@@ -13,7 +13,8 @@ void bind_records(py::module_& m) {
       .def_readonly("resident", &Samples::resident)
       .def_readonly("bytes_fetched", &Samples::bytes_fetched)
       .def_readonly("bytes_written_back", &Samples::bytes_written_back);
-  m.def("sample_start", &sample_start, py::arg("every_ops"), WithoutGil(), "Starts to sample bytes per node.");
+  m.def("sample_start", &sample_start, py::arg("every_ops"), WithoutGil(),
+        "Starts to sample bytes per node.");
   m.def("sample_stop", &sample_stop, WithoutGil(), "Stops, and returns the samples.");
 }
 

@@ -42,12 +42,16 @@ Stats stats_without_gil() {
 }  // namespace
 
 void bind_stats(py::module_& m) {
-  m.def("stats", [] { return to_dict(stats_without_gil()); }, "What was done since the last reset, as a dict.");
-  m.def("reset_stats", &torch_layer::reset_stats, WithoutGil(), "Sets the counters to zero and the peaks to what is in use now.");
+  m.def(
+      "stats", [] { return to_dict(stats_without_gil()); }, "What was done since the last reset, as a dict.");
+  m.def("reset_stats", &torch_layer::reset_stats, WithoutGil(),
+        "Sets the counters to zero and the peaks to what is in use now.");
   m.def("check_invariants", &torch_layer::check_invariants, WithoutGil(),
         "Empty if all invariants hold; else a description of the first that does not.");
-  m.def("synchronize", &torch_layer::synchronize, WithoutGil(), "Blocks until every queue of every node has done its work.");
-  m.def("empty_cache", &torch_layer::empty_cache, WithoutGil(), "Gives cached free memory back; returns how many bytes.");
+  m.def("synchronize", &torch_layer::synchronize, WithoutGil(),
+        "Blocks until every queue of every node has done its work.");
+  m.def("empty_cache", &torch_layer::empty_cache, WithoutGil(),
+        "Gives cached free memory back; returns how many bytes.");
 }
 
 }  // namespace innkeeper::bindings

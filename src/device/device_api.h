@@ -3,11 +3,11 @@
 // A device is the host, a disk, a simulated accelerator or a real one. The engine knows nothing else of it,
 // so that faults, delays and whole machines can be put in its place (tests/).
 //
-// Ordering. An accelerator has three queues. Work put on one queue happens in order; between queues nothing is
-// ordered unless a wait says so. Memory is ordered by the compute queue: what allocate() returns may still be
-// in use by work put on the compute queue earlier, and releasing memory is safe once the compute queue waits
-// for every copy that touches it (I5, I6). The host and disks do their work before they return, or hand out an
-// event; `wait` on them blocks the caller.
+// Ordering. An accelerator has three queues. Work put on one queue happens in order; between queues nothing
+// is ordered unless a wait says so. Memory is ordered by the compute queue: what allocate() returns may still
+// be in use by work put on the compute queue earlier, and releasing memory is safe once the compute queue
+// waits for every copy that touches it (I5, I6). The host and disks do their work before they return, or hand
+// out an event; `wait` on them blocks the caller.
 //
 // Thread safety: every method may be called from any thread. No method calls back into the engine except
 // through the Accountant, from inside allocate() and a Memory's release.
@@ -89,8 +89,9 @@ class Memory {
   Release release_ = nullptr;
 };
 
-// Keeps a node's budget. Every allocator of a node asks it first, whoever allocates: the engine for a replica,
-// a kernel for its result or its scratch memory. charge() may evict, and so may allocate and copy elsewhere.
+// Keeps a node's budget. Every allocator of a node asks it first, whoever allocates: the engine for a
+// replica, a kernel for its result or its scratch memory. charge() may evict, and so may allocate and copy
+// elsewhere.
 class Accountant {
  public:
   virtual ~Accountant() = default;
@@ -119,8 +120,8 @@ class Device {
   virtual Result<Event> record(Queue queue) = 0;
   virtual Status wait(Queue queue, const Event& event) = 0;
 
-  // Copies between this device and host memory, on queue copy_in or copy_out. `device` memory is this device's.
-  // Both ends must stay until the returned event is done (I5).
+  // Copies between this device and host memory, on queue copy_in or copy_out. `device` memory is this
+  // device's. Both ends must stay until the returned event is done (I5).
   virtual Result<Event> copy_in(void* device, const void* host, Bytes size) = 0;
   virtual Result<Event> copy_out(void* host, const void* device, Bytes size) = 0;
   // Copies from another device of the same make, on this one's copy_in queue.

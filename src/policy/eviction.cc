@@ -17,7 +17,9 @@ class LruPolicy final : public EvictionPolicy {
 
   // A heap, because few of many candidates leave at a time: O(n + k log n).
   size_t choose(std::span<EvictionCandidate> candidates, Bytes shortfall) const override {
-    const auto later = [](const EvictionCandidate& a, const EvictionCandidate& b) { return leaves_before(b, a); };
+    const auto later = [](const EvictionCandidate& a, const EvictionCandidate& b) {
+      return leaves_before(b, a);
+    };
     std::make_heap(candidates.begin(), candidates.end(), later);
     Bytes found{0};
     auto heap_end = candidates.end();

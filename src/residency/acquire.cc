@@ -16,7 +16,8 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
       complete = false;
     }
   }
-  if (complete) [[likely]] return {};
+  if (complete) [[likely]]
+    return {};
 
   ThreadState& self = thread_state();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -83,7 +84,8 @@ Status Engine::settle(Block& block, NodeId id, bool write) {
   }
 }
 
-// I2: before an operator writes, every other valid replica goes. The block is moving; the lock is let go meanwhile.
+// I2: before an operator writes, every other valid replica goes. The block is moving; the lock is let go
+// meanwhile.
 Status Engine::claim(Block& block, NodeId id) {
   std::array<NodeId, kMaxNodes> others;
   size_t count = 0;

@@ -1,11 +1,11 @@
 // A block: the storage of one or more managed tensors, and its replicas, at most one a node.
 //
-// A block is created and destroyed by the Engine alone; everybody else holds plain pointers that are good while the
-// tensor's storage lives. Fields are reached through Engine, but for the fast path below.
+// A block is created and destroyed by the Engine alone; everybody else holds plain pointers that are good
+// while the tensor's storage lives. Fields are reached through Engine, but for the fast path below.
 //
 // A replica's `word` is its state, a flag and its pins in one atomic, so that an operator whose operands are
-// resident pins each with one compare-and-swap and no lock. All other fields are guarded by Engine's mutex, or by
-// the block's `moving` flag while a thread works on the block without it.
+// resident pins each with one compare-and-swap and no lock. All other fields are guarded by Engine's mutex,
+// or by the block's `moving` flag while a thread works on the block without it.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ namespace innkeeper {
 
 class Block;
 
-// The atomic part of a replica: bits 0-1 the state, bit 2 `closed` (no new fast pins), the rest a count of pins.
+// The atomic part of a replica: bits 0-1 the state, bit 2 `closed` (no new fast pins), the rest a count of
+// pins.
 class ReplicaWord {
  public:
   static constexpr uint32_t kStateMask = 3;
@@ -42,7 +43,8 @@ class ReplicaWord {
       const ReplicaState state = state_of(word);
       const bool fits = state == ReplicaState::owned || (state == ReplicaState::shared && !write);
       if (!fits || (word & kClosed) != 0) return false;
-      if (word_.compare_exchange_weak(word, word + kPin, std::memory_order_acquire, std::memory_order_relaxed)) {
+      if (word_.compare_exchange_weak(word, word + kPin, std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
         return true;
       }
     }
@@ -82,7 +84,7 @@ struct Replica {
   std::atomic<uint32_t> user_pins{0};
   std::atomic<uint32_t> escapes{0};  // pins kept because somebody else holds the real storage (I12)
   Memory memory;
-  Event ready;  // the copy that fills it, until the compute queue is ordered after it
+  Event ready;                 // the copy that fills it, until the compute queue is ordered after it
   std::vector<Event> readers;  // copies that read it and may not be done
   // The node's list of resident replicas.
   Block* previous = nullptr;
@@ -109,8 +111,8 @@ class Block {
 
   const BlockId id_;
   std::atomic<int64_t> size_;
-  // The thread that is changing the block's replicas without the lock (its ThreadState), or null; nobody else may.
-  // Guarded by Engine's mutex.
+  // The thread that is changing the block's replicas without the lock (its ThreadState), or null; nobody else
+  // may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;
   std::unique_ptr<Replica[]> replicas_;
 };

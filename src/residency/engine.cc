@@ -6,7 +6,8 @@
 
 namespace innkeeper {
 
-Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy) : policy_(std::move(policy)) {
+Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy)
+    : policy_(std::move(policy)) {
   IK_CHECK(nodes.size() <= kMaxNodes);
   for (NodeSetup& spec : nodes) {
     auto added = std::make_unique<Node>();
@@ -75,7 +76,8 @@ NodeId Engine::place(std::span<const Access> accesses, NodeId home) const {
 void Engine::transition(Replica& replica, ReplicaEvent event) {
   const ReplicaState before = replica.word.state();
   const uint8_t after = next_state(before, event);
-  IK_CHECK(after != kIllegal, std::string("a replica that is ") + to_string(before) + " cannot " + to_string(event));
+  IK_CHECK(after != kIllegal,
+           std::string("a replica that is ") + to_string(before) + " cannot " + to_string(event));
   replica.word.set_state(static_cast<ReplicaState>(after));
 }
 
@@ -122,7 +124,8 @@ void Engine::wait_move(Block& block) {
 }
 
 void Engine::wait_change() {
-  // The limit is a net under wake-ups that a fast unpin may miss (wake_waiters reads `waiters_` without the lock).
+  // The limit is a net under wake-ups that a fast unpin may miss (wake_waiters reads `waiters_` without the
+  // lock).
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   changed_.wait_for(mutex_, std::chrono::microseconds(1000));
   waiters_.fetch_sub(1, std::memory_order_relaxed);
@@ -147,7 +150,8 @@ void Engine::inherit_if_last(Block& block) {
   if (last == nullptr || last->word.state() != ReplicaState::shared) return;
   transition(*last, ReplicaEvent::inherit);
   std::erase_if(last->readers, [](const Event& event) { return is_done(event); });
-  if (!last->readers.empty()) last->word.close();  // its next writer waits for those who read it (open_replica)
+  if (!last->readers.empty())
+    last->word.close();  // its next writer waits for those who read it (open_replica)
 }
 
 // ---------------------------------------------------------------- blocks
@@ -162,7 +166,8 @@ void Engine::destroy(Block* block) {
     MutexLock lock(mutex_);
     wait_move(*block);
     begin_move(*block);  // for good: nobody picks it as a victim any more
-    std::erase_if(escaped_, [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
+    std::erase_if(escaped_,
+                  [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
   }
   for (const auto& at : nodes_) {
     Replica& replica = block->replica(at->id);

@@ -9,13 +9,14 @@
 //     engine.adopt(block, node, memory);              // results that are new
 //     engine.release(node, accesses);
 //
-// Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what can be.
+// Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what
+// can be.
 //
-// Thread safety: every method may be called from any thread. Two threads that use one block must be ordered by the
-// program where one of them writes, as PyTorch asks of them (I8).
-// Locks: one mutex. It is never held across a copy, an allocation, a kernel or a wait for a device (I10): a thread
-// that works on a block without it sets the block's `moving` flag. No thread waits for a moving block while it
-// pins others, so waits form no cycle.
+// Thread safety: every method may be called from any thread. Two threads that use one block must be ordered
+// by the program where one of them writes, as PyTorch asks of them (I8). Locks: one mutex. It is never held
+// across a copy, an allocation, a kernel or a wait for a device (I10): a thread that works on a block without
+// it sets the block's `moving` flag. No thread waits for a moving block while it pins others, so waits form
+// no cycle.
 #pragma once
 
 #include <array>
@@ -50,8 +51,8 @@ struct NodeSetup {
   bool computes = false;  // operators may run here
 };
 
-// Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that replica.
-// `data` is null when the memory is about to go.
+// Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that
+// replica. `data` is null when the memory is about to go.
 using MemoryObserver = std::function<void(Block& block, NodeId node, void* data)>;
 
 // Is the real memory of this replica still held by somebody but the engine (I12)?
@@ -59,7 +60,8 @@ using EscapeProbe = std::function<bool(Block& block, NodeId node)>;
 
 class Engine final : public Accountant {
  public:
-  // At most one host and one disk node. An accelerator's replicas are written back to the host, the host's to disk.
+  // At most one host and one disk node. An accelerator's replicas are written back to the host, the host's to
+  // disk.
   Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy);
   ~Engine() override;
   Engine(const Engine&) = delete;
@@ -81,14 +83,15 @@ class Engine final : public Accountant {
   Bytes free(NodeId node) const { return budget(node) - used(node); }
   // Evicts down to the new budget. Fails, and keeps the old one, if pinned bytes alone exceed it.
   Status set_budget(NodeId node, Bytes budget);
-  // Evicts at least `size` bytes, or all that can leave, although the budget has room: the device itself has none.
-  // Fails if nothing can leave.
+  // Evicts at least `size` bytes, or all that can leave, although the budget has room: the device itself has
+  // none. Fails if nothing can leave.
   Status relieve(NodeId node, Bytes size);
   const EvictionPolicy& policy() const { return *policy_; }
 
   // ---- blocks
   Block* create(Bytes size);
-  // The caller promises that nobody uses the block any more. Never fails; waits only for a move that is under way.
+  // The caller promises that nobody uses the block any more. Never fails; waits only for a move that is under
+  // way.
   void destroy(Block* block);
   // A kernel's fresh result: `memory` becomes the block's only replica (the block has none yet).
   void adopt(Block& block, NodeId node, Memory memory);
@@ -120,7 +123,9 @@ class Engine final : public Accountant {
   Status evict(Block& block);                  // from every accelerator to the host, or from the host to disk
   Status evict_all();                          // every unpinned block, for INNKEEPER_STRESS=evict
   std::vector<NodeId> where(const Block& block) const;  // the owner first
-  bool has_replica(const Block& block, NodeId node) const { return is_valid(block.replica(node).word.state()); }
+  bool has_replica(const Block& block, NodeId node) const {
+    return is_valid(block.replica(node).word.state());
+  }
 
   // ---- accounting (Accountant)
   Status charge(NodeId node, Bytes size) override;
@@ -149,14 +154,14 @@ class Engine final : public Accountant {
     std::atomic<int64_t> peak{0};
     std::atomic<int64_t> ops{0};
     std::atomic<int64_t> evictions{0};
-    std::atomic<int> running{0};       // operators between OperatorScope's ends
-    std::atomic<bool> tight{false};    // has been more than half full: operators take turns from now on
+    std::atomic<int> running{0};     // operators between OperatorScope's ends
+    std::atomic<bool> tight{false};  // has been more than half full: operators take turns from now on
     // Guarded by Engine::mutex_:
-    Block* first = nullptr;            // resident replicas
+    Block* first = nullptr;  // resident replicas
     Bytes replica_bytes{0};
-    bool has_turn = false;             // some thread has the turn
-    int moving = 0;                    // replicas that are leaving or arriving here right now
-    int stuck = 0;                     // of `running`, operators that wait for room here or for their operands
+    bool has_turn = false;  // some thread has the turn
+    int moving = 0;         // replicas that are leaving or arriving here right now
+    int stuck = 0;          // of `running`, operators that wait for room here or for their operands
     std::vector<std::pair<Memory, std::vector<Event>>> leaving;  // host memory that a copy still touches (I5)
   };
 
@@ -168,10 +173,11 @@ class Engine final : public Accountant {
 
   // engine.cc. Every state change goes through the table.
   static void transition(Replica& replica, ReplicaEvent event);
-  // A valid replica stays closed while a copy into it is not done, and the owner while one out of it is not: the next
-  // pin orders itself after them (open_replica).
+  // A valid replica stays closed while a copy into it is not done, and the owner while one out of it is not:
+  // the next pin orders itself after them (open_replica).
   static void reopen(Replica& replica) {
-    if (replica.ready == nullptr && (replica.readers.empty() || replica.word.state() != ReplicaState::owned)) {
+    if (replica.ready == nullptr &&
+        (replica.readers.empty() || replica.word.state() != ReplicaState::owned)) {
       replica.word.open();
     }
   }
@@ -204,7 +210,7 @@ class Engine final : public Accountant {
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;
   Result<Filled> fill(Block& block, NodeId to, NodeId from);
-  Status bring(Block& block, NodeId to) IK_EXCLUDES(mutex_);        // leaves the replica arriving, or owned if born
+  Status bring(Block& block, NodeId to) IK_EXCLUDES(mutex_);  // leaves the replica arriving, or owned if born
   Status finish_arrival(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   Status open_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   Status copy_to_backing(Block& block, NodeId from, NodeId to) IK_EXCLUDES(mutex_);
@@ -251,9 +257,10 @@ class Engine final : public Accountant {
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
 };
 
-// Marks that an operator runs at `node` on this thread. Where room is short only one operator at a time runs at a
-// node, so that two never wait for each other's operands or results: a kernel cannot give up what it holds (I9). That
-// is a turn, not a lock: a scope may nest at its node. A scope at one node must not open inside one at another.
+// Marks that an operator runs at `node` on this thread. Where room is short only one operator at a time runs
+// at a node, so that two never wait for each other's operands or results: a kernel cannot give up what it
+// holds (I9). That is a turn, not a lock: a scope may nest at its node. A scope at one node must not open
+// inside one at another.
 class OperatorScope {
  public:
   OperatorScope(Engine& engine, NodeId node);

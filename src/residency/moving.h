@@ -1,6 +1,6 @@
-// Counts a move at a node for a scope: memory is charged there that is not listed yet, or about to be given back.
-// Others who need room wait for it instead of giving up; while its own thread waits for room there, it does not count
-// (Engine::wait_for_room), so that two never wait for each other.
+// Counts a move at a node for a scope: memory is charged there that is not listed yet, or about to be given
+// back. Others who need room wait for it instead of giving up; while its own thread waits for room there, it
+// does not count (Engine::wait_for_room), so that two never wait for each other.
 #pragma once
 
 #include "residency/engine.h"

@@ -47,30 +47,38 @@ std::string Engine::check_invariants() const {
     Bytes replicas{0};
     for (Block* block = at->first; block != nullptr; block = block->replica(at->id).next) {
       const Replica& replica = block->replica(at->id);
-      const std::string what = "block " + std::to_string(static_cast<uint64_t>(block->id())) + " at " + name + " ";
+      const std::string what =
+          "block " + std::to_string(static_cast<uint64_t>(block->id())) + " at " + name + " ";
       replicas += replica.memory.size();
       if (replica.word.state() == ReplicaState::absent) return what + "is listed as resident but absent";
-      if (replica.memory && round_up(replica.memory.size()) != round_up(block->size())) return what + "has memory of another size";
-      if (replica.word.pins() < replica.user_pins + replica.escapes) return "I3: " + what + "has fewer pins than promised";
+      if (replica.memory && round_up(replica.memory.size()) != round_up(block->size()))
+        return what + "has memory of another size";
+      if (replica.word.pins() < replica.user_pins + replica.escapes)
+        return "I3: " + what + "has fewer pins than promised";
       if (is_moving(*block)) continue;
       int valid = 0;
       bool owned = false;
+      bool arriving = false;
       for (const auto& other : nodes_) {
         const ReplicaState state = block->replica(other->id).word.state();
         valid += is_valid(state) ? 1 : 0;
         owned = owned || state == ReplicaState::owned;
+        arriving = arriving || state == ReplicaState::arriving;
         if (state != ReplicaState::absent && !block->replica(other->id).listed) {
           return what + "has a replica at " + other->device->name() + " that is not listed";
         }
       }
       if (valid == 0) return "I1: " + what + "has no valid replica";
-      if (owned && valid != 1) return "I2: " + what + "is owned, and valid " + std::to_string(valid) + " times";
+      if (owned && valid != 1)
+        return "I2: " + what + "is owned, and valid " + std::to_string(valid) + " times";
+      if (valid == 1 && !owned && !arriving) return "I2: " + what + "has one valid replica, which does not own it";
       if (is_valid(replica.word.state()) && replica.ready != nullptr && !replica.word.is_closed()) {
         return "I5: " + what + "is open while a copy into it is under way";
       }
     }
     if (replicas != at->replica_bytes) {
-      return name + " accounts for " + to_string(at->replica_bytes) + " of replicas but lists " + to_string(replicas);
+      return name + " accounts for " + to_string(at->replica_bytes) + " of replicas but lists " +
+             to_string(replicas);
     }
     const Bytes used(at->used.load());
     const Bytes live = at->device->live();
@@ -78,7 +86,8 @@ std::string Engine::check_invariants() const {
       return "I7: " + name + " accounts for " + std::to_string(used.count()) + " bytes, a recount finds " +
              std::to_string(live.count());
     }
-    if (used > Bytes(at->budget.load())) return "I4: " + name + " uses " + to_string(used) + ", more than its budget";
+    if (used > Bytes(at->budget.load()))
+      return "I4: " + name + " uses " + to_string(used) + ", more than its budget";
   }
   return {};
 }

@@ -19,8 +19,8 @@ bool Engine::try_charge(Node& node, Bytes size) {
     if (used + size.count() > node.budget.load(std::memory_order_relaxed)) return false;
   } while (!node.used.compare_exchange_weak(used, used + size.count(), std::memory_order_acq_rel));
   const int64_t now = used + size.count();
-  // Well before room runs out: two kernels that wait for each other's memory cannot be told apart from one that is too
-  // large, and operators that have begun are not stopped.
+  // Well before room runs out: two kernels that wait for each other's memory cannot be told apart from one
+  // that is too large, and operators that have begun are not stopped.
   if (node.computes && 2 * now > node.budget.load(std::memory_order_relaxed) &&
       !node.tight.load(std::memory_order_relaxed)) {
     node.tight.store(true, std::memory_order_seq_cst);
@@ -33,7 +33,8 @@ bool Engine::try_charge(Node& node, Bytes size) {
 
 Status Engine::charge(NodeId id, Bytes size) {
   Node& at = node(id);
-  if (try_charge(at, round_up(size))) [[likely]] return {};
+  if (try_charge(at, round_up(size))) [[likely]]
+    return {};
   if (thread_state().only_free_room) return Status(Code::busy, "no free room at " + at.device->name());
   return charge_slowly(at, round_up(size));
 }
@@ -72,10 +73,11 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
       self.refused = true;  // the code may get lost in an exception on its way through a kernel's allocator
       return Status(Code::busy, "other operators hold the room at " + node.device->name());
     }
-    // A kernel must wait where it is: it may have written already (I9). If every operator here waits like this,
-    // nobody will make room.
+    // A kernel must wait where it is: it may have written already (I9). If every operator here waits like
+    // this, nobody will make room.
     const int running = self.running[index_of(node.id)];
-    if (!moves && node.stuck + running >= node.running.load(std::memory_order_acquire)) return out_of_room(node, size);
+    if (!moves && node.stuck + running >= node.running.load(std::memory_order_acquire))
+      return out_of_room(node, size);
     wait_for_room(node);
   }
 }
@@ -167,8 +169,8 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
   return victims;
 }
 
-// Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up meanwhile
-// who waits at the node where a spare's other replica is.
+// Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up
+// meanwhile who waits at the node where a spare's other replica is.
 Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers) {
   std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
     return block->replica(node.id).word.state() != ReplicaState::owned;
@@ -189,8 +191,8 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers
   return any ? Status() : failure;
 }
 
-// One replica gives up its place: a spare is dropped, the owner's bytes are copied to its backing node first (I1).
-// The replica is closed and the block moving.
+// One replica gives up its place: a spare is dropped, the owner's bytes are copied to its backing node first
+// (I1). The replica is closed and the block moving.
 Status Engine::leave(Node& node, Block& block, bool peers) {
   Replica& replica = block.replica(node.id);
   if (replica.word.state() == ReplicaState::shared && source_of(block, node.id) == kNoNode) {
@@ -223,8 +225,8 @@ Status Engine::leave(Node& node, Block& block, bool peers) {
   return {};
 }
 
-// A GPU that has plenty of room takes what must leave another one: that link is faster than the host's, and the
-// memory of all GPUs counts. It takes free room only; evicting there could go round in circles.
+// A GPU that has plenty of room takes what must leave another one: that link is faster than the host's, and
+// the memory of all GPUs counts. It takes free room only; evicting there could go round in circles.
 Status Engine::copy_to_peer(Block& block, const Node& from) {
   if (from.kind != NodeKind::accelerator) return Status(Code::busy, "");
   const Node* best = nullptr;
@@ -323,10 +325,11 @@ Status Engine::out_of_room(const Node& node, Bytes size) const {
   std::string message = "out of memory at " + node.device->name() + ": " + to_string(size) + " asked, " +
                         to_string(used) + " of its budget of " + to_string(Bytes(node.budget.load())) +
                         " in use (" + to_string(in_use) + " by operands and pins, of which " +
-                        to_string(pinned_bytes(node)) + " pinned by the user or escaped; " + to_string(kernel) +
-                        " by kernels themselves)";
+                        to_string(pinned_bytes(node)) + " pinned by the user or escaped; " +
+                        to_string(kernel) + " by kernels themselves)";
   if (backing(node) == kNoNode) {
-    message += "; nothing below " + node.device->name() + " can take what is here: add a disk node to INNKEEPER_NODES";
+    message += "; nothing below " + node.device->name() +
+               " can take what is here: add a disk node to INNKEEPER_NODES";
   }
   message += "; a larger budget in INNKEEPER_NODES or manager().set_budget(\"" + node.device->name() +
              "\", bytes) would help";

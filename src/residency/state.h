@@ -1,8 +1,8 @@
 // The states of a replica and what each event does to them: data, in one table (design, section 1).
 //
 // Events are named from the replica's own point of view. kIllegal marks what the engine must never try: the
-// engine checks every transition it makes against this table, and tests/unit/state_test.cc checks the table row by
-// row against I1, I2, I3 and I5.
+// engine checks every transition it makes against this table, and tests/unit/state_test.cc checks the table
+// row by row against I1, I2, I3 and I5.
 #pragma once
 
 #include <array>
@@ -20,15 +20,15 @@ enum class ReplicaState : uint8_t {
 inline constexpr size_t kReplicaStates = 4;
 
 enum class ReplicaEvent : uint8_t {
-  born,          // first touch, or a kernel's fresh result: memory without any copy
-  fetch_begin,   // a copy from another replica starts into this one
-  fetch_end,     // that copy is ordered before whoever reads next
-  fetch_fail,    // that copy cannot be made; the memory is given back
-  lend,          // another replica is being filled from this one
-  write,         // an operator here is about to write; all other replicas are dropped first
-  drop,          // spare bytes are given up: another valid replica stays (I1); an owner leaves by lending first
-  inherit,       // every other valid replica is gone: this one is the only copy
-  free,          // the block dies
+  born,         // first touch, or a kernel's fresh result: memory without any copy
+  fetch_begin,  // a copy from another replica starts into this one
+  fetch_end,    // that copy is ordered before whoever reads next
+  fetch_fail,   // that copy cannot be made; the memory is given back
+  lend,         // another replica is being filled from this one
+  write,        // an operator here is about to write; all other replicas are dropped first
+  drop,     // spare bytes are given up: another valid replica stays (I1); an owner leaves by lending first
+  inherit,  // every other valid replica is gone: this one is the only copy
+  free,     // the block dies
 };
 inline constexpr size_t kReplicaEvents = 9;
 
@@ -37,10 +37,10 @@ inline constexpr uint8_t kIllegal = 255;
 // kTransitions[state][event] is the next state.
 inline constexpr std::array<std::array<uint8_t, kReplicaEvents>, kReplicaStates> kTransitions = {{
     //            born      fetch_begin fetch_end fetch_fail lend      write     drop      inherit   free
-    /* absent */ {{3,       1,          kIllegal, kIllegal,  kIllegal, kIllegal, kIllegal, kIllegal, 0}},
-    /* arriving*/ {{kIllegal, kIllegal, 2,        0,         kIllegal, kIllegal, kIllegal, kIllegal, 0}},
-    /* shared */ {{kIllegal, kIllegal,  kIllegal, kIllegal,  2,        3,        0,        3,        0}},
-    /* owned  */ {{kIllegal, kIllegal,  kIllegal, kIllegal,  2,        3,        kIllegal, 3,        0}},
+    /* absent */ {{3, 1, kIllegal, kIllegal, kIllegal, kIllegal, kIllegal, kIllegal, 0}},
+    /* arriving*/ {{kIllegal, kIllegal, 2, 0, kIllegal, kIllegal, kIllegal, kIllegal, 0}},
+    /* shared */ {{kIllegal, kIllegal, kIllegal, kIllegal, 2, 3, 0, 3, 0}},
+    /* owned  */ {{kIllegal, kIllegal, kIllegal, kIllegal, 2, 3, kIllegal, 3, 0}},
 }};
 
 constexpr uint8_t next_state(ReplicaState state, ReplicaEvent event) {

@@ -10,9 +10,9 @@ namespace innkeeper {
 struct ThreadState {
   std::array<int, kMaxNodes> running{};  // OperatorScopes of this thread, by node
   std::array<int, kMaxNodes> moving{};   // moves of this thread that take or give room, by node
-  bool refused = false;                  // room was refused because others hold it, since acquire() cleared this
-  bool only_free_room = false;           // charge() takes what is free at once, evicts nothing and never waits
-  int acquiring = 0;                     // inside Engine::acquire: may give its pins back, so must not wait for room
+  bool refused = false;         // room was refused because others hold it, since acquire() cleared this
+  bool only_free_room = false;  // charge() takes what is free at once, evicts nothing and never waits
+  int acquiring = 0;            // inside Engine::acquire: may give its pins back, so must not wait for room
 };
 
 inline ThreadState& thread_state() {

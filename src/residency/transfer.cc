@@ -26,10 +26,11 @@ std::vector<Event> Engine::take_users(Replica& replica) {
 
 void Engine::add_reader(Replica& replica, const Event& copy) {
   std::erase_if(replica.readers, [](const Event& event) { return is_done(event); });
-  if (!is_done(copy)) replica.readers.push_back(copy);
+  if (copy != nullptr) replica.readers.push_back(copy);
 }
 
-// The valid replica that is cheapest to copy to `to`: a peer that can be reached directly, else the host, else any.
+// The valid replica that is cheapest to copy to `to`: a peer that can be reached directly, else the host,
+// else any.
 NodeId Engine::source_of(const Block& block, NodeId to) const {
   NodeId best = kNoNode;
   int best_rank = 0;
@@ -48,12 +49,13 @@ NodeId Engine::source_of(const Block& block, NodeId to) const {
 
 void Engine::log_move(const char* verb, const Block& block, NodeId from, NodeId to) const {
   if (!log_enabled(LogLevel::info)) return;
-  log(LogLevel::info, std::string(verb) + " block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
-                          to_string(block.size()) + ") from " + device(from).name() + " to " + device(to).name());
+  log(LogLevel::info, std::string(verb) + " block " + std::to_string(static_cast<uint64_t>(block.id())) +
+                          " (" + to_string(block.size()) + ") from " + device(from).name() + " to " +
+                          device(to).name());
 }
 
-// Allocates at `to` and queues the copy. Two of the three: the source is host memory, or the destination is, or both
-// ends are accelerators that reach each other.
+// Allocates at `to` and queues the copy. Two of the three: the source is host memory, or the destination is,
+// or both ends are accelerators that reach each other.
 Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
   Device& target = device(to);
   Device& origin = device(from);
@@ -64,8 +66,8 @@ Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
   if (!memory.ok()) return memory.status();
   Filled filled{std::move(memory).value(), nullptr};
 
-  // A queue that starts a copy first waits for what may still use the new memory (I6) and for what fills the source
-  // (I5): both ends' compute queues, and the copy into the source if that is under way.
+  // A queue that starts a copy first waits for what may still use the new memory (I6) and for what fills the
+  // source (I5): both ends' compute queues, and the copy into the source if that is under way.
   const auto order = [&](Device& runner, Queue queue) -> Status {
     for (Device* end : {&target, &origin}) {
       if (end->kind() != NodeKind::accelerator) continue;
@@ -73,7 +75,7 @@ Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
       if (!tail.ok()) return tail.status();
       IK_RETURN_IF_ERROR(runner.wait(queue, tail.value()));
     }
-    return is_done(source.ready) ? Status() : runner.wait(queue, source.ready);
+    return source.ready == nullptr ? Status() : runner.wait(queue, source.ready);
   };
 
   Result<Event> copied = Event();
@@ -168,8 +170,8 @@ Status Engine::finish_arrival(Block& block, NodeId id) {
   return {};
 }
 
-// Lets operators pin a valid replica again that was closed because copies were under way: into it (a host replica
-// just written back), or out of it (the owner: a kernel must not overwrite what a copy still reads).
+// Lets operators pin a valid replica again that was closed because copies were under way: into it (a host
+// replica just written back), or out of it (the owner: a kernel must not overwrite what a copy still reads).
 Status Engine::open_replica(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   for (const Event& copy : replica.readers) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, copy));
@@ -201,7 +203,7 @@ Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
   target.memory = std::move(filled.value().memory);
   target.ready = filled.value().event;
   add_reader(source, filled.value().event);
-  if (device(to).kind() == NodeKind::disk || is_done(target.ready)) {
+  if (device(to).kind() == NodeKind::disk || target.ready == nullptr) {
     // A disk may be full: the source must not go before the bytes are safe (I7).
     Status outcome = target.ready == nullptr ? Status() : target.ready->synchronize();
     target.ready = nullptr;
@@ -232,8 +234,8 @@ void Engine::drop_replica(Block& block, NodeId id) {
     MutexLock lock(mutex_);
     unlist(block, id);
     begin_release(node(id));
-    transition(replica,
-               replica.word.state() == ReplicaState::arriving ? ReplicaEvent::fetch_fail : ReplicaEvent::drop);
+    transition(replica, replica.word.state() == ReplicaState::arriving ? ReplicaEvent::fetch_fail
+                                                                       : ReplicaEvent::drop);
     memory = std::move(replica.memory);
     users = take_users(replica);
     replica.word.open();
@@ -252,8 +254,8 @@ void Engine::order_after(NodeId id, std::span<const Event> users) const {
 // Memory that is no longer listed but still charged: until release_memory() others who need room wait for it.
 void Engine::begin_release(Node& node) { ++node.moving; }
 
-// Gives memory back as soon as no copy touches it (I5, I6). An accelerator orders that on its queue; host memory
-// is parked until the copies are done.
+// Gives memory back as soon as no copy touches it (I5, I6). An accelerator orders that on its queue; host
+// memory is parked until the copies are done.
 void Engine::release_memory(NodeId id, Memory memory, std::vector<Event> users) {
   std::erase_if(users, [](const Event& event) { return is_done(event); });
   const bool park = memory && !users.empty() && node(id).kind != NodeKind::accelerator;
@@ -279,7 +281,8 @@ Status Engine::prefetch(Block& block, NodeId id) {
     if (block.replica(id).word.state() != ReplicaState::absent || source_of(block, id) == kNoNode) return {};
     begin_move(block);
     lock.unlock();
-    ++self.acquiring;  // never wait for room while the block is moving: who has the room may wait for the block
+    ++self.acquiring;  // never wait for room while the block is moving: who has the room may wait for the
+                       // block
     self.refused = false;
     Status status = bring(block, id);
     --self.acquiring;
@@ -321,7 +324,8 @@ Status Engine::evict(Block& block) {
       if (replica.escapes != 0) poll_escapes();
       if (!replica.word.close_if_unpinned()) {
         return replica.user_pins != 0
-                   ? Status(Code::invalid_argument, "the block is pinned at " + at->device->name() + "; unpin it first")
+                   ? Status(Code::invalid_argument,
+                            "the block is pinned at " + at->device->name() + "; unpin it first")
                    : Status(Code::busy, "the block is in use at " + at->device->name());
       }
       begin_move(block);

@@ -1,5 +1,5 @@
-// Who owns which piece of memory, by its address: for allocators whose callers ask that a piece's context is its
-// address (raw_allocate, raw_deallocate), so that nothing else can be hung on it.
+// Who owns which piece of memory, by its address: for allocators whose callers ask that a piece's context is
+// its address (raw_allocate, raw_deallocate), so that nothing else can be hung on it.
 //
 // Thread safety: all methods. In parts with a lock each, since every thread that computes allocates.
 #pragma once

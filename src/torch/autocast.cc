@@ -3,6 +3,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+#include "torch/compat.h"
+
 namespace innkeeper::torch_layer {
 namespace {
 

@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/Event.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "torch/cpu_allocator.h"
@@ -32,13 +32,15 @@ at::Tensor bytes_at(void* data, Bytes size, c10::Device device, c10::DispatchKey
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size.count()), c10::DataPtr(data, device),
       /*allocator=*/nullptr, /*resizable=*/false);
-  auto tensor = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(key),
-                                                     caffe2::TypeMeta::Make<uint8_t>());
+  auto tensor = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(key), caffe2::TypeMeta::Make<uint8_t>());
   tensor->set_sizes_contiguous({size.count()});
   return at::Tensor(std::move(tensor));
 }
 
-at::Tensor host_bytes(void* data, Bytes size) { return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU); }
+at::Tensor host_bytes(void* data, Bytes size) {
+  return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU);
+}
 
 // Core knows no exceptions: what PyTorch throws becomes a Status.
 template <class Function>
@@ -56,7 +58,8 @@ auto guarded(const std::string& name, Function&& function) -> decltype(function(
 
 }  // namespace
 
-C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount)
+C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
+                     std::function<Bytes()> recount)
     : name_(std::move(name)),
       device_(device),
       key_(key),
@@ -99,7 +102,8 @@ Status C10Device::wait(Queue queue, const Event& event) {
 Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
   return guarded(name_, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_in));
-    bytes_at(device, size, device_, key_).copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
+    bytes_at(device, size, device_, key_)
+        .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
     return record_on(stream(Queue::copy_in));
   });
 }
@@ -107,7 +111,8 @@ Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
 Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
   return guarded(name_, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_out));
-    host_bytes(host, size).copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
+    host_bytes(host, size)
+        .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
     return record_on(stream(Queue::copy_out));
   });
 }

@@ -1,11 +1,12 @@
-// A real (or simulated) accelerator as the engine's Device, through c10's generic interfaces alone: device guard,
-// streams, events, allocator and Tensor::copy_. The engine cannot tell a GPU from the simulator (decision 5).
+// A real (or simulated) accelerator as the engine's Device, through c10's generic interfaces alone: device
+// guard, streams, events, allocator and Tensor::copy_. The engine cannot tell a GPU from the simulator
+// (decision 5).
 //
-// The compute queue is the device's default stream: that is where its kernels run. Copies run on two streams of
-// PyTorch's pool.
+// The compute queue is the device's default stream: that is where its kernels run. Copies run on two streams
+// of PyTorch's pool.
 //
-// Charging is the allocator's business (the simulator's own, or a delegating one in front of CUDA's): it asks the
-// Accountant, whoever allocates.
+// Charging is the allocator's business (the simulator's own, or a delegating one in front of CUDA's): it asks
+// the Accountant, whoever allocates.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -65,8 +66,12 @@ class HostNode final : public Device {
   Bytes live() const override;
   Result<Event> record(Queue queue) override { return host_.record(queue); }
   Status wait(Queue queue, const Event& event) override { return host_.wait(queue, event); }
-  Result<Event> copy_in(void* to, const void* from, Bytes size) override { return host_.copy_in(to, from, size); }
-  Result<Event> copy_out(void* to, const void* from, Bytes size) override { return host_.copy_out(to, from, size); }
+  Result<Event> copy_in(void* to, const void* from, Bytes size) override {
+    return host_.copy_in(to, from, size);
+  }
+  Result<Event> copy_out(void* to, const void* from, Bytes size) override {
+    return host_.copy_out(to, from, size);
+  }
   bool can_copy_from(const Device& peer) const override { return host_.can_copy_from(peer); }
   Result<Event> copy_peer(void* to, Device& peer, const void* from, Bytes size) override {
     return host_.copy_peer(to, peer, from, size);

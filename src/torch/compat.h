@@ -14,6 +14,13 @@
 #define INNKEEPER_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
+#if !INNKEEPER_TORCH_AT_LEAST(2, 13)
+namespace innkeeper::torch_layer {
+// While there were named dimensions, the lists for autocast named them, without their namespace.
+using at::DimnameList;
+}  // namespace innkeeper::torch_layer
+#endif
+
 namespace innkeeper::torch_layer::compat {
 
 // Makes `Hooks` answer for DeviceType::HPU. PyTorch asks the registry at the first use of the hooks and keeps

@@ -1,4 +1,5 @@
-// Copies between managed tensors, CPU tensors and tensors on real accelerators: any dtype, strides and broadcast.
+// Copies between managed tensors, CPU tensors and tensors on real accelerators: any dtype, strides and
+// broadcast.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,8 +7,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Writes `source` into `target`; at least one is managed. What comes to the CPU is there when this returns: bytes
-// that the host may read at once are never late, whatever non_blocking says.
+// Writes `source` into `target`; at least one is managed. What comes to the CPU is there when this returns:
+// bytes that the host may read at once are never late, whatever non_blocking says.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking);
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target);
 

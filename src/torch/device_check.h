@@ -28,7 +28,8 @@ class DeviceCheck {
     }
   }
   void refuse_mixed(std::string_view op) const {
-    if (managed_ && other_.has_value()) [[unlikely]] refuse(op);
+    if (managed_ && other_.has_value()) [[unlikely]]
+      refuse(op);
   }
 
  private:

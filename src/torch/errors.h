@@ -7,8 +7,8 @@
 
 namespace innkeeper::torch_layer {
 
-// out_of_memory: torch.OutOfMemoryError; invalid_argument: ValueError; else RuntimeError. `what` is the operator or
-// the function of the public interface; empty where the message names what was wrong itself.
+// out_of_memory: torch.OutOfMemoryError; invalid_argument: ValueError; else RuntimeError. `what` is the
+// operator or the function of the public interface; empty where the message names what was wrong itself.
 [[noreturn]] void throw_status(const Status& status, std::string_view what);
 
 inline void throw_if_error(const Status& status, std::string_view what) {

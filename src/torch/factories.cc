@@ -1,4 +1,5 @@
-// Operators that make tensors or change what a tensor object shows, and touch no bytes: plain LibTorch over handles.
+// Operators that make tensors or change what a tensor object shows, and touch no bytes: plain LibTorch over
+// handles.
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
 #include <torch/library.h>
@@ -16,11 +17,13 @@ const c10::DispatchKeySet kKeys(kManagedKey);
 
 void check_device(const std::optional<at::Device>& device) {
   TORCH_CHECK(!device.has_value() || !device->has_index() || device->index() == 0, "invalid device ", *device,
-              ": there is one managed device, managed:0, whatever number of nodes it has; innkeeper.on(node) chooses one");
+              ": there is one managed device, managed:0, whatever number of nodes it has; innkeeper.on(node) "
+              "chooses one");
 }
 
 Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-             std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
+             std::optional<at::Device> device, std::optional<bool> pin_memory,
+             std::optional<at::MemoryFormat> format) {
   check_device(device);
   TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "empty: managed tensors are dense; got layout ",
               *layout);
@@ -29,17 +32,20 @@ Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std:
                                    c10::dtype_or_default(dtype), format);
 }
 
-Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<at::ScalarType> dtype,
-                     std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool> pin_memory) {
+Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                     std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                     std::optional<at::Device> device, std::optional<bool> pin_memory) {
   check_device(device);
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
   return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
                                            handle_allocator(), kKeys, c10::dtype_or_default(dtype));
 }
 
-// A tensor without memory that reads as zeros would need a kernel for each reader; ours costs memory when it is read.
-Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-                      std::optional<at::Device> device, std::optional<bool> pin_memory) {
+// A tensor without memory that reads as zeros would need a kernel for each reader; ours costs memory when it
+// is read.
+Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
+                      std::optional<at::Layout> layout, std::optional<at::Device> device,
+                      std::optional<bool> pin_memory) {
   return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
 }
 
@@ -109,7 +115,8 @@ Tensor& set_storage(Tensor& self, at::Storage source) { return at::native::set_(
 Tensor& set_tensor(Tensor& self, const Tensor& source) { return at::native::set_tensor_(self, source); }
 
 Tensor& set_nothing(Tensor& self) {
-  return set_storage_offset(self, at::Storage(make_handle(Bytes(0))), 0, c10::SymIntArrayRef(c10::SymInt(0)), {});
+  return set_storage_offset(self, at::Storage(make_handle(Bytes(0))), 0, c10::SymIntArrayRef(c10::SymInt(0)),
+                            {});
 }
 
 bool is_set_to(const Tensor& self, const Tensor& other) {

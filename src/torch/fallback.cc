@@ -69,9 +69,7 @@ class Arguments {
   }
 
   // Operands come in the order in which collect() took them.
-  at::Tensor real(const at::Tensor& tensor) {
-    return is_managed(tensor) ? call_.real(next_++) : tensor;
-  }
+  at::Tensor real(const at::Tensor& tensor) { return is_managed(tensor) ? call_.real(next_++) : tensor; }
 
   template <class Element>
   c10::List<Element> real_list(const c10::List<Element>& managed) {
@@ -135,16 +133,18 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
   NodeId node = call.choose();
   const NodeBackend& backend = call.runtime().backend(node);
   if (!backend.host && !has_kernel(plan, backend)) [[unlikely]] {
-    TORCH_WARN_ONCE("innkeeper: ", plan.op.schema().name(), " and perhaps others have no kernel for ", backend.device,
-                    "; they run on the host");
+    TORCH_WARN_ONCE("innkeeper: ", plan.op.schema().name(), " and perhaps others have no kernel for ",
+                    backend.device, "; they run on the host");
     node = call.runtime().engine().host();
   }
   call.begin(node);
   arguments.replace();
-  // By the real tensors' own keys, so that views with a conjugate bit and the like take the way they take there.
+  // By the real tensors' own keys, so that views with a conjugate bit and the like take the way they take
+  // there.
   try {
     std::optional<DefaultGeneratorTurn> turn;
-    if (op.draws_from_default_generator) [[unlikely]] turn.emplace(current_stream());
+    if (op.draws_from_default_generator) [[unlikely]]
+      turn.emplace(current_stream());
     plan.op.callBoxed(stack);
   } catch (const c10::OutOfMemoryError& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, plan.op.schema().name(), ": ", error.what_without_backtrace(),

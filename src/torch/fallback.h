@@ -11,7 +11,8 @@ namespace innkeeper::torch_layer {
 struct ManagedOp {
   explicit ManagedOp(const OpPlan* its_plan);
   const OpPlan* plan;
-  // CUDA takes operands of this operator from the CPU, whatever their shape: indices, lengths, an optimizer's step.
+  // CUDA takes operands of this operator from the CPU, whatever their shape: indices, lengths, an optimizer's
+  // step.
   bool takes_cpu_operands;
   // Draws from PyTorch's default generator, because its schema has no Generator (decision 7).
   bool draws_from_default_generator;
@@ -20,12 +21,12 @@ struct ManagedOp {
 // Arguments on the stack; results replace them.
 void run_managed(const ManagedOp& op, torch::jit::Stack* stack);
 
-// Throws PyTorch's own "same device" error where CUDA would: managed tensors beside CPU tensors that are neither
-// 0-dim nor listed (mixed_devices.cc).
+// Throws PyTorch's own "same device" error where CUDA would: managed tensors beside CPU tensors that are
+// neither 0-dim nor listed (mixed_devices.cc).
 void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments);
 
-// Runs an element-by-element operator over lists in sub-lists whose operands fit the room (sublists.cc). Returns
-// false, and does nothing, where all fit at once.
+// Runs an element-by-element operator over lists in sub-lists whose operands fit the room (sublists.cc).
+// Returns false, and does nothing, where all fit at once.
 bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack);
 
 // Registers the device's kernels with the dispatcher. Once.

@@ -1,9 +1,9 @@
-// A handle: the storage of a managed tensor. Its DataPtr's context is the engine's Block; its data pointer is a
-// reserved address that nothing may touch (decision 1), so identity, aliasing and hashing work and a stray
+// A handle: the storage of a managed tensor. Its DataPtr's context is the engine's Block; its data pointer is
+// a reserved address that nothing may touch (decision 1), so identity, aliasing and hashing work and a stray
 // dereference traps.
 //
-// A managed tensor is a plain TensorImpl on DispatchKey::PrivateUse1 over such a storage. The block lives as long as
-// the storage does.
+// A managed tensor is a plain TensorImpl on DispatchKey::PrivateUse1 over such a storage. The block lives as
+// long as the storage does.
 //
 // Thread safety: as PyTorch's storages.
 #pragma once
@@ -39,8 +39,8 @@ c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size);
 // The storage's block was resized to `size`: gives it an address range that is long enough.
 void resize_handle(c10::StorageImpl& storage, Bytes size);
 
-// What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's life.
-// Evicting takes the data pointer out of it, fetching puts the new one in (design, section 6).
+// What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's
+// life. Evicting takes the data pointer out of it, fetching puts the new one in (design, section 6).
 struct Attachment {
   void* address = nullptr;
   size_t reserved = 0;

@@ -74,14 +74,16 @@ NodeId least_loaded(Bytes needed) {
 
 NodeId node_named(const std::string& name, const char* what) {
   const NodeId node = runtime().engine().find_node(name);
-  if (node == kNoNode) throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\""), what);
+  if (node == kNoNode)
+    throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\""), what);
   return node;
 }
 
 }  // namespace
 
 NodeId home_node() {
-  if (!thread_home.valid()) [[unlikely]] thread_home = Home(least_loaded(Bytes(0)));
+  if (!thread_home.valid()) [[unlikely]]
+    thread_home = Home(least_loaded(Bytes(0)));
   return thread_home.node();
 }
 
@@ -107,7 +109,8 @@ std::string set_home(const std::string& node) {
   if (wanted != kNoNode) {
     const auto& computing = runtime().engine().computing_nodes();
     if (std::find(computing.begin(), computing.end(), wanted) == computing.end()) {
-      throw_status(Status(Code::invalid_argument, "no operator runs at \"" + node + "\" in this configuration"), "on");
+      throw_status(
+          Status(Code::invalid_argument, "no operator runs at \"" + node + "\" in this configuration"), "on");
     }
   }
   const NodeId before = exchange_home(wanted);
@@ -129,7 +132,8 @@ std::string find_device(int64_t nbytes, bool disperse) {
 
 int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory) {
   if (memory.has_value() && *memory <= 0) {
-    throw_status(Status(Code::invalid_argument, "memory is a positive number of bytes; got " + std::to_string(*memory)),
+    throw_status(Status(Code::invalid_argument,
+                        "memory is a positive number of bytes; got " + std::to_string(*memory)),
                  "experiment \"" + name + "\"");
   }
   const int64_t token = next_token.fetch_add(1);
@@ -141,8 +145,9 @@ int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory)
 
 void leave_experiment(int64_t token) {
   if (experiments.empty() || experiments.back().token != token) {
-    throw_status(Status(Code::invalid_argument, "experiments are left in the order in which they were entered, each by "
-                                                "the thread that entered it"),
+    throw_status(Status(Code::invalid_argument,
+                        "experiments are left in the order in which they were entered, each by "
+                        "the thread that entered it"),
                  "experiment");
   }
   Outer outer = std::move(experiments.back());

@@ -1,8 +1,9 @@
-// Homes and experiments: where a thread's tensors without operands are born, and which random stream it draws from.
+// Homes and experiments: where a thread's tensors without operands are born, and which random stream it draws
+// from.
 //
-// A home is assigned at the first use, to the computing node that the fewest threads and experiments call home. It is
-// given back when the thread or the experiment ends. State is the calling thread's; decision 8 keeps backward passes
-// on the thread that called them.
+// A home is assigned at the first use, to the computing node that the fewest threads and experiments call
+// home. It is given back when the thread or the experiment ends. State is the calling thread's; decision 8
+// keeps backward passes on the thread that called them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The operators that small models call most, without boxing (typed_kernel.h). The list comes from counting the
-// operators of a GPT's, a ResNet's and an MLP's training steps; what is not on it goes through the boxed function.
+// The operators that small models call most, without boxing (typed_kernel.h). The list comes from counting
+// the operators of a GPT's, a ResNet's and an MLP's training steps; what is not on it goes through the boxed
+// function.
 #include <ATen/Operators.h>
 #include <torch/library.h>
 

@@ -5,8 +5,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Once for the process; later calls do nothing. Starts no runtime and reads no setting. Throws if another backend
-// has the PrivateUse1 key already.
+// Once for the process; later calls do nothing. Starts no runtime and reads no setting. Throws if another
+// backend has the PrivateUse1 key already.
 IK_EXPORT void load();
 
 }  // namespace innkeeper::torch_layer

@@ -16,8 +16,8 @@ using Kind = ArgPlan::Kind;
 
 // Where CUDA takes operands of any shape from the CPU. Everywhere it takes 0-dim tensors that are only read.
 constexpr std::array<std::string_view, 14> kTakesCpu = {
-    "aten::index",                // indices
-    "aten::index_put",            // indices
+    "aten::index",      // indices
+    "aten::index_put",  // indices
     "aten::index_put_",
     "aten::_index_put_impl",
     "aten::_index_put_impl_",
@@ -25,11 +25,11 @@ constexpr std::array<std::string_view, 14> kTakesCpu = {
     "aten::_unsafe_index_put",
     "aten::_unsafe_masked_index",
     "aten::_unsafe_masked_index_put_accumulate",
-    "aten::_ctc_loss",            // targets, lengths
+    "aten::_ctc_loss",  // targets, lengths
     "aten::_ctc_loss_backward",
     "aten::_cudnn_ctc_loss",
     "aten::_use_cudnn_ctc_loss",
-    "aten::_pad_packed_sequence", // batch sizes
+    "aten::_pad_packed_sequence",  // batch sizes
 };
 
 }  // namespace
@@ -60,8 +60,8 @@ void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> argume
 }
 
 void DeviceCheck::refuse(std::string_view op) const {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", *first_,
-              " and ", *other_, "! (when running ", op, ")");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              *first_, " and ", *other_, "! (when running ", op, ")");
 }
 
 }  // namespace innkeeper::torch_layer

@@ -17,7 +17,8 @@ constexpr c10::DispatchKeySet kAboveKernels =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
 at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
-  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey), real.dtype());
+  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey),
+                                                   real.dtype());
   copy_geometry(real, *made);
   return at::Tensor(std::move(made));
 }
@@ -30,7 +31,8 @@ at::Tensor view_of(const at::Tensor& base, const at::Tensor& real) {
 }
 
 bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides();
+  return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.storage_offset() == b.storage_offset() &&
+         a.sizes() == b.sizes() && a.strides() == b.strides();
 }
 
 }  // namespace
@@ -80,11 +82,13 @@ void OperatorCall::begin(NodeId node) {
   const Status acquired = engine.acquire(node, std::span(accesses_.data(), accesses_.size()));
   if (!acquired.ok()) throw_status(acquired, name_);
   begun_ = true;
-  for (Operand& operand : operands_) operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
+  for (Operand& operand : operands_)
+    operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
   if (!backend.host) device_.emplace(backend.device);
-  if (runtime_.stress_hash()) [[unlikely]] hash_operands();
+  if (runtime_.stress_hash()) [[unlikely]]
+    hash_operands();
   if (backend.host) armed_.emplace(&engine, node);
 }
 
@@ -145,13 +149,16 @@ void OperatorCall::record() {
 }
 
 void OperatorCall::finish() {
-  if (read_check_.has_value()) [[unlikely]] read_check_->after(name_);
+  if (read_check_.has_value()) [[unlikely]]
+    read_check_->after(name_);
   settle_written();
   Engine& engine = runtime_.engine();
   engine.count_operator(node_);
-  if (runtime_.recorder().on()) [[unlikely]] record();
+  if (runtime_.recorder().on()) [[unlikely]]
+    record();
   release();
-  if (sampling()) [[unlikely]] sample(engine);
+  if (sampling()) [[unlikely]]
+    sample(engine);
   if (runtime_.stress_evict()) [[unlikely]] {
     const Status evicted = engine.evict_all();
     if (!evicted.ok()) throw_status(evicted, name_);

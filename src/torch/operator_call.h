@@ -1,9 +1,9 @@
-// One operator on managed tensors (design, section 5): brings its operands to one node and pins them there, lends the
-// kernel real tensors over them, and turns what the kernel made into managed tensors.
+// One operator on managed tensors (design, section 5): brings its operands to one node and pins them there,
+// lends the kernel real tensors over them, and turns what the kernel made into managed tensors.
 //
-// Use, in this order: operand() for each managed tensor, begin(), real(i) to the kernel, give_back() each result,
-// finish(). If anything throws in between, the destructor does what finish() would: what the kernel may have written
-// counts as written (I7), a resized operand keeps its new memory, every pin is given back.
+// Use, in this order: operand() for each managed tensor, begin(), real(i) to the kernel, give_back() each
+// result, finish(). If anything throws in between, the destructor does what finish() would: what the kernel
+// may have written counts as written (I7), a resized operand keeps its new memory, every pin is given back.
 //
 // Thread safety: none; one object is one call on one thread.
 #pragma once
@@ -38,14 +38,17 @@ class OperatorCall {
 
   // Where the operator should run: where most of its operands' bytes are, the thread's home without any.
   NodeId choose() const;
-  // Brings everything to `node`, pins it and makes the real tensors. Throws torch.OutOfMemoryError with the numbers.
+  // Brings everything to `node`, pins it and makes the real tensors. Throws torch.OutOfMemoryError with the
+  // numbers.
   void begin(NodeId node);
-  // The same when the kernel is plain copying and runs by PyTorch's rules for mixed devices: nothing is armed.
+  // The same when the kernel is plain copying and runs by PyTorch's rules for mixed devices: nothing is
+  // armed.
   NodeId node() const { return node_; }
   const at::Tensor& real(size_t index) const { return operands_[index].real; }
 
-  // The managed tensor for one that the kernel returned: the operand itself, a view of an operand's or an earlier
-  // result's storage, or a new tensor whose block takes over the memory. What is not on the node stays as it is.
+  // The managed tensor for one that the kernel returned: the operand itself, a view of an operand's or an
+  // earlier result's storage, or a new tensor whose block takes over the memory. What is not on the node
+  // stays as it is.
   at::Tensor give_back(at::Tensor real);
   void finish();
 

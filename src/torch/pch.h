@@ -1,5 +1,5 @@
-// Precompiled for every file of src/torch: PyTorch's headers take most of their compile time. Files include what
-// they use all the same, so that they compile without it.
+// Precompiled for every file of src/torch: PyTorch's headers take most of their compile time. Files include
+// what they use all the same, so that they compile without it.
 #pragma once
 
 #include <ATen/ATen.h>

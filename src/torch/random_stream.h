@@ -12,9 +12,9 @@
 // like). _fused_sdp_choice and _scaled_dot_product_flash_attention_for_cpu are tagged as random but never
 // draw on a CPU.
 //
-// A CUDA kernel cannot draw from a Mersenne Twister: each operator there gets a generator whose seed is the stream's
-// next 64 bits. So the numbers differ from the CPU's but not from card to card, and the stream's state, which users
-// save and restore, stays all the state there is.
+// A CUDA kernel cannot draw from a Mersenne Twister: each operator there gets a generator whose seed is the
+// stream's next 64 bits. So the numbers differ from the CPU's but not from card to card, and the stream's
+// state, which users save and restore, stays all the state there is.
 //
 // Thread safety: as PyTorch's generators: each has a mutex that kernels take.
 #pragma once
@@ -46,7 +46,8 @@ at::Generator new_generator();
 // The real generator behind one that a user made with torch.Generator(device="managed") or got from us:
 // device cpu.
 at::Generator kernel_generator_of(const at::Generator& managed);
-// What one operator on `device` draws from: the stream itself for CPU kernels, a generator seeded from it for CUDA's.
+// What one operator on `device` draws from: the stream itself for CPU kernels, a generator seeded from it for
+// CUDA's.
 at::Generator generator_on(c10::Device device, const at::Generator& stream);
 
 // Kernels that draw from PyTorch's default CPU generator although their schema has no Generator: for the

@@ -1,5 +1,6 @@
-// INNKEEPER_STRESS=hash: hashes the operands that an operator does not write, before and after it runs. A kernel that
-// writes what its schema calls read-only would lose that write at the next eviction (hidden writes, plan.cc).
+// INNKEEPER_STRESS=hash: hashes the operands that an operator does not write, before and after it runs. A
+// kernel that writes what its schema calls read-only would lose that write at the next eviction (hidden
+// writes, plan.cc).
 //
 // For tests and bug hunts: every operand is copied to the host twice.
 #pragma once

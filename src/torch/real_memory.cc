@@ -34,7 +34,8 @@ bool is_held_elsewhere(Block& block, NodeId node) {
 c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node) {
   std::atomic<c10::StorageImpl*>& slot = attachment_of(block).real[index_of(node)];
   c10::StorageImpl* real = slot.load(std::memory_order_acquire);
-  if (real != nullptr) [[likely]] return *real;
+  if (real != nullptr) [[likely]]
+    return *real;
   const c10::Device device = runtime.backend(node).device;
   auto made = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(block.size().count()),

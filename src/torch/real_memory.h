@@ -1,10 +1,11 @@
-// The real tensors behind handles: one real StorageImpl for a block on a node, for the block's life, and tensors
-// over it that an operator is run on.
+// The real tensors behind handles: one real StorageImpl for a block on a node, for the block's life, and
+// tensors over it that an operator is run on.
 //
-// The engine owns the memory; the real storage's data pointer only borrows it. Evicting nulls that pointer, fetching
-// sets it again (memory_changed is the engine's observer).
+// The engine owns the memory; the real storage's data pointer only borrows it. Evicting nulls that pointer,
+// fetching sets it again (memory_changed is the engine's observer).
 //
-// Thread safety: as the engine's: a replica is used while it is pinned, and changes only while nobody pins it.
+// Thread safety: as the engine's: a replica is used while it is pinned, and changes only while nobody pins
+// it.
 #pragma once
 
 #include "torch/handle.h"
@@ -25,8 +26,8 @@ at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block
 // Turns the storage of a kernel's result at `node` into a handle: its memory becomes the new block's replica.
 c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node);
 
-// A kernel may have resized the real storage of an operand that is pinned for writing: hands the engine the new
-// memory and makes the handle's size agree. Returns whether it did.
+// A kernel may have resized the real storage of an operand that is pinned for writing: hands the engine the
+// new memory and makes the handle's size agree. Returns whether it did.
 bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, NodeId node, bool pinned);
 
 // Gives `target` the sizes, strides, offset and view bits of `source`.

@@ -1,5 +1,5 @@
-// The device's kernels with the dispatcher: the boxed function for every operator that computes, one by one, and for
-// whatever libraries bring later as the backend's fallback.
+// The device's kernels with the dispatcher: the boxed function for every operator that computes, one by one,
+// and for whatever libraries bring later as the backend's fallback.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -38,14 +38,17 @@ void register_operators() {
   for (const c10::OperatorHandle& op : ops_to_register(kManagedKey)) {
     registrations.push_back(c10::Dispatcher::singleton().registerImpl(
         op.operator_name(), kManagedKey,
-        c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(build_plan(op))), std::nullopt,
-        nullptr, "innkeeper: managed device"));
+        c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(build_plan(op))),
+        std::nullopt, nullptr, "innkeeper: managed device"));
   }
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
+}
 
-// A copy resolves these bits itself; above it their fallbacks would ask for a copy to resolve them, without end.
+// A copy resolves these bits itself; above it their fallbacks would ask for a copy to resolve them, without
+// end.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
   m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());

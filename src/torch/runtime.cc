@@ -69,7 +69,8 @@ MachineSpec parse(const std::string& nodes) {
 Status resolve_cards(MachineSpec& spec) { return cuda_backend::resolve(spec); }
 
 NodeBackend card_backend(c10::DeviceIndex index) {
-  return {c10::Device(c10::kCUDA, index), c10::DispatchKey::CUDA, false, "cuda", cuda_backend::capacity(index)};
+  return {c10::Device(c10::kCUDA, index), c10::DispatchKey::CUDA, false, "cuda",
+          cuda_backend::capacity(index)};
 }
 
 std::unique_ptr<Device> card_device(const std::string& name, const NodeBackend& backend) {
@@ -104,8 +105,9 @@ void install_cards(Engine& engine, const std::vector<NodeBackend>& backends) {
 Status resolve_cards(MachineSpec& spec) {
   for (const NodeSpec& node : spec.nodes) {
     if (node.make != NodeMake::cuda) continue;
-    return Status(Code::invalid_argument,
-                  "\"" + node.name + "\": this build has no CUDA; simulated GPUs work everywhere, as in sim:2x64MiB");
+    return Status(
+        Code::invalid_argument,
+        "\"" + node.name + "\": this build has no CUDA; simulated GPUs work everywhere, as in sim:2x64MiB");
   }
   return {};
 }
@@ -199,7 +201,8 @@ NodeId Runtime::node_of(c10::Device device) const {
 Runtime* runtime_if_started() { return the_runtime.load(std::memory_order_acquire); }
 
 Runtime& runtime() {
-  if (Runtime* running = runtime_if_started()) [[likely]] return *running;
+  if (Runtime* running = runtime_if_started()) [[likely]]
+    return *running;
   const std::lock_guard<std::mutex> lock(start_mutex);
   if (Runtime* running = runtime_if_started()) return *running;
   std::string nodes = wanted_nodes().empty() ? from_environment("INNKEEPER_NODES") : wanted_nodes();
@@ -214,7 +217,8 @@ void configure(const std::string& nodes) {
   if (Runtime* running = runtime_if_started()) {
     const size_t alive = running->engine().block_count();
     if (alive != 0) {
-      throw_status(Status(Code::invalid_argument, std::to_string(alive) + " managed storages are alive; configure the "
+      throw_status(Status(Code::invalid_argument,
+                          std::to_string(alive) + " managed storages are alive; configure the "
                                                   "nodes before the first tensor, or after the last is gone"),
                    "configure");
     }

@@ -1,8 +1,8 @@
-// The process's managed runtime: the configured nodes, the engine over them, and the verbs of the public interface
-// on tensors. Everything that Python's and C++'s public faces do goes through here.
+// The process's managed runtime: the configured nodes, the engine over them, and the verbs of the public
+// interface on tensors. Everything that Python's and C++'s public faces do goes through here.
 //
-// The runtime starts at the first use of the device, with INNKEEPER_NODES or what configure() said before. It is
-// never destroyed: tensors may outlive any order of destruction.
+// The runtime starts at the first use of the device, with INNKEEPER_NODES or what configure() said before. It
+// is never destroyed: tensors may outlive any order of destruction.
 //
 // Thread safety: all functions. Errors are thrown as c10::Error (ValueError for bad settings,
 // torch.OutOfMemoryError for memory), because this is the edge.
@@ -21,7 +21,8 @@ namespace innkeeper::torch_layer {
 
 // Sets the nodes: "sim:2x64MiB,host:1GiB". Fails if the runtime has started and any managed memory is alive.
 IK_EXPORT void configure(const std::string& nodes);
-// Registers the device if this was not done yet (also done when the library is loaded), and starts the runtime.
+// Registers the device if this was not done yet (also done when the library is loaded), and starts the
+// runtime.
 IK_EXPORT void start();
 IK_EXPORT bool started();
 
@@ -30,19 +31,22 @@ struct NodeInfo {
   std::string kind;  // "sim", "cuda", "host", "disk"
   int64_t budget;
   int64_t capacity;
-  bool computes;     // operators may run here
+  bool computes;  // operators may run here
 };
 IK_EXPORT std::vector<NodeInfo> nodes();
 IK_EXPORT void set_budget(const std::string& node, int64_t bytes);
 
 IK_EXPORT Stats stats();
 IK_EXPORT void reset_stats();
-// Empty if all invariants hold; else a description of the first that does not. Stops the world while it looks.
+// Empty if all invariants hold; else a description of the first that does not. Stops the world while it
+// looks.
 IK_EXPORT std::string check_invariants();
 
-// Names of the nodes where the tensor's block has a valid replica, the owner first; empty if it was never written.
+// Names of the nodes where the tensor's block has a valid replica, the owner first; empty if it was never
+// written.
 IK_EXPORT std::vector<std::string> where(const at::Tensor& x);
-// Brings the block to `node` (default: where it is, or its thread's home) and keeps it there until unpinned as often.
+// Brings the block to `node` (default: where it is, or its thread's home) and keeps it there until unpinned
+// as often.
 IK_EXPORT void pin(const at::Tensor& x, const std::optional<std::string>& node);
 IK_EXPORT void unpin(const at::Tensor& x);
 IK_EXPORT bool is_user_pinned(const at::Tensor& x);
@@ -59,14 +63,17 @@ IK_EXPORT void synchronize();
 // Gives cached free memory back; returns how many bytes.
 IK_EXPORT int64_t empty_cache();
 
-// The node that the calling thread prefers for tensors born without operands (assigned at the first use: the least
-// loaded node that computes). set_home returns the previous one; "" means none yet / assign at the next use.
+// The node that the calling thread prefers for tensors born without operands (assigned at the first use: the
+// least loaded node that computes). set_home returns the previous one; "" means none yet / assign at the next
+// use.
 IK_EXPORT std::string home();
 IK_EXPORT std::string set_home(const std::string& node);
-// The node that best fits `nbytes` more: the one with most free bytes; with disperse, spread by homes taken first.
+// The node that best fits `nbytes` more: the one with most free bytes; with disperse, spread by homes taken
+// first.
 IK_EXPORT std::string find_device(int64_t nbytes, bool disperse);
 
-// Experiments: a home and a random stream of their own, for the calling thread (and backward passes it starts).
+// Experiments: a home and a random stream of their own, for the calling thread (and backward passes it
+// starts).
 IK_EXPORT int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory);
 IK_EXPORT void leave_experiment(int64_t token);
 
@@ -77,21 +84,23 @@ IK_EXPORT void log_moves(bool on);
 IK_EXPORT void trace_start();
 IK_EXPORT std::string trace_stop();
 
-// Periodic samples of bytes per node, for plots: at most `capacity` rows of (operator ordinal, bytes per node).
+// Periodic samples of bytes per node, for plots: at most `capacity` rows of (operator ordinal, bytes per
+// node).
 IK_EXPORT void sample_start(int64_t every_ops);
 struct Samples {
   std::vector<std::string> nodes;
-  std::vector<int64_t> op;                          // operator ordinal of each row
-  std::vector<std::vector<int64_t>> resident;       // [row][node] bytes
+  std::vector<int64_t> op;                                 // operator ordinal of each row
+  std::vector<std::vector<int64_t>> resident;              // [row][node] bytes
   std::vector<int64_t> bytes_fetched, bytes_written_back;  // [row] running totals
 };
 IK_EXPORT Samples sample_stop();
 
-// Random streams (decision 7): the stream that the calling thread draws from (its experiment's, else the process's).
+// Random streams (decision 7): the stream that the calling thread draws from (its experiment's, else the
+// process's).
 IK_EXPORT void manual_seed(uint64_t seed);
-IK_EXPORT uint64_t seed();          // a seed from the operating system; returns it
+IK_EXPORT uint64_t seed();  // a seed from the operating system; returns it
 IK_EXPORT uint64_t initial_seed();
-IK_EXPORT at::Tensor get_rng_state();              // a CPU uint8 tensor
+IK_EXPORT at::Tensor get_rng_state();  // a CPU uint8 tensor
 IK_EXPORT void set_rng_state(const at::Tensor& state);
 
 }  // namespace innkeeper::torch_layer

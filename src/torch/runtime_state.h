@@ -18,8 +18,8 @@ namespace innkeeper::torch_layer {
 struct NodeBackend {
   c10::Device device = c10::Device(c10::kCPU);  // of the real tensors there
   c10::DispatchKey key = c10::DispatchKey::CPU;
-  bool host = true;       // computes with CPU kernels over host memory
-  std::string kind;       // "sim", "cuda", "host", "disk"
+  bool host = true;  // computes with CPU kernels over host memory
+  std::string kind;  // "sim", "cuda", "host", "disk"
   Bytes capacity{0};
 };
 
@@ -30,7 +30,8 @@ class Runtime {
   // The node whose real tensors are on `device`, kNoNode if there is none.
   NodeId node_of(c10::Device device) const;
   trace::Recorder& recorder() { return recorder_; }
-  // INNKEEPER_STRESS: `evict` evicts every unpinned block after each operator, `hash` hashes what operators only read.
+  // INNKEEPER_STRESS: `evict` evicts every unpinned block after each operator, `hash` hashes what operators
+  // only read.
   bool stress_evict() const { return stress_evict_; }
   bool stress_hash() const { return stress_hash_; }
 

@@ -1,5 +1,6 @@
-// Element-by-element operators over lists (_foreach_*, fused optimizers) in sub-lists whose operands fit the room.
-// Each element is written exactly once and its bits are the same, however the list is cut (decision 2, I9).
+// Element-by-element operators over lists (_foreach_*, fused optimizers) in sub-lists whose operands fit the
+// room. Each element is written exactly once and its bits are the same, however the list is cut (decision 2,
+// I9).
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 
@@ -15,8 +16,8 @@ namespace {
 
 using Kind = ArgPlan::Kind;
 
-// Operands of one sub-list take at most this part of the room: the rest is for what the kernel returns and for what
-// other threads pin meanwhile.
+// Operands of one sub-list take at most this part of the room: the rest is for what the kernel returns and
+// for what other threads pin meanwhile.
 constexpr int64_t kPartOfRoom = 3;
 
 Bytes bytes_of(const at::Tensor& tensor) { return is_managed(tensor) ? block_of(tensor)->size() : Bytes(0); }
@@ -84,7 +85,8 @@ bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack) {
     return value.toTensor().slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(end));
   };
 
-  const std::vector<c10::IValue> whole(stack->end() - static_cast<std::ptrdiff_t>(plan.args.size()), stack->end());
+  const std::vector<c10::IValue> whole(stack->end() - static_cast<std::ptrdiff_t>(plan.args.size()),
+                                       stack->end());
   stack->resize(first);
   std::vector<c10::IValue> results;
   for (size_t begin = 0; begin < length;) {

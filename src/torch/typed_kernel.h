@@ -1,9 +1,10 @@
-// The boxed function's twin for hot operators: the same steps (fallback.cc) without boxing, made from an operator's
-// at::_ops declaration by one template. Saves about a third of what a small operator costs above plain PyTorch.
+// The boxed function's twin for hot operators: the same steps (fallback.cc) without boxing, made from an
+// operator's at::_ops declaration by one template. Saves about a third of what a small operator costs above
+// plain PyTorch.
 //
-// Fit for operators whose arguments are tensors (Tensor, Tensor?) and plain values, whose written arguments are the
-// `Tensor&` ones, and whose results are tensors. Not for lists, generators, devices, hidden writes, or operators that
-// take CPU tensors beside managed ones.
+// Fit for operators whose arguments are tensors (Tensor, Tensor?) and plain values, whose written arguments
+// are the `Tensor&` ones, and whose results are tensors. Not for lists, generators, devices, hidden writes,
+// or operators that take CPU tensors beside managed ones.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -98,14 +99,16 @@ struct TypedKernel<Op, Return(Args...)> {
 
   static Return compute(OperatorCall& call, size_t& next, Args... args) {
     std::tuple<Lent<Args>...> lent{lend<Args>(call, next, args)...};
-    Return real = std::apply([](auto&... each) -> Return { return Op::call(static_cast<Args>(each)...); }, lent);
+    Return real =
+        std::apply([](auto&... each) -> Return { return Op::call(static_cast<Args>(each)...); }, lent);
     return give_back(call, std::move(real));
   }
 
   static at::Tensor give_back(OperatorCall& call, at::Tensor real) { return call.give_back(std::move(real)); }
   template <class... T>
   static std::tuple<T...> give_back(OperatorCall& call, std::tuple<T...> reals) {
-    return std::apply([&](auto&... real) { return std::tuple<T...>{call.give_back(std::move(real))...}; }, reals);
+    return std::apply([&](auto&... real) { return std::tuple<T...>{call.give_back(std::move(real))...}; },
+                      reals);
   }
 
   // The argument that an in-place or out= operator returns.

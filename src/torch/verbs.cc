@@ -33,7 +33,8 @@ NodeId named(const std::string& name, const char* what) {
   for (size_t i = 0; i < engine.node_count(); ++i) {
     known += (i == 0 ? "" : ", ") + engine.device(NodeId{static_cast<uint8_t>(i)}).name();
   }
-  throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\"; the nodes are " + known), what);
+  throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\"; the nodes are " + known),
+               what);
 }
 
 // The node that was asked for; else the computing node where the block is; else the thread's home.
@@ -64,8 +65,8 @@ void set_budget(const std::string& node, int64_t bytes) {
   const NodeId id = named(node, "set_budget");
   const Bytes capacity = machine.backend(id).capacity;
   if (Bytes(bytes) > capacity) {
-    throw_status(Status(Code::invalid_argument, to_string(Bytes(bytes)) + " is more than the " + to_string(capacity) +
-                                                    " that " + node + " has"),
+    throw_status(Status(Code::invalid_argument, to_string(Bytes(bytes)) + " is more than the " +
+                                                    to_string(capacity) + " that " + node + " has"),
                  "set_budget");
   }
   throw_if_error(machine.engine().set_budget(id, Bytes(bytes)), "set_budget");

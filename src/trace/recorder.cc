@@ -25,8 +25,8 @@ void Recorder::op(std::string_view name, std::span<const RecordedAccess> accesse
   std::string line = "O ";
   line.append(name);
   for (const RecordedAccess& access : accesses) {
-    line += ' ' + std::to_string(static_cast<uint64_t>(access.block)) + ':' + std::to_string(access.size.count()) +
-            static_cast<char>(access.kind);
+    line += ' ' + std::to_string(static_cast<uint64_t>(access.block)) + ':' +
+            std::to_string(access.size.count()) + static_cast<char>(access.kind);
   }
   append(line);
 }

@@ -1,5 +1,5 @@
-// The n-th call to a device fails, for every n until a run is clean: whatever fails, every block keeps its bytes, the
-// accounting equals a recount (I7), and the program goes on when the device does.
+// The n-th call to a device fails, for every n until a run is clean: whatever fails, every block keeps its
+// bytes, the accounting equals a recount (I7), and the program goes on when the device does.
 #include <gtest/gtest.h>
 
 #include "support/machine.h"
@@ -13,7 +13,8 @@ class Program {
  public:
   explicit Program(Machine& machine) : machine_(machine) {}
 
-  // A fixed program that makes room, fetches, copies between accelerators and spills to disk. Returns its failures.
+  // A fixed program that makes room, fetches, copies between accelerators and spills to disk. Returns its
+  // failures.
   int run() {
     for (size_t i = 0; i < 6; ++i) make(i % 2, 3000 + 100 * i);
     for (size_t round = 0; round < 2; ++round) {
@@ -82,10 +83,12 @@ class Program {
     const Owned& from = blocks_[source];
     if (to.contents.empty() || from.contents.empty()) return;
     const auto apply = [](std::span<unsigned char> a, std::span<const unsigned char> b) {
-      for (size_t i = 0; i < a.size() && i < b.size(); ++i) a[i] = static_cast<unsigned char>((a[i] + b[i]) % 255);
+      for (size_t i = 0; i < a.size() && i < b.size(); ++i)
+        a[i] = static_cast<unsigned char>((a[i] + b[i]) % 255);
     };
-    const Status status = machine_.run(machine_.sim(node), {{.block = to.block, .write = true}, {.block = from.block}},
-                                       [&](auto operands) { apply(operands[0], operands[1]); });
+    const Status status =
+        machine_.run(machine_.sim(node), {{.block = to.block, .write = true}, {.block = from.block}},
+                     [&](auto operands) { apply(operands[0], operands[1]); });
     if (step(status)) apply(to.contents, from.contents);
   }
 
@@ -144,8 +147,12 @@ TEST_P(FaultTest, LeavesEveryBlockAndTheAccountingIntact) {
   for (int64_t nth = 1;; ++nth) {
     SCOPED_TRACE("call " + std::to_string(nth) + " fails");
     FaultPlan plan;
-    Machine machine({.accelerators = 2, .budget = KiB(12), .host_budget = KiB(14), .disk_budget = MiB(1),
-                     .peers = fault.peers, .faults = &plan});
+    Machine machine({.accelerators = 2,
+                     .budget = KiB(12),
+                     .host_budget = KiB(14),
+                     .disk_budget = MiB(1),
+                     .peers = fault.peers,
+                     .faults = &plan});
     Program program(machine);
     plan.arm(nth, fault.kinds, fault.more);
     failures += program.run();

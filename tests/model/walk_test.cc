@@ -1,7 +1,8 @@
 // Random programs on the engine against a naive model: a map from block to bytes.
 //
-// Each step is one thing that a program or its user may do; after each the invariants are checked, and a kernel's
-// view of its operands is compared with the model. Operations may fail for want of room only, and then change nothing.
+// Each step is one thing that a program or its user may do; after each the invariants are checked, and a
+// kernel's view of its operands is compared with the model. Operations may fail for want of room only, and
+// then change nothing.
 //
 // INNKEEPER_SEED replays one seed, INNKEEPER_STEPS sets the number of steps.
 #include <gtest/gtest.h>
@@ -25,7 +26,8 @@ struct WalkOptions {
 
 class Walk {
  public:
-  Walk(const WalkOptions& options, uint64_t seed) : options_(options), random_(seed), machine_(options.machine) {}
+  Walk(const WalkOptions& options, uint64_t seed)
+      : options_(options), random_(seed), machine_(options.machine) {}
 
   ~Walk() {
     for (auto& [block, model] : blocks_) machine_->destroy(block);
@@ -91,7 +93,10 @@ class Walk {
       case 7: what_ = "combine"; return combine();
       case 8: what_ = "prefetch"; return prefetch();
       case 9: what_ = "evict"; return evict();
-      case 10: what_ = "write back"; done(machine_->write_back(*any_block())); return;
+      case 10:
+        what_ = "write back";
+        done(machine_->write_back(*any_block()));
+        return;
       case 11: what_ = "destroy"; return destroy_any();
       case 12: what_ = "pin"; return pin_or_unpin();
       case 13: what_ = "budget"; return change_budget();
@@ -158,11 +163,13 @@ class Walk {
     const Status status = machine_.run(node, accesses, [&](auto operands) {
       if (scratch) {
         Result<Memory> memory = machine_->device(node).allocate(Bytes(static_cast<int64_t>(1 + below(2000))));
-        if (memory.ok()) std::memset(memory.value().data(), 3, static_cast<size_t>(memory.value().size().count()));
+        if (memory.ok())
+          std::memset(memory.value().data(), 3, static_cast<size_t>(memory.value().size().count()));
       }
       if (fresh_start) std::fill(operands[0].begin(), operands[0].end(), static_cast<unsigned char>(0));
       for (size_t i = 1; i < accesses.size(); ++i) {
-        if (accesses[i].block != out) compare(*accesses[i].block, operands[i], blocks_.at(accesses[i].block).contents);
+        if (accesses[i].block != out)
+          compare(*accesses[i].block, operands[i], blocks_.at(accesses[i].block).contents);
       }
       for (size_t i = 1; i < accesses.size(); ++i) apply(operands[0], operands[i]);
     });
@@ -215,7 +222,8 @@ class Walk {
 
   void change_budget() {
     const NodeId node = any_node();
-    const int64_t full = machine_.card(node) != nullptr ? options_.machine.budget.count() : options_.machine.host_budget.count();
+    const int64_t full = machine_.card(node) != nullptr ? options_.machine.budget.count()
+                                                        : options_.machine.host_budget.count();
     const Bytes before = machine_->budget(node);
     const Bytes wanted(full - static_cast<int64_t>(below(static_cast<size_t>(full) / 4)));
     const Status status = machine_->set_budget(node, wanted);
@@ -299,10 +307,13 @@ const Case kCases[] = {
     {"ThreeWithoutPeersAndTheHostComputes",
      {.machine = {.accelerators = 3, .budget = KiB(36), .peers = false, .host_computes = true}}},
     {"TwoWithDiskAndTheHostComputes",
-     {.machine = {.accelerators = 2, .budget = KiB(36), .host_budget = KiB(48), .disk_budget = MiB(4),
-                  .peers = false, .host_computes = true}}},
-    {"HostAndDiskAlone",
-     {.machine = {.accelerators = 0, .host_budget = KiB(48), .disk_budget = MiB(4)}}},
+     {.machine = {.accelerators = 2,
+                  .budget = KiB(36),
+                  .host_budget = KiB(48),
+                  .disk_budget = MiB(4),
+                  .peers = false,
+                  .host_computes = true}}},
+    {"HostAndDiskAlone", {.machine = {.accelerators = 0, .host_budget = KiB(48), .disk_budget = MiB(4)}}},
     {"TooSmall",
      {.machine = {.accelerators = 2, .budget = KiB(20), .host_budget = KiB(24)}, .may_run_out = true}},
 };
@@ -329,7 +340,8 @@ TEST_P(WalkTest, AgreesWithTheModel) {
 
 std::string name_of(const testing::TestParamInfo<WalkTest::ParamType>& test) {
   const char* const visibility[] = {"Early", "Late", "Random"};
-  return std::string(kCases[std::get<0>(test.param)].name) + visibility[static_cast<size_t>(std::get<1>(test.param))];
+  return std::string(kCases[std::get<0>(test.param)].name) +
+         visibility[static_cast<size_t>(std::get<1>(test.param))];
 }
 
 INSTANTIATE_TEST_SUITE_P(Machines, WalkTest,

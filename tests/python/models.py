@@ -1,7 +1,7 @@
 """Small models and their training loops, each deterministic for a seed, for tests that compare bits.
 
-Every `train_*` function builds a model on `device`, trains it for `steps` steps and returns (losses, hash of the
-weights). The optimizer's implementation is always named, because PyTorch chooses it by device.
+Every `train_*` function builds a model on `device`, trains it for `steps` steps and returns (losses, hash
+of the weights). The optimizer's implementation is always named, because PyTorch chooses it by device.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+import torch
+from torch import nn
 
 Result = tuple[list[float], str]
 

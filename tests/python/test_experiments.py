@@ -1,7 +1,7 @@
 """60 experiments in 12 threads on 4 simulated GPUs that together hold a quarter of what all of them need.
 
-Each builds its model inside its experiment, half of them use dropout, and each must end with the weights that it has
-when it runs alone.
+Each builds its model inside its experiment, half of them use dropout, and each must end with the weights that
+it has when it runs alone.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ innkeeper.manager().reset_stats()
 with ThreadPoolExecutor(THREADS) as pool:
     together = list(pool.map(experiment, range(COUNT)))
 gc.collect()
-print(json.dumps({"alone": alone, "together": together, "stats": innkeeper.stats(), "broken": innkeeper._C.check_invariants(),
+print(json.dumps({"alone": alone, "together": together, "stats": innkeeper.stats(),
+                  "broken": innkeeper._C.check_invariants(),
                   "backward_threads": len(backward_threads)}))
 """
 

@@ -1,7 +1,7 @@
-"""Every operator of PyTorch's own OpInfo database, against the CPU, by the acceptance script beside the checkout.
+"""Every operator of PyTorch's own OpInfo database against the CPU, by the acceptance script beside the tree.
 
-The script forks a child for each operator, so a crash is one failure. What may fail stands, with its reason, in
-opinfo_known.txt. The machine is one simulated GPU whose results are poison until somebody waits for them.
+The script forks a child for each operator, so a crash is one failure. What may fail stands, with its reason,
+in opinfo_known.txt. The machine is one simulated GPU whose results are poison until somebody waits for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT.parent / "shared" / "acceptance" / "opinfo_check.py"
 SUMMARY = re.compile(r"opinfo: (\d+) passed, (\d+) failed, (\d+) skipped")
 
-pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="the acceptance script is not beside this checkout")
+pytestmark = pytest.mark.skipif(
+    not SCRIPT.exists(), reason="the acceptance script is not beside this checkout"
+)
 
 
 def known() -> set[str]:

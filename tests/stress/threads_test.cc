@@ -1,8 +1,10 @@
-// Many threads, small memory: each trains blocks of its own, reads blocks that all share, allocates results and
-// scratch memory inside its kernels, and meanwhile somebody prefetches, evicts and writes back. Nothing may hang, no
-// operator may fail (each alone would fit), the bytes must be right, and no node may exceed its budget.
+// Many threads, small memory: each trains blocks of its own, reads blocks that all share, allocates results
+// and scratch memory inside its kernels, and meanwhile somebody prefetches, evicts and writes back. Nothing
+// may hang, no operator may fail (each alone would fit), the bytes must be right, and no node may exceed its
+// budget.
 //
-// INNKEEPER_SEED replays a seed (threads still interleave as they like), INNKEEPER_STEPS sets steps for each thread.
+// INNKEEPER_SEED replays a seed (threads still interleave as they like), INNKEEPER_STEPS sets steps for each
+// thread.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -65,7 +67,8 @@ class Worker {
     EXPECT_TRUE(seen.value() == owned.contents) << "thread " << seed_;
   }
 
-  // A kernel that reads two shared blocks and one of ours and has a new block for its result; scratch memory too.
+  // A kernel that reads two shared blocks and one of ours and has a new block for its result; scratch memory
+  // too.
   void compute() {
     const NodeId node = any_node();
     const size_t first = below(shared_.size());
@@ -131,7 +134,8 @@ TEST_P(ThreadsTest, NobodyHangsFailsOrReadsWrongBytes) {
   std::vector<Block*> shared;
   for (size_t i = 0; i < setup.shared_blocks; ++i) {
     shared.push_back(machine->create(Bytes(static_cast<int64_t>(setup.size))));
-    ASSERT_TRUE(machine.write(*shared.back(), machine->computing_nodes().front(), pattern(setup.size, i)).ok());
+    ASSERT_TRUE(
+        machine.write(*shared.back(), machine->computing_nodes().front(), pattern(setup.size, i)).ok());
   }
   std::vector<std::thread> threads;
   for (size_t i = 0; i < setup.threads; ++i) {
@@ -155,18 +159,29 @@ TEST_P(ThreadsTest, NobodyHangsFailsOrReadsWrongBytes) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// A thread's operator needs at most 5 blocks of 2 KiB at once; memory is about a quarter of all blocks' bytes.
+// A thread's operator needs at most 5 blocks of 2 KiB at once; memory is about a quarter of all blocks'
+// bytes.
 const StressCase kCases[] = {
     {.name = "TwoAccelerators", .machine = {.accelerators = 2, .budget = KiB(16)}},
     {.name = "FourAcceleratorsTwelveThreads",
      .machine = {.accelerators = 4, .budget = KiB(14), .visibility = sim::Visibility::random},
      .threads = 12},
-    {.name = "OneAcceleratorHardlyFits", .machine = {.accelerators = 1, .budget = Bytes(5 * 2048)}, .threads = 4},
+    {.name = "OneAcceleratorHardlyFits",
+     .machine = {.accelerators = 1, .budget = Bytes(5 * 2048)},
+     .threads = 4},
     {.name = "WithDiskWithoutPeers",
-     .machine = {.accelerators = 2, .budget = KiB(16), .host_budget = KiB(48), .disk_budget = MiB(4), .peers = false}},
+     .machine = {.accelerators = 2,
+                 .budget = KiB(16),
+                 .host_budget = KiB(48),
+                 .disk_budget = MiB(4),
+                 .peers = false}},
     {.name = "HostComputesToo",
-     .machine = {.accelerators = 2, .budget = KiB(16), .host_budget = KiB(64), .disk_budget = MiB(4),
-                 .visibility = sim::Visibility::random, .host_computes = true}},
+     .machine = {.accelerators = 2,
+                 .budget = KiB(16),
+                 .host_budget = KiB(64),
+                 .disk_budget = MiB(4),
+                 .visibility = sim::Visibility::random,
+                 .host_computes = true}},
     {.name = "TightHost", .machine = {.accelerators = 2, .budget = KiB(20), .host_budget = KiB(112)}},
 };
 

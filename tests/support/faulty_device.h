@@ -1,4 +1,6 @@
 // A device that fails on demand, around a real one: for each call that may fail, the plan is asked.
+// Its events are stubborn: asking one whether it is done changes nothing. (The simulator's own do the work when they
+// are asked twice, so a program that polls hides a wait that it forgot.)
 #pragma once
 
 #include <atomic>
@@ -9,14 +11,15 @@
 #include <utility>
 
 #include "device/device_api.h"
+#include "sim/work_queue.h"
 
 namespace innkeeper::test {
 
 enum class Fault : uint8_t {
   allocation = 1,
-  copy = 2,        // the copy is refused
-  late_copy = 4,   // of a disk: the copy is taken, never made, and its event fails
-  order = 8,       // record and wait
+  copy = 2,       // the copy is refused
+  late_copy = 4,  // of a disk: the copy is taken, never made, and its event fails
+  order = 8,      // record and wait
 };
 
 // Which calls fail. Thread safe; one plan may serve all devices of a machine.
@@ -62,6 +65,20 @@ class FailedEvent final : public EventState {
   const std::string what_;
 };
 
+class StubbornEvent final : public EventState {
+ public:
+  explicit StubbornEvent(Event inner) : inner_(std::move(inner)) {}
+  bool done() override {
+    const auto* simulated = dynamic_cast<const sim::SimEvent*>(inner_.get());
+    return simulated != nullptr ? simulated->passed() : inner_->done();
+  }
+  Status synchronize() override { return inner_->synchronize(); }
+  const Event& inner() const { return inner_; }
+
+ private:
+  const Event inner_;
+};
+
 class FaultyDevice final : public Device {
  public:
   // `plan` may be null: nothing fails. Without `peers` nobody copies from another accelerator directly.
@@ -78,11 +95,12 @@ class FaultyDevice final : public Device {
   Bytes live() const override { return inner_->live(); }
   Result<Event> record(Queue queue) override {
     if (fails(Fault::order)) return injected("a record");
-    return inner_->record(queue);
+    return stubborn(inner_->record(queue));
   }
   Status wait(Queue queue, const Event& event) override {
     if (fails(Fault::order)) return injected("a wait");
-    return inner_->wait(queue, event);
+    const auto* wrapped = dynamic_cast<const StubbornEvent*>(event.get());
+    return inner_->wait(queue, wrapped == nullptr ? event : wrapped->inner());
   }
   Result<Event> copy_in(void* device, const void* host, Bytes size) override {
     return copy([&] { return inner_->copy_in(device, host, size); });
@@ -90,9 +108,12 @@ class FaultyDevice final : public Device {
   Result<Event> copy_out(void* host, const void* device, Bytes size) override {
     return copy([&] { return inner_->copy_out(host, device, size); });
   }
-  bool can_copy_from(const Device& peer) const override { return peers_ && inner_->can_copy_from(unwrap(peer)); }
+  bool can_copy_from(const Device& peer) const override {
+    return peers_ && inner_->can_copy_from(unwrap(peer));
+  }
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override {
-    return copy([&] { return inner_->copy_peer(destination, const_cast<Device&>(unwrap(peer)), source, size); });
+    return copy(
+        [&] { return inner_->copy_peer(destination, const_cast<Device&>(unwrap(peer)), source, size); });
   }
   Bytes trim() override { return inner_->trim(); }
   Status synchronize() override { return inner_->synchronize(); }
@@ -112,7 +133,11 @@ class FaultyDevice final : public Device {
     if (kind() == NodeKind::disk && fails(Fault::late_copy)) {
       return Event(std::make_shared<FailedEvent>("injected: a late failure at " + name()));
     }
-    return call();
+    return stubborn(call());
+  }
+  static Result<Event> stubborn(Result<Event> event) {
+    if (!event.ok() || event.value() == nullptr) return event;
+    return Event(std::make_shared<StubbornEvent>(std::move(event).value()));
   }
 
   const std::unique_ptr<Device> inner_;

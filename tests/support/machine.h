@@ -1,8 +1,8 @@
 // A machine for tests of the engine: simulated accelerators over a host, perhaps a disk, and kernels on them.
 //
-// A kernel is a function over the operands' bytes, run as the torch layer runs one: turn, acquire, begin_kernel,
-// compute, end_kernel, release. On an accelerator what it writes is hidden until somebody is entitled to see it, so
-// a wait that the engine forgets shows as poison (sim/accelerator.h).
+// A kernel is a function over the operands' bytes, run as the torch layer runs one: turn, acquire,
+// begin_kernel, compute, end_kernel, release. On an accelerator what it writes is hidden until somebody is
+// entitled to see it, so a wait that the engine forgets shows as poison (sim/accelerator.h).
 #pragma once
 
 #include <cstddef>
@@ -33,9 +33,9 @@ struct MachineOptions {
   std::optional<Bytes> disk_budget = std::nullopt;
   sim::Visibility visibility = sim::Visibility::late;
   uint64_t seed = 1;
-  bool peers = true;                 // accelerators reach each other's memory
-  bool host_computes = false;        // operators may run on the host although there are accelerators
-  FaultPlan* faults = nullptr;       // counts the calls to every device and fails some
+  bool peers = true;            // accelerators reach each other's memory
+  bool host_computes = false;   // operators may run on the host although there are accelerators
+  FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
 };
 
 class Machine {
@@ -45,16 +45,18 @@ class Machine {
     for (size_t i = 0; i < options.accelerators; ++i) {
       // Room beyond the budget: that the budget holds is the engine's doing, not the capacity's.
       cards_.push_back(std::make_shared<sim::Accelerator>(sim::Options{.name = "sim:" + std::to_string(i),
-                                                                      .capacity = MiB(64),
-                                                                      .visibility = options.visibility,
-                                                                      .seed = options.seed + i}));
+                                                                       .capacity = MiB(64),
+                                                                       .visibility = options.visibility,
+                                                                       .seed = options.seed + i}));
       nodes.push_back({wrap(sim::make_device(cards_.back()), options), options.budget, true});
     }
     const bool host_computes = options.host_computes || options.accelerators == 0;
     nodes.push_back({wrap(std::make_unique<HostDevice>(), options), options.host_budget, host_computes});
     if (options.disk_budget.has_value()) {
       Result<std::unique_ptr<DiskDevice>> disk =
-          DiskDevice::open({.path = std::filesystem::temp_directory_path(), .capacity = *options.disk_budget, .direct = false});
+          DiskDevice::open({.path = std::filesystem::temp_directory_path(),
+                            .capacity = *options.disk_budget,
+                            .direct = false});
       IK_CHECK(disk.ok(), disk.status().message());
       nodes.push_back({wrap(std::move(disk).value(), options), *options.disk_budget, false});
     }
@@ -100,9 +102,8 @@ class Machine {
 
   // Writes `contents` into the whole block, by a kernel.
   Status write(Block& block, NodeId node, const Contents& contents) {
-    return run(node, {{.block = &block, .write = true}}, [&](auto operands) {
-      std::copy(contents.begin(), contents.end(), operands[0].begin());
-    });
+    return run(node, {{.block = &block, .write = true}},
+               [&](auto operands) { std::copy(contents.begin(), contents.end(), operands[0].begin()); });
   }
 
   // What a kernel at `node` sees.
@@ -113,7 +114,8 @@ class Machine {
     return seen;
   }
 
-  // Runs a kernel that allocates its result (the last operand) and perhaps scratch memory inside, as kernels do.
+  // Runs a kernel that allocates its result (the last operand) and perhaps scratch memory inside, as kernels
+  // do.
   Result<Block*> run_for_result(NodeId node, std::vector<Access> accesses, Bytes size, Bytes scratch,
                                 const Kernel& kernel) {
     const OperatorScope scope(*engine_, node);
@@ -138,9 +140,9 @@ class Machine {
 
   // A new block whose only replica is a kernel's fresh result at `node`, with `contents`.
   Result<Block*> make(NodeId node, const Contents& contents) {
-    return run_for_result(node, {}, Bytes(static_cast<int64_t>(contents.size())), Bytes(0), [&](auto operands) {
-      std::copy(contents.begin(), contents.end(), operands[0].begin());
-    });
+    return run_for_result(
+        node, {}, Bytes(static_cast<int64_t>(contents.size())), Bytes(0),
+        [&](auto operands) { std::copy(contents.begin(), contents.end(), operands[0].begin()); });
   }
 
  private:
@@ -162,7 +164,6 @@ class Machine {
   }
 
   static std::unique_ptr<Device> wrap(std::unique_ptr<Device> device, const MachineOptions& options) {
-    if (options.faults == nullptr && options.peers) return device;
     return std::make_unique<FaultyDevice>(std::move(device), options.faults, options.peers);
   }
 

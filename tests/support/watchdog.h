@@ -1,4 +1,5 @@
-// Aborts the process with a message when a test does not end in time: what a deadlock looks like otherwise is nothing.
+// Aborts the process with a message when a test does not end in time: what a deadlock looks like otherwise is
+// nothing.
 #pragma once
 
 #include <chrono>

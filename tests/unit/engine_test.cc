@@ -127,7 +127,8 @@ TEST(Engine, I3APinnedReplicaStaysWhereItIs) {
   EXPECT_EQ(pinned->data(machine.sim(0)), data);
   const Status elsewhere = machine.write(*pinned, machine.sim(1), pattern(kSize, 2));
   EXPECT_EQ(elsewhere.code(), Code::invalid_argument);
-  EXPECT_EQ(elsewhere.message(), "a block that is pinned at sim:0 cannot be written at sim:1; unpin it first");
+  EXPECT_EQ(elsewhere.message(),
+            "a block that is pinned at sim:0 cannot be written at sim:1; unpin it first");
   expect_contents(machine, *pinned, machine.sim(1), pattern(kSize, 1));
   ASSERT_TRUE(machine.write(*pinned, machine.sim(0), pattern(kSize, 3)).ok()) << "here it may be written";
   EXPECT_EQ(pinned->data(machine.sim(0)), data);
@@ -175,10 +176,12 @@ TEST(Engine, I4OutOfMemorySaysAllTheNumbers) {
   EXPECT_EQ(machine->room(node), KiB(48));
   const Status status = machine->device(node).allocate(KiB(18)).status();
   EXPECT_EQ(status.code(), Code::out_of_memory);
-  EXPECT_EQ(status.message(),
-            "out of memory at sim:0: 18.0 KiB asked, 48.0 KiB of its budget of 64.0 KiB in use (28.0 KiB by operands "
-            "and pins, of which 16.0 KiB pinned by the user or escaped; 20.0 KiB by kernels themselves); a larger "
-            "budget in INNKEEPER_NODES or manager().set_budget(\"sim:0\", bytes) would help");
+  EXPECT_EQ(
+      status.message(),
+      "out of memory at sim:0: 18.0 KiB asked, 48.0 KiB of its budget of 64.0 KiB in use (28.0 KiB by "
+      "operands "
+      "and pins, of which 16.0 KiB pinned by the user or escaped; 20.0 KiB by kernels themselves); a larger "
+      "budget in INNKEEPER_NODES or manager().set_budget(\"sim:0\", bytes) would help");
   const Status huge = machine->device(node).allocate(MiB(2)).status();
   EXPECT_EQ(huge.code(), Code::out_of_memory);
   EXPECT_NE(huge.message().find("2.0 MiB asked"), std::string::npos) << huge.message();
@@ -293,7 +296,8 @@ TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
   EXPECT_EQ(machine->place(std::span(&operand, 1), machine.sim(1)), machine.sim(0));
   EXPECT_EQ(machine->check_invariants(), "");
   held = false;
-  ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok()) << "asks the probe before it gives up";
+  ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok())
+      << "asks the probe before it gives up";
   EXPECT_EQ(machine->stats().escaped, 0);
   expect_contents(machine, *block, machine.sim(0), pattern(kSize, 2));
   machine->destroy(block);

@@ -11,7 +11,8 @@ namespace innkeeper {
 namespace {
 
 // The tags of those that a policy takes, in order.
-std::vector<uint64_t> taken(const EvictionPolicy& policy, std::vector<EvictionCandidate> candidates, Bytes shortfall) {
+std::vector<uint64_t> taken(const EvictionPolicy& policy, std::vector<EvictionCandidate> candidates,
+                            Bytes shortfall) {
   const size_t count = policy.choose(candidates, shortfall);
   std::vector<uint64_t> tags;
   for (size_t i = 0; i < count; ++i) tags.push_back(candidates.at(i).tag);
@@ -23,9 +24,10 @@ using Tags = std::vector<uint64_t>;
 TEST(LruPolicy, TakesTheLeastRecentlyUsedUntilThereIsEnough) {
   const auto policy = make_lru_policy();
   EXPECT_EQ(policy->name(), "lru");
-  const std::vector<EvictionCandidate> candidates = {
-      {.tag = 1, .size = Bytes(100), .last_use = 30}, {.tag = 2, .size = Bytes(100), .last_use = 10},
-      {.tag = 3, .size = Bytes(100), .last_use = 20}, {.tag = 4, .size = Bytes(100), .last_use = 40}};
+  const std::vector<EvictionCandidate> candidates = {{.tag = 1, .size = Bytes(100), .last_use = 30},
+                                                     {.tag = 2, .size = Bytes(100), .last_use = 10},
+                                                     {.tag = 3, .size = Bytes(100), .last_use = 20},
+                                                     {.tag = 4, .size = Bytes(100), .last_use = 40}};
   EXPECT_EQ(taken(*policy, candidates, Bytes(1)), Tags({2}));
   EXPECT_EQ(taken(*policy, candidates, Bytes(100)), Tags({2}));
   EXPECT_EQ(taken(*policy, candidates, Bytes(101)), Tags({2, 3}));
@@ -36,10 +38,11 @@ TEST(LruPolicy, TakesTheLeastRecentlyUsedUntilThereIsEnough) {
 
 TEST(LruPolicy, OfThoseUsedTogetherSparesGoFirstThenTheLarger) {
   const auto policy = make_lru_policy();
-  const std::vector<EvictionCandidate> candidates = {{.tag = 1, .size = Bytes(500), .last_use = 7},
-                                                     {.tag = 2, .size = Bytes(900), .last_use = 7},
-                                                     {.tag = 3, .size = Bytes(100), .last_use = 7, .spare = true},
-                                                     {.tag = 4, .size = Bytes(100), .last_use = 6}};
+  const std::vector<EvictionCandidate> candidates = {
+      {.tag = 1, .size = Bytes(500), .last_use = 7},
+      {.tag = 2, .size = Bytes(900), .last_use = 7},
+      {.tag = 3, .size = Bytes(100), .last_use = 7, .spare = true},
+      {.tag = 4, .size = Bytes(100), .last_use = 6}};
   EXPECT_EQ(taken(*policy, candidates, Bytes(5000)), Tags({4, 3, 2, 1}));
 }
 
@@ -50,7 +53,8 @@ TEST(LruPolicy, KeepsEveryCandidateAndTakesAPrefixOfTheSortedOrder) {
     std::vector<EvictionCandidate> candidates(random() % 40);
     std::vector<uint64_t> uses;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      candidates[i] = {.tag = i, .size = Bytes(static_cast<int64_t>(1 + random() % 100)), .last_use = random() % 1000};
+      candidates[i] = {
+          .tag = i, .size = Bytes(static_cast<int64_t>(1 + random() % 100)), .last_use = random() % 1000};
       uses.push_back(candidates[i].last_use);
     }
     const Bytes shortfall(static_cast<int64_t>(random() % 2000));
@@ -83,20 +87,41 @@ constexpr NodeId kA{0}, kB{1}, kC{2};
 const PlacementRow kPlacements[] = {
     {"there is none", {}, Bytes(0), kA, kNoNode},
     {"the only one", {{.node = kB, .budget = Bytes(1)}}, Bytes(9), kA, kB},
-    {"most bytes are there", {{kA, Bytes(10), Bytes(5), Bytes(100)}, {kB, Bytes(20), Bytes(5), Bytes(100)}},
-     Bytes(30), kA, kB},
-    {"home breaks a tie", {{kA, Bytes(10), Bytes(50), Bytes(100)}, {kB, Bytes(10), Bytes(5), Bytes(100)}},
-     Bytes(20), kB, kB},
-    {"nothing is anywhere: home", {{kA, Bytes(0), Bytes(90), Bytes(100)}, {kB, Bytes(0), Bytes(5), Bytes(100)}},
-     Bytes(20), kB, kB},
+    {"most bytes are there",
+     {{kA, Bytes(10), Bytes(5), Bytes(100)}, {kB, Bytes(20), Bytes(5), Bytes(100)}},
+     Bytes(30),
+     kA,
+     kB},
+    {"home breaks a tie",
+     {{kA, Bytes(10), Bytes(50), Bytes(100)}, {kB, Bytes(10), Bytes(5), Bytes(100)}},
+     Bytes(20),
+     kB,
+     kB},
+    {"nothing is anywhere: home",
+     {{kA, Bytes(0), Bytes(90), Bytes(100)}, {kB, Bytes(0), Bytes(5), Bytes(100)}},
+     Bytes(20),
+     kB,
+     kB},
     {"home is elsewhere: the one with more room",
-     {{kA, Bytes(0), Bytes(5), Bytes(100)}, {kB, Bytes(0), Bytes(90), Bytes(100)}}, Bytes(20), kC, kB},
+     {{kA, Bytes(0), Bytes(5), Bytes(100)}, {kB, Bytes(0), Bytes(90), Bytes(100)}},
+     Bytes(20),
+     kC,
+     kB},
     {"the operands do not fit where most of them are",
-     {{kA, Bytes(50), Bytes(5), Bytes(60)}, {kB, Bytes(20), Bytes(5), Bytes(100)}}, Bytes(70), kA, kB},
-    {"they fit nowhere", {{kA, Bytes(50), Bytes(5), Bytes(60)}, {kB, Bytes(20), Bytes(5), Bytes(65)}}, Bytes(70), kB,
+     {{kA, Bytes(50), Bytes(5), Bytes(60)}, {kB, Bytes(20), Bytes(5), Bytes(100)}},
+     Bytes(70),
+     kA,
+     kB},
+    {"they fit nowhere",
+     {{kA, Bytes(50), Bytes(5), Bytes(60)}, {kB, Bytes(20), Bytes(5), Bytes(65)}},
+     Bytes(70),
+     kB,
      kA},
-    {"pinned by the user", {{kA, Bytes(50), Bytes(5), Bytes(100)}, {kB, Bytes(1), Bytes(5), Bytes(100), true}},
-     Bytes(51), kA, kB},
+    {"pinned by the user",
+     {{kA, Bytes(50), Bytes(5), Bytes(100)}, {kB, Bytes(1), Bytes(5), Bytes(100), true}},
+     Bytes(51),
+     kA,
+     kB},
 };
 
 TEST(Placement, ChoosesByRule) {

@@ -66,13 +66,12 @@ TEST_P(RoomTest, KernelsMakeRoomForTheirResultsAndScratch) {
   std::vector<Block*> blocks = fill(machine, node, 4);
   for (uint64_t i = 0; i < 12; ++i) {
     Block* input = blocks.at(i);
-    Result<Block*> made = machine.run_for_result(node, {{.block = input}}, Bytes(kSize), Bytes(2 * kSize),
-                                                 [&](auto operands) {
-                                                   EXPECT_TRUE(std::equal(operands[0].begin(), operands[0].end(),
-                                                                          pattern(kSize, i).begin()));
-                                                   const Contents result = pattern(kSize, i + 4);
-                                                   std::copy(result.begin(), result.end(), operands[1].begin());
-                                                 });
+    Result<Block*> made =
+        machine.run_for_result(node, {{.block = input}}, Bytes(kSize), Bytes(2 * kSize), [&](auto operands) {
+          EXPECT_TRUE(std::equal(operands[0].begin(), operands[0].end(), pattern(kSize, i).begin()));
+          const Contents result = pattern(kSize, i + 4);
+          std::copy(result.begin(), result.end(), operands[1].begin());
+        });
     ASSERT_TRUE(made.ok()) << made.status().message();
     blocks.push_back(made.value());
     EXPECT_EQ(machine->check_invariants(), "");
@@ -95,7 +94,9 @@ TEST_P(RoomTest, DropsSparesOfTheSameAgeFirst) {
 }
 
 TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
-  Machine machine({.budget = Bytes(3 * kSize), .host_budget = Bytes(4 * kSize), .disk_budget = MiB(1),
+  Machine machine({.budget = Bytes(3 * kSize),
+                   .host_budget = Bytes(4 * kSize),
+                   .disk_budget = MiB(1),
                    .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 16);
   EXPECT_GE(machine->used(machine.disk()), Bytes(9 * kSize));
@@ -114,7 +115,8 @@ TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   const Result<Block*> fifth = machine.make(machine.sim(), pattern(kSize, 4));
   ASSERT_FALSE(fifth.ok());
   EXPECT_EQ(fifth.status().code(), Code::out_of_memory);
-  EXPECT_NE(fifth.status().message().find("out of memory at host"), std::string::npos) << fifth.status().message();
+  EXPECT_NE(fifth.status().message().find("out of memory at host"), std::string::npos)
+      << fifth.status().message();
   EXPECT_NE(fifth.status().message().find("add a disk node"), std::string::npos);
   EXPECT_EQ(machine->check_invariants(), "");
   for (size_t i = 0; i < 4; ++i) {  // each is on one node: all eight places hold four blocks
@@ -125,15 +127,16 @@ TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
 }
 
 TEST_P(RoomTest, TheHostTrainsPastItsMemory) {
-  Machine machine({.accelerators = 0, .host_budget = Bytes(3 * kSize), .disk_budget = MiB(1),
-                   .visibility = GetParam()});
+  Machine machine(
+      {.accelerators = 0, .host_budget = Bytes(3 * kSize), .disk_budget = MiB(1), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.host(), 12);
   for (uint64_t round = 1; round < 3; ++round) {
     for (size_t i = 0; i < blocks.size(); ++i) {
       ASSERT_TRUE(machine
                       .run(machine.host(), {{.block = blocks[i], .write = true}},
                            [](auto operands) {
-                             for (unsigned char& byte : operands[0]) byte = static_cast<unsigned char>(byte ^ 0x55);
+                             for (unsigned char& byte : operands[0])
+                               byte = static_cast<unsigned char>(byte ^ 0x55);
                            })
                       .ok());
     }
@@ -179,7 +182,8 @@ TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Visibilities, RoomTest,
-                         testing::Values(sim::Visibility::early, sim::Visibility::late, sim::Visibility::random));
+                         testing::Values(sim::Visibility::early, sim::Visibility::late,
+                                         sim::Visibility::random));
 
 TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
   Machine machine({.budget = Bytes(4 * kSize)});

@@ -11,9 +11,10 @@ namespace {
 
 constexpr ReplicaState kStates[] = {ReplicaState::absent, ReplicaState::arriving, ReplicaState::shared,
                                     ReplicaState::owned};
-constexpr ReplicaEvent kEvents[] = {ReplicaEvent::born,  ReplicaEvent::fetch_begin, ReplicaEvent::fetch_end,
-                                    ReplicaEvent::fetch_fail, ReplicaEvent::lend,   ReplicaEvent::write,
-                                    ReplicaEvent::drop,  ReplicaEvent::inherit,     ReplicaEvent::free};
+constexpr ReplicaEvent kEvents[] = {
+    ReplicaEvent::born,       ReplicaEvent::fetch_begin, ReplicaEvent::fetch_end,
+    ReplicaEvent::fetch_fail, ReplicaEvent::lend,        ReplicaEvent::write,
+    ReplicaEvent::drop,       ReplicaEvent::inherit,     ReplicaEvent::free};
 static_assert(std::size(kStates) == kReplicaStates && std::size(kEvents) == kReplicaEvents);
 
 // Every legal transition, with why it is. All others are illegal.
@@ -25,10 +26,12 @@ struct Row {
 };
 
 constexpr Row kLegal[] = {
-    {ReplicaState::absent, ReplicaEvent::born, ReplicaState::owned, "memory without a copy is the only one (I1, I2)"},
+    {ReplicaState::absent, ReplicaEvent::born, ReplicaState::owned,
+     "memory without a copy is the only one (I1, I2)"},
     {ReplicaState::absent, ReplicaEvent::fetch_begin, ReplicaState::arriving, "nobody reads it yet (I5)"},
     {ReplicaState::absent, ReplicaEvent::free, ReplicaState::absent, "a block dies on all nodes at once"},
-    {ReplicaState::arriving, ReplicaEvent::fetch_end, ReplicaState::shared, "its source is valid as well (I2, I5)"},
+    {ReplicaState::arriving, ReplicaEvent::fetch_end, ReplicaState::shared,
+     "its source is valid as well (I2, I5)"},
     {ReplicaState::arriving, ReplicaEvent::fetch_fail, ReplicaState::absent, "its source stayed (I5, I7)"},
     {ReplicaState::arriving, ReplicaEvent::free, ReplicaState::absent, "the block dies"},
     {ReplicaState::shared, ReplicaEvent::lend, ReplicaState::shared, "one copy more"},

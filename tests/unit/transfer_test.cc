@@ -263,7 +263,8 @@ TEST_P(TransferTest, I10NoLockIsHeldAcrossACallToADevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Visibilities, TransferTest,
-                         testing::Values(sim::Visibility::late, sim::Visibility::random, sim::Visibility::early));
+                         testing::Values(sim::Visibility::late, sim::Visibility::random,
+                                         sim::Visibility::early));
 
 }  // namespace
 }  // namespace innkeeper::test

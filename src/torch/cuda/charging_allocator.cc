@@ -38,7 +38,8 @@ struct Owner {
 };
 
 AddressTable<Owner>& table() {
-  static auto& table = *new AddressTable<Owner>;  // leaked: memory is freed after static objects are destroyed, too
+  static auto& table =
+      *new AddressTable<Owner>;  // leaked: memory is freed after static objects are destroyed, too
   return table;
 }
 
@@ -78,7 +79,8 @@ void* address_of(void* memory) { return memory; }
 
 // The allocation itself; as often as evicting makes room for another try.
 template <class Allocate>
-auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, Allocate&& allocate) -> decltype(allocate()) {
+auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, Allocate&& allocate)
+    -> decltype(allocate()) {
   int64_t wanted = size;
   for (int tries = 1;; ++tries) {
     std::string failure;
@@ -89,7 +91,7 @@ auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, Allocate&&
     }
     const Status relieved = ledger.relief(node, Bytes(wanted));
     TORCH_CHECK_WITH(OutOfMemoryError, relieved.ok() && tries < kTries, failure,
-                     " Innkeeper evicted all it could there (", tries - 1, " times)",
+                     "; innkeeper evicted all it could there (", tries - 1, " times)",
                      relieved.ok() ? "" : ": " + relieved.message());
     if (wanted <= INT64_MAX / 4) wanted *= 2;
   }
@@ -104,7 +106,8 @@ auto charge_and_allocate(Ledger* ledger, size_t size, Allocate&& allocate) -> de
   if (node == kNoNode) return listed(allocate(), Charge{});
   const int64_t rounded = (static_cast<int64_t>(size) + kGranule - 1) / kGranule * kGranule;
   const DisarmedCpu disarmed;
-  if (Status status = ledger->accountant->charge(node, Bytes(rounded)); !status.ok()) throw_out_of_memory(status);
+  if (Status status = ledger->accountant->charge(node, Bytes(rounded)); !status.ok())
+    throw_out_of_memory(status);
   const Charge charge{ledger, device, rounded};
   ledger->live[static_cast<size_t>(device)].fetch_add(rounded, std::memory_order_relaxed);
   auto undo = c10::make_scope_exit([&charge] { charge.give_back(); });
@@ -136,12 +139,14 @@ void ChargingAllocator::close() {
 
 Bytes ChargingAllocator::live(c10::DeviceIndex device) const {
   const Ledger* ledger = ledger_.load(std::memory_order_acquire);
-  return Bytes(ledger == nullptr ? 0 : ledger->live[static_cast<size_t>(device)].load(std::memory_order_relaxed));
+  return Bytes(ledger == nullptr ? 0
+                                 : ledger->live[static_cast<size_t>(device)].load(std::memory_order_relaxed));
 }
 
 // While a graph is captured: no ledger.
 Ledger* ChargingAllocator::ledger() const {
-  if (captures_.load(std::memory_order_acquire) != 0) [[unlikely]] return nullptr;
+  if (captures_.load(std::memory_order_acquire) != 0) [[unlikely]]
+    return nullptr;
   return ledger_.load(std::memory_order_acquire);
 }
 
@@ -169,8 +174,8 @@ void ChargingAllocator::recordStream(const c10::DataPtr& memory, c10::cuda::CUDA
 }
 
 // What a pool's checkpoint takes away is freed without its deleter; what it brings back has the target's.
-caching::CheckpointDelta ChargingAllocator::setCheckpointPoolState(c10::DeviceIndex device,
-                                                                   std::shared_ptr<caching::AllocatorState> state) {
+caching::CheckpointDelta ChargingAllocator::setCheckpointPoolState(
+    c10::DeviceIndex device, std::shared_ptr<caching::AllocatorState> state) {
   caching::CheckpointDelta delta = target_.setCheckpointPoolState(device, std::move(state));
   for (void* data : delta.ptrs_freed) {
     if (const std::optional<Owner> owner = table().take(data)) owner->charge.give_back();

@@ -1,18 +1,19 @@
-// An allocator in front of PyTorch's caching allocator for CUDA that charges what is allocated to nodes, and makes
-// room before it asks for the memory (decision 4): for replicas, for kernels' results and scratch memory, and for the
-// program's own CUDA tensors, since they take the same bytes.
+// An allocator in front of PyTorch's caching allocator for CUDA that charges what is allocated to nodes, and
+// makes room before it asks for the memory (decision 4): for replicas, for kernels' results and scratch
+// memory, and for the program's own CUDA tensors, since they take the same bytes.
 //
-// If the caching allocator is out of memory although the budget has room (another process took it, or its segments are
-// fragmented), replicas are evicted and the allocation, never the operator, is tried again (I9).
+// If the caching allocator is out of memory although the budget has room (another process took it, or its
+// segments are fragmented), replicas are evicted and the allocation, never the operator, is tried again (I9).
 //
-// Charged are multiples of 512 bytes, which is what the caching allocator counts in. A piece's context is its address
-// and its deleter is always ours, as PyTorch asks of an allocator with a raw_deleter.
+// Charged are multiples of 512 bytes, which is what the caching allocator counts in. A piece's context is its
+// address and its deleter is always ours, as PyTorch asks of an allocator with a raw_deleter.
 //
-// Not charged: memory that was allocated before a Ledger was opened, on cards that are no node, and while a CUDA graph
-// is captured, when nothing may be evicted (before PyTorch 2.13: while any pool of a graph or a MemPool is in use).
+// Not charged: memory that was allocated before a Ledger was opened, on cards that are no node, and while a
+// CUDA graph is captured, when nothing may be evicted (before PyTorch 2.13: while any pool of a graph or a
+// MemPool is in use).
 //
-// Thread safety: all methods; open() and close() must not run beside anything that uses CUDA memory. Evicting happens
-// outside the caching allocator's lock. Ownership: never destroyed, as memory may outlive everything.
+// Thread safety: all methods; open() and close() must not run beside anything that uses CUDA memory. Evicting
+// happens outside the caching allocator's lock. Ownership: never destroyed, as memory may outlive everything.
 #pragma once
 
 #include <array>

@@ -18,7 +18,8 @@
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
 
-// Kernels that are loaded at their first use and libraries' own memory take some hundreds of MiB past the allocator.
+// Kernels that are loaded at their first use and libraries' own memory take some hundreds of MiB past the
+// allocator.
 constexpr Bytes kReserve = MiB(512);
 constexpr int64_t kReserveShare = 16;
 // The caching allocator takes segments of 2 and 20 MiB and of multiples of 2 MiB, and cannot fill them all.
@@ -92,7 +93,8 @@ Status resolve(MachineSpec& spec) {
   const auto add_all = [&nodes](std::optional<Bytes> budget) {
     const int count = c10::cuda::device_count();
     for (int i = 0; i < count; ++i) {
-      nodes.push_back({.make = NodeMake::cuda, .name = "cuda:" + std::to_string(i), .index = i, .budget = budget});
+      nodes.push_back(
+          {.make = NodeMake::cuda, .name = "cuda:" + std::to_string(i), .index = i, .budget = budget});
     }
     return count;
   };
@@ -101,7 +103,8 @@ Status resolve(MachineSpec& spec) {
     if (node.make != NodeMake::cuda || node.index) {
       nodes.push_back(std::move(node));
     } else if (add_all(node.budget) == 0) {
-      return refuse("\"cuda\": this process sees no CUDA device; simulated ones work everywhere, as in sim:2x64MiB");
+      return refuse(
+          "\"cuda\": this process sees no CUDA device; simulated ones work everywhere, as in sim:2x64MiB");
     }
   }
   if (nodes.size() > kMaxNodes) {
@@ -121,7 +124,8 @@ Status resolve(MachineSpec& spec) {
 
 Bytes capacity(c10::DeviceIndex index) { return memory_of(index).total; }
 
-void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief, const std::vector<NodeId>& nodes) {
+void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief,
+             const std::vector<NodeId>& nodes) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
   const std::lock_guard<std::mutex> lock(install_mutex);
   static ChargingAllocator* ours = nullptr;

@@ -1,13 +1,15 @@
-// What only CUDA offers: which cards there are, an allocator that makes room on them, and host memory that they copy
-// from at full speed. Everything else reaches a card through c10's generic interfaces, as it reaches any accelerator
-// (c10_device.h). Compiled only where PyTorch has CUDA; where the machine then has no card, there are no nodes for it.
+// What only CUDA offers: which cards there are, an allocator that makes room on them, and host memory that
+// they copy from at full speed. Everything else reaches a card through c10's generic interfaces, as it
+// reaches any accelerator (c10_device.h). Compiled only where PyTorch has CUDA; where the machine then has no
+// card, there are no nodes for it.
 //
-// Random numbers: an operator with a Generator argument gets a CUDA generator whose seed is drawn from the thread's
-// stream (random_stream.h), so the numbers are the same on every card and at every budget. What draws without such an
-// argument in CUDA's own kernels (attention's dropout) uses PyTorch's generator of the card.
+// Random numbers: an operator with a Generator argument gets a CUDA generator whose seed is drawn from the
+// thread's stream (random_stream.h), so the numbers are the same on every card and at every budget. What
+// draws without such an argument in CUDA's own kernels (attention's dropout) uses PyTorch's generator of the
+// card.
 //
-// Thread safety: install, remove and limit must not run beside anything that uses CUDA memory; the rest may be called
-// from any thread. Failures of CUDA itself are thrown as c10::Error.
+// Thread safety: install, remove and limit must not run beside anything that uses CUDA memory; the rest may
+// be called from any thread. Failures of CUDA itself are thrown as c10::Error.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -22,25 +24,26 @@
 
 namespace innkeeper::torch_layer::cuda_backend {
 
-// Replaces `cuda` and `auto` by one node for each visible card and gives each its budget: what is free there now, less
-// a reserve, unless the user named one. Fails if a card is not there, too small for its budget, or PyTorch's
-// CUDA memory does not come from its native allocator.
+// Replaces `cuda` and `auto` by one node for each visible card and gives each its budget: what is free there
+// now, less a reserve, unless the user named one. Fails if a card is not there, too small for its budget, or
+// PyTorch's CUDA memory does not come from its native allocator.
 Status resolve(MachineSpec& spec);
 
 // The memory that card has.
 Bytes capacity(c10::DeviceIndex index);
 
-// Puts the charging allocator (charging_allocator.h) in front of PyTorch's: card i is nodes[i], kNoNode if it is none
-// of ours. `relief` evicts so many bytes from a node whatever its budget. Also makes PyTorch give the card back when
-// the process ends. Once more: from now on it charges to these.
-void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief, const std::vector<NodeId>& nodes);
+// Puts the charging allocator (charging_allocator.h) in front of PyTorch's: card i is nodes[i], kNoNode if it
+// is none of ours. `relief` evicts so many bytes from a node whatever its budget. Also makes PyTorch give the
+// card back when the process ends. Once more: from now on it charges to these.
+void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief,
+             const std::vector<NodeId>& nodes);
 // Takes it away, if it is installed; what was allocated through it is freed as before.
 void remove();
 // Bytes charged for memory of a card that is alive now (I4: a recount).
 Bytes live(c10::DeviceIndex index);
 
-// Holds PyTorch's own caching to a card's budget, with some room for its segments being larger than what they hold.
-// What libraries allocate past PyTorch is not seen by it.
+// Holds PyTorch's own caching to a card's budget, with some room for its segments being larger than what they
+// hold. What libraries allocate past PyTorch is not seen by it.
 void limit(c10::DeviceIndex index, Bytes budget);
 
 // Page-locked memory: copies run beside the program and at the link's full speed.

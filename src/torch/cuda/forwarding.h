@@ -1,7 +1,9 @@
-// A CUDA allocator that hands every call to another: what an allocator that only changes a few of them derives from.
+// A CUDA allocator that hands every call to another: what an allocator that only changes a few of them
+// derives from.
 //
-// PyTorch's interface grows with its versions, and a virtual function that is not forwarded would silently do what
-// the base class does. So the list stands here alone, and tools/check_forwarding.py holds it to each version's header.
+// PyTorch's interface grows with its versions, and a virtual function that is not forwarded would silently do
+// what the base class does. So the list stands here alone, and tools/check_forwarding.py holds it to each
+// version's header.
 //
 // Thread safety: as the allocator behind it. That must outlive this one.
 #pragma once
@@ -27,7 +29,9 @@ class ForwardingAllocator : public caching::CUDAAllocator {
 
   // ---- c10::Allocator
   c10::DataPtr allocate(size_t size) override { return target_.allocate(size); }
-  bool is_simple_data_ptr(const c10::DataPtr& memory) const override { return target_.is_simple_data_ptr(memory); }
+  bool is_simple_data_ptr(const c10::DataPtr& memory) const override {
+    return target_.is_simple_data_ptr(memory);
+  }
   c10::DeleterFnPtr raw_deleter() const override { return target_.raw_deleter(); }
   void copy_data(void* destination, const void* source, size_t size) const override {
     target_.copy_data(destination, source, size);
@@ -42,7 +46,9 @@ class ForwardingAllocator : public caching::CUDAAllocator {
   }
   void resetAccumulatedStats(c10::DeviceIndex device) override { target_.resetAccumulatedStats(device); }
   void resetPeakStats(c10::DeviceIndex device) override { target_.resetPeakStats(device); }
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override { return target_.getMemoryInfo(device); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    return target_.getMemoryInfo(device);
+  }
 
   // ---- memory
   void* raw_alloc(size_t size) override { return target_.raw_alloc(size); }
@@ -55,12 +61,14 @@ class ForwardingAllocator : public caching::CUDAAllocator {
   }
   void* getBaseAllocation(void* data, size_t* size) override { return target_.getBaseAllocation(data, size); }
   caching::ShareableHandle shareIpcHandle(void* data) override { return target_.shareIpcHandle(data); }
-  std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return target_.getIpcDevPtr(std::move(handle)); }
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
+    return target_.getIpcDevPtr(std::move(handle));
+  }
   void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex peer) override {
     target_.enablePeerAccess(device, peer);
   }
-  cudaError_t memcpyAsync(void* destination, int to, const void* source, int from, size_t size, cudaStream_t stream,
-                          bool peer_access) override {
+  cudaError_t memcpyAsync(void* destination, int to, const void* source, int from, size_t size,
+                          cudaStream_t stream, bool peer_access) override {
     return target_.memcpyAsync(destination, to, source, from, size, stream, peer_access);
   }
 
@@ -82,7 +90,9 @@ class ForwardingAllocator : public caching::CUDAAllocator {
   void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override {
     target_.endAllocateToPool(device, pool);
   }
-  void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override { target_.releasePool(device, pool); }
+  void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override {
+    target_.releasePool(device, pool);
+  }
   int getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) override {
     return target_.getPoolUseCount(device, pool);
   }
@@ -93,7 +103,9 @@ class ForwardingAllocator : public caching::CUDAAllocator {
   void setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use) override {
     target_.setUseOnOOM(device, pool, use);
   }
-  void setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) override { target_.setNoSplit(device, pool); }
+  void setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) override {
+    target_.setNoSplit(device, pool);
+  }
   bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
                                 const std::unordered_set<void*>& expected) override {
     return target_.checkPoolLiveAllocations(device, pool, expected);
@@ -116,8 +128,9 @@ class ForwardingAllocator : public caching::CUDAAllocator {
     return target_.snapshot(pool, traces);
   }
   bool isHistoryEnabled() override { return target_.isHistoryEnabled(); }
-  void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries, caching::RecordContext when,
-                     bool clear, const std::vector<std::string>& skipped) override {
+  void recordHistory(bool enabled, caching::CreateContextFn recorder, size_t entries,
+                     caching::RecordContext when, bool clear,
+                     const std::vector<std::string>& skipped) override {
     target_.recordHistory(enabled, recorder, entries, when, clear, skipped);
   }
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override {

@@ -11,7 +11,8 @@ namespace {
 constexpr c10::DispatchKeySet kDense(c10::DispatchKey::HPU);
 
 bool same_geometry(const at::TensorImpl* a, const at::TensorImpl* b) {
-  return a->is_conj() == b->is_conj() && a->is_neg() == b->is_neg() && a->storage_offset() == b->storage_offset() && a->sizes() == b->sizes() &&
+  return a->is_conj() == b->is_conj() && a->is_neg() == b->is_neg() &&
+         a->storage_offset() == b->storage_offset() && a->sizes() == b->sizes() &&
          a->strides() == b->strides();
 }
 
