@@ -208,6 +208,7 @@ TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
   });
   machine->release(machine.sim(), std::span(&access, 1));
   EXPECT_EQ(machine->used(machine.sim()), Bytes(2 * kSize));
+  ASSERT_TRUE(machine->synchronize().ok());  // the copy to the host ends, and its memory with it
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
   EXPECT_EQ(machine->check_invariants(), "");
   ASSERT_TRUE(machine->evict(*block).ok());
