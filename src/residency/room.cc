@@ -57,6 +57,7 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     if (reap(node)) continue;
     const Bytes shortfall = Bytes(node.used.load(std::memory_order_relaxed)) + size -
                             Bytes(node.budget.load(std::memory_order_relaxed));
+    if (shortfall <= Bytes(0)) continue;  // memory was given back meanwhile
     std::vector<Block*> victims = collect_victims(node, shortfall);
     if (!victims.empty()) {
       lock.unlock();
@@ -158,6 +159,7 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
   std::vector<Block*> victims;
   while (victims.empty() && !left.empty()) {  // again if all that were chosen have been pinned since (I3)
     const size_t chosen = policy_->choose(left, shortfall);
+    if (chosen == 0) break;  // no shortfall any more
     for (const EvictionCandidate& candidate : left.first(chosen)) {
       auto* block = reinterpret_cast<Block*>(static_cast<uintptr_t>(candidate.tag));
       if (!block->replica(node.id).word.close_if_unpinned()) continue;
@@ -264,9 +266,11 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
   if (wanted <= Bytes(0)) return Status(Code::invalid_argument, "a budget is a positive number of bytes");
   MutexLock lock(mutex_);
   const int64_t before = at.budget.exchange(wanted.count());
-  while (at.used.load() > wanted.count()) {
+  for (;;) {
+    const Bytes excess = Bytes(at.used.load()) - wanted;
+    if (excess <= Bytes(0)) return {};
     if (reap(at) || poll_escapes()) continue;
-    std::vector<Block*> victims = collect_victims(at, Bytes(at.used.load()) - wanted);
+    std::vector<Block*> victims = collect_victims(at, excess);
     Status status;
     if (victims.empty()) {
       if (wait_leaving(at)) continue;
@@ -288,7 +292,6 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
       return status;
     }
   }
-  return {};
 }
 
 Status Engine::relieve(NodeId id, Bytes size) {

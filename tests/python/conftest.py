@@ -10,6 +10,7 @@ from pathlib import Path
 
 NODES = "sim:2x16MiB,host:1GiB"
 os.environ["INNKEEPER_NODES"] = NODES  # before anything imports innkeeper
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow down a shared machine
 
 import innkeeper  # noqa: E402
 import pytest  # noqa: E402

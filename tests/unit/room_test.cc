@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "support/machine.h"
+#include "support/watchdog.h"
 
 namespace innkeeper::test {
 namespace {
@@ -165,6 +166,20 @@ TEST_P(RoomTest, BudgetsGoDownAndUp) {
   for (Block* block : blocks) ASSERT_TRUE(machine.read(*block, node).ok());
   EXPECT_EQ(machine->stats().evictions, before) << "there is room for all";
   check_and_destroy(machine, blocks, node);
+}
+
+// Room may come free between the look at the books and the choice of victims: nothing is left to choose then,
+// and the search has to end.
+TEST(Room, NothingIsEvictedForNoShortfall) {
+  Machine machine({.accelerators = 1, .budget = Bytes(16 * kSize)});
+  const Watchdog watchdog(std::chrono::seconds(30));
+  const NodeId node = machine.sim(0);
+  Result<Block*> block = machine.make(node, pattern(kSize, 1));
+  ASSERT_TRUE(block.ok());
+  EXPECT_EQ(machine->relieve(node, Bytes(0)).code(), Code::out_of_memory);
+  EXPECT_TRUE(machine->has_replica(*block.value(), node));
+  EXPECT_EQ(machine->stats().evictions, 0);
+  machine->destroy(block.value());
 }
 
 TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
