@@ -162,29 +162,27 @@ Block* Engine::create(Bytes size) {
 }
 
 void Engine::destroy(Block* block) {
-  {
-    MutexLock lock(mutex_);
-    wait_move(*block);
-    begin_move(*block);  // for good: nobody picks it as a victim any more
-    std::erase_if(escaped_,
-                  [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
-  }
+  MutexLock lock(mutex_);
+  wait_move(*block);
+  begin_move(*block);  // for good: nobody picks it as a victim any more
+  std::erase_if(escaped_,
+                [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
+  bool locked = true;  // taken once for the many blocks that have one replica
   for (const auto& at : nodes_) {
     Replica& replica = block->replica(at->id);
     if (replica.word.state() == ReplicaState::absent) continue;
-    Memory memory;
-    std::vector<Event> users;
-    {
-      MutexLock lock(mutex_);
-      unlist(*block, at->id);
-      transition(replica, ReplicaEvent::free);
-      begin_release(*at);
-      memory = std::move(replica.memory);
-      users = take_users(replica);
-    }
+    if (!locked) lock.lock();
+    unlist(*block, at->id);
+    transition(replica, ReplicaEvent::free);
+    begin_release(*at);
+    Memory memory = std::move(replica.memory);
+    std::vector<Event> users = take_users(replica);
+    lock.unlock();
+    locked = false;
     observe(*block, at->id, nullptr);
     release_memory(at->id, std::move(memory), std::move(users));
   }
+  if (locked) lock.unlock();
   delete block;
   blocks_.fetch_sub(1, std::memory_order_relaxed);
   wake_waiters();
@@ -196,6 +194,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   MutexLock lock(mutex_);
   replica.memory = std::move(memory);
   transition(replica, ReplicaEvent::born);
+  replica.word.add_pin();
   list(block, id);
 }
 

@@ -115,11 +115,14 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
     if (operand.real.storage().unsafeGetStorageImpl() == storage) return view_of(operand.managed, real);
   }
   for (const Adopted& adopted : adopted_) {
-    if (adopted.real.unsafeGetStorageImpl() == storage) return new_managed(adopted.handle, real);
+    if (adopted.real.storage().unsafeGetStorageImpl() == storage) return new_managed(adopted.handle, real);
   }
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
-  adopted_.push_back({real.storage(), handle});
-  return new_managed(std::move(handle), real);
+  Block* block = block_of(*handle.unsafeGetStorageImpl());
+  if (block->size() != Bytes(0)) accesses_.push_back({block, false, true});
+  at::Tensor managed = new_managed(handle, real);
+  adopted_.push_back({std::move(real), std::move(handle), block});
+  return managed;
 }
 
 // A kernel may have given an operand that it writes another shape, and its storage other memory (out=).
@@ -142,8 +145,7 @@ void OperatorCall::record() {
                    operand.written ? trace::AccessKind::write : trace::AccessKind::read});
   }
   for (const Adopted& adopted : adopted_) {
-    Block* block = block_of(*adopted.handle.unsafeGetStorageImpl());
-    row.push_back({block->id(), block->size(), trace::AccessKind::born});
+    row.push_back({adopted.block->id(), adopted.block->size(), trace::AccessKind::born});
   }
   runtime_.recorder().op(name_, std::span(row.data(), row.size()));
 }
@@ -172,8 +174,10 @@ void OperatorCall::release() noexcept {
   armed_.reset();
   below_.reset();
   Engine& engine = runtime_.engine();
-  for (Operand& operand : operands_) operand.real = at::Tensor();
-  for (Adopted& adopted : adopted_) adopted.real = c10::Storage();
+  for (Operand& operand : operands_) {
+    if (operand.real.defined()) keep_real_tensor(*operand.block, node_, std::move(operand.real));
+  }
+  for (Adopted& adopted : adopted_) keep_real_tensor(*adopted.block, node_, std::move(adopted.real));
   for (Access& access : accesses_) {
     if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
   }

@@ -60,8 +60,9 @@ class OperatorCall {
     bool written;
   };
   struct Adopted {
-    c10::Storage real;
+    at::Tensor real;
     c10::Storage handle;
+    Block* block;
   };
 
   void settle_written();
