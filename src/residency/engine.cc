@@ -161,28 +161,42 @@ Block* Engine::create(Bytes size) {
   return new Block(BlockId{next_block_.fetch_add(1, std::memory_order_relaxed)}, size, nodes_.size());
 }
 
-void Engine::destroy(Block* block) {
-  MutexLock lock(mutex_);
-  wait_move(*block);
-  begin_move(*block);  // for good: nobody picks it as a victim any more
-  std::erase_if(escaped_,
-                [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
-  bool locked = true;  // taken once for the many blocks that have one replica
+NodeId Engine::any_replica(const Block& block) const {
   for (const auto& at : nodes_) {
-    Replica& replica = block->replica(at->id);
-    if (replica.word.state() == ReplicaState::absent) continue;
-    if (!locked) lock.lock();
-    unlist(*block, at->id);
-    transition(replica, ReplicaEvent::free);
-    begin_release(*at);
-    Memory memory = std::move(replica.memory);
-    std::vector<Event> users = take_users(replica);
-    lock.unlock();
-    locked = false;
-    observe(*block, at->id, nullptr);
-    release_memory(at->id, std::move(memory), std::move(users));
+    if (block.replica(at->id).word.state() != ReplicaState::absent) return at->id;
   }
-  if (locked) lock.unlock();
+  return kNoNode;
+}
+
+Engine::Freed Engine::free_replica(Block& block) {
+  Freed freed{any_replica(block), {}, {}};
+  if (freed.node == kNoNode) return freed;
+  Replica& replica = block.replica(freed.node);
+  unlist(block, freed.node);
+  transition(replica, ReplicaEvent::free);
+  begin_release(node(freed.node));
+  freed.memory = std::move(replica.memory);
+  freed.users = take_users(replica);
+  return freed;
+}
+
+void Engine::destroy(Block* block) {
+  Freed freed;
+  {
+    MutexLock lock(mutex_);
+    wait_move(*block);
+    begin_move(*block);  // for good: nobody picks it as a victim any more
+    std::erase_if(escaped_,
+                  [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
+    freed = free_replica(*block);
+  }
+  while (freed.node != kNoNode) {
+    observe(*block, freed.node, nullptr);
+    release_memory(freed.node, std::move(freed.memory), std::move(freed.users));
+    if (any_replica(*block) == kNoNode) break;  // most blocks have one, and take the lock once
+    MutexLock lock(mutex_);
+    freed = free_replica(*block);
+  }
   delete block;
   blocks_.fetch_sub(1, std::memory_order_relaxed);
   wake_waiters();

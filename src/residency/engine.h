@@ -192,6 +192,13 @@ class Engine final : public Accountant {
   void wait_move(Block& block) IK_REQUIRES(mutex_);
   void wait_change() IK_REQUIRES(mutex_);
   void inherit_if_last(Block& block) IK_REQUIRES(mutex_);
+  NodeId any_replica(const Block& block) const;  // kNoNode if there is none
+  struct Freed {
+    NodeId node = kNoNode;
+    Memory memory;
+    std::vector<Event> users;
+  };
+  Freed free_replica(Block& block) IK_REQUIRES(mutex_);  // one of a block that dies
   void observe(Block& block, NodeId id, void* data) const {
     if (observer_) observer_(block, id, data);
   }

@@ -9,6 +9,7 @@
 #include "torch/random_stream.h"
 #include "torch/runtime.h"
 #include "torch/runtime_state.h"
+#include "torch/thread_context.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -33,6 +34,12 @@ class Home {
   Home& operator=(const Home&) = delete;
   bool valid() const { return node_ != kNoNode && machine_ == machine.load(std::memory_order_relaxed); }
   NodeId node() const { return node_; }
+  // For threads that act for this one; 0 is none.
+  uint64_t packed() const { return node_ == kNoNode ? 0 : machine_ << 8 | index_of(node_); }
+  static NodeId unpack(uint64_t packed) {
+    return packed >> 8 == machine.load(std::memory_order_relaxed) ? NodeId{static_cast<uint8_t>(packed)}
+                                                                  : kNoNode;
+  }
 
  private:
   void swap(Home& other) noexcept {
@@ -79,17 +86,26 @@ NodeId node_named(const std::string& name, const char* what) {
   return node;
 }
 
+void move_home(Home home) {
+  thread_home = std::move(home);
+  own_context().home.store(thread_home.packed(), std::memory_order_relaxed);
+}
+
 }  // namespace
 
 NodeId home_node() {
+  if (const ThreadContext* caller = callers_context()) {
+    const NodeId node = Home::unpack(caller->home.load(std::memory_order_relaxed));
+    if (node != kNoNode) return node;
+  }
   if (!thread_home.valid()) [[unlikely]]
-    thread_home = Home(least_loaded(Bytes(0)));
+    move_home(Home(least_loaded(Bytes(0))));
   return thread_home.node();
 }
 
 NodeId exchange_home(NodeId node) {
   const NodeId before = thread_home.valid() ? thread_home.node() : kNoNode;
-  thread_home = node == kNoNode ? Home() : Home(node);
+  move_home(node == kNoNode ? Home() : Home(node));
   return before;
 }
 
@@ -137,9 +153,9 @@ int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory)
                  "experiment \"" + name + "\"");
   }
   const int64_t token = next_token.fetch_add(1);
-  Home home(least_loaded(Bytes(memory.value_or(0))));
-  std::swap(home, thread_home);
-  experiments.push_back({token, std::move(home), exchange_stream(std::make_shared<RandomStream>())});
+  Home outer = std::exchange(thread_home, Home());
+  move_home(Home(least_loaded(Bytes(memory.value_or(0)))));
+  experiments.push_back({token, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
   return token;
 }
 
@@ -152,7 +168,7 @@ void leave_experiment(int64_t token) {
   }
   Outer outer = std::move(experiments.back());
   experiments.pop_back();
-  thread_home = std::move(outer.home);
+  move_home(std::move(outer.home));
   exchange_stream(std::move(outer.stream));
 }
 

@@ -40,10 +40,8 @@ bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
 OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtime()), name_(name) {
   // InferenceMode puts autograd's flags back when it ends: a first use inside it would not last.
   static thread_local bool seen = false;
-  if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]] {
-    on_first_use_of_thread();
-    seen = true;
-  }
+  if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]]
+    seen = on_first_use_of_thread();
 }
 
 OperatorCall::~OperatorCall() {

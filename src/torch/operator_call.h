@@ -85,7 +85,8 @@ class OperatorCall {
 };
 
 // Autograd's device thread would take every backward pass of the one device (decision 8): on a thread's first
-// operator its multithreading flag is cleared, unless the user set it.
-void on_first_use_of_thread();
+// operator its multithreading flag is cleared; and its home is made to travel, should the user set the flag
+// again. Returns whether all is done; if not it is to be called again.
+bool on_first_use_of_thread();
 
 }  // namespace innkeeper::torch_layer

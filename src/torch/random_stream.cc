@@ -8,6 +8,7 @@
 #include "base/thread_annotations.h"
 #include "torch/handle.h"
 #include "torch/runtime.h"
+#include "torch/thread_context.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -60,8 +61,7 @@ class ManagedGenerator final : public c10::GeneratorImpl {
   at::Generator kernel_;
 };
 
-// The thread's own stream; its owner below keeps it alive. The pointer alone is what the fast path reads.
-thread_local RandomStream* thread_stream = nullptr;
+// What keeps the stream in the thread's context alive.
 thread_local std::shared_ptr<RandomStream> thread_stream_owner;
 
 RandomStream& process_stream() {
@@ -125,10 +125,15 @@ RandomStream::RandomStream()
     : kernel_generator_(at::detail::createCPUGenerator()),
       generator_(at::make_generator<ManagedGenerator>(kernel_generator_)) {}
 
-RandomStream& current_stream() { return thread_stream != nullptr ? *thread_stream : process_stream(); }
+RandomStream& current_stream() {
+  const ThreadContext* caller = callers_context();
+  const ThreadContext& context = caller != nullptr ? *caller : own_context();
+  RandomStream* stream = context.stream.load(std::memory_order_acquire);
+  return stream != nullptr ? *stream : process_stream();
+}
 
 std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream) {
-  thread_stream = stream.get();
+  own_context().stream.store(stream.get(), std::memory_order_release);
   return std::exchange(thread_stream_owner, std::move(stream));
 }
 

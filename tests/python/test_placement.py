@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import innkeeper
 import pytest
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def net() -> nn.Sequential:
@@ -183,3 +185,43 @@ def test_experiments_are_named():
         assert name == "mine"
     with innkeeper.experiment() as first, innkeeper.experiment() as second:
         assert first != second
+
+
+class _BornInBackward(torch.autograd.Function):
+    """Notes, in backward, the thread, where a tensor without operands is born, and what the stream gives."""
+
+    seen: ClassVar[list[tuple[int, list[str], Tensor]]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        born = torch.rand(16, device="managed")
+        _BornInBackward.seen.append((threading.get_ident(), innkeeper.where(born), born.cpu()))
+        return gradient
+
+
+@pytest.mark.parametrize("node", ["sim:0", "sim:1"])
+def test_home_and_stream_travel_to_autograds_device_thread(node: str):
+    def backward(multithreaded: bool) -> tuple[int, list[str], Tensor]:
+        with innkeeper.experiment(), innkeeper.on(node):
+            torch.managed.manual_seed(7)
+            x = torch.ones(16, device="managed", requires_grad=True)
+            y = _BornInBackward.apply(x)
+            with torch.autograd.set_multithreading_enabled(multithreaded):
+                y.sum().backward()
+        return _BornInBackward.seen.pop()
+
+    def in_a_thread_of_its_own(multithreaded: bool) -> tuple[int, tuple[int, list[str], Tensor]]:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(lambda: (threading.get_ident(), backward(multithreaded))).result()
+
+    caller, (thread, nodes, drawn) = in_a_thread_of_its_own(False)
+    assert thread == caller
+    assert nodes == [node]
+    caller, (thread, nodes, drawn_there) = in_a_thread_of_its_own(True)
+    assert thread != caller, "autograd's device thread ran it"
+    assert nodes == [node]
+    assert torch.equal(drawn, drawn_there)
