@@ -15,20 +15,28 @@ namespace innkeeper::torch_layer {
 namespace {
 
 std::array<std::atomic<int>, kMaxNodes> homes{};
+std::array<std::atomic<int64_t>, kMaxNodes>
+    promised{};                    // bytes that the experiments at home there said they need
 std::atomic<uint64_t> machine{1};  // counts configure() calls: a home of an earlier machine is none
 
 // A place in the count of homes, given back when dropped.
 class Home {
  public:
   Home() = default;
-  explicit Home(NodeId node) : node_(node), machine_(machine.load()) { homes[index_of(node)].fetch_add(1); }
+  explicit Home(NodeId node, Bytes needed = Bytes(0))
+      : node_(node), needed_(needed), machine_(machine.load()) {
+    homes[index_of(node)].fetch_add(1);
+    promised[index_of(node)].fetch_add(needed.count());
+  }
   Home(Home&& other) noexcept { swap(other); }
   Home& operator=(Home&& other) noexcept {
     Home(std::move(other)).swap(*this);
     return *this;
   }
   ~Home() {
-    if (valid()) homes[index_of(node_)].fetch_sub(1);
+    if (!valid()) return;
+    homes[index_of(node_)].fetch_sub(1);
+    promised[index_of(node_)].fetch_sub(needed_.count());
   }
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
@@ -44,9 +52,11 @@ class Home {
  private:
   void swap(Home& other) noexcept {
     std::swap(node_, other.node_);
+    std::swap(needed_, other.needed_);
     std::swap(machine_, other.machine_);
   }
   NodeId node_ = kNoNode;
+  Bytes needed_{0};
   uint64_t machine_ = 0;
 };
 
@@ -65,9 +75,10 @@ NodeId least_loaded(Bytes needed) {
   Engine& engine = runtime().engine();
   NodeId best = kNoNode;
   const auto better = [&](NodeId a, NodeId b) {
-    const bool a_fits = engine.budget(a) >= needed;
-    const bool b_fits = engine.budget(b) >= needed;
-    if (a_fits != b_fits) return a_fits;
+    const Bytes a_left = engine.budget(a) - Bytes(promised[index_of(a)].load());
+    const Bytes b_left = engine.budget(b) - Bytes(promised[index_of(b)].load());
+    if ((a_left >= needed) != (b_left >= needed)) return a_left >= needed;
+    if (needed > Bytes(0) && a_left < needed) return a_left > b_left;
     const int a_homes = homes[index_of(a)].load();
     const int b_homes = homes[index_of(b)].load();
     if (a_homes != b_homes) return a_homes < b_homes;
@@ -114,6 +125,7 @@ int homes_at(NodeId node) { return homes[index_of(node)].load(); }
 void forget_homes() {
   machine.fetch_add(1);
   for (auto& count : homes) count.store(0);
+  for (auto& bytes : promised) bytes.store(0);
 }
 
 // ---------------------------------------------------------------- runtime.h
@@ -154,7 +166,8 @@ int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory)
   }
   const int64_t token = next_token.fetch_add(1);
   Home outer = std::exchange(thread_home, Home());
-  move_home(Home(least_loaded(Bytes(memory.value_or(0)))));
+  const Bytes needed(memory.value_or(0));
+  move_home(Home(least_loaded(needed), needed));
   experiments.push_back({token, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
   return token;
 }

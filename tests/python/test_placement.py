@@ -180,6 +180,23 @@ def test_experiments_spread_over_the_nodes():
     assert homes == {"sim:0", "sim:1"}
 
 
+def test_experiments_spread_by_the_memory_they_ask_for():
+    def home() -> str:
+        return innkeeper.where(torch.ones(3, device="managed"))[0]
+
+    def in_a_thread(memory: int, inside: list[int]) -> list[str]:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(enter, [memory, *inside]).result()
+
+    def enter(memories: list[int]) -> list[str]:
+        with innkeeper.experiment(memory=memories[0] << 20):
+            return [home(), *(in_a_thread(memories[1], memories[2:]) if len(memories) > 1 else [])]
+
+    # Two nodes of 16 MiB: the large one has a node for itself, although more experiments are on the other.
+    large, *small = in_a_thread(12, [5, 5, 5])
+    assert large not in small and len(set(small)) == 1
+
+
 def test_experiments_are_named():
     with innkeeper.experiment("mine") as name:
         assert name == "mine"
