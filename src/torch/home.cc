@@ -7,7 +7,7 @@
 
 #include "torch/errors.h"
 #include "torch/random_stream.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 #include "torch/runtime_state.h"
 #include "torch/thread_context.h"
 

@@ -8,7 +8,7 @@
 #include "torch/cpu_allocator.h"
 #include "torch/fallback.h"
 #include "torch/handle.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 #include "torch/shell.h"
 
 namespace innkeeper::torch_layer {

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "torch/export.h"
+#include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer {
 

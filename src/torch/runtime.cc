@@ -1,4 +1,4 @@
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 
 #include <ATen/Context.h>
 

@@ -7,7 +7,7 @@
 #include "torch/home.h"
 #include "torch/operator_call.h"
 #include "torch/real_memory.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 #include "torch/runtime_state.h"
 #include "torch/sim/sim_backend.h"
 #ifdef INNKEEPER_WITH_CUDA

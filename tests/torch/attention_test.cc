@@ -8,7 +8,7 @@
 
 #include "torch/handle.h"
 #include "torch/load.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 
 namespace innkeeper::torch_layer {
 namespace {

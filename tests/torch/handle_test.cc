@@ -13,7 +13,7 @@
 
 #include "torch/address_space.h"
 #include "torch/load.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 #include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {

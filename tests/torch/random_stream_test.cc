@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "torch/handle.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 
 namespace innkeeper::torch_layer {
 namespace {

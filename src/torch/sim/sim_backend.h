@@ -17,7 +17,7 @@
 
 #include "device/device_api.h"
 #include "sim/accelerator.h"
-#include "torch/export.h"
+#include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 
