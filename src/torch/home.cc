@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "innkeeper/torch/runtime.h"
 #include "torch/errors.h"
 #include "torch/random_stream.h"
-#include "innkeeper/torch/runtime.h"
 #include "torch/runtime_state.h"
 #include "torch/thread_context.h"
 

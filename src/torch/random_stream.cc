@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/thread_annotations.h"
-#include "torch/handle.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/handle.h"
 #include "torch/thread_context.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"

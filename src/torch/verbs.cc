@@ -2,12 +2,12 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "innkeeper/torch/runtime.h"
 #include "torch/errors.h"
 #include "torch/handle.h"
 #include "torch/home.h"
 #include "torch/operator_call.h"
 #include "torch/real_memory.h"
-#include "innkeeper/torch/runtime.h"
 #include "torch/runtime_state.h"
 #include "torch/sim/sim_backend.h"
 #ifdef INNKEEPER_WITH_CUDA

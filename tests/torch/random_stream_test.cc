@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "torch/handle.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/handle.h"
 
 namespace innkeeper::torch_layer {
 namespace {
