@@ -23,9 +23,9 @@ Status refuse(std::string_view text, const std::string& why) {
 
 Result<Bytes> parse_size(std::string_view text, SizeUnits units) {
   const bool short_too = units == SizeUnits::short_too;
-  const std::string expected = short_too
-                                   ? ", expected a whole number and one of B, K, M, G, T, KiB, MiB, GiB, TiB, as in 20G"
-                                   : ", expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
+  const std::string expected =
+      short_too ? ", expected a whole number and one of B, K, M, G, T, KiB, MiB, GiB, TiB, as in 20G"
+                : ", expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
   if (text.empty()) return refuse(text, "is missing" + expected);
   if (text.front() == '-') return refuse(text, "is negative" + expected);
   uint64_t number = 0;

@@ -8,7 +8,8 @@
 
 namespace innkeeper {
 
-// full: B, KiB, MiB, GiB, TiB. short_too: also K, M, G, T for the same binary units, as Slurm's users write them.
+// full: B, KiB, MiB, GiB, TiB. short_too: also K, M, G, T for the same binary units, as Slurm's users write
+// them.
 enum class SizeUnits { full, short_too };
 
 // Fails with a half sentence that says what is wrong with `text`, to be put behind the name of the setting.

@@ -17,7 +17,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long after an event that did not help to look again: a dead holder's lock goes a moment after the event.
+// How long after an event that did not help to look again: a dead holder's lock goes a moment after the
+// event.
 constexpr milliseconds kAfterEvent{20};
 // Without events. A place must be touched well within kPlaceLost.
 constexpr milliseconds kPause{1000};
@@ -52,10 +53,10 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
   IK_RETURN_IF_ERROR(attempt.weigh(place));
   const bool full = found.value().own_live >= kMaxFilesPerUser;
   if (full && !place)
-    return Status(Code::busy, "this user has " + std::to_string(found.value().own_live) + " leases already, at most " +
-                                  std::to_string(kMaxFilesPerUser) + " are possible");
-  const std::vector<double> order =
-      scores(attempt.machine, attempt.ledger, attempt.request.by, attempt.keys);
+    return Status(Code::busy, "this user has " + std::to_string(found.value().own_live) +
+                                  " leases already, at most " + std::to_string(kMaxFilesPerUser) +
+                                  " are possible");
+  const std::vector<double> order = scores(attempt.machine, attempt.ledger, attempt.request.by, attempt.keys);
   const auto cards = choose(attempt.machine, attempt.ledger, attempt.wish, order);
   if (cards && place) {
     IK_RETURN_IF_ERROR(rewrite(*place, attempt.granted(*cards), lock));
@@ -114,12 +115,11 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     milliseconds pause = event ? kAfterEvent : kPause;
     event = false;
     while (pause > milliseconds(0) && !event) {
-      const milliseconds left =
-          request.wait_limit ? *request.wait_limit - waited() : milliseconds::max();
+      const milliseconds left = request.wait_limit ? *request.wait_limit - waited() : milliseconds::max();
       const bool given_up = cancelled && cancelled();
       if (given_up || left <= milliseconds(0))
-        return Status(Code::busy, (given_up ? "given up after " : "waited ") + std::to_string(waited().count()) +
-                                      " ms: " + result.status().message());
+        return Status(Code::busy, (given_up ? "given up after " : "waited ") +
+                                      std::to_string(waited().count()) + " ms: " + result.status().message());
       const milliseconds part = std::min({pause, left, kAsk});
       event = watch.wait(part);
       pause -= part;
@@ -162,11 +162,12 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
       lock.unlock();
       const Bytes left = at ? std::max(Bytes(0), attempt.ledger[*at].available) : Bytes(0);
       return Status(Code::busy, "asked to grow a lease on " + claim.uuid + " from " + to_string(claim.bytes) +
-                                    " to " + to_string(each) + ", but " + to_string(left) + " are left there");
+                                    " to " + to_string(each) + ", but " + to_string(left) +
+                                    " are left there");
     }
     if (at && parts[*at].promised > each) {
-      return Status(Code::busy, "asked to shrink a lease on " + claim.uuid + " to " + to_string(each) + ", but " +
-                                    to_string(parts[*at].promised) + " of it are leased on");
+      return Status(Code::busy, "asked to shrink a lease on " + claim.uuid + " to " + to_string(each) +
+                                    ", but " + to_string(parts[*at].promised) + " of it are leased on");
     }
     claim.bytes = each;
   }

@@ -3,17 +3,17 @@
 //   Result<Arbiter> arbiter = Arbiter::open();
 //   Result<Lease> lease = arbiter.value().acquire(request, look);   // `look` takes a snapshot
 //
-// There is no daemon. Each call reads all lease files under the lock, removes dead ones, decides, and adds or changes one
-// file. What is slow (the snapshot, /proc, names of users) happens before or after.
+// There is no daemon. Each call reads all lease files under the lock, removes dead ones, decides, and adds or
+// changes one file. What is slow (the snapshot, /proc, names of users) happens before or after.
 //
-// In line: a request that does not fit now and may wait takes a place, a record of kind `waiting`, kept alive by the
-// waiting process like a lease. A place names cards that it waits for, and what it needs of these is kept free of
-// everybody who came later, so that a big request is not starved by small ones. Who came later may have what is
-// left. An earlier place that fits now goes first. A place whose process is stopped (it has not touched its file
-// for kPlaceLost) does not count until it goes on.
+// In line: a request that does not fit now and may wait takes a place, a record of kind `waiting`, kept alive
+// by the waiting process like a lease. A place names cards that it waits for, and what it needs of these is
+// kept free of everybody who came later, so that a big request is not starved by small ones. Who came later
+// may have what is left. An earlier place that fits now goes first. A place whose process is stopped (it has
+// not touched its file for kPlaceLost) does not count until it goes on.
 //
-// Errors: invalid_argument, can never be granted; busy, not now (asked, free, promised, who holds); unavailable,
-// there is no card, or the lease is over; io_error, the folder.
+// Errors: invalid_argument, can never be granted; busy, not now (asked, free, promised, who holds);
+// unavailable, there is no card, or the lease is over; io_error, the folder.
 //
 // Thread safe. Nothing is kept between calls but the open folder.
 #pragma once
@@ -59,8 +59,8 @@ class Arbiter {
   // Waits as the request says. Blocks.
   Result<Lease> acquire(const Request& request, const Look& look, const Cancelled& cancelled = nullptr);
 
-  // Changes how much of each of its cards a shared lease has. Growing takes what nobody has or waits for; on failure it
-  // stays as it was.
+  // Changes how much of each of its cards a shared lease has. Growing takes what nobody has or waits for; on
+  // failure it stays as it was.
   Status resize(Lease& lease, Bytes each, const Machine& machine);
   // Moves the expiry. Not once it has passed: the bytes may be somebody else's.
   Status renew(Lease& lease, std::chrono::milliseconds expires_after);
@@ -80,8 +80,8 @@ class Arbiter {
   void set_lock_limit(std::chrono::milliseconds limit) { lock_limit_ = limit; }
 
  private:
-  // Grants, or refuses. With a place it is the place's turn that counts, and it becomes the lease. Without one, and
-  // with `line_up`, a refused attempt that may succeed later takes a place.
+  // Grants, or refuses. With a place it is the place's turn that counts, and it becomes the lease. Without
+  // one, and with `line_up`, a refused attempt that may succeed later takes a place.
   Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up);
   Status change(LeaseFile& file, Record record);
 

@@ -94,8 +94,9 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
       return entry.id == request.inside && entry.record.kind == Kind::held && entry.record.uid == record.uid;
     });
     if (outer == live.end())
-      return Status(Code::unavailable, "the lease " + printable(request.inside) +
-                                           ", of which a part was asked, is over or belongs to somebody else");
+      return Status(Code::unavailable,
+                    "the lease " + printable(request.inside) +
+                        ", of which a part was asked, is over or belongs to somebody else");
     ledger = make_ledger_inside(machine, live, *outer, view);
   }
   const Entry own = place ? Entry{place->id, place->record, 0} : Entry{};
@@ -141,10 +142,12 @@ Record Attempt::waiting(const std::vector<size_t>& cards) const {
 Status Attempt::refusal() const {
   const auto fitting = std::count_if(ledger.begin(), ledger.end(),
                                      [&](const Standing& standing) { return fits(standing, wish); });
-  const auto allowed = std::count_if(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
+  const auto allowed =
+      std::count_if(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
   std::string text = "asked for " + describe(request) + ", ";
   if (!ever()) {
-    text += "but of " + std::to_string(allowed) + " GPUs that may be used not so many have that even when idle";
+    text +=
+        "but of " + std::to_string(allowed) + " GPUs that may be used not so many have that even when idle";
   } else {
     text += std::to_string(fitting) + (fitting == 1 ? " has" : " have") + " that now";
   }
@@ -158,8 +161,8 @@ Status Attempt::refusal() const {
     }
     const Standing& standing = ledger[i];
     const std::string who = holders(live, machine.cards[i].uuid);
-    text += "; " + machine.cards[i].uuid + ": " + to_string(std::max(Bytes(0), standing.available)) + " left of " +
-            to_string(standing.capacity) + ", promised " + to_string(standing.promised);
+    text += "; " + machine.cards[i].uuid + ": " + to_string(std::max(Bytes(0), standing.available)) +
+            " left of " + to_string(standing.capacity) + ", promised " + to_string(standing.promised);
     if (!who.empty()) text += " (" + who + ")";
     if (standing.foreign > Bytes(0)) text += ", used without a lease " + to_string(standing.foreign);
     if (standing.waiting > 0) text += ", kept for " + std::to_string(standing.waiting) + " waiting";

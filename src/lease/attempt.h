@@ -27,8 +27,8 @@ struct Attempt {
   Ledger ledger;  // with places ahead counted, and restricted to what is allowed
   int ahead = 0;  // places that come first
 
-  // Fills `ledger` from `live`. `place` is the caller's own, if it has one. Fails if the lease that it asks a part
-  // of is over.
+  // Fills `ledger` from `live`. `place` is the caller's own, if it has one. Fails if the lease that it asks a
+  // part of is over.
   Status weigh(const std::optional<LeaseFile>& place);
   bool ever() const;  // enough cards could fit it, were they empty
 

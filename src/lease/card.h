@@ -21,8 +21,8 @@ struct ProcessKey {
 // A process that has memory of a card.
 struct Process {
   Bytes used;
-  // Itself, its parent and so on. Empty: its number means nothing here (another PID namespace, or it is gone),
-  // so that nobody can say which lease it belongs to.
+  // Itself, its parent and so on. Empty: its number means nothing here (another PID namespace, or it is
+  // gone), so that nobody can say which lease it belongs to.
   std::vector<ProcessKey> line;
 };
 

@@ -6,7 +6,8 @@
 namespace innkeeper::lease {
 namespace {
 
-// Subsets are tried one by one up to here, which is some microseconds under the lock; 8 cards have at most 70.
+// Subsets are tried one by one up to here, which is some microseconds under the lock; 8 cards have at
+// most 70.
 constexpr size_t kMaxSubsets = 1000;
 
 size_t subsets(size_t of, size_t size) {
@@ -100,7 +101,8 @@ Wish wish_of(const Record& waiting) {
   return {static_cast<int>(waiting.count), waiting.each, waiting.exclusive, Request().foreign_allowed};
 }
 
-std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by, const std::vector<double>& keys) {
+std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by,
+                           const std::vector<double>& keys) {
   if (!keys.empty()) return keys;
   constexpr double kUnknown = -std::numeric_limits<double>::infinity();
   std::vector<double> result;

@@ -1,5 +1,6 @@
-// Which cards: pure functions over the ledger. First what nobody holds, then the best links between the chosen,
-// then the score (most free memory, say), then the UUID, so that the same machine gives the same answer.
+// Which cards: pure functions over the ledger. First what nobody holds, then the best links between the
+// chosen, then the score (most free memory, say), then the UUID, so that the same machine gives the same
+// answer.
 #pragma once
 
 #include <optional>
@@ -21,7 +22,8 @@ Wish wish_of(const Request& request);
 Wish wish_of(const Record& waiting);
 
 // Higher is better. `keys` are the values of Request::key, one a card; empty: by `by`.
-std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by, const std::vector<double>& keys);
+std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by,
+                           const std::vector<double>& keys);
 
 bool fits(const Standing& standing, const Wish& wish);
 

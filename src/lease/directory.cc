@@ -19,16 +19,28 @@ Status failed(const std::string& what, const std::string& path, int error) {
   return Status(Code::io_error, what + " " + path + ": " + std::strerror(error));
 }
 
+// The lock's file has the folder's owner, so that nobody else can replace it.
+bool make_lock(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+  const bool good = fd >= 0 && fchmod(fd, 0444) == 0;  // whatever the umask
+  if (fd >= 0) ::close(fd);
+  return good;
+}
+
 // Makes it 1777 at once: under a name of its own first, since between mkdir() and chmod() others would find a
 // folder that they cannot use. Somebody else making it meanwhile is success.
 Status make(const std::string& path) {
   std::string draft = path + ".XXXXXX";
   if (mkdtemp(draft.data()) == nullptr) return failed("cannot make the lease folder", path, errno);
+  const std::string lock = draft + "/" + kLockName;
   int error = 0;
-  if (chmod(draft.c_str(), 01777) != 0 ||
+  if (!make_lock(lock) || chmod(draft.c_str(), 01777) != 0 ||
       renameat2(AT_FDCWD, draft.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0)
     error = errno;
-  if (error != 0) rmdir(draft.c_str());
+  if (error != 0) {
+    unlink(lock.c_str());
+    rmdir(draft.c_str());
+  }
   if (error != 0 && error != EEXIST) return failed("cannot make the lease folder", path, error);
   return Status::okay();
 }
@@ -91,7 +103,9 @@ Result<std::shared_ptr<const Directory>> Directory::open_first(const std::vector
   return problem;
 }
 
-Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path) { return open_first({path}); }
+Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path) {
+  return open_first({path});
+}
 
 Result<std::shared_ptr<const Directory>> Directory::open_default() {
   if (const char* path = std::getenv(kVariable); path != nullptr && *path != '\0') return open(path);

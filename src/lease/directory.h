@@ -1,15 +1,19 @@
 // The folder of the machine's lease files: where it is, and whether it can be trusted to hold them.
 //
 //   INNKEEPER_LEASE_DIR   that one, made if it is missing
-//   else                  /run/lock/innkeeper, or /dev/shm/innkeeper, whichever is there already (the first, if
+//   else                  /run/lock/innkeeper, or /dev/shm/innkeeper, whichever is there already (the first,
+//   if
 //                         both are); if none is, the first of them that can be made
 //
-// All who share the GPUs must share the folder: into a container it is mounted. It is 1777 as /tmp is: everybody
-// may add a file, only a file's owner may change or remove it. It must be in this machine's memory or on its disk:
-// locks on network and FUSE file systems do not reach everybody, so these are refused.
+// All who share the GPUs must share the folder: into a container it is mounted. It is 1777 as /tmp is:
+// everybody may add a file, only a file's owner may change or remove it. It must be in this machine's memory
+// or on its disk: locks on network and FUSE file systems do not reach everybody, so these are refused.
 //
-// The folder's owner (and root) may remove anybody's file. Where users do not trust each other root makes it, with
-// tmpfiles.d: `d /run/lock/innkeeper 1777 root root -`.
+// The folder's owner (and root) may remove anybody's file, and who owns alloc.lock may replace it. Where
+// users do not trust each other root makes both, with tmpfiles.d:
+//
+//   d /run/lock/innkeeper 1777 root root -
+//   f /run/lock/innkeeper/alloc.lock 0444 root root -
 #pragma once
 
 #include <sys/types.h>

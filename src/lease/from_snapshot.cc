@@ -14,8 +14,8 @@ void set_memory(Card& card, const telemetry::Reading<telemetry::Memory>& memory)
   card.free = memory->free;
 }
 
-// Of the whole card, or of one instance. A process whose bytes cannot be told leaves all unknown: its lease would
-// look as if it had allocated nothing.
+// Of the whole card, or of one instance. A process whose bytes cannot be told leaves all unknown: its lease
+// would look as if it had allocated nothing.
 void set_processes(Card& card, const telemetry::Card& source, const std::string& instance) {
   if (!source.processes) return;
   card.processes_known = true;

@@ -11,8 +11,8 @@ namespace innkeeper::lease {
 // allocated would count twice until it has warmed up.
 telemetry::Wanted wanted_for(const Request& request);
 
-// Cards that can be leased: a card, or with MIG on its instances. Lost cards are not among them. Reads /proc for the
-// processes' ancestors: never under a lock.
+// Cards that can be leased: a card, or with MIG on its instances. Lost cards are not among them. Reads /proc
+// for the processes' ancestors: never under a lock.
 Machine from_snapshot(const telemetry::Snapshot& snapshot);
 
 }  // namespace innkeeper::lease

@@ -68,9 +68,11 @@ Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds li
     if (!file_.valid()) IK_RETURN_IF_ERROR(open(directory));
     pthread_sigmask(SIG_BLOCK, &all, &signals_);
     if (flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) {
-      struct stat ours {}, named {};
+      struct stat ours {
+      }, named{};
       if (fstat(file_.fd(), &ours) == 0 &&
-          fstatat(directory.fd(), kLockName, &named, AT_SYMLINK_NOFOLLOW) == 0 && ours.st_ino == named.st_ino) {
+          fstatat(directory.fd(), kLockName, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+          ours.st_ino == named.st_ino) {
         held_ = true;
         step("locked");
         return Status::okay();

@@ -1,12 +1,13 @@
-// The one lock under which leases are given: flock on the folder's alloc.lock, held for some hundred microseconds.
+// The one lock under which leases are given: flock on the folder's alloc.lock, held for some hundred
+// microseconds.
 //
-// Everybody opens that file read-only, so that nobody needs to own it, and nobody ever removes it. Each taking
-// opens it anew: threads of one process exclude each other too, and a file that its owner replaced is noticed.
-// Signals are held back meanwhile in this thread, so that Ctrl-Z or a handler does not stop everybody. Nothing
-// slow is done under it: no NVML, no CUDA, no name of a user, no /proc.
+// Everybody opens that file read-only, so that nobody needs to own it, and nobody ever removes it. Each
+// taking opens it anew: threads of one process exclude each other too, and a file that its owner replaced is
+// noticed. Signals are held back meanwhile in this thread, so that Ctrl-Z or a handler does not stop
+// everybody. Nothing slow is done under it: no NVML, no CUDA, no name of a user, no /proc.
 //
-// Any user can hold the file locked for ever. Then nobody gets a lease, and each caller is told after its limit
-// who does it: a denial, never a wrong grant.
+// Any user can hold the file locked for ever. Then nobody gets a lease, and each caller is told after its
+// limit who does it: a denial, never a wrong grant.
 #pragma once
 
 #include <csignal>

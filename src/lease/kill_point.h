@@ -1,5 +1,6 @@
-// Named steps of the protocol where a test may kill the process, which is how "a crash at any point is harmless"
-// is shown rather than believed. The hook runs inside the critical section: it must return at once or not at all.
+// Named steps of the protocol where a test may kill the process, which is how "a crash at any point is
+// harmless" is shown rather than believed. The hook runs inside the critical section: it must return at once
+// or not at all.
 //
 // Without a test a step costs one relaxed load.
 #pragma once
@@ -14,7 +15,8 @@ using KillPoint = void (*)(const char* step);
 inline std::atomic<KillPoint> kill_point{nullptr};
 
 inline void step(const char* name) {
-  if (const KillPoint hook = kill_point.load(std::memory_order_relaxed); hook != nullptr) [[unlikely]] hook(name);
+  if (const KillPoint hook = kill_point.load(std::memory_order_relaxed); hook != nullptr) [[unlikely]]
+    hook(name);
 }
 
 }  // namespace innkeeper::lease

@@ -44,7 +44,8 @@ void Lease::release() {
 }
 
 Status Lease::share_with_children() {
-  if (!held() || !file_->file.keep_in_children(false)) return Status(Code::unavailable, "there is no lease to share");
+  if (!held() || !file_->file.keep_in_children(false))
+    return Status(Code::unavailable, "there is no lease to share");
   return Status::okay();
 }
 

@@ -1,12 +1,12 @@
 // A lease: this process's claim on parts of cards, or on whole ones, that every process of the machine sees.
 //
-// It ends when the object does, when release() is called, at its expiry, or when the last process that holds its
-// descriptor is gone, however that happens: the kernel gives the lock back, nothing needs to be cleaned up. A
-// stopped process keeps its lease: its memory is still allocated.
+// It ends when the object does, when release() is called, at its expiry, or when the last process that holds
+// its descriptor is gone, however that happens: the kernel gives the lock back, nothing needs to be cleaned
+// up. A stopped process keeps its lease: its memory is still allocated.
 //
-// After fork() the child does not have it (held() is false there), unless share_with_children() was called before.
-// Then it lasts until the last of them is gone, or until the parent releases it: to leave it to the children
-// call leave().
+// After fork() the child does not have it (held() is false there), unless share_with_children() was called
+// before. Then it lasts until the last of them is gone, or until the parent releases it: to leave it to the
+// children call leave().
 //
 // One Lease is used by one thread at a time. Not made by hand: Arbiter gives it.
 #pragma once
@@ -47,8 +47,8 @@ class Lease {
 
   // From now on children of fork() keep it.
   Status share_with_children();
-  // Also what this process executes: the descriptor's number, for Arbiter::adopt there. The job's life is then the
-  // lease's.
+  // Also what this process executes: the descriptor's number, for Arbiter::adopt there. The job's life is
+  // then the lease's.
   Result<int> share_through_exec();
   // For SCM_RIGHTS; stays ours.
   int descriptor() const { return file_ ? file_->file.fd() : -1; }

@@ -14,13 +14,16 @@ struct Share {
 };
 
 // Nobody has more of a card than there is of it, whatever his file says.
-Bytes clamp(Bytes bytes, const Card& card) { return std::clamp(bytes, Bytes(0), std::max(Bytes(0), card.capacity())); }
+Bytes clamp(Bytes bytes, const Card& card) {
+  return std::clamp(bytes, Bytes(0), std::max(Bytes(0), card.capacity()));
+}
 
 std::vector<Share> shares_of(const Card& card, const std::vector<Entry>& live, const View& view) {
   std::vector<Share> shares;
   for (const Entry& entry : live) {
     const Record& record = entry.record;
-    if (record.kind != Kind::held || record.expired(view.now_ns) || is_part(entry, live, view.now_ns)) continue;
+    if (record.kind != Kind::held || record.expired(view.now_ns) || is_part(entry, live, view.now_ns))
+      continue;
     for (const Claim& claim : record.claims)
       if (claim.uuid == card.uuid) shares.push_back({&record, clamp(claim.bytes, card), Bytes(0)});
   }

@@ -1,12 +1,14 @@
-// What is left of each card: the snapshot of the machine, less all that is promised. Pure: no files, no clock.
+// What is left of each card: the snapshot of the machine, less all that is promised. Pure: no files, no
+// clock.
 //
 //   available = min( capacity - sum(leases) - foreign,  free - sum(unmaterialised) )
 //
-// A lease counts in full from its grant, though its process takes seconds to allocate anything. What that process
-// (or a descendant) has allocated already must not count twice, as promised and as used. So its bytes are matched
-// to its leases: `unmaterialised` is what a lease has not yet allocated, `foreign` is what is used by nobody's
-// lease. Where processes cannot be matched (another PID namespace, a driver that does not list them) a lease
-// counts in full for kWarmUp, then what is used and is nobody's that we know counts as its.
+// A lease counts in full from its grant, though its process takes seconds to allocate anything. What that
+// process (or a descendant) has allocated already must not count twice, as promised and as used. So its bytes
+// are matched to its leases: `unmaterialised` is what a lease has not yet allocated, `foreign` is what is
+// used by nobody's lease. Where processes cannot be matched (another PID namespace, a driver that does not
+// list them) a lease counts in full for kWarmUp, then what is used and is nobody's that we know counts as
+// its.
 //
 // The first term alone says that no byte is promised twice; it needs no measurement. The second one protects
 // against processes that have no lease.
@@ -57,8 +59,8 @@ void restrict_to(Ledger& ledger, const Machine& machine, const std::vector<std::
 // Takes a part of card `at`, or all of it.
 void take(Standing& standing, Bytes bytes, bool exclusive, bool waiting);
 
-// Is this entry a part of another live one of the same user, which already claims its bytes? When that one ends it
-// stands for itself, and the parts of a lease are never more than the lease was.
+// Is this entry a part of another live one of the same user, which already claims its bytes? When that one
+// ends it stands for itself, and the parts of a lease are never more than the lease was.
 bool is_part(const Entry& entry, const std::vector<Entry>& live, int64_t now_ns);
 
 std::optional<size_t> index_of(const Machine& machine, std::string_view uuid);

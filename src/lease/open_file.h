@@ -1,10 +1,11 @@
 // A file descriptor that a forked child does not keep.
 //
-// A kernel lock lives until the last copy of its descriptor is closed. fork() copies descriptors, so a child that
-// knows nothing of leases would keep its dead parent's lease, or the global lock, for its whole life. Every
-// descriptor that may carry a lock is therefore in one list of the process, and a pthread_atfork handler closes
-// them in the child. It only closes: an unlock through the copy would free the parent's lock. exec() is covered by
-// O_CLOEXEC. Descriptors are opened under the list's mutex, which fork() takes as well, so none is missed.
+// A kernel lock lives until the last copy of its descriptor is closed. fork() copies descriptors, so a child
+// that knows nothing of leases would keep its dead parent's lease, or the global lock, for its whole life.
+// Every descriptor that may carry a lock is therefore in one list of the process, and a pthread_atfork
+// handler closes them in the child. It only closes: an unlock through the copy would free the parent's lock.
+// exec() is covered by O_CLOEXEC. Descriptors are opened under the list's mutex, which fork() takes as well,
+// so none is missed.
 //
 // A child made by a bare clone() or vfork() runs no handler: there exec() closes them.
 //

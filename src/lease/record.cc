@@ -46,7 +46,8 @@ std::string_view cut(std::string_view& text, char end) {
 bool read_claim(std::string_view value, Record& record) {
   const std::string_view uuid = cut(value, ' ');
   Claim claim{std::string(uuid), Bytes(0)};
-  if (!valid_uuid(uuid) || !read_bytes(value, claim.bytes) || record.claims.size() == kMaxClaims) return false;
+  if (!valid_uuid(uuid) || !read_bytes(value, claim.bytes) || record.claims.size() == kMaxClaims)
+    return false;
   // Sorted, so each card stands there once.
   if (!record.claims.empty() && record.claims.back().uuid >= claim.uuid) return false;
   record.claims.push_back(std::move(claim));
@@ -114,8 +115,8 @@ std::optional<Record> decode_slot(std::string_view slot) {
 
 bool valid_uuid(std::string_view uuid) {
   const auto allowed = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '/' ||
-           c == '_' || c == ':' || c == '.';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '/' || c == '_' || c == ':' || c == '.';
   };
   return !uuid.empty() && uuid.size() <= kMaxUuidLength && std::all_of(uuid.begin(), uuid.end(), allowed);
 }
@@ -139,7 +140,8 @@ Result<std::string> encode(const Record& record) {
   };
   const auto number = [&](std::string_view key, auto value) { line(key, std::to_string(value)); };
   line("kind", record.kind == Kind::waiting ? "waiting" : "held");
-  for (const Claim& claim : record.claims) line("gpu", claim.uuid + " " + std::to_string(claim.bytes.count()));
+  for (const Claim& claim : record.claims)
+    line("gpu", claim.uuid + " " + std::to_string(claim.bytes.count()));
   if (record.exclusive) line("exclusive", "1");
   if (!record.inside.empty()) line("inside", record.inside);
   if (record.kind == Kind::waiting) {

@@ -2,14 +2,14 @@
 // kernel's lock is the lease's life, never its content.
 //
 // A file has two slots of kSlotBytes. A change is written to the slot that is not in force, whole and with a
-// checksum, so that a writer killed in the middle leaves the old record in force. The valid slot with the higher
-// revision counts. A slot is text, one `key=value` a line behind one line of header:
+// checksum, so that a writer killed in the middle leaves the old record in force. The valid slot with the
+// higher revision counts. A slot is text, one `key=value` a line behind one line of header:
 //
 //   innkeeper-lease 1 <revision> <length of the rest> <FNV-1a of the rest, hex>
 //
-// Files of other users are hostile input. decode() takes any bytes and either gives a record that keeps to the
-// limits below or none, and a file without a valid slot claims nothing. Keys that are not known are skipped and
-// keys never change their meaning, so that versions of the program can share a machine.
+// Files of other users are hostile input. decode() takes any bytes and either gives a record that keeps to
+// the limits below or none, and a file without a valid slot claims nothing. Keys that are not known are
+// skipped and keys never change their meaning, so that versions of the program can share a machine.
 #pragma once
 
 #include <cstdint>

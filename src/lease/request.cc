@@ -34,7 +34,8 @@ Status set_count(Request& request, std::string_view value) {
 Status set_memory(Request& request, std::string_view value) {
   const Result<Bytes> size = parse_size(value, SizeUnits::short_too);
   if (!size.ok()) return refuse("--mem: " + size.status().message());
-  if (size.value() == Bytes(0)) return refuse("--mem " + printable(value) + ": a lease of no memory holds nothing");
+  if (size.value() == Bytes(0))
+    return refuse("--mem " + printable(value) + ": a lease of no memory holds nothing");
   request.memory = size.value();
   return Status::okay();
 }
@@ -88,7 +89,8 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   if (unit == "d") seconds = 86400;
   constexpr uint64_t kMost = uint64_t{100} * 365 * 86400;  // a century, so that sums fit
   if (error != std::errc() || seconds == 0 || number > kMost / seconds)
-    return refuse("\"" + printable(text) + "\" is no time, expected a whole number and s, m, h or d, as in 30s");
+    return refuse("\"" + printable(text) +
+                  "\" is no time, expected a whole number and s, m, h or d, as in 30s");
   return std::chrono::milliseconds(static_cast<int64_t>(number * seconds * 1000));
 }
 
@@ -147,7 +149,8 @@ std::vector<std::string> to_options(const Request& request) {
 
 std::string describe(const Request& request) {
   const bool one = request.count == 1;
-  std::string text = std::to_string(request.count) + (request.whole() ? " whole GPU" : " GPU") + (one ? "" : "s");
+  std::string text =
+      std::to_string(request.count) + (request.whole() ? " whole GPU" : " GPU") + (one ? "" : "s");
   if (request.memory) text += " with " + to_string(*request.memory) + (one ? "" : " each");
   return text;
 }
@@ -156,7 +159,8 @@ Status check(const Request& request) {
   if (request.count < 1 || request.count > static_cast<int>(kMaxClaims))
     return refuse("asked for " + std::to_string(request.count) + " GPUs: expected 1 to " +
                   std::to_string(kMaxClaims));
-  if (request.memory && *request.memory <= Bytes(0)) return refuse("asked for no memory: a lease of it holds nothing");
+  if (request.memory && *request.memory <= Bytes(0))
+    return refuse("asked for no memory: a lease of it holds nothing");
   if (!request.whole() && !request.memory) return refuse("--share needs --mem: how much of each GPU?");
   return Status::okay();
 }

@@ -26,8 +26,8 @@ const char* to_string(By by);
 
 struct Request {
   int count = 1;
-  std::optional<Bytes> memory;     // of each card
-  std::optional<bool> exclusive;   // none: exclusive unless there is `memory`
+  std::optional<Bytes> memory;    // of each card
+  std::optional<bool> exclusive;  // none: exclusive unless there is `memory`
   By by = By::free;
   // Instead of `by`: higher is better. Called before any lock is taken, once a card.
   std::function<double(const Card&)> key;
@@ -45,8 +45,8 @@ struct Request {
   bool whole() const { return exclusive.value_or(!memory.has_value()); }
 };
 
-// Takes the options above out of `arguments`, up to "--" or the first argument that is no option of any kind, and
-// leaves the rest in order. An option's value follows it or stands behind '='.
+// Takes the options above out of `arguments`, up to "--" or the first argument that is no option of any kind,
+// and leaves the rest in order. An option's value follows it or stands behind '='.
 Result<Request> parse_request(std::vector<std::string>& arguments);
 
 // The options that parse to it: for a job's description, and for Slurm's.

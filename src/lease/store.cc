@@ -19,7 +19,8 @@
 namespace innkeeper::lease {
 namespace {
 
-// Nothing that another user put there may stop us: not a link, a pipe, or a file with a file lease (F_SETLEASE).
+// Nothing that another user put there may stop us: not a link, a pipe, or a file with a file lease
+// (F_SETLEASE).
 constexpr int kReadFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 constexpr int kMakeFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
@@ -129,7 +130,8 @@ Result<Scan> scan(const Directory& directory, const GlobalLock* lock) {
 }
 
 bool LeaseFile::named() const {
-  struct stat ours {}, there {};
+  struct stat ours {
+  }, there{};
   return file.valid() && fstat(file.fd(), &ours) == 0 &&
          fstatat(directory->fd(), name().c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
          ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
@@ -210,7 +212,8 @@ Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd)
   if ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(about.st_mode)) return refuse("not a file open for writing");
   // It is the lease if its own lock does not stand in its way, and somebody else's descriptor sees the lock.
   struct flock life = whole_file(F_WRLCK);
-  if (fcntl(fd, F_OFD_GETLK, &life) != 0 || life.l_type != F_UNLCK) return refuse("the lease is another descriptor's");
+  if (fcntl(fd, F_OFD_GETLK, &life) != 0 || life.l_type != F_UNLCK)
+    return refuse("the lease is another descriptor's");
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   char path[4096];
   const ssize_t length = readlink(link.c_str(), path, sizeof path);

@@ -3,12 +3,13 @@
 //   l<id>  a lease, or a place in the line; its writer holds an OFD write lock on it for as long as it lives
 //   t<id>  one that is being made, under the global lock: to everybody else it is dead
 //
-// A file that nobody has write-locked is dead and claims nothing. It is removed by the next caller who may. No
-// crash needs a repair: at each step there is either no file, or an unlocked one.
+// A file that nobody has write-locked is dead and claims nothing. It is removed by the next caller who may.
+// No crash needs a repair: at each step there is either no file, or an unlocked one.
 //
-// Why write locks, asked for as a read lock would be: a read lock can be put by everybody who can read the file, so
-// a stranger could keep a dead lease alive with one. A write lock needs a descriptor open for writing, which only
-// the file's owner gets. New files are 0600 until they are locked, so that nobody's read lock comes first.
+// Why write locks, asked for as a read lock would be: a read lock can be put by everybody who can read the
+// file, so a stranger could keep a dead lease alive with one. A write lock needs a descriptor open for
+// writing, which only the file's owner gets. New files are 0600 until they are locked, so that nobody's read
+// lock comes first.
 #pragma once
 
 #include <chrono>
@@ -24,15 +25,16 @@
 
 namespace innkeeper::lease {
 
-// What one user may have in the folder. More are not read: nobody can make the others slow, and who has more harms
-// only his own leases. (Each call removes one's own dead files, so only the live ones come near it.)
+// What one user may have in the folder. More are not read: nobody can make the others slow, and who has more
+// harms only his own leases. (Each call removes one's own dead files, so only the live ones come near it.)
 inline constexpr int kMaxFilesPerUser = 1024;
 
 // A live file whose record has not expired.
 struct Entry {
   std::string id;
   Record record;
-  int64_t touched_ns = 0;  // when it was last written or touched; waiting ones are touched to show that they wait
+  int64_t touched_ns =
+      0;  // when it was last written or touched; waiting ones are touched to show that they wait
 };
 
 struct Scan {
@@ -68,8 +70,8 @@ void touch(const LeaseFile& file);
 // Removes and closes it. In a child that kept a copy it only closes.
 void remove(LeaseFile& file);
 
-// Takes over a live file by a descriptor that was inherited or received. The descriptor is the result's, or is
-// closed.
+// Takes over a live file by a descriptor that was inherited or received. The descriptor is the result's, or
+// is closed.
 Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd);
 
 }  // namespace innkeeper::lease
