@@ -60,7 +60,7 @@ def run(command: list[str], folder: Path, limit_s: float, env: dict[str, str] | 
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,
+        preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
     ) as process:
         try:
             output, _ = process.communicate(timeout=limit_s)
