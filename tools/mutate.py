@@ -23,13 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
-from mutants import Mutant, draw, read_lists
+from mutation import Mutant, draw, read_lists
 
 TOP = Path(__file__).parent.parent
 SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
 CORE_FOLDERS = ["src/residency", "src/sim"]
-TORCH_TESTS = ["tests/python/test_bits.py", "tests/python/test_managed_tensor.py", "tests/python/test_opinfo.py"]
+TORCH_TESTS = [
+    "tests/python/test_bits.py",
+    "tests/python/test_managed_tensor.py",
+    "tests/python/test_opinfo.py",
+]
 KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compile", "does not apply"
 
 
@@ -44,13 +48,15 @@ class Outcome:
 
     @property
     def bad(self) -> bool:
-        """Must somebody look at it?"""
+        """Whether somebody must look at it."""
         if self.mutant.offset >= 0:
             return False  # drawn at random: for a person to read
         return self.verdict != KILLED and not (self.verdict == SURVIVED and self.mutant.equivalent)
 
 
-def run(command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None = None) -> tuple[int, str]:
+def run(
+    command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None = None
+) -> tuple[int, str]:
     """Runs a command and all that it starts; (exit status, output). 124 if it took too long."""
     with subprocess.Popen(
         command,
@@ -174,14 +180,22 @@ def write_report(outcomes: list[Outcome], command: str, base: str, seed: int | N
     count = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in (KILLED, SURVIVED)}
     other = len(outcomes) - sum(count.values())
     lines = ["# Mutants", "", f"`{command}` at {base}" + (f", seed {seed}" if seed is not None else ""), ""]
-    lines += [f"{len(outcomes)} tried: {count[KILLED]} killed, {count[SURVIVED]} survived, {other} neither.", ""]
+    lines += [
+        f"{len(outcomes)} tried: {count[KILLED]} killed, {count[SURVIVED]} survived, {other} neither.",
+        "",
+    ]
     survivors = [o for o in outcomes if o.verdict != KILLED]
     if survivors:
         lines += ["## Survivors", ""]
     for outcome in survivors:
         mutant = outcome.mutant
         verdict = "equivalent" if outcome.verdict == SURVIVED and mutant.equivalent else outcome.verdict
-        lines += [f"**{mutant.name}** ({verdict}). {mutant.equivalent or mutant.why}", "", change_of(mutant), ""]
+        lines += [
+            f"**{mutant.name}** ({verdict}). {mutant.equivalent or mutant.why}",
+            "",
+            change_of(mutant),
+            "",
+        ]
     lines += ["## Killed", "", "| mutant | file | killed by | seconds |", "|---|---|---|---|"]
     for outcome in outcomes:
         if outcome.verdict == KILLED:
@@ -195,13 +209,21 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="tools/mutate", description=__doc__.split("\n\n")[0])
     parser.add_argument("--list", action="store_true", help="print the lists and check that they apply")
-    parser.add_argument("--random", type=int, metavar="N", default=0, help="try N random ones instead of the lists")
+    parser.add_argument(
+        "--random", type=int, metavar="N", default=0, help="try N random ones instead of the lists"
+    )
     parser.add_argument("--seed", type=int, help="for --random; a new one is drawn and printed otherwise")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worktrees at a time (default 1)")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="a regular expression that names must match")
-    parser.add_argument("--base", default="HEAD", metavar="REV", help="the commit that is broken (default HEAD)")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="a regular expression that names must match"
+    )
+    parser.add_argument(
+        "--base", default="HEAD", metavar="REV", help="the commit that is broken (default HEAD)"
+    )
     parser.add_argument("--torch", action="store_true", help="the mutants of src/torch instead of core's")
-    parser.add_argument("--python", default=sys.executable, help="with --torch: a Python that has PyTorch and pytest")
+    parser.add_argument(
+        "--python", default=sys.executable, help="with --torch: a Python that has PyTorch and pytest"
+    )
     return parser.parse_args()
 
 
@@ -211,7 +233,9 @@ def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
         folders = ["src/torch"] if args.torch else CORE_FOLDERS
         mutants = draw(base_text, folders, args.seed)
     else:
-        mutants = [m for m in read_lists(TOP / "tools" / "mutants") if m.file.startswith("src/torch") == args.torch]
+        mutants = [
+            m for m in read_lists(TOP / "tools" / "mutants") if m.file.startswith("src/torch") == args.torch
+        ]
     return [mutant for mutant in mutants if re.search(args.only, mutant.name)]
 
 

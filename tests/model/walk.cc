@@ -143,7 +143,7 @@ class Walk {
 
   void compare(const std::string& what, std::span<const unsigned char> seen,
                std::span<const unsigned char> wanted) {
-    if (std::memcmp(seen.data(), wanted.data(), wanted.size()) == 0) return;
+    if (std::equal(wanted.begin(), wanted.end(), seen.begin())) return;
     const auto at =
         static_cast<size_t>(std::mismatch(wanted.begin(), wanted.end(), seen.begin()).first - wanted.begin());
     fail(what + ": byte " + std::to_string(at) + " of " + std::to_string(wanted.size()) + " is " +

@@ -52,7 +52,11 @@ def read_list(path: Path) -> list[Mutant]:
 
     def finish() -> None:
         if fields:
-            mutants.append(Mutant(old="\n".join(gone), new="\n".join(come), **fields))
+            texts = {key: fields.get(key, "") for key in ("why", "equivalent")}
+            old, new = "\n".join(gone), "\n".join(come)
+            mutants.append(
+                Mutant(fields["name"], fields["file"], old, new, texts["why"], texts["equivalent"])
+            )
         fields.clear()
         gone.clear()
         come.clear()
@@ -89,7 +93,7 @@ SIGNS = {"+": "-", "-": "+", "+=": "-=", "-=": "+=", "++": "--", "--": "++"}
 SIGN = re.compile(r"(?<=[\w)\]] )[+-](?= [\w(*])|\+=|-=|\+\+|--(?=\w|\))|(?<=\w)--")
 STATEMENT = re.compile(r"\s+[\w*(].*;(\s*//.*)?")
 NO_STATEMENT = re.compile(
-    r"\s*(return|break|continue|using|IK_CHECK|friend|static constexpr|case|const |auto |default|public|private)"
+    r"\s*(return|break|continue|using|IK_CHECK|friend|static|case|const |auto |default|public|private)"
 )
 
 
