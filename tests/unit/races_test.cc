@@ -58,16 +58,5 @@ TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
   machine->destroy(block);
 }
 
-// Host memory that a copy still fills outlives the engine's blocks, until the copy is done.
-TEST(Races, I5TheEngineEndsAfterTheCopiesUnderWay) {
-  std::vector<Block*> blocks;
-  Machine machine;
-  for (uint64_t i = 0; i < 8; ++i) {
-    blocks.push_back(machine.make(machine.sim(), pattern(5000, i)).value());
-    ASSERT_TRUE(machine->write_back(*blocks.back()).ok());
-  }
-  for (Block* block : blocks) machine->destroy(block);
-}
-
 }  // namespace
 }  // namespace innkeeper::test
