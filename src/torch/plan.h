@@ -48,12 +48,12 @@ struct OpPlan {
   // too.
   bool foreach = false;
   int8_t scalars_arg = -1;  // index of that argument
-  int8_t dropout_arg = -1;  // index of `dropout_p`: where it is 0, nothing is drawn
   bool is_view = false;     // the result shares the operand's storage by the schema
   bool metadata_write =
       false;  // changes sizes or strides of the tensor object it is given (t_, squeeze_, set_)
   // The host waits for the result: it is a number, or a tensor whose shape depends on data.
   bool host_result = false;
+  int8_t dropout_arg = -1;  // index of `dropout_p`: where it is 0, nothing is drawn
 };
 
 // Never null. Every call makes a plan anew: callers keep what they got.

@@ -119,10 +119,12 @@ void exchange_default(at::CPUGeneratorImpl& incoming, at::CPUGeneratorImpl& outg
   copy_state(incoming, impl_of(generator));
 }
 
+#ifdef INNKEEPER_WITH_CUDA
 uint64_t next_seed(at::CPUGeneratorImpl& stream) {
   const std::lock_guard<std::mutex> lock(stream.mutex_);
   return stream.random64();
 }
+#endif
 
 }  // namespace
 

@@ -9,7 +9,7 @@ import pytest
 from card import REAL, answer_of, record
 from trainings import DRAWING, TRAININGS, WITHOUT_CUDNN
 
-STEPS = 20
+STEPS = 20 if REAL else 4
 
 SCRIPT = """
 import gc, json

@@ -126,6 +126,7 @@ def test_nothing_is_evicted_while_a_graph_is_captured() -> None:
 def test_a_smaller_budget_evicts_at_once() -> None:
     tensors = fill(3, 64)
     innkeeper.manager().set_budget(NODE, 96 * MIB)
+    innkeeper.manager().reset_stats()  # the peak was of the larger budget
     assert card()["resident"] <= 96 * MIB
     assert [tensor[0].item() for tensor in tensors] == [0.0, 1.0, 2.0]
 
