@@ -80,8 +80,8 @@ def test_a_prefetch_runs_beside_a_kernel() -> None:
     (x @ x).sum()  # libraries are loaded
     synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        # Before the kernels: a copy comes after all that the compute queue holds when it is asked for, as that may
-        # still use the memory it goes to.
+        # Before the kernels: a copy comes after all that the compute queue holds when it is asked for, which
+        # may still use the memory that it goes to.
         innkeeper.prefetch(wanted, NODE)
         y = x
         for _ in range(20):  # tens of milliseconds; the copy takes five or more
