@@ -84,7 +84,10 @@ void OperatorCall::begin(NodeId node) {
     operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
-  if (!backend.host) device_.emplace(backend.device);
+  if (!backend.host) {
+    device_.emplace(backend.device);
+    queue_.emplace(backend.device);
+  }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
   if (backend.host) armed_.emplace(&engine, node);
@@ -168,6 +171,7 @@ void OperatorCall::finish() {
 void OperatorCall::release() noexcept {
   begun_ = false;
   read_check_.reset();
+  queue_.reset();
   device_.reset();
   armed_.reset();
   below_.reset();

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string_view>
 
+#include "torch/compute_queue.h"
 #include "torch/cpu_allocator.h"
 #include "torch/handle.h"
 #include "torch/read_check.h"
@@ -80,6 +81,7 @@ class OperatorCall {
   std::optional<OperatorScope> scope_;
   std::optional<ArmedCpu> armed_;
   std::optional<c10::OptionalDeviceGuard> device_;
+  std::optional<OnComputeQueue> queue_;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;
   std::optional<ReadCheck> read_check_;
 };

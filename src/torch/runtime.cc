@@ -25,6 +25,10 @@
 namespace innkeeper::torch_layer {
 namespace {
 
+constexpr Bytes kKeptHostMemory = MiB(512);
+// Locking pages for a card costs about as much as copying them: with cards more of them is kept.
+[[maybe_unused]] constexpr int64_t kKeptHostShare = 16;
+
 // The simulated accelerators are installed before the engine exists, because its devices need their streams.
 class LateAccountant final : public Accountant {
  public:
@@ -155,11 +159,15 @@ Runtime::Runtime(const std::string& text) {
       }
       case NodeMake::host: {
         Arena::Hooks hooks;
+        Bytes kept = kKeptHostMemory;
 #ifdef INNKEEPER_WITH_CUDA
-        if (has_cards) hooks = cuda_backend::arena_hooks();
+        if (has_cards) {
+          hooks = cuda_backend::arena_hooks();
+          kept = std::max(kept, Bytes(setup.budget.count() / kKeptHostShare));
+        }
 #endif
         backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host", host_memory_limit()};
-        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks));
+        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks), kept);
         setup.computes = accelerators.empty() && !has_cards;
         break;
       }
