@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/test_point.h"
 #include "residency/thread_state.h"
 
 namespace innkeeper {
@@ -124,6 +125,12 @@ void Engine::wait_move(Block& block) {
 }
 
 void Engine::wait_change() {
+  if (test_points_on()) [[unlikely]] {  // the test says who goes on meanwhile
+    mutex_.unlock();
+    reach("wait");
+    mutex_.lock();
+    return;
+  }
   // The limit is a net under wake-ups that a fast unpin may miss (wake_waiters reads `waiters_` without the
   // lock).
   waiters_.fetch_add(1, std::memory_order_seq_cst);

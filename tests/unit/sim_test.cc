@@ -266,9 +266,25 @@ TEST(Accelerator, FreeingPublishesNothingElse) {
   card.free(scratch);
   EXPECT_EQ(kept[0], kPoison);
   EXPECT_EQ(look(card, kept), 7);
-  fill(card, kept, 8);
-  card.free(kept);
-  EXPECT_TRUE(card.idle(kCompute)) << "what touches the freed memory is behind us";
+}
+
+// Who is given memory that a kernel wrote just before must wait for the compute queue, or the kernel comes
+// after.
+TEST(Accelerator, FreedMemoryIsStillItsKernels) {
+  for (const bool wait : {true, false}) {
+    Accelerator card(options(Visibility::late));
+    unsigned char* data = take(card);
+    fill(card, data, 7);
+    card.free(data);
+    EXPECT_EQ(data[0], kPoison);
+    unsigned char* again = take(card);
+    ASSERT_EQ(again, data);
+    const std::vector<unsigned char> source(kSize, 9);
+    if (wait) card.wait(kIn, card.record(kCompute));
+    const Event copied = card.copy(kIn, again, source.data(), kSize, Direction::in);
+    ASSERT_TRUE(copied->synchronize().ok());
+    EXPECT_EQ(look(card, again), wait ? 9 : int{kPoison});
+  }
 }
 
 TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
