@@ -59,6 +59,18 @@ def test_a_storage_that_is_resized_keeps_what_fits(squeeze: Squeeze):
     assert same(x[:1000], torch.cat([counting(100), counting(100, 101), counting(800, 200)]))
 
 
+def test_a_storage_that_was_emptied_is_filled_on_another_node():
+    """Ours, found by the random walk: a storage emptied at one node and filled at another was owned by both."""
+    with innkeeper.on("sim:0"):
+        x = torch.ones(100, device="managed")
+    x.untyped_storage().resize_(0)
+    with innkeeper.on("sim:1"):
+        x.untyped_storage().resize_(400)
+        x.fill_(5)
+        innkeeper.manager().check_invariants()
+    assert len(innkeeper.where(x)) == 1 and x.sum().item() == 500
+
+
 @pytest.mark.parametrize("pinned", [False, True])
 def test_a_source_that_is_overwritten_in_flight(squeeze: Squeeze, pinned: bool):
     """1bit-MONSTER #2213, ninfer-3090 #44: a non-blocking copy reads its source after it was filled again."""
