@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Trains for as long as it is told, as real programs do, and looks for leaks and for drift from plain PyTorch.
+"""Trains for as long as it is told, as real programs do, and looks for leaks and drift from plain PyTorch.
 
     python bench/soak.py --minutes 60
 
-Each round trains a language model and a convolutional one on batches of another shape, and their twins on plain CPU;
-evaluates them; throws an exception in the middle of a backward pass; makes a model, trains it and drops it; and starts
-threads that use the shared weights and go. Between rounds nothing but the two models and their optimizers may be left:
-blocks, bytes, pins, escapes, file descriptors and threads are counted exactly. Every tenth round all weights and the
-optimizers' state are compared with the twins', bit by bit. At the end the process's memory must not have grown.
+Each round trains a language model and a convolutional one on batches of another shape, and their twins on
+plain CPU; evaluates them; throws an exception in the middle of a backward pass; makes a model, trains it and
+drops it; and starts threads that use the shared weights and go. Between rounds nothing but the two models and
+their optimizers may be left: blocks, bytes, pins, escapes, file descriptors and threads are counted exactly.
+Every tenth round all weights and the optimizers' state are compared with the twins', bit by bit. At the end
+the process's memory must not have grown.
 
 Exits with 1 at the first leak or difference, and says what it is.
 """
@@ -52,10 +53,12 @@ class Pause(torch.autograd.Function):
 
     @staticmethod
     def forward(context, x: Tensor) -> Tensor:
+        """Copies."""
         return x.clone()
 
     @staticmethod
     def backward(context, gradient: Tensor) -> Tensor:
+        """Copies, or raises."""
         if Pause.armed:
             raise KeyError("in the middle of backward")
         return gradient.clone()
@@ -73,6 +76,7 @@ class Twin:
         self.optimizers = [optimizer(m.parameters()) for m in (self.ours, self.plain)]
 
     def step(self, seed: int, inputs: Tensor, targets: Tensor, poisoned: bool = False) -> None:
+        """One step of both on the same batch; a poisoned one dies in backward and changes no weight."""
         for model, optimizer in zip((self.ours, self.plain), self.optimizers, strict=True):
             device = next(model.parameters()).device
             torch.manual_seed(seed)
@@ -92,6 +96,7 @@ class Twin:
             optimizer.step()
 
     def evaluate(self, inputs: Tensor) -> None:
+        """Both models, without gradients; their outputs must be equal."""
         results = []
         for model in (self.ours, self.plain):
             model.eval()
@@ -102,6 +107,7 @@ class Twin:
             raise Broken("an evaluation differs from plain PyTorch's")
 
     def tensors(self) -> list[tuple[str, Tensor, Tensor]]:
+        """Weights, buffers and optimizers' state: name, ours, plain."""
         rows = list(zip(self.ours.state_dict().items(), self.plain.state_dict().values(), strict=True))
         found = [(name, a, b) for (name, a), b in rows]
         states = (optimizer.state.values() for optimizer in self.optimizers)
@@ -110,31 +116,37 @@ class Twin:
         return found
 
     def compare(self) -> None:
+        """All of them must be equal, bit by bit."""
         for name, ours, plain in self.tensors():
             if not torch.equal(ours.detach().cpu(), plain.detach()):
                 raise Broken(f"{name} differs from plain PyTorch's")
 
 
 def language(r: random.Random) -> tuple[Tensor, Tensor]:
+    """Tokens and what comes next, of a drawn shape."""
     data = torch.Generator().manual_seed(r.randrange(1 << 32))
     tokens = torch.randint(0, 96, (r.randint(1, 5), r.randint(4, 40) + 1), generator=data)
     return tokens[:, :-1], tokens[:, 1:]
 
 
 def images(r: random.Random) -> tuple[Tensor, Tensor]:
+    """Images and labels, of a drawn shape."""
     data = torch.Generator().manual_seed(r.randrange(1 << 32))
     count, size = r.randint(2, 6), r.choice((12, 16, 20))
     return torch.randn(count, 3, size, size, generator=data), torch.randint(0, 10, (count,), generator=data)
 
 
 def convolutional() -> nn.Module:
+    """A small model with batch norm."""
     return nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), *(models.Residual(16) for _ in range(3)),
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        *(models.Residual(16) for _ in range(3)),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10),
     )  # fmt: skip
 
 
 def create_and_drop(r: random.Random) -> None:
+    """A model that is made, trained, pinned in part, and gone."""
     width = r.choice((16, 48, 96))
     model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)).to("managed")
     optimizer = torch.optim.AdamW(model.parameters(), fused=r.random() < 0.5)
@@ -148,6 +160,7 @@ def create_and_drop(r: random.Random) -> None:
 
 
 def threads_come_and_go(r: random.Random, model: nn.Module, count: int) -> None:
+    """Experiments in threads of their own, which read the shared model."""
     failures: list[BaseException] = []
 
     def work(seed: int) -> None:
@@ -174,6 +187,7 @@ def threads_come_and_go(r: random.Random, model: nn.Module, count: int) -> None:
 
 
 def resident_mib() -> float:
+    """The process's resident memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -211,6 +225,7 @@ def slope(times: list[float], values: list[float]) -> float:
 
 
 def soak(minutes: float, seed: int) -> None:
+    """The rounds. Raises Broken."""
     r = random.Random(seed)
     twins = [
         Twin(lambda: models.Gpt(layers=2), lambda p: torch.optim.AdamW(p, lr=1e-4, foreach=True)),
@@ -248,12 +263,18 @@ def soak(minutes: float, seed: int) -> None:
     report(rounds, before or {}, times, memory, minutes)
 
 
-def report(rounds: int, counts: dict[str, int], times: list[float], memory: list[float], minutes: float) -> None:
+def report(
+    rounds: int, counts: dict[str, int], times: list[float], memory: list[float], minutes: float
+) -> None:
+    """Says what was done, and judges the memory."""
     quarter = max(1, len(memory) // 4)
     growth = statistics.median(memory[-quarter:]) - statistics.median(memory[:quarter])
     an_hour = slope(times, memory)
     stats = innkeeper.stats()
-    print(f"{rounds} rounds, {stats['ops']} operators, {stats['fetches']} fetches, {stats['evictions']} evictions")
+    print(
+        f"{rounds} rounds, {stats['ops']} operators, {stats['fetches']} fetches,"
+        f" {stats['evictions']} evictions"
+    )
     print("the same after every round: " + ", ".join(f"{value} {name}" for name, value in counts.items()))
     print(f"resident memory: {growth:+.1f} MiB from the first to the last quarter after warm-up,"
           f" {an_hour:+.1f} MiB an hour")  # fmt: skip
@@ -264,6 +285,7 @@ def report(rounds: int, counts: dict[str, int], times: list[float], memory: list
 
 
 def main() -> int:
+    """Runs it, and says how it ended."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-#include "torch/export.h"
+#include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer::faults {
 

@@ -2,11 +2,12 @@
 
     python tests/python/fault_sweep.py WORKLOAD NODES STRIDE
 
-WORKLOAD is one of WORKLOADS, NODES 1 or 2 simulated ones, STRIDE 1 for every n. Each n begins from the same saved
-state. The step either completes, and then its result is the one without a fault, or raises an error that names the
-fault. Then every element of every tensor must be one that the step gives it without a fault, before or after each of
-the operators that write it (so none was written twice, I9); the accounting must equal a recount (I7); nothing is
-pinned or left over; and the same step from the saved state must give the right result.
+WORKLOAD is one of WORKLOADS, NODES 1 or 2 simulated ones, STRIDE 1 for every n. Each n begins from the same
+saved state. The step either completes, and then its result is the one without a fault, or raises an error
+that names the fault. Then every element of every tensor must be one that the step gives it without a fault,
+before or after each of the operators that write it (so none was written twice, I9); the accounting must equal
+a recount (I7); nothing is pinned or left over; and the same step from the saved state must give the right
+result.
 """
 
 from __future__ import annotations
@@ -70,13 +71,16 @@ def gpt() -> Training:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     tokens = torch.randint(0, 48, (2, 16), generator=torch.Generator().manual_seed(1)).to("managed")
     return training(
-        model, optimizer, lambda: F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        model,
+        optimizer,
+        lambda: F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()),
     )
 
 
 def resnet() -> Training:
     model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), *(models.Residual(16) for _ in range(3)),
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        *(models.Residual(16) for _ in range(3)),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10),
     ).to("managed")  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, foreach=True)
@@ -97,7 +101,12 @@ def optimizer() -> Training:
     return Training(adam.step, state_of(model, adam), list(model.parameters()))
 
 
-WORKLOADS: dict[str, Callable[[], Training]] = {"tiny": tiny, "gpt": gpt, "resnet": resnet, "optimizer": optimizer}
+WORKLOADS: dict[str, Callable[[], Training]] = {
+    "tiny": tiny,
+    "gpt": gpt,
+    "resnet": resnet,
+    "optimizer": optimizer,
+}
 
 
 def copies(tensors: list[Tensor]) -> list[Tensor]:
@@ -194,7 +203,9 @@ class Sweep:
         what = f"kinds {kinds}, call {nth} and {more} more"
         now = copies(self.training.tensors)
         if error is None:
-            assert all(same(a, b) for a, b in zip(now, self.after, strict=True)), f"{what}: completed, but wrong"
+            assert all(same(a, b) for a, b in zip(now, self.after, strict=True)), (
+                f"{what}: completed, but wrong"
+            )
         else:
             assert "injected: " in error, f"{what}: the error does not say what happened: {error}"
             for x, versions in zip(now, self.versions, strict=True):
@@ -229,7 +240,12 @@ def main() -> None:
     for name, kind in KINDS.items():
         calls = sweep.calls(kind)
         done = [sweep.attempt(kind, nth) for nth in range(1, calls + 1, stride)]
-        report[name] = {"calls": calls, "tried": len(done), "failed": done.count(False), "passed": done.count(True)}
+        report[name] = {
+            "calls": calls,
+            "tried": len(done),
+            "failed": done.count(False),
+            "passed": done.count(True),
+        }
     seed = int(os.environ.get("INNKEEPER_SEED") or random.randrange(1 << 32))
     r = random.Random(seed)
     print(f"two faults: seed {seed}", file=sys.stderr)

@@ -1,9 +1,10 @@
 """Bad inputs: what is said, word for word, how the process ends, and that nothing is left over.
 
-Inputs of a process (environment variables) run in one of their own; inputs of a call run here or, if they are nodes,
-in one process for all.
+Inputs of a process (environment variables) run in one of their own; inputs of a call run here or, if they are
+nodes, in one process for all.
 """
 
+# ruff: noqa: E501 (lines are as they are printed)
 from __future__ import annotations
 
 import json
@@ -82,7 +83,9 @@ BAD_ENVIRONMENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("variable", "value", "code", "line"), BAD_ENVIRONMENT, ids=[r[0] for r in BAD_ENVIRONMENT])
+@pytest.mark.parametrize(
+    ("variable", "value", "code", "line"), BAD_ENVIRONMENT, ids=[r[0] for r in BAD_ENVIRONMENT]
+)
 def test_a_bad_environment(variable: str, value: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(variable, value)
     done = run_python("-c", USE, nodes=os.environ["INNKEEPER_NODES"])

@@ -1,7 +1,7 @@
 """Bugs that users of other systems met, in models and training: each as a test that this one passes.
 
-Every test runs on simulated nodes too small for it, whose results stay hidden as long as they may. The rest is in
-test_known_bugs_tensors.py; docs/design/correctness.md has the table.
+Every test runs on simulated nodes too small for it, whose results stay hidden as long as they may. The rest
+is in test_known_bugs_tensors.py; docs/design/correctness.md has the table.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import innkeeper
 import models
 import pytest
 import torch.nn.functional as F
-from tight import Squeeze, flood, same, squeeze  # noqa: F401
+from tight import Squeeze, flood, same
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,9 @@ def assert_same_weights(managed: nn.Module, plain: nn.Module) -> None:
 
 
 def test_training_updates_the_weights_that_forward_reads(squeeze: Squeeze):
-    """Accelerate #3770, #3785: with cpu_offload, training updates other objects than forward reads, silently."""
+    """Accelerate #3770, #3785: with cpu_offload, training updates other objects than forward reads,
+    silently.
+    """
     plain, managed = mlp(), mlp().to("managed")
     squeeze(512 * KiB)
     before = [p.detach().cpu().clone() for p in managed.parameters()]
@@ -138,7 +140,9 @@ def test_running_statistics_survive_eviction(squeeze: Squeeze):
     for _ in range(3):
         x = torch.randn(16, 2048, generator=data) * 3 + 1
         plain(x)
-        innkeeper.evict(model)  # the host's copy becomes the only one, and after the next forward a stale spare
+        innkeeper.evict(
+            model
+        )  # the host's copy becomes the only one, and after the next forward a stale spare
         model(x.to("managed"))
         flood(768 * KiB)
     assert_same_weights(model, plain)
@@ -162,7 +166,9 @@ class Refuses(torch.autograd.Function):
 
 
 def test_an_exception_in_backward_loses_nothing(squeeze: Squeeze):
-    """DeepSpeed #2977 and others: after an exception in backward, hooks and buffers leave the model unusable."""
+    """DeepSpeed #2977 and others: after an exception in backward, hooks and buffers leave the model
+    unusable.
+    """
     plain = mlp()
     model = copy.deepcopy(plain).to("managed")
     squeeze(320 * KiB)
@@ -219,7 +225,9 @@ def test_an_optimizer_keeps_its_parameters(squeeze: Squeeze):
 
 
 def test_recomputed_dropout_draws_the_same_mask(squeeze: Squeeze):
-    """DTR, and checkpointing in general: random numbers are drawn again for the recomputation, differently."""
+    """DTR, and checkpointing in general: random numbers are drawn again for the recomputation,
+    differently.
+    """
     squeeze(256 * KiB)
     torch.manual_seed(1)
     once = models.Gpt(rerun=False).to("managed")
@@ -234,7 +242,9 @@ def test_recomputed_dropout_draws_the_same_mask(squeeze: Squeeze):
 
 
 def test_pickles_and_copies_keep_what_is_shared(squeeze: Squeeze):
-    """PyTorch #86557, #62273 (DirectML): tensors without a storage of their own cannot be pickled or deep-copied."""
+    """PyTorch #86557, #62273 (DirectML): tensors without a storage of their own cannot be pickled or
+    deep-copied.
+    """
     model = nn.ModuleList(nn.Linear(128, 128, bias=False) for _ in range(4)).to("managed")
     model[3].weight = model[0].weight
     squeeze(128 * KiB)
@@ -255,7 +265,9 @@ def test_pickles_and_copies_keep_what_is_shared(squeeze: Squeeze):
 
 
 def test_gradients_of_many_uses_are_summed_once(squeeze: Squeeze):
-    """PyTorch #151079: autograd sums into a buffer; one that was moved meanwhile must not be summed into twice."""
+    """PyTorch #151079: autograd sums into a buffer; one that was moved meanwhile must not be summed
+    into twice.
+    """
     torch.manual_seed(8)
     weight = torch.randn(128, 128)
     x = torch.randn(16, 128)
@@ -274,7 +286,9 @@ def test_gradients_of_many_uses_are_summed_once(squeeze: Squeeze):
 
 
 def test_threads_that_share_weights_do_not_take_them_from_each_other(squeeze: Squeeze):
-    """Capuchin- and LMS-like swappers keep one list of tensors: a thread swaps out what another computes with."""
+    """Capuchin- and LMS-like swappers keep one list of tensors: a thread swaps out what another
+    computes with.
+    """
     plain = mlp()
     model = copy.deepcopy(plain).to("managed")
     squeeze(320 * KiB)
@@ -297,7 +311,9 @@ def test_threads_that_share_weights_do_not_take_them_from_each_other(squeeze: Sq
 
 
 def test_saved_activations_do_not_copy_weights(squeeze: Squeeze):
-    """save_on_cpu packs every saved tensor, so weights that are used often are copied to the host as often."""
+    """save_on_cpu packs every saved tensor, so weights that are used often are copied to the host as
+    often.
+    """
     torch.manual_seed(1)
     layer = nn.Linear(256, 256, bias=False).to("managed")
     squeeze(896 * KiB)
@@ -309,6 +325,8 @@ def test_saved_activations_do_not_copy_weights(squeeze: Squeeze):
     flood(1792 * KiB)
     held = innkeeper.stats()["nodes"]
     saved = 10 * 2 * x.numel() * 4 + layer.weight.numel() * 4
-    assert sum(node["replicas"] for node in held.values()) <= 2 * saved  # ten copies of the weight are 2.5 MiB
+    assert (
+        sum(node["replicas"] for node in held.values()) <= 2 * saved
+    )  # ten copies of the weight are 2.5 MiB
     y.sum().backward()
     assert layer.weight.grad.isfinite().all()

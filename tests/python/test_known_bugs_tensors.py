@@ -1,17 +1,18 @@
 """Bugs that users of other systems met, in tensors, copies and streams: each as a test that this one passes.
 
-Every test runs on simulated nodes too small for it, whose results stay hidden as long as they may. What concerns
-models is in test_known_bugs.py; docs/design/correctness.md has the table.
+Every test runs on simulated nodes too small for it, whose results stay hidden as long as they may. What
+concerns models is in test_known_bugs.py; docs/design/correctness.md has the table.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
 import innkeeper
 import pytest
-from tight import Squeeze, flood, same, squeeze  # noqa: F401
+from tight import Squeeze, flood, same
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch
@@ -25,7 +26,9 @@ def counting(n: int, start: float = 0.0) -> Tensor:
 
 
 def test_a_resized_slice_leaves_its_siblings(squeeze: Squeeze):
-    """VeOmni #872: storage.resize_(0) on a slice, to free it, corrupts the other slices of the same storage."""
+    """VeOmni #872: storage.resize_(0) on a slice, to free it, corrupts the other slices of the same
+    storage.
+    """
     squeeze(256 * KiB)
     base = counting(1 << 15).to("managed")
     slices = list(base.split(1 << 13))
@@ -60,7 +63,9 @@ def test_a_storage_that_is_resized_keeps_what_fits(squeeze: Squeeze):
 
 
 def test_a_storage_that_was_emptied_is_filled_on_another_node():
-    """Ours, found by the random walk: a storage emptied at one node and filled at another was owned by both."""
+    """Ours, found by the random walk: a storage emptied at one node and filled at another was owned
+    by both.
+    """
     with innkeeper.on("sim:0"):
         x = torch.ones(100, device="managed")
     x.untyped_storage().resize_(0)
@@ -69,6 +74,18 @@ def test_a_storage_that_was_emptied_is_filled_on_another_node():
         x.fill_(5)
         innkeeper.manager().check_invariants()
     assert len(innkeeper.where(x)) == 1 and x.sum().item() == 500
+
+
+def test_an_output_that_is_an_input_is_not_given_another_shape():
+    """Ours, found by the random walk: kernels refuse this by identity, and we gave them two tensors
+    for one.
+    """
+    for device in ("cpu", "managed"):
+        x = torch.ones((), device=device)
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            torch.sub(x, torch.ones(1, device=device), out=x)
+        assert x.shape == () and x.item() == 1
+        assert torch.sub(x, x, out=x) is x and x.item() == 0
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -102,7 +119,9 @@ def test_a_result_is_read_as_soon_as_it_is_copied_out(squeeze: Squeeze):
 
 
 def test_memory_of_another_stream_is_not_reused_too_early(squeeze: Squeeze):
-    """Diffusers #12673, #12721: without record_stream, offloading on a stream of its own gives garbage images."""
+    """Diffusers #12673, #12721: without record_stream, offloading on a stream of its own gives
+    garbage images.
+    """
     squeeze(320 * KiB)
     side = torch.managed.Stream()
     results = []
@@ -135,7 +154,9 @@ def test_views_follow_their_base_out_and_in(squeeze: Squeeze):
 
 
 def test_as_strided_reaches_beyond_a_view(squeeze: Squeeze):
-    """PyTorch/XLA (#120585): as_strided outside the region of the view it is called on reads wrong elements."""
+    """PyTorch/XLA (#120585): as_strided outside the region of the view it is called on reads wrong
+    elements.
+    """
     squeeze(192 * KiB)
     base, plain = counting(1 << 14).to("managed"), counting(1 << 14)
     for x in (base, plain):
@@ -147,7 +168,9 @@ def test_as_strided_reaches_beyond_a_view(squeeze: Squeeze):
 
 
 def test_an_operator_that_runs_out_of_room_does_not_write_twice(squeeze: Squeeze):
-    """Swappers that catch out-of-memory and run the operator again: _foreach_add_ adds twice to its first tensors."""
+    """Swappers that catch out-of-memory and run the operator again: _foreach_add_ adds twice to its first
+    tensors.
+    """
     squeeze(192 * KiB)
     plain = [counting(1 << 12, n) for n in range(24)]
     ours = [x.to("managed") for x in plain]
@@ -159,7 +182,9 @@ def test_an_operator_that_runs_out_of_room_does_not_write_twice(squeeze: Squeeze
 
 
 def test_too_large_an_operator_fails_at_once_with_the_numbers(squeeze: Squeeze):
-    """tensor-managed waits a second and runs on the CPU; others hang, or die with what they had: nothing is lost."""
+    """tensor-managed waits a second and runs on the CPU; others hang, or die with what they had: nothing is
+    lost.
+    """
     squeeze(128 * KiB)
     kept = [counting(1 << 13, n).to("managed") for n in range(8)]
     start = time.monotonic()
@@ -172,7 +197,9 @@ def test_too_large_an_operator_fails_at_once_with_the_numbers(squeeze: Squeeze):
 
 
 def test_a_large_allocation_that_nobody_writes_costs_nothing(squeeze: Squeeze):
-    """Transformers' caching_allocator_warmup (#47029, #46476): one torch.empty of the whole model, to warm up."""
+    """Transformers' caching_allocator_warmup (#47029, #46476): one torch.empty of the whole model, to
+    warm up.
+    """
     squeeze(128 * KiB)
     before = innkeeper.stats()["nodes"]["sim:0"]["resident"]
     warmed = torch.empty(1 << 34, dtype=torch.uint8, device="managed")
@@ -212,7 +239,7 @@ def test_evicted_tensors_keep_distinct_addresses(squeeze: Squeeze):
     assert [x.data_ptr() for x in xs] == addresses
     assert len(set(addresses)) == len(xs) and 0 not in addresses
     ends = sorted((x.data_ptr(), x.data_ptr() + x.nbytes) for x in xs)
-    assert all(first[1] <= second[0] for first, second in zip(ends, ends[1:], strict=False))
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(ends))
 
 
 def test_host_memory_is_not_rounded_to_powers_of_two(squeeze: Squeeze):
@@ -276,7 +303,9 @@ class Watch(TorchDispatchMode):
 
 
 def test_a_dispatch_mode_sees_managed_tensors_alone(squeeze: Squeeze):
-    """Modes and wrapper subclasses that see what a backend does inside record its real tensors, and keep them."""
+    """Modes and wrapper subclasses that see what a backend does inside record its real tensors, and
+    keep them.
+    """
     squeeze(128 * KiB)
     x = counting(1 << 13).to("managed")
     with Watch() as watch:
@@ -303,7 +332,9 @@ def test_vmap_and_grad_of_evicted_tensors(squeeze: Squeeze):
 
 
 def test_a_block_dies_while_another_thread_needs_its_room(squeeze: Squeeze):
-    """Use after free in swappers with a thread of their own: memory freed by one thread is evicted by another."""
+    """Use after free in swappers with a thread of their own: memory freed by one thread is evicted by
+    another.
+    """
     squeeze(256 * KiB)
     wrong: list[int] = []
 

@@ -50,5 +50,8 @@ def same(managed: Tensor, plain: Tensor) -> bool:
         managed.shape == plain.shape
         and managed.stride() == plain.stride()
         and back.dtype == plain.dtype
-        and back.contiguous().view(-1).view(torch.uint8).equal(plain.detach().contiguous().view(-1).view(torch.uint8))
+        and back.contiguous()
+        .view(-1)
+        .view(torch.uint8)
+        .equal(plain.detach().contiguous().view(-1).view(torch.uint8))
     )

@@ -2,14 +2,16 @@
 
     INNKEEPER_STEPS=100000 python tests/python/walk.py
 
-Each program draws its nodes (one or two simulated ones, a host that may be small, a disk below it), how late results
-become visible, whether all is evicted after each operator, and the steps of one to three threads, which share tensors
-that none of them writes. The first program's seed is INNKEEPER_SEED, by default new; the next ones count on from it.
-A program that fails is shrunk, and printed with its seed: with INNKEEPER_SEED it runs first.
+Each program draws its nodes (one or two simulated ones, a host that may be small, a disk below it), how late
+results become visible, whether all is evicted after each operator, and the steps of one to three threads,
+which share tensors that none of them writes. The first program's seed is INNKEEPER_SEED, by default new; the
+next ones count on from it. A program that fails is shrunk, and printed with its seed: with INNKEEPER_SEED it
+runs first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -69,10 +71,8 @@ def change_budget(a: int, b: int) -> None:
     node = nodes[a % len(nodes)]
     if node.kind != "disk":
         lowest = min(LEAST_BUDGET if node.kind == "sim" else 1 << 20, node.capacity)
-        try:
+        with contextlib.suppress(torch.OutOfMemoryError):  # pins and what runs may not fit
             innkeeper.manager().set_budget(node.name, lowest + b * 16 % (node.capacity - lowest + 1))
-        except torch.OutOfMemoryError:
-            pass  # pins and what runs do not fit
 
 
 def run(program: Program) -> str | None:
@@ -89,11 +89,12 @@ def run(program: Program) -> str | None:
 
     def work(thread: int) -> None:
         worker = Worker(shared, names)
-        done = 0
+        at = 0
         try:
-            for done, (owner, name, a, b, c) in enumerate(program.moves):
+            for number, (owner, name, a, b, c) in enumerate(program.moves):
                 if owner != thread or failures:
                     continue
+                at = number
                 if name == "budget":
                     change_budget(a, b)
                 else:
@@ -105,7 +106,7 @@ def run(program: Program) -> str | None:
                     compare(pair)
         except Exception as error:
             detail = str(error) if isinstance(error, Wrong) else traceback.format_exc()
-            failures.append(f"thread {thread}, move {done}: {detail}")
+            failures.append(f"thread {thread}, move {at}: {detail}")
         while worker.pairs:
             worker.drop(0)
 
@@ -133,7 +134,11 @@ def check_empty() -> None:
     innkeeper.manager().check_invariants()
     torch.managed.synchronize()
     stats = innkeeper.stats()
-    left = {name: row for name, row in stats["nodes"].items() if row["resident"] or row["recount"] or row["pinned"]}
+    left = {
+        name: row
+        for name, row in stats["nodes"].items()
+        if row["resident"] or row["recount"] or row["pinned"]
+    }
     if left or stats["escaped"]:
         raise Wrong(f"left behind: {left}, {stats['escaped']} escaped")
 
@@ -164,8 +169,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         while steps < wanted:
             program = draw(seed + programs, folder)
-            print(f"seed {program.seed}: {len(program.moves)} steps, {program.threads} threads,"
-                  f" {program.nodes}, {program.sim}, {program.stress or 'no stress'}", flush=True)  # fmt: skip
+            settings = f"{program.nodes}, {program.sim}, {program.stress or 'no stress'}"
+            print(f"seed {program.seed}: {len(program.moves)} steps, {program.threads} threads, {settings}")
+            sys.stdout.flush()  # also if it crashes
             failure = run(program)
             if failure:
                 print(f"FAILED: {failure}\nshrinking", flush=True)

@@ -1,7 +1,7 @@
 """The steps of the random walk (walk.py): each does the same to managed tensors and to plain ones.
 
-A step is a name and three numbers, which it reads modulo what there is. So any part of a program is a program, and a
-failing one can be shrunk by leaving steps out.
+A step is a name and three numbers, which it reads modulo what there is. So any part of a program is a
+program, and a failing one can be shrunk by leaving steps out.
 """
 
 from __future__ import annotations
@@ -132,7 +132,10 @@ def create(w: Worker, a: int, b: int, c: int) -> None:
     plain = ((torch.arange(torch.Size(shape).numel()) * (1 + b) + c) % 251 - 100).view(shape).to(dtype)
     with innkeeper.on(w.computing(a)):
         if a % 3 == 0:
-            w.add(torch.full(shape, b % 100, dtype=dtype, device="managed"), torch.full(shape, b % 100, dtype=dtype))
+            w.add(
+                torch.full(shape, b % 100, dtype=dtype, device="managed"),
+                torch.full(shape, b % 100, dtype=dtype),
+            )
         else:
             w.add(plain.to("managed", non_blocking=a % 2 == 0), plain)
 
@@ -155,7 +158,9 @@ def view(w: Worker, a: int, b: int, c: int) -> None:
             lambda: x.unsqueeze(d).expand(*x.shape[:d], 2, *x.shape[d:]),
             lambda: x.view(torch.uint8),
             lambda: x.detach(),
-            lambda: x.as_strided((x.numel() // 3,), (2,), x.storage_offset()) if x.is_contiguous() else x.view(-1),
+            lambda: (
+                x.as_strided((x.numel() // 3,), (2,), x.storage_offset()) if x.is_contiguous() else x.view(-1)
+            ),
             lambda: x.diagonal() if x.dim() > 1 else x.flip(0),
         ][a % 9]()
 
@@ -218,14 +223,18 @@ def compute(w: Worker, a: int, b: int, c: int) -> None:
             lambda: torch.cat([flat[:300], y.reshape(-1)[:300].to(x.dtype)]),
             lambda: torch.where(x > 0, x, same),
             lambda: flat[:64].float().view(8, 8) @ flat[:64].float().view(8, 8).t(),
-            lambda: flat.index_select(0, torch.tensor([b % 50, c % 3], device=x.device)),  # may be out of range
+            lambda: flat.index_select(
+                0, torch.tensor([b % 50, c % 3], device=x.device)
+            ),  # may be out of range
             lambda: flat.float().softmax(0),
             lambda: flat[flat > b % 20],
             lambda: x.clone(memory_format=torch.contiguous_format),
             lambda: x.to(DTYPES[c % len(DTYPES)]),
             lambda: x.flip(0) if x.dim() else x + 1,
             lambda: flat.topk(min(5, flat.numel())).values,
-            lambda: torch.nn.functional.conv1d(flat[:96].float().view(1, 3, 32), torch.ones(2, 3, 5, device=x.device)),
+            lambda: torch.nn.functional.conv1d(
+                flat[:96].float().view(1, 3, 32), torch.ones(2, 3, 5, device=x.device)
+            ),
         ][a % 17]()
 
     w.new(one, w.any(b), w.any(c))
@@ -280,7 +289,8 @@ def through_the_cpu(w: Worker, a: int, b: int, c: int) -> None:
     pair = w.any(c)
     carried = pair.ours.to("cpu", non_blocking=a % 2 == 0)
     w.add(carried.to("managed", non_blocking=b % 2 == 0), pair.plain.to("cpu", copy=True))
-    carried.zero_() if carried.numel() and 0 not in carried.stride() else None  # after a copy that need not wait
+    if carried.numel() and 0 not in carried.stride():
+        carried.zero_()  # after a copy that need not wait
 
 
 @step(2)
