@@ -223,6 +223,15 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   Replica& replica = block.replica(id);
   MutexLock lock(mutex_);
   wait_move(block);
+  if (block.size() == Bytes(0)) {
+    // Nobody acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
+    for (const auto& at : nodes_) {
+      if (at->id == id || block.replica(at->id).word.state() == ReplicaState::absent) continue;
+      unlist(block, at->id);
+      transition(block.replica(at->id), ReplicaEvent::free);
+    }
+    inherit_if_last(block);
+  }
   block.size_.store(size.count(), std::memory_order_relaxed);
   if (replica.word.state() == ReplicaState::absent) {
     replica.memory = std::move(memory);

@@ -8,6 +8,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "torch/cpu_allocator.h"
+#include "torch/faults.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -149,6 +150,13 @@ Status C10Device::synchronize() {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
     return {};
   });
+}
+
+Result<Memory> HostNode::allocate(Bytes size) {
+  if (faults::injected(faults::Fault::allocation)) {
+    return Status(Code::out_of_memory, faults::message("no memory for a replica on the host"));
+  }
+  return host_.allocate(size);
 }
 
 Bytes HostNode::live() const { return host_.live() + charged_host_memory(self_); }

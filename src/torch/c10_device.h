@@ -64,7 +64,7 @@ class HostNode final : public Device {
     self_ = self;
     host_.attach(self, accountant);
   }
-  Result<Memory> allocate(Bytes size) override { return host_.allocate(size); }
+  Result<Memory> allocate(Bytes size) override;
   Bytes live() const override;
   Result<Event> record(Queue queue) override { return host_.record(queue); }
   Status wait(Queue queue, const Event& event) override { return host_.wait(queue, event); }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/log.h"
 #include "config/machine.h"
 #include "device/disk.h"
 #include "device/host.h"
@@ -121,6 +122,7 @@ Status resolve_cards(MachineSpec& spec) {
 }  // namespace
 
 Runtime::Runtime(const std::string& text) {
+  (void)log_enabled(LogLevel::warn);  // a bad INNKEEPER_LOG is named now, not at the first line
   const std::string stress = from_environment("INNKEEPER_STRESS");
   stress_evict_ = stress == "evict";
   stress_hash_ = stress == "hash";
