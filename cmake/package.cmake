@@ -15,3 +15,8 @@ if(NOT SKBUILD)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/innkeeper" DESTINATION . COMPONENT python
           PATTERN "__pycache__" EXCLUDE)
 endif()
+
+# The face for C++ programs (include/innkeeper/innkeeper.h), found by innkeeper.cmake_prefix_path.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/innkeeper" DESTINATION innkeeper/include COMPONENT python)
+install(FILES "${PROJECT_SOURCE_DIR}/cmake/innkeeper-config.cmake" DESTINATION innkeeper/share/cmake/innkeeper
+        COMPONENT python)

@@ -10,6 +10,8 @@ engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`
     print(innkeeper.where(x @ x), innkeeper.summary())
 """
 
+from pathlib import Path
+
 from innkeeper import _register
 
 _register.register()
@@ -30,10 +32,14 @@ from innkeeper.placement import (  # noqa: E402
 from innkeeper.report import stats, summary  # noqa: E402
 from innkeeper.tensor import ManagedTensor  # noqa: E402
 
+cmake_prefix_path = str(Path(__file__).parent / "share" / "cmake")
+"""For C++ programs: with this in ``CMAKE_PREFIX_PATH``, ``find_package(innkeeper)`` finds the package."""
+
 __all__ = [
     "DeviceManager",
     "ManagedModule",
     "ManagedTensor",
+    "cmake_prefix_path",
     "configure",
     "evict",
     "experiment",

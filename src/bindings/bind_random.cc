@@ -1,5 +1,5 @@
 #include "bindings/bindings.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 
 namespace innkeeper::bindings {
 

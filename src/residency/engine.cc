@@ -168,29 +168,41 @@ Block* Engine::create(Bytes size) {
   return new Block(BlockId{next_block_.fetch_add(1, std::memory_order_relaxed)}, size, nodes_.size());
 }
 
+NodeId Engine::any_replica(const Block& block) const {
+  for (const auto& at : nodes_) {
+    if (block.replica(at->id).word.state() != ReplicaState::absent) return at->id;
+  }
+  return kNoNode;
+}
+
+Engine::Freed Engine::free_replica(Block& block) {
+  Freed freed{any_replica(block), {}, {}};
+  if (freed.node == kNoNode) return freed;
+  Replica& replica = block.replica(freed.node);
+  unlist(block, freed.node);
+  transition(replica, ReplicaEvent::free);
+  begin_release(node(freed.node));
+  freed.memory = std::move(replica.memory);
+  freed.users = take_users(replica);
+  return freed;
+}
+
 void Engine::destroy(Block* block) {
+  Freed freed;
   {
     MutexLock lock(mutex_);
     wait_move(*block);
     begin_move(*block);  // for good: nobody picks it as a victim any more
     std::erase_if(escaped_,
                   [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
+    freed = free_replica(*block);
   }
-  for (const auto& at : nodes_) {
-    Replica& replica = block->replica(at->id);
-    if (replica.word.state() == ReplicaState::absent) continue;
-    Memory memory;
-    std::vector<Event> users;
-    {
-      MutexLock lock(mutex_);
-      unlist(*block, at->id);
-      transition(replica, ReplicaEvent::free);
-      begin_release(*at);
-      memory = std::move(replica.memory);
-      users = take_users(replica);
-    }
-    observe(*block, at->id, nullptr);
-    release_memory(at->id, std::move(memory), std::move(users));
+  while (freed.node != kNoNode) {
+    observe(*block, freed.node, nullptr);
+    release_memory(freed.node, std::move(freed.memory), std::move(freed.users));
+    if (any_replica(*block) == kNoNode) break;  // most blocks have one, and take the lock once
+    MutexLock lock(mutex_);
+    freed = free_replica(*block);
   }
   delete block;
   blocks_.fetch_sub(1, std::memory_order_relaxed);
@@ -203,6 +215,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   MutexLock lock(mutex_);
   replica.memory = std::move(memory);
   transition(replica, ReplicaEvent::born);
+  replica.word.add_pin();
   list(block, id);
 }
 
@@ -210,6 +223,15 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   Replica& replica = block.replica(id);
   MutexLock lock(mutex_);
   wait_move(block);
+  if (block.size() == Bytes(0)) {
+    // Nobody acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
+    for (const auto& at : nodes_) {
+      if (at->id == id || block.replica(at->id).word.state() == ReplicaState::absent) continue;
+      unlist(block, at->id);
+      transition(block.replica(at->id), ReplicaEvent::free);
+    }
+    inherit_if_last(block);
+  }
   block.size_.store(size.count(), std::memory_order_relaxed);
   if (replica.word.state() == ReplicaState::absent) {
     replica.memory = std::move(memory);

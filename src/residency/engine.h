@@ -6,8 +6,8 @@
 //     OperatorScope scope(engine, node);              // one at a time on a node that is short of room
 //     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));   // every operand is at `node` and pinned
 //     ... the kernel; its allocations call charge() ...
-//     engine.adopt(block, node, memory);              // results that are new
-//     engine.release(node, accesses);
+//     engine.adopt(block, node, memory);              // results that are new: pinned, as operands are
+//     engine.release(node, accesses);                       // and results
 //
 // Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what
 // can be.
@@ -93,9 +93,10 @@ class Engine final : public Accountant {
   // The caller promises that nobody uses the block any more. Never fails; waits only for a move that is under
   // way.
   void destroy(Block* block);
-  // A kernel's fresh result: `memory` becomes the block's only replica (the block has none yet).
+  // A kernel's fresh result: `memory` becomes the block's only replica (the block has none yet), pinned until
+  // the caller releases an access to it that is marked as pinned.
   void adopt(Block& block, NodeId node, Memory memory);
-  // The kernel resized the storage of an operand that the caller has acquired for writing.
+  // The kernel resized the storage of an operand that the caller has acquired for writing, or that had no bytes.
   void replace(Block& block, NodeId node, Memory memory, Bytes size);
   // The size of a block that has no replica (an allocation nobody wrote to yet).
   Status resize_unwritten(Block& block, Bytes size);
@@ -156,11 +157,13 @@ class Engine final : public Accountant {
     std::atomic<int64_t> evictions{0};
     std::atomic<int> running{0};     // operators between OperatorScope's ends
     std::atomic<bool> tight{false};  // has been more than half full: operators take turns from now on
+    // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
+    // have been given back, so whoever reads zero has to ask for the room once more.
+    std::atomic<int> moving{0};
     // Guarded by Engine::mutex_:
     Block* first = nullptr;  // resident replicas
     Bytes replica_bytes{0};
     bool has_turn = false;  // some thread has the turn
-    int moving = 0;         // replicas that are leaving or arriving here right now
     int stuck = 0;          // of `running`, operators that wait for room here or for their operands
     std::vector<std::pair<Memory, std::vector<Event>>> leaving;  // host memory that a copy still touches (I5)
   };
@@ -189,6 +192,13 @@ class Engine final : public Accountant {
   void wait_move(Block& block) IK_REQUIRES(mutex_);
   void wait_change() IK_REQUIRES(mutex_);
   void inherit_if_last(Block& block) IK_REQUIRES(mutex_);
+  NodeId any_replica(const Block& block) const;  // kNoNode if there is none
+  struct Freed {
+    NodeId node = kNoNode;
+    Memory memory;
+    std::vector<Event> users;
+  };
+  Freed free_replica(Block& block) IK_REQUIRES(mutex_);  // one of a block that dies
   void observe(Block& block, NodeId id, void* data) const {
     if (observer_) observer_(block, id, data);
   }

@@ -71,7 +71,8 @@ std::string Engine::check_invariants() const {
       if (valid == 0) return "I1: " + what + "has no valid replica";
       if (owned && valid != 1)
         return "I2: " + what + "is owned, and valid " + std::to_string(valid) + " times";
-      if (valid == 1 && !owned && !arriving) return "I2: " + what + "has one valid replica, which does not own it";
+      if (valid == 1 && !owned && !arriving)
+        return "I2: " + what + "has one valid replica, which does not own it";
       if (is_valid(replica.word.state()) && replica.ready != nullptr && !replica.word.is_closed()) {
         return "I5: " + what + "is open while a copy into it is under way";
       }

@@ -70,6 +70,7 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     if (poll_escapes()) continue;
     if (wait_leaving(node)) continue;
     const bool moves = others_move(node);
+    if (try_charge(node, size)) return {};  // who moved may have been through just before we looked
     if (!others_run(node) && !moves) return out_of_room(node, size);
     if (self.acquiring != 0) {
       self.refused = true;  // the code may get lost in an exception on its way through a kernel's allocator
@@ -280,6 +281,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
         wait_change();
         continue;
       }
+      if (at.used.load() <= wanted.count()) continue;  // as in charge_slowly
       status = Status(Code::out_of_memory, "a budget of " + to_string(wanted) + " for " + at.device->name() +
                                                " is less than the " + to_string(Bytes(at.used.load())) +
                                                " in use there that cannot leave now (" +

@@ -261,14 +261,15 @@ void Engine::begin_release(Node& node) { ++node.moving; }
 void Engine::release_memory(NodeId id, Memory memory, std::vector<Event> users) {
   std::erase_if(users, [](const Event& event) { return is_done(event); });
   const bool park = memory && !users.empty() && node(id).kind != NodeKind::accelerator;
-  if (!park) {
+  if (park) {
+    MutexLock lock(mutex_);
+    node(id).leaving.emplace_back(std::move(memory), std::move(users));
+  } else {
     order_after(id, users);
     memory.reset();
   }
-  MutexLock lock(mutex_);
-  if (park) node(id).leaving.emplace_back(std::move(memory), std::move(users));
-  --node(id).moving;
-  changed_.notify_all();
+  node(id).moving.fetch_sub(1, std::memory_order_acq_rel);
+  wake_waiters();
 }
 
 // ---------------------------------------------------------------- requests

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/thread_annotations.h"
-#include "torch/export.h"
+#include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer {
 

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <ATen/Context.h>
+#include <ATen/core/ATen_fwd.h>
 #include <ATen/core/Generator.h>
 #include <ATen/detail/HPUHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/version.h>
 
 #include <memory>
+#include <string_view>
 
 // True where PyTorch is at least this version: INNKEEPER_TORCH_AT_LEAST(2, 13).
 #define INNKEEPER_TORCH_AT_LEAST(major, minor) \
@@ -22,6 +25,14 @@ using at::DimnameList;
 #endif
 
 namespace innkeeper::torch_layer::compat {
+
+// Ours among the kinds of what travels with a thread's work to other threads.
+#if INNKEEPER_TORCH_AT_LEAST(2, 13)
+inline constexpr std::string_view kContextName = "INNKEEPER_THREAD_CONTEXT";
+inline constexpr c10::DebugInfoKind kContextKind(&kContextName);
+#else  // an enumeration with none for backends; this one is for PyTorch's own tests
+inline constexpr auto kContextKind = c10::DebugInfoKind::TEST_INFO_2;
+#endif
 
 // Makes `Hooks` answer for DeviceType::HPU. PyTorch asks the registry at the first use of the hooks and keeps
 // the answer, so this must come before any: afterwards it has no effect.

@@ -55,8 +55,11 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   call.begin(node);
   const at::Tensor& real_source = from_managed ? call.real(source_index) : source;
   const at::Tensor& real_target = to_managed ? call.real(target_index) : target;
-  const bool with_host = !from_managed || !to_managed;
-  real_target.copy_(real_source, non_blocking && !with_host);
+  // CUDA's allocator of pinned memory knows which copies still read it, so that one need not be waited for.
+  // Who copies to the CPU reads next, and knows of no queue of ours.
+  const bool may_go_on =
+      (from_managed && to_managed) || (!from_managed && call.runtime().backend(node).kind == "cuda");
+  real_target.copy_(real_source, non_blocking && may_go_on);
   call.finish();
   return target;
 }

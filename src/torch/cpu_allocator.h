@@ -20,7 +20,7 @@
 #include <c10/core/Device.h>
 
 #include "device/device_api.h"
-#include "torch/export.h"
+#include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer {
 

@@ -20,9 +20,10 @@ void hand_over(c10::StorageImpl& real, Memory memory) {
 // memory; until then it stays where the engine's probe sees it, so that its pin is not given back.
 void release_storages(Engine& engine, Block& block, Attachment& attachment) {
   for (size_t index = 0; index < engine.node_count(); ++index) {
-    std::atomic<c10::StorageImpl*>& slot = attachment.real[index];
+    std::atomic<c10::StorageImpl*>& slot = attachment.real[index].storage;
     c10::StorageImpl* real = slot.load(std::memory_order_acquire);
     if (real == nullptr) continue;
+    attachment.real[index].views.clear();
     if (c10::raw::intrusive_ptr::use_count(real) > 1) {
       hand_over(*real, engine.surrender(block, NodeId{static_cast<uint8_t>(index)}));
     }

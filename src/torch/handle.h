@@ -13,6 +13,7 @@
 
 #include "residency/block.h"
 #include "residency/engine.h"
+#include "torch/real_views.h"
 
 namespace innkeeper::torch_layer {
 
@@ -40,13 +41,19 @@ c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size);
 void resize_handle(c10::StorageImpl& storage, Bytes size);
 
 // What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's
-// life. Evicting takes the data pointer out of it, fetching puts the new one in (design, section 6).
+// life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in (design,
+// section 6).
 struct Attachment {
+  struct Real {
+    std::atomic<c10::StorageImpl*> storage{nullptr};  // an owned reference
+    RealViews views;
+  };
+
   void* address = nullptr;
   size_t reserved = 0;
-  std::unique_ptr<std::atomic<c10::StorageImpl*>[]> real;  // owned references, indexed by node
+  std::unique_ptr<Real[]> real;  // indexed by node
 
-  explicit Attachment(size_t nodes) : real(std::make_unique<std::atomic<c10::StorageImpl*>[]>(nodes)) {}
+  explicit Attachment(size_t nodes) : real(std::make_unique<Real[]>(nodes)) {}
 };
 inline Attachment& attachment_of(const Block& block) { return *static_cast<Attachment*>(block.attachment); }
 

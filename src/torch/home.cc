@@ -5,41 +5,58 @@
 #include <memory>
 #include <vector>
 
+#include "innkeeper/torch/runtime.h"
 #include "torch/errors.h"
 #include "torch/random_stream.h"
-#include "torch/runtime.h"
 #include "torch/runtime_state.h"
+#include "torch/thread_context.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
 std::array<std::atomic<int>, kMaxNodes> homes{};
+std::array<std::atomic<int64_t>, kMaxNodes>
+    promised{};                    // bytes that the experiments at home there said they need
 std::atomic<uint64_t> machine{1};  // counts configure() calls: a home of an earlier machine is none
 
 // A place in the count of homes, given back when dropped.
 class Home {
  public:
   Home() = default;
-  explicit Home(NodeId node) : node_(node), machine_(machine.load()) { homes[index_of(node)].fetch_add(1); }
+  explicit Home(NodeId node, Bytes needed = Bytes(0))
+      : node_(node), needed_(needed), machine_(machine.load()) {
+    homes[index_of(node)].fetch_add(1);
+    promised[index_of(node)].fetch_add(needed.count());
+  }
   Home(Home&& other) noexcept { swap(other); }
   Home& operator=(Home&& other) noexcept {
     Home(std::move(other)).swap(*this);
     return *this;
   }
   ~Home() {
-    if (valid()) homes[index_of(node_)].fetch_sub(1);
+    if (!valid()) return;
+    homes[index_of(node_)].fetch_sub(1);
+    promised[index_of(node_)].fetch_sub(needed_.count());
   }
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
   bool valid() const { return node_ != kNoNode && machine_ == machine.load(std::memory_order_relaxed); }
   NodeId node() const { return node_; }
+  // For threads that act for this one; 0 is none.
+  uint64_t packed() const { return node_ == kNoNode ? 0 : machine_ << 8 | index_of(node_); }
+  static NodeId unpack(uint64_t packed) {
+    return packed >> 8 == machine.load(std::memory_order_relaxed) ? NodeId{static_cast<uint8_t>(packed)}
+                                                                  : kNoNode;
+  }
 
  private:
   void swap(Home& other) noexcept {
     std::swap(node_, other.node_);
+    std::swap(needed_, other.needed_);
     std::swap(machine_, other.machine_);
   }
   NodeId node_ = kNoNode;
+  Bytes needed_{0};
   uint64_t machine_ = 0;
 };
 
@@ -58,9 +75,10 @@ NodeId least_loaded(Bytes needed) {
   Engine& engine = runtime().engine();
   NodeId best = kNoNode;
   const auto better = [&](NodeId a, NodeId b) {
-    const bool a_fits = engine.budget(a) >= needed;
-    const bool b_fits = engine.budget(b) >= needed;
-    if (a_fits != b_fits) return a_fits;
+    const Bytes a_left = engine.budget(a) - Bytes(promised[index_of(a)].load());
+    const Bytes b_left = engine.budget(b) - Bytes(promised[index_of(b)].load());
+    if ((a_left >= needed) != (b_left >= needed)) return a_left >= needed;
+    if (needed > Bytes(0) && a_left < needed) return a_left > b_left;
     const int a_homes = homes[index_of(a)].load();
     const int b_homes = homes[index_of(b)].load();
     if (a_homes != b_homes) return a_homes < b_homes;
@@ -79,17 +97,26 @@ NodeId node_named(const std::string& name, const char* what) {
   return node;
 }
 
+void move_home(Home home) {
+  thread_home = std::move(home);
+  own_context().home.store(thread_home.packed(), std::memory_order_relaxed);
+}
+
 }  // namespace
 
 NodeId home_node() {
+  if (const ThreadContext* caller = callers_context()) {
+    const NodeId node = Home::unpack(caller->home.load(std::memory_order_relaxed));
+    if (node != kNoNode) return node;
+  }
   if (!thread_home.valid()) [[unlikely]]
-    thread_home = Home(least_loaded(Bytes(0)));
+    move_home(Home(least_loaded(Bytes(0))));
   return thread_home.node();
 }
 
 NodeId exchange_home(NodeId node) {
   const NodeId before = thread_home.valid() ? thread_home.node() : kNoNode;
-  thread_home = node == kNoNode ? Home() : Home(node);
+  move_home(node == kNoNode ? Home() : Home(node));
   return before;
 }
 
@@ -98,6 +125,7 @@ int homes_at(NodeId node) { return homes[index_of(node)].load(); }
 void forget_homes() {
   machine.fetch_add(1);
   for (auto& count : homes) count.store(0);
+  for (auto& bytes : promised) bytes.store(0);
 }
 
 // ---------------------------------------------------------------- runtime.h
@@ -137,9 +165,10 @@ int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory)
                  "experiment \"" + name + "\"");
   }
   const int64_t token = next_token.fetch_add(1);
-  Home home(least_loaded(Bytes(memory.value_or(0))));
-  std::swap(home, thread_home);
-  experiments.push_back({token, std::move(home), exchange_stream(std::make_shared<RandomStream>())});
+  Home outer = std::exchange(thread_home, Home());
+  const Bytes needed(memory.value_or(0));
+  move_home(Home(least_loaded(needed), needed));
+  experiments.push_back({token, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
   return token;
 }
 
@@ -152,7 +181,7 @@ void leave_experiment(int64_t token) {
   }
   Outer outer = std::move(experiments.back());
   experiments.pop_back();
-  thread_home = std::move(outer.home);
+  move_home(std::move(outer.home));
   exchange_stream(std::move(outer.stream));
 }
 

@@ -5,10 +5,10 @@
 
 #include <mutex>
 
+#include "innkeeper/torch/runtime.h"
 #include "torch/cpu_allocator.h"
 #include "torch/fallback.h"
 #include "torch/handle.h"
-#include "torch/runtime.h"
 #include "torch/shell.h"
 
 namespace innkeeper::torch_layer {

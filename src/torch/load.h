@@ -1,7 +1,7 @@
 // Makes the managed device known to PyTorch: its name, hooks, guard, allocators and operators.
 #pragma once
 
-#include "torch/export.h"
+#include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer {
 

@@ -5,8 +5,11 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
+#include <utility>
+
 #include "torch/handle.h"
 #include "torch/operator_call.h"
+#include "torch/thread_context.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -47,10 +50,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 }  // namespace
 
-void on_first_use_of_thread() {
-  // The flag is the thread's default, so True cannot be told from a user's choice; who wants autograd's
-  // device thread says so after the first use: torch.autograd.set_multithreading_enabled(True).
-  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+bool on_first_use_of_thread() {
+  static thread_local bool cleared = false;
+  if (callers_context() != nullptr) return false;  // autograd's thread keeps the caller's flag
+  if (!std::exchange(cleared, true)) {
+    // The flag is the thread's default, so True cannot be told from a user's choice; who wants autograd's
+    // device thread says so after the first use: torch.autograd.set_multithreading_enabled(True).
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  }
+  return publish_context();
 }
 
 }  // namespace innkeeper::torch_layer

@@ -40,10 +40,8 @@ bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
 OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtime()), name_(name) {
   // InferenceMode puts autograd's flags back when it ends: a first use inside it would not last.
   static thread_local bool seen = false;
-  if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]] {
-    on_first_use_of_thread();
-    seen = true;
-  }
+  if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]]
+    seen = on_first_use_of_thread();
 }
 
 OperatorCall::~OperatorCall() {
@@ -86,7 +84,10 @@ void OperatorCall::begin(NodeId node) {
     operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
-  if (!backend.host) device_.emplace(backend.device);
+  if (!backend.host) {
+    device_.emplace(backend.device);
+    queue_.emplace(backend.device);
+  }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
   if (backend.host) armed_.emplace(&engine, node);
@@ -115,11 +116,14 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
     if (operand.real.storage().unsafeGetStorageImpl() == storage) return view_of(operand.managed, real);
   }
   for (const Adopted& adopted : adopted_) {
-    if (adopted.real.unsafeGetStorageImpl() == storage) return new_managed(adopted.handle, real);
+    if (adopted.real.storage().unsafeGetStorageImpl() == storage) return new_managed(adopted.handle, real);
   }
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
-  adopted_.push_back({real.storage(), handle});
-  return new_managed(std::move(handle), real);
+  Block* block = block_of(*handle.unsafeGetStorageImpl());
+  if (block->size() != Bytes(0)) accesses_.push_back({block, false, true});
+  at::Tensor managed = new_managed(handle, real);
+  adopted_.push_back({std::move(real), std::move(handle), block});
+  return managed;
 }
 
 // A kernel may have given an operand that it writes another shape, and its storage other memory (out=).
@@ -142,8 +146,7 @@ void OperatorCall::record() {
                    operand.written ? trace::AccessKind::write : trace::AccessKind::read});
   }
   for (const Adopted& adopted : adopted_) {
-    Block* block = block_of(*adopted.handle.unsafeGetStorageImpl());
-    row.push_back({block->id(), block->size(), trace::AccessKind::born});
+    row.push_back({adopted.block->id(), adopted.block->size(), trace::AccessKind::born});
   }
   runtime_.recorder().op(name_, std::span(row.data(), row.size()));
 }
@@ -168,12 +171,15 @@ void OperatorCall::finish() {
 void OperatorCall::release() noexcept {
   begun_ = false;
   read_check_.reset();
+  queue_.reset();
   device_.reset();
   armed_.reset();
   below_.reset();
   Engine& engine = runtime_.engine();
-  for (Operand& operand : operands_) operand.real = at::Tensor();
-  for (Adopted& adopted : adopted_) adopted.real = c10::Storage();
+  for (Operand& operand : operands_) {
+    if (operand.real.defined()) keep_real_tensor(*operand.block, node_, std::move(operand.real));
+  }
+  for (Adopted& adopted : adopted_) keep_real_tensor(*adopted.block, node_, std::move(adopted.real));
   for (Access& access : accesses_) {
     if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
   }

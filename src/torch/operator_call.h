@@ -16,6 +16,7 @@
 #include <optional>
 #include <string_view>
 
+#include "torch/compute_queue.h"
 #include "torch/cpu_allocator.h"
 #include "torch/handle.h"
 #include "torch/read_check.h"
@@ -60,8 +61,9 @@ class OperatorCall {
     bool written;
   };
   struct Adopted {
-    c10::Storage real;
+    at::Tensor real;
     c10::Storage handle;
+    Block* block;
   };
 
   void settle_written();
@@ -79,12 +81,14 @@ class OperatorCall {
   std::optional<OperatorScope> scope_;
   std::optional<ArmedCpu> armed_;
   std::optional<c10::OptionalDeviceGuard> device_;
+  std::optional<OnComputeQueue> queue_;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;
   std::optional<ReadCheck> read_check_;
 };
 
 // Autograd's device thread would take every backward pass of the one device (decision 8): on a thread's first
-// operator its multithreading flag is cleared, unless the user set it.
-void on_first_use_of_thread();
+// operator its multithreading flag is cleared; and its home is made to travel, should the user set the flag
+// again. Returns whether all is done; if not it is to be called again.
+bool on_first_use_of_thread();
 
 }  // namespace innkeeper::torch_layer

@@ -82,7 +82,8 @@ class PinnedAllocator final : public at::HostAllocator {
   void copy_data(void* destination, const void* source, size_t size) const override {
     default_copy_data(destination, source, size);
   }
-  // Copies from pinned memory to the managed device are done with it when they return.
+  // Copies from pinned memory are done with it when they return, but for those to a CUDA node, which CUDA's
+  // own allocator is told of by its copy kernel.
   bool record_event(void*, void*, c10::Stream) override { return true; }
   void empty_cache() override {
     if (has_cuda()) at::getHostAllocator(c10::kCUDA)->empty_cache();

@@ -6,8 +6,9 @@
 #include <utility>
 
 #include "base/thread_annotations.h"
+#include "innkeeper/torch/runtime.h"
 #include "torch/handle.h"
-#include "torch/runtime.h"
+#include "torch/thread_context.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -60,8 +61,7 @@ class ManagedGenerator final : public c10::GeneratorImpl {
   at::Generator kernel_;
 };
 
-// The thread's own stream; its owner below keeps it alive. The pointer alone is what the fast path reads.
-thread_local RandomStream* thread_stream = nullptr;
+// What keeps the stream in the thread's context alive.
 thread_local std::shared_ptr<RandomStream> thread_stream_owner;
 
 RandomStream& process_stream() {
@@ -119,16 +119,28 @@ void exchange_default(at::CPUGeneratorImpl& incoming, at::CPUGeneratorImpl& outg
   copy_state(incoming, impl_of(generator));
 }
 
+#ifdef INNKEEPER_WITH_CUDA
+uint64_t next_seed(at::CPUGeneratorImpl& stream) {
+  const std::lock_guard<std::mutex> lock(stream.mutex_);
+  return stream.random64();
+}
+#endif
+
 }  // namespace
 
 RandomStream::RandomStream()
     : kernel_generator_(at::detail::createCPUGenerator()),
       generator_(at::make_generator<ManagedGenerator>(kernel_generator_)) {}
 
-RandomStream& current_stream() { return thread_stream != nullptr ? *thread_stream : process_stream(); }
+RandomStream& current_stream() {
+  const ThreadContext* caller = callers_context();
+  const ThreadContext& context = caller != nullptr ? *caller : own_context();
+  RandomStream* stream = context.stream.load(std::memory_order_acquire);
+  return stream != nullptr ? *stream : process_stream();
+}
 
 std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream) {
-  thread_stream = stream.get();
+  own_context().stream.store(stream.get(), std::memory_order_release);
   return std::exchange(thread_stream_owner, std::move(stream));
 }
 
@@ -143,28 +155,40 @@ at::Generator kernel_generator_of(const at::Generator& managed) {
 at::Generator generator_on([[maybe_unused]] c10::Device device, const at::Generator& stream) {
 #ifdef INNKEEPER_WITH_CUDA
   if (device.is_cuda()) {
-    at::CPUGeneratorImpl& own = impl_of(stream);
-    const std::lock_guard<std::mutex> lock(own.mutex_);
-    return cuda_backend::generator(device.index(), own.random64());
+    return cuda_backend::generator(device.index(), next_seed(impl_of(stream)));
   }
 #endif
   return stream;
 }
 
-DefaultGeneratorTurn::DefaultGeneratorTurn(RandomStream& stream) : stream_(stream) {
+DefaultGeneratorTurn::DefaultGeneratorTurn(RandomStream& stream, c10::Device device)
+    : stream_(stream), device_(device) {
   turns().enter();
-  if (turns().outermost()) {
-    at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
-    exchange_default(own, users_, own.mutex_);
+  if (!turns().outermost()) return;
+  at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
+#ifdef INNKEEPER_WITH_CUDA
+  if (device_.is_cuda()) {
+    users_on_card_ = cuda_backend::exchange_default_generator(device_.index(), {next_seed(own), 0});
+    return;
   }
+#endif
+  exchange_default(own, users_, own.mutex_);
 }
 
 DefaultGeneratorTurn::~DefaultGeneratorTurn() {
-  if (turns().outermost()) {
-    at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
-    exchange_default(users_, own, own.mutex_);
-  }
+  if (turns().outermost()) give_back();
   turns().leave();
+}
+
+void DefaultGeneratorTurn::give_back() {
+#ifdef INNKEEPER_WITH_CUDA
+  if (device_.is_cuda()) {
+    (void)cuda_backend::exchange_default_generator(device_.index(), users_on_card_);
+    return;
+  }
+#endif
+  at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
+  exchange_default(users_, own, own.mutex_);
 }
 
 // ---------------------------------------------------------------- the public interface (runtime.h)

@@ -19,20 +19,23 @@ Memory take_memory(c10::StorageImpl& real) {
 
 void memory_changed(Block& block, NodeId node, void* data) {
   if (block.attachment == nullptr) return;
-  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].load(std::memory_order_acquire);
+  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].storage.load(std::memory_order_acquire);
   if (real == nullptr) return;
   const c10::Device device = real->device();
   real->set_data_ptr_noswap(borrowed(data, device));
   if (data != nullptr) real->set_nbytes(static_cast<size_t>(block.size().count()));
 }
 
+// Two threads that release the same block may each take the other's view for somebody else's: then its pin
+// stays until the probe is asked again. A real escape is never missed by the one who looks last.
 bool is_held_elsewhere(Block& block, NodeId node) {
-  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].load(std::memory_order_acquire);
-  return real != nullptr && c10::raw::intrusive_ptr::use_count(real) > 1;
+  const Attachment::Real& at = attachment_of(block).real[index_of(node)];
+  c10::StorageImpl* real = at.storage.load(std::memory_order_acquire);
+  return real != nullptr && c10::raw::intrusive_ptr::use_count(real) > 1 + at.views.count();
 }
 
 c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node) {
-  std::atomic<c10::StorageImpl*>& slot = attachment_of(block).real[index_of(node)];
+  std::atomic<c10::StorageImpl*>& slot = attachment_of(block).real[index_of(node)].storage;
   c10::StorageImpl* real = slot.load(std::memory_order_acquire);
   if (real != nullptr) [[likely]]
     return *real;
@@ -53,6 +56,9 @@ void copy_geometry(const at::Tensor& source, c10::TensorImpl& target) {
 at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node) {
   c10::StorageImpl& storage = real_storage(runtime, block, node);
   const c10::TensorImpl& handle = *managed.unsafeGetTensorImpl();
+  if (auto kept = attachment_of(block).real[index_of(node)].views.take(handle, storage)) {
+    return at::Tensor(std::move(kept));
+  }
   auto real = c10::make_intrusive<c10::TensorImpl>(
       c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage)),
       c10::DispatchKeySet(runtime.backend(node).key), handle.dtype());
@@ -63,6 +69,13 @@ at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block
   return at::Tensor(std::move(real));
 }
 
+void keep_real_tensor(Block& block, NodeId node, at::Tensor real) {
+  Attachment::Real& at = attachment_of(block).real[index_of(node)];
+  const c10::StorageImpl* storage = at.storage.load(std::memory_order_acquire);
+  if (storage == nullptr || !real.has_storage()) return;
+  at.views.keep(c10::intrusive_ptr<c10::TensorImpl>::reclaim(real.unsafeReleaseTensorImpl()), *storage);
+}
+
 c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node) {
   c10::StorageImpl& storage = *real.unsafeGetStorageImpl();
   const auto size = Bytes(static_cast<int64_t>(storage.nbytes()));
@@ -71,13 +84,13 @@ c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::
   Block& block = *block_of(*handle);
   Memory memory = take_memory(storage);
   c10::raw::intrusive_ptr::incref(&storage);
-  attachment_of(block).real[index_of(node)].store(&storage, std::memory_order_release);
+  attachment_of(block).real[index_of(node)].storage.store(&storage, std::memory_order_release);
   runtime.engine().adopt(block, node, std::move(memory));
   return handle;
 }
 
 bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, NodeId node, bool pinned) {
-  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].load(std::memory_order_acquire);
+  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].storage.load(std::memory_order_acquire);
   if (real == nullptr) return false;
   const auto size = Bytes(static_cast<int64_t>(real->nbytes()));
   const bool moved = real->data() != (pinned ? block.data(node) : nullptr);

@@ -20,10 +20,15 @@ bool is_held_elsewhere(Block& block, NodeId node);
 // The real storage of a block that the caller has pinned at `node` (or that has no bytes).
 c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node);
 
-// A real tensor with the geometry of a managed one, over its block's real storage at `node`.
+// A real tensor with the geometry of a managed one, over its block's real storage at `node`: one that was
+// kept, or a new one.
 at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node);
 
-// Turns the storage of a kernel's result at `node` into a handle: its memory becomes the new block's replica.
+// The operator is through with a tensor over the block's real storage at `node`: the next one may use it.
+void keep_real_tensor(Block& block, NodeId node, at::Tensor real);
+
+// Turns the storage of a kernel's result at `node` into a handle: its memory becomes the new block's replica,
+// pinned there until the caller releases it.
 c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node);
 
 // A kernel may have resized the real storage of an operand that is pinned for writing: hands the engine the

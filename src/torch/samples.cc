@@ -1,7 +1,7 @@
 #include "torch/samples.h"
 
 #include "base/thread_annotations.h"
-#include "torch/runtime.h"
+#include "innkeeper/torch/runtime.h"
 #include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {

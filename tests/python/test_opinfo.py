@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,43 +30,46 @@ def known() -> set[str]:
     return {line.split("|")[0].strip() for line in lines if line and not line.startswith("#")}
 
 
-def run_all(*options: str, stress: str = "") -> tuple[int, list[str], str]:
-    """Returns how many passed, the names of those that failed, and what the script printed."""
+RUNS: dict[str, tuple[str, tuple[str, ...]]] = {  # name: INNKEEPER_STRESS, the script's options
+    "float32": ("", ("--dtype", "float32")),
+    "float32, evicted after each operator": ("evict", ("--dtype", "float32", "--samples", "2")),
+    "float32, read operands hashed": ("hash", ("--dtype", "float32", "--samples", "2")),
+} | {
+    dtype: ("", ("--dtype", dtype, "--samples", "2"))
+    for dtype in ("float64", "bfloat16", "int64", "bool", "complex64")
+}
+
+
+def run(name: str) -> subprocess.CompletedProcess[str]:
+    stress, options = RUNS[name]
     environment = dict(os.environ, INNKEEPER_NODES="sim:1x64MiB,host:1GiB", INNKEEPER_SIM="late")
     environment.pop("INNKEEPER_STRESS", None)
     if stress:
         environment["INNKEEPER_STRESS"] = stress
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, str(SCRIPT), *options],
         env=environment, capture_output=True, text=True, timeout=1500, check=False,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+    """All runs, under way: each uses one core."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        futures = {name: pool.submit(run, name) for name in RUNS}
+        yield futures
+        for future in futures.values():
+            future.cancel()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_opinfo(name: str, runs: dict[str, Future[subprocess.CompletedProcess[str]]]) -> None:
+    done = runs[name].result()
     found = SUMMARY.search(done.stdout)
     assert found is not None, done.stdout[-2000:] + done.stderr[-2000:]
     failures = [line for line in done.stdout.splitlines() if line and not line.startswith(("#", "opinfo:"))]
-    return int(found[1]), failures, done.stdout[-6000:]
-
-
-def assert_only_known(failures: list[str], printed: str) -> None:
     unknown = [line for line in failures if line.split(" ")[0] not in known()]
-    assert not unknown, "\n".join(unknown) or printed
+    assert not unknown, "\n".join(unknown)
     assert not [line for line in failures if "died of signal" in line]
-
-
-def test_float32() -> None:
-    passed, failures, printed = run_all("--dtype", "float32")
-    assert_only_known(failures, printed)
-    assert passed >= 630
-
-
-@pytest.mark.parametrize("stress", ["evict", "hash"])
-def test_float32_under_stress(stress: str) -> None:
-    passed, failures, printed = run_all("--dtype", "float32", "--samples", "2", stress=stress)
-    assert_only_known(failures, printed)
-    assert passed >= 630
-
-
-def test_other_dtypes() -> None:
-    _, failures, printed = run_all(
-        "--dtype", "float64", "bfloat16", "int64", "bool", "complex64", "--samples", "2"
-    )  # fmt: skip
-    assert_only_known(failures, printed)
+    if name.startswith("float32"):
+        assert int(found[1]) >= 630

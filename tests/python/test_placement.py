@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import innkeeper
 import pytest
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def net() -> nn.Sequential:
@@ -178,8 +180,65 @@ def test_experiments_spread_over_the_nodes():
     assert homes == {"sim:0", "sim:1"}
 
 
+def test_experiments_spread_by_the_memory_they_ask_for():
+    def home() -> str:
+        return innkeeper.where(torch.ones(3, device="managed"))[0]
+
+    def in_a_thread(memory: int, inside: list[int]) -> list[str]:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(enter, [memory, *inside]).result()
+
+    def enter(memories: list[int]) -> list[str]:
+        with innkeeper.experiment(memory=memories[0] << 20):
+            return [home(), *(in_a_thread(memories[1], memories[2:]) if len(memories) > 1 else [])]
+
+    # Two nodes of 16 MiB: the large one has a node for itself, although more experiments are on the other.
+    large, *small = in_a_thread(12, [5, 5, 5])
+    assert large not in small and len(set(small)) == 1
+
+
 def test_experiments_are_named():
     with innkeeper.experiment("mine") as name:
         assert name == "mine"
     with innkeeper.experiment() as first, innkeeper.experiment() as second:
         assert first != second
+
+
+class _BornInBackward(torch.autograd.Function):
+    """Notes, in backward, the thread, where a tensor without operands is born, and what the stream gives."""
+
+    seen: ClassVar[list[tuple[int, list[str], Tensor]]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        born = torch.rand(16, device="managed")
+        _BornInBackward.seen.append((threading.get_ident(), innkeeper.where(born), born.cpu()))
+        return gradient
+
+
+@pytest.mark.parametrize("node", ["sim:0", "sim:1"])
+def test_home_and_stream_travel_to_autograds_device_thread(node: str):
+    def backward(multithreaded: bool) -> tuple[int, list[str], Tensor]:
+        with innkeeper.experiment(), innkeeper.on(node):
+            torch.managed.manual_seed(7)
+            x = torch.ones(16, device="managed", requires_grad=True)
+            y = _BornInBackward.apply(x)
+            with torch.autograd.set_multithreading_enabled(multithreaded):
+                y.sum().backward()
+        return _BornInBackward.seen.pop()
+
+    def in_a_thread_of_its_own(multithreaded: bool) -> tuple[int, tuple[int, list[str], Tensor]]:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(lambda: (threading.get_ident(), backward(multithreaded))).result()
+
+    caller, (thread, nodes, drawn) = in_a_thread_of_its_own(False)
+    assert thread == caller
+    assert nodes == [node]
+    caller, (thread, nodes, drawn_there) = in_a_thread_of_its_own(True)
+    assert thread != caller, "autograd's device thread ran it"
+    assert nodes == [node]
+    assert torch.equal(drawn, drawn_there)

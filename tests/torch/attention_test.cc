@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "innkeeper/torch/runtime.h"
 #include "torch/handle.h"
 #include "torch/load.h"
-#include "torch/runtime.h"
 
 namespace innkeeper::torch_layer {
 namespace {

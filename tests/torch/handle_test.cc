@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "innkeeper/torch/runtime.h"
 #include "torch/address_space.h"
 #include "torch/load.h"
-#include "torch/runtime.h"
 #include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {

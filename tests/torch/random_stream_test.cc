@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "innkeeper/torch/runtime.h"
 #include "torch/handle.h"
-#include "torch/runtime.h"
 
 namespace innkeeper::torch_layer {
 namespace {

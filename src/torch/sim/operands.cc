@@ -2,6 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DispatchKeySet.h>
 
+#include "torch/faults.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"
@@ -83,6 +84,7 @@ const at::Tensor& KernelCall::borrow(at::Tensor tensor, size_t argument, bool wr
 
 void KernelCall::begin(bool host_result) {
   TORCH_INTERNAL_ASSERT(index_ >= 0, "a kernel of no accelerator");
+  TORCH_CHECK(!faults::injected(faults::Fault::kernel), faults::message("a kernel before it computes"));
   queue_ = current_queue(index_);
   sim::Accelerator& device = accelerator(index_);
   if (host_result) device.synchronize(queue_);

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "device/device_api.h"
+#include "innkeeper/export.h"
 #include "sim/accelerator.h"
-#include "torch/export.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "innkeeper/export.h"
 #include "innkeeper/stats.h"
-#include "torch/export.h"
 
 namespace innkeeper::torch_layer {
 

@@ -1,0 +1,11 @@
+// Innkeeper for C++ programs: all of its public face.
+//
+//     find_package(innkeeper REQUIRED)                       # CMAKE_PREFIX_PATH: innkeeper.cmake_prefix_path
+//     target_link_libraries(program innkeeper::innkeeper)    # brings the LibTorch it was built with
+//
+//     innkeeper::configure("sim:1x64MiB,host:1GiB");
+//     at::Tensor x = at::randn({1000, 1000}, innkeeper::device());
+#pragma once
+
+#include "innkeeper/stats.h"
+#include "innkeeper/torch/managed.h"

@@ -1,0 +1,94 @@
+// The managed device and its verbs for C++ programs, as in Python.
+//
+// Linking registers the device. Bytes are plain int64_t; nodes go by their names ("sim:0", "host").
+//
+// Thread safety: all functions; the scopes below belong to the thread that made them.
+// Errors: c10::Error for bad settings and arguments, c10::OutOfMemoryError for memory.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "innkeeper/stats.h"
+#include "innkeeper/torch/runtime.h"
+
+namespace innkeeper {
+
+using torch_layer::configure;
+using torch_layer::NodeInfo;
+using torch_layer::nodes;
+using torch_layer::set_budget;
+
+using torch_layer::reset_stats;
+using torch_layer::stats;
+
+using torch_layer::evict;
+using torch_layer::pin;
+using torch_layer::prefetch;
+using torch_layer::unpin;
+using torch_layer::where;
+
+using torch_layer::empty_cache;
+using torch_layer::find_device;
+using torch_layer::manual_seed;
+using torch_layer::synchronize;
+
+// The device that all managed tensors are on.
+inline c10::Device device() { return {c10::DeviceType::PrivateUse1, 0}; }
+
+// Tensors without operands are born at `node` while this lives.
+class On {
+ public:
+  explicit On(const std::string& node) : outer_(torch_layer::set_home(node)) {}
+  ~On() { torch_layer::set_home(outer_); }
+  On(const On&) = delete;
+  On& operator=(const On&) = delete;
+
+ private:
+  const std::string outer_;
+};
+
+// One of many experiments: a home and a random stream of its own for the calling thread.
+class Experiment {
+ public:
+  // `memory`: bytes that it expects to need, so that experiments spread over the nodes by size.
+  explicit Experiment(const std::string& name, std::optional<int64_t> memory = std::nullopt)
+      : token_(torch_layer::enter_experiment(name, memory)) {}
+  ~Experiment() { torch_layer::leave_experiment(token_); }
+  Experiment(const Experiment&) = delete;
+  Experiment& operator=(const Experiment&) = delete;
+
+ private:
+  const int64_t token_;
+};
+
+// The real tensor over a managed one's bytes, for a kernel of the program's own: at `node` (by default where
+// it is), pinned there while this lives. With `write` the bytes count as written.
+class Resident {
+ public:
+  explicit Resident(at::Tensor managed, const std::optional<std::string>& node = std::nullopt,
+                    bool write = false)
+      : managed_(std::move(managed)),
+        node_(torch_layer::resident_node(managed_, node)),
+        real_(torch_layer::resident(managed_, node_, write)) {}
+  ~Resident() {
+    real_.reset();
+    torch_layer::release_resident(managed_, node_);
+  }
+  Resident(const Resident&) = delete;
+  Resident& operator=(const Resident&) = delete;
+
+  const at::Tensor& operator*() const { return real_; }
+  const at::Tensor* operator->() const { return &real_; }
+  const std::string& node() const { return node_; }
+
+ private:
+  const at::Tensor managed_;
+  const std::string node_;
+  at::Tensor real_;
+};
+
+}  // namespace innkeeper

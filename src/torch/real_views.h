@@ -1,0 +1,46 @@
+// Real tensors over a block's real storage on one node, kept for the next operator that wants the same
+// geometry: where operands are resident an operator builds none (design, section 6).
+//
+// A view is taken out while an operator runs on it, so two running operators never share one, and put back
+// only when nobody else holds it. Nothing is assumed of what a kernel did to it: all that matters is compared
+// whenever a view is taken.
+//
+// What it is not: an owner of memory. The storage stays the same across evictions, so views stay good.
+//
+// Thread safety: take, keep and count from any thread; clear when nobody can use the block any more.
+#pragma once
+
+#include <c10/core/TensorImpl.h>
+
+#include <array>
+#include <atomic>
+
+namespace innkeeper::torch_layer {
+
+class RealViews {
+ public:
+  RealViews() = default;
+  ~RealViews() { clear(); }
+  RealViews(const RealViews&) = delete;
+  RealViews& operator=(const RealViews&) = delete;
+
+  // A view over `storage` with the geometry, type and view bits of `handle`, or null.
+  c10::intrusive_ptr<c10::TensorImpl> take(const c10::TensorImpl& handle, const c10::StorageImpl& storage);
+  // Takes back a tensor over the block's real storage, if it is the last reference; replaces an older one
+  // where all places are taken.
+  void keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage);
+  // How many references to the storage are kept here.
+  uint32_t count() const { return count_.load(std::memory_order_acquire); }
+  void clear();
+
+ private:
+  // A weight is used as it is and transposed.
+  static constexpr size_t kViews = 2;
+
+  void put(std::atomic<c10::TensorImpl*>& place, c10::TensorImpl* view);
+
+  std::array<std::atomic<c10::TensorImpl*>, kViews> views_{};
+  std::atomic<uint32_t> count_{0};
+};
+
+}  // namespace innkeeper::torch_layer
