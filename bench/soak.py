@@ -38,7 +38,7 @@ from torch import Tensor, nn  # noqa: E402
 COMPARE_EVERY = 10  # rounds
 WARM_UP = 0.25  # of the time: caches fill, allocators find their size
 MOST_GROWTH_MIB = 16.0  # from the median after warm-up to the one at the end
-MOST_SLOPE_MIB = 8.0  # an hour, for runs that are long enough to have a slope
+MOST_SLOPE_MIB = 16.0  # an hour, for runs that are long enough to have a slope
 SLOPE_MINUTES = 30  # shorter runs have none
 
 

@@ -66,6 +66,7 @@ class OperatorCall {
     Block* block;
   };
 
+  at::Tensor given_before(const Operand& operand) const;
   void settle_written();
   void hash_operands();
   void release() noexcept;

@@ -12,7 +12,7 @@ import pytest
 from conftest import run_python
 
 # Workload: how many points are passed over, between two that are tried, in the suite.
-STRIDES = {"tiny": 1, "optimizer": 5, "gpt": 17, "resnet": 17}
+STRIDES = {"tiny": 1, "optimizer": 9, "gpt": 17, "resnet": 41}
 
 
 @pytest.mark.slow
