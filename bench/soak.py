@@ -21,6 +21,7 @@ import os
 import random
 import statistics
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -275,7 +276,8 @@ def report(
         f"{rounds} rounds, {stats['ops']} operators, {stats['fetches']} fetches,"
         f" {stats['evictions']} evictions"
     )
-    print("the same after every round: " + ", ".join(f"{value} {name}" for name, value in counts.items()))
+    print("the same after every round:")
+    print(textwrap.fill(", ".join(f"{value} {name}" for name, value in counts.items()), 100))
     print(f"resident memory: {growth:+.1f} MiB from the first to the last quarter after warm-up,"
           f" {an_hour:+.1f} MiB an hour")  # fmt: skip
     if stats["evictions"] == 0:
