@@ -24,6 +24,7 @@ class Session {
   Steady::duration start_time = {};
   std::atomic<int> uses = 1;  // the slot's own is one; at 0 the library was, or is being, shut down
   std::atomic<bool> suspect = false;
+  std::atomic<bool> gone = false;  // shut down by somebody else
   Session* next = nullptr;
 };
 
@@ -38,7 +39,8 @@ constexpr int kPausePerStart = 100;
 constexpr Steady::duration kLeastPause = std::chrono::milliseconds(500);
 
 void give_back(Session* session) {
-  if (session->uses.fetch_sub(1) == 1 && session->pid == getpid()) ask(session->library.shutdown);
+  const bool last = session->uses.fetch_sub(1) == 1;
+  if (last && session->pid == getpid() && !session->gone.load()) ask(session->library.shutdown);
 }
 
 // Counts a use, unless the session has ended.
@@ -166,6 +168,7 @@ Use::~Use() {
 }
 const Library& Use::library() const { return session_->library; }
 void Use::suspect() const { session_->suspect.store(true); }
+void Use::gone() const { session_->gone.store(true); }
 
 Outcome outcome_of(Code code) {
   switch (code) {

@@ -65,6 +65,8 @@ class Use {
   const Library& library() const;
   // Something was wrong that starting anew may cure: the next start_or_join() does, but not all the time.
   void suspect() const;
+  // Somebody else shut the library down as often as it was started: our start is not there to be undone.
+  void gone() const;
 
  private:
   Session* session_ = nullptr;

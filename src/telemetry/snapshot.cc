@@ -111,6 +111,7 @@ Snapshot snapshot(Wanted wanted) {
       if (std::any_of(result.lost.begin(), result.lost.end(), came_off)) start.use.suspect();
       break;
     }
+    if (code == nvml::kUninitialized) start.use.gone();
     if (code == nvml::kUninitialized && !again) continue;
     result = Snapshot();
     result.trouble = Trouble::other;
