@@ -34,6 +34,14 @@ std::mutex state_mutex;
 State state;
 std::atomic<uint64_t> draws = 0;
 
+// Requires: state_mutex. Reads the script if there is another.
+void follow_script() {
+  if (state.script != nullptr && state.script->version == script_version()) return;
+  state.script = read_script();
+  ++state.generation;
+  draws = 0;
+}
+
 // splitmix64
 uint64_t mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
@@ -213,17 +221,13 @@ using fake_nvml::Call;
 using nvml::Code;
 
 FAKE_API Code nvmlInit_v2() {
-  bool first = false;
   {
     const std::lock_guard lock(fake_nvml::state_mutex);
     auto& state = fake_nvml::state;
     if (state.pid != getpid()) state.starts = 0;
     state.pid = getpid();
-    first = state.starts++ == 0;
-    if (first) {
-      state.script = fake_nvml::read_script();
-      ++state.generation;
-    }
+    ++state.starts;
+    fake_nvml::follow_script();
   }
   const Call call("nvmlInit_v2");
   if (call.code() == nvml::kSuccess) return nvml::kSuccess;
@@ -231,6 +235,9 @@ FAKE_API Code nvmlInit_v2() {
   --fake_nvml::state.starts;
   return call.code();
 }
+
+// How other programs start it.
+FAKE_API Code nvmlInitWithFlags(unsigned) { return nvmlInit_v2(); }
 
 FAKE_API Code nvmlShutdown() {
   const Call call("nvmlShutdown");
@@ -270,11 +277,7 @@ FAKE_API Code nvmlSystemGetCudaDriverVersion(int* version) {
 FAKE_API Code nvmlDeviceGetCount_v2(uint32_t* count) {
   {
     const std::lock_guard lock(fake_nvml::state_mutex);
-    auto& state = fake_nvml::state;
-    if (state.starts > 0 && state.pid == getpid() && state.script->version != fake_nvml::script_version()) {
-      state.script = fake_nvml::read_script();
-      ++state.generation;
-    }
+    if (fake_nvml::state.starts > 0 && fake_nvml::state.pid == getpid()) fake_nvml::follow_script();
   }
   Call call("nvmlDeviceGetCount_v2");
   if (call.code() != nvml::kSuccess) return call.code();

@@ -29,11 +29,13 @@ inline std::filesystem::path fake_nvml_path(bool old = false) {
 
 class FakeGpus {
  public:
-  explicit FakeGpus(const std::string& script, bool old = false) {
+  // old: as a driver of years ago. quiet: calls are not logged, for measuring.
+  enum Kind { usual, old, quiet };
+  explicit FakeGpus(const std::string& script, Kind kind = usual) : quiet_(kind == quiet) {
     std::string pattern = (std::filesystem::temp_directory_path() / "innkeeper-gpus-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
-    setenv("INNKEEPER_NVML", fake_nvml_path(old).c_str(), 1);
+    setenv("INNKEEPER_NVML", fake_nvml_path(kind == old).c_str(), 1);
     setenv("INNKEEPER_FAKE_NVML", (folder_ / "script").c_str(), 1);
     telemetry::shut_down();
     change(script);
@@ -50,7 +52,7 @@ class FakeGpus {
   // What the next snapshot sees. A file of its own, so that the library notices.
   void change(const std::string& script) {
     const auto fresh = folder_ / "fresh";
-    std::ofstream(fresh) << "log " << log_path().string() << "\n" << script;
+    std::ofstream(fresh) << (quiet_ ? "" : "log " + log_path().string() + "\n") << script;
     std::filesystem::rename(fresh, folder_ / "script");
   }
 
@@ -73,6 +75,7 @@ class FakeGpus {
  private:
   std::filesystem::path log_path() const { return folder_ / "log"; }
   std::filesystem::path folder_;
+  bool quiet_;
 };
 
 }  // namespace innkeeper::test

@@ -87,12 +87,12 @@ void expect_sane(const Snapshot& now) {
 class Garbage : public testing::TestWithParam<int> {};
 
 TEST_P(Garbage, NothingOfItGetsOut) {
-  const uint64_t seed = test::from_environment("INNKEEPER_TEST_SEED", 1);
-  for (const bool old : {false, true}) {
+  const uint64_t seed = test::from_environment("INNKEEPER_SEED", 1);
+  for (const auto kind : {test::FakeGpus::quiet, test::FakeGpus::old}) {
     const test::FakeGpus gpus(
-        "garbage " + std::to_string(seed) + " " + std::to_string(GetParam()) + "\n" + kMachine, old);
+        "garbage " + std::to_string(seed) + " " + std::to_string(GetParam()) + "\n" + kMachine, kind);
     size_t cards = 0;
-    const uint64_t rounds = test::from_environment("INNKEEPER_TEST_ROUNDS", 150);
+    const uint64_t rounds = test::from_environment("INNKEEPER_STEPS", 150);
     for (uint64_t round = 0; round < rounds; ++round) {
       const Snapshot now = snapshot(Wanted::all);
       expect_sane(now);

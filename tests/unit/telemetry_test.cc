@@ -101,7 +101,7 @@ TEST(Telemetry, FallsBackToOlderFunctions) {
   const std::string script =
       "card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  memory 10G 1G 2G\n  process 7 1G\n  process 8 unknown\n"
       "  process 7 1G graphics\n  utilization 1 1\n";
-  const FakeGpus gpus(script, true);
+  const FakeGpus gpus(script, FakeGpus::old);
   const Snapshot now = snapshot(Wanted::all);
   ASSERT_EQ(uuids(now), "GPU-aaaaaaaa");
   EXPECT_EQ(now.driver->cuda_major, 12);

@@ -224,7 +224,7 @@ TEST(Visible, AnyTextIsSafe) {
                                 "bb",   "/",    "x",    "MIG-GPU-aa11-0/2/0",
                                 "\xff", "5555", "+",    "18446744073709551615",
                                 "\t"};
-  std::mt19937_64 random(test::from_environment("INNKEEPER_TEST_SEED", 1));
+  std::mt19937_64 random(test::from_environment("INNKEEPER_SEED", 1));
   const Snapshot machines[] = {four(), mig(), Snapshot()};
   for (int round = 0; round < 30'000; ++round) {
     std::string text;
