@@ -2,10 +2,11 @@
 
     python tests/python/fault_sweep.py WORKLOAD NODES
 
-WORKLOAD is one of WORKLOADS, NODES 1 or 2 simulated ones. Each n begins from the same saved state. The step either completes, and then its result is the one without a fault, or raises an error
-that names the fault. Then every element of every tensor must be one that the step gives it without a fault,
-before or after each of the operators that write it (so none was written twice, I9); the accounting must equal
-a recount (I7); nothing is pinned or left over; and the same step from the saved state must give the right
+WORKLOAD is one of WORKLOADS, NODES 1 or 2 simulated ones. Each n begins from the same saved state. The
+step either completes, and then its result is the one without a fault, or raises an error that names the
+fault. Then every element of every tensor must be one that the step gives it without a fault, before or
+after each of the operators that write it (so none was written twice, I9); the accounting must equal a
+recount (I7); nothing is pinned or left over; and the same step from the saved state must give the right
 result.
 """
 
