@@ -182,6 +182,48 @@ TEST(Room, NothingIsEvictedForNoShortfall) {
   machine->destroy(block.value());
 }
 
+TEST(Room, SparesLeaveBeforeOwnersThatAreOlder) {
+  Machine machine({.budget = Bytes(4 * kSize)});
+  const NodeId node = machine.sim();
+  std::vector<Block*> left;
+  machine->set_memory_observer([&](Block& block, NodeId where, void* data) {
+    if (where == node && data == nullptr) left.push_back(&block);
+  });
+  const std::vector<Block*> blocks = fill(machine, node, 4);
+  ASSERT_TRUE(machine->write_back(*blocks[2]).ok());
+  ASSERT_TRUE(machine->set_budget(node, Bytes(kSize)).ok());
+  EXPECT_EQ(left, (std::vector<Block*>{blocks[2], blocks[0], blocks[1]}));
+  check_and_destroy(machine, blocks, node);
+}
+
+TEST(Room, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
+  Machine machine({.budget = Bytes(2 * kSize)});
+  const NodeId node = machine.sim();
+  const std::vector<Block*> blocks = fill(machine, node, 1);
+  ASSERT_TRUE(machine.read(*blocks[0], node).ok());
+  Block* fresh = machine.make(node, pattern(kSize, 1)).value();
+  ASSERT_TRUE(machine->device(node).allocate(Bytes(kSize)).ok());
+  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
+  EXPECT_TRUE(machine->has_replica(*fresh, node));
+  check_and_destroy(machine, {blocks[0], fresh}, node);
+}
+
+TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
+  Machine machine({.budget = Bytes(kSize)});
+  const NodeId node = machine.sim();
+  bool held = true;
+  machine->set_escape_probe([&](Block&, NodeId) { return held; });
+  const std::vector<Block*> blocks = fill(machine, node, 1);
+  Access access{.block = blocks[0]};
+  ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+  machine->keep_escaped(node, access);
+  EXPECT_EQ(machine->device(node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
+  held = false;
+  EXPECT_TRUE(machine->device(node).allocate(Bytes(kSize)).ok());
+  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
+  check_and_destroy(machine, blocks, node);
+}
+
 TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 2);
