@@ -413,61 +413,6 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
   }
 }
 
-// Grants up to a limit.
-struct Ledger final : Accountant {
-  int64_t limit = 1 << 20;
-  int64_t charged = 0;
-  Status charge(NodeId, Bytes size) override {
-    if (charged + size.count() > limit) return Status(Code::out_of_memory, "over the budget");
-    charged += size.count();
-    return Status::okay();
-  }
-  void uncharge(NodeId, Bytes size) noexcept override { charged -= size.count(); }
-};
-
-TEST(SimDevice, ChargesFirstAndGivesBackWhenRefused) {
-  auto card = std::make_shared<Accelerator>(options(Visibility::late));
-  const std::unique_ptr<Device> device = make_device(card);
-  Ledger ledger;
-  ledger.limit = 2 << 20;  // more than the card has
-  device->attach(NodeId{0}, &ledger);
-  EXPECT_EQ(device->kind(), NodeKind::accelerator);
-  EXPECT_EQ(device->name(), "sim:0");
-  Result<Memory> memory = device->allocate(Bytes(1000));
-  ASSERT_TRUE(memory.ok());
-  EXPECT_EQ(ledger.charged, 1024);
-  EXPECT_EQ(device->live(), Bytes(1024));
-  EXPECT_FALSE(device->allocate(MiB(1)).ok()) << "the card itself is full";
-  EXPECT_FALSE(device->allocate(MiB(3)).ok()) << "over the budget";
-  EXPECT_FALSE(device->allocate(Bytes(0)).ok());
-  EXPECT_EQ(ledger.charged, 1024);
-  memory.value().reset();
-  EXPECT_EQ(ledger.charged, 0);
-  EXPECT_EQ(device->live(), Bytes(0));
-}
-
-TEST(SimDevice, MovesBytesBetweenHostAndPeers) {
-  const auto first_card = std::make_shared<Accelerator>(options(Visibility::late));
-  const auto second_card = std::make_shared<Accelerator>(options(Visibility::late, 0, "sim:1"));
-  const std::unique_ptr<Device> first = make_device(first_card);
-  const std::unique_ptr<Device> second = make_device(second_card);
-  const Memory a = std::move(first->allocate(Bytes(kSize))).value();
-  const Memory b = std::move(second->allocate(Bytes(kSize))).value();
-  unsigned char host[kSize];
-  std::memset(host, 7, kSize);
-  const Event in = first->copy_in(a.data(), host, Bytes(kSize)).value();
-  ASSERT_TRUE(second->can_copy_from(*first));
-  ASSERT_TRUE(second->wait(Queue::copy_in, in).ok());
-  const Event across = second->copy_peer(b.data(), *first, a.data(), Bytes(kSize)).value();
-  ASSERT_TRUE(second->wait(Queue::copy_out, across).ok());
-  unsigned char back[kSize] = {};
-  const Event out = second->copy_out(back, b.data(), Bytes(kSize)).value();
-  EXPECT_FALSE(is_done(out));
-  ASSERT_TRUE(out->synchronize().ok());
-  EXPECT_EQ(std::memcmp(back, host, kSize), 0);
-  EXPECT_TRUE(second->synchronize().ok());
-}
-
 // Threads launch on the same queues, and both accelerators wait for each other all the time.
 TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
   for (Visibility visibility : {Visibility::late, Visibility::random, Visibility::early}) {
