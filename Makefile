@@ -3,10 +3,11 @@
 #   make test    all tests that need no GPU                         make gpu     the tests that need one
 #   make bench   benchmarks                                         make lint    style, layers, sizes, clang-tidy
 #   make format  clang-format and ruff, in place                    make clean   remove build/ (not $(VENV))
+#   make asan    the torch layer's C++ tests under AddressSanitizer
 #   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench gpu lint format clean check-torch
+.PHONY: help setup demo test bench gpu lint format clean check-torch asan
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -29,6 +30,9 @@ bench: setup
 
 gpu:
 	@tools/gpu.sh
+
+asan: setup
+	@tools/asan.sh
 
 check-torch: setup
 	@tools/check_torch.sh

@@ -14,21 +14,23 @@ import sys
 import sysconfig
 from pathlib import Path
 
-# Of CUDA's headers, some that different packages bring and PyTorch's headers include.
-CUDA_HEADERS = ("cuda_runtime_api.h", "crt/host_defines.h", "nv/target", "cublas_v2.h", "cusparse.h")
+# Of CUDA's headers, those that we and the headers of PyTorch that we use include; two packages bring them.
+CUDA_HEADERS = ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h")
 
 
 def cuda_include_dirs(site: Path) -> list[str]:
     """Folders that hold CUDA's headers: CUDA_HOME's, those of pip's packages in `site`, a toolkit's.
 
-    Empty where no candidate is complete.
+    Empty where no candidate is complete. PyTorch's own packages lack crt/, which Triton brings.
     """
     compiler = shutil.which("nvcc")
+    packages = sorted(site.glob("nvidia/*/include"))  # match PyTorch by construction
     candidates = [
         [Path(os.environ["CUDA_HOME"]) / "include"] if "CUDA_HOME" in os.environ else [],
-        sorted(site.glob("nvidia/*/include")),  # match PyTorch by construction
+        packages,
         [Path(compiler).resolve().parent.parent / "include"] if compiler else [],
         [Path("/usr/local/cuda/include")],
+        [*packages, site / "triton/backends/nvidia/include"],
     ]
     for places in candidates:
         folders = [folder for place in places for folder in (place, place / "cccl") if folder.is_dir()]

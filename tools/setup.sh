@@ -43,6 +43,19 @@ system_packages() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
 
+# libFuzzer's runtime, which Debian packages apart from clang. Without it fuzzing is skipped, so this never fails.
+fuzzer_runtime() {
+  local clang package
+  clang=$(find_tool clang++)
+  [ -n "$clang" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
+  [ -e "$("$clang" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] && return 0
+  compgen -G "$("$clang" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null && return 0
+  package=libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev
+  echo "Installing Debian packages: $package"
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+    echo "$package cannot be installed; fuzzing will be skipped" >&2
+}
+
 virtual_environment() {
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     die "$PYTHON is $("$PYTHON" -V); Innkeeper needs Python 3.10 or newer (set PYTHON=...)"
@@ -91,6 +104,7 @@ mkdir -p build
 exec 9>build/.setup.lock
 flock 9  # one set-up at a time
 system_packages
+fuzzer_runtime
 virtual_environment
 python_packages
 package

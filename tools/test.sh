@@ -37,6 +37,9 @@ cmake --preset clang-thread-safety -DCMAKE_CXX_COMPILER="$clang" >"$REPORTS/clan
 cmake --build --preset clang-thread-safety -j "$JOBS" -- --quiet
 echo "clean"
 
+header "core by clang's libFuzzer: a minute"
+tools/fuzz.sh 60
+
 header "torch layer: tests with LibTorch"
 cmake --build "$WHEEL_BUILD" --target tests_torch -j "$JOBS" -- --quiet
 ctest --test-dir "$WHEEL_BUILD" -L torch --output-on-failure --no-tests=error -j 1 --progress \

@@ -12,10 +12,22 @@ namespace {
 
 constexpr std::array<const char*, 4> kNames = {"error", "warn", "info", "debug"};
 
+void write_line(LogLevel level, std::string_view message) {
+  std::string line = std::string("innkeeper ") + kNames[static_cast<size_t>(level)] + ": ";
+  line.append(message);
+  line.push_back('\n');
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
 int level_from_environment() {
-  const char* wanted = std::getenv("INNKEEPER_LOG");
-  for (size_t i = 0; wanted != nullptr && i < kNames.size(); ++i) {
-    if (std::string_view(wanted) == kNames[i]) return static_cast<int>(i);
+  const char* value = std::getenv("INNKEEPER_LOG");
+  const std::string_view wanted = value == nullptr ? "" : value;
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (wanted == kNames[i]) return static_cast<int>(i);
+  }
+  if (!wanted.empty()) {
+    write_line(LogLevel::warn, "INNKEEPER_LOG: \"" + std::string(wanted) +
+                                   "\" is no level; expected error, warn, info or debug. Going on with warn");
   }
   return static_cast<int>(LogLevel::warn);
 }
@@ -36,11 +48,7 @@ bool log_enabled(LogLevel level) {
 }
 
 void log(LogLevel level, std::string_view message) {
-  if (!log_enabled(level)) return;
-  std::string line = std::string("innkeeper ") + kNames[static_cast<size_t>(level)] + ": ";
-  line.append(message);
-  line.push_back('\n');
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  if (log_enabled(level)) write_line(level, message);
 }
 
 }  // namespace innkeeper

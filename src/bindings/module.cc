@@ -21,4 +21,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_placement(m);
   bind_random(m);
   bind_records(m);
+  bind_faults(m);
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include "base/log.h"
 #include "device/checksum.h"
@@ -136,13 +137,26 @@ Result<std::unique_ptr<DiskDevice>> DiskDevice::open(Options options) {
                               " free, less than the budget of " + to_string(options.capacity));
     }
   }
-  return std::unique_ptr<DiskDevice>(
+  std::unique_ptr<DiskDevice> disk(
       new DiskDevice(std::move(options), std::move(file).value(), static_cast<char*>(base)));
+  IK_RETURN_IF_ERROR(disk->start_threads());  // those that run are ended by the destructor
+  return disk;
 }
 
 DiskDevice::DiskDevice(Options options, std::unique_ptr<SpillFile> file, char* base)
-    : options_(std::move(options)), file_(std::move(file)), base_(base) {
-  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+    : options_(std::move(options)), file_(std::move(file)), base_(base) {}
+
+Status DiskDevice::start_threads() {
+  try {
+    while (threads_.size() < static_cast<size_t>(options_.threads)) {
+      threads_.push_back(options_.calls.start([this] { work(); }));
+    }
+  } catch (const std::system_error& error) {
+    return Status(Code::out_of_memory, name() + ": " + std::to_string(threads_.size()) + " of " +
+                                           std::to_string(options_.threads) +
+                                           " threads were started: " + error.what());
+  }
+  return Status::okay();
 }
 
 DiskDevice::~DiskDevice() {

@@ -72,6 +72,7 @@ class DiskDevice final : public Device {
   class AllEvent;
 
   DiskDevice(Options options, std::unique_ptr<SpillFile> file, char* base);
+  Status start_threads();
   Result<std::shared_ptr<Range>> make_range(Bytes charged);
   void release(const Range& range);
   Result<Event> submit(Queue queue, const void* device, char* into, const char* from, Bytes size);

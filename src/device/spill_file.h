@@ -12,9 +12,12 @@
 #include <sys/types.h>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "base/status.h"
 #include "base/thread_annotations.h"
@@ -22,11 +25,15 @@
 
 namespace innkeeper {
 
-// The system's calls, so that tests can fail them. All as in the manual: -1 and errno.
+// The system's calls, so that tests can fail them. As in the manual: -1 and errno; start throws
+// std::system_error.
 struct DiskCalls {
   ssize_t (*write)(int file, const void* data, size_t size, off_t offset);
   ssize_t (*read)(int file, void* data, size_t size, off_t offset);
   int (*reserve)(int file, int mode, off_t offset, off_t size);
+  std::thread (*start)(std::function<void()> work) = [](std::function<void()> work) {
+    return std::thread(std::move(work));
+  };
   static DiskCalls of_the_system();
 };
 

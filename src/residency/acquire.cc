@@ -1,4 +1,5 @@
 // Bringing operands together and pinning them.
+#include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/thread_state.h"
 
@@ -36,6 +37,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
     if (failure.ok()) return {};
     // Never wait while holding pins: the one who is waited for may need just these bytes.
     release(id, accesses);
+    reach("released");
     const bool may_pass = failure.code() == Code::busy || self.refused ||
                           (failure.code() == Code::out_of_memory && others_run(node(id)));
     if (!may_pass || std::chrono::steady_clock::now() > deadline) return failure;
@@ -70,6 +72,7 @@ Status Engine::settle(Block& block, NodeId id, bool write) {
     }
     begin_move(block);
     lock.unlock();
+    reach("settle");
     Status status;
     if (state == ReplicaState::absent) {
       status = bring(block, id);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/test_point.h"
 #include "residency/thread_state.h"
 
 namespace innkeeper {
@@ -124,6 +125,12 @@ void Engine::wait_move(Block& block) {
 }
 
 void Engine::wait_change() {
+  if (test_points_on()) [[unlikely]] {  // the test says who goes on meanwhile
+    mutex_.unlock();
+    reach("wait");
+    mutex_.lock();
+    return;
+  }
   // The limit is a net under wake-ups that a fast unpin may miss (wake_waiters reads `waiters_` without the
   // lock).
   waiters_.fetch_add(1, std::memory_order_seq_cst);
@@ -216,6 +223,15 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   Replica& replica = block.replica(id);
   MutexLock lock(mutex_);
   wait_move(block);
+  if (block.size() == Bytes(0)) {
+    // Nobody acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
+    for (const auto& at : nodes_) {
+      if (at->id == id || block.replica(at->id).word.state() == ReplicaState::absent) continue;
+      unlist(block, at->id);
+      transition(block.replica(at->id), ReplicaEvent::free);
+    }
+    inherit_if_last(block);
+  }
   block.size_.store(size.count(), std::memory_order_relaxed);
   if (replica.word.state() == ReplicaState::absent) {
     replica.memory = std::move(memory);

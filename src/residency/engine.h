@@ -96,7 +96,8 @@ class Engine final : public Accountant {
   // A kernel's fresh result: `memory` becomes the block's only replica (the block has none yet), pinned until
   // the caller releases an access to it that is marked as pinned.
   void adopt(Block& block, NodeId node, Memory memory);
-  // The kernel resized the storage of an operand that the caller has acquired for writing.
+  // The kernel resized the storage of an operand that the caller has acquired for writing, or that had no
+  // bytes.
   void replace(Block& block, NodeId node, Memory memory, Bytes size);
   // The size of a block that has no replica (an allocation nobody wrote to yet).
   Status resize_unwritten(Block& block, Bytes size);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
 
@@ -182,6 +183,7 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers
   Status failure;
   bool any = false;
   for (Block* block : victims) {
+    reach("victim");
     Status status = leave(node, *block, peers);
     MutexLock lock(mutex_);
     end_move(*block);

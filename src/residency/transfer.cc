@@ -1,6 +1,7 @@
 // Copies between nodes. Everything here runs without the engine's lock (I10), on a block that this thread has
 // marked as moving, so nobody else changes its replicas; valid replicas may be pinned and read meanwhile.
 #include "base/log.h"
+#include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
 
@@ -241,6 +242,7 @@ void Engine::drop_replica(Block& block, NodeId id) {
     replica.word.open();
     inherit_if_last(block);
   }
+  reach("dropped");
   release_memory(id, std::move(memory), std::move(users));
 }
 

@@ -149,7 +149,7 @@ void Accelerator::free(void* data) {
   WorkQueue& compute = impl_->queue(0);
   if (impl_->options.poison || !compute.idle()) {
     const auto length = static_cast<size_t>(impl_->memory.size_of(data).count());
-    compute.advance_past(data, length);
+    compute.advance_past(data, length, impl_->options.poison);
     if (impl_->options.poison) std::memset(data, kPoison, length);
   }
   const Bytes size = impl_->memory.free(data);

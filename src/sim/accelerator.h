@@ -77,9 +77,9 @@ class Accelerator {
 
   // Memory. `size` > 0 is rounded up to kAlignment; fails with out_of_memory and the numbers when more than
   // the capacity would be alive. Memory is ordered by the compute queue (device_api.h): freeing advances that
-  // queue past its last wait and past all that touches the memory (not further: what else is hidden there
-  // stays hidden), then poisons; the bytes may be handed out again at once. Work that is still pending on
-  // other queues will read and write them all the same: that is the error which is to show.
+  // queue past its last wait and past copies that touch the memory (not further: what else is hidden there
+  // stays hidden), then poisons; the bytes may be handed out again at once. Work that is still pending, on
+  // this queue or others, will read and write them all the same: that is the error which is to show.
   Result<void*> allocate(Bytes size);
   void free(void* data);
   Bytes live() const;  // rounded sizes of what is allocated now

@@ -44,14 +44,21 @@ Hidden::Hidden(std::shared_ptr<Arena> arena, WrittenRange range, bool poison)
 }
 
 Hidden::Hidden(Hidden&& other) noexcept
-    : arena_(std::move(other.arena_)), range_(other.range_), bytes_(std::exchange(other.bytes_, nullptr)) {}
+    : arena_(std::move(other.arena_)),
+      range_(other.range_),
+      bytes_(std::exchange(other.bytes_, nullptr)),
+      spoiled_(other.spoiled_) {}
 
 Hidden::~Hidden() {
   if (bytes_ != nullptr) arena_->free(bytes_);
 }
 
 void Hidden::publish() {
-  std::memcpy(range_.data, bytes_, range_.size);
+  if (spoiled_) {
+    std::memset(range_.data, kPoison, range_.size);
+  } else {
+    std::memcpy(range_.data, bytes_, range_.size);
+  }
   arena_->free(std::exchange(bytes_, nullptr));
 }
 
@@ -135,14 +142,30 @@ void WorkQueue::advance(Position position) {
   }
 }
 
-void WorkQueue::advance_past(const void* data, size_t size) {
+void WorkQueue::advance_past(const void* data, size_t size, bool spoil) {
   if (idle()) return;
+  const auto* start = static_cast<const std::byte*>(data);
+  const auto within = [&](const Hidden& hidden) {
+    const auto* first = static_cast<const std::byte*>(hidden.range().data);
+    return start <= first && first + hidden.range().size <= start + size;
+  };
   Position position = 0;
   {
     MutexLock lock(machine_mutex);
     position = enqueued_.load(std::memory_order_relaxed);
     for (auto item = items_.rbegin(); item != items_.rend(); ++item, --position) {
-      if (item->wait != nullptr || item->touches(data, size)) break;
+      if (item->wait != nullptr) break;
+      if (!item->touches(data, size)) continue;
+      const bool running = running_ && &*item == &items_.front();
+      if (!spoil || running || item->copy.size > 0) break;
+      if (!std::all_of(item->results.begin(), item->results.end(), [&](const Hidden& hidden) {
+            return within(hidden) || !overlap(hidden.range().data, hidden.range().size, data, size);
+          })) {
+        break;
+      }
+      for (Hidden& hidden : item->results) {
+        if (within(hidden)) hidden.spoil();
+      }
     }
   }
   advance(position);

@@ -62,12 +62,15 @@ class Hidden {
   Hidden& operator=(Hidden&&) = delete;
 
   void publish();
+  // What is published will be poison: the memory was freed, and whoever has it next may not be overtaken.
+  void spoil() { spoiled_ = true; }
   const WrittenRange& range() const { return range_; }
 
  private:
   std::shared_ptr<Arena> arena_;
   WrittenRange range_;
   void* bytes_;  // nullptr once published
+  bool spoiled_ = false;
 };
 
 struct Copy {
@@ -107,8 +110,10 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // Executes what was put on the queue up to `position`, and all that it waits for.
   void advance(Position position) IK_EXCLUDES(machine_mutex);
   void advance() { advance(enqueued_.load(std::memory_order_relaxed)); }
-  // Advances past the last item that is a wait or touches the range.
-  void advance_past(const void* data, size_t size) IK_EXCLUDES(machine_mutex);
+  // Before the range is freed: advances past the last item that is a wait or a copy that touches it. Results
+  // of kernels that stay hidden in it become poison (with `spoil`), so that whoever is given the memory and
+  // does not wait for this queue finds them in it later; without, they are published now.
+  void advance_past(const void* data, size_t size, bool spoil) IK_EXCLUDES(machine_mutex);
   // The host has seen that `time` has passed.
   void host_saw(double time) IK_EXCLUDES(machine_mutex);
   double time() const IK_EXCLUDES(machine_mutex);

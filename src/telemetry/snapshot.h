@@ -119,12 +119,15 @@ struct Card {
   Reading<std::vector<Process>> processes;
 };
 
-// A card that is there but cannot be used: fallen off the bus, or failing every question. Never to be leased.
+// A card that is there but cannot be used: fallen off the bus, failing every question, or not ours. Never to
+// be leased.
 struct LostCard {
   int driver_index = 0;
   std::string uuid;    // may be empty
   std::string bus_id;  // may be empty
   std::string why;     // one line
+  // This process may not open it, and CUDA does not count it: another container's, or another job's.
+  bool forbidden = false;
 };
 
 // How two cards reach each other, best first.

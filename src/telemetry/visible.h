@@ -16,6 +16,8 @@
 // order is the snapshot's, in a machine of several models an index is not resolved and `unclear` is set, with
 // the cure in `note`.
 //
+// A lost card keeps its index, which then gives nothing: what was given is one card fewer.
+//
 // Pure functions, thread safe (but for reading the environment).
 #pragma once
 

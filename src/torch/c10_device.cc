@@ -3,12 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "torch/cpu_allocator.h"
+#include "torch/faults.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -74,7 +74,8 @@ C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
 
 Result<Memory> C10Device::allocate(Bytes size) {
   return guarded(name_, [&]() -> Result<Memory> {
-    const c10::DeviceGuard on_device(device_);
+    // Whatever stream the caller works on: memory comes back in the order of the stream it was taken on.
+    const c10::StreamGuard on_stream(stream(Queue::compute));
     c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(static_cast<size_t>(size.count()));
     void* data = memory.get();
     const c10::DeleterFnPtr release = memory.get_deleter();
@@ -149,6 +150,13 @@ Status C10Device::synchronize() {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
     return {};
   });
+}
+
+Result<Memory> HostNode::allocate(Bytes size) {
+  if (faults::injected(faults::Fault::allocation)) {
+    return Status(Code::out_of_memory, faults::message("no memory for a replica on the host"));
+  }
+  return host_.allocate(size);
 }
 
 Bytes HostNode::live() const { return host_.live() + charged_host_memory(self_); }

@@ -54,7 +54,9 @@ class C10Device final : public Device {
 // The host node of a process with PyTorch: the arena, and what CPU kernels allocate for it (cpu_allocator.h).
 class HostNode final : public Device {
  public:
-  HostNode(std::string name, Arena::Hooks hooks) : host_(std::move(name), std::move(hooks)) {}
+  // `kept`: how much memory that is free the arena keeps at most.
+  HostNode(std::string name, Arena::Hooks hooks, Bytes kept)
+      : host_(std::move(name), std::move(hooks), kept) {}
 
   NodeKind kind() const override { return NodeKind::host; }
   const std::string& name() const override { return host_.name(); }
@@ -62,7 +64,7 @@ class HostNode final : public Device {
     self_ = self;
     host_.attach(self, accountant);
   }
-  Result<Memory> allocate(Bytes size) override { return host_.allocate(size); }
+  Result<Memory> allocate(Bytes size) override;
   Bytes live() const override;
   Result<Event> record(Queue queue) override { return host_.record(queue); }
   Status wait(Queue queue, const Event& event) override { return host_.wait(queue, event); }

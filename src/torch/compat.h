@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/Context.h>
+#include <ATen/core/ATen_fwd.h>
 #include <ATen/core/Generator.h>
 #include <ATen/detail/HPUHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>

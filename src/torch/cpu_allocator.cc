@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "torch/address_table.h"
+#include "torch/faults.h"
 #include "torch/sim/allocator.h"
 
 namespace innkeeper::torch_layer {
@@ -70,6 +71,9 @@ c10::DataPtr allocate_host(c10::Allocator& original, Accountant* accountant, Nod
   if (Status status = accountant->charge(node, charged); !status.ok()) throw_out_of_memory(status);
   std::unique_ptr<HostCharge> charge;
   try {
+    if (faults::injected(faults::Fault::allocation)) {
+      throw_out_of_memory(Status(Code::out_of_memory, faults::message("no memory for a kernel on the host")));
+    }
     charge = std::make_unique<HostCharge>(HostCharge{original.allocate(size), accountant, node, charged});
   } catch (...) {
     accountant->uncharge(node, charged);

@@ -109,6 +109,14 @@ bool has_kernel(const OpPlan& plan, const NodeBackend& backend) {
   return plan.op.hasComputedKernelForDispatchKey(backend.kind == "sim" ? c10::DispatchKey::CPU : backend.key);
 }
 
+// Whether the kernel is going to draw from PyTorch's default generator. `arguments`: the operator's.
+bool draws(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (!op.draws_from_default_generator) [[likely]]
+    return false;
+  const int8_t dropout = op.plan->dropout_arg;
+  return dropout < 0 || arguments[static_cast<size_t>(dropout)].toDouble() != 0;
+}
+
 void give_back(OperatorCall& call, c10::IValue& value) {
   if (value.isTensor()) {
     value = call.give_back(std::move(value).toTensor());
@@ -143,8 +151,8 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
   // there.
   try {
     std::optional<DefaultGeneratorTurn> turn;
-    if (op.draws_from_default_generator) [[unlikely]]
-      turn.emplace(current_stream());
+    if (draws(op, torch::jit::last(*stack, plan.args.size()))) [[unlikely]]
+      turn.emplace(current_stream(), call.runtime().backend(node).device);
     plan.op.callBoxed(stack);
   } catch (const c10::OutOfMemoryError& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, false, plan.op.schema().name(), ": ", error.what_without_backtrace(),

@@ -80,14 +80,31 @@ void OperatorCall::begin(NodeId node) {
   const Status acquired = engine.acquire(node, std::span(accesses_.data(), accesses_.size()));
   if (!acquired.ok()) throw_status(acquired, name_);
   begun_ = true;
-  for (Operand& operand : operands_)
-    operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
+  for (Operand& operand : operands_) {
+    operand.real = given_before(operand);
+    if (!operand.real.defined()) operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
+  }
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
-  if (!backend.host) device_.emplace(backend.device);
+  if (!backend.host) {
+    device_.emplace(backend.device);
+    queue_.emplace(backend.device);
+  }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
   if (backend.host) armed_.emplace(&engine, node);
+}
+
+// The real tensor of an earlier operand that is the same tensor: kernels go by identity where an output is
+// also an input. Long lists are not searched; their elements are written in place, each by itself.
+at::Tensor OperatorCall::given_before(const Operand& operand) const {
+  constexpr size_t kMostSearched = 8;
+  if (operands_.size() > kMostSearched) return {};
+  for (const Operand& before : operands_) {
+    if (&before == &operand) break;
+    if (before.managed.is_same(operand.managed)) return before.real;
+  }
+  return {};
 }
 
 void OperatorCall::hash_operands() {
@@ -168,6 +185,7 @@ void OperatorCall::finish() {
 void OperatorCall::release() noexcept {
   begun_ = false;
   read_check_.reset();
+  queue_.reset();
   device_.reset();
   armed_.reset();
   below_.reset();

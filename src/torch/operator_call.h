@@ -16,6 +16,7 @@
 #include <optional>
 #include <string_view>
 
+#include "torch/compute_queue.h"
 #include "torch/cpu_allocator.h"
 #include "torch/handle.h"
 #include "torch/read_check.h"
@@ -65,6 +66,7 @@ class OperatorCall {
     Block* block;
   };
 
+  at::Tensor given_before(const Operand& operand) const;
   void settle_written();
   void hash_operands();
   void release() noexcept;
@@ -80,6 +82,7 @@ class OperatorCall {
   std::optional<OperatorScope> scope_;
   std::optional<ArmedCpu> armed_;
   std::optional<c10::OptionalDeviceGuard> device_;
+  std::optional<OnComputeQueue> queue_;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;
   std::optional<ReadCheck> read_check_;
 };

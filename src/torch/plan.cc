@@ -106,6 +106,9 @@ const OpPlan* build_plan(const c10::OperatorHandle& op) {
     if (plan->foreach && arg.kind == Kind::tensor && argument.name() == "scalars") {
       plan->scalars_arg = static_cast<int8_t>(plan->args.size());
     }
+    if (argument.name() == "dropout_p" && argument.type()->kind() == TypeKind::FloatType) {
+      plan->dropout_arg = static_cast<int8_t>(plan->args.size());
+    }
     plan->args.push_back(arg);
   }
   plan->nrets = static_cast<uint8_t>(schema.returns().size());

@@ -53,6 +53,7 @@ struct OpPlan {
       false;  // changes sizes or strides of the tensor object it is given (t_, squeeze_, set_)
   // The host waits for the result: it is a number, or a tensor whose shape depends on data.
   bool host_result = false;
+  int8_t dropout_arg = -1;  // index of `dropout_p`: where it is 0, nothing is drawn
 };
 
 // Never null. Every call makes a plan anew: callers keep what they got.

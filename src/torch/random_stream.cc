@@ -119,6 +119,13 @@ void exchange_default(at::CPUGeneratorImpl& incoming, at::CPUGeneratorImpl& outg
   copy_state(incoming, impl_of(generator));
 }
 
+#ifdef INNKEEPER_WITH_CUDA
+uint64_t next_seed(at::CPUGeneratorImpl& stream) {
+  const std::lock_guard<std::mutex> lock(stream.mutex_);
+  return stream.random64();
+}
+#endif
+
 }  // namespace
 
 RandomStream::RandomStream()
@@ -148,28 +155,40 @@ at::Generator kernel_generator_of(const at::Generator& managed) {
 at::Generator generator_on([[maybe_unused]] c10::Device device, const at::Generator& stream) {
 #ifdef INNKEEPER_WITH_CUDA
   if (device.is_cuda()) {
-    at::CPUGeneratorImpl& own = impl_of(stream);
-    const std::lock_guard<std::mutex> lock(own.mutex_);
-    return cuda_backend::generator(device.index(), own.random64());
+    return cuda_backend::generator(device.index(), next_seed(impl_of(stream)));
   }
 #endif
   return stream;
 }
 
-DefaultGeneratorTurn::DefaultGeneratorTurn(RandomStream& stream) : stream_(stream) {
+DefaultGeneratorTurn::DefaultGeneratorTurn(RandomStream& stream, c10::Device device)
+    : stream_(stream), device_(device) {
   turns().enter();
-  if (turns().outermost()) {
-    at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
-    exchange_default(own, users_, own.mutex_);
+  if (!turns().outermost()) return;
+  at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
+#ifdef INNKEEPER_WITH_CUDA
+  if (device_.is_cuda()) {
+    users_on_card_ = cuda_backend::exchange_default_generator(device_.index(), {next_seed(own), 0});
+    return;
   }
+#endif
+  exchange_default(own, users_, own.mutex_);
 }
 
 DefaultGeneratorTurn::~DefaultGeneratorTurn() {
-  if (turns().outermost()) {
-    at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
-    exchange_default(users_, own, own.mutex_);
-  }
+  if (turns().outermost()) give_back();
   turns().leave();
+}
+
+void DefaultGeneratorTurn::give_back() {
+#ifdef INNKEEPER_WITH_CUDA
+  if (device_.is_cuda()) {
+    (void)cuda_backend::exchange_default_generator(device_.index(), users_on_card_);
+    return;
+  }
+#endif
+  at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
+  exchange_default(users_, own, own.mutex_);
 }
 
 // ---------------------------------------------------------------- the public interface (runtime.h)

@@ -12,9 +12,10 @@
 // like). _fused_sdp_choice and _scaled_dot_product_flash_attention_for_cpu are tagged as random but never
 // draw on a CPU.
 //
-// A CUDA kernel cannot draw from a Mersenne Twister: each operator there gets a generator whose seed is the
-// stream's next 64 bits. So the numbers differ from the CPU's but not from card to card, and the stream's
-// state, which users save and restore, stays all the state there is.
+// A CUDA kernel cannot draw from a Mersenne Twister: each operator there gets a Philox generator whose seed
+// is the stream's next 64 bits. So the numbers differ from the CPU's but not from card to card, and the
+// stream's state, which users save and restore, stays all the state there is. Attention with dropout draws
+// from the card's default generator: for its turn that one has such a seed.
 //
 // Thread safety: as PyTorch's generators: each has a mutex that kernels take.
 #pragma once
@@ -25,6 +26,12 @@
 #include <memory>
 
 namespace innkeeper::torch_layer {
+
+// All the state of a card's generator.
+struct PhiloxState {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+};
 
 class RandomStream {
  public:
@@ -50,22 +57,27 @@ at::Generator kernel_generator_of(const at::Generator& managed);
 // CUDA's.
 at::Generator generator_on(c10::Device device, const at::Generator& stream);
 
-// Kernels that draw from PyTorch's default CPU generator although their schema has no Generator: for the
-// scope's life the default generator has the stream's state; scopes take turns in the order they came (a
-// ticket, no lock is held across the kernel), and the user's own state is put back. Scopes of one thread
-// nest.
+// Kernels that draw from the default generator of the device where they run although their schema has no
+// Generator: for the scope's life the default generator has the stream's state (on a card: a state that the
+// stream's next 64 bits decide); scopes take turns in the order they came (a ticket, no lock is held across
+// the kernel), and the user's own state is put back. Scopes of one thread nest: an inner one does nothing.
 //
 // What another thread draws from the default generator meanwhile, outside of any turn, disturbs the stream.
 class DefaultGeneratorTurn {
  public:
-  explicit DefaultGeneratorTurn(RandomStream& stream);
+  // `device`: where the kernel runs. Simulated accelerators run CPU kernels.
+  DefaultGeneratorTurn(RandomStream& stream, c10::Device device);
   ~DefaultGeneratorTurn();
   DefaultGeneratorTurn(const DefaultGeneratorTurn&) = delete;
   DefaultGeneratorTurn& operator=(const DefaultGeneratorTurn&) = delete;
 
  private:
+  void give_back();
+
   RandomStream& stream_;
-  at::CPUGeneratorImpl users_;
+  const c10::Device device_;
+  at::CPUGeneratorImpl users_;  // not on a card
+  PhiloxState users_on_card_;
 };
 
 }  // namespace innkeeper::torch_layer

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/log.h"
 #include "config/machine.h"
 #include "device/disk.h"
 #include "device/host.h"
@@ -24,6 +25,10 @@
 
 namespace innkeeper::torch_layer {
 namespace {
+
+constexpr Bytes kKeptHostMemory = MiB(512);
+// Locking pages for a card costs about as much as copying them: with cards more of them is kept.
+[[maybe_unused]] constexpr int64_t kKeptHostShare = 16;
 
 // The simulated accelerators are installed before the engine exists, because its devices need their streams.
 class LateAccountant final : public Accountant {
@@ -117,6 +122,7 @@ Status resolve_cards(MachineSpec& spec) {
 }  // namespace
 
 Runtime::Runtime(const std::string& text) {
+  (void)log_enabled(LogLevel::warn);  // a bad INNKEEPER_LOG is named now, not at the first line
   const std::string stress = from_environment("INNKEEPER_STRESS");
   stress_evict_ = stress == "evict";
   stress_hash_ = stress == "hash";
@@ -155,11 +161,15 @@ Runtime::Runtime(const std::string& text) {
       }
       case NodeMake::host: {
         Arena::Hooks hooks;
+        Bytes kept = kKeptHostMemory;
 #ifdef INNKEEPER_WITH_CUDA
-        if (has_cards) hooks = cuda_backend::arena_hooks();
+        if (has_cards) {
+          hooks = cuda_backend::arena_hooks();
+          kept = std::max(kept, Bytes(setup.budget.count() / kKeptHostShare));
+        }
 #endif
         backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host", host_memory_limit()};
-        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks));
+        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks), kept);
         setup.computes = accelerators.empty() && !has_cards;
         break;
       }

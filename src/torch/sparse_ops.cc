@@ -119,7 +119,7 @@ class SparseCall {
     call_.begin(call_.runtime().engine().host());
     for (size_t i = 0; i < plan_.args.size(); ++i) replace(stack_[first_ + i], plan_.args[i].kind);
     if (plan_.random_without_generator) {
-      const DefaultGeneratorTurn turn(current_stream());
+      const DefaultGeneratorTurn turn(current_stream(), c10::kCPU);
       plan_.op.callBoxed(&stack_);
     } else {
       plan_.op.callBoxed(&stack_);

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/compute_queue.h"
 #include "torch/errors.h"
 #include "torch/handle.h"
 #include "torch/home.h"
@@ -123,9 +124,12 @@ at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node,
     throw_status(Status(Code::invalid_argument, "a disk node has no tensors"), "resident");
   }
   if (block.size() != Bytes(0)) {
+    const bool on_device = !machine.backend(id).host;
+    if (on_device) order_compute_queue_after_program(machine.backend(id).device);
     const OperatorScope scope(machine.engine(), id);
     Access access{&block, write, false};
     throw_if_error(machine.engine().acquire(id, std::span(&access, 1)), "resident");
+    if (on_device) order_program_after_compute_queue(machine.backend(id).device);
   }
   return real_tensor(machine, x, block, id);
 }
@@ -135,6 +139,7 @@ void release_resident(const at::Tensor& x, const std::string& node) {
   Block& block = block_for(x, "resident");
   const NodeId id = named(node, "resident");
   if (block.size() == Bytes(0)) return;
+  if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
   Access access{&block, false, true};
   if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
   machine.engine().release(id, std::span(&access, 1));

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import innkeeper
+import pytest
 import torch.nn.functional as F
-from conftest import MIB
+from card import MIB
 
 import torch
 
@@ -33,6 +34,7 @@ def test_the_state_can_be_saved_and_restored() -> None:
     assert not torch.equal(first, second)
 
 
+@pytest.mark.real
 def test_the_programs_own_cuda_generator_is_not_disturbed() -> None:
     torch.cuda.manual_seed(5)
     expected = torch.rand(10, device="cuda").cpu()
@@ -47,3 +49,27 @@ def test_a_generator_of_its_own() -> None:
         torch.rand(64, device="managed", generator=one).cpu(),
         torch.rand(64, device="managed", generator=other).cpu(),
     )
+
+
+@pytest.mark.real
+def test_the_dropout_of_attention_draws_from_the_stream() -> None:
+    q, k, v = (torch.randn(2, 4, 128, 64, dtype=torch.bfloat16, device="managed") for _ in range(3))
+
+    def attend(seed: int) -> torch.Tensor:
+        torch.managed.manual_seed(seed)
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.5).cpu()
+
+    torch.cuda.manual_seed(5)
+    first, again, other = attend(1), attend(1), attend(2)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    drawn = torch.rand(10, device="cuda").cpu()
+    torch.cuda.manual_seed(5)
+    assert torch.equal(drawn, torch.rand(10, device="cuda").cpu())  # the program's own was put back
+
+
+def test_attention_without_dropout_draws_nothing() -> None:
+    q = torch.randn(2, 4, 32, 16, device="managed")
+    state = torch.managed.get_rng_state()
+    F.scaled_dot_product_attention(q, q, q)
+    assert torch.equal(torch.managed.get_rng_state(), state)

@@ -55,11 +55,17 @@ class Gpt(nn.Module):
     """Tokens of shape (batch, time) to logits of shape (batch, time, vocabulary)."""
 
     def __init__(
-        self, width: int = 64, layers: int = 3, vocabulary: int = 96, tied: bool = False, rerun: bool = False
+        self,
+        width: int = 64,
+        layers: int = 3,
+        vocabulary: int = 96,
+        tied: bool = False,
+        rerun: bool = False,
+        dropout: float = 0.1,
     ):
         super().__init__()
         self.embed, self.place = nn.Embedding(vocabulary, width), nn.Embedding(64, width)
-        self.blocks = nn.ModuleList(Block(width, 4, 0.1) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, 4, dropout) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
         if tied:
             self.head.weight = self.embed.weight
@@ -73,10 +79,17 @@ class Gpt(nn.Module):
 
 
 def train_gpt(
-    device: str, steps: int, tied: bool = False, rerun: bool = False, **implementation: bool
+    device: str,
+    steps: int,
+    tied: bool = False,
+    rerun: bool = False,
+    width: int = 64,
+    layers: int = 3,
+    dropout: float = 0.1,
+    **implementation: bool,
 ) -> Result:
     torch.manual_seed(1)
-    model = Gpt(tied=tied, rerun=rerun).to(device)
+    model = Gpt(width, layers, tied=tied, rerun=rerun, dropout=dropout).to(device)
     if tied:
         assert model.head.weight is model.embed.weight
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **implementation)
@@ -104,18 +117,23 @@ class Residual(nn.Module):
         return F.relu(x + self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))))
 
 
-def train_resnet(device: str, steps: int) -> Result:
+def train_resnet(
+    device: str, steps: int, channels: int = 16, batch: int = 8, size: int = 16, pool: bool = True
+) -> Result:
+    """Without `pool` a convolution halves the image: max pooling's backward is not deterministic on CUDA."""
     torch.manual_seed(1)
+    half = nn.MaxPool2d(2) if pool else nn.Conv2d(channels, channels, 2, stride=2)
     model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
-        *(Residual(16) for _ in range(18)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10),
+        nn.Conv2d(3, channels, 3, padding=1), nn.BatchNorm2d(channels), nn.ReLU(), half,
+        *(Residual(channels) for _ in range(18)), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(channels, 10),
     ).to(device)  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4, foreach=True)
     data = torch.Generator().manual_seed(2)
     losses = []
     for _ in range(steps):
-        images = torch.randn(8, 3, 16, 16, generator=data).to(device)
-        labels = torch.randint(0, 10, (8,), generator=data).to(device)
+        images = torch.randn(batch, 3, size, size, generator=data).to(device)
+        labels = torch.randint(0, 10, (batch,), generator=data).to(device)
         loss = F.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
@@ -125,11 +143,11 @@ def train_resnet(device: str, steps: int) -> Result:
 
 
 class Reader(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, dropout: float) -> None:
         super().__init__()
         self.embed, self.lstm = (
             nn.Embedding(40, 32),
-            nn.LSTM(32, 32, num_layers=8, dropout=0.2, batch_first=True),
+            nn.LSTM(32, 32, num_layers=8, dropout=dropout, batch_first=True),
         )
         self.head = nn.Linear(32, 40)
 
@@ -137,9 +155,9 @@ class Reader(nn.Module):
         return self.head(self.lstm(self.embed(tokens))[0])
 
 
-def train_lstm(device: str, steps: int) -> Result:
+def train_lstm(device: str, steps: int, dropout: float = 0.2) -> Result:
     torch.manual_seed(1)
-    model = Reader().to(device)
+    model = Reader(dropout).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=True)
     data = torch.Generator().manual_seed(2)
     torch.manual_seed(3)

@@ -25,11 +25,13 @@ enum class Fault : uint8_t {
 // Which calls fail. Thread safe; one plan may serve all devices of a machine.
 class FaultPlan {
  public:
-  // The `nth` call (from 1) of those that `kinds` (bits of Fault) name fails, and so do the `more` after it.
-  void arm(int64_t nth, unsigned kinds, int64_t more = 0) {
+  // The `nth` call (from 1) of those that `kinds` (bits of Fault) name fails, and so do the `more` after it,
+  // and one more `between` calls after the nth if that is not 0.
+  void arm(int64_t nth, unsigned kinds, int64_t more = 0, int64_t between = 0) {
     kinds_.store(kinds);
     last_.store(nth + more);
     first_.store(nth);
+    another_.store(between == 0 ? 0 : nth + between);
     calls_.store(0);
     hits_.store(0);
   }
@@ -44,7 +46,7 @@ class FaultPlan {
     if (watcher_) watcher_();
     if ((kinds_.load() & static_cast<unsigned>(kind)) == 0) return false;
     const int64_t call = calls_.fetch_add(1) + 1;
-    if (call < first_.load() || call > last_.load()) return false;
+    if ((call < first_.load() || call > last_.load()) && call != another_.load()) return false;
     hits_.fetch_add(1);
     return true;
   }
@@ -52,7 +54,7 @@ class FaultPlan {
  private:
   std::function<void()> watcher_;
   std::atomic<unsigned> kinds_{0};
-  std::atomic<int64_t> first_{0}, last_{0}, calls_{0}, hits_{0};
+  std::atomic<int64_t> first_{0}, last_{0}, another_{0}, calls_{0}, hits_{0};
 };
 
 class FailedEvent final : public EventState {

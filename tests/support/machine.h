@@ -36,6 +36,8 @@ struct MachineOptions {
   bool peers = true;            // accelerators reach each other's memory
   bool host_computes = false;   // operators may run on the host although there are accelerators
   FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
+  DiskCalls disk_calls = DiskCalls::of_the_system();
+  std::unique_ptr<EvictionPolicy> (*policy)() = make_lru_policy;
 };
 
 class Machine {
@@ -56,11 +58,12 @@ class Machine {
       Result<std::unique_ptr<DiskDevice>> disk =
           DiskDevice::open({.path = std::filesystem::temp_directory_path(),
                             .capacity = *options.disk_budget,
-                            .direct = false});
+                            .direct = false,
+                            .calls = options.disk_calls});
       IK_CHECK(disk.ok(), disk.status().message());
       nodes.push_back({wrap(std::move(disk).value(), options), *options.disk_budget, false});
     }
-    engine_ = std::make_unique<Engine>(std::move(nodes), make_lru_policy());
+    engine_ = std::make_unique<Engine>(std::move(nodes), options.policy());
   }
 
   Engine& engine() { return *engine_; }

@@ -15,7 +15,7 @@ namespace {
 
 struct Case {
   const char* name;
-  at::IntArrayRef query, key;
+  std::vector<int64_t> query, key;
   at::ScalarType dtype = at::kFloat;
   double dropout = 0;
   bool causal = false;

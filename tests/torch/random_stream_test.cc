@@ -69,8 +69,8 @@ TEST(DefaultGeneratorTurn, DrawsFromTheStreamAndPutsTheUsersStateBack) {
   at::Generator(stream.generator()).set_current_seed(6);
   at::Tensor inside;
   {
-    const DefaultGeneratorTurn turn(stream);
-    const DefaultGeneratorTurn nested(stream);
+    const DefaultGeneratorTurn turn(stream, c10::kCPU);
+    const DefaultGeneratorTurn nested(stream, c10::kCPU);
     inside = at::randn({33});
   }
   const at::Generator expected = at::detail::createCPUGenerator(6);
@@ -90,7 +90,7 @@ TEST(DefaultGeneratorTurn, ThreadsTakeTurns) {
       at::Generator(stream.generator()).set_current_seed(seed);
       const at::Generator alone = at::detail::createCPUGenerator(seed);
       for (int i = 0; i < 50; ++i) {
-        const DefaultGeneratorTurn turn(stream);
+        const DefaultGeneratorTurn turn(stream, c10::kCPU);
         if (!at::equal(at::randn({33}), draw(alone))) ++wrong;
       }
     });

@@ -167,5 +167,12 @@ TEST(Arena, ThreadsNeverShareABlock) {
   EXPECT_EQ(arena.live(), Bytes(0));
 }
 
+TEST(Arena, MemoryIsFreedOnce) {
+  Arena arena({});
+  void* data = take(arena, Bytes(100));
+  arena.free(data);
+  EXPECT_DEATH(arena.free(data), "memory is freed that is not live");
+}
+
 }  // namespace
 }  // namespace innkeeper

@@ -27,10 +27,19 @@ struct Faults {
   std::atomic<bool> short_writes = false;  // half of what is asked, then nothing
   std::atomic<bool> short_reads = false;
   std::atomic<bool> flip_a_bit = false;
+  std::atomic<int> interruptions = 0;   // of the next writes and reads, by a signal
   std::atomic<off_t> room = INT64_MAX;  // of the disk
 } faults;
 
+bool interrupted() {
+  if (faults.interruptions == 0) return false;
+  --faults.interruptions;
+  errno = EINTR;
+  return true;
+}
+
 ssize_t faulty_write(int file, const void* data, size_t size, off_t offset) {
+  if (interrupted()) return -1;
   if (faults.write_error != 0) {
     errno = faults.write_error;
     return -1;
@@ -40,6 +49,7 @@ ssize_t faulty_write(int file, const void* data, size_t size, off_t offset) {
 }
 
 ssize_t faulty_read(int file, void* data, size_t size, off_t offset) {
+  if (interrupted()) return -1;
   if (faults.read_error != 0) {
     errno = faults.read_error;
     return -1;
@@ -201,6 +211,26 @@ TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
   ASSERT_TRUE(write(first, noise(48 << 10)).ok());
   faults.reserve_error = EOPNOTSUPP;  // a file system without reservations
   EXPECT_TRUE(disk_->allocate(KiB(32)).ok());
+}
+
+TEST_P(Disk, WhatTheFileSystemRefusesIsNotInUse) {
+  faults.room = 64 << 10;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(disk_->allocate(MiB(30)).ok());
+  faults.room = INT64_MAX;
+  EXPECT_TRUE(disk_->allocate(MiB(60)).ok());
+}
+
+TEST_P(Disk, GoesOnWhereASignalInterruptedIt) {
+  const Memory memory = take(KiB(64));
+  const std::vector<char> bytes = noise(64 << 10);
+  faults.interruptions = 3;
+  ASSERT_TRUE(write(memory, bytes).ok());
+  EXPECT_EQ(faults.interruptions, 0);
+  faults.interruptions = 3;
+  std::vector<char> back(bytes.size());
+  ASSERT_TRUE(read(back, memory).ok());
+  EXPECT_EQ(faults.interruptions, 0);
+  EXPECT_EQ(back, bytes);
 }
 
 TEST_P(Disk, FailedWritesAreToldNowAndWhenRead) {

@@ -216,6 +216,30 @@ TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
   machine->destroy(block);
 }
 
+// Nobody acquires a block that has no bytes: a kernel may give it some where it is not.
+TEST(Engine, I2ABlockWithoutBytesGetsThemOnOneNode) {
+  for (int way = 0; way < 2; ++way) {
+    SCOPED_TRACE(way);
+    Machine machine({.accelerators = 2});
+    Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
+    Access access{.block = block, .write = true};
+    ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
+    machine->replace(*block, machine.sim(0), Memory(), Bytes(0));
+    machine->release(machine.sim(0), std::span(&access, 1));
+    if (way == 1) {
+      ASSERT_TRUE(machine->write_back(*block).ok());  // an empty spare on the host
+    }
+    const NodeId node = way == 0 ? machine.sim(1) : machine.sim(0);
+    Result<Memory> memory = machine->device(node).allocate(Bytes(kSize));
+    ASSERT_TRUE(memory.ok());
+    machine->replace(*block, node, std::move(memory).value(), Bytes(kSize));
+    EXPECT_EQ(machine->where(*block), std::vector<NodeId>{node});
+    EXPECT_EQ(machine->check_invariants(), "");
+    machine->destroy(block);
+    EXPECT_EQ(machine->check_invariants(), "");
+  }
+}
+
 TEST(Engine, DestroysABlockInEveryState) {
   for (int way = 0; way < 7; ++way) {
     SCOPED_TRACE(way);

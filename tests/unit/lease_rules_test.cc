@@ -150,7 +150,9 @@ TEST(LeaseRecord, AnyBytesAreReadWithoutHarm) {
     std::string text = round % 2 == 0 ? good : two_slots(good, good);
     for (int change = 0; change < 4; ++change) text[random() % text.size()] = static_cast<char>(random());
     if (round % 3 == 0) text.resize(random() % text.size());
-    if (const auto read = decode(text)) EXPECT_LE(read->claims.size(), kMaxClaims);
+    if (const auto read = decode(text)) {
+      EXPECT_LE(read->claims.size(), kMaxClaims);
+    }
   }
 }
 

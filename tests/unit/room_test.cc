@@ -1,7 +1,9 @@
 // Making room inside an allocation: the order of measures, budgets, what is counted.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <barrier>
 #include <thread>
 
 #include "support/machine.h"
@@ -180,6 +182,98 @@ TEST(Room, NothingIsEvictedForNoShortfall) {
   EXPECT_TRUE(machine->has_replica(*block.value(), node));
   EXPECT_EQ(machine->stats().evictions, 0);
   machine->destroy(block.value());
+}
+
+TEST(Room, SparesLeaveBeforeOwnersThatAreOlder) {
+  Machine machine({.budget = Bytes(4 * kSize)});
+  const NodeId node = machine.sim();
+  std::vector<Block*> left;
+  machine->set_memory_observer([&](Block& block, NodeId where, void* data) {
+    if (where == node && data == nullptr) left.push_back(&block);
+  });
+  const std::vector<Block*> blocks = fill(machine, node, 4);
+  ASSERT_TRUE(machine->write_back(*blocks[2]).ok());
+  ASSERT_TRUE(machine->set_budget(node, Bytes(kSize)).ok());
+  EXPECT_EQ(left, (std::vector<Block*>{blocks[2], blocks[0], blocks[1]}));
+  check_and_destroy(machine, blocks, node);
+}
+
+TEST(Room, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
+  Machine machine({.budget = Bytes(2 * kSize)});
+  const NodeId node = machine.sim();
+  const std::vector<Block*> blocks = fill(machine, node, 1);
+  ASSERT_TRUE(machine.read(*blocks[0], node).ok());
+  Block* fresh = machine.make(node, pattern(kSize, 1)).value();
+  ASSERT_TRUE(machine->device(node).allocate(Bytes(kSize)).ok());
+  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
+  EXPECT_TRUE(machine->has_replica(*fresh, node));
+  check_and_destroy(machine, {blocks[0], fresh}, node);
+}
+
+TEST(Room, OneOfSeveralVictimsThatCannotLeaveIsTriedAgain) {
+  FaultPlan faults;
+  Machine machine({.budget = Bytes(4 * kSize), .faults = &faults});
+  const NodeId node = machine.sim();
+  const std::vector<Block*> blocks = fill(machine, node, 4);
+  faults.arm(2, static_cast<unsigned>(Fault::copy));
+  EXPECT_TRUE(machine->set_budget(node, Bytes(kSize)).ok());
+  EXPECT_EQ(faults.hits(), 1);
+  EXPECT_LE(machine->used(node), Bytes(kSize));
+  faults.arm(1, static_cast<unsigned>(Fault::copy), 100);
+  EXPECT_EQ(machine->device(node).allocate(Bytes(kSize)).status().code(), Code::io_error) << "none can leave";
+  faults.disarm();
+  check_and_destroy(machine, blocks, node);
+}
+
+TEST(Room, APeerKeepsAQuarterOfItsBudgetForItself) {
+  Machine machine({.accelerators = 2, .budget = Bytes(4 * kSize)});
+  const NodeId peer = machine.sim(1);
+  const std::vector<Block*> theirs = fill(machine, peer, 2);
+  const std::vector<Block*> ours = fill(machine, machine.sim(0), 3);
+  ASSERT_TRUE(machine->set_budget(machine.sim(0), Bytes(kSize)).ok());
+  EXPECT_EQ(machine->where(*ours[0]), std::vector<NodeId>{peer});
+  EXPECT_EQ(machine->where(*ours[1]), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->free(peer), Bytes(kSize));
+  for (Block* block : theirs) machine->destroy(block);
+  check_and_destroy(machine, ours, machine.sim(0));
+}
+
+// Both began while there was room, so neither has the turn: the last to ask is told, and the other goes on.
+TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
+  Machine machine({.budget = Bytes(2 * kSize)});
+  const Watchdog watchdog(std::chrono::seconds(30));
+  const NodeId node = machine.sim();
+  std::barrier both(2);
+  std::array<Status, 2> got;
+  const auto kernel = [&](Status& outcome) {
+    const OperatorScope scope(machine.engine(), node);
+    both.arrive_and_wait();
+    const Result<Memory> held = machine->device(node).allocate(Bytes(kSize));
+    both.arrive_and_wait();
+    outcome = held.ok() ? machine->device(node).allocate(Bytes(kSize)).status() : held.status();
+  };
+  std::thread other([&] { kernel(got[0]); });
+  kernel(got[1]);
+  other.join();
+  EXPECT_NE(got[0].ok(), got[1].ok());
+  EXPECT_EQ((got[0].ok() ? got[1] : got[0]).code(), Code::out_of_memory);
+  EXPECT_EQ(machine->used(node), Bytes(0));
+}
+
+TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
+  Machine machine({.budget = Bytes(kSize)});
+  const NodeId node = machine.sim();
+  bool held = true;
+  machine->set_escape_probe([&](Block&, NodeId) { return held; });
+  const std::vector<Block*> blocks = fill(machine, node, 1);
+  Access access{.block = blocks[0]};
+  ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+  machine->keep_escaped(node, access);
+  EXPECT_EQ(machine->device(node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
+  held = false;
+  EXPECT_TRUE(machine->device(node).allocate(Bytes(kSize)).ok());
+  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
+  check_and_destroy(machine, blocks, node);
 }
 
 TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {

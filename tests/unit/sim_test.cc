@@ -266,9 +266,25 @@ TEST(Accelerator, FreeingPublishesNothingElse) {
   card.free(scratch);
   EXPECT_EQ(kept[0], kPoison);
   EXPECT_EQ(look(card, kept), 7);
-  fill(card, kept, 8);
-  card.free(kept);
-  EXPECT_TRUE(card.idle(kCompute)) << "what touches the freed memory is behind us";
+}
+
+// Who is given memory that a kernel wrote just before must wait for the compute queue, or the kernel comes
+// after.
+TEST(Accelerator, FreedMemoryIsStillItsKernels) {
+  for (const bool wait : {true, false}) {
+    Accelerator card(options(Visibility::late));
+    unsigned char* data = take(card);
+    fill(card, data, 7);
+    card.free(data);
+    EXPECT_EQ(data[0], kPoison);
+    unsigned char* again = take(card);
+    ASSERT_EQ(again, data);
+    const std::vector<unsigned char> source(kSize, 9);
+    if (wait) card.wait(kIn, card.record(kCompute));
+    const Event copied = card.copy(kIn, again, source.data(), kSize, Direction::in);
+    ASSERT_TRUE(copied->synchronize().ok());
+    EXPECT_EQ(look(card, again), wait ? 9 : int{kPoison});
+  }
 }
 
 TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
@@ -395,61 +411,6 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
     EXPECT_EQ(card.copied(Direction::peer), Bytes(64));
     EXPECT_EQ(time_of(nullptr), 0);
   }
-}
-
-// Grants up to a limit.
-struct Ledger final : Accountant {
-  int64_t limit = 1 << 20;
-  int64_t charged = 0;
-  Status charge(NodeId, Bytes size) override {
-    if (charged + size.count() > limit) return Status(Code::out_of_memory, "over the budget");
-    charged += size.count();
-    return Status::okay();
-  }
-  void uncharge(NodeId, Bytes size) noexcept override { charged -= size.count(); }
-};
-
-TEST(SimDevice, ChargesFirstAndGivesBackWhenRefused) {
-  auto card = std::make_shared<Accelerator>(options(Visibility::late));
-  const std::unique_ptr<Device> device = make_device(card);
-  Ledger ledger;
-  ledger.limit = 2 << 20;  // more than the card has
-  device->attach(NodeId{0}, &ledger);
-  EXPECT_EQ(device->kind(), NodeKind::accelerator);
-  EXPECT_EQ(device->name(), "sim:0");
-  Result<Memory> memory = device->allocate(Bytes(1000));
-  ASSERT_TRUE(memory.ok());
-  EXPECT_EQ(ledger.charged, 1024);
-  EXPECT_EQ(device->live(), Bytes(1024));
-  EXPECT_FALSE(device->allocate(MiB(1)).ok()) << "the card itself is full";
-  EXPECT_FALSE(device->allocate(MiB(3)).ok()) << "over the budget";
-  EXPECT_FALSE(device->allocate(Bytes(0)).ok());
-  EXPECT_EQ(ledger.charged, 1024);
-  memory.value().reset();
-  EXPECT_EQ(ledger.charged, 0);
-  EXPECT_EQ(device->live(), Bytes(0));
-}
-
-TEST(SimDevice, MovesBytesBetweenHostAndPeers) {
-  const auto first_card = std::make_shared<Accelerator>(options(Visibility::late));
-  const auto second_card = std::make_shared<Accelerator>(options(Visibility::late, 0, "sim:1"));
-  const std::unique_ptr<Device> first = make_device(first_card);
-  const std::unique_ptr<Device> second = make_device(second_card);
-  const Memory a = std::move(first->allocate(Bytes(kSize))).value();
-  const Memory b = std::move(second->allocate(Bytes(kSize))).value();
-  unsigned char host[kSize];
-  std::memset(host, 7, kSize);
-  const Event in = first->copy_in(a.data(), host, Bytes(kSize)).value();
-  ASSERT_TRUE(second->can_copy_from(*first));
-  ASSERT_TRUE(second->wait(Queue::copy_in, in).ok());
-  const Event across = second->copy_peer(b.data(), *first, a.data(), Bytes(kSize)).value();
-  ASSERT_TRUE(second->wait(Queue::copy_out, across).ok());
-  unsigned char back[kSize] = {};
-  const Event out = second->copy_out(back, b.data(), Bytes(kSize)).value();
-  EXPECT_FALSE(is_done(out));
-  ASSERT_TRUE(out->synchronize().ok());
-  EXPECT_EQ(std::memcmp(back, host, kSize), 0);
-  EXPECT_TRUE(second->synchronize().ok());
 }
 
 // Threads launch on the same queues, and both accelerators wait for each other all the time.

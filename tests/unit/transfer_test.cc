@@ -233,6 +233,21 @@ TEST_P(TransferTest, GoesToDiskAndBack) {
   machine->destroy(block);
 }
 
+TEST(Transfer, I7ACopyToDiskThatFailsLateGivesItsRoomBack) {
+  FaultPlan faults;
+  Machine machine({.disk_budget = MiB(1), .faults = &faults});
+  Block* block = machine.make(machine.sim(), pattern(kSize, 1)).value();
+  ASSERT_TRUE(machine->evict(*block).ok());
+  faults.arm(1, static_cast<unsigned>(Fault::late_copy));
+  EXPECT_EQ(machine->evict(*block).code(), Code::io_error);
+  EXPECT_EQ(faults.hits(), 1);
+  EXPECT_EQ(machine->used(machine.disk()), Bytes(0));
+  EXPECT_EQ(machine->device(machine.disk()).live(), Bytes(0));
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  EXPECT_TRUE(machine.read(*block, machine.sim()).value() == pattern(kSize, 1));
+  machine->destroy(block);
+}
+
 // I10: whatever a device is asked to do, the engine answers others meanwhile.
 TEST_P(TransferTest, I10NoLockIsHeldAcrossACallToADevice) {
   FaultPlan plan;

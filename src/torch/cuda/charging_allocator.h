@@ -5,8 +5,10 @@
 // If the caching allocator is out of memory although the budget has room (another process took it, or its
 // segments are fragmented), replicas are evicted and the allocation, never the operator, is tried again (I9).
 //
-// Charged are multiples of 512 bytes, which is what the caching allocator counts in. A piece's context is its
-// address and its deleter is always ours, as PyTorch asks of an allocator with a raw_deleter.
+// Charged are multiples of 512 bytes, which is what the caching allocator counts in where its segments may
+// grow (install asks for that; with expandable_segments:False a piece may take 1 MiB more than is charged). A
+// piece's context is its address and its deleter is always ours, as PyTorch asks of an allocator with a
+// raw_deleter.
 //
 // Not charged: memory that was allocated before a Ledger was opened, on cards that are no node, and while a
 // CUDA graph is captured, when nothing may be evicted (before PyTorch 2.13: while any pool of a graph or a

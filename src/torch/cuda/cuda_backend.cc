@@ -3,7 +3,9 @@
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
@@ -74,6 +76,15 @@ Status check_backend() {
                 "PYTORCH_CUDA_ALLOC_CONF and change no allocator");
 }
 
+// Segments that grow: PyTorch's other ones cannot be split to the byte nor joined, so after a while of
+// evicting and fetching much of a budget lies in pieces that fit nothing, and a large piece may take 1 MiB
+// more than is charged. Whoever has set it, keeps it.
+void let_segments_grow() {
+  const std::string set = c10::CachingAllocator::getAllocatorSettings();
+  if (set.find("expandable_segments") != std::string::npos) return;
+  c10::CachingAllocator::setAllocatorSettings(set + (set.empty() ? "" : ",") + "expandable_segments:True");
+}
+
 std::mutex install_mutex;
 std::atomic<ChargingAllocator*> installed{nullptr};
 
@@ -130,6 +141,7 @@ void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief
   const std::lock_guard<std::mutex> lock(install_mutex);
   static ChargingAllocator* ours = nullptr;
   if (ours == nullptr) {
+    let_segments_grow();
     ours = new ChargingAllocator(*caching::get());
     std::atexit(&restore_at_exit);
   }
@@ -184,6 +196,20 @@ at::Generator generator(c10::DeviceIndex index, uint64_t seed) {
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(seed);  // and its offset is 0 again
   return generator;
+}
+
+PhiloxState exchange_default_generator(c10::DeviceIndex index, PhiloxState state) {
+  at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(index);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  const PhiloxState before{generator.current_seed(), generator.get_offset()};
+  generator.set_current_seed(state.seed);
+  generator.set_offset(state.offset);
+  return before;
+}
+
+bool is_capturing(c10::DeviceIndex index) {
+  const c10::cuda::CUDAGuard on_card(index);
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
 }  // namespace innkeeper::torch_layer::cuda_backend

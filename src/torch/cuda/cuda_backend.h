@@ -5,8 +5,7 @@
 //
 // Random numbers: an operator with a Generator argument gets a CUDA generator whose seed is drawn from the
 // thread's stream (random_stream.h), so the numbers are the same on every card and at every budget. What
-// draws without such an argument in CUDA's own kernels (attention's dropout) uses PyTorch's generator of the
-// card.
+// draws without such an argument (attention's dropout) finds such a seed in the card's default generator.
 //
 // Thread safety: install, remove and limit must not run beside anything that uses CUDA memory; the rest may
 // be called from any thread. Failures of CUDA itself are thrown as c10::Error.
@@ -21,6 +20,7 @@
 #include "config/machine.h"
 #include "device/arena.h"
 #include "device/device_api.h"
+#include "torch/random_stream.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 
@@ -51,5 +51,10 @@ Arena::Hooks arena_hooks();
 
 // A generator for the calling thread's next operator on a card: its numbers depend on the seed alone.
 at::Generator generator(c10::DeviceIndex index, uint64_t seed);
+// Gives a card's default generator another state; returns the one it had.
+PhiloxState exchange_default_generator(c10::DeviceIndex index, PhiloxState state);
+
+// Whether the calling thread's current stream of a card is being captured for a graph.
+bool is_capturing(c10::DeviceIndex index);
 
 }  // namespace innkeeper::torch_layer::cuda_backend

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "torch/cpu_allocator.h"
+#include "torch/faults.h"
 #include "torch/sim/current.h"
 #include "torch/sim/machine.h"
 
@@ -34,7 +35,10 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face) {
     }
   }
   sim::Accelerator& accelerator = *entry.accelerator;
-  Result<void*> data = accelerator.allocate(charged);
+  Result<void*> data =
+      faults::injected(faults::Fault::allocation)
+          ? Status(Code::out_of_memory, faults::message("no memory on a simulated accelerator"))
+          : accelerator.allocate(charged);
   if (!data.ok()) {
     entry.stats.failed();
     if (entry.accountant != nullptr) entry.accountant->uncharge(entry.node, charged);

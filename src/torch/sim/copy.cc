@@ -4,6 +4,7 @@
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty.h>
 
+#include "torch/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
@@ -34,9 +35,14 @@ void used_on(const Tensor& tensor, sim::QueueIndex queue) {
                                   c10::Stream(c10::Stream::UNSAFE, tensor.device(), queue));
 }
 
+void may_be_refused(const char* what) {
+  TORCH_CHECK(!faults::injected(faults::Fault::copy), faults::message(what));
+}
+
 size_t byte_count(const Tensor& tensor) { return static_cast<size_t>(tensor.numel()) * tensor.itemsize(); }
 
 void copy_bytes_from_host(const Tensor& to, const Tensor& from, bool asynchronous) {
+  may_be_refused("a copy from the host");
   const c10::DeviceIndex index = to.device().index();
   const sim::QueueIndex queue = current_queue(index);
   sim::Accelerator& device = accelerator(index);
@@ -45,6 +51,7 @@ void copy_bytes_from_host(const Tensor& to, const Tensor& from, bool asynchronou
 }
 
 void copy_bytes_to_host(const Tensor& to, const Tensor& from, bool asynchronous) {
+  may_be_refused("a copy to the host");
   const c10::DeviceIndex index = from.device().index();
   const sim::QueueIndex queue = current_queue(index);
   sim::Accelerator& device = accelerator(index);
@@ -53,6 +60,7 @@ void copy_bytes_to_host(const Tensor& to, const Tensor& from, bool asynchronous)
 }
 
 void copy_bytes_between(const Tensor& to, const Tensor& from) {
+  may_be_refused("a copy between accelerators");
   const c10::DeviceIndex source_index = from.device().index();
   const c10::DeviceIndex index = to.device().index();
   sim::Accelerator& source = accelerator(source_index);

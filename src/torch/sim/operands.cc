@@ -2,6 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DispatchKeySet.h>
 
+#include "torch/faults.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"
@@ -68,6 +69,14 @@ const at::Tensor& KernelCall::borrow(at::Tensor tensor, size_t argument, bool wr
   TORCH_CHECK(index == index_,
               "Expected all tensors to be on the same device, but found at least two devices, hpu:",
               static_cast<int>(index_), " and hpu:", static_cast<int>(index), "!");
+  bytes_ += static_cast<double>(impl->numel()) * static_cast<double>(impl->itemsize());
+  // One tensor in two places is one face: kernels go by identity where an output is also an input.
+  for (size_t i = 0; i < operands_.size() && operands_.size() <= kLinearSearch; ++i) {
+    if (!operands_[i].tensor.is_same(tensor)) continue;
+    at::Tensor face = operands_[i].face;
+    operands_.push_back({std::move(tensor), std::move(face), static_cast<uint16_t>(argument), written});
+    return operands_.back().face;
+  }
   auto face =
       c10::make_intrusive<c10::TensorImpl>(c10::Storage(lend(impl->unsafe_storage().unsafeGetStorageImpl())),
                                            c10::DispatchKeySet(c10::DispatchKey::CPU), impl->dtype());
@@ -75,7 +84,6 @@ const at::Tensor& KernelCall::borrow(at::Tensor tensor, size_t argument, bool wr
   if (tensor.is_conj()) face->_set_conj(true);
   if (tensor.is_neg()) face->_set_neg(true);
   if (impl->is_wrapped_number()) face->set_wrapped_number(true);
-  bytes_ += static_cast<double>(impl->numel()) * static_cast<double>(impl->itemsize());
   operands_.push_back(
       {std::move(tensor), at::Tensor(std::move(face)), static_cast<uint16_t>(argument), written});
   return operands_.back().face;
@@ -83,6 +91,7 @@ const at::Tensor& KernelCall::borrow(at::Tensor tensor, size_t argument, bool wr
 
 void KernelCall::begin(bool host_result) {
   TORCH_INTERNAL_ASSERT(index_ >= 0, "a kernel of no accelerator");
+  TORCH_CHECK(!faults::injected(faults::Fault::kernel), faults::message("a kernel before it computes"));
   queue_ = current_queue(index_);
   sim::Accelerator& device = accelerator(index_);
   if (host_result) device.synchronize(queue_);

@@ -1,6 +1,7 @@
 // KernelCall's way out: results, resized operands, and the ranges that were written.
 #include <ATen/EmptyTensor.h>
 
+#include "torch/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"
@@ -146,6 +147,7 @@ void KernelCall::computed() {
   for (Operand& operand : operands_) {
     if (operand.written) settle_geometry(operand);
   }
+  TORCH_CHECK(!faults::injected(faults::Fault::late_kernel), faults::message("a kernel that has written"));
 }
 
 void KernelCall::end(double flops) noexcept {

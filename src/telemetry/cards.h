@@ -1,0 +1,70 @@
+// Reading one card by NVML: the questions behind each member of Card, and what makes their answers safe to
+// use.
+//
+// Every answer is taken for what it may be: a driver that cannot tell (also by 2^64-1), an older struct, text
+// without an end, a number that makes no sense. None of that gets out of here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "telemetry/nvml.h"
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::telemetry::nvml {
+
+// Asks about one card. `lost` is set by any answer that says that the card is gone.
+class CardReader {
+ public:
+  CardReader(const Library& library, Device device) : library_(library), device_(device) {}
+
+  // UUID, bus id, name, MIG mode and instances. False: the card has no identity, `why()` says why.
+  bool read_identity(Card& card);
+  // What `wanted` names, into `card`. `avoid_3`: see third_list_is_broken().
+  void read(Wanted wanted, bool avoid_3, Card& card);
+
+  bool lost() const { return lost_; }
+  const std::string& why() const { return why_; }
+  Device device() const { return device_; }
+
+ private:
+  template <class... Parameters, class... Arguments>
+  Code ask_card(const char* question, Code (*function)(Parameters...), Arguments... arguments) {
+    const Code code = ask(function, arguments...);
+    if (code == kGpuIsLost || code == kGpuNotFound) {
+      lost_ = true;
+      why_ = describe(library_, question, code);
+    }
+    return code;
+  }
+  Reading<std::string> text(const char* question, Code (*function)(Device, char*, uint32_t), Device device);
+  Reading<uint32_t> number(const char* question, Code (*function)(Device, uint32_t*));
+  Reading<uint32_t> number_of(const char* question, Code (*function)(Device, int, uint32_t*), int which);
+  std::string bus_id();
+  void read_instances(Card& card);
+  Reading<Memory> memory(Device device, bool may_be_unified);
+  Reading<Utilization> utilization();
+  Reading<Power> power();
+  Reading<int> temperature();
+  Reading<Clocks> clocks();
+  Reading<std::vector<Process>> processes(bool avoid_3, const Card& card);
+
+  const Library& library_;
+  Device device_;
+  std::vector<Device> instances_;  // of card.instances, in its order
+  bool lost_ = false;
+  std::string why_;
+};
+
+// "00000000:81:00.0", in lower case with eight digits of domain, of what a driver calls a card; empty if it
+// is no bus id.
+std::string plain_bus_id(const std::string& text);
+
+// Drivers 535.43 to 535.86 wrote longer structs into the third version of the process lists than its callers
+// know.
+bool third_list_is_broken(const std::string& driver_version);
+
+// The machine's memory, of a card that has none of its own.
+Reading<Memory> machine_memory();
+
+}  // namespace innkeeper::telemetry::nvml

@@ -1,0 +1,104 @@
+#include "telemetry/links.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "telemetry/cards.h"
+
+namespace innkeeper::telemetry {
+
+const char* to_string(Path path) {
+  switch (path) {
+    case Path::nvlink: return "NVLink";
+    case Path::board: return "one board";
+    case Path::pci_switch: return "one PCIe switch";
+    case Path::pci_switches: return "several PCIe switches";
+    case Path::host_bridge: return "host bridge";
+    case Path::numa_node: return "NUMA node";
+    case Path::machine: return "across processors";
+    case Path::unknown: break;
+  }
+  return "unknown";
+}
+
+bool better(const Link& a, const Link& b) {
+  return std::tuple(-a.nvlinks, a.path) < std::tuple(-b.nvlinks, b.path);
+}
+
+namespace nvml {
+
+namespace {
+
+// What one card's active NVLinks lead to.
+struct Nvlinks {
+  std::vector<int> to_card;  // by the other's index
+  int to_switch = 0;         // a switch joins all cards that are linked to it
+};
+
+Nvlinks read_nvlinks(const Library& library, const std::vector<LinkEnd>& cards, size_t index) {
+  const Device device = cards[index].device;
+  Nvlinks found;
+  found.to_card.resize(cards.size());
+  for (uint32_t i = 0; i < kMaxNvlinks; ++i) {
+    uint32_t active = 0;
+    const Code code = ask(library.nvlink_state, device, i, &active);
+    // There is no such link, so there are no more; or the card has none at all.
+    if (code == kInvalidArgument || outcome_of(code) == Outcome::not_supported) break;
+    if (code != kSuccess || active != 1) continue;
+    int kind = kRemoteGpu;
+    if (ask(library.nvlink_remote_kind, device, i, &kind) == kSuccess && kind == kRemoteSwitch) {
+      ++found.to_switch;
+      continue;
+    }
+    Pci3 remote = {};
+    if (ask(library.nvlink_remote, device, i, &remote) != kSuccess) continue;
+    const std::string bus_id = plain_bus_id(clean_text(remote.bus_id, sizeof remote.bus_id));
+    for (size_t other = 0; other < cards.size(); ++other) {
+      if (other != index && !bus_id.empty() && cards[other].bus_id == bus_id) ++found.to_card[other];
+    }
+  }
+  return found;
+}
+
+Path path_of(Code code, int level) {
+  if (code != kSuccess) return Path::unknown;
+  switch (level) {
+    case kTopologyInternal: return Path::board;
+    case kTopologySingle: return Path::pci_switch;
+    case kTopologyMultiple: return Path::pci_switches;
+    case kTopologyHostBridge: return Path::host_bridge;
+    case kTopologyNode: return Path::numa_node;
+    case kTopologySystem: return Path::machine;
+    default: return Path::unknown;
+  }
+}
+
+}  // namespace
+
+std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>& cards) {
+  const size_t count = cards.size();
+  std::vector<Link> links(count * count);
+  if (count < 2) return links;
+  std::vector<Nvlinks> nvlinks;
+  for (size_t i = 0; i < count; ++i) nvlinks.push_back(read_nvlinks(library, cards, i));
+  for (size_t a = 0; a < count; ++a) {
+    for (size_t b = a + 1; b < count; ++b) {
+      Link& link = links[a * count + b];
+      // Both ends tell; one may be unable to.
+      link.nvlinks = std::max(nvlinks[a].to_card[b], nvlinks[b].to_card[a]) +
+                     std::min(nvlinks[a].to_switch, nvlinks[b].to_switch);
+      int level = 0;
+      if (link.nvlinks > 0) {
+        link.path = Path::nvlink;
+      } else {
+        const Code code = ask(library.ancestor, cards[a].device, cards[b].device, &level);
+        link.path = path_of(code, level);
+      }
+      links[b * count + a] = link;
+    }
+  }
+  return links;
+}
+
+}  // namespace nvml
+}  // namespace innkeeper::telemetry

@@ -1,0 +1,121 @@
+// The process lists of a card: three versions of two functions, and one merged list.
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "telemetry/cards.h"
+
+namespace innkeeper::telemetry::nvml {
+
+namespace {
+
+constexpr uint32_t kFirstRoom = 64;  // processes: mostly enough, so that one call does
+constexpr uint32_t kMostProcesses = 65536;
+constexpr int kMostTries = 4;  // between two calls processes may start
+
+// pid and instance -> what is known.
+using Found = std::map<std::pair<int64_t, std::string>, Process>;
+
+void add(Found& found, uint32_t pid, uint64_t used, const std::string& instance, bool compute) {
+  if (pid == 0) return;  // nobody
+  Process& process = found[{pid, instance}];
+  process.pid = pid;
+  process.instance_uuid = instance;
+  (compute ? process.compute : process.graphics) = true;
+  // Both lists tell the process's whole use. More than any card has is "unknown" by another driver's number.
+  if (used <= uint64_t{1} << 56) {
+    const Bytes bytes(static_cast<int64_t>(used));
+    process.used = process.used ? std::max(*process.used, bytes) : bytes;
+  }
+}
+
+// Fills `list` with what `function` tells about `device`; asks again with more room where there was too
+// little.
+template <class Entry, class Ask>
+Code fill(const Ask& ask_list, std::vector<Entry>& list) {
+  uint32_t room = kFirstRoom;
+  for (int attempt = 0; attempt < kMostTries; ++attempt) {
+    // Twice the room: a library that takes entries to be longer than we do stays inside.
+    list.assign(size_t{room} * 2, Entry{});
+    uint32_t count = room;
+    const Code code = ask_list(&count, list.data());
+    if (code != kInsufficientSize) {
+      list.resize(code == kSuccess ? std::min(count, room) : 0);
+      return code;
+    }
+    if (count > kMostProcesses) break;
+    room = std::max(count, room) + kFirstRoom / 2;
+  }
+  list.clear();
+  return kInsufficientSize;
+}
+
+}  // namespace
+
+bool third_list_is_broken(const std::string& driver_version) {
+  int major = 0, minor = 0;
+  const char* end = driver_version.data() + driver_version.size();
+  const auto [point, failure] = std::from_chars(driver_version.data(), end, major);
+  if (failure != std::errc{} || point == end || *point != '.') return false;
+  std::from_chars(point + 1, end, minor);
+  return major == 535 && minor >= 43 && minor <= 86;
+}
+
+Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& card) {
+  using ProcessList2 = Code (*)(Device, uint32_t*, Process2*);
+  using ProcessList1 = Code (*)(Device, uint32_t*, Process1*);
+  Found found;
+  // One list of one device. The newest version that the library and the driver have; each with its own
+  // struct.
+  const auto read_list = [&](const char* question, Device device, const std::string& instance, bool compute,
+                             ProcessList2 third, ProcessList2 second, ProcessList1 first) -> Code {
+    Code code = kFunctionNotFound;
+    for (ProcessList2 function : {avoid_3 && second != nullptr ? nullptr : third, second}) {
+      if (function == nullptr) continue;
+      std::vector<Process2> list;
+      code = fill([&](uint32_t* count,
+                      Process2* entries) { return ask_card(question, function, device, count, entries); },
+                  list);
+      for (const Process2& entry : list) add(found, entry.pid, entry.used, instance, compute);
+      if (outcome_of(code) != Outcome::not_supported) return code;
+    }
+    if (first == nullptr) return code;
+    std::vector<Process1> list;
+    code = fill(
+        [&](uint32_t* count, Process1* entries) { return ask_card(question, first, device, count, entries); },
+        list);
+    for (const Process1& entry : list) add(found, entry.pid, entry.used, instance, compute);
+    return code;
+  };
+  const auto read_device = [&](Device device, const std::string& instance) -> Code {
+    constexpr const char* kCompute = "nvmlDeviceGetComputeRunningProcesses";
+    constexpr const char* kGraphics = "nvmlDeviceGetGraphicsRunningProcesses";
+    const Code code = read_list(kCompute, device, instance, true, library_.compute_processes_3,
+                                library_.compute_processes_2, library_.compute_processes_1);
+    // Cards without displays do not support the other list; what compute said stands.
+    read_list(kGraphics, device, instance, false, library_.graphics_processes_3,
+              library_.graphics_processes_2, library_.graphics_processes_1);
+    return code;
+  };
+  Code code = kSuccess;
+  if (card.mig) {
+    // A card with MIG on tells its list to privileged callers only, each instance tells its own.
+    for (size_t i = 0; i < instances_.size(); ++i) {
+      const Code one = read_device(instances_[i], card.instances[i].uuid);
+      if (code == kSuccess) code = one;
+    }
+  } else {
+    code = read_device(device_, "");
+  }
+  if (code != kSuccess) {
+    return no_reading<std::vector<Process>>(library_, "nvmlDeviceGetComputeRunningProcesses", code);
+  }
+  std::vector<Process> list;
+  list.reserve(found.size());
+  for (auto& [key, process] : found) list.push_back(std::move(process));
+  return list;
+}
+
+}  // namespace innkeeper::telemetry::nvml

@@ -1,0 +1,496 @@
+// A library with the part of NVML's C interface that innkeeper calls, that says what its script says
+// (script.h). Like the real one: starts are counted, a start is good in its own process only (a child of
+// fork() must start anew), a handle is good until the cards change, and calls are thread safe.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "fake_nvml/script.h"
+#include "telemetry/nvml_abi.h"
+
+#define FAKE_API extern "C" __attribute__((visibility("default")))
+
+namespace nvml = innkeeper::telemetry::nvml;
+
+namespace fake_nvml {
+namespace {
+
+using nvml::Code;
+
+struct State {
+  std::shared_ptr<const Script> script;
+  pid_t pid = 0;  // that started the library
+  int starts = 0;
+  uintptr_t generation = 1;  // of the cards: handles of an older one are stale
+};
+
+std::mutex state_mutex;
+State state;
+std::atomic<uint64_t> draws = 0;
+
+// Requires: state_mutex. Reads the script if there is another.
+void follow_script() {
+  if (state.script != nullptr && state.script->version == script_version()) return;
+  state.script = read_script();
+  ++state.generation;
+  draws = 0;
+}
+
+// splitmix64
+uint64_t mixed(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+nvml::Device handle_of(uintptr_t generation, size_t card, size_t instance_plus_one) {
+  return reinterpret_cast<nvml::Device>((generation << 24) | (card << 12) | (instance_plus_one << 4) | 1);
+}
+
+// One call: what comes before and after each function's own work.
+class Call {
+ public:
+  explicit Call(const char* function) : Call(function, nullptr, false) {}
+  Call(const char* function, nvml::Device handle) : Call(function, handle, true) {}
+
+  // Not kSuccess: what the function returns at once.
+  Code code() const { return code_; }
+  const Script& script() const { return *script_; }
+  const Device& device() const { return *device_; }
+  bool is_instance() const { return instance_; }
+  size_t card_index() const { return card_; }
+  uintptr_t generation() const { return generation_; }
+
+  // The function has written its answer: now and then it becomes nonsense.
+  Code answer(void* bytes, size_t count, bool text = false) {
+    if (!garbage_) return nvml::kSuccess;
+    auto* place = static_cast<unsigned char*>(bytes);
+    const uint64_t kind = draw() % 4;
+    for (size_t i = 0; i < count; ++i) {
+      const auto byte = static_cast<unsigned char>(draw());
+      place[i] = kind == 0 ? 0xFF : kind == 1 && !text ? 0 : text && byte == 0 ? 'x' : byte;
+    }
+    return nvml::kSuccess;
+  }
+  bool garbage() const { return garbage_; }
+  uint64_t draw() { return mixed(script_->garbage_seed * 0x10001 + draws.fetch_add(1)); }
+
+ private:
+  Call(const char* function, nvml::Device handle, bool of_device) {
+    {
+      const std::lock_guard lock(state_mutex);
+      script_ = state.script;
+      generation_ = state.generation;
+      if (state.starts == 0 || state.pid != getpid()) code_ = nvml::kUninitialized;
+    }
+    if (script_ == nullptr) return;
+    note(function);
+    if (code_ != nvml::kSuccess) return;
+    follow(script_->behaviour, function);
+    if (of_device) {
+      if (!find(handle)) {
+        code_ = nvml::kInvalidArgument;
+        return;
+      }
+      if (device_->lost || script_->cards[card_].lost) code_ = nvml::kGpuIsLost;
+      follow(device_->behaviour, function);
+    }
+    if (static_cast<int>(draw_if_garbage() % 100) < script_->garbage_percent) {
+      garbage_ = true;
+      if (draw() % 2 == 0) code_ = static_cast<Code>(draw() % 3 == 0 ? draw() : draw() % 30);
+    }
+  }
+
+  uint64_t draw_if_garbage() { return script_->garbage_percent == 0 ? 99 : draw(); }
+
+  void note(const char* function) {
+    if (script_->log.empty()) return;
+    const int file = open(script_->log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    const std::string line = std::string(function) + " " + std::to_string(getpid()) + "\n";
+    if (file < 0 || write(file, line.data(), line.size()) < 0) abort();
+    close(file);
+  }
+
+  void follow(const Behaviour& behaviour, const char* function) {
+    if (const auto slow = behaviour.slow_ms.find(function); slow != behaviour.slow_ms.end()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(slow->second));
+    }
+    if (const auto error = behaviour.errors.find(function); error != behaviour.errors.end())
+      code_ = error->second;
+  }
+
+  bool find(nvml::Device handle) {
+    const auto number = reinterpret_cast<uintptr_t>(handle);
+    card_ = (number >> 12) & 0xFFF;
+    const size_t instance = (number >> 4) & 0xFF;
+    if (card_ >= script_->cards.size() || instance > script_->cards[card_].instances.size()) return false;
+    if (handle != handle_of(generation_, card_, instance)) return false;
+    instance_ = instance > 0;
+    device_ = instance_ ? &script_->cards[card_].instances[instance - 1] : &script_->cards[card_];
+    return true;
+  }
+
+  std::shared_ptr<const Script> script_;
+  uintptr_t generation_ = 0;
+  const Device* device_ = nullptr;
+  size_t card_ = 0;
+  bool instance_ = false;
+  bool garbage_ = false;
+  Code code_ = nvml::kSuccess;
+};
+
+Code write_text(Call& call, const std::string& text, char* buffer, uint32_t length) {
+  if (text.size() + 1 > length) return nvml::kInsufficientSize;
+  std::memcpy(buffer, text.c_str(), text.size() + 1);
+  return call.answer(buffer, length, true);
+}
+
+// A number that the card may not support.
+template <class T>
+Code write_number(Call& call, const std::optional<T>& number, T* place) {
+  if (!number) return nvml::kNotSupported;
+  *place = *number;
+  return call.answer(place, sizeof *place);
+}
+
+template <class Pci>
+Code write_pci(Call& call, Pci* pci) {
+  const std::string& bus_id = call.device().bus_id;
+  if (bus_id.empty()) return nvml::kNotSupported;
+  *pci = Pci{};
+  // The older field has room for four digits of the domain.
+  const std::string shown = bus_id.size() < sizeof pci->bus_id ? bus_id : bus_id.substr(bus_id.size() - 12);
+  std::memcpy(pci->bus_id, shown.data(), shown.size());
+  return call.answer(pci, sizeof *pci);
+}
+
+// Drivers of that time wrote another eight bytes into each entry of the third version.
+struct LongProcess {
+  nvml::Process2 process;
+  uint64_t protected_memory;
+};
+[[maybe_unused]] bool writes_long_entries(const Script& script) {
+  return script.driver.rfind("535.54", 0) == 0 || script.driver.rfind("535.86", 0) == 0;
+}
+
+template <class Entry>
+Code write_processes(Call& call, bool graphics, uint32_t* count, Entry* entries) {
+  if (graphics && call.device().utilization == std::nullopt && call.device().processes.empty()) {
+    return nvml::kNotSupported;
+  }
+  uint32_t written = 0;
+  const uint32_t room = *count;
+  for (const Process& process : call.device().processes) {
+    if (process.graphics != graphics) continue;
+    if (written < room) {
+      nvml::Process2 entry = {process.pid, process.used, ~0U, ~0U};
+      if (call.is_instance()) {
+        entry.gpu_instance = call.device().gpu_instance;
+        entry.compute_instance = call.device().compute_instance;
+      }
+      if constexpr (std::is_same_v<Entry, nvml::Process1>)
+        entries[written] = {process.pid, process.used};
+      else if constexpr (std::is_same_v<Entry, LongProcess>)
+        entries[written] = {entry, 0};
+      else
+        entries[written] = entry;
+    }
+    ++written;
+  }
+  *count = written;
+  if (written > room) return nvml::kInsufficientSize;
+  if (call.garbage()) {
+    if (room > 0) call.answer(entries, sizeof(Entry) * room);
+    *count = static_cast<uint32_t>(call.draw());
+    return call.draw() % 2 == 0 ? nvml::kSuccess : nvml::kInsufficientSize;
+  }
+  return nvml::kSuccess;
+}
+
+}  // namespace
+}  // namespace fake_nvml
+
+using fake_nvml::Call;
+using nvml::Code;
+
+FAKE_API Code nvmlInit_v2() {
+  {
+    const std::lock_guard lock(fake_nvml::state_mutex);
+    auto& state = fake_nvml::state;
+    if (state.pid != getpid()) state.starts = 0;
+    state.pid = getpid();
+    ++state.starts;
+    fake_nvml::follow_script();
+  }
+  const Call call("nvmlInit_v2");
+  if (call.code() == nvml::kSuccess) return nvml::kSuccess;
+  const std::lock_guard lock(fake_nvml::state_mutex);
+  --fake_nvml::state.starts;
+  return call.code();
+}
+
+// How other programs start it.
+FAKE_API Code nvmlInitWithFlags(unsigned) { return nvmlInit_v2(); }
+
+FAKE_API Code nvmlShutdown() {
+  const Call call("nvmlShutdown");
+  if (call.code() != nvml::kSuccess) return call.code();
+  const std::lock_guard lock(fake_nvml::state_mutex);
+  --fake_nvml::state.starts;
+  return nvml::kSuccess;
+}
+
+FAKE_API const char* nvmlErrorString(Code code) {
+  switch (code) {
+    case nvml::kNotSupported: return "Not Supported";
+    case nvml::kNoPermission: return "Insufficient Permissions";
+    case nvml::kDriverNotLoaded: return "Driver Not Loaded";
+    case nvml::kGpuIsLost: return "GPU is lost";
+    case nvml::kVersionMismatch: return "Driver/library version mismatch";
+    default: return code % 7 == 6 ? nullptr : "Unknown Error";
+  }
+}
+
+FAKE_API Code nvmlSystemGetDriverVersion(char* text, uint32_t length) {
+  Call call("nvmlSystemGetDriverVersion");
+  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.script().driver, text, length);
+}
+
+FAKE_API Code nvmlSystemGetNVMLVersion(char* text, uint32_t length) {
+  Call call("nvmlSystemGetNVMLVersion");
+  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.script().nvml, text, length);
+}
+
+FAKE_API Code nvmlSystemGetCudaDriverVersion(int* version) {
+  Call call("nvmlSystemGetCudaDriverVersion");
+  return call.code() != nvml::kSuccess ? call.code()
+                                       : write_number(call, std::optional(call.script().cuda), version);
+}
+
+FAKE_API Code nvmlDeviceGetCount_v2(uint32_t* count) {
+  {
+    const std::lock_guard lock(fake_nvml::state_mutex);
+    if (fake_nvml::state.starts > 0 && fake_nvml::state.pid == getpid()) fake_nvml::follow_script();
+  }
+  Call call("nvmlDeviceGetCount_v2");
+  if (call.code() != nvml::kSuccess) return call.code();
+  return write_number(call, std::optional(static_cast<uint32_t>(call.script().cards.size())), count);
+}
+
+FAKE_API Code nvmlDeviceGetHandleByIndex_v2(uint32_t index, nvml::Device* handle) {
+  Call call("nvmlDeviceGetHandleByIndex_v2");
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (index >= call.script().cards.size()) return nvml::kInvalidArgument;
+  const auto& errors = call.script().cards[index].behaviour.errors;
+  if (const auto error = errors.find("nvmlDeviceGetHandleByIndex_v2"); error != errors.end())
+    return error->second;
+  *handle = fake_nvml::handle_of(call.generation(), index, 0);
+  return call.answer(handle, sizeof *handle);
+}
+
+FAKE_API Code nvmlDeviceGetUUID(nvml::Device handle, char* text, uint32_t length) {
+  Call call("nvmlDeviceGetUUID", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.device().uuid, text, length);
+}
+
+FAKE_API Code nvmlDeviceGetName(nvml::Device handle, char* text, uint32_t length) {
+  Call call("nvmlDeviceGetName", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.device().name, text, length);
+}
+
+FAKE_API Code nvmlDeviceGetPciInfo_v2(nvml::Device handle, nvml::Pci2* pci) {
+  Call call("nvmlDeviceGetPciInfo_v2", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_pci(call, pci);
+}
+
+FAKE_API Code nvmlDeviceGetMemoryInfo(nvml::Device handle, nvml::Memory1* memory) {
+  Call call("nvmlDeviceGetMemoryInfo", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  const auto& truth = call.device().memory;
+  if (!truth) return nvml::kNotSupported;
+  const uint64_t used = truth->reserved + truth->used;
+  *memory = {truth->total, truth->total - used, used};
+  return call.answer(memory, sizeof *memory);
+}
+
+FAKE_API Code nvmlDeviceGetUtilizationRates(nvml::Device handle, nvml::Rates* rates) {
+  Call call("nvmlDeviceGetUtilizationRates", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (!call.device().utilization) return nvml::kNotSupported;
+  *rates = {call.device().utilization->first, call.device().utilization->second};
+  return call.answer(rates, sizeof *rates);
+}
+
+FAKE_API Code nvmlDeviceGetPowerUsage(nvml::Device handle, uint32_t* milliwatts) {
+  Call call("nvmlDeviceGetPowerUsage", handle);
+  return call.code() != nvml::kSuccess ? call.code()
+                                       : write_number(call, call.device().milliwatts, milliwatts);
+}
+
+FAKE_API Code nvmlDeviceGetEnforcedPowerLimit(nvml::Device handle, uint32_t* milliwatts) {
+  Call call("nvmlDeviceGetEnforcedPowerLimit", handle);
+  return call.code() != nvml::kSuccess ? call.code()
+                                       : write_number(call, call.device().limit_milliwatts, milliwatts);
+}
+
+FAKE_API Code nvmlDeviceGetTemperature(nvml::Device handle, int, uint32_t* celsius) {
+  Call call("nvmlDeviceGetTemperature", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_number(call, call.device().temperature, celsius);
+}
+
+FAKE_API Code nvmlDeviceGetClockInfo(nvml::Device handle, int kind, uint32_t* megahertz) {
+  Call call("nvmlDeviceGetClockInfo", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (!call.device().clocks) return nvml::kNotSupported;
+  const auto [sm, memory] = *call.device().clocks;
+  return write_number(call, std::optional(kind == nvml::kClockMemory ? memory : sm), megahertz);
+}
+
+FAKE_API Code nvmlDeviceGetComputeRunningProcesses(nvml::Device handle, uint32_t* count,
+                                                   nvml::Process1* entries) {
+  Call call("nvmlDeviceGetComputeRunningProcesses", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, false, count, entries);
+}
+
+FAKE_API Code nvmlDeviceGetGraphicsRunningProcesses(nvml::Device handle, uint32_t* count,
+                                                    nvml::Process1* entries) {
+  Call call("nvmlDeviceGetGraphicsRunningProcesses", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, true, count, entries);
+}
+
+FAKE_API Code nvmlDeviceGetTopologyCommonAncestor(nvml::Device a, nvml::Device b, int* level) {
+  Call call("nvmlDeviceGetTopologyCommonAncestor", a);
+  if (call.code() != nvml::kSuccess) return call.code();
+  const Call other("nvmlDeviceGetTopologyCommonAncestor", b);
+  if (other.code() != nvml::kSuccess) return other.code();
+  const auto& levels = call.script().topology;
+  const auto found = levels.find({static_cast<int>(call.card_index()), static_cast<int>(other.card_index())});
+  if (found == levels.end()) return nvml::kNotSupported;
+  return write_number(call, std::optional(found->second), level);
+}
+
+FAKE_API Code nvmlDeviceGetNvLinkState(nvml::Device handle, uint32_t link, uint32_t* active) {
+  Call call("nvmlDeviceGetNvLinkState", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (call.device().nvlinks.empty()) return nvml::kNotSupported;
+  if (link >= call.device().nvlinks.size()) return nvml::kInvalidArgument;
+  return write_number(call, std::optional(1U), active);
+}
+
+#ifndef FAKE_NVML_OLD
+
+FAKE_API Code nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  Call call("nvmlSystemGetCudaDriverVersion_v2");
+  return call.code() != nvml::kSuccess ? call.code()
+                                       : write_number(call, std::optional(call.script().cuda), version);
+}
+
+FAKE_API Code nvmlDeviceGetPciInfo_v3(nvml::Device handle, nvml::Pci3* pci) {
+  Call call("nvmlDeviceGetPciInfo_v3", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_pci(call, pci);
+}
+
+FAKE_API Code nvmlDeviceGetMemoryInfo_v2(nvml::Device handle, nvml::Memory2* memory) {
+  Call call("nvmlDeviceGetMemoryInfo_v2", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (memory->version != (40U | 2U << 24)) return nvml::kArgumentVersionMismatch;
+  const auto& truth = call.device().memory;
+  if (!truth) return nvml::kNotSupported;
+  // Some drivers count what they reserve as used here too; nobody may rely on either.
+  *memory = {memory->version, truth->total, truth->reserved, truth->total - truth->reserved - truth->used,
+             truth->used + truth->reserved};
+  return call.answer(memory, sizeof *memory);
+}
+
+FAKE_API Code nvmlDeviceGetComputeRunningProcesses_v2(nvml::Device handle, uint32_t* count,
+                                                      nvml::Process2* entries) {
+  Call call("nvmlDeviceGetComputeRunningProcesses_v2", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, false, count, entries);
+}
+
+FAKE_API Code nvmlDeviceGetGraphicsRunningProcesses_v2(nvml::Device handle, uint32_t* count,
+                                                       nvml::Process2* entries) {
+  Call call("nvmlDeviceGetGraphicsRunningProcesses_v2", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, true, count, entries);
+}
+
+FAKE_API Code nvmlDeviceGetComputeRunningProcesses_v3(nvml::Device handle, uint32_t* count,
+                                                      nvml::Process2* entries) {
+  Call call("nvmlDeviceGetComputeRunningProcesses_v3", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (fake_nvml::writes_long_entries(call.script())) {
+    return write_processes(call, false, count, reinterpret_cast<fake_nvml::LongProcess*>(entries));
+  }
+  return write_processes(call, false, count, entries);
+}
+
+FAKE_API Code nvmlDeviceGetGraphicsRunningProcesses_v3(nvml::Device handle, uint32_t* count,
+                                                       nvml::Process2* entries) {
+  Call call("nvmlDeviceGetGraphicsRunningProcesses_v3", handle);
+  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, true, count, entries);
+}
+
+FAKE_API Code nvmlDeviceGetMigMode(nvml::Device handle, uint32_t* current, uint32_t* pending) {
+  Call call("nvmlDeviceGetMigMode", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  *pending = call.device().most_instances ? 1 : 0;
+  return write_number(call, std::optional(*pending), current);
+}
+
+FAKE_API Code nvmlDeviceGetMaxMigDeviceCount(nvml::Device handle, uint32_t* count) {
+  Call call("nvmlDeviceGetMaxMigDeviceCount", handle);
+  return call.code() != nvml::kSuccess ? call.code()
+                                       : write_number(call, call.device().most_instances, count);
+}
+
+FAKE_API Code nvmlDeviceGetMigDeviceHandleByIndex(nvml::Device handle, uint32_t index,
+                                                  nvml::Device* instance) {
+  Call call("nvmlDeviceGetMigDeviceHandleByIndex", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  // As on real cards, places between instances are empty: here the first one is.
+  if (index == 0 || index > call.device().instances.size()) return nvml::kNotFound;
+  *instance = fake_nvml::handle_of(call.generation(), call.card_index(), index);
+  return call.answer(instance, sizeof *instance);
+}
+
+FAKE_API Code nvmlDeviceGetGpuInstanceId(nvml::Device handle, uint32_t* id) {
+  Call call("nvmlDeviceGetGpuInstanceId", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  return call.is_instance() ? write_number(call, std::optional(call.device().gpu_instance), id)
+                            : nvml::kInvalidArgument;
+}
+
+FAKE_API Code nvmlDeviceGetComputeInstanceId(nvml::Device handle, uint32_t* id) {
+  Call call("nvmlDeviceGetComputeInstanceId", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  return call.is_instance() ? write_number(call, std::optional(call.device().compute_instance), id)
+                            : nvml::kInvalidArgument;
+}
+
+FAKE_API Code nvmlDeviceGetNvLinkRemoteDeviceType(nvml::Device handle, uint32_t link, int* kind) {
+  Call call("nvmlDeviceGetNvLinkRemoteDeviceType", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (link >= call.device().nvlinks.size()) return nvml::kInvalidArgument;
+  const bool is_switch = call.device().nvlinks[link] == fake_nvml::kSwitch;
+  return write_number(call, std::optional<int>(is_switch ? nvml::kRemoteSwitch : nvml::kRemoteGpu), kind);
+}
+
+FAKE_API Code nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml::Device handle, uint32_t link, nvml::Pci3* pci) {
+  Call call("nvmlDeviceGetNvLinkRemotePciInfo_v2", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  if (link >= call.device().nvlinks.size()) return nvml::kInvalidArgument;
+  const auto other = static_cast<size_t>(call.device().nvlinks[link]);
+  if (other >= call.script().cards.size()) return nvml::kNotFound;
+  const Call remote("nvmlDeviceGetNvLinkRemotePciInfo_v2", fake_nvml::handle_of(call.generation(), other, 0));
+  Call copy = remote;
+  return remote.code() != nvml::kSuccess ? remote.code() : write_pci(copy, pci);
+}
+
+#endif  // FAKE_NVML_OLD

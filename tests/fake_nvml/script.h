@@ -1,0 +1,81 @@
+// What the fake NVML library is to say: a text file, named by INNKEEPER_FAKE_NVML. It is read when the
+// library is started, and again whenever the cards are counted and it has changed, so that a test can change
+// the machine. One statement a line, # begins a comment; sizes are bytes or end in k, M, G.
+//
+//   driver 550.54.15              nvml 12.550.54.15             cuda 12040
+//   log PATH                      each call is appended there: name and pid
+//   garbage SEED PERCENT          so many of the calls fail or succeed at random, with nonsense
+//   topology A B LEVEL            the common ancestor of the cards A and B (0, 10, ... 50)
+//   error FUNCTION CODE           FUNCTION fails: for all, or for the card or instance it stands under
+//   slow FUNCTION MILLISECONDS    FUNCTION takes so long
+//   card UUID                     begins a card; what follows is the card's
+//     bus 00000000:81:00.0        name NVIDIA H200              lost
+//     memory TOTAL RESERVED USED  utilization GPU MEMORY        power WATTS [LIMIT]
+//     temperature CELSIUS         clocks SM MEMORY              mig MAX_INSTANCES
+//     process PID BYTES|unknown [graphics]
+//     nvlink CARD|switch COUNT
+//   instance UUID GI CI           begins a MIG instance of the card above: memory, process, name, error, slow
+//
+// What a card does not say it does not support. A file that cannot be understood ends the process, with a
+// line on standard error: a test must not pass on it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fake_nvml {
+
+struct Memory {
+  uint64_t total, reserved, used;
+};
+
+struct Process {
+  uint32_t pid;
+  uint64_t used;
+  bool graphics;
+};
+
+struct Behaviour {
+  std::map<std::string, int> errors;
+  std::map<std::string, int> slow_ms;
+};
+
+struct Device {
+  std::string uuid, bus_id, name = "Fake GPU";
+  Behaviour behaviour = {};
+  bool lost = false;
+  std::optional<Memory> memory = {};
+  std::optional<std::pair<uint32_t, uint32_t>> utilization = {};
+  std::optional<uint32_t> milliwatts = {}, limit_milliwatts = {}, temperature = {};
+  std::optional<std::pair<uint32_t, uint32_t>> clocks = {};
+  std::vector<Process> processes = {};
+  std::vector<int> nvlinks = {};                // a card's index, or kSwitch
+  std::optional<uint32_t> most_instances = {};  // MIG is on
+  std::vector<Device> instances = {};
+  uint32_t gpu_instance = 0, compute_instance = 0;
+};
+
+inline constexpr int kSwitch = -1;
+
+struct Script {
+  std::string driver = "550.54.15", nvml = "12.550.54.15", log;
+  int cuda = 12040;
+  uint64_t garbage_seed = 0;
+  int garbage_percent = 0;
+  Behaviour behaviour;
+  std::map<std::pair<int, int>, int> topology;
+  std::vector<Device> cards;
+  std::pair<int64_t, int64_t> version;  // of the file: changes when it does
+};
+
+// No variable: no cards.
+std::shared_ptr<const Script> read_script();
+// The file's version now, to compare with Script::version.
+std::pair<int64_t, int64_t> script_version();
+
+}  // namespace fake_nvml

@@ -1,0 +1,99 @@
+"""The card that the tests of this folder run on, and where they write what they measured.
+
+INNKEEPER_GPU_TESTS=sim runs those that need no CUDA on a simulated card: that tries the tests, not a card.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 1 << 20
+KIND = os.environ.get("INNKEEPER_GPU_TESTS", "cuda")
+REAL = KIND == "cuda"
+NODE = f"{KIND}:0"
+PLAIN = "cuda" if REAL else "cpu"  # where the same kernels run without Innkeeper
+HAS_CARD = torch.version.cuda is not None and torch.cuda.is_available()
+
+
+def nodes(budget: int, host: str = "4GiB") -> str:
+    """The setting for one card with so many bytes, and the host."""
+    return f"cuda:0:{budget}B,host:{host}" if REAL else f"sim:1x{budget}B,host:{host}"
+
+
+def why_not() -> str | None:
+    """Why the tests cannot run here; None where they can."""
+    if not REAL or HAS_CARD:
+        return None
+    if torch.version.cuda is None:
+        return f"PyTorch {torch.__version__} was built without CUDA"
+    return "PyTorch finds no CUDA device"
+
+
+def synchronize() -> None:
+    if REAL:
+        torch.cuda.synchronize()
+    if torch.accelerator.is_available():  # the managed device, once there is one
+        torch.accelerator.synchronize()
+
+
+def seconds_of(step: Any, steps: int) -> float:
+    """Seconds a call, by the clock, with the card idle before and after."""
+    synchronize()
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    synchronize()
+    return (time.perf_counter() - began) / steps
+
+
+def run_python(script: str, timeout: float = 500, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a process of its own, where it can import this folder's modules."""
+    folders = [str(Path(__file__).parent), str(ROOT / "tests/python"), os.environ.get("PYTHONPATH", "")]
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, folders)), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def answer_of(script: str, timeout: float = 500, **environment: str) -> Any:
+    """What a script that must succeed prints last, as JSON."""
+    done = run_python(script, timeout, **environment)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def results_file() -> Path:
+    """OUT=FOLDER says where; build/gpu otherwise."""
+    return Path(os.environ.get("OUT") or ROOT / "build/gpu") / f"results-{KIND}.json"
+
+
+def machine() -> dict[str, str]:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    card = torch.cuda.get_device_name(0) if REAL else "simulated: no result"
+    return {"card": card, "PyTorch": torch.__version__, "CUDA": torch.version.cuda or "", "commit": commit}
+
+
+def record(test: str, **figures: Any) -> None:
+    """Adds a test's figures to the results; `python3 tools/gpu_rows.py` prints them as rows."""
+    path = results_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results["machine"] = machine()
+    results[test] = results.get(test, {}) | figures
+    path.write_text(json.dumps(results, indent=1) + "\n")

@@ -1,0 +1,53 @@
+// Threads that run one at a time: at every point where one may be overtaken, a seed says who goes on.
+//
+// Points are the engine's (base/test_point.h) and all calls to a device (FaultPlan::set_watcher). So an order
+// of events is a function of the seed, and one that went wrong can be run again. A thread that waits for
+// another comes to the point "wait", where somebody else always goes on; if all do nothing but wait, that is
+// a deadlock.
+//
+// Thread safety: run() is called by one thread; point() by any.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace innkeeper::test {
+
+class Interleaving {
+ public:
+  // Sets the engine's test points; one at a time in a process.
+  Interleaving(size_t lanes, uint64_t seed);
+  ~Interleaving();
+  Interleaving(const Interleaving&) = delete;
+  Interleaving& operator=(const Interleaving&) = delete;
+
+  // Runs work[i] on lane i's thread; returns when all are done.
+  void run(std::vector<std::function<void()>> work);
+  // The calling lane may be overtaken here. Threads that are no lane's pass.
+  void point(bool waits = false);
+
+ private:
+  static constexpr size_t kNobody = SIZE_MAX;
+  static constexpr int kPatience = 200'000;  // waits in a row, of all lanes together
+
+  void live(size_t lane);
+  size_t choose(size_t self, bool waits);
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<std::condition_variable>> wake_;
+  std::condition_variable done_;
+  std::vector<std::function<void()>> work_;  // of lanes that are not done
+  size_t current_ = kNobody;
+  bool ending_ = false;
+  int waits_ = 0;
+  std::mt19937_64 random_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace innkeeper::test

@@ -1,0 +1,49 @@
+// Runs a program on the engine and on a naive model of it, a vector of bytes for each block, and compares.
+//
+// Each step is one thing that a program or its user may do. After each the invariants are checked, pinned and
+// escaped replicas must be where they were (I3, I12), and every kernel compares what it sees with the model.
+// A step may fail for want of room only, and only on a machine that is too small; then it changes nothing. In
+// the end everything is given back and nothing may be left.
+//
+// With several lanes, steps are dealt to threads that overtake each other inside the engine
+// (model/interleaving.h); a step that would use a block which another lane's step is using, and one of the
+// two writes, is left out: the program orders its accesses, as PyTorch asks (I8).
+//
+// It knows no test framework: the walk, the shrinker and the fuzzer share it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "model/program.h"
+#include "support/machine.h"
+
+namespace innkeeper::test {
+
+struct WalkOptions {
+  MachineOptions machine;
+  size_t max_blocks = 24;
+  size_t max_size = 4500;    // so that what is pinned and a kernel's operands fit three quarters of a budget
+  bool may_run_out = false;  // the machine is so small that requests may find no room
+  size_t lanes = 1;
+};
+
+struct WalkResult {
+  std::string failure;  // empty if the engine agreed with the model
+  int64_t evictions = 0;
+  int64_t fetches = 0;
+  int64_t left_out = 0;  // steps that other lanes' steps stood in the way of
+};
+
+WalkResult walk(const WalkOptions& options, const Program& program);
+
+// The machines that programs are tried on.
+struct WalkCase {
+  const char* name;
+  WalkOptions options;
+};
+std::span<const WalkCase> walk_cases();
+
+}  // namespace innkeeper::test

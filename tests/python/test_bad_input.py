@@ -1,0 +1,215 @@
+"""Bad inputs: what is said, word for word, how the process ends, and that nothing is left over.
+
+Inputs of a process (environment variables) run in one of their own; inputs of a call run here or, if they are
+nodes, in one process for all.
+"""
+
+# ruff: noqa: E501 (lines are as they are printed)
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import innkeeper
+import pytest
+from conftest import NODES, run_python
+
+import torch
+from torch import nn
+
+# The nodes, and the line; None where the line names what differs between machines or systems.
+BAD_NODES = {
+    "gpu:64MiB": '"gpu:64MiB" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB',
+    "sim": '"sim" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB',
+    "sim:64": '"sim:64": size "64" has no unit, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB',
+    "sim:2x64MB": '"sim:2x64MB": size "64MB" has the unknown unit "MB", expected a whole number and one of B, KiB,'
+    " MiB, GiB, TiB, as in 64MiB",
+    "sim:2x0MiB": '"sim:2x0MiB": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB',
+    "sim:99x1MiB": '"sim:99x1MiB": "99" is no count from 1 to 32, as in sim:2x64MiB',
+    "host:1.5GiB": '"host:1.5GiB": size "1.5GiB" is not a whole number, expected a whole number and one of B, KiB, MiB,'
+    " GiB, TiB, as in 64MiB",
+    "host:1GiB,host:1GiB": '"host:1GiB": host was named before, there is one host memory',
+    "disk:/tmp": '"disk:/tmp" has no size, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB',
+    "disk:/nowhere:1GiB": '"disk:/nowhere:1GiB": folder "/nowhere": No such file or directory, expected a folder that'
+    " is there, as in disk:/tmp:8GiB",
+    "disk:/proc/version:1GiB": None,
+    "auto,sim:1MiB": "auto names the GPUs and host, so sim:0 cannot stand beside it; only a disk can, as in"
+    " auto,disk:/tmp:8GiB",
+    "cuda,cuda:0": '"cuda:0": cuda means all cards, so no card can be named beside it',
+    "host:1GiB,,": None,
+}
+
+TRY_NODES = """
+import json, os, sys, innkeeper
+def state():
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), list(innkeeper.manager().nodes)
+innkeeper.configure("host:64MiB")
+before, rows = state(), []
+for nodes in sys.argv[1:]:
+    try:
+        innkeeper.configure(nodes)
+        rows.append("accepted")
+    except Exception as error:
+        rows.append(f"{type(error).__name__}: {error}")
+    assert state() == before, (nodes, state(), before)
+print(json.dumps(rows))
+"""
+
+
+def test_nodes_that_make_no_sense():
+    done = run_python("-c", TRY_NODES, *BAD_NODES)
+    assert done.returncode == 0, done.stderr
+    for (nodes, line), said in zip(BAD_NODES.items(), json.loads(done.stdout), strict=True):
+        assert said.startswith("ValueError: INNKEEPER_NODES: ") and "\n" not in said, (nodes, said)
+        if line is not None:
+            assert said == f"ValueError: INNKEEPER_NODES: {line}", nodes
+
+
+USE = "import torch, innkeeper; print(torch.ones(3, device='managed').sum().item())"
+FAILS, GOES_ON = 1, 0
+# Variable, value, exit code, and the last line on standard error.
+BAD_ENVIRONMENT = [
+    ("INNKEEPER_NODES", "gpu:1GiB", FAILS, f"ValueError: INNKEEPER_NODES: {BAD_NODES['gpu:64MiB']}".replace(
+        '"gpu:64MiB"', '"gpu:1GiB"')),
+    ("INNKEEPER_SIM", "lat", FAILS, 'ValueError: INNKEEPER_SIM: "lat" is no option; expected late, early, random:SEED,'
+     " poison=on, poison=off, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100"),
+    ("INNKEEPER_STRESS", "evcit", FAILS,
+     'ValueError: INNKEEPER_STRESS: "evcit" is not a stress; expected evict or hash'),
+    ("INNKEEPER_LOG", "verbose", GOES_ON,
+     'innkeeper warn: INNKEEPER_LOG: "verbose" is no level; expected error, warn, info or debug. Going on with warn'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "code", "line"), BAD_ENVIRONMENT, ids=[r[0] for r in BAD_ENVIRONMENT]
+)
+def test_a_bad_environment(variable: str, value: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(variable, value)
+    done = run_python("-c", USE, nodes=os.environ["INNKEEPER_NODES"])
+    assert done.returncode == code, done.stderr
+    assert done.stderr.strip().splitlines()[-1] == line
+    assert done.stdout.strip() == ("3.0" if code == GOES_ON else "")
+
+
+def x() -> torch.Tensor:
+    return torch.arange(4.0, device="managed")
+
+
+def held() -> torch.Tensor:
+    tensor = x()
+    innkeeper.pin(tensor, "sim:0")
+    return tensor
+
+
+def overfull() -> None:
+    for node in ("sim:0", "sim:1"):
+        innkeeper.manager().set_budget(node, 1 << 20)
+    with innkeeper.on("sim:0"):
+        torch.full((1 << 20,), 2.0, device="managed")
+
+
+def keep_pinned_bytes_out() -> None:
+    tensor = held()
+    try:
+        innkeeper.manager().set_budget("sim:0", 8)
+    finally:
+        innkeeper.unpin(tensor)
+
+
+def evict_pinned() -> None:
+    tensor = held()
+    try:
+        innkeeper.evict(tensor)
+    finally:
+        innkeeper.unpin(tensor)
+
+
+def write_pinned_elsewhere() -> None:
+    tensor = held()
+    try:
+        with innkeeper.resident(tensor, "sim:1", write=True):
+            pass
+    finally:
+        innkeeper.unpin(tensor)
+
+
+KNOWN = "the nodes are sim:0, sim:1, host"
+BAD_CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "pin, no such node": (lambda: innkeeper.pin(x(), "sim:7"), ValueError,
+                          f'pin: there is no node "sim:7"; {KNOWN}'),
+    "pin, empty name": (lambda: innkeeper.pin(x(), ""), ValueError, f'pin: there is no node ""; {KNOWN}'),
+    "pin, a number": (lambda: innkeeper.pin(x(), 0), TypeError, "pin(): incompatible function arguments"),
+    "prefetch, no such node": (lambda: innkeeper.prefetch(x(), "gpu"), ValueError,
+                               f'prefetch: there is no node "gpu"; {KNOWN}'),
+    "prefetch, CPU tensor": (lambda: innkeeper.prefetch(torch.ones(1), "host"), ValueError,
+                             "the tensor is on cpu, not managed: move it with .to('managed') first"),
+    "pin, CPU module": (lambda: innkeeper.pin(nn.Linear(1, 1)), ValueError,
+                        "'weight' of the module is on cpu, not managed: move it with .to('managed') first"),
+    "evict, a list": (lambda: innkeeper.evict([x()]), TypeError, "expected a tensor or a module, got list"),
+    "evict, pinned": (evict_pinned, ValueError, "evict: the block is pinned at sim:0; unpin it first"),
+    "resident, written elsewhere": (
+        write_pinned_elsewhere, ValueError,
+        "resident: a block that is pinned at sim:0 cannot be written at sim:1; unpin it first"),
+    "resident, no such node": (lambda: innkeeper.resident(x(), "disk").__enter__(), ValueError,
+                               f'resident: there is no node "disk"; {KNOWN}'),
+    "on, no such node": (lambda: innkeeper.on("sim:9").__enter__(), ValueError, 'there is no node "sim:9"'),
+    "on, does not compute": (lambda: innkeeper.on("host").__enter__(), ValueError, "host"),
+    "set_budget, no such node": (lambda: innkeeper.manager().set_budget("sim:7", 1), ValueError,
+                                 f'set_budget: there is no node "sim:7"; {KNOWN}'),
+    "set_budget, nothing": (lambda: innkeeper.manager().set_budget("sim:0", 0), ValueError,
+                            "set_budget: a budget is a positive number of bytes"),
+    "set_budget, less than nothing": (lambda: innkeeper.manager().set_budget("sim:0", -5), ValueError,
+                                      "set_budget: a budget is a positive number of bytes"),
+    "set_budget, more than there is": (lambda: innkeeper.manager().set_budget("sim:0", 1 << 40), ValueError,
+                                       "set_budget: 1.0 TiB is more than the 16.0 MiB that sim:0 has"),
+    "set_budget, less than is pinned": (keep_pinned_bytes_out, torch.OutOfMemoryError,
+                                        "set_budget: a budget of 8 B for sim:0 is less than the"),
+    "reserve, all": (lambda: setattr(innkeeper.manager(), "reserve", 1.0), ValueError,
+                     "reserve is a fraction of a node, 0 or more and less than 1: got 1.0"),
+    "budget, no such node": (lambda: innkeeper.manager().budget("tape"), ValueError,
+                             f"there is no node 'tape'; {KNOWN}"),
+    "log level": (lambda: innkeeper.manager().log("x", "loud"), ValueError,
+                  "'loud' is no level of logging: use one of debug, info, warning, error, critical"),
+    "too large an operator": (overfull, torch.OutOfMemoryError,
+                              "aten::fill_: out of memory at sim:0: 4.0 MiB asked, "),
+    "mixed devices": (lambda: x() + torch.ones(4), RuntimeError,
+                      "Expected all tensors to be on the same device, but found at least two devices, managed:0"),
+    "another managed device": (lambda: torch.ones(1, device="managed:1"), RuntimeError, "managed:1"),
+    "configure in use": (lambda: (x(), innkeeper.configure("host:64MiB")), ValueError,
+                         "configure: 1 managed storages are alive; configure the nodes before the first tensor, or after"
+                         " the last is gone"),
+    "configure, no text": (lambda: innkeeper.configure(5), TypeError, "configure(): incompatible function arguments"),
+    "shape": (lambda: x() @ torch.ones(3, 3, device="managed"), RuntimeError,
+              "mat1 and mat2 shapes cannot be multiplied (1x4 and 3x3)"),
+}  # fmt: skip
+
+
+def resources() -> tuple[int, int, dict[str, tuple[int, int]]]:
+    torch.managed.synchronize()
+    nodes = innkeeper.stats()["nodes"]
+    held = {name: (row["resident"], row["pinned"]) for name, row in nodes.items()}
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), held
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_a_bad_call(case: str):
+    call, kind, line = BAD_CALLS[case]
+    assert os.environ["INNKEEPER_NODES"] == NODES
+    budget = innkeeper.manager().budget("sim:0")
+    x()  # the device has been used
+    before = resources()
+    try:
+        with pytest.raises(kind) as raised:
+            call()
+        said = str(raised.value)
+        assert said.startswith(line) or line in said, said
+        if kind is not TypeError:
+            assert "\n" not in said.split("\nException raised", 1)[0], said
+        del raised
+    finally:
+        for node in ("sim:0", "sim:1"):
+            innkeeper.manager().set_budget(node, budget)
+    assert resources() == before

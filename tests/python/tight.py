@@ -1,0 +1,57 @@
+"""Fixtures and helpers of the tests that need nodes too small for what they do."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+
+import innkeeper
+import pytest
+
+import torch
+from torch import Tensor
+
+SIMULATED = ("sim:0", "sim:1")
+Squeeze = Callable[..., None]
+
+
+@pytest.fixture
+def squeeze() -> Iterator[Squeeze]:
+    """Gives a function that cuts the simulated nodes' budgets to so many bytes each, for this test.
+
+    The test fails if nothing was evicted: then it would have shown nothing.
+    """
+    gc.collect()
+    manager = innkeeper.manager()
+    before = {name: manager.budget(name) for name in SIMULATED}
+    manager.reset_stats()
+
+    def to(nbytes: int, second: int | None = None) -> None:
+        manager.set_budget("sim:0", nbytes)
+        manager.set_budget("sim:1", nbytes if second is None else second)
+
+    yield to
+    evictions = innkeeper.stats()["evictions"]
+    for name, nbytes in before.items():
+        manager.set_budget(name, nbytes)
+    assert evictions > 0, "nothing was evicted, so the test shows nothing"
+
+
+def flood(nbytes: int, pieces: int = 8) -> float:
+    """Allocates and writes so many bytes of other tensors, so that what is not in use has to leave."""
+    others = [torch.full((nbytes // pieces // 4,), float(n), device="managed") for n in range(pieces)]
+    return sum(x.sum().item() for x in others)
+
+
+def same(managed: Tensor, plain: Tensor) -> bool:
+    """Bitwise equal, and of the same shape, strides and dtype."""
+    back = managed.detach().cpu()
+    return (
+        managed.shape == plain.shape
+        and managed.stride() == plain.stride()
+        and back.dtype == plain.dtype
+        and back.contiguous()
+        .view(-1)
+        .view(torch.uint8)
+        .equal(plain.detach().contiguous().view(-1).view(torch.uint8))
+    )

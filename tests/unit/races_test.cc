@@ -1,0 +1,152 @@
+// What happens between two steps of the engine, made to happen: found by removing lines that no test missed.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "base/test_point.h"
+#include "support/machine.h"
+#include "support/watchdog.h"
+
+namespace innkeeper::test {
+namespace {
+
+// Calls `meddle` once while victims are being chosen: after the engine looked at pins, before it closes any.
+class MeddlingPolicy final : public EvictionPolicy {
+ public:
+  std::string_view name() const override { return "meddling"; }
+  size_t choose(std::span<EvictionCandidate> candidates, Bytes shortfall) const override {
+    if (meddle) std::exchange(meddle, {})();
+    return lru_->choose(candidates, shortfall);
+  }
+
+  inline static std::function<void()> meddle;
+
+ private:
+  const std::unique_ptr<EvictionPolicy> lru_ = make_lru_policy();
+};
+
+std::unique_ptr<EvictionPolicy> make_meddling_policy() { return std::make_unique<MeddlingPolicy>(); }
+
+TEST(Races, I3WhatIsPinnedWhileVictimsAreChosenStays) {
+  Machine machine({.budget = KiB(8), .policy = make_meddling_policy});
+  const Contents contents = pattern(3000, 1);
+  Block* first = machine.make(machine.sim(), contents).value();
+  Block* second = machine.make(machine.sim(), contents).value();
+  bool pinned = false;
+  MeddlingPolicy::meddle = [&] { pinned = first->replica(machine.sim()).word.try_pin(false); };
+  Result<Block*> third = machine.make(machine.sim(), pattern(4000, 2));
+  ASSERT_TRUE(third.ok()) << third.status().message();
+  ASSERT_TRUE(pinned);
+  EXPECT_TRUE(machine->has_replica(*first, machine.sim()));
+  EXPECT_FALSE(machine->has_replica(*second, machine.sim())) << "the other one left in its place";
+  first->replica(machine.sim()).word.remove_pin();
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (Block* block : {first, second, third.value()}) machine->destroy(block);
+}
+
+TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
+  Machine machine;
+  bool held = true;
+  machine->set_escape_probe([&](Block&, NodeId) { return held; });
+  Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
+  Access access{.block = block};
+  ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
+  machine->keep_escaped(machine.sim(), access);
+  EXPECT_LT(machine->room(machine.sim()), machine->budget(machine.sim()));
+  EXPECT_EQ(machine->stats().escaped, 1);
+  held = false;
+  EXPECT_EQ(machine->stats().escaped, 0);
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").pinned, 0);
+  EXPECT_EQ(machine->room(machine.sim()), machine->budget(machine.sim()));
+  EXPECT_TRUE(machine->evict(*block).ok());
+  machine->destroy(block);
+}
+
+// Calls `hook` at the engine's test points while it lives.
+class AtPoints {
+ public:
+  explicit AtPoints(std::function<void(const char*)> hook) {
+    hook_ = std::move(hook);
+    test_point.store([](const char* name) { hook_(name); });
+  }
+  ~AtPoints() { test_point.store(nullptr); }
+  AtPoints(const AtPoints&) = delete;
+  AtPoints& operator=(const AtPoints&) = delete;
+
+ private:
+  inline static std::function<void(const char*)> hook_;
+};
+
+// A replica that leaves is on no list any more, but its bytes are not given back yet.
+TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
+  constexpr size_t kSize = 4096;
+  Machine machine({.budget = Bytes(kSize)});
+  const Watchdog watchdog(std::chrono::seconds(30));
+  const NodeId node = machine.sim();
+  Block* block = machine.make(node, pattern(kSize, 1)).value();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool waits = false;
+  bool done = false;
+  Status asked;
+  const std::thread::id self = std::this_thread::get_id();
+  std::thread other;
+  {
+    const AtPoints points([&](const char* name) {
+      if (std::this_thread::get_id() == self && std::strcmp(name, "dropped") == 0 && !other.joinable()) {
+        other = std::thread([&] {
+          asked = machine->device(node).allocate(Bytes(kSize)).status();
+          const std::lock_guard lock(mutex);
+          done = true;
+          changed.notify_all();
+        });
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return waits || done; });
+      } else if (std::strcmp(name, "wait") == 0) {
+        const std::lock_guard lock(mutex);
+        waits = true;
+        changed.notify_all();
+      }
+    });
+    EXPECT_TRUE(machine->evict(*block).ok());
+    ASSERT_TRUE(other.joinable());
+    other.join();
+  }
+  EXPECT_TRUE(waits);
+  EXPECT_TRUE(asked.ok()) << asked.message();
+  EXPECT_EQ(machine->check_invariants(), "");
+  machine->destroy(block);
+}
+
+TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
+  constexpr size_t kSize = 4096;
+  FaultPlan faults;
+  Machine machine({.accelerators = 2, .budget = Bytes(4 * kSize), .faults = &faults});
+  const Watchdog watchdog(std::chrono::seconds(30));
+  std::vector<Block*> ours;
+  for (uint64_t i = 0; i < 2; ++i) ours.push_back(machine.make(machine.sim(0), pattern(kSize, i)).value());
+  std::vector<Block*> theirs;
+  bool armed = true;
+  faults.set_watcher([&] {
+    // The first call of the eviction asks the peer for memory: the engine has found that there is plenty.
+    if (!std::exchange(armed, false)) return;
+    for (uint64_t i = 2; i < 6; ++i) {
+      theirs.push_back(machine.make(machine.sim(1), pattern(kSize, i)).value());
+    }
+  });
+  ASSERT_TRUE(machine->set_budget(machine.sim(0), Bytes(kSize)).ok());
+  faults.set_watcher(nullptr);
+  ASSERT_EQ(theirs.size(), 4u);
+  for (Block* block : theirs) EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(1)});
+  EXPECT_EQ(machine->where(*ours[0]), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->stats().bytes_between, 0);
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (Block* block : ours) machine->destroy(block);
+  for (Block* block : theirs) machine->destroy(block);
+}
+
+}  // namespace
+}  // namespace innkeeper::test

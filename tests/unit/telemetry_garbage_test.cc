@@ -1,0 +1,122 @@
+// A library that fails at random and answers nonsense: text without an end, huge counts, unknown errors.
+// Whatever it says, a snapshot keeps what snapshot.h promises.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "support/environment.h"
+#include "support/fake_gpus.h"
+#include "telemetry/snapshot.h"
+#include "telemetry/visible.h"
+
+namespace innkeeper::telemetry {
+namespace {
+
+const char* const kMachine =
+    "topology 0 1 10\ntopology 0 2 50\n"
+    "card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  name NVIDIA H200\n  memory 140G 1G 1G\n  utilization 1 1\n"
+    "  power 100 700\n  temperature 40\n  clocks 1000 2000\n  process 5 1G\n  process 6 1G graphics\n  "
+    "nvlink 1 4\n"
+    "card GPU-bbbbbbbb\n  bus 00000000:02:00.0\n  memory 140G 1G 1G\n  mig 7\n  nvlink 0 4\n"
+    "instance MIG-11111111 1 0\n  memory 20G 0 0\n  process 7 1G\n"
+    "instance MIG-22222222 2 0\n  memory 20G 0 0\n"
+    "card GPU-cccccccc\n  bus 00000000:03:00.0\n  nvlink switch 18\n";
+
+bool is_plain(const std::string& text) {
+  for (char c : text) {
+    if (c < ' ' || c > '~') return false;
+  }
+  return text.size() <= 400;
+}
+
+void expect_sane(const Reading<Memory>& memory) {
+  if (!memory) return;
+  EXPECT_GT(memory->total, Bytes(0));
+  EXPECT_GE(memory->free, Bytes(0));
+  EXPECT_GE(memory->used, Bytes(0));
+  EXPECT_GE(memory->reserved, Bytes(0));
+  EXPECT_EQ(memory->free + memory->used + memory->reserved, memory->total);
+}
+
+void expect_sane(const Card& card) {
+  EXPECT_TRUE(is_plain(card.name) && is_plain(card.uuid)) << card.name << card.uuid;
+  EXPECT_EQ(card.uuid.find(','), std::string::npos);
+  expect_sane(card.memory);
+  for (const Instance& instance : card.instances) {
+    EXPECT_EQ(instance.uuid.rfind("MIG-", 0) == 0 || instance.uuid.rfind("GPU-", 0) == 0, true);
+    expect_sane(instance.memory);
+  }
+  if (card.utilization) {
+    EXPECT_GE(card.utilization->compute_percent, 0);
+    EXPECT_LE(card.utilization->compute_percent, 100);
+    EXPECT_LE(card.utilization->memory_percent, 100);
+  }
+  if (card.power) {
+    EXPECT_LE(card.power->watts, 100'000);
+  }
+  if (card.processes) {
+    for (const Process& process : *card.processes) {
+      EXPECT_GT(process.pid, 0);
+      EXPECT_GE(process.used.value_or(Bytes(0)), Bytes(0));
+    }
+  }
+}
+
+void expect_sane(const Snapshot& now) {
+  EXPECT_LE(now.cards.size() + now.lost.size(), 256u);
+  std::set<std::string> seen;
+  for (const Card& card : now.cards) {
+    EXPECT_TRUE(seen.insert(card.uuid).second) << card.uuid;
+    expect_sane(card);
+  }
+  for (const LostCard& lost : now.lost) EXPECT_TRUE(is_plain(lost.why)) << lost.why;
+  if (!now.driver) {
+    EXPECT_TRUE(is_plain(now.driver.text())) << now.driver.text();
+  }
+  EXPECT_EQ(now.driver.ok(), now.trouble == Trouble::none);
+  if (!now.links.empty()) {
+    EXPECT_EQ(now.links.size(), now.cards.size() * now.cards.size());
+  }
+  for (const std::string& uuid : resolve_visible(std::nullopt, "", now).uuids) {
+    EXPECT_TRUE(now.find(uuid) != nullptr);
+  }
+}
+
+class Garbage : public testing::TestWithParam<int> {};
+
+TEST_P(Garbage, NothingOfItGetsOut) {
+  const uint64_t seed = test::from_environment("INNKEEPER_SEED", 1);
+  for (const auto kind : {test::FakeGpus::quiet, test::FakeGpus::old}) {
+    const test::FakeGpus gpus(
+        "garbage " + std::to_string(seed) + " " + std::to_string(GetParam()) + "\n" + kMachine, kind);
+    size_t cards = 0;
+    const uint64_t rounds = test::from_environment("INNKEEPER_STEPS", 150);
+    for (uint64_t round = 0; round < rounds; ++round) {
+      const Snapshot now = snapshot(Wanted::all);
+      expect_sane(now);
+      cards += now.cards.size();
+    }
+    // The sane answers between come through.
+    if (GetParam() <= 20) {
+      EXPECT_GT(cards, 10u);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Percent, Garbage, testing::Values(2, 20, 60, 100));
+
+TEST(GarbageThreads, AreAsSafe) {
+  const test::FakeGpus gpus(std::string("garbage 7 10\n") + kMachine);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([] {
+      for (int k = 0; k < 30; ++k) expect_sane(snapshot(Wanted::all));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace innkeeper::telemetry

@@ -1,0 +1,64 @@
+"""Prints what tests/gpu measured on a card as rows for docs/gpu-results.md.
+
+python3 tools/gpu_rows.py [build/gpu/results-cuda.json]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "build/gpu/results-cuda.json"
+
+
+def shown(name: str, value: Any) -> str:
+    """A figure with its unit, which its name ends with."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(str(element) for element in value)
+    if isinstance(value, int) and ("bytes" in name or name.startswith(("budget", "allocated", "peak"))):
+        return f"{value / (1 << 20):.1f} MiB"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def figures(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The leaves of nested figures, each with the names that lead to it."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for name, inner in value.items():
+        yield from figures(inner, (*path, name))
+
+
+def rows(results: dict[str, Any]) -> Iterator[str]:
+    """The lines of the table."""
+    machine = results.get("machine", {})
+    yield ", ".join(f"{name} {value}" for name, value in machine.items() if value)
+    yield ""
+    yield "| test | figure | value |"
+    yield "|---|---|---|"
+    for test, measured in results.items():
+        if test == "machine":
+            continue
+        for path, value in figures(measured, ()):
+            yield f"| {test} | {' '.join(path).replace('_', ' ')} | {shown(path[-1], value)} |"
+
+
+def main(arguments: list[str]) -> int:
+    """Exits with 1 where nothing has been measured."""
+    path = Path(arguments[0]) if arguments else RESULTS
+    if not path.exists():
+        print(f"{path} is not there: nothing has been measured; run make gpu on a machine with a card")
+        return 1
+    print("\n".join(rows(json.loads(path.read_text()))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,306 @@
+"""Breaks the sources in one place at a time, runs the tests that should notice, and reports who did not.
+
+Each mutant is tried in a scratch worktree of REV under build/mutants. Core's mutants are built into one test
+program (tests_one) and run until the first failure; a run that takes too long counts as noticed. Mutants of
+src/torch need PyTorch and minutes each, so they are tried only with --torch. The report is build/mutants.md.
+
+Exit status: 0 if every mutant of the lists is killed or listed as equivalent, and every list applies; else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+from mutation import Mutant, draw, read_lists
+
+TOP = Path(__file__).parent.parent
+SCRATCH = TOP / "build" / "mutants"
+REPORT = TOP / "build" / "mutants.md"
+CORE_FOLDERS = ["src/residency", "src/sim"]
+TORCH_TESTS = [
+    "tests/python/test_bits.py",
+    "tests/python/test_managed_tensor.py",
+    "tests/python/test_opinfo.py",
+]
+KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compile", "does not apply"
+VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
+
+
+@dataclass
+class Outcome:
+    """What became of one mutant."""
+
+    mutant: Mutant
+    verdict: str
+    by: str = ""  # the test that failed
+    seconds: float = 0.0
+
+    @property
+    def bad(self) -> bool:
+        """Whether somebody must look at it."""
+        if self.mutant.offset >= 0:
+            return False  # drawn at random: for a person to read
+        return self.verdict != KILLED and not (self.verdict == SURVIVED and self.mutant.equivalent)
+
+
+def run(
+    command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Runs a command and all that it starts; (exit status, output). 124 if it took too long."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return 124, output or ""
+    return process.returncode, output
+
+
+def must(command: list[str], folder: Path, env: dict[str, str] | None = None) -> str:
+    """Runs a command that has to succeed."""
+    status, output = run(command, folder, 7200, env)
+    if status != 0:
+        raise SystemExit(f"{' '.join(command)}: exit status {status}\n{output[-4000:]}")
+    return output
+
+
+def failed_test(status: int, output: str) -> str:
+    """The test that noticed, from a runner's output."""
+    if status == 124:
+        last = re.findall(r"\[ RUN      \] (\S+)", output)
+        return f"{last[-1] if last else 'the tests'} (too long)"
+    found = re.findall(r"\[  FAILED  \] (\S+)", output) or re.findall(r"^FAILED (\S+)", output, re.MULTILINE)
+    if found:
+        return found[0].rstrip(",")
+    last = re.findall(r"\[ RUN      \] (\S+)", output)
+    return f"{last[-1]} (aborted)" if last else "aborted"
+
+
+class Tree:
+    """A scratch worktree, built once; mutants are tried in it one after another."""
+
+    def __init__(self, index: int, base: str, torch: bool, python: str) -> None:
+        self.path = SCRATCH / f"tree-{index}{'-torch' if torch else ''}"
+        self.torch = torch
+        self.python = python
+        if self.path.exists():
+            must(["git", "checkout", "--quiet", "--force", "--detach", base], self.path)
+        else:
+            must(["git", "worktree", "add", "--quiet", "--force", "--detach", str(self.path), base], TOP)
+        preset = "torch" if torch else "dev"
+        more = [f"-DPython3_EXECUTABLE={python}"] if torch else []
+        # A mutant may well leave a variable unused: no reason not to try it.
+        must(["cmake", "--preset", preset, "-DINNKEEPER_WERROR=OFF", *more], self.path)
+        self.limit_s = 3600.0
+        status, output = self.build()
+        if status != 0:
+            raise SystemExit(f"the base does not build:\n{output[-4000:]}")
+        start = time.monotonic()
+        status, output = self.test()
+        if status != 0:
+            raise SystemExit(f"the base fails {failed_test(status, output)}:\n{output[-4000:]}")
+        self.baseline_s = time.monotonic() - start
+        self.limit_s = 30 + 3 * self.baseline_s
+
+    def build(self) -> tuple[int, str]:
+        """Builds what the tests need."""
+        jobs = ["-j1", "--", "--quiet"]
+        if not self.torch:
+            return run(["cmake", "--build", "build/dev", "--target", "tests_one", *jobs], self.path, 1800)
+        status, output = run(
+            ["cmake", "--build", "build/torch", "--target", "innkeeper_package", *jobs], self.path, 7200
+        )
+        if status != 0:
+            return status, output
+        return run(
+            ["cmake", "--install", "build/torch", "--component", "python", "--prefix", "build/torch/package"],
+            self.path,
+            600,
+        )
+
+    def test(self) -> tuple[int, str]:
+        """Runs the tests until one fails."""
+        if not self.torch:
+            return run(["build/dev/tests/tests_one", "--gtest_fail_fast"], self.path, self.limit_s)
+        env = {"PYTHONPATH": str(self.path / "build/torch/package")}
+        return run([self.python, "-m", "pytest", "-x", "-q", *TORCH_TESTS], self.path, self.limit_s, env)
+
+    def attempt(self, mutant: Mutant) -> Outcome:
+        """Applies a mutant, builds, tests, and takes it back."""
+        file = self.path / mutant.file
+        original = file.read_text()
+        try:
+            changed = mutant.apply(original)
+        except ValueError:
+            return Outcome(mutant, NOT_APPLIED)
+        start = time.monotonic()
+        try:
+            file.write_text(changed)
+            status, _ = self.build()
+            if status != 0:
+                return Outcome(mutant, NOT_BUILT)
+            status, output = self.test()
+        finally:
+            file.write_text(original)
+        seconds = time.monotonic() - start
+        if status == 0:
+            return Outcome(mutant, SURVIVED, seconds=seconds)
+        return Outcome(mutant, KILLED, failed_test(status, output), seconds)
+
+
+def change_of(mutant: Mutant) -> str:
+    """The change as text for the report."""
+    old = [f"-{line}" for line in mutant.old.rstrip("\n").splitlines()]
+    new = [f"+{line}" for line in mutant.new.rstrip("\n").splitlines()]
+    return "\n".join(["```diff", *old, *new, "```"])
+
+
+def write_report(outcomes: list[Outcome], command: str, base: str, seed: int | None) -> None:
+    """build/mutants.md, written anew after each mutant so that a run may be stopped."""
+    count = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in VERDICTS}
+    lines = ["# Mutants", "", f"`{command}` at {base}" + (f", seed {seed}" if seed is not None else ""), ""]
+    lines += [
+        f"{len(outcomes)} tried: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS) + ".",
+        "",
+    ]
+    # What was drawn at random and is no program says nothing.
+    expected = {KILLED} if seed is None else {KILLED, NOT_BUILT}
+    survivors = [o for o in outcomes if o.verdict not in expected]
+    if survivors:
+        lines += ["## Survivors", ""]
+    for outcome in survivors:
+        mutant = outcome.mutant
+        verdict = "equivalent" if outcome.verdict == SURVIVED and mutant.equivalent else outcome.verdict
+        lines += [
+            f"**{mutant.name}** ({verdict}). {mutant.equivalent or mutant.why}",
+            "",
+            change_of(mutant),
+            "",
+        ]
+    lines += ["## Killed", "", "| mutant | file | killed by | seconds |", "|---|---|---|---|"]
+    for outcome in outcomes:
+        if outcome.verdict == KILLED:
+            name, file = outcome.mutant.name, outcome.mutant.file
+            lines.append(f"| {name} | {file} | {outcome.by} | {outcome.seconds:.0f} |")
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text("\n".join(lines) + "\n")
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="tools/mutate", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--list", action="store_true", help="print the lists and check that they apply")
+    parser.add_argument(
+        "--random", type=int, metavar="N", default=0, help="try N random ones instead of the lists"
+    )
+    parser.add_argument("--seed", type=int, help="for --random; a new one is drawn and printed otherwise")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="worktrees at a time (default 1)")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="a regular expression that names must match"
+    )
+    parser.add_argument(
+        "--base", default="HEAD", metavar="REV", help="the commit that is broken (default HEAD)"
+    )
+    parser.add_argument("--torch", action="store_true", help="the mutants of src/torch instead of core's")
+    parser.add_argument(
+        "--python", default=sys.executable, help="with --torch: a Python that has PyTorch and pytest"
+    )
+    return parser.parse_args()
+
+
+def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
+    """The mutants to try, before those that do not compile are left out."""
+    if args.random:
+        folders = ["src/torch"] if args.torch else CORE_FOLDERS
+        mutants = draw(base_text, folders, args.seed)
+    else:
+        mutants = [
+            m for m in read_lists(TOP / "tools" / "mutants") if m.file.startswith("src/torch") == args.torch
+        ]
+    return [mutant for mutant in mutants if re.search(args.only, mutant.name)]
+
+
+def print_list(only: str) -> int:
+    """Prints every list; returns 1 if one does not apply to the sources as they are."""
+    status = 0
+    for mutant in read_lists(TOP / "tools" / "mutants"):
+        if not re.search(only, mutant.name):
+            continue
+        try:
+            mutant.apply((TOP / mutant.file).read_text())
+            note = f"equivalent: {mutant.equivalent}" if mutant.equivalent else mutant.why
+        except ValueError as error:
+            note = f"DOES NOT APPLY ({error})"
+            status = 1
+        print(f"{mutant.name:36} {mutant.file}: {note}")
+    return status
+
+
+def main() -> int:
+    """Tries the mutants; returns the exit status."""
+    args = parse()
+    if args.list:
+        return print_list(args.only)
+    if shutil.which("ccache") is None:
+        print("without ccache every mutant costs much more", file=sys.stderr)
+    if args.random and args.seed is None:
+        args.seed = secrets.randbelow(2**32)
+    os.nice(10)
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    base = must(["git", "rev-parse", "--short", args.base], TOP).strip()
+    if args.random:
+        print(f"seed {args.seed}", flush=True)
+    trees: Queue[Tree] = Queue()
+    for index in range(args.jobs):
+        trees.put(Tree(index, base, args.torch, args.python))
+    first = trees.queue[0]
+    print(f"the base passes in {first.baseline_s:.0f} s; a mutant may take {first.limit_s:.0f} s", flush=True)
+    mutants = choose(args, first.path)
+    outcomes: list[Outcome] = []
+    wanted = args.random or len(mutants)
+    command = " ".join(["tools/mutate", *sys.argv[1:]])
+
+    def attempt(mutant: Mutant) -> None:
+        # Another is drawn in the place of one that is no program.
+        if sum(o.verdict != NOT_BUILT or not args.random for o in outcomes) >= wanted:
+            return
+        tree = trees.get()
+        try:
+            outcome = tree.attempt(mutant)
+        finally:
+            trees.put(tree)
+        outcomes.append(outcome)
+        print(f"{outcome.verdict:16} {mutant.name}: {outcome.by}", flush=True)
+        write_report(outcomes, command, base, args.seed if args.random else None)
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(attempt, mutants))
+    killed = sum(outcome.verdict == KILLED for outcome in outcomes)
+    print(f"{killed} of {len(outcomes)} killed; {REPORT.relative_to(TOP)} says by whom")
+    return 1 if any(outcome.bad for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
