@@ -23,8 +23,10 @@ std::string exit_codes() {
 }
 
 void add_commands(CLI::App& program) {
+  register_status(program);
   register_pick(program);
   register_run(program);
+  register_lease(program);
 }
 
 // The sub-command that was named, for messages.

@@ -39,9 +39,7 @@ void register_pick(CLI::App& program) {
   options->request.add_to(command);
   command
       .add_option("--hold", options->hold,
-                  "Keep the lease so long after this command has ended (s, m, h, d), so that nobody else is "
-                  "given the "
-                  "same before your program has allocated")
+                  "Promise them: a lease that stays so long after this has ended (s, m, h, d)")
       ->type_name("TIME");
   on_run(command, [options] { return pick(*options); });
 }

@@ -9,22 +9,18 @@
 namespace innkeeper::cli {
 
 void RequestOptions::add_to(CLI::App& command) {
-  count_option_ =
-      command.add_option("-n,--gpus", count_, "How many GPUs, all or nothing (1)")->type_name("N");
+  count_option_ = command.add_option("-n,--gpus", count_, "How many GPUs, all or nothing (1)");
   memory_option_ =
-      command
-          .add_option("--mem", memory_, "At least this much of each, as 20G; without it GPUs are taken whole")
-          ->type_name("SIZE");
+      command.add_option("--mem", memory_, "So much of each, as 20G; without it GPUs are taken whole");
   by_option_ =
-      command
-          .add_option("--by", by_,
-                      "Which first: free (most free memory, the default), ratio (largest free part), "
-                      "power or utilization (least)")
-          ->type_name("MODE");
+      command.add_option("--by", by_, "Best by free memory (free), its part (ratio), power or utilization");
   command.add_flag("--share", share_, "With others on the same GPU: the default with --mem");
   command.add_flag("--exclusive", exclusive_, "Each GPU for this lease alone: the default without --mem");
   wait_option_ =
-      command.add_flag("--wait", wait_, "Wait in line, for ever or, with --wait=30s, so long (s, m, h, d)");
+      command.add_flag("--wait", wait_, "Wait in line: for ever or, as --wait=30s, so long (s, m, h, d)");
+  count_option_->type_name("N");
+  memory_option_->type_name("SIZE");
+  by_option_->type_name("MODE");
 }
 
 lease::Request RequestOptions::request() const {
