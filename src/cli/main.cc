@@ -27,6 +27,8 @@ void add_commands(CLI::App& program) {
   register_pick(program);
   register_run(program);
   register_lease(program);
+  register_doctor(program);
+  register_completion(program);
 }
 
 // The sub-command that was named, for messages.
