@@ -24,6 +24,7 @@ std::string exit_codes() {
 
 void add_commands(CLI::App& program) {
   register_status(program);
+  register_top(program);
   register_pick(program);
   register_run(program);
   register_lease(program);
