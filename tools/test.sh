@@ -25,6 +25,10 @@ tools/lint.sh structure
 header "core: build and tests"
 build_and_test dev
 
+header "the program innkeeper: its built binary on fake GPUs"
+"$VENV_PYTHON" -m pytest -q -p no:cacheprovider tests/cli --junitxml="$REPORTS/pytest-cli.xml"
+"$VENV_PYTHON" tools/check_skips.py --quiet pytest "$REPORTS/pytest-cli.xml"
+
 header "core under AddressSanitizer and UndefinedBehaviorSanitizer"
 build_and_test asan-ubsan
 

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/grant.h"
 #include "cli/holder.h"
+#include "cli/need_subcommand.h"
 #include "cli/report.h"
 #include "cli/request_options.h"
 #include "cli/screen.h"
@@ -83,7 +84,7 @@ int release(const std::vector<std::string>& ids) {
 
 void register_lease(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("lease", "List, hold and release leases");
-  command.require_subcommand(1);
+  need_subcommand(command);
 
   CLI::App& list_command = *command.add_subcommand("list", "Show all leases of this machine, and who waits");
   const auto json = std::make_shared<bool>(false);

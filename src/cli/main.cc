@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/need_subcommand.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -57,8 +58,8 @@ std::string one_line(std::string text) {
 int run(int argc, char** argv) {
   CLI::App program("Which GPUs: see them, lease them, run on them.", "innkeeper");
   program.set_version_flag("--version", "innkeeper " INNKEEPER_VERSION);
-  program.require_subcommand(1);
   add_commands(program);
+  need_subcommand(program);
   program.footer(exit_codes());  // now, so that the sub-commands do not take it over
 
   // A job's own words are not ours to parse.
