@@ -115,7 +115,7 @@ class Machine:
 
     def files(self) -> list[str]:
         """Lease files that are there, dead ones too."""
-        if not self.leases.exists():
+        if not self.leases.is_dir():
             return []
         return sorted(path.name for path in self.leases.iterdir() if path.name != "alloc.lock")
 

@@ -88,8 +88,7 @@ def test_signal_dispositions_are_passed_on_unchanged(machine: Machine):
 
 
 def test_only_the_lease_is_left_open(machine: Machine):
-    script = "import os; print(sorted(os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')[3:-1]))"
-    shown = machine.ok("run", "--", sys.executable, "-c", script)
+    shown = machine.ok("run", "--", "ls", "-l", "/proc/self/fd")
     assert shown.count(str(machine.leases)) == 1 and "alloc.lock" not in shown
 
 

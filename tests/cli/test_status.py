@@ -10,6 +10,7 @@ import re
 import struct
 import subprocess
 import termios
+from pathlib import Path
 
 import pytest
 from conftest import PROGRAM, Machine, cards, uuid, wait_until
@@ -77,7 +78,8 @@ def document(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
 def busy(machine: Machine) -> subprocess.Popen[str]:
     """A lease of 8 GiB on card 0 whose job uses 3 GiB; a process without a lease uses 5 GiB there."""
     job = machine.start("run", "--mem", "8G", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    command = Path(f"/proc/{job.pid}/cmdline")
+    wait_until(lambda: command.read_bytes().startswith(b"sleep"))
     stranger = os.getpid()
     machine.set(
         cards(2, {0: f"  memory 139G 512M 8G\n  process {job.pid} 3G\n  process {stranger} 5G\n  utilization 35 10\n"})
