@@ -46,6 +46,7 @@ void note(std::string_view text);
 // A name for messages: "innkeeper lease hold".
 std::string full_name(const CLI::App& command);
 
+void register_calibrate(CLI::App& program);
 void register_completion(CLI::App& program);
 void register_doctor(CLI::App& program);
 void register_lease(CLI::App& program);

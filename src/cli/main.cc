@@ -30,6 +30,7 @@ void add_commands(CLI::App& program) {
   register_run(program);
   register_lease(program);
   register_doctor(program);
+  register_calibrate(program);
   register_completion(program);
 }
 

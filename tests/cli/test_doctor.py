@@ -1,10 +1,11 @@
-"""doctor: every trouble that can be scripted is found, named and comes with a cure."""
+"""doctor: every trouble that can be scripted is found, named and comes with a cure. And calibrate."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+from pathlib import Path
 
 import pytest
 from conftest import Machine, cards, uuid, wait_until
@@ -33,7 +34,7 @@ def test_a_good_machine_has_no_trouble(machine: Machine):
 
 
 TROUBLES = [
-    ("driver", "error nvmlInit_v2 18\n", {}, "version"),
+    ("driver", "error nvmlInit_v2 18\n", {}, "restart the machine"),
     ("driver", "error nvmlInit_v2 9\n", {}, "modprobe"),
     ("driver", "error nvmlInit_v2 4\n", {}, "/dev/nvidia"),
     ("driver", cards(1), {"INNKEEPER_NVML": "/nowhere/x.so"}, "driver"),
@@ -107,6 +108,49 @@ def test_as_text_the_cure_stands_below(machine: Machine):
     lines = done.stdout.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("trouble"))
     assert lines[at + 1].strip().startswith("cure: ")
+
+
+def calibrated(machine: Machine, *words: str) -> dict:  # type: ignore[type-arg]
+    return json.loads(machine.ok("calibrate", "--json", *words))
+
+
+def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Path):
+    figures = calibrated(machine, "--size", "16MiB", "--disk", str(tmp_path))
+    assert figures["schema"] == 1 and figures["size_bytes"] == 16 << 20
+    host, disk = figures["host"], figures["disk"]
+    assert host["threads"] == len(os.sched_getaffinity(0))
+    assert 1e5 < host["copy_one_thread"] < 1e13 and 1e5 < host["copy_all_threads"] < 1e13
+    assert disk["folder"] == str(tmp_path.resolve()) and isinstance(disk["direct"], bool)
+    assert 1e3 < disk["write"] < 1e12 and 1e3 < disk["read"] < 1e12 and 0 < disk["latency_seconds"] < 5
+    assert list(tmp_path.iterdir()) == []  # nothing is left on the disk
+    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    assert json.loads(kept.read_text()) == figures
+    assert calibrated(machine, "--show") == figures
+    assert "GB/s" in machine.ok("calibrate", "--show")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--size", "1B"), 64),
+        (("--size", "much"), 64),
+        (("--size", "100T"), 64),
+        (("--disk", "/no/such/folder"), 73),
+        (("--show",), 73),
+    ],
+)
+def test_calibrate_refuses(machine: Machine, words: tuple[str, ...], code: int):
+    done = machine.run("calibrate", *words)
+    assert (done.returncode, done.stdout) == (code, "") and done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', '{"schema": 1, "host": 3, "disk": {}}'])
+def test_figures_that_are_none(machine: Machine, text: str):
+    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(text)
+    done = machine.run("calibrate", "--show")
+    assert done.returncode == 73 and str(kept) in done.stderr
 
 
 def test_cards_are_named_by_uuid_in_findings(machine: Machine):
