@@ -73,7 +73,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         script = Path(folder) / "gpus"
         script.write_text(SCRIPT)
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "INNKEEPER_"))}
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "INNKEEPER_"))
+        }
         env |= {
             "INNKEEPER_NVML": str(fake / "libnvidia-ml.so.1"),
             "INNKEEPER_FAKE_NVML": str(script),
@@ -94,7 +96,9 @@ def main() -> None:
     width = max(map(len, times))
     for name, values in times.items():
         note = "  (ended with an error)" if name in failed else ""
-        print(f"{name:{width}}  median {statistics.median(values) * 1e3:7.1f} ms  best {min(values) * 1e3:7.1f} ms{note}")
+        print(
+            f"{name:{width}}  median {statistics.median(values) * 1e3:7.1f} ms  best {min(values) * 1e3:7.1f} ms{note}"
+        )
     missing = [name for name in ("nvitop", "gpustat", "GPUtil") if importlib.util.find_spec(name) is None]
     if missing:
         print(f"not installed: {', '.join(missing)}")

@@ -21,7 +21,9 @@ class Terminal:
     def __init__(self, machine: Machine, width: int, height: int) -> None:
         self.socket = f"innkeeper-{unique.uuid4().hex[:12]}"
         self.machine = machine
-        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), "env PS1='$ ' sh")
+        self.tmux(
+            "-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), "env PS1='$ ' sh"
+        )
 
     def tmux(self, *words: str) -> str:
         done = subprocess.run(
@@ -52,7 +54,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(machine: Machine) -> Iterator[Terminal]:
-    made = Terminal(machine, 100, 24)
+    made = Terminal(machine, 140, 24)
     made.shows(r"\$")
     yield made
     made.close()
