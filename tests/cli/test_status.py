@@ -80,15 +80,8 @@ def busy(machine: Machine) -> subprocess.Popen[str]:
     job = machine.start("run", "--mem", "8G", "--", "sleep", "60")
     command = Path(f"/proc/{job.pid}/cmdline")
     wait_until(lambda: command.read_bytes().startswith(b"sleep"))
-    stranger = os.getpid()
-    machine.set(
-        cards(
-            2,
-            {
-                0: f"  memory 139G 512M 8G\n  process {job.pid} 3G\n  process {stranger} 5G\n  utilization 35 10\n"
-            },
-        )
-    )
+    used = f"  process {job.pid} 3G\n  process {os.getpid()} 5G\n"
+    machine.set(cards(2, {0: f"  memory 139G 512M 8G\n{used}  utilization 35 10\n"}))
     return job
 
 
