@@ -2,8 +2,8 @@
 
 ``innkeeper pick`` and ``status`` run on the fake NVML of build/release with two cards; so do nvitop and
 gpustat where they are installed for this Python. Of GPUtil the import alone is measured, which is less than
-its work: it starts nvidia-smi, which the fake cannot replace. Each is started many times in turn; the median is
-printed.
+its work: it starts nvidia-smi, which the fake cannot replace. Each is started many times in turn; the median
+is printed.
 """
 
 from __future__ import annotations
