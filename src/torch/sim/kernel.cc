@@ -109,6 +109,10 @@ class Arguments {
           value = c10::Device(faces_ == Faces::bytes ? c10::kCPU : c10::kMeta);
         }
         return;
+      case Kind::generator:
+        // Nothing is drawn; some meta kernels refuse one.
+        if (faces_ == Faces::shapes) value = c10::IValue();
+        return;
       default: return;
     }
   }
