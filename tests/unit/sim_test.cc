@@ -277,6 +277,17 @@ TEST(Accelerator, WithoutDataItIsAsLargeAsItSaysAndTheHostSeesZeros) {
   }
 }
 
+TEST(Accelerator, WhatTheSystemRefusesIsNotInUse) {
+  Options wanted = options(Visibility::early);
+  wanted.data = false;
+  wanted.capacity = Bytes(int64_t{1} << 48);  // more than a process can map
+  Accelerator card(wanted);
+  EXPECT_EQ(card.allocate(Bytes(int64_t{1} << 47)).status().code(), Code::out_of_memory);
+  EXPECT_EQ(card.live(), Bytes(0));
+  Result<void*> rest = card.allocate(Bytes((int64_t{1} << 48) + 1));
+  EXPECT_NE(rest.status().message().find("in use 0 B"), std::string::npos) << rest.status().message();
+}
+
 TEST(Accelerator, FreeingPublishesNothingElse) {
   Accelerator card(options(Visibility::late));
   unsigned char* kept = take(card);
