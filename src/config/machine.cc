@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "config/size.h"
+#include "base/size.h"
 #include "config/text.h"
 #include "device/host.h"
 

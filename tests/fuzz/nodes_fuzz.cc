@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "config/machine.h"
-#include "config/size.h"
+#include "base/size.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "config/size.h"
+#include "base/size.h"
 #include "device/host.h"
 
 namespace innkeeper {

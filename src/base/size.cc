@@ -1,4 +1,4 @@
-#include "config/size.h"
+#include "base/size.h"
 
 #include <array>
 #include <charconv>
@@ -21,8 +21,11 @@ Status refuse(std::string_view text, const std::string& why) {
 
 }  // namespace
 
-Result<Bytes> parse_size(std::string_view text) {
-  const std::string expected = ", expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
+Result<Bytes> parse_size(std::string_view text, SizeUnits units) {
+  const bool short_too = units == SizeUnits::short_too;
+  const std::string expected =
+      short_too ? ", expected a whole number and one of B, K, M, G, T, KiB, MiB, GiB, TiB, as in 20G"
+                : ", expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
   if (text.empty()) return refuse(text, "is missing" + expected);
   if (text.front() == '-') return refuse(text, "is negative" + expected);
   uint64_t number = 0;
@@ -35,7 +38,8 @@ Result<Bytes> parse_size(std::string_view text) {
   if (name.empty()) return refuse(text, "has no unit" + expected);
   if (name.front() == '.') return refuse(text, "is not a whole number" + expected);
   for (const Unit& unit : kUnits) {
-    if (name != unit.name) continue;
+    const bool abbreviated = short_too && unit.shift > 0 && name == unit.name.substr(0, 1);
+    if (name != unit.name && !abbreviated) continue;
     if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) >> unit.shift)
       return refuse(text, too_large);
     return Bytes(static_cast<int64_t>(number << unit.shift));

@@ -8,7 +8,11 @@
 
 namespace innkeeper {
 
+// full: B, KiB, MiB, GiB, TiB. short_too: also K, M, G, T for the same binary units, as Slurm's users write
+// them.
+enum class SizeUnits { full, short_too };
+
 // Fails with a half sentence that says what is wrong with `text`, to be put behind the name of the setting.
-Result<Bytes> parse_size(std::string_view text);
+Result<Bytes> parse_size(std::string_view text, SizeUnits units = SizeUnits::full);
 
 }  // namespace innkeeper

@@ -1,0 +1,220 @@
+#include "lease/arbiter.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lease/attempt.h"
+#include "lease/process.h"
+#include "lease/watch.h"
+
+namespace innkeeper::lease {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long after an event that did not help to look again: a dead holder's lock goes a moment after the
+// event.
+constexpr milliseconds kAfterEvent{20};
+// Without events. A place must be touched well within kPlaceLost.
+constexpr milliseconds kPause{1000};
+// How often a waiting caller is asked whether it has given up.
+constexpr milliseconds kAsk{100};
+
+Status sensible(const Request& request, const Machine& machine) {
+  IK_RETURN_IF_ERROR(check(request));
+  if (machine.cards.empty())
+    return Status(Code::unavailable, "asked for " + describe(request) + ", but no GPU can be seen");
+  return Status::okay();
+}
+
+Status over() { return Status(Code::unavailable, "this lease is over, or another process's"); }
+
+}  // namespace
+
+Result<Arbiter> Arbiter::open() {
+  Result<std::shared_ptr<const Directory>> directory = Directory::open_default();
+  if (!directory.ok()) return directory.status();
+  return Arbiter(std::move(directory).value());
+}
+
+Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up) {
+  GlobalLock lock;
+  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+  Result<Scan> found = scan(*directory_, &lock);
+  if (!found.ok()) return found.status();
+  attempt.live = std::move(found.value().live);
+  if (place && !place->named())
+    return Status(Code::unavailable, "the place in the line was removed by an administrator or its owner");
+  IK_RETURN_IF_ERROR(attempt.weigh(place));
+  const bool full = found.value().own_live >= kMaxFilesPerUser;
+  if (full && !place)
+    return Status(Code::busy, "this user has " + std::to_string(found.value().own_live) +
+                                  " leases already, at most " + std::to_string(kMaxFilesPerUser) +
+                                  " are possible");
+  const std::vector<double> order = scores(attempt.machine, attempt.ledger, attempt.request.by, attempt.keys);
+  const auto cards = choose(attempt.machine, attempt.ledger, attempt.wish, order);
+  if (cards && place) {
+    IK_RETURN_IF_ERROR(rewrite(*place, attempt.granted(*cards), lock));
+    lock.unlock();
+    LeaseFile file = std::move(*place);
+    place = std::nullopt;
+    return Lease(std::move(file));
+  }
+  if (cards) {
+    Result<LeaseFile> made = create(directory_, attempt.granted(*cards), lock);
+    if (!made.ok()) return made.status();
+    lock.unlock();
+    return Lease(std::move(made).value());
+  }
+  if (line_up && !place) {
+    if (const auto wanted = choose_to_wait_for(attempt.machine, attempt.ledger, attempt.wish)) {
+      Result<LeaseFile> made = create(directory_, attempt.waiting(*wanted), lock);
+      if (!made.ok()) return made.status();
+      place = std::move(made).value();
+    }
+  }
+  lock.unlock();
+  return attempt.refusal();
+}
+
+Result<Lease> Arbiter::acquire(const Request& request, const Machine& machine) {
+  IK_RETURN_IF_ERROR(sensible(request, machine));
+  Attempt attempt(request, machine);
+  std::optional<LeaseFile> no_place;
+  return try_once(attempt, no_place, false);
+}
+
+Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const Cancelled& cancelled) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waited = [&] {
+    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+  };
+  Watch watch(*directory_);  // before the first attempt, so that no event after it is missed
+  std::optional<LeaseFile> place;
+  struct LeaveLine {
+    std::optional<LeaseFile>& place;
+    ~LeaveLine() {
+      if (place) remove(*place);
+    }
+  } leave_line{place};
+  bool event = false;
+  for (;;) {
+    Result<Machine> machine = look();
+    if (!machine.ok()) return machine.status();
+    if (place) touch(*place);
+    IK_RETURN_IF_ERROR(sensible(request, machine.value()));
+    Attempt attempt(request, machine.value());
+    Result<Lease> result = try_once(attempt, place, request.wait);
+    if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
+    // An event may come before what it tells of: look again soon, once.
+    milliseconds pause = event ? kAfterEvent : kPause;
+    event = false;
+    while (pause > milliseconds(0) && !event) {
+      const milliseconds left = request.wait_limit ? *request.wait_limit - waited() : milliseconds::max();
+      const bool given_up = cancelled && cancelled();
+      if (given_up || left <= milliseconds(0))
+        return Status(Code::busy, (given_up ? "given up after " : "waited ") +
+                                      std::to_string(waited().count()) + " ms: " + result.status().message());
+      const milliseconds part = std::min({pause, left, kAsk});
+      event = watch.wait(part);
+      pause -= part;
+    }
+  }
+}
+
+Status Arbiter::change(LeaseFile& file, Record record) {
+  GlobalLock lock;
+  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+  if (!file.named() || file.record.expired(wall_clock_ns())) return over();
+  return rewrite(file, std::move(record), lock);
+}
+
+Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
+  if (!lease.held()) return over();
+  LeaseFile& file = *lease.file_;
+  if (file.record.exclusive) return Status(Code::invalid_argument, "an exclusive lease has its GPUs whole");
+  Request request;
+  request.memory = each;
+  request.count = static_cast<int>(file.record.claims.size());
+  request.inside = file.record.inside;
+  IK_RETURN_IF_ERROR(sensible(request, machine));
+  Attempt attempt(request, machine);
+  GlobalLock lock;
+  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+  if (!file.named() || file.record.expired(wall_clock_ns())) return over();
+  Result<Scan> found = scan(*directory_, &lock);
+  if (!found.ok()) return found.status();
+  attempt.live = std::move(found.value().live);
+  IK_RETURN_IF_ERROR(attempt.weigh(std::nullopt));
+  const View view{wall_clock_ns(), attempt.record.pid_namespace};
+  const Ledger parts = make_ledger_inside(machine, attempt.live, {file.id, file.record, 0}, view);
+  Record record = file.record;
+  for (Claim& claim : record.claims) {
+    const Bytes more = each - claim.bytes;
+    const std::optional<size_t> at = index_of(machine, claim.uuid);
+    const bool room = at && attempt.ledger[*at].allowed && attempt.ledger[*at].available >= more;
+    if (more > Bytes(0) && !room) {
+      lock.unlock();
+      const Bytes left = at ? std::max(Bytes(0), attempt.ledger[*at].available) : Bytes(0);
+      return Status(Code::busy, "asked to grow a lease on " + claim.uuid + " from " + to_string(claim.bytes) +
+                                    " to " + to_string(each) + ", but " + to_string(left) +
+                                    " are left there");
+    }
+    if (at && parts[*at].promised > each) {
+      return Status(Code::busy, "asked to shrink a lease on " + claim.uuid + " to " + to_string(each) +
+                                    ", but " + to_string(parts[*at].promised) + " of it are leased on");
+    }
+    claim.bytes = each;
+  }
+  return rewrite(file, std::move(record), lock);
+}
+
+Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
+  if (!lease.held()) return over();
+  Record record = lease.file_->record;
+  record.expires_ns = wall_clock_ns() + std::chrono::nanoseconds(expires_after).count();
+  return change(*lease.file_, std::move(record));
+}
+
+Result<Lease> Arbiter::adopt(int descriptor) {
+  Result<LeaseFile> adopted = adopt_file(directory_, descriptor);
+  if (!adopted.ok()) return adopted.status();
+  Record record = adopted.value().record;
+  const uint32_t owner = record.uid;
+  sign(record);
+  record.uid = owner;
+  const Status signed_over = change(adopted.value(), std::move(record));
+  // Somebody holding the lock too long costs the name in the record, not the lease.
+  if (!signed_over.ok() && signed_over.code() != Code::busy) return signed_over;
+  return Lease(std::move(adopted).value());
+}
+
+Status Arbiter::revoke(const std::string& id) {
+  if (!valid_id(id)) return Status(Code::invalid_argument, "\"" + printable(id) + "\" is no lease's id");
+  const std::string name = "l" + id;
+  struct stat about {};
+  if (fstatat(directory_->fd(), name.c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0)
+    return Status(Code::unavailable, "there is no lease " + id);
+  if (unlinkat(directory_->fd(), name.c_str(), 0) == 0 || errno == ENOENT) return Status::okay();
+  return Status(Code::busy,
+                "the lease " + id + " is " + user_name(about.st_uid) + "'s: " + std::strerror(errno));
+}
+
+Result<std::vector<Entry>> Arbiter::list() const {
+  Result<Scan> found = scan(*directory_, nullptr);
+  if (!found.ok()) return found.status();
+  return std::move(found.value().live);
+}
+
+Result<Ledger> Arbiter::ledger(const Machine& machine) const {
+  Result<std::vector<Entry>> live = list();
+  if (!live.ok()) return live.status();
+  return make_ledger(machine, live.value(), {wall_clock_ns(), own_pid_namespace()});
+}
+
+}  // namespace innkeeper::lease

@@ -1,0 +1,174 @@
+#include "lease/attempt.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "lease/arbiter.h"
+#include "lease/process.h"
+
+namespace innkeeper::lease {
+namespace {
+
+// In a message; status shows all.
+constexpr size_t kMaxCardsShown = 8;
+constexpr size_t kMaxHoldersShown = 3;
+
+bool earlier(const Entry& a, const Entry& b) {
+  return a.record.since_ns != b.record.since_ns ? a.record.since_ns < b.record.since_ns : a.id < b.id;
+}
+
+// The places that go before `own` (before a newcomer: all), in their order.
+std::vector<const Entry*> places_ahead(const std::vector<Entry>& live, const std::string& inside,
+                                       const Entry* own, int64_t now_ns) {
+  constexpr int64_t kLost = std::chrono::nanoseconds(kPlaceLost).count();
+  std::vector<const Entry*> places;
+  for (const Entry& entry : live) {
+    if (entry.record.kind != Kind::waiting || entry.record.inside != inside) continue;
+    if (now_ns - entry.touched_ns > kLost) continue;
+    if (own != nullptr && (entry.id == own->id || !earlier(entry, *own))) continue;
+    places.push_back(&entry);
+  }
+  std::sort(places.begin(), places.end(), [](const Entry* a, const Entry* b) { return earlier(*a, *b); });
+  return places;
+}
+
+// Takes out of the ledger what a place has a right to: what it can have now, else what it waits for.
+void set_aside(const Machine& machine, const Record& place, Ledger& ledger) {
+  const Wish wish = wish_of(place);
+  if (wish.count < 1) return;
+  Ledger its = ledger;
+  if (!place.allowed.empty()) restrict_to(its, machine, place.allowed);
+  std::vector<size_t> cards;
+  if (const auto now = choose(machine, its, wish, scores(machine, its, By::free, {}))) {
+    cards = *now;
+  } else {
+    for (const Claim& claim : place.claims)
+      if (const auto at = index_of(machine, claim.uuid); at && cards.size() < static_cast<size_t>(wish.count))
+        cards.push_back(*at);
+  }
+  for (const size_t card : cards)
+    take(ledger[card], std::min(part_of(ledger[card], wish), ledger[card].capacity), wish.exclusive, true);
+}
+
+std::string holders(const std::vector<Entry>& live, const std::string& uuid) {
+  std::string text;
+  size_t shown = 0, more = 0;
+  for (const Entry& entry : live) {
+    const Record& record = entry.record;
+    if (record.kind != Kind::held) continue;
+    for (const Claim& claim : record.claims) {
+      if (claim.uuid != uuid) continue;
+      if (++shown > kMaxHoldersShown) {
+        ++more;
+        continue;
+      }
+      text += (text.empty() ? "" : ", ") + to_string(claim.bytes) + (record.exclusive ? " (all of it)" : "") +
+              " to " + user_name(record.uid) + " pid " + std::to_string(record.process.pid) + " (" +
+              record.command.substr(0, 40) + ")";
+    }
+  }
+  if (more > 0) text += " and " + std::to_string(more) + " more";
+  return text;
+}
+
+}  // namespace
+
+Attempt::Attempt(const Request& asked, const Machine& snapshot)
+    : request(asked), machine(snapshot), wish(wish_of(asked)) {
+  sign(record);
+  record.inside = request.inside;
+  record.exclusive = wish.exclusive;
+  record.job = printable(request.job);
+  if (request.key)
+    for (const Card& card : machine.cards) keys.push_back(request.key(card));
+}
+
+Status Attempt::weigh(const std::optional<LeaseFile>& place) {
+  const View view{wall_clock_ns(), record.pid_namespace};
+  if (request.inside.empty()) {
+    ledger = make_ledger(machine, live, view);
+  } else {
+    const auto outer = std::find_if(live.begin(), live.end(), [&](const Entry& entry) {
+      return entry.id == request.inside && entry.record.kind == Kind::held && entry.record.uid == record.uid;
+    });
+    if (outer == live.end())
+      return Status(Code::unavailable,
+                    "the lease " + printable(request.inside) +
+                        ", of which a part was asked, is over or belongs to somebody else");
+    ledger = make_ledger_inside(machine, live, *outer, view);
+  }
+  const Entry own = place ? Entry{place->id, place->record, 0} : Entry{};
+  const auto places = places_ahead(live, request.inside, place ? &own : nullptr, view.now_ns);
+  for (const Entry* entry : places) set_aside(machine, entry->record, ledger);
+  ahead = static_cast<int>(places.size());
+  if (request.allowed) restrict_to(ledger, machine, *request.allowed);
+  return Status::okay();
+}
+
+bool Attempt::ever() const {
+  const auto count = std::count_if(ledger.begin(), ledger.end(),
+                                   [&](const Standing& standing) { return can_ever_fit(standing, wish); });
+  return count >= wish.count;
+}
+
+Record Attempt::granted(const std::vector<size_t>& cards) const {
+  Record result = record;
+  result.kind = Kind::held;
+  result.since_ns = wall_clock_ns();
+  if (request.expires_after)
+    result.expires_ns = result.since_ns + std::chrono::nanoseconds(*request.expires_after).count();
+  for (const size_t card : cards)
+    result.claims.push_back({machine.cards[card].uuid, part_of(ledger[card], wish)});
+  std::sort(result.claims.begin(), result.claims.end(),
+            [](const Claim& a, const Claim& b) { return a.uuid < b.uuid; });
+  return result;
+}
+
+Record Attempt::waiting(const std::vector<size_t>& cards) const {
+  Record result = granted(cards);
+  result.kind = Kind::waiting;
+  result.expires_ns = 0;
+  result.count = wish.count;
+  result.each = wish.memory;
+  if (request.allowed)
+    for (const Card& card : machine.cards)
+      if (std::find(request.allowed->begin(), request.allowed->end(), card.uuid) != request.allowed->end())
+        result.allowed.push_back(card.uuid);
+  return result;
+}
+
+Status Attempt::refusal() const {
+  const auto fitting = std::count_if(ledger.begin(), ledger.end(),
+                                     [&](const Standing& standing) { return fits(standing, wish); });
+  const auto allowed =
+      std::count_if(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
+  std::string text = "asked for " + describe(request) + ", ";
+  if (!ever()) {
+    text +=
+        "but of " + std::to_string(allowed) + " GPUs that may be used not so many have that even when idle";
+  } else {
+    text += std::to_string(fitting) + (fitting == 1 ? " has" : " have") + " that now";
+  }
+  if (ahead > 0) text += ", " + std::to_string(ahead) + " waiting ahead";
+  size_t shown = 0;
+  for (size_t i = 0; i < ledger.size(); ++i) {
+    if (!ledger[i].allowed) continue;
+    if (++shown > kMaxCardsShown) {
+      text += "; and " + std::to_string(allowed - static_cast<std::ptrdiff_t>(kMaxCardsShown)) + " more GPUs";
+      break;
+    }
+    const Standing& standing = ledger[i];
+    const std::string who = holders(live, machine.cards[i].uuid);
+    text += "; " + machine.cards[i].uuid + ": " + to_string(std::max(Bytes(0), standing.available)) +
+            " left of " + to_string(standing.capacity) + ", promised " + to_string(standing.promised);
+    if (!who.empty()) text += " (" + who + ")";
+    if (standing.foreign > Bytes(0)) text += ", used without a lease " + to_string(standing.foreign);
+    if (standing.waiting > 0) text += ", kept for " + std::to_string(standing.waiting) + " waiting";
+  }
+  if (ever() && !request.wait) text += ". --wait waits in line";
+  return Status(ever() ? Code::busy : Code::invalid_argument, text);
+}
+
+}  // namespace innkeeper::lease

@@ -1,0 +1,43 @@
+// One attempt to get a lease: what is asked, of which machine, and what was found under the lock. Internal.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lease/choose.h"
+#include "lease/ledger.h"
+#include "lease/request.h"
+#include "lease/store.h"
+
+namespace innkeeper::lease {
+
+struct Attempt {
+  // Signs the record and asks the request's key: before the lock.
+  Attempt(const Request& request, const Machine& machine);
+
+  const Request& request;
+  const Machine& machine;
+  const Wish wish;
+  std::vector<double> keys;
+  Record record;  // signed; without claims
+
+  // Found under the lock.
+  std::vector<Entry> live;
+  Ledger ledger;  // with places ahead counted, and restricted to what is allowed
+  int ahead = 0;  // places that come first
+
+  // Fills `ledger` from `live`. `place` is the caller's own, if it has one. Fails if the lease that it asks a
+  // part of is over.
+  Status weigh(const std::optional<LeaseFile>& place);
+  bool ever() const;  // enough cards could fit it, were they empty
+
+  // The record of the lease on these cards, or of the place that waits for them.
+  Record granted(const std::vector<size_t>& cards) const;
+  Record waiting(const std::vector<size_t>& cards) const;
+
+  // Why not, with the numbers. Slow (names of users): after the lock.
+  Status refusal() const;
+};
+
+}  // namespace innkeeper::lease

@@ -1,0 +1,181 @@
+#include "lease/choose.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace innkeeper::lease {
+namespace {
+
+// Subsets are tried one by one up to here, which is some microseconds under the lock; 8 cards have at
+// most 70.
+constexpr size_t kMaxSubsets = 1000;
+
+size_t subsets(size_t of, size_t size) {
+  size_t count = 1;
+  for (size_t i = 0; i < size; ++i) {
+    count = count * (of - i) / (i + 1);
+    if (count > kMaxSubsets) return count;
+  }
+  return count;
+}
+
+// Chooses `wanted` of a pool beside cards that are fixed, for the best sum of links.
+class Linker {
+ public:
+  Linker(const Machine& machine, std::vector<size_t> fixed, const std::vector<size_t>& pool, size_t wanted)
+      : machine_(machine), pool_(pool), wanted_(wanted), chosen_(std::move(fixed)) {}
+
+  std::vector<size_t> best() {
+    if (subsets(pool_.size(), wanted_) <= kMaxSubsets) {
+      const size_t fixed = chosen_.size();
+      extend(0, fixed + wanted_, 0);
+      return best_;
+    }
+    return grown();
+  }
+
+ private:
+  double link(size_t a, size_t b) const { return machine_.links[a * machine_.cards.size() + b]; }
+  static double sum_with(const Linker& self, const std::vector<size_t>& chosen, size_t card) {
+    double sum = 0;
+    for (const size_t other : chosen) sum += self.link(card, other);
+    return sum;
+  }
+
+  // The pool is sorted by preference, so of equal sums the first one stays.
+  void extend(size_t from, size_t size, double sum) {
+    if (chosen_.size() == size) {
+      if (!best_.empty() && sum <= best_sum_) return;
+      best_ = chosen_;
+      best_sum_ = sum;
+      return;
+    }
+    for (size_t i = from; i + (size - chosen_.size()) <= pool_.size(); ++i) {
+      const double more = sum_with(*this, chosen_, pool_[i]);
+      chosen_.push_back(pool_[i]);
+      extend(i + 1, size, sum + more);
+      chosen_.pop_back();
+    }
+  }
+
+  // Too many subsets: from each first card on, the one with the best links to those chosen, again and again.
+  std::vector<size_t> grown() const {
+    std::vector<size_t> best;
+    double best_sum = -std::numeric_limits<double>::infinity();
+    for (const size_t first : pool_) {
+      std::vector<size_t> chosen = chosen_;
+      std::vector<size_t> rest = pool_;
+      double sum = 0;
+      for (size_t taken = 0; taken < wanted_; ++taken) {
+        auto next = std::find(rest.begin(), rest.end(), first);
+        if (taken > 0)
+          next = std::max_element(rest.begin(), rest.end(), [&](size_t a, size_t b) {
+            return sum_with(*this, chosen, a) < sum_with(*this, chosen, b);
+          });
+        sum += sum_with(*this, chosen, *next);
+        chosen.push_back(*next);
+        rest.erase(next);
+      }
+      if (sum <= best_sum) continue;
+      best_sum = sum;
+      best = std::move(chosen);
+    }
+    return best;
+  }
+
+  const Machine& machine_;
+  const std::vector<size_t>& pool_;
+  const size_t wanted_;
+  std::vector<size_t> chosen_;
+  std::vector<size_t> best_;
+  double best_sum_ = 0;
+};
+
+}  // namespace
+
+Wish wish_of(const Request& request) {
+  return {request.count, request.memory.value_or(Bytes(0)), request.whole(), request.foreign_allowed};
+}
+
+Wish wish_of(const Record& waiting) {
+  return {static_cast<int>(waiting.count), waiting.each, waiting.exclusive, Request().foreign_allowed};
+}
+
+std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by,
+                           const std::vector<double>& keys) {
+  if (!keys.empty()) return keys;
+  constexpr double kUnknown = -std::numeric_limits<double>::infinity();
+  std::vector<double> result;
+  for (size_t i = 0; i < ledger.size(); ++i) {
+    const Card& card = machine.cards[i];
+    const auto available = static_cast<double>(ledger[i].available.count());
+    const auto capacity = static_cast<double>(ledger[i].capacity.count());
+    switch (by) {
+      case By::free: result.push_back(available); break;
+      case By::ratio: result.push_back(capacity > 0 ? available / capacity : kUnknown); break;
+      case By::power: result.push_back(card.power_ratio ? -*card.power_ratio : kUnknown); break;
+      case By::utilization: result.push_back(card.utilization ? -*card.utilization : kUnknown); break;
+    }
+  }
+  return result;
+}
+
+bool can_ever_fit(const Standing& standing, const Wish& wish) {
+  return standing.allowed && standing.capacity >= wish.memory;
+}
+
+bool fits(const Standing& standing, const Wish& wish) {
+  if (!can_ever_fit(standing, wish) || standing.taken) return false;
+  if (!wish.exclusive) return standing.available >= wish.memory;
+  return standing.leases == 0 && standing.waiting == 0 && standing.foreign <= wish.foreign_allowed &&
+         standing.available >= wish.memory;
+}
+
+Bytes part_of(const Standing& standing, const Wish& wish) {
+  return wish.exclusive ? standing.capacity : wish.memory;
+}
+
+std::optional<std::vector<size_t>> choose(const Machine& machine, const Ledger& ledger, const Wish& wish,
+                                          const std::vector<double>& scores) {
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < ledger.size(); ++i)
+    if (fits(ledger[i], wish)) candidates.push_back(i);
+  const auto wanted = static_cast<size_t>(wish.count);
+  if (candidates.size() < wanted) return std::nullopt;
+  const auto unclaimed = [&](size_t i) { return ledger[i].leases + ledger[i].waiting == 0; };
+  const auto by_uuid = [&](size_t a, size_t b) { return machine.cards[a].uuid < machine.cards[b].uuid; };
+  std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
+    if (unclaimed(a) != unclaimed(b)) return unclaimed(a);
+    if (scores[a] != scores[b]) return scores[a] > scores[b];
+    return by_uuid(a, b);
+  });
+  std::vector<size_t> chosen(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(wanted));
+  if (wanted > 1 && !machine.links.empty()) {
+    const auto split = std::find_if_not(candidates.begin(), candidates.end(), unclaimed);
+    const bool enough = static_cast<size_t>(split - candidates.begin()) >= wanted;
+    std::vector<size_t> fixed, pool;
+    if (!enough) fixed.assign(candidates.begin(), split);
+    pool.assign(enough ? candidates.begin() : split, enough ? split : candidates.end());
+    const size_t more = wanted - fixed.size();
+    chosen = Linker(machine, std::move(fixed), pool, more).best();
+  }
+  std::sort(chosen.begin(), chosen.end(), by_uuid);
+  return chosen;
+}
+
+std::optional<std::vector<size_t>> choose_to_wait_for(const Machine& machine, const Ledger& ledger,
+                                                      const Wish& wish) {
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < ledger.size(); ++i)
+    if (can_ever_fit(ledger[i], wish)) candidates.push_back(i);
+  const auto wanted = static_cast<size_t>(wish.count);
+  if (candidates.size() < wanted) return std::nullopt;
+  std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
+    if (ledger[a].available != ledger[b].available) return ledger[a].available > ledger[b].available;
+    return machine.cards[a].uuid < machine.cards[b].uuid;
+  });
+  candidates.resize(wanted);
+  return candidates;
+}
+
+}  // namespace innkeeper::lease

@@ -1,0 +1,148 @@
+#include "lease/ledger.h"
+
+#include <algorithm>
+
+namespace innkeeper::lease {
+namespace {
+
+// A lease's claim on the card at hand.
+struct Share {
+  const Record* record;
+  Bytes bytes;
+  Bytes found;  // of what its processes have allocated, at most `bytes`
+  bool matched = false;
+};
+
+// Nobody has more of a card than there is of it, whatever his file says.
+Bytes clamp(Bytes bytes, const Card& card) {
+  return std::clamp(bytes, Bytes(0), std::max(Bytes(0), card.capacity()));
+}
+
+std::vector<Share> shares_of(const Card& card, const std::vector<Entry>& live, const View& view) {
+  std::vector<Share> shares;
+  for (const Entry& entry : live) {
+    const Record& record = entry.record;
+    if (record.kind != Kind::held || record.expired(view.now_ns) || is_part(entry, live, view.now_ns))
+      continue;
+    for (const Claim& claim : record.claims)
+      if (claim.uuid == card.uuid) shares.push_back({&record, clamp(claim.bytes, card), Bytes(0)});
+  }
+  return shares;
+}
+
+// Gives each process's bytes to the leases of the process itself, then of its parent, and so on.
+void match_processes(const Card& card, std::vector<Share>& shares, const View& view) {
+  bool all_known = card.processes_known;
+  for (const Process& process : card.processes) all_known = all_known && !process.line.empty();
+  for (Share& share : shares) share.matched = all_known && share.record->pid_namespace == view.pid_namespace;
+  for (const Process& process : card.processes) {
+    Bytes rest = process.used;
+    for (const ProcessKey& ancestor : process.line) {
+      for (Share& share : shares) {
+        if (share.record->process != ancestor || share.record->pid_namespace != view.pid_namespace) continue;
+        const Bytes part = std::min(rest, share.bytes - share.found);
+        share.found += part;
+        rest -= part;
+        share.matched = true;
+      }
+    }
+  }
+}
+
+// What is used and not accounted for goes to leases that cannot be matched and have had time to allocate.
+void match_the_rest(const Card& card, Bytes used, std::vector<Share>& shares, const View& view) {
+  Bytes rest = used;
+  for (const Process& process : card.processes)
+    if (!process.line.empty()) rest -= process.used;
+  for (Share& share : shares) {
+    if (share.matched || view.now_ns - share.record->since_ns < kWarmUpNs || rest <= Bytes(0)) continue;
+    const Bytes part = std::min(rest, share.bytes - share.found);
+    share.found += part;
+    rest -= part;
+  }
+}
+
+}  // namespace
+
+std::optional<size_t> index_of(const Machine& machine, std::string_view uuid) {
+  for (size_t i = 0; i < machine.cards.size(); ++i)
+    if (machine.cards[i].uuid == uuid) return i;
+  return std::nullopt;
+}
+
+bool is_part(const Entry& entry, const std::vector<Entry>& live, int64_t now_ns) {
+  if (entry.record.inside.empty()) return false;
+  // Sorted by id. Only one's own lease can be divided: nobody else may use up somebody's share of it.
+  const auto outer = std::lower_bound(live.begin(), live.end(), entry.record.inside,
+                                      [](const Entry& a, const std::string& id) { return a.id < id; });
+  return outer != live.end() && outer->id == entry.record.inside && outer->record.uid == entry.record.uid &&
+         outer->record.kind == Kind::held && outer->id != entry.id && !outer->record.expired(now_ns);
+}
+
+void take(Standing& standing, Bytes bytes, bool exclusive, bool waiting) {
+  if (exclusive) standing.taken = true;
+  ++(waiting ? standing.waiting : standing.leases);
+  standing.available -= bytes;
+  if (!waiting) standing.promised += bytes;
+}
+
+Ledger make_ledger(const Machine& machine, const std::vector<Entry>& live, const View& view) {
+  Ledger ledger;
+  for (const Card& card : machine.cards) {
+    std::vector<Share> shares = shares_of(card, live, view);
+    Standing standing;
+    standing.capacity = std::max(Bytes(0), card.capacity());
+    for (const Share& share : shares) {
+      standing.promised += share.bytes;
+      standing.taken = standing.taken || share.record->exclusive;
+      ++standing.leases;
+    }
+    standing.available = standing.capacity - standing.promised;
+    if (card.free) {
+      const Bytes used = std::max(Bytes(0), card.capacity() - *card.free);
+      match_processes(card, shares, view);
+      match_the_rest(card, used, shares, view);
+      Bytes found, unmaterialised;
+      for (const Share& share : shares) {
+        found += share.found;
+        unmaterialised += share.bytes - share.found;
+      }
+      standing.foreign = std::max(Bytes(0), used - found);
+      standing.available =
+          std::min(standing.capacity - standing.promised - standing.foreign, *card.free - unmaterialised);
+    }
+    ledger.push_back(standing);
+  }
+  return ledger;
+}
+
+Ledger make_ledger_inside(const Machine& machine, const std::vector<Entry>& live, const Entry& outer,
+                          const View& view) {
+  Ledger ledger(machine.cards.size());
+  for (Standing& standing : ledger) standing.allowed = false;
+  for (const Claim& claim : outer.record.claims) {
+    const std::optional<size_t> at = index_of(machine, claim.uuid);
+    if (!at) continue;
+    Standing& standing = ledger[*at];
+    standing.allowed = true;
+    standing.capacity = standing.available = clamp(claim.bytes, machine.cards[*at]);
+  }
+  for (const Entry& entry : live) {
+    const Record& record = entry.record;
+    if (record.inside != outer.id || record.kind != Kind::held || record.expired(view.now_ns)) continue;
+    if (!is_part(entry, live, view.now_ns)) continue;
+    for (const Claim& claim : record.claims)
+      if (const std::optional<size_t> at = index_of(machine, claim.uuid); at && ledger[*at].allowed)
+        take(ledger[*at], clamp(claim.bytes, machine.cards[*at]), record.exclusive, false);
+  }
+  return ledger;
+}
+
+void restrict_to(Ledger& ledger, const Machine& machine, const std::vector<std::string>& allowed) {
+  for (size_t i = 0; i < ledger.size(); ++i) {
+    const bool named = std::find(allowed.begin(), allowed.end(), machine.cards[i].uuid) != allowed.end();
+    ledger[i].allowed = ledger[i].allowed && named;
+  }
+}
+
+}  // namespace innkeeper::lease

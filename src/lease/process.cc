@@ -1,0 +1,92 @@
+#include "lease/process.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace innkeeper::lease {
+namespace {
+
+constexpr size_t kMaxDepth = 64;
+
+std::string read_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  char buffer[4096];
+  const ssize_t length = read(fd, buffer, sizeof buffer);
+  close(fd);
+  return std::string(buffer, length > 0 ? static_cast<size_t>(length) : 0);
+}
+
+struct Stat {
+  int64_t parent = 0;
+  uint64_t start_ticks = 0;
+};
+
+// Fields 4 and 22. The second field, the command, may hold spaces and parentheses.
+bool read_stat(int64_t pid, Stat& stat) {
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  size_t at = text.rfind(')');
+  if (at == std::string::npos) return false;
+  for (int field = 3; field <= 22; ++field) {
+    at = text.find(' ', at);
+    if (at == std::string::npos) return false;
+    ++at;
+    if (field == 4) stat.parent = std::strtoll(text.c_str() + at, nullptr, 10);
+    if (field == 22) stat.start_ticks = std::strtoull(text.c_str() + at, nullptr, 10);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<ProcessKey> process_line(int64_t pid) {
+  std::vector<ProcessKey> line;
+  Stat stat;
+  while (pid > 0 && line.size() < kMaxDepth && read_stat(pid, stat)) {
+    line.push_back({pid, stat.start_ticks});
+    pid = stat.parent;
+  }
+  return line;
+}
+
+uint64_t own_pid_namespace() {
+  struct stat about {};
+  return stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
+}
+
+int64_t wall_clock_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void sign(Record& record) {
+  record.uid = geteuid();
+  record.process = {getpid(), 0};
+  Stat stat;
+  if (read_stat(getpid(), stat)) record.process.start_ticks = stat.start_ticks;
+  record.pid_namespace = own_pid_namespace();
+  record.boot_id = read_file("/proc/sys/kernel/random/boot_id");
+  while (!record.boot_id.empty() && record.boot_id.back() == '\n') record.boot_id.pop_back();
+  std::string command = read_file("/proc/self/cmdline");
+  while (!command.empty() && command.back() == '\0') command.pop_back();
+  for (char& c : command)
+    if (c == '\0') c = ' ';
+  record.command = printable(command);
+}
+
+std::string user_name(uint32_t uid) {
+  passwd entry{};
+  passwd* found = nullptr;
+  char buffer[4096];
+  if (getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found != nullptr) return found->pw_name;
+  return "uid " + std::to_string(uid);
+}
+
+}  // namespace innkeeper::lease

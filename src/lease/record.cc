@@ -1,0 +1,183 @@
+#include "lease/record.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace innkeeper::lease {
+namespace {
+
+constexpr std::string_view kMagic = "innkeeper-lease 1 ";
+
+uint64_t fnv1a(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+std::string hex(uint64_t value) {
+  char digits[16];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
+  const std::string text(digits, end);
+  return std::string(16 - text.size(), '0') + text;
+}
+
+// The whole of `text` as a number that is not negative.
+template <class T>
+bool read(std::string_view text, T& value, int base = 10) {
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return error == std::errc() && rest == text.data() + text.size() && !text.empty() && text.front() != '-';
+}
+
+bool read_bytes(std::string_view text, Bytes& value) {
+  int64_t count = 0;
+  if (!read(text, count)) return false;
+  value = Bytes(count);
+  return true;
+}
+
+// Cuts the part up to `end` off; all of it if there is none.
+std::string_view cut(std::string_view& text, char end) {
+  const std::string_view part = text.substr(0, text.find(end));
+  text.remove_prefix(std::min(text.size(), part.size() + 1));
+  return part;
+}
+
+bool read_claim(std::string_view value, Record& record) {
+  const std::string_view uuid = cut(value, ' ');
+  Claim claim{std::string(uuid), Bytes(0)};
+  if (!valid_uuid(uuid) || !read_bytes(value, claim.bytes) || record.claims.size() == kMaxClaims)
+    return false;
+  // Sorted, so each card stands there once.
+  if (!record.claims.empty() && record.claims.back().uuid >= claim.uuid) return false;
+  record.claims.push_back(std::move(claim));
+  return true;
+}
+
+bool read_line(std::string_view key, std::string_view value, Record& record) {
+  if (key == "kind") {
+    record.kind = value == "waiting" ? Kind::waiting : Kind::held;
+    return value == "waiting" || value == "held";
+  }
+  if (key == "gpu") return read_claim(value, record);
+  if (key == "exclusive") {
+    record.exclusive = value == "1";
+    return value == "0" || value == "1";
+  }
+  if (key == "inside") {
+    record.inside = value;
+    return valid_id(value);
+  }
+  if (key == "count") return read(value, record.count) && record.count <= static_cast<int64_t>(kMaxClaims);
+  if (key == "each") return read_bytes(value, record.each);
+  if (key == "allowed") {
+    record.allowed.emplace_back(value);
+    return valid_uuid(value) && record.allowed.size() <= kMaxClaims;
+  }
+  if (key == "since") return read(value, record.since_ns);
+  if (key == "expires") return read(value, record.expires_ns);
+  if (key == "pid") return read(value, record.process.pid);
+  if (key == "start") return read(value, record.process.start_ticks);
+  if (key == "pidns") return read(value, record.pid_namespace);
+  if (key == "boot") record.boot_id = printable(value);
+  if (key == "command") record.command = printable(value);
+  if (key == "job") record.job = printable(value);
+  return true;
+}
+
+std::optional<Record> decode_slot(std::string_view slot) {
+  if (!slot.starts_with(kMagic)) return std::nullopt;
+  slot.remove_prefix(kMagic.size());
+  const size_t line_end = slot.find('\n');
+  if (line_end > 64) return std::nullopt;  // or there is none
+  std::string_view header = slot.substr(0, line_end);
+  std::string_view rest = slot.substr(line_end + 1);
+  Record record;
+  size_t length = 0;
+  uint64_t checksum = 0;
+  const std::string_view revision = cut(header, ' ');
+  const std::string_view length_text = cut(header, ' ');
+  if (!read(revision, record.revision) || !read(length_text, length) || !read(header, checksum, 16) ||
+      length > rest.size())
+    return std::nullopt;
+  rest = rest.substr(0, length);
+  // The revision is part of what is checked: it decides which slot counts.
+  if ((fnv1a(rest) ^ record.revision) != checksum) return std::nullopt;
+  while (!rest.empty()) {
+    std::string_view line = cut(rest, '\n');
+    const std::string_view key = cut(line, '=');
+    if (!read_line(key, line, record)) return std::nullopt;
+  }
+  return record;
+}
+
+}  // namespace
+
+bool valid_uuid(std::string_view uuid) {
+  const auto allowed = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '/' || c == '_' || c == ':' || c == '.';
+  };
+  return !uuid.empty() && uuid.size() <= kMaxUuidLength && std::all_of(uuid.begin(), uuid.end(), allowed);
+}
+
+bool valid_id(std::string_view id) {
+  const auto digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  return id.size() == 16 && std::all_of(id.begin(), id.end(), digit);
+}
+
+std::string printable(std::string_view text) {
+  std::string result(text.substr(0, kMaxTextLength));
+  for (char& c : result)
+    if (c < ' ' || c > '~') c = '?';
+  return result;
+}
+
+Result<std::string> encode(const Record& record) {
+  std::string body;
+  const auto line = [&](std::string_view key, std::string_view value) {
+    body.append(key).append("=").append(value).append("\n");
+  };
+  const auto number = [&](std::string_view key, auto value) { line(key, std::to_string(value)); };
+  line("kind", record.kind == Kind::waiting ? "waiting" : "held");
+  for (const Claim& claim : record.claims)
+    line("gpu", claim.uuid + " " + std::to_string(claim.bytes.count()));
+  if (record.exclusive) line("exclusive", "1");
+  if (!record.inside.empty()) line("inside", record.inside);
+  if (record.kind == Kind::waiting) {
+    number("count", record.count);
+    number("each", record.each.count());
+    for (const std::string& uuid : record.allowed) line("allowed", uuid);
+  }
+  number("since", record.since_ns);
+  if (record.expires_ns != 0) number("expires", record.expires_ns);
+  number("uid", record.uid);
+  number("pid", record.process.pid);
+  number("start", record.process.start_ticks);
+  number("pidns", record.pid_namespace);
+  line("boot", printable(record.boot_id));
+  line("command", printable(record.command));
+  if (!record.job.empty()) line("job", printable(record.job));
+
+  std::string slot(kMagic);
+  slot += std::to_string(record.revision) + " " + std::to_string(body.size()) + " " +
+          hex(fnv1a(body) ^ record.revision) + "\n" + body;
+  // What we write must be what others read: a UUID with a space would claim nothing.
+  if (slot.size() > kSlotBytes || !decode_slot(slot))
+    return Status(Code::invalid_argument,
+                  "a lease on " + std::to_string(std::max(record.claims.size(), record.allowed.size())) +
+                      " GPUs cannot be written down: at most " + std::to_string(kMaxClaims) +
+                      " can be named, each once and by a UUID of at most " + std::to_string(kMaxUuidLength) +
+                      " characters");
+  return slot;
+}
+
+std::optional<Record> decode(std::string_view file) {
+  std::optional<Record> first = decode_slot(file.substr(0, kSlotBytes));
+  if (file.size() <= kSlotBytes) return first;
+  std::optional<Record> second = decode_slot(file.substr(kSlotBytes, kSlotBytes));
+  if (!second || (first && first->revision >= second->revision)) return first;
+  return second;
+}
+
+}  // namespace innkeeper::lease

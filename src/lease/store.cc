@@ -1,0 +1,235 @@
+#include "lease/store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "lease/kill_point.h"
+#include "lease/process.h"
+
+namespace innkeeper::lease {
+namespace {
+
+// Nothing that another user put there may stop us: not a link, a pipe, or a file with a file lease
+// (F_SETLEASE).
+constexpr int kReadFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+constexpr int kMakeFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+struct flock whole_file(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+// Does somebody hold a write lock? A question for a read lock: other read locks do not answer it.
+bool write_locked(int fd) {
+  struct flock lock = whole_file(F_RDLCK);
+  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+}
+
+std::string read_slots(int fd) {
+  std::string text(2 * kSlotBytes, '\0');
+  const ssize_t length = pread(fd, text.data(), text.size(), 0);
+  text.resize(length > 0 ? static_cast<size_t>(length) : 0);
+  return text;
+}
+
+int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+Status failed(const Directory& directory, const std::string& what, int error) {
+  return Status(Code::io_error,
+                "cannot " + what + " in the lease folder " + directory.path() + ": " + std::strerror(error));
+}
+
+class Reader {
+ public:
+  Reader(const Directory& directory, const GlobalLock* lock) : directory_(directory), lock_(lock) {}
+
+  void visit(const char* name) {
+    const bool draft = name[0] == 't';
+    if ((!draft && name[0] != 'l') || !valid_id(name + 1)) return;
+    const int fd = openat(directory_.fd(), name, kReadFlags);
+    if (fd < 0) return;  // gone, a link, somebody's draft
+    look(fd, name, draft);
+    ::close(fd);
+  }
+  Scan take() {
+    std::sort(result_.live.begin(), result_.live.end(),
+              [](const Entry& a, const Entry& b) { return a.id < b.id; });
+    return std::move(result_);
+  }
+
+ private:
+  void look(int fd, const char* name, bool draft) {
+    struct stat about {};
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) return;
+    // The same file under two names counts once; it is not dropped, or a link would make it disappear.
+    if (about.st_nlink > 1 && !linked_.insert(about.st_ino).second) return;
+    const bool own = about.st_uid == user_;
+    if (++files_[about.st_uid] > kMaxFilesPerUser && !own) return;
+    const bool may = own || user_ == 0 || directory_.owner() == user_;
+    if (!write_locked(fd)) {
+      reap(name, may);
+      return;
+    }
+    if (draft) return;  // being made: seen only without the lock
+    if (own) ++result_.own_live;
+    std::optional<Record> record = decode(read_slots(fd));
+    if (!record) return;  // claims nothing
+    if (record->expired(now_ns_)) {
+      reap(name, may);
+      return;
+    }
+    record->uid = about.st_uid;
+    result_.live.push_back({name + 1, *std::move(record), nanoseconds(about.st_mtim)});
+  }
+
+  // Dead, or expired. Only under the lock: without it a draft is not yet locked.
+  void reap(const char* name, bool may) {
+    ++result_.dead;
+    if (!may || lock_ == nullptr || !lock_->held()) return;
+    step("before reaping");
+    if (unlinkat(directory_.fd(), name, 0) != 0) return;
+    step("reaped");
+  }
+
+  const Directory& directory_;
+  const GlobalLock* const lock_;
+  const uid_t user_ = geteuid();
+  const int64_t now_ns_ = wall_clock_ns();
+  Scan result_;
+  std::unordered_map<uid_t, int> files_;
+  std::unordered_set<ino_t> linked_;
+};
+
+}  // namespace
+
+Result<Scan> scan(const Directory& directory, const GlobalLock* lock) {
+  const int fd = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* names = fd < 0 ? nullptr : fdopendir(fd);
+  if (names == nullptr) {
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    return failed(directory, "list the files", error);
+  }
+  Reader reader(directory, lock);
+  while (const dirent* entry = readdir(names)) reader.visit(entry->d_name);
+  closedir(names);
+  step("scanned");
+  return reader.take();
+}
+
+bool LeaseFile::named() const {
+  struct stat ours {
+  }, there{};
+  return file.valid() && fstat(file.fd(), &ours) == 0 &&
+         fstatat(directory->fd(), name().c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock) {
+  IK_CHECK(lock.held(), "leases are made under the lock");
+  record.revision = 1;
+  Result<std::string> slot = encode(record);
+  if (!slot.ok()) return slot.status();
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) return failed(*directory, "name a lease", errno);
+  char id[17];
+  std::snprintf(id, sizeof id, "%016llx", static_cast<unsigned long long>(random));
+  LeaseFile made{std::move(directory), {}, id, std::move(record)};
+  const int folder = made.directory->fd();
+  const std::string draft = "t" + made.id;
+  made.file = OpenFile([&] { return openat(folder, draft.c_str(), kMakeFlags, 0600); });
+  if (!made.file.valid()) return failed(*made.directory, "make a lease", errno);
+  const int fd = made.file.fd();
+  step("created");
+  struct flock life = whole_file(F_WRLCK);
+  bool good = fcntl(fd, F_OFD_SETLK, &life) == 0;
+  step("life locked");
+  good = good && pwrite(fd, slot.value().data(), slot.value().size(), 0) == ssize_t(slot.value().size());
+  step("written");
+  good = good && fchmod(fd, 0644) == 0;
+  step("readable");
+  good = good && renameat(folder, draft.c_str(), folder, made.name().c_str()) == 0;
+  if (!good) {
+    const int error = errno;
+    unlinkat(folder, draft.c_str(), 0);
+    return failed(*made.directory, "write a lease", error);
+  }
+  step("renamed");
+  return made;
+}
+
+Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock) {
+  IK_CHECK(lock.held(), "leases are changed under the lock");
+  record.revision = file.record.revision + 1;
+  Result<std::string> slot = encode(record);
+  if (!slot.ok()) return slot.status();
+  const off_t at = record.revision % 2 == 1 ? 0 : static_cast<off_t>(kSlotBytes);
+  step("before rewriting");
+  const ssize_t written = pwrite(file.file.fd(), slot.value().data(), slot.value().size(), at);
+  if (written != ssize_t(slot.value().size()))
+    return failed(*file.directory, "change a lease", written < 0 ? errno : ENOSPC);
+  step("rewritten");
+  file.record = std::move(record);
+  return Status::okay();
+}
+
+void touch(const LeaseFile& file) { futimens(file.file.fd(), nullptr); }
+
+void remove(LeaseFile& file) {
+  if (file.file.valid() && file.file.ours() && file.named()) {
+    step("before removing");
+    unlinkat(file.directory->fd(), file.name().c_str(), 0);
+    step("removed");
+  }
+  file.file.close();
+}
+
+Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd) {
+  LeaseFile adopted{std::move(directory), OpenFile([fd] { return fd; }), "", {}};
+  const auto refuse = [&](const std::string& why) {
+    return Status(Code::invalid_argument, "descriptor " + std::to_string(fd) + " is no lease of " +
+                                              adopted.directory->path() + ": " + why);
+  };
+  struct stat about {};
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fstat(fd, &about) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    const int error = errno;
+    adopted.file.take();  // not ours to close: nothing, or somebody else's
+    return refuse(std::strerror(error));
+  }
+  if ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(about.st_mode)) return refuse("not a file open for writing");
+  // It is the lease if its own lock does not stand in its way, and somebody else's descriptor sees the lock.
+  struct flock life = whole_file(F_WRLCK);
+  if (fcntl(fd, F_OFD_GETLK, &life) != 0 || life.l_type != F_UNLCK)
+    return refuse("the lease is another descriptor's");
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  char path[4096];
+  const ssize_t length = readlink(link.c_str(), path, sizeof path);
+  const std::string_view target(path, length > 0 ? static_cast<size_t>(length) : 0);
+  const std::string_view name = target.substr(target.rfind('/') + 1);
+  if (name.size() != 17 || name[0] != 'l' || !valid_id(name.substr(1))) return refuse("it was released");
+  adopted.id = name.substr(1);
+  std::optional<Record> record = decode(read_slots(fd));
+  if (!record || !adopted.named()) return refuse("it was released");
+  const int again = openat(adopted.directory->fd(), adopted.name().c_str(), kReadFlags);
+  const bool alive = again >= 0 && write_locked(again);
+  if (again >= 0) ::close(again);
+  if (!alive) return refuse("nobody holds it");
+  record->uid = about.st_uid;
+  adopted.record = *std::move(record);
+  return adopted;
+}
+
+}  // namespace innkeeper::lease
