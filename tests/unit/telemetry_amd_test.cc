@@ -362,7 +362,7 @@ TEST(Amd, NothingOfGarbageGetsOut) {
                                  (kind == FakeGpus::old ? "library 24 5 0 0\n" : "") + machine,
                              kind);
       size_t cards = 0;
-      for (uint64_t round = 0; round < test::from_environment("INNKEEPER_STEPS", 100); ++round) {
+      for (uint64_t round = 0; round < test::from_environment("INNKEEPER_STEPS", 40); ++round) {
         const Snapshot now = snapshot(Wanted::all);
         std::set<std::string> seen;
         for (const Card& card : now.cards) {

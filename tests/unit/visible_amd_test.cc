@@ -29,10 +29,10 @@ Snapshot four() {
 
 // The cards' last characters; "!" before them if restricted.
 std::string shown(const Visible& visible) {
-  std::string text = visible.restricted ? "!" : "";
+  std::string text;
   for (const std::string& uuid : visible.uuids)
-    text += (text.size() > 1 ? " " : "") + uuid.substr(uuid.size() - 1);
-  return text;
+    text += (text.empty() ? "" : " ") + uuid.substr(uuid.size() - 1);
+  return (visible.restricted ? "!" : "") + text;
 }
 std::string rocr(const char* list) { return shown(resolve_visible_amd({list, {}, {}}, four())); }
 std::string hip(const char* list) { return shown(resolve_visible_amd({{}, list, {}}, four())); }
