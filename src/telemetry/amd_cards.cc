@@ -160,9 +160,8 @@ Reading<Utilization> CardReader::utilization() {
 Reading<Power> CardReader::power() {
   constexpr const char* kQuestion = "amdsmi_get_power_info";
   const uint32_t version = library_.number.first;
-  const bool older = version == kOldestVersion || version == 24;
-  if (!older && version != 26 && version != kNewestVersion)
-    return Reading<Power>::none(Outcome::not_supported);
+  const bool older = version == 23 || version == 24;
+  if (!older && version != 26) return Reading<Power>::none(Outcome::not_supported);
   Buffer buffer = {};
   const Code code = ask_card(kQuestion, library_.power, device_, &buffer);
   if (code != kSuccess) return no_reading<Power>(library_, kQuestion, code);
@@ -253,8 +252,7 @@ Reading<std::vector<Process>> CardReader::processes() {
   switch (library_.number.first) {
     case 23:
     case 24: return library_.process_info != nullptr ? numbered_processes() : listed_processes<Process23>();
-    case 26:
-    case 27: return listed_processes<Process26>();
+    case 26: return listed_processes<Process26>();
     default: return Reading<std::vector<Process>>::none(Outcome::not_supported);
   }
 }

@@ -1,11 +1,11 @@
 // AMD SMI: finding and loading the library, starting it (session.h), and the one funnel that every question
 // goes through.
 //
-// It is started once in a process and never stopped: up to ROCm 7.0 it does not count its starts, so stopping
-// our own would take it away from anybody else in the process (PyTorch uses it too), while calls of theirs
-// run. If somebody else stops it, we start it again. The cards are those that it found when it was started;
-// one that is plugged in later is not seen. It reads files of the kernel's, and starting it loads no HIP and
-// no ROCR.
+// It is started once in a process and never stopped: in ROCm 6 it does not count its starts (newer sources
+// do), so stopping our own would take it away from anybody else in the process (PyTorch uses it too), while
+// calls of theirs run. If somebody else stops it, we start it again. The cards are those that it found when
+// it was started; one that is plugged in later is not seen. It reads files of the kernel's, and starting it
+// loads no HIP and no ROCR.
 //
 // Handles are addresses in the library. They are taken anew for each snapshot.
 #pragma once

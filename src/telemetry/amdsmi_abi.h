@@ -2,13 +2,12 @@
 // nothing of AMD's is needed to build. Sizes are asserted.
 //
 // AMD changes structs from release to release, so what we call is what did not change between ROCm 6.0
-// (library version 23.4) and 7.x (26.x, and 27), by those headers:
+// (library version 23.4) and 7.x (26), by the headers of 23.4, 24.5, 24.6, 24.7 and 26.5:
 //   - numbers and text that are written through pointers: memory, temperature, UUID, PCI place, hops;
 //   - EngineUsage, PowerCap and KfdInfo, whose layout is the same in all of them;
 //   - of AsicInfo, DriverInfo and ClockInfo only the first field, read from a buffer that no version fills.
-// Two structs have a layout per version, told by Version::first: the power's and the process's. Of 25 (ROCm
-// 6.4) neither was known when this was written, so power and processes are "not supported" there, as they are
-// with a version that is newer than all of these.
+// Two structs have a layout per version, told by Version::first: the power's and the process's. The header of
+// 25 (ROCm 6.4) and those after 26 were not at hand, so power and processes are "not supported" there.
 //
 // Not called: amdsmi_topo_get_link_type's type (its numbers were exchanged once; the hops tell the same),
 // amdsmi_get_gpu_metrics_info (another struct in each release), and amdsmi_shut_down (amdsmi.h says why).
@@ -47,14 +46,13 @@ using Socket = struct OpaqueSocket*;
 using Device = struct OpaqueProcessor*;
 
 // {year, major, minor, release} up to ROCm 6.3, {major, minor, release} from 6.4 on, where the major went on
-// from the year: so the first number alone orders them, 23 to 27. Both are this long.
+// from the year: so the first number alone orders them. Both are this long.
 struct Version {
   uint32_t first, second, third, fourth;
   const char* build;
 };
 static_assert(sizeof(Version) == 24);
 inline constexpr uint32_t kOldestVersion = 23;
-inline constexpr uint32_t kNewestVersion = 27;
 
 // Function 3 bits, device 5, bus 8, domain 48, from the lowest on.
 using Place = uint64_t;
@@ -78,7 +76,7 @@ struct Power23 {  // 23 and 24
   uint32_t reserved[11];
 };
 static_assert(sizeof(Power23) == 68);
-struct Power26 {  // 26 and 27
+struct Power26 {  // 26
   uint64_t socket;
   uint32_t current, average;
   uint64_t graphics_voltage, soc_voltage, memory_voltage;
@@ -103,7 +101,7 @@ struct Process23 : ProcessOf<32> {  // 23 and 24
   uint32_t reserved[4];
 };
 static_assert(sizeof(Process23) == 224);
-struct Process26 : ProcessOf<256> {  // 26 and 27
+struct Process26 : ProcessOf<256> {  // 26
   uint32_t reserved[12];
 };
 static_assert(sizeof(Process26) == 704);

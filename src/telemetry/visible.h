@@ -29,8 +29,7 @@
 //          of letters, do not count. An index is a whole number as C writes it ("0x1", "010" is 8).
 //          "GPU-4b2c" is a UUID's unique beginning of 5 to 20 characters. What is not valid, or stands there
 //          twice, ends the list. No more entries are read than the machine has cards.
-//   HIP    not set: all that is left; "": none. An index is written plainly ("1"; " 1" and "01" are not
-//   valid),
+//   HIP    not set: all that is left; "": none. An index is written plainly (" 1" and "01" are not valid)
 //          and counts among what is left. A UUID's beginning, small letters, is the first card that fits.
 //          What is not valid ends the list; what stands there twice is skipped.
 //
