@@ -15,6 +15,7 @@ missing_packages() {
   done
   header_exists gtest/gtest.h || echo libgtest-dev
   header_exists benchmark/benchmark.h || echo libbenchmark-dev
+  header_exists sqlite3.h || echo libsqlite3-dev
   if ! command -v "$PYTHON" >/dev/null; then
     echo python3 python3-venv python3-dev
   elif ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
