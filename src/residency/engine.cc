@@ -175,34 +175,25 @@ NodeId Engine::any_replica(const Block& block) const {
   return kNoNode;
 }
 
-Engine::Freed Engine::free_replica(Block& block) {
-  Freed freed{any_replica(block), {}, {}};
-  if (freed.node == kNoNode) return freed;
-  Replica& replica = block.replica(freed.node);
-  unlist(block, freed.node);
-  transition(replica, ReplicaEvent::free);
-  begin_release(node(freed.node));
-  freed.memory = std::move(replica.memory);
-  freed.users = take_users(replica);
-  return freed;
-}
-
 void Engine::destroy(Block* block) {
-  Freed freed;
+  Released freed;
   {
     MutexLock lock(mutex_);
     wait_move(*block);
     begin_move(*block);  // for good: nobody picks it as a victim any more
     std::erase_if(escaped_,
                   [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
-    freed = free_replica(*block);
+    if (const NodeId id = any_replica(*block); id != kNoNode) {
+      freed = begin_release(*block, id, ReplicaEvent::free);
+    }
   }
   while (freed.node != kNoNode) {
     observe(*block, freed.node, nullptr);
     release_memory(freed.node, std::move(freed.memory), std::move(freed.users));
-    if (any_replica(*block) == kNoNode) break;  // most blocks have one, and take the lock once
+    const NodeId id = any_replica(*block);
+    if (id == kNoNode) break;  // most blocks have one, and take the lock once
     MutexLock lock(mutex_);
-    freed = free_replica(*block);
+    freed = begin_release(*block, id, ReplicaEvent::free);
   }
   delete block;
   blocks_.fetch_sub(1, std::memory_order_relaxed);

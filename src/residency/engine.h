@@ -194,12 +194,6 @@ class Engine final : public Accountant {
   void wait_change() IK_REQUIRES(mutex_);
   void inherit_if_last(Block& block) IK_REQUIRES(mutex_);
   NodeId any_replica(const Block& block) const;  // kNoNode if there is none
-  struct Freed {
-    NodeId node = kNoNode;
-    Memory memory;
-    std::vector<Event> users;
-  };
-  Freed free_replica(Block& block) IK_REQUIRES(mutex_);  // one of a block that dies
   void observe(Block& block, NodeId id, void* data) const {
     if (observer_) observer_(block, id, data);
   }
@@ -226,6 +220,13 @@ class Engine final : public Accountant {
   Status open_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   Status copy_to_backing(Block& block, NodeId from, NodeId to) IK_EXCLUDES(mutex_);
   void drop_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
+  // Memory that left a replica and is still charged: until release_memory() others who need room wait for it.
+  struct Released {
+    NodeId node = kNoNode;
+    Memory memory;
+    std::vector<Event> users;  // copies that may still touch it
+  };
+  Released begin_release(Block& block, NodeId id, ReplicaEvent event) IK_REQUIRES(mutex_);
   void begin_release(Node& node) IK_REQUIRES(mutex_);
   void release_memory(NodeId id, Memory memory, std::vector<Event> users) IK_EXCLUDES(mutex_);
   void order_after(NodeId id, std::span<const Event> users) const;

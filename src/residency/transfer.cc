@@ -229,21 +229,16 @@ Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
 void Engine::drop_replica(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   observe(block, id, nullptr);
-  Memory memory;
-  std::vector<Event> users;
+  Released dropped;
   {
     MutexLock lock(mutex_);
-    unlist(block, id);
-    begin_release(node(id));
-    transition(replica, replica.word.state() == ReplicaState::arriving ? ReplicaEvent::fetch_fail
-                                                                       : ReplicaEvent::drop);
-    memory = std::move(replica.memory);
-    users = take_users(replica);
+    const bool arriving = replica.word.state() == ReplicaState::arriving;
+    dropped = begin_release(block, id, arriving ? ReplicaEvent::fetch_fail : ReplicaEvent::drop);
     replica.word.open();
     inherit_if_last(block);
   }
   reach("dropped");
-  release_memory(id, std::move(memory), std::move(users));
+  release_memory(id, std::move(dropped.memory), std::move(dropped.users));
 }
 
 // Orders whatever happens to a piece of memory next after the copies that touch it (I5, I6).
@@ -253,7 +248,14 @@ void Engine::order_after(NodeId id, std::span<const Event> users) const {
   }
 }
 
-// Memory that is no longer listed but still charged: until release_memory() others who need room wait for it.
+Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent event) {
+  Replica& replica = block.replica(id);
+  unlist(block, id);
+  begin_release(node(id));
+  transition(replica, event);
+  return {id, std::move(replica.memory), take_users(replica)};
+}
+
 void Engine::begin_release(Node& node) { ++node.moving; }
 
 // Gives memory back as soon as no copy touches it (I5, I6). An accelerator orders that on its queue; host

@@ -37,14 +37,19 @@ void refuse_capture([[maybe_unused]] c10::Device device) {
 #endif
 }
 
+// Returns the program's stream, if it has chosen one.
+std::optional<Stream> come_after_program(const VirtualGuardImpl& guard, c10::Device device) {
+  const std::optional<Stream> programs = stream_of_program(guard, device);
+  if (!programs.has_value()) return std::nullopt;
+  refuse_capture(device);
+  order(*programs, guard.getDefaultStream(device));
+  return programs;
+}
+
 }  // namespace
 
 void order_compute_queue_after_program(c10::Device device) {
-  const VirtualGuardImpl guard(device.type());
-  const std::optional<Stream> programs = stream_of_program(guard, device);
-  if (!programs.has_value()) return;
-  refuse_capture(device);
-  order(*programs, guard.getDefaultStream(device));
+  (void)come_after_program(VirtualGuardImpl(device.type()), device);
 }
 
 void order_program_after_compute_queue(c10::Device device) {
@@ -56,12 +61,8 @@ void order_program_after_compute_queue(c10::Device device) {
 
 OnComputeQueue::OnComputeQueue(c10::Device device) {
   const VirtualGuardImpl guard(device.type());
-  std::optional<Stream> programs = stream_of_program(guard, device);
-  if (!programs.has_value()) return;
-  refuse_capture(device);
-  order(*programs, guard.getDefaultStream(device));
-  guard.exchangeStream(guard.getDefaultStream(device));
-  programs_ = programs;
+  programs_ = come_after_program(guard, device);
+  if (programs_.has_value()) guard.exchangeStream(guard.getDefaultStream(device));
 }
 
 OnComputeQueue::~OnComputeQueue() {

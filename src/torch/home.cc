@@ -15,8 +15,8 @@ namespace innkeeper::torch_layer {
 namespace {
 
 std::array<std::atomic<int>, kMaxNodes> homes{};
-std::array<std::atomic<int64_t>, kMaxNodes>
-    promised{};                    // bytes that the experiments at home there said they need
+// Bytes that the experiments at home there said they need.
+std::array<std::atomic<int64_t>, kMaxNodes> promised{};
 std::atomic<uint64_t> machine{1};  // counts configure() calls: a home of an earlier machine is none
 
 // A place in the count of homes, given back when dropped.

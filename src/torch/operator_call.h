@@ -42,8 +42,6 @@ class OperatorCall {
   // Brings everything to `node`, pins it and makes the real tensors. Throws torch.OutOfMemoryError with the
   // numbers.
   void begin(NodeId node);
-  // The same when the kernel is plain copying and runs by PyTorch's rules for mixed devices: nothing is
-  // armed.
   NodeId node() const { return node_; }
   const at::Tensor& real(size_t index) const { return operands_[index].real; }
 

@@ -2,8 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <functional>
-
+#include "device/checksum.h"
 #include "torch/cpu_allocator.h"
 
 namespace innkeeper::torch_layer {
@@ -21,8 +20,7 @@ uint64_t hash_of(const at::Tensor& real) {
   bytes->_set_neg(false);
   bytes->set_sizes_contiguous({size});
   const at::Tensor on_host = at::Tensor(std::move(bytes)).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
-  return std::hash<std::string_view>()(
-      {static_cast<const char*>(on_host.const_data_ptr()), static_cast<size_t>(size)});
+  return checksum(on_host.const_data_ptr(), static_cast<size_t>(size));
 }
 
 }  // namespace

@@ -9,11 +9,10 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "torch/fallback.h"
+#include "torch/boxed_kernel.h"
 #include "torch/handle.h"
 #include "torch/operator_call.h"
 #include "torch/random_stream.h"
@@ -224,29 +223,9 @@ void run_sparse(const ManagedOp& op, torch::jit::Stack* stack) {
   SparseCall(*op.plan, *stack).run();
 }
 
-class BoxedSparseKernel final : public c10::OperatorKernel {
- public:
-  explicit BoxedSparseKernel(const OpPlan* plan) : op_(plan) {}
-  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    run_sparse(op_, stack);
-  }
-
- private:
-  ManagedOp op_;
-};
-
-void sparse_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  run_sparse(ManagedOp(plan_of(op)), stack);
-}
-
-void register_boxed(const c10::OperatorHandle& op, DispatchKey key) {
-  // Never taken back: managed tensors may outlive everything.
-  static auto& registrations = *new std::vector<c10::RegistrationHandleRAII>;
+void register_unless_there(const c10::OperatorHandle& op, DispatchKey key) {
   if (op.hasKernelForDispatchKey(key)) return;
-  registrations.push_back(c10::Dispatcher::singleton().registerImpl(
-      op.operator_name(), key,
-      c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedSparseKernel>(build_plan(op))),
-      std::nullopt, nullptr, "innkeeper: sparse managed tensors"));
+  register_boxed<&run_sparse>(op, key, "innkeeper: sparse managed tensors");
 }
 
 }  // namespace
@@ -261,22 +240,22 @@ void register_sparse_operators() {
     if (!op.has_value()) continue;
     if (std::find(kMakesSparse.begin(), kMakesSparse.end(), name.name) != kMakesSparse.end() &&
         op->hasKernelForDispatchKey(DispatchKey::CPU)) {
-      register_boxed(*op, kManagedKey);
+      register_unless_there(*op, kManagedKey);
     }
     if (op->hasKernelForDispatchKey(DispatchKey::SparseCPU)) {
-      register_boxed(*op, DispatchKey::SparsePrivateUse1);
+      register_unless_there(*op, DispatchKey::SparsePrivateUse1);
     }
     if (op->hasKernelForDispatchKey(DispatchKey::SparseCsrCPU)) {
-      register_boxed(*op, DispatchKey::SparseCsrPrivateUse1);
+      register_unless_there(*op, DispatchKey::SparseCsrPrivateUse1);
     }
   }
 }
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_sparse>>());
 }
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_sparse>>());
 }
 
 }  // namespace innkeeper::torch_layer

@@ -132,8 +132,8 @@ def test_what_documents_name_exists(document: Path):
     ]
     named = re.findall(r"`((?:src|tests|docs|tools|python|examples|bench|cmake|include)/[\w./-]+)`", text)
     missing += [path for path in named if not (ROOT / path).exists()]
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    asked = set(re.findall(r"(?:`|^)make (\w+)", text, re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    asked = set(re.findall(r"(?:`|^)make ([\w-]+)", text, re.MULTILINE))
     missing += [f"make {name}" for name in asked - targets]
     listed = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
     asked = set(re.findall(r"--preset (\S+?)(?=[\s`])", text))

@@ -1,6 +1,7 @@
 // What happens between two steps of the engine, made to happen: found by removing lines that no test missed.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -119,6 +120,41 @@ TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
   EXPECT_TRUE(asked.ok()) << asked.message();
   EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
+}
+
+// An operator holds the room that a prefetch needs, and asks for the block that is being fetched.
+TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
+  constexpr size_t kSize = 4096;
+  Machine machine({.budget = Bytes(kSize)});
+  const Watchdog watchdog(std::chrono::seconds(30));
+  const NodeId node = machine.sim();
+  Block* wanted = machine.make(node, pattern(kSize, 1)).value();
+  ASSERT_TRUE(machine->evict(*wanted).ok());
+  Block* holds = machine.make(node, pattern(kSize, 2)).value();
+  std::atomic<bool> waits = false;
+  Status fetched;
+  {
+    const AtPoints points([&](const char* name) {
+      if (std::strcmp(name, "wait") != 0) return;
+      waits = true;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
+    Access access{.block = holds};
+    std::thread other;
+    {
+      const OperatorScope scope(machine.engine(), node);
+      ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+      other = std::thread([&] { fetched = machine->prefetch(*wanted, node); });
+      while (!waits) std::this_thread::yield();
+      EXPECT_TRUE(machine->evict(*wanted).ok()) << "waits until nobody moves the block";
+      machine->release(node, std::span(&access, 1));
+    }
+    other.join();
+  }
+  EXPECT_TRUE(fetched.ok()) << fetched.message();
+  EXPECT_EQ(machine.read(*wanted, node).value(), pattern(kSize, 1));
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (Block* block : {wanted, holds}) machine->destroy(block);
 }
 
 TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {

@@ -305,6 +305,38 @@ TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
   EXPECT_EQ(look(card, data), 9);
 }
 
+// What is there already may be the right bytes by chance, or those of the last time.
+TEST(Accelerator, ACopysDestinationIsPoisonUntilItIsMade) {
+  Accelerator card(options(Visibility::late));
+  unsigned char* data = take(card);
+  fill(card, data, 7);
+  card.synchronize();
+  std::vector<unsigned char> host(kSize, 7);
+  const Event copied = card.copy(kOut, host.data(), data, kSize, Direction::out);
+  EXPECT_EQ(host[0], kPoison);
+  EXPECT_EQ(host[kSize - 1], kPoison);
+  EXPECT_TRUE(copied->synchronize().ok());
+  EXPECT_EQ(host, std::vector<unsigned char>(kSize, 7));
+  card.free(data);
+}
+
+TEST(Accelerator, ACopyOntoItselfMovesTheBytes) {
+  for (const Visibility visibility : {Visibility::late, Visibility::early}) {
+    for (const bool up : {true, false}) {
+      Accelerator card(options(visibility));
+      unsigned char* data = take(card);
+      card.synchronize();
+      for (size_t i = 0; i < kSize; ++i) data[i] = static_cast<unsigned char>(i % 100);
+      unsigned char* from = up ? data : data + 64;
+      unsigned char* to = up ? data + 64 : data;
+      EXPECT_TRUE(card.copy(kCompute, to, from, kSize - 64, Direction::within)->synchronize().ok());
+      const size_t first = up ? 0 : 64;
+      for (size_t i = 0; i < kSize - 64; ++i) ASSERT_EQ(to[i], (first + i) % 100) << i;
+      card.free(data);
+    }
+  }
+}
+
 TEST(Accelerator, PollingEnds) {
   Accelerator card(options(Visibility::late));
   unsigned char* data = take(card);

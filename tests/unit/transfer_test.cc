@@ -70,6 +70,16 @@ TEST_P(TransferTest, PeersCopyDirectly) {
   machine->destroy(other);
 }
 
+TEST_P(TransferTest, APeerIsPreferredToTheHost) {
+  Machine machine(options());
+  Block* block = make(machine, machine.sim(0), 1);
+  ASSERT_TRUE(machine->write_back(*block).ok());
+  expect(machine, *block, machine.sim(1), 1);
+  EXPECT_EQ(machine->stats().bytes_between, static_cast<int64_t>(kSize));
+  EXPECT_EQ(machine->stats().bytes_fetched, 0);
+  machine->destroy(block);
+}
+
 TEST_P(TransferTest, OthersCopyByWayOfTheHost) {
   MachineOptions without = options();
   without.peers = false;
