@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/queue_common.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -28,6 +29,8 @@ void add_commands(CLI::App& program) {
   register_pick(program);
   register_run(program);
   register_lease(program);
+  register_queue(program);
+  register_slurm(program);
   register_doctor(program);
   register_completion(program);
 }

@@ -1,7 +1,8 @@
 // queue_runner FOLDER: what `innkeeper queue runner` is, for tests of the library.
 //
-// INNKEEPER_KILL_STEP=NAME and INNKEEPER_KILL_FILE=PATH: kills itself (or the supervisor that it became) at the
-// first step of that name, once: the file is made at that moment, and while it is there nothing is killed.
+// INNKEEPER_KILL_STEP=NAME and INNKEEPER_KILL_FILE=PATH: kills itself (or the supervisor that it became) at
+// the first step of that name, once: the file is made at that moment, and while it is there nothing is
+// killed.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>

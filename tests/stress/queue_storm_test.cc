@@ -3,8 +3,8 @@
 //
 // The judge is outside the queue: each job adds its own line to a file, by one write.
 //
-// INNKEEPER_STORM_JOBS and INNKEEPER_STORM_KILLS ask for a longer storm (500 and 100), INNKEEPER_SEED replays a
-// seed (processes still interleave as they like).
+// INNKEEPER_STORM_JOBS and INNKEEPER_STORM_KILLS ask for a longer storm (500 and 100), INNKEEPER_SEED replays
+// a seed (processes still interleave as they like).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -113,8 +113,8 @@ INSTANTIATE_TEST_SUITE_P(Steps, RunnerStep,
                          ::testing::Values("life made", "life locked", "claimed", "before fork", "forked",
                                            "before finish", "finished", "life removed", "runner left"));
 
-// Steps of the supervisor: before the job could begin it is run by the next attempt, after its end was written
-// down it has ended, and between the two it is interrupted.
+// Steps of the supervisor: before the job could begin it is run by the next attempt, after its end was
+// written down it has ended, and between the two it is interrupted.
 struct SupervisorCase {
   const char* step;
   State state;
@@ -149,14 +149,16 @@ INSTANTIATE_TEST_SUITE_P(Steps, SupervisorStep,
                                            SupervisorCase{"job ended", State::interrupted, 1, 1},
                                            SupervisorCase{"ended", State::done, 1, 1}));
 
-// A job whose supervisor is killed goes on, counts as running until its end, and is not run again at its side.
+// A job whose supervisor is killed goes on, counts as running until its end, and is not run again at its
+// side.
 TEST(QueueStorm, JobOutlivesItsSupervisor) {
   const QueueFolder folder;
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   const JobId id = queue.add(counted(1, ran, "1; echo 2 >> " + ran)).value().at(0);
   for (int i = 0; i < 1000 && count_lines(ran).empty(); ++i) std::this_thread::sleep_for(5ms);
-  const pid_t shell = std::atoi(test::content(folder.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
+  const pid_t shell =
+      std::atoi(test::content(folder.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
   ASSERT_GT(shell, 1);
   ASSERT_EQ(kill(shell, SIGKILL), 0);  // "began PID ...": its supervisor
   ASSERT_TRUE(folder.kill_runner());

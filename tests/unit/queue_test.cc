@@ -162,8 +162,8 @@ TEST_F(QueueTest, DependenciesOrderAndCancel) {
 
 TEST_F(QueueTest, RetriesUntilItSucceeds) {
   const std::string file = (folder_.outer() / "tries").string();
-  JobSpec spec = shell("echo x >> " + file + "; echo try $INNKEEPER_JOB_ATTEMPT; test $(wc -l < " + file +
-                       ") -ge 3");
+  JobSpec spec =
+      shell("echo x >> " + file + "; echo try $INNKEEPER_JOB_ATTEMPT; test $(wc -l < " + file + ") -ge 3");
   spec.retries = 5;
   const JobId id = add(spec);
   EXPECT_EQ(wait(id).state, State::done);
@@ -191,7 +191,10 @@ TEST_F(QueueTest, TimeLimitEndsTheWholeGroup) {
   EXPECT_LT(line.ended_ns - line.started_ns, 5'000'000'000);
   const pid_t child = std::atoi(content(file).c_str());
   EXPECT_GT(child, 0);
-  EXPECT_TRUE(soon([&] { return kill(child, 0) != 0 || content("/proc/" + std::to_string(child) + "/stat").find(" Z ") != std::string::npos; }));
+  EXPECT_TRUE(soon([&] {
+    return kill(child, 0) != 0 ||
+           content("/proc/" + std::to_string(child) + "/stat").find(" Z ") != std::string::npos;
+  }));
 }
 
 TEST_F(QueueTest, CancelsWhatIsQueuedAndWhatRuns) {
@@ -271,8 +274,8 @@ TEST_F(QueueTest, TellsWhenAJobHasEnded) {
   const std::string file = (folder_.outer() / "told").string();
   JobSpec spec = shell("exit 4");
   spec.name = "demo";
-  spec.notify = "echo $INNKEEPER_JOB_NAME $INNKEEPER_JOB_STATE $INNKEEPER_JOB_CODE > " + file + ".tmp; mv " + file +
-                ".tmp " + file;
+  spec.notify = "echo $INNKEEPER_JOB_NAME $INNKEEPER_JOB_STATE $INNKEEPER_JOB_CODE > " + file + ".tmp; mv " +
+                file + ".tmp " + file;
   wait(add(spec));
   ASSERT_TRUE(soon([&] { return std::filesystem::exists(file); }));
   EXPECT_EQ(content(file), "demo failed 4\n");
