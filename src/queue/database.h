@@ -46,8 +46,8 @@ class Database {
   std::unordered_map<const char*, sqlite3_stmt*> prepared_;  // by the literal's address
 };
 
-// One run of a prepared statement. A failure sticks: ask status() at the end. Two runs of one statement must not
-// overlap.
+// One run of a prepared statement. A failure sticks: ask status() at the end. Two runs of one statement must
+// not overlap.
 class Query {
  public:
   // `sql` is a literal: it is known by its address.

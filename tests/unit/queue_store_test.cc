@@ -27,6 +27,7 @@ T good(Result<T> result) {
 
 class StoreTest : public ::testing::Test {
  protected:
+  QueueFolder outer_;
   std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
   Store store() const { return good(Store::open(*folder_, Durable::processes)); }
   static JobSpec spec() {
@@ -53,7 +54,6 @@ class StoreTest : public ::testing::Test {
     if (const auto added = store.add(spec()); !added.ok()) clear(added.status());
     if (const auto ended = store.finish(2, 1, {}); !ended.ok()) clear(ended.status());
   }
-  QueueFolder outer_;
 };
 
 TEST_F(StoreTest, KeepsWhatWasAsked) {
@@ -190,6 +190,7 @@ TEST_F(StoreTest, ADamagedOrForeignFileIsLeftAsItIs) {
   sqlite3_exec(foreign, "PRAGMA user_version=77; PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr);
   sqlite3_close(foreign);
   refused(test::content(path), "version 77");
+  std::filesystem::remove(path);
 }
 
 TEST_F(StoreTest, SurvivesAnyDamage) {
