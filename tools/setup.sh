@@ -15,6 +15,7 @@ missing_packages() {
   done
   header_exists gtest/gtest.h || echo libgtest-dev
   header_exists benchmark/benchmark.h || echo libbenchmark-dev
+  header_exists sqlite3.h || echo libsqlite3-dev
   header_exists CLI/CLI.hpp || echo libcli11-dev
   header_exists fmt/format.h || echo libfmt-dev
   header_exists nlohmann/json.hpp || echo nlohmann-json3-dev

@@ -31,19 +31,19 @@ struct ExitMeaning {
 
 inline constexpr std::array kExitMeanings = {
     ExitMeaning{kDone, "done"},
-    ExitMeaning{kTrouble, "doctor found trouble"},
+    ExitMeaning{kTrouble, "doctor found trouble, or a job that was waited for did not succeed"},
     ExitMeaning{kUsage, "the command line makes no sense"},
     ExitMeaning{kNever, "this machine can never grant the request"},
-    ExitMeaning{kNoLease, "there is no such lease"},
+    ExitMeaning{kNoLease, "there is no such lease or job"},
     ExitMeaning{kNoGpu, "no GPU can be seen, or none is given to this process"},
     ExitMeaning{kInternal, "an error inside the program"},
     ExitMeaning{kDriver, "the GPUs' driver does not work: innkeeper doctor says why"},
-    ExitMeaning{kFolder, "the lease folder, or another file, cannot be used"},
+    ExitMeaning{kFolder, "the lease folder, the queue, or another file, cannot be used"},
     ExitMeaning{kOutput, "the output cannot be written"},
     ExitMeaning{kBusy, "not now: what was asked for is leased or in use"},
     ExitMeaning{kNotYours, "the lease is somebody else's"},
     ExitMeaning{kCannotRun, "run: the command cannot be executed"},
-    ExitMeaning{kNotFound, "run: the command was not found"},
+    ExitMeaning{kNotFound, "run: the command was not found; slurm: there is no sbatch"},
 };
 
 }  // namespace innkeeper::cli

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
+#include "cli/queue_common.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -29,6 +30,8 @@ void add_commands(CLI::App& program) {
   register_pick(program);
   register_run(program);
   register_lease(program);
+  register_queue(program);
+  register_slurm(program);
   register_doctor(program);
   register_calibrate(program);
   register_completion(program);

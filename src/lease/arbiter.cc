@@ -61,9 +61,9 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
   if (cards && place) {
     IK_RETURN_IF_ERROR(rewrite(*place, attempt.granted(*cards), lock));
     lock.unlock();
-    Lease lease(*std::move(place));
-    place.reset();
-    return lease;
+    LeaseFile file = std::move(*place);
+    place = std::nullopt;
+    return Lease(std::move(file));
   }
   if (cards) {
     Result<LeaseFile> made = create(directory_, attempt.granted(*cards), lock);

@@ -89,7 +89,7 @@ std::optional<Record> decode_slot(std::string_view slot) {
   if (!slot.starts_with(kMagic)) return std::nullopt;
   slot.remove_prefix(kMagic.size());
   const size_t line_end = slot.find('\n');
-  if (line_end == std::string_view::npos || line_end > 64) return std::nullopt;
+  if (line_end > 64) return std::nullopt;  // or there is none
   std::string_view header = slot.substr(0, line_end);
   std::string_view rest = slot.substr(line_end + 1);
   Record record;
