@@ -1,8 +1,9 @@
 """How long the program takes from its start to its end, beside other tools that show or pick GPUs.
 
-``innkeeper pick`` and ``status`` run on the fake NVML of build/release with two cards; so do nvitop, gpustat and
-GPUtil where they are installed for this Python (GPUtil starts nvidia-smi, which the fake cannot replace: for it the
-import alone is measured, which is less than its work). Each is started many times in turn; the median is printed.
+``innkeeper pick`` and ``status`` run on the fake NVML of build/release with two cards; so do nvitop and
+gpustat where they are installed for this Python. Of GPUtil the import alone is measured, which is less than
+its work: it starts nvidia-smi, which the fake cannot replace. Each is started many times in turn; the median
+is printed.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         script = Path(folder) / "gpus"
         script.write_text(SCRIPT)
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "INNKEEPER_"))}
+        env = {
+            name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "INNKEEPER_"))
+        }
         env |= {
             "INNKEEPER_NVML": str(fake / "libnvidia-ml.so.1"),
             "INNKEEPER_FAKE_NVML": str(script),
@@ -94,7 +97,8 @@ def main() -> None:
     width = max(map(len, times))
     for name, values in times.items():
         note = "  (ended with an error)" if name in failed else ""
-        print(f"{name:{width}}  median {statistics.median(values) * 1e3:7.1f} ms  best {min(values) * 1e3:7.1f} ms{note}")
+        middle, best = statistics.median(values) * 1e3, min(values) * 1e3
+        print(f"{name:{width}}  median {middle:7.1f} ms  best {best:7.1f} ms{note}")
     missing = [name for name in ("nvitop", "gpustat", "GPUtil") if importlib.util.find_spec(name) is None]
     if missing:
         print(f"not installed: {', '.join(missing)}")

@@ -1,9 +1,9 @@
 """Holds every #include between the folders of src/ to the layer table.
 
-The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, `set(CLI_DEPS ...)` of the
-program, and the rows below for the two folders that need PyTorch. A folder may include itself, what it links and what those link, and the
-public headers, which include nothing of src/. PyTorch is for src/torch, src/bindings and
-include/innkeeper/torch alone, Python for src/bindings.
+The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, `set(CLI_DEPS ...)` of
+the program, and the rows below for the two folders that need PyTorch. A folder may include itself, what it
+links and what those link, and the public headers, which include nothing of src/. PyTorch is for src/torch,
+src/bindings and include/innkeeper/torch alone, Python for src/bindings.
 """
 
 from __future__ import annotations

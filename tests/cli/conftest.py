@@ -103,7 +103,8 @@ class Machine:
     def start(self, *words: str, **options: object) -> subprocess.Popen[str]:
         """Starts it; it is killed when the test ends."""
         process = subprocess.Popen(
-            [str(PROGRAM), *words],
+            ["innkeeper", *words],
+            executable=PROGRAM,
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -42,7 +42,12 @@ TROUBLES = [
     ("cards", "driver 550.54.15\n", {}, "lspci"),
     ("lost-card", cards(2, {1: "  lost\n"}), {}, "gpu-reset"),
     ("mig", cards(1, {0: "  mig 7\n"}), {}, "nvidia-smi mig"),
-    ("memory", "card GPU-1000aaaa\n  bus 00000000:11:00.0\n  error nvmlDeviceGetMemoryInfo 999\n", {}, "whole"),
+    (
+        "memory",
+        "card GPU-1000aaaa\n  bus 00000000:11:00.0\n  error nvmlDeviceGetMemoryInfo 999\n",
+        {},
+        "whole",
+    ),
     ("device-order", MIXED, {}, "CUDA_DEVICE_ORDER=PCI_BUS_ID"),
     ("visible", cards(2), {"CUDA_VISIBLE_DEVICES": "0,7"}, "innkeeper pick"),
     ("visible", cards(2), {"CUDA_VISIBLE_DEVICES": ""}, "innkeeper pick"),
@@ -53,7 +58,9 @@ TROUBLES = [
 @pytest.mark.parametrize(
     ("name", "script", "env", "cure"), TROUBLES, ids=[f"{row[0]}-{i}" for i, row in enumerate(TROUBLES)]
 )
-def test_trouble_is_named_with_its_cure(machine: Machine, name: str, script: str, env: dict[str, str], cure: str):
+def test_trouble_is_named_with_its_cure(
+    machine: Machine, name: str, script: str, env: dict[str, str], cure: str
+):
     machine.set(script)
     found = findings(machine, 1, **env)
     assert found[name]["grade"] == "trouble" and cure in found[name]["cure"], found[name]
@@ -144,7 +151,9 @@ def test_calibrate_refuses(machine: Machine, words: tuple[str, ...], code: int):
     assert (done.returncode, done.stdout) == (code, "") and done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', '{"schema": 1, "host": 3, "disk": {}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', '{"schema": 1, "host": 3, "disk": {}}']
+)
 def test_figures_that_are_none(machine: Machine, text: str):
     kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
     kept.parent.mkdir(parents=True)

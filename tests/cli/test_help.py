@@ -67,7 +67,9 @@ def test_the_man_page_has_the_commands_and_options_of_the_program(machine: Machi
     assert man_sections() == program
     shared = MAN.read_text().replace("\\-", "-")
     requests = shared[shared.index(".SH REQUESTS") : shared.index(".SH COMMANDS")]
-    assert set(re.findall(r"^\.BR? .*?(-n|--[a-z]+)", requests, re.MULTILINE)) | {"--gpus"} >= REQUEST - {"-n"}
+    assert set(re.findall(r"^\.BR? .*?(-n|--[a-z]+)", requests, re.MULTILINE)) | {"--gpus"} >= REQUEST - {
+        "-n"
+    }
     assert options_in(help_of(machine)) == COMMON
 
 
@@ -76,7 +78,9 @@ def test_exit_codes_are_the_same_in_help_man_page_and_code(machine: Machine):
     in_help = dict(re.findall(r"^  (\d+) +(.*)$", text[text.index("Exit codes:") :], re.MULTILINE))
     page = MAN.read_text()
     section = page[page.index(".SH EXIT STATUS") : page.index(".SH ENVIRONMENT")]
-    in_page = {number: words[0].lower() + words[1:] for number, words in re.findall(r"\.B (\d+)\n(.*)\.\n", section)}
+    in_page = {
+        number: words[0].lower() + words[1:] for number, words in re.findall(r"\.B (\d+)\n(.*)\.\n", section)
+    }
     assert in_help == in_page and len(in_help) > 10
     source = (ROOT / "src/cli/exit_codes.h").read_text()
     assert set(re.findall(r"k\w+ = (\d+)", source)) == set(in_help)
@@ -87,7 +91,9 @@ def test_the_man_page_is_well_formed():
         if shutil.which(tool[0]) is None:
             continue
         done = subprocess.run([*tool, str(MAN)], capture_output=True, text=True, check=False)
-        said = [line for line in (done.stdout + done.stderr).splitlines() if "WARNING" in line or "ERROR" in line]
+        said = [
+            line for line in (done.stdout + done.stderr).splitlines() if "WARNING" in line or "ERROR" in line
+        ]
         assert [line for line in said if "missing date" not in line] == []
 
 
@@ -117,7 +123,12 @@ def completed(machine: Machine, tmp_path: Path, *words: str) -> set[str]:
 def test_bash_completes_commands_options_and_values(machine: Machine, tmp_path: Path):
     assert completed(machine, tmp_path, "innkeeper", "st") == {"status"}
     assert completed(machine, tmp_path, "innkeeper", "lease", "") >= {"list", "hold", "release"}
-    assert completed(machine, tmp_path, "innkeeper", "run", "--by", "") == {"free", "ratio", "power", "utilization"}
+    assert completed(machine, tmp_path, "innkeeper", "run", "--by", "") == {
+        "free",
+        "ratio",
+        "power",
+        "utilization",
+    }
     for path, options in everything(machine).items():
         assert completed(machine, tmp_path, "innkeeper", *path, "-") >= options, path
     assert "bash" in completed(machine, tmp_path, "innkeeper", "run", "--mem", "1G", "--", "bas")

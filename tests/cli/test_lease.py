@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from conftest import Machine, uuid, wait_until
@@ -43,7 +44,7 @@ def test_hold_in_the_background(machine: Machine):
     os.kill(lease["pid"], 0)  # the process that holds it is the one that is shown
     assert machine.ok("lease", "release", identity) == ""
     assert machine.held() == []
-    wait_until(lambda: not os.path.exists(f"/proc/{lease['pid']}"))
+    wait_until(lambda: not Path(f"/proc/{lease['pid']}").exists())
 
 
 def test_release_ends_a_lease_that_runs(machine: Machine):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from conftest import PROGRAM, Machine, cards, uuid, wait_until
@@ -170,7 +171,7 @@ def test_a_bad_lease_folder(machine: Machine):
 
 
 def test_output_that_cannot_be_written(machine: Machine):
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         for words in (["pick"], ["status"], ["--help"], ["completion", "bash"], ["lease", "list"]):
             done = subprocess.run(
                 [str(PROGRAM), *words], env=machine.env, stdout=full, stderr=subprocess.PIPE, check=False

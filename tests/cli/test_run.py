@@ -120,7 +120,8 @@ def test_a_command_that_cannot_run(machine: Machine, tmp_path: Path):
 
 def test_many_at_once_never_share_an_exclusive_card(machine: Machine):
     machine.set(cards(4))
-    script = f"mkdir {machine.folder}/busy-$CUDA_VISIBLE_DEVICES && sleep 0.05 && rmdir {machine.folder}/busy-$CUDA_VISIBLE_DEVICES"
+    mark = f"{machine.folder}/busy-$CUDA_VISIBLE_DEVICES"
+    script = f"mkdir {mark} && sleep 0.05 && rmdir {mark}"
     jobs = [machine.start("run", "--wait", "--", "sh", "-c", script) for _ in range(24)]
     for job in jobs:
         assert job.wait(60) == 0

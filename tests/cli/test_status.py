@@ -80,10 +80,8 @@ def busy(machine: Machine) -> subprocess.Popen[str]:
     job = machine.start("run", "--mem", "8G", "--", "sleep", "60")
     command = Path(f"/proc/{job.pid}/cmdline")
     wait_until(lambda: command.read_bytes().startswith(b"sleep"))
-    stranger = os.getpid()
-    machine.set(
-        cards(2, {0: f"  memory 139G 512M 8G\n  process {job.pid} 3G\n  process {stranger} 5G\n  utilization 35 10\n"})
-    )
+    used = f"  process {job.pid} 3G\n  process {os.getpid()} 5G\n"
+    machine.set(cards(2, {0: f"  memory 139G 512M 8G\n{used}  utilization 35 10\n"}))
     return job
 
 
@@ -106,7 +104,13 @@ def test_json_says_who_holds_who_uses_what_is_promised_and_foreign(machine: Mach
 
 @pytest.mark.parametrize(
     "script",
-    ["", "error nvmlInit_v2 18\n", cards(1, {0: "  lost\n"}), "card GPU-1000aaaa\n", "garbage 7 60\n" + cards(4)],
+    [
+        "",
+        "error nvmlInit_v2 18\n",
+        cards(1, {0: "  lost\n"}),
+        "card GPU-1000aaaa\n",
+        "garbage 7 60\n" + cards(4),
+    ],
     ids=["none", "mismatch", "lost", "bare", "garbage"],
 )
 def test_json_is_whole_on_machines_that_are_not(machine: Machine, script: str):
@@ -134,7 +138,9 @@ def test_prometheus_format(machine: Machine):
     assert text.endswith("\n")
     help_line = re.compile(r"# HELP ([a-z_]+) \S.*")
     type_line = re.compile(r"# TYPE ([a-z_]+) gauge")
-    sample = re.compile(r'([a-z_]+)(?:\{([a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (\S+)')
+    sample = re.compile(
+        r'([a-z_]+)(?:\{([a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (\S+)'
+    )
     family, seen, values = "", set(), {}
     for line in text.splitlines():
         if line.startswith("# HELP"):
