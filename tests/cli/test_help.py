@@ -45,6 +45,11 @@ def everything(machine: Machine) -> dict[tuple[str, ...], set[str]]:
     return found
 
 
+def tags_in(section: str) -> set[str]:
+    tags = re.findall(r"^\.TP\n\.BR? (.*)$", section, re.MULTILINE)
+    return {option for tag in tags for option in re.findall(r"-{1,2}[\w-]+", tag)}
+
+
 def man_sections() -> dict[tuple[str, ...], set[str]]:
     """The options that the man page gives each command."""
     text = MAN.read_text().replace("\\-", "-")
@@ -53,11 +58,13 @@ def man_sections() -> dict[tuple[str, ...], set[str]]:
     for part in body.split("\n.SS ")[1:]:
         title, _, rest = part.partition("\n")
         name = tuple(word for word in title.split() if word.islower())
-        options = set()
-        for tag in re.findall(r"^\.TP\n\.BR? (.*)$", rest, re.MULTILINE):
-            options |= set(re.findall(r"-{1,2}[\w-]+", tag))
+        options = tags_in(rest)
         if "Takes a request" in rest:
             options |= REQUEST
+        if "Takes the options of a job" in rest:
+            options |= (REQUEST - {"--wait"}) | tags_in(
+                text[text.index(".SH JOBS") : text.index(".SH COMMANDS")]
+            )
         sections[name] = options
     return sections
 

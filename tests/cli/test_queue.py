@@ -69,7 +69,9 @@ def jobs(machine: Machine) -> Iterator[Jobs]:
 
 
 def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
-    job = jobs.shell("echo hello; echo $FRUIT; echo bad >&2", "--gpus=0", "--env", "FRUIT=fig", "--name", "demo")
+    job = jobs.shell(
+        "echo hello; echo $FRUIT; echo bad >&2", "--gpus=0", "--env", "FRUIT=fig", "--name", "demo"
+    )
     assert job == "1"
     assert jobs.wait(job) == 0
     assert jobs.log(job) == "hello\nfig\nbad\n"

@@ -82,7 +82,9 @@ class Cluster:
         for index in range(2):
             os.mknod(folder / f"gpu{index}", 0o666 | 0o020000, os.makedev(1, 3))
         cpus = os.cpu_count()
-        (folder / "slurm.conf").write_text(CONF.format(folder=folder, host=host, ports=free_ports(), cpus=cpus))
+        (folder / "slurm.conf").write_text(
+            CONF.format(folder=folder, host=host, ports=free_ports(), cpus=cpus)
+        )
         (folder / "gres.conf").write_text(GRES.format(folder=folder))
         key = folder / "munge.key"
         key.write_bytes(os.urandom(64))
@@ -165,7 +167,7 @@ def test_a_job_gets_its_gpus(slurm: Submitter) -> None:
     both = slurm.submit("--gpus=2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
     shard = slurm.submit("--mem=3G", "--shard=1G", "--", "sh", "-c", "echo $SLURM_SHARDS_ON_NODE")
     none = slurm.submit("--gpus=0", "--", "sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]")
-    assert list(slurm.output(one).values())[0] in ("one 0\n", "one 1\n")
+    assert next(iter(slurm.output(one).values())) in ("one 0\n", "one 1\n")
     assert list(slurm.output(both).values()) == ["0,1\n"]
     assert list(slurm.output(shard).values()) == ["3\n"]
     assert list(slurm.output(none).values()) == ["[]\n"]
