@@ -1,7 +1,7 @@
-"""The queue's program beside Debian's task-spooler, in the same run: adds a second, and processes of queued jobs.
+"""The queue's program beside Debian's task-spooler, in one run: adds a second, and processes of queued jobs.
 
-Both get the same jobs: `true`, behind one that sleeps, so that they stay queued. task-spooler (`tsp`) is left out
-where it is not installed.
+Both get the same jobs: `true`, behind one that sleeps, so that they stay queued. task-spooler (`tsp`) is left
+out where it is not installed.
 
     python bench/queue.py [JOBS]
 """
@@ -53,7 +53,10 @@ def measure(name: str, add: list[str], env: dict[str, str], jobs: int, more: Cal
 
 def innkeeper(folder: Path, jobs: int) -> None:
     """The queue, with one CPU slot."""
-    env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(folder / "queue"), "BENCH_MARKER": "innkeeper-bench-1"}
+    env = dict(os.environ) | {
+        "INNKEEPER_QUEUE_DIR": str(folder / "queue"),
+        "BENCH_MARKER": "innkeeper-bench-1",
+    }
     program = [str(PROGRAM), "queue"]
 
     def call(*words: str) -> None:
