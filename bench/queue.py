@@ -53,7 +53,10 @@ def measure(name: str, add: list[str], env: dict[str, str], jobs: int, more: Cal
 
 def innkeeper(folder: Path, jobs: int) -> None:
     """The queue, with one CPU slot."""
-    env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(folder / "queue"), "BENCH_MARKER": "innkeeper-bench-1"}
+    env = dict(os.environ) | {
+        "INNKEEPER_QUEUE_DIR": str(folder / "queue"),
+        "BENCH_MARKER": "innkeeper-bench-1",
+    }
     program = [str(PROGRAM), "queue"]
 
     def call(*words: str) -> None:

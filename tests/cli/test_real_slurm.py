@@ -82,7 +82,9 @@ class Cluster:
         for index in range(2):
             os.mknod(folder / f"gpu{index}", 0o666 | 0o020000, os.makedev(1, 3))
         cpus = os.cpu_count()
-        (folder / "slurm.conf").write_text(CONF.format(folder=folder, host=host, ports=free_ports(), cpus=cpus))
+        (folder / "slurm.conf").write_text(
+            CONF.format(folder=folder, host=host, ports=free_ports(), cpus=cpus)
+        )
         (folder / "gres.conf").write_text(GRES.format(folder=folder))
         key = folder / "munge.key"
         key.write_bytes(os.urandom(64))

@@ -57,7 +57,9 @@ def slurm(machine: Machine) -> Iterator[Slurm]:
 
 
 def test_a_request_becomes_sbatch_options(slurm: Slurm) -> None:
-    words = slurm.words("--gpus=2", "--time=90s", "--name=demo", "-C", "/usr", "--", "echo", "a b", "it's", "$x")
+    words = slurm.words(
+        "--gpus=2", "--time=90s", "--name=demo", "-C", "/usr", "--", "echo", "a b", "it's", "$x"
+    )
     assert words == ["--parsable", "--chdir=/usr", "--job-name=demo", "--gres=gpu:2", "--time=2"]
     assert slurm.run_script().stdout == "a b it's $x\n"
 
@@ -86,7 +88,9 @@ def test_memory_becomes_shards_where_their_size_is_known(slurm: Slurm) -> None:
 
 
 def test_sweeps_become_arrays(slurm: Slurm) -> None:
-    words = slurm.words("--sweep", "lr=0.1,it's", "--array=3,5", "--", "sh", "-c", 'echo {index} "$lr" [{lr}]')
+    words = slurm.words(
+        "--sweep", "lr=0.1,it's", "--array=3,5", "--", "sh", "-c", 'echo {index} "$lr" [{lr}]'
+    )
     assert "--array=0-3" in words
     assert slurm.run_script(0).stdout == "3 0.1 [0.1]\n"
     slurm.words("--sweep", "lr=0.1,it's", "--", "sh", "-c", 'echo "$0 $lr"', "{lr}")
