@@ -1,7 +1,7 @@
-"""The queue's program beside Debian's task-spooler, in the same run: adds a second, and processes of queued jobs.
+"""The queue's program beside Debian's task-spooler in the same run: adds a second, processes of queued jobs.
 
-Both get the same jobs: `true`, behind one that sleeps, so that they stay queued. task-spooler (`tsp`) is left out
-where it is not installed.
+Both get the same jobs: `true`, behind one that sleeps, so that they stay queued. task-spooler (`tsp`) is left
+out where it is not installed.
 
     python bench/queue.py [JOBS]
 """
