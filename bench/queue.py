@@ -1,4 +1,4 @@
-"""The queue's program beside Debian's task-spooler, in one run: adds a second, and processes of queued jobs.
+"""The queue's program beside Debian's task-spooler in the same run: adds a second, processes of queued jobs.
 
 Both get the same jobs: `true`, behind one that sleeps, so that they stay queued. task-spooler (`tsp`) is left
 out where it is not installed.

@@ -91,7 +91,8 @@ def test_wait_says_whether_jobs_succeeded(jobs: Jobs) -> None:
     slow = jobs.shell("sleep 20", "--gpus=0")
     assert jobs.machine.run("queue", "wait", "--timeout=1s", slow).returncode == 75
     jobs("cancel", slow)
-    assert jobs.wait() == 0, "nothing is left to wait for" if jobs.show(slow)["state"] == "cancelled" else ""
+    assert jobs.wait(slow) == 1
+    assert jobs.wait() == 0, "nothing is left to wait for"
 
 
 def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:

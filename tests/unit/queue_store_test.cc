@@ -206,7 +206,7 @@ TEST_F(StoreTest, SurvivesAnyDamage) {
   ASSERT_GT(whole.size(), 20'000U);
   const uint64_t seed = test::from_environment("INNKEEPER_SEED", 1);
   std::mt19937_64 random(seed);
-  const uint64_t rounds = test::from_environment("INNKEEPER_ROUNDS", 150);
+  const uint64_t rounds = test::from_environment("INNKEEPER_ROUNDS", 30);
   for (uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed) + ", round " + std::to_string(round));
     std::string damaged = whole;
