@@ -330,3 +330,45 @@ def test_saved_activations_do_not_copy_weights(squeeze: Squeeze):
     )  # ten copies of the weight are 2.5 MiB
     y.sum().backward()
     assert layer.weight.grad.isfinite().all()
+
+
+def test_an_operator_that_throws_leaves_nothing_pinned(squeeze: Squeeze):
+    """Operands of a kernel that raised stayed pinned, until nothing could leave any more."""
+    squeeze(64 * KiB)
+    table = torch.arange(64.0, device="managed").view(8, 8)
+    far = torch.tensor([3, 99], device="managed")
+    for _ in range(20):
+        with pytest.raises(IndexError):
+            F.embedding(far, table)
+        with pytest.raises(RuntimeError):
+            torch.linalg.cholesky(-torch.eye(8, device="managed"))
+    for node in innkeeper.stats()["nodes"].values():
+        assert node["pinned"] == 0
+    innkeeper.evict(table)
+    flood(256 * KiB)
+    assert same(table, torch.arange(64.0).view(8, 8))
+
+
+def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze):
+    """A library's operator kept its operand for later, and found other bytes there (I12)."""
+    squeeze(64 * KiB)
+    kept: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        kept.append(x)
+        return x * 2
+
+    library = torch.library.Library("innkeeper_keeps", "FRAGMENT")
+    library.define("keep(Tensor x) -> Tensor")
+    library.impl("keep", keep, "CPU")
+    x = torch.arange(1000.0, device="managed")
+    assert same(torch.ops.innkeeper_keeps.keep(x), torch.arange(1000.0) * 2)
+    assert innkeeper.stats()["escaped"] == 1
+    with pytest.raises(RuntimeError, match="in use"):
+        innkeeper.evict(x)
+    flood(256 * KiB)
+    assert kept[0].sum().item() == x.sum().item() == 499500
+    kept.clear()
+    assert innkeeper.stats()["escaped"] == 0
+    innkeeper.evict(x)
+    assert same(x, torch.arange(1000.0))

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
+#include <vector>
 
 namespace innkeeper {
 namespace {
@@ -85,6 +87,32 @@ TEST(ReplicaWord, I3PinsAndClosingExcludeEachOther) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(word.pins(), 0u);
   EXPECT_EQ(guarded % 2, 0);
+}
+
+// A thread that loses a race for the word tries again: no pin is lost, and none is made up.
+TEST(ReplicaWord, CountsThePinsOfThreadsThatContend) {
+  constexpr int kRounds = 200'000;
+  ReplicaWord word;
+  word.set_state(ReplicaState::owned);
+  std::atomic<int> ready{0};
+  std::atomic<int> refused{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      ++ready;
+      while (ready < 3) std::this_thread::yield();
+      for (int round = 0; round < kRounds; ++round) {
+        if (!word.try_pin(round % 2 == 0)) {
+          ++refused;
+        } else if (round != 0) {
+          word.remove_pin();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused.load(), 0) << "it was open all the time";
+  EXPECT_EQ(word.pins(), 3u) << "each thread kept its first";
 }
 
 }  // namespace

@@ -184,6 +184,30 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   for (Block* block : theirs) machine->destroy(block);
 }
 
+// Whoever asks while a block moves hears nothing of it: what is half done is not broken.
+TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
+  FaultPlan faults;
+  Machine machine({.accelerators = 2, .budget = KiB(8), .faults = &faults});
+  int looks = 0;
+  faults.set_watcher([&] {
+    ++looks;
+    EXPECT_EQ(machine->check_invariants(), "");
+  });
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 4; ++i) blocks.push_back(machine.make(machine.sim(), pattern(3000, i)).value());
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t i = 0; i < 4; ++i) {
+      const NodeId node = machine.sim((i + static_cast<uint64_t>(round)) % 2);
+      EXPECT_EQ(machine.read(*blocks[i], node).value(), pattern(3000, i));
+      EXPECT_TRUE(machine.write(*blocks[i], node, pattern(3000, i)).ok());
+    }
+    ASSERT_TRUE(machine->evict_all().ok());
+  }
+  EXPECT_GT(looks, 50);
+  faults.set_watcher(nullptr);
+  for (Block* block : blocks) machine->destroy(block);
+}
+
 // Each waits for the other as long as that may leave room. While it waits it makes none.
 TEST(Races, TwoWritesBackWithoutRoomBothEnd) {
   const Watchdog watchdog(std::chrono::seconds(60));
