@@ -22,6 +22,9 @@ bool all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// Half of what a process has. Each node may take all of it: only what is in use takes any.
+constexpr Bytes kMostAddresses = GiB(64 << 10);
+
 // A whole number from 0 on that fits; none if `text` is anything else.
 std::optional<int> parse_index(std::string_view text) {
   int number = 0;
@@ -32,7 +35,9 @@ std::optional<int> parse_index(std::string_view text) {
 
 class Parser {
  public:
-  Parser(sim::Options sim, Bytes host_memory) : sim_(std::move(sim)), host_memory_(host_memory) {}
+  Parser(sim::Options sim, Bytes host_memory) : sim_(std::move(sim)), host_memory_(host_memory) {
+    spec_.data = sim_.data;
+  }
 
   Result<MachineSpec> parse(std::string_view text) {
     std::vector<std::string_view> items = split_items(text);
@@ -59,7 +64,7 @@ class Parser {
 
   // What the simulated nodes leave, less a fifth for the program itself and for side buffers.
   Bytes default_host_budget() const {
-    const int64_t left = host_memory_.count() - simulated_;
+    const int64_t left = host_memory_.count() - (spec_.data ? simulated_ : 0);
     return round_up(Bytes(std::max<int64_t>(left / 5 * 4, kAlignment)));
   }
 
@@ -94,10 +99,14 @@ class Parser {
     return Status::okay();
   }
 
+  // Nodes without data take addresses alone.
+  Bytes limit() const { return spec_.data ? host_memory_ : kMostAddresses; }
+
   Status check_host_memory(std::string_view item, Bytes wanted, const char* what) const {
-    if (wanted <= host_memory_) return Status::okay();
+    if (wanted <= limit()) return Status::okay();
     return refuse(quoted(item) + ": " + what + " " + to_string(wanted) + ", but this process may use " +
-                  to_string(host_memory_) + " of memory; write a smaller size");
+                  to_string(limit()) + (spec_.data ? " of memory" : " of addresses") +
+                  "; write a smaller size");
   }
 
   Status parse_sim(std::string_view item, std::string_view rest) {
@@ -116,7 +125,7 @@ class Parser {
     IK_RETURN_IF_ERROR(
         parse_budget(item, cross == std::string_view::npos ? rest : rest.substr(cross + 1), budget));
     // A budget beyond the machine is told as it stands: its multiple may be more than can be counted.
-    const Bytes all = budget > host_memory_ ? budget : Bytes(simulated_ + *count * budget.count());
+    const Bytes all = budget > limit() ? budget : Bytes(simulated_ + *count * budget.count());
     IK_RETURN_IF_ERROR(check_host_memory(item, all, "the simulated nodes need"));
     simulated_ = all.count();
     for (int i = 0; i < *count; ++i) {
@@ -207,6 +216,7 @@ class Parser {
   }
 
   Status check_together() const {
+    if (!spec_.data) IK_RETURN_IF_ERROR(check_without_data());
     if (!spec_.automatic) return Status::okay();
     for (const NodeSpec& node : spec_.nodes) {
       if (node.make != NodeMake::disk) {
@@ -215,6 +225,19 @@ class Parser {
       }
     }
     return Status::okay();
+  }
+
+  // What computes or keeps bytes cannot stand beside nodes that have none.
+  Status check_without_data() const {
+    for (const NodeSpec& node : spec_.nodes) {
+      if (node.make == NodeMake::cuda || node.make == NodeMake::disk) {
+        return refuse(node.name + " needs data, which INNKEEPER_SIM has off; sim and host nodes need none");
+      }
+    }
+    if (has(NodeMake::sim)) return Status::okay();
+    return refuse(
+        "no simulated node is named, and nothing else works without data, which INNKEEPER_SIM has "
+        "off; name one, as in sim:8x80GiB,host:1TiB");
   }
 
   const sim::Options sim_;

@@ -10,9 +10,11 @@
 // and the simulator's options, INNKEEPER_SIM:
 //
 //   options := option {"," option}
-//   option  := late | early | random[:SEED] | poison=on | poison=off | card=NAME | link=NAME | peer=NAME
+//   option  := late | early | random[:SEED] | poison=on | poison=off | data=on | data=off
+//            | card=NAME | link=NAME | peer=NAME
 //
 // `early` alone also means poison=off: the cheap simulator, for everything but hunting missing waits.
+// `data=off`: the nodes hold no bytes, so they may be larger than this machine; sim nodes and host alone.
 //
 // Nothing is opened or allocated here. Each failure is one line: what was read, what was expected, with an
 // example.
@@ -45,6 +47,7 @@ struct MachineSpec {
   // has no accelerators yet: the caller puts the visible GPUs before the others.
   std::vector<NodeSpec> nodes;
   bool automatic = false;
+  bool data = true;  // false: no node holds any, INNKEEPER_SIM has data=off
 };
 
 // `host_memory`: what this process may use (host_memory_limit()); budgets in it cannot be larger.

@@ -25,9 +25,13 @@ Status choose(std::optional<Row> row, std::span<const Row> known, std::string_vi
   return Status::okay();
 }
 
-Status choose_poison(std::string_view value, std::string_view option, std::optional<bool>& poison) {
-  if (value != "on" && value != "off") return refuse(quoted(option) + ": expected poison=on or poison=off");
-  poison = value == "on";
+template <class Flag>
+Status choose_flag(std::string_view key, std::string_view value, std::string_view option, Flag& flag) {
+  if (value != "on" && value != "off") {
+    const std::string name(key);
+    return refuse(quoted(option) + ": expected " + name + "=on or " + name + "=off");
+  }
+  flag = value == "on";
   return Status::okay();
 }
 
@@ -56,7 +60,9 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
       options.visibility = sim::Visibility::random;
       if (option != "random") IK_RETURN_IF_ERROR(choose_seed(option.substr(7), option, options.seed));
     } else if (key == "poison") {
-      IK_RETURN_IF_ERROR(choose_poison(value, option, poison));
+      IK_RETURN_IF_ERROR(choose_flag(key, value, option, poison));
+    } else if (key == "data") {
+      IK_RETURN_IF_ERROR(choose_flag(key, value, option, options.data));
     } else if (key == "card") {
       IK_RETURN_IF_ERROR(choose(sim::find_card(value), sim::cards(), option, options.card));
     } else if (key == "link") {
@@ -66,10 +72,13 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
     } else {
       return refuse(quoted(option) +
                     " is no option; expected late, early, random:SEED, poison=on, poison=off, " +
-                    "card=NAME, link=NAME or peer=NAME, as in random:42,card=H100");
+                    "data=on, data=off, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100");
     }
   }
-  options.poison = poison.value_or(options.visibility != sim::Visibility::early);
+  if (!options.data && poison.value_or(false)) {
+    return refuse("poison=on has nothing to fill beside data=off; leave one of them out");
+  }
+  options.poison = poison.value_or(options.data && options.visibility != sim::Visibility::early);
   return options;
 }
 

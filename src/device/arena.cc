@@ -11,6 +11,41 @@
 #include "base/log.h"
 
 namespace innkeeper {
+namespace {
+
+// The mappings of all blank arenas: a copy is told an address, and not whose it is.
+class BlankMappings {
+ public:
+  void add(void* data, int64_t size) IK_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    sizes_[reinterpret_cast<uintptr_t>(data)] = size;
+  }
+  void remove(void* data) IK_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    sizes_.erase(reinterpret_cast<uintptr_t>(data));
+  }
+  bool contain(const void* data) IK_EXCLUDES(mutex_) {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    MutexLock lock(mutex_);
+    const auto after = sizes_.upper_bound(address);
+    if (after == sizes_.begin()) return false;
+    const auto& [start, size] = *std::prev(after);
+    return address - start < static_cast<uintptr_t>(size);
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<uintptr_t, int64_t> sizes_ IK_GUARDED_BY(mutex_);
+};
+
+BlankMappings& blank_mappings() {
+  static auto& it = *new BlankMappings;  // leaked: arenas may go after static objects
+  return it;
+}
+
+}  // namespace
+
+bool is_blank(const void* data) { return blank_mappings().contain(data); }
 
 Arena::Arena(Options options) : options_(std::move(options)) {
   IK_CHECK(!options_.keep_mapped || !options_.hooks.pin, "pinned memory cannot lose its pages");
@@ -166,11 +201,14 @@ std::vector<Arena::Departing> Arena::shrink_cache(int64_t target) {
 
 Result<void*> Arena::map(int64_t size) {
   const auto length = static_cast<size_t>(size);
-  void* data = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int access = options_.blank ? PROT_READ : PROT_READ | PROT_WRITE;
+  const int reserve = options_.blank ? MAP_NORESERVE : 0;
+  void* data = ::mmap(nullptr, length, access, MAP_PRIVATE | MAP_ANONYMOUS | reserve, -1, 0);
   if (data == MAP_FAILED) {
     return Status(Code::out_of_memory,
                   "the system refused " + std::to_string(size) + " bytes: " + std::strerror(errno));
   }
+  if (options_.blank) blank_mappings().add(data, size);
   bool pinned = false;
   if (options_.hooks.pin) {
     const Status status = options_.hooks.pin(data, length);
@@ -186,6 +224,7 @@ void Arena::unmap(const std::vector<Departing>& departing) {
   for (const auto& [data, mapping] : departing) {
     const auto length = static_cast<size_t>(mapping.size);
     if (mapping.pinned && options_.hooks.unpin) options_.hooks.unpin(data, length);
+    if (options_.blank) blank_mappings().remove(data);
     ::munmap(data, length);
   }
 }

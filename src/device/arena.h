@@ -28,6 +28,9 @@
 
 namespace innkeeper {
 
+// Whether the address is in a blank arena's memory, of any arena of the process. Thread-safe.
+bool is_blank(const void* data);
+
 class Arena {
  public:
   // Told of each new mapping, and before each goes (pinning memory for a real accelerator). A mapping that
@@ -42,6 +45,9 @@ class Arena {
     Bytes cache_limit = MiB(512);
     // Trimmed memory keeps its addresses and loses its pages only: a stray write never hits foreign memory.
     bool keep_mapped = false;
+    // Addresses alone: they read as zeros, cost no memory until then and never more than that, and trap when
+    // written. For machines that are larger than this one.
+    bool blank = false;
     Hooks hooks = {};
   };
   struct Piece {

@@ -49,8 +49,9 @@ struct HostDevice::Claim {
   void* data;
 };
 
-HostDevice::HostDevice(std::string name, Arena::Hooks hooks, Bytes cache_limit)
-    : name_(name), arena_({.name = name, .cache_limit = cache_limit, .hooks = std::move(hooks)}) {}
+HostDevice::HostDevice(std::string name, Arena::Hooks hooks, Bytes cache_limit, bool blank)
+    : name_(name),
+      arena_({.name = name, .cache_limit = cache_limit, .blank = blank, .hooks = std::move(hooks)}) {}
 
 void HostDevice::attach(NodeId self, Accountant* accountant) {
   IK_CHECK(live() == Bytes(0), "a device is attached before its first allocation");

@@ -19,8 +19,10 @@ Bytes host_memory_limit(const std::string& proc = "/proc", const std::string& cg
 
 class HostDevice final : public Device {
  public:
-  // `hooks` pin the memory for real accelerators (Arena::Hooks).
-  explicit HostDevice(std::string name = "host", Arena::Hooks hooks = {}, Bytes cache_limit = MiB(512));
+  // `hooks` pin the memory for real accelerators (Arena::Hooks). `blank`: it holds no data, beside simulated
+  // accelerators that hold none.
+  explicit HostDevice(std::string name = "host", Arena::Hooks hooks = {}, Bytes cache_limit = MiB(512),
+                      bool blank = false);
 
   NodeKind kind() const override { return NodeKind::host; }
   const std::string& name() const override { return name_; }

@@ -39,6 +39,11 @@ std::vector<WrittenRange> merge(std::span<const WrittenRange> written) {
   return ranges;
 }
 
+Options settled(Options options) {
+  options.poison = options.poison && options.data;
+  return options;
+}
+
 bool disjoint(const Copy& copy) {
   const auto destination = reinterpret_cast<uintptr_t>(copy.destination);
   const auto source = reinterpret_cast<uintptr_t>(copy.source);
@@ -50,8 +55,11 @@ bool disjoint(const Copy& copy) {
 class Accelerator::Impl {
  public:
   explicit Impl(Options wanted)
-      : options(std::move(wanted)),
-        memory({.name = options.name, .cache_limit = options.capacity, .keep_mapped = true}),
+      : options(settled(std::move(wanted))),
+        memory({.name = options.name,
+                .cache_limit = options.capacity,
+                .keep_mapped = true,
+                .blank = !options.data}),
         side(std::make_shared<Arena>(
             Arena::Options{.name = options.name + " side buffers", .cache_limit = MiB(256)})),
         state_(options.seed) {
@@ -193,7 +201,8 @@ Event Accelerator::copy(QueueIndex queue, void* destination, const void* source,
   if (size == 0) return target.tail();
   impl_->copied[static_cast<size_t>(direction)].fetch_add(static_cast<int64_t>(size),
                                                           std::memory_order_relaxed);
-  const Copy copy{destination, source, size};
+  const bool moves = impl_->options.data || !is_blank(destination);
+  const Copy copy{destination, source, moves ? size : 0};
   const bool may_start = target.idle();  // nothing stands before it: its destination is no longer anybody's
   const bool at_once = impl_->at_once() && may_start;
   if (may_start && !at_once && impl_->options.poison && disjoint(copy))
@@ -208,7 +217,8 @@ void Accelerator::begin_kernel(QueueIndex queue) { impl_->queue(queue).advance()
 void Accelerator::end_kernel(QueueIndex queue, std::span<const WrittenRange> written, KernelCost cost) {
   WorkQueue& target = impl_->queue(queue);
   const double seconds = kernel_seconds(impl_->options.card, cost);
-  if (written.empty() || (impl_->at_once() && target.idle())) return target.spend(seconds);
+  if (written.empty() || !impl_->options.data) return target.spend(seconds);
+  if (impl_->at_once() && target.idle()) return target.spend(seconds);
   std::vector<Hidden> results;
   for (const WrittenRange& range : merge(written))
     results.emplace_back(impl_->side, range, impl_->options.poison);

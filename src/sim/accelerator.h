@@ -47,6 +47,9 @@ struct Options {
   Visibility visibility = Visibility::late;
   uint64_t seed = 0;   // for Visibility::random
   bool poison = true;  // fill fresh and freed memory, and what is hidden or not yet copied (a memset each)
+  // Without: memory is addresses alone (Arena::Options::blank), nothing is poisoned, copies and kernels cost
+  // their time and move nothing, except that whoever copies to memory of his own gets zeros.
+  bool data = true;
   Card card = default_card();
   Link host_link = default_host_link();
   Link peer_link = default_peer_link();

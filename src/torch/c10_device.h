@@ -54,9 +54,9 @@ class C10Device final : public Device {
 // The host node of a process with PyTorch: the arena, and what CPU kernels allocate for it (cpu_allocator.h).
 class HostNode final : public Device {
  public:
-  // `kept`: how much memory that is free the arena keeps at most.
-  HostNode(std::string name, Arena::Hooks hooks, Bytes kept)
-      : host_(std::move(name), std::move(hooks), kept) {}
+  // `kept`: how much memory that is free the arena keeps at most. `blank`: it holds no data.
+  HostNode(std::string name, Arena::Hooks hooks, Bytes kept, bool blank)
+      : host_(std::move(name), std::move(hooks), kept, blank) {}
 
   NodeKind kind() const override { return NodeKind::host; }
   const std::string& name() const override { return host_.name(); }

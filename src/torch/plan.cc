@@ -112,10 +112,13 @@ const OpPlan* build_plan(const c10::OperatorHandle& op) {
     plan->args.push_back(arg);
   }
   plan->nrets = static_cast<uint8_t>(schema.returns().size());
-  plan->host_result = op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
+  plan->shape_from_data = op.hasTag(at::Tag::dynamic_output_shape);
+  plan->host_result = op.hasTag(at::Tag::data_dependent_output) || plan->shape_from_data;
+  plan->numbers_alone = !schema.returns().empty();
   for (const c10::Argument& result : schema.returns()) {
     plan->is_view |= result.alias_info() != nullptr && !result.alias_info()->isWrite();
     plan->host_result |= !is_tensors(kind_of(*result.type()));
+    plan->numbers_alone &= !is_tensors(kind_of(*result.type()));
   }
   plan->metadata_write = op.hasTag(at::Tag::inplace_view);
   plan->random_without_generator = !generator && op.hasTag(at::Tag::nondeterministic_seeded);

@@ -53,7 +53,9 @@ struct OpPlan {
       false;  // changes sizes or strides of the tensor object it is given (t_, squeeze_, set_)
   // The host waits for the result: it is a number, or a tensor whose shape depends on data.
   bool host_result = false;
-  int8_t dropout_arg = -1;  // index of `dropout_p`: where it is 0, nothing is drawn
+  bool shape_from_data = false;  // a result's shape depends on what the operands hold
+  bool numbers_alone = false;    // there are results, and none is a tensor
+  int8_t dropout_arg = -1;       // index of `dropout_p`: where it is 0, nothing is drawn
 };
 
 // Never null. Every call makes a plan anew: callers keep what they got.

@@ -132,6 +132,7 @@ Runtime::Runtime(const std::string& text) {
   }
   MachineSpec spec = parse(text);
   if (Status resolved = resolve_cards(spec); !resolved.ok()) throw_status(resolved, "INNKEEPER_NODES");
+  has_data_ = spec.data;
   const bool has_cards = std::any_of(spec.nodes.begin(), spec.nodes.end(),
                                      [](const NodeSpec& node) { return node.make == NodeMake::cuda; });
   std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
@@ -168,8 +169,9 @@ Runtime::Runtime(const std::string& text) {
           kept = std::max(kept, Bytes(setup.budget.count() / kKeptHostShare));
         }
 #endif
-        backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host", host_memory_limit()};
-        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks), kept);
+        backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host",
+                   has_data_ ? host_memory_limit() : setup.budget};
+        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks), kept, !has_data_);
         setup.computes = accelerators.empty() && !has_cards;
         break;
       }

@@ -34,6 +34,8 @@ class Runtime {
   // only read.
   bool stress_evict() const { return stress_evict_; }
   bool stress_hash() const { return stress_hash_; }
+  // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
+  bool has_data() const { return has_data_; }
 
  private:
   friend Runtime& runtime();
@@ -44,6 +46,7 @@ class Runtime {
   trace::Recorder recorder_;
   bool stress_evict_ = false;
   bool stress_hash_ = false;
+  bool has_data_ = true;
 };
 
 // Starts the runtime if it has not started. Never destroyed.

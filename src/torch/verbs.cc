@@ -123,6 +123,11 @@ at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node,
   if (machine.backend(id).kind == "disk") {
     throw_status(Status(Code::invalid_argument, "a disk node has no tensors"), "resident");
   }
+  if (write && machine.backend(id).host && !machine.has_data()) {
+    throw_status(
+        Status(Code::invalid_argument, "the host has no memory to write to while INNKEEPER_SIM has data off"),
+        "resident");
+  }
   if (block.size() != Bytes(0)) {
     const bool on_device = !machine.backend(id).host;
     if (on_device) order_compute_queue_after_program(machine.backend(id).device);

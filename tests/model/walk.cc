@@ -4,8 +4,8 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <optional>
 
+#include "model/block_model.h"
 #include "model/interleaving.h"
 
 namespace innkeeper::test {
@@ -13,60 +13,6 @@ namespace {
 
 constexpr size_t kLongHeld = 3;  // pins and escapes at a time, so that operators find room
 constexpr size_t kRound = 6;     // steps of all lanes together between two checks
-
-struct Model {
-  Block* block = nullptr;
-  Contents contents = {};
-  bool written = false;
-  bool pinned = false;
-  bool being_pinned = false;
-  NodeId pinned_at = kNoNode;
-  NodeId escaped_at = kNoNode;
-  const void* pinned_data = nullptr;
-  const void* escaped_data = nullptr;
-  // Steps that are using it, in other lanes too.
-  int readers = 0;
-  bool writer = false;
-
-  bool held() const { return pinned || escaped_at != kNoNode; }
-};
-using ModelPtr = std::shared_ptr<Model>;
-
-// The blocks that a step uses: none of them is used by another step, where one of the two writes.
-class Hold {
- public:
-  Hold(const ModelPtr& written, std::vector<ModelPtr> read) : written_(written) {
-    std::erase(read, written);
-    std::sort(read.begin(), read.end());
-    read.erase(std::unique(read.begin(), read.end()), read.end());
-    read_ = std::move(read);
-    free_ = written_ == nullptr || (!written_->writer && written_->readers == 0);
-    for (const ModelPtr& model : read_) free_ = free_ && !model->writer;
-    if (!free_) return;
-    if (written_ != nullptr) written_->writer = true;
-    for (const ModelPtr& model : read_) ++model->readers;
-  }
-  ~Hold() {
-    if (!free_) return;
-    if (written_ != nullptr) written_->writer = false;
-    for (const ModelPtr& model : read_) --model->readers;
-  }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
-  bool free() const { return free_; }
-
- private:
-  const ModelPtr written_;
-  std::vector<ModelPtr> read_;
-  bool free_ = false;
-};
-
-// What the holder of an escaped tensor keeps when its block dies.
-struct Surrendered {
-  Memory memory;
-  NodeId node;
-  Contents contents;
-};
 
 class Walk {
  public:
@@ -526,41 +472,8 @@ class Walk {
   std::string failure_;
 };
 
-const WalkCase kCases[] = {
-    {"OneAccelerator", {.machine = {.budget = KiB(36)}}},
-    {"OneAcceleratorWithDisk",
-     {.machine = {.budget = KiB(36), .host_budget = KiB(48), .disk_budget = MiB(4)}}},
-    {"TwoAccelerators", {.machine = {.accelerators = 2, .budget = KiB(36)}}},
-    {"ThreeWithoutPeersAndTheHostComputes",
-     {.machine = {.accelerators = 3, .budget = KiB(36), .peers = false, .host_computes = true}}},
-    {"TwoWithDiskAndTheHostComputes",
-     {.machine = {.accelerators = 2,
-                  .budget = KiB(36),
-                  .host_budget = KiB(48),
-                  .disk_budget = MiB(4),
-                  .peers = false,
-                  .host_computes = true}}},
-    {"HostAndDiskAlone", {.machine = {.accelerators = 0, .host_budget = KiB(48), .disk_budget = MiB(4)}}},
-    {"TooSmall",
-     {.machine = {.accelerators = 2, .budget = KiB(20), .host_budget = KiB(24)}, .may_run_out = true}},
-    {"ThreeThreadsOneAccelerator", {.machine = {.budget = KiB(36)}, .max_size = 2500, .lanes = 3}},
-    {"ThreeThreadsTwoAccelerators",
-     {.machine = {.accelerators = 2, .budget = KiB(36)}, .max_size = 2500, .lanes = 3}},
-    {"TwoThreadsWithDiskAndTheHostComputes",
-     {.machine = {.accelerators = 2,
-                  .budget = KiB(36),
-                  .host_budget = KiB(64),
-                  .disk_budget = MiB(4),
-                  .peers = false,
-                  .host_computes = true},
-      .max_size = 2500,
-      .lanes = 2}},
-};
-
 }  // namespace
 
 WalkResult walk(const WalkOptions& options, const Program& program) { return Walk(options).run(program); }
-
-std::span<const WalkCase> walk_cases() { return kCases; }
 
 }  // namespace innkeeper::test

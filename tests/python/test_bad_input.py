@@ -75,7 +75,11 @@ BAD_ENVIRONMENT = [
     ("INNKEEPER_NODES", "gpu:1GiB", FAILS, f"ValueError: INNKEEPER_NODES: {BAD_NODES['gpu:64MiB']}".replace(
         '"gpu:64MiB"', '"gpu:1GiB"')),
     ("INNKEEPER_SIM", "lat", FAILS, 'ValueError: INNKEEPER_SIM: "lat" is no option; expected late, early, random:SEED,'
-     " poison=on, poison=off, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100"),
+     " poison=on, poison=off, data=on, data=off, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100"),
+    ("INNKEEPER_SIM", "data=maybe", FAILS,
+     'ValueError: INNKEEPER_SIM: "data=maybe": expected data=on or data=off'),
+    ("INNKEEPER_SIM", "data=off,poison=on", FAILS,
+     "ValueError: INNKEEPER_SIM: poison=on has nothing to fill beside data=off; leave one of them out"),
     ("INNKEEPER_STRESS", "evcit", FAILS,
      'ValueError: INNKEEPER_STRESS: "evcit" is not a stress; expected evict or hash'),
     ("INNKEEPER_LOG", "verbose", GOES_ON,
@@ -84,7 +88,7 @@ BAD_ENVIRONMENT = [
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "code", "line"), BAD_ENVIRONMENT, ids=[r[0] for r in BAD_ENVIRONMENT]
+    ("variable", "value", "code", "line"), BAD_ENVIRONMENT, ids=["=".join(r[:2]) for r in BAD_ENVIRONMENT]
 )
 def test_a_bad_environment(variable: str, value: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(variable, value)

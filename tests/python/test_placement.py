@@ -242,3 +242,10 @@ def test_home_and_stream_travel_to_autograds_device_thread(node: str):
     assert thread != caller, "autograd's device thread ran it"
     assert nodes == [node]
     assert torch.equal(drawn, drawn_there)
+
+
+def test_printing_moves_nothing():
+    x = torch.arange(6.0, device="managed").view(2, 3)
+    innkeeper.evict(x)
+    assert str(x) == "tensor([[0., 1., 2.],\n        [3., 4., 5.]], device='managed:0')"
+    assert innkeeper.where(x) == ["host"]

@@ -52,6 +52,7 @@ assert now["evictions"] > 0 and now["fetches"] > 0, now
 for node in now["nodes"].values():
     assert node["peak"] <= node["budget"] and node["resident"] == node["recount"], node
 """
+PLANNING = ROOT / "docs" / "planning.md"
 PYTHON = [fence.line for fence in fences(README) if fence.language == "python"]
 
 
@@ -62,11 +63,20 @@ def test_the_readme_is_short_and_starts_with_what_can_be_run():
     assert len(README.read_text().splitlines()) < 200
 
 
-@pytest.mark.parametrize("line", PYTHON)
-def test_python_blocks_print_what_stands_below_them(line: int):
-    found = fences(README)
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        (document, fence.line)
+        for document in (README, PLANNING)
+        for fence in fences(document)
+        if fence.language == "python"
+    ],
+)
+def test_python_blocks_print_what_stands_below_them(document: Path, line: int):
+    found = fences(document)
     index = next(i for i, fence in enumerate(found) if fence.line == line)
-    done = run_python("-c", found[index].text + (NEEDS_MORE if line == PYTHON[0] else ""))
+    first = document == README and line == PYTHON[0]
+    done = run_python("-c", found[index].text + (NEEDS_MORE if first else ""))
     assert done.returncode == 0, done.stderr
     shown = found[index + 1]
     assert shown.language == "text", f"line {line}: its output is not shown"

@@ -53,6 +53,25 @@ TEST(Arena, ReusesTheLastFreedFirst) {
   }
 }
 
+TEST(Arena, BlankMemoryReadsAsZerosAndIsNoneToWrite) {
+  const void* gone = nullptr;
+  {
+    Arena arena({.blank = true});
+    for (const Bytes size : {Bytes(64), MiB(1), GiB(64)}) {
+      const auto* data = static_cast<const unsigned char*>(take(arena, size));
+      const auto last = static_cast<size_t>(size.count()) - 1;
+      EXPECT_EQ(data[0] | data[last / 2] | data[last], 0);
+      EXPECT_TRUE(is_blank(data) && is_blank(data + last) && arena.contains(data + last));
+      EXPECT_EQ(arena.size_of(data), size);
+      gone = data;
+    }
+    EXPECT_DEATH(*static_cast<volatile unsigned char*>(take(arena, Bytes(64))) = 1, "");
+  }
+  EXPECT_FALSE(is_blank(gone));
+  Arena ordinary({});
+  EXPECT_FALSE(is_blank(take(ordinary, MiB(1))));
+}
+
 TEST(Arena, KnowsItsMappings) {
   Arena arena({});
   auto* data = static_cast<std::byte*>(take(arena, MiB(1)));

@@ -255,19 +255,19 @@ TEST(SimOptions, AreRead) {
 TEST(SimOptions, SayInOneLineWhatIsWrong) {
   const BadCase cases[] = {
       {"lazy",
-       "\"lazy\" is no option; expected late, early, random:SEED, poison=on, poison=off, card=NAME, "
-       "link=NAME or "
-       "peer=NAME, as in random:42,card=H100"},
+       "\"lazy\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
+       "card=NAME, link=NAME or peer=NAME, as in random:42,card=H100"},
       {"late,,",
-       "\"\" is no option; expected late, early, random:SEED, poison=on, poison=off, card=NAME, link=NAME or "
-       "peer=NAME, "
-       "as in random:42,card=H100"},
+       "\"\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
+       "card=NAME, link=NAME or peer=NAME, as in random:42,card=H100"},
       {"random:x", "\"random:x\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:", "\"random:\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:-1", "\"random:-1\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:18446744073709551616",
        "\"random:18446744073709551616\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"poison=yes", "\"poison=yes\": expected poison=on or poison=off"},
+      {"data=", "\"data=\": expected data=on or data=off"},
+      {"data=off,poison=on", "poison=on has nothing to fill beside data=off; leave one of them out"},
       {"card=H900", "\"card=H900\" is not known; known are H200, H100, A100, RTX 4090, L4"},
       {"link=rope",
        "\"link=rope\" is not known; known are PCIe 4 x16, PCIe 5 x16, NVLink 3, NVLink 4, NVMe 4, NVMe 5"},
@@ -277,6 +277,20 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
     ASSERT_FALSE(spec.ok()) << text;
     EXPECT_EQ(spec.status().message(), "INNKEEPER_SIM: " + std::string(message));
   }
+}
+
+TEST(Machine, WithoutDataMayBeLargerThanThisOne) {
+  const MachineSpec spec = parse_machine("sim:8x80GiB,host:2TiB", "data=off", kHostMemory).value();
+  EXPECT_FALSE(spec.data);
+  EXPECT_EQ(spec.nodes.size(), 9u);
+  for (const NodeSpec& node : spec.nodes) {
+    if (node.make == NodeMake::sim) {
+      EXPECT_FALSE(node.sim.data || node.sim.poison) << node.name;
+    }
+  }
+  EXPECT_EQ(*parse_machine("sim:1x80GiB", "data=off", kHostMemory).value().nodes[1].budget,
+            *parse_machine("host", "", kHostMemory).value().nodes[0].budget);
+  EXPECT_TRUE(parse_machine("sim:1GiB", "data=on", kHostMemory).value().data);
 }
 
 TEST(Machine, ComesFromTheEnvironment) {

@@ -184,5 +184,27 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   for (Block* block : theirs) machine->destroy(block);
 }
 
+// Each waits for the other as long as that may leave room. While it waits it makes none.
+TEST(Races, TwoWritesBackWithoutRoomBothEnd) {
+  const Watchdog watchdog(std::chrono::seconds(60));
+  Machine machine({.host_budget = KiB(8)});
+  Block* full = machine.make(machine.host(), pattern(6000, 1)).value();  // and there is no disk to leave to
+  std::vector<Block*> waiting;
+  for (uint64_t i = 0; i < 2; ++i) {
+    waiting.push_back(machine.make(machine.sim(), pattern(4000, i)).value());
+  }
+  const auto try_often = [&](Block* block) {
+    for (int round = 0; round < 2000; ++round) {
+      EXPECT_EQ(machine->write_back(*block).code(), Code::out_of_memory);
+    }
+  };
+  std::thread other(try_often, waiting[1]);
+  try_often(waiting[0]);
+  other.join();
+  EXPECT_EQ(machine->check_invariants(), "");
+  machine->destroy(full);
+  for (Block* block : waiting) machine->destroy(block);
+}
+
 }  // namespace
 }  // namespace innkeeper::test

@@ -325,5 +325,36 @@ TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
+TEST(Room, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
+  Machine machine;
+  Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
+  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(3000, 2)).ok());  // the host's replica goes
+  machine.card(machine.sim())->synchronize();
+  const Stats stats = machine->stats();
+  EXPECT_EQ(stats.nodes.at("host").resident, 0);
+  EXPECT_EQ(stats.nodes.at("host").recount, 0);
+  machine->destroy(block);
+}
+
+TEST(Room, CountingCanStartAnew) {
+  Machine machine({.budget = Bytes(2 * kSize)});
+  const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
+  ASSERT_TRUE(machine.read(*blocks[0], machine.sim()).ok());
+  const Stats before = machine->stats();
+  EXPECT_TRUE(before.ops > 0 && before.fetches > 0 && before.evictions > 0 && before.bytes_fetched > 0);
+  EXPECT_GT(before.nodes.at("host").peak, 0);
+  EXPECT_GT(before.nodes.at("sim:0").evictions, 0);
+  ASSERT_TRUE(machine->evict_all().ok());
+  machine->reset_stats();
+  const Stats after = machine->stats();
+  EXPECT_EQ(after.ops + after.fetches + after.evictions + after.bytes_fetched + after.bytes_written_back, 0);
+  EXPECT_EQ(after.nodes.at("sim:0").ops + after.nodes.at("sim:0").evictions, 0);
+  EXPECT_EQ(after.nodes.at("sim:0").peak, 0);
+  EXPECT_EQ(after.nodes.at("host").peak, after.nodes.at("host").resident);
+  EXPECT_EQ(after.nodes.at("host").resident, 4 * static_cast<int64_t>(kSize));
+  check_and_destroy(machine, blocks, machine.sim());
+}
+
 }  // namespace
 }  // namespace innkeeper::test

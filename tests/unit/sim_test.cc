@@ -30,7 +30,7 @@ unsigned char* take(Accelerator& card, size_t size = kSize) {
 // A kernel that fills a buffer.
 void fill(Accelerator& card, void* data, int value, size_t size = kSize, QueueIndex queue = kCompute) {
   card.begin_kernel(queue);
-  std::memset(data, value, size);
+  if (card.options().data) std::memset(data, value, size);
   const WrittenRange written{data, size};
   card.end_kernel(queue, {&written, 1}, {});
 }
@@ -255,6 +255,39 @@ TEST(Accelerator, WithoutPoisonMemoryIsLeftAsItIs) {
   EXPECT_EQ(data[0], 7);
 }
 
+TEST(Accelerator, WithoutDataItIsAsLargeAsItSaysAndTheHostSeesZeros) {
+  for (Visibility visibility : {Visibility::early, Visibility::late, Visibility::random}) {
+    Options wanted = options(visibility);
+    wanted.data = false;
+    wanted.capacity = GiB(100);
+    Accelerator card(wanted);
+    unsigned char* first = take(card, size_t{90} << 30);
+    EXPECT_EQ(card.live(), GiB(90));
+    EXPECT_EQ(card.allocate(GiB(11)).status().code(), Code::out_of_memory);
+    std::vector<unsigned char> host(kSize, 7);
+    card.copy(kIn, first, host.data(), kSize, Direction::in);
+    fill(card, first, 7, size_t{90} << 30);
+    unsigned char* second = take(card, size_t{10} << 30);
+    card.copy(kCompute, second, first, size_t{10} << 30, Direction::within);
+    EXPECT_TRUE(card.copy(kOut, host.data(), first, kSize, Direction::out)->synchronize().ok());
+    EXPECT_EQ(host, std::vector<unsigned char>(kSize, 0));
+    EXPECT_EQ(card.copied(Direction::within), GiB(10));
+    card.free(first);
+    card.free(second);
+  }
+}
+
+TEST(Accelerator, WhatTheSystemRefusesIsNotInUse) {
+  Options wanted = options(Visibility::early);
+  wanted.data = false;
+  wanted.capacity = Bytes(int64_t{1} << 48);  // more than a process can map
+  Accelerator card(wanted);
+  EXPECT_EQ(card.allocate(Bytes(int64_t{1} << 47)).status().code(), Code::out_of_memory);
+  EXPECT_EQ(card.live(), Bytes(0));
+  Result<void*> rest = card.allocate(Bytes((int64_t{1} << 48) + 1));
+  EXPECT_NE(rest.status().message().find("in use 0 B"), std::string::npos) << rest.status().message();
+}
+
 TEST(Accelerator, FreeingPublishesNothingElse) {
   Accelerator card(options(Visibility::late));
   unsigned char* kept = take(card);
@@ -410,8 +443,12 @@ Options simple_clock(Visibility visibility) {
 }
 
 TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
-  for (Visibility visibility : {Visibility::early, Visibility::late, Visibility::random}) {
-    Accelerator card(simple_clock(visibility));
+  for (const auto& [visibility, has_data] :
+       {std::pair(Visibility::early, true), std::pair(Visibility::late, true),
+        std::pair(Visibility::random, true), std::pair(Visibility::late, false)}) {
+    Options clock = simple_clock(visibility);
+    clock.data = has_data;
+    Accelerator card(clock);
     unsigned char host[640] = {};
     unsigned char* data = take(card, 640);
     EXPECT_EQ(card.time(), 0);

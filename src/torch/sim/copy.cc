@@ -79,11 +79,15 @@ void copy_bytes_between(const Tensor& to, const Tensor& from) {
 
 // A kernel that converts, broadcasts and strides. Both ends on one accelerator.
 void copy_by_kernel(const Tensor& to, const Tensor& from) {
-  KernelCall call;
+  KernelCall call(has_data() ? Faces::bytes : Faces::shapes);
   Tensor to_face = call.borrow(to, 0, /*written=*/true);
   Tensor from_face = call.borrow(from, 1, /*written=*/false);
   call.begin(/*host_result=*/false);
-  at::native::copy_(to_face, from_face);
+  if (has_data()) {
+    at::native::copy_(to_face, from_face);
+  } else {
+    to_face.copy_(from_face);
+  }
   call.computed();
   to_face.reset();
   from_face.reset();

@@ -137,7 +137,7 @@ Tensor& set_nothing(Tensor& self) {
 
 // The host waits, then reads.
 at::Scalar local_scalar_dense(const Tensor& self) {
-  KernelCall call;
+  KernelCall call(Faces::bytes);
   const Tensor& face = call.borrow(self, 0, false);
   call.begin(/*host_result=*/true);
   at::Scalar value = at::native::_local_scalar_dense_cpu(face);

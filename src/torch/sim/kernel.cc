@@ -2,6 +2,9 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
 
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
@@ -18,24 +21,57 @@ constexpr c10::DispatchKeySet kCpuKeys =
     c10::DispatchKeySet({c10::DispatchKey::Dense, c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
                          c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor});
 
+constexpr c10::DispatchKeySet kShapeKeys(c10::DispatchKey::Meta);
+
+[[noreturn]] void refuse_shape_from_data(const OpPlan& plan) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, plan.op.schema().name(),
+                              " needs data, which INNKEEPER_SIM has off: its result's shape depends on it");
+}
+
+bool is_mask(const std::optional<at::Tensor>& index) {
+  return index.has_value() && index->defined() &&
+         (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+}
+
+// x[...]: the result's shape depends on data where an index is a mask.
+bool takes_indices(const OpPlan& plan) {
+  return std::any_of(plan.args.begin(), plan.args.end(),
+                     [](const ArgPlan& arg) { return arg.kind == Kind::optional_tensor_list; });
+}
+
+// Without data most operators compute shapes. Those that give the host numbers alone read the bytes, which
+// are zeros; those whose result has a shape that depends on data cannot run.
+Faces faces_for(const OpPlan& plan) {
+  if (has_data()) return Faces::bytes;
+  if (plan.shape_from_data && !takes_indices(plan)) refuse_shape_from_data(plan);
+  if (plan.numbers_alone) return Faces::bytes;
+  TORCH_CHECK_NOT_IMPLEMENTED(plan.op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta),
+                              plan.op.schema().name(),
+                              " has no kernel that computes shapes alone, and INNKEEPER_SIM has data off");
+  return Faces::shapes;
+}
+
 // Replaces a call's arguments by their faces.
 class Arguments {
  public:
-  Arguments(KernelCall& call, const OpPlan& plan, c10::Stack& stack)
-      : call_(call), plan_(plan), stack_(stack) {}
+  Arguments(KernelCall& call, Faces faces, const OpPlan& plan, c10::Stack& stack)
+      : call_(call), faces_(faces), plan_(plan), stack_(stack) {}
 
   void convert() {
     const size_t first = stack_.size() - plan_.args.size();
     for (size_t i = 0; i < plan_.args.size(); ++i) convert(stack_[first + i], plan_.args[i], i);
   }
-  c10::DispatchKeySet keys() const { return keys_; }
+  c10::DispatchKeySet keys() const { return faces_ == Faces::bytes ? keys_ : kShapeKeys; }
 
  private:
   at::Tensor face_of(at::Tensor tensor, const ArgPlan& arg, size_t i) {
     if (!tensor.defined()) return tensor;
     if (on_accelerator(tensor)) return call_.borrow(std::move(tensor), i, arg.written);
-    if (tensor.is_cpu()) keys_ = keys_ | (tensor.key_set() & kCpuKeys);
-    return tensor;
+    if (!tensor.is_cpu()) return tensor;
+    keys_ = keys_ | (tensor.key_set() & kCpuKeys);
+    // A number may stand beside any device's tensors; indices and the like must be where the others are.
+    if (faces_ == Faces::bytes || tensor.dim() == 0) return tensor;
+    return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
   }
 
   void convert(c10::IValue& value, const ArgPlan& arg, size_t i) {
@@ -58,6 +94,9 @@ class Arguments {
         c10::List<std::optional<at::Tensor>> faces;
         faces.reserve(tensors.size());
         for (const std::optional<at::Tensor>& tensor : tensors) {
+          if (faces_ == Faces::shapes && plan_.shape_from_data && is_mask(tensor)) {
+            refuse_shape_from_data(plan_);
+          }
           faces.push_back(tensor.has_value() ? std::optional(face_of(*tensor, arg, i)) : std::nullopt);
         }
         value = std::move(faces);
@@ -67,14 +106,19 @@ class Arguments {
         if (value.isDevice() && value.toDevice().is_hpu()) {
           const c10::Device device = value.toDevice();
           if (call_.index() < 0) call_.place(device.has_index() ? device.index() : current_device());
-          value = c10::Device(c10::kCPU);
+          value = c10::Device(faces_ == Faces::bytes ? c10::kCPU : c10::kMeta);
         }
+        return;
+      case Kind::generator:
+        // Nothing is drawn; some meta kernels refuse one.
+        if (faces_ == Faces::shapes) value = c10::IValue();
         return;
       default: return;
     }
   }
 
   KernelCall& call_;
+  const Faces faces_;
   const OpPlan& plan_;
   c10::Stack& stack_;
   c10::DispatchKeySet keys_{c10::DispatchKey::CPU};
@@ -96,8 +140,9 @@ void give_back(KernelCall& call, c10::IValue& value, at::Tensor& first) {
 }  // namespace
 
 void run_on_accelerator(const OpPlan& plan, FlopsFn flops, c10::Stack* stack) {
-  KernelCall call;
-  Arguments arguments(call, plan, *stack);
+  const Faces faces = faces_for(plan);
+  KernelCall call(faces);
+  Arguments arguments(call, faces, plan, *stack);
   arguments.convert();
   if (call.index() < 0) return plan.op.redispatchBoxed(arguments.keys(), stack);  // nothing here is ours
   call.begin(plan.host_result);

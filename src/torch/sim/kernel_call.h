@@ -6,6 +6,10 @@
 // result, end(). If anything throws in between, the destructor ends the kernel: what it wrote counts, and
 // resized operands keep their new memory.
 //
+// On accelerators that hold no data (INNKEEPER_SIM: data=off) the faces are meta tensors: the kernel computes
+// shapes, and what it made gets memory of that size. What a kernel would have allocated for itself is not
+// charged.
+//
 // Aliasing: operands that share a storage get faces that share one. A face holds on to its hpu storage, so
 // whoever keeps a face keeps the memory, and is seen in the storage's use count (I12).
 //
@@ -28,14 +32,17 @@ namespace innkeeper::torch_layer::sim_backend {
 
 struct Operand {
   at::Tensor tensor;  // on hpu
-  at::Tensor face;    // the same on the CPU
+  at::Tensor face;    // the same on the CPU, or on meta
   uint16_t argument;
   bool written;
 };
 
+// What the kernel is lent: the accelerator's bytes (which read as zeros where it holds no data), or shapes.
+enum class Faces : uint8_t { bytes, shapes };
+
 class KernelCall {
  public:
-  KernelCall() = default;
+  explicit KernelCall(Faces faces) : faces_(faces) {}
   ~KernelCall();
   KernelCall(const KernelCall&) = delete;
   KernelCall& operator=(const KernelCall&) = delete;
@@ -69,14 +76,17 @@ class KernelCall {
     c10::intrusive_ptr<c10::StorageImpl> face;
   };
 
+  c10::intrusive_ptr<c10::StorageImpl> make_face(c10::StorageImpl* storage) const;
   const c10::intrusive_ptr<c10::StorageImpl>& lend(c10::StorageImpl* storage);
   const Operand* operand_with_face(const at::TensorImpl* face) const;
   c10::StorageImpl* storage_of_face(const c10::StorageImpl* face) const;
   c10::intrusive_ptr<c10::StorageImpl> adopt(const c10::intrusive_ptr<c10::StorageImpl>& face);
   void settle_geometry(Operand& operand);
   void settle_storages();
+  void settle_sizes();
   void add_range(const at::Tensor& tensor);
 
+  const Faces faces_;
   c10::DeviceIndex index_ = -1;
   bool running_ = false;
   sim::QueueIndex queue_ = 0;

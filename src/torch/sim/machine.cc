@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 namespace innkeeper::torch_layer::sim_backend {
 
 void AllocatorStats::allocated(Bytes size) {
@@ -72,6 +74,9 @@ void Machine::replace(std::vector<std::shared_ptr<sim::Accelerator>> accelerator
     TORCH_CHECK(live.count() == 0, "hpu:", static_cast<int>(index), " still has ", to_string(live), " alive");
   }
   count_.store(0, std::memory_order_release);
+  has_data_.store(std::all_of(accelerators.begin(), accelerators.end(),
+                              [](const auto& accelerator) { return accelerator->options().data; }),
+                  std::memory_order_relaxed);
   for (size_t i = 0; i < kMaxNodes; ++i) {
     Entry& entry = entries_[i];
     entry.accelerator = i < accelerators.size() ? std::move(accelerators[i]) : nullptr;
@@ -92,6 +97,7 @@ Machine& machine() {
   return machine;
 }
 
+bool has_data() noexcept { return machine().has_data(); }
 c10::DeviceIndex count() noexcept { return machine().count(); }
 sim::Accelerator& accelerator(c10::DeviceIndex index) { return *machine().entry(index).accelerator; }
 std::shared_ptr<sim::Accelerator> shared_accelerator(c10::DeviceIndex index) {

@@ -45,6 +45,7 @@ class Machine {
     std::atomic<uint32_t> next_stream{0};
   };
 
+  bool has_data() const noexcept { return has_data_.load(std::memory_order_relaxed); }
   c10::DeviceIndex count() const noexcept { return count_.load(std::memory_order_acquire); }
   Entry& entry(c10::DeviceIndex index);  // Throws if there is none.
   AllocatorStats& stats(c10::DeviceIndex index) { return entries_[static_cast<size_t>(index)].stats; }
@@ -56,6 +57,7 @@ class Machine {
  private:
   std::array<Entry, kMaxNodes> entries_;
   std::atomic<c10::DeviceIndex> count_{0};
+  std::atomic<bool> has_data_{true};
 };
 
 // Never destroyed.

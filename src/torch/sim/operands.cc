@@ -22,18 +22,20 @@ void release_storage(void* context) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
 }
 
-c10::intrusive_ptr<c10::StorageImpl> make_face(c10::StorageImpl* storage) {
+}  // namespace
+
+c10::intrusive_ptr<c10::StorageImpl> KernelCall::make_face(c10::StorageImpl* storage) const {
   void* data = storage->_mutable_data_ptr_no_checks().get();
   TORCH_CHECK(data != nullptr || storage->nbytes() == 0, "a tensor on ", storage->device(), " of ",
               storage->nbytes(), " bytes has no memory: it was evicted while an operator uses it");
   auto kept = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
+  const bool bytes = faces_ == Faces::bytes;
+  const c10::Device device(bytes ? c10::kCPU : c10::kMeta);
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage->nbytes(),
-      c10::DataPtr(data, kept.release(), &release_storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
-      /*resizable=*/true);
+      c10::DataPtr(bytes ? data : nullptr, kept.release(), &release_storage, device),
+      c10::GetAllocator(device.type()), /*resizable=*/true);
 }
-
-}  // namespace
 
 const c10::intrusive_ptr<c10::StorageImpl>& KernelCall::lend(c10::StorageImpl* storage) {
   if (lent_.size() <= kLinearSearch) {
@@ -77,9 +79,10 @@ const at::Tensor& KernelCall::borrow(at::Tensor tensor, size_t argument, bool wr
     operands_.push_back({std::move(tensor), std::move(face), static_cast<uint16_t>(argument), written});
     return operands_.back().face;
   }
-  auto face =
-      c10::make_intrusive<c10::TensorImpl>(c10::Storage(lend(impl->unsafe_storage().unsafeGetStorageImpl())),
-                                           c10::DispatchKeySet(c10::DispatchKey::CPU), impl->dtype());
+  auto face = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(lend(impl->unsafe_storage().unsafeGetStorageImpl())),
+      c10::DispatchKeySet(faces_ == Faces::bytes ? c10::DispatchKey::CPU : c10::DispatchKey::Meta),
+      impl->dtype());
   face->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   if (tensor.is_conj()) face->_set_conj(true);
   if (tensor.is_neg()) face->_set_neg(true);
@@ -98,7 +101,7 @@ void KernelCall::begin(bool host_result) {
   device.begin_kernel(queue_);
   running_ = true;
   below_.emplace(kAboveKernels);
-  armed_.emplace(index_);
+  if (has_data()) armed_.emplace(index_);
 }
 
 KernelCall::~KernelCall() {

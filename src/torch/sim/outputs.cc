@@ -5,6 +5,7 @@
 #include "torch/sim/allocator.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"
+#include "torch/sim/storage_resize.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 namespace {
@@ -61,14 +62,17 @@ c10::StorageImpl* KernelCall::storage_of_face(const c10::StorageImpl* face) cons
   return nullptr;
 }
 
-// Outputs that share a storage (unsafe_split's) get one between them. Its memory moves when the kernel ends.
+// Outputs that share a storage (unsafe_split's) get one between them. Its memory moves when the kernel ends;
+// a shape has none, so that is taken here.
 c10::intrusive_ptr<c10::StorageImpl> KernelCall::adopt(const c10::intrusive_ptr<c10::StorageImpl>& face) {
   for (const Adopted& adopted : adopted_) {
     if (adopted.face == face) return adopted.storage;
   }
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
-                                                       c10::DataPtr(nullptr, c10::Device(c10::kHPU, index_)),
-                                                       &device_allocator(), /*resizable=*/true);
+  const c10::Device device(c10::kHPU, index_);
+  const size_t size = faces_ == Faces::bytes ? 0 : face->nbytes();
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), size,
+                                                       allocate(index_, size, device), &device_allocator(),
+                                                       /*resizable=*/true);
   adopted_.push_back({storage, face});
   return storage;
 }
@@ -79,7 +83,7 @@ at::Tensor KernelCall::give_back(at::Tensor face) {
   TORCH_CHECK_NOT_IMPLEMENTED(impl->layout() == c10::kStrided && !impl->is_quantized(),
                               "an operator gave a tensor that is not dense (", impl->layout(), ", ",
                               face.scalar_type(), "), which simulated accelerators do not hold");
-  if (!impl->is_cpu()) return face;
+  if (impl->device_type() != (faces_ == Faces::bytes ? c10::kCPU : c10::kMeta)) return face;
   c10::StorageImpl* const face_storage = impl->unsafe_storage().unsafeGetStorageImpl();
   if (c10::StorageImpl* storage = storage_of_face(face_storage); storage != nullptr) {
     if (const Operand* operand = operand_with_face(impl)) return operand->tensor;
@@ -132,6 +136,13 @@ void KernelCall::settle_storages() {
   }
 }
 
+// The shapes' own: operands whose storage a kernel resized.
+void KernelCall::settle_sizes() {
+  for (const Lent& lent : lent_) {
+    if (lent.face->nbytes() != lent.storage->nbytes()) resize_storage(*lent.storage, lent.face->nbytes());
+  }
+}
+
 void KernelCall::add_range(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return;
   const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
@@ -147,6 +158,7 @@ void KernelCall::computed() {
   for (Operand& operand : operands_) {
     if (operand.written) settle_geometry(operand);
   }
+  if (faces_ == Faces::shapes) settle_sizes();
   TORCH_CHECK(!faults::injected(faults::Fault::late_kernel), faults::message("a kernel that has written"));
 }
 
@@ -155,7 +167,7 @@ void KernelCall::end(double flops) noexcept {
   armed_.reset();
   below_.reset();
   for (Operand& operand : operands_) operand.face.reset();
-  settle_storages();
+  if (faces_ == Faces::bytes) settle_storages();
   for (const Operand& operand : operands_) {
     if (operand.written) add_range(operand.tensor);
   }

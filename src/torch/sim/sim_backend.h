@@ -2,7 +2,8 @@
 // is configured. Above c10 (device guard, streams, events, allocator, operators) nothing tells them from a
 // GPU.
 //
-// Operators run PyTorch's CPU kernels on the accelerator's bytes. Dense tensors only: sparse and quantized
+// Operators run PyTorch's CPU kernels on the accelerator's bytes; its meta kernels where accelerators hold no
+// data. Dense tensors only: sparse and quantized
 // ones are refused.
 //
 // Thread safety: install must not run beside anything that uses the device; the rest may be called from any
@@ -27,6 +28,8 @@ namespace innkeeper::torch_layer::sim_backend {
 IK_EXPORT void install(std::vector<std::shared_ptr<sim::Accelerator>> accelerators, Accountant* accountant,
                        std::span<const NodeId> nodes);
 
+// Whether their memory holds bytes (sim::Options::data); if one's does not, none's is used.
+IK_EXPORT bool has_data() noexcept;
 // How many there are; 0 before install.
 IK_EXPORT c10::DeviceIndex count() noexcept;
 // Throws if there is no such accelerator. The reference is good until the next install.

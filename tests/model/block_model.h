@@ -1,0 +1,66 @@
+// What the walk knows of a block: the bytes that must be in it, who holds it, and which steps are using it.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "support/machine.h"
+
+namespace innkeeper::test {
+
+struct Model {
+  Block* block = nullptr;
+  Contents contents = {};
+  bool written = false;
+  bool pinned = false;
+  bool being_pinned = false;
+  NodeId pinned_at = kNoNode;
+  NodeId escaped_at = kNoNode;
+  const void* pinned_data = nullptr;
+  const void* escaped_data = nullptr;
+  // Steps that are using it, in other lanes too.
+  int readers = 0;
+  bool writer = false;
+
+  bool held() const { return pinned || escaped_at != kNoNode; }
+};
+using ModelPtr = std::shared_ptr<Model>;
+
+// The blocks that a step uses: none of them is used by another step, where one of the two writes.
+class Hold {
+ public:
+  Hold(const ModelPtr& written, std::vector<ModelPtr> read) : written_(written) {
+    std::erase(read, written);
+    std::sort(read.begin(), read.end());
+    read.erase(std::unique(read.begin(), read.end()), read.end());
+    read_ = std::move(read);
+    free_ = written_ == nullptr || (!written_->writer && written_->readers == 0);
+    for (const ModelPtr& model : read_) free_ = free_ && !model->writer;
+    if (!free_) return;
+    if (written_ != nullptr) written_->writer = true;
+    for (const ModelPtr& model : read_) ++model->readers;
+  }
+  ~Hold() {
+    if (!free_) return;
+    if (written_ != nullptr) written_->writer = false;
+    for (const ModelPtr& model : read_) --model->readers;
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  bool free() const { return free_; }
+
+ private:
+  const ModelPtr written_;
+  std::vector<ModelPtr> read_;
+  bool free_ = false;
+};
+
+// What the holder of an escaped tensor keeps when its block dies.
+struct Surrendered {
+  Memory memory;
+  NodeId node;
+  Contents contents;
+};
+
+}  // namespace innkeeper::test
