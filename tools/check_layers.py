@@ -1,9 +1,9 @@
 """Holds every #include between the folders of src/ to the layer table.
 
-The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, and the rows below for
-the two folders that need PyTorch. A folder may include itself, what it links and what those link, and the
-public headers, which include nothing of src/. PyTorch is for src/torch, src/bindings and
-include/innkeeper/torch alone, Python for src/bindings.
+The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, `set(CLI_DEPS ...)` of
+the program, and the rows below for the two folders that need PyTorch. A folder may include itself, what it
+links and what those link, and the public headers, which include nothing of src/. PyTorch is for src/torch,
+src/bindings and include/innkeeper/torch alone, Python for src/bindings.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ SRC = TOP / "src"
 PUBLIC = TOP / "include" / "innkeeper"
 PUBLIC_FOLDER, PUBLIC_TORCH_FOLDER = "include/innkeeper", "include/innkeeper/torch"
 TORCH_ROWS = {"torch": {"residency", "trace", "sim", "config"}, "bindings": {"torch", "lease"}}
+PROGRAM_ROW = re.compile(r"set\(CLI_DEPS ([\w\s]+)\)")
 LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 FOREIGN = {
@@ -32,6 +33,7 @@ def direct_links() -> dict[str, set[str]]:
         match = LAYER.search(listing.read_text())
         if match is not None:
             table[match.group(1)] = set((match.group(2) or "").split())
+    table["cli"] = set(PROGRAM_ROW.findall((SRC / "cli" / "CMakeLists.txt").read_text())[0].split())
     return table
 
 

@@ -29,7 +29,9 @@ TOP = Path(__file__).parent.parent
 SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
 CORE_FOLDERS = ["src/residency", "src/sim"]
-TORCH_TESTS = [
+TORCH_TESTS = [  # those that most mutants fail first
+    "tests/python/test_known_bugs.py",
+    "tests/python/test_known_bugs_tensors.py",
     "tests/python/test_bits.py",
     "tests/python/test_managed_tensor.py",
     "tests/python/test_opinfo.py",

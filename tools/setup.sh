@@ -15,6 +15,11 @@ missing_packages() {
   done
   header_exists gtest/gtest.h || echo libgtest-dev
   header_exists benchmark/benchmark.h || echo libbenchmark-dev
+  header_exists sqlite3.h || echo libsqlite3-dev
+  header_exists CLI/CLI.hpp || echo libcli11-dev
+  header_exists fmt/format.h || echo libfmt-dev
+  header_exists nlohmann/json.hpp || echo nlohmann-json3-dev
+  command -v tmux >/dev/null || echo tmux
   if ! command -v "$PYTHON" >/dev/null; then
     echo python3 python3-venv python3-dev
   elif ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
@@ -82,7 +87,7 @@ python_packages() {
 package() {
   local stamp=$VENV/.innkeeper-package inputs
   inputs=$(pwd
-           find src include python cmake tests/CMakeLists.txt CMakeLists.txt pyproject.toml README.md tools/setup.sh \
+           find src include python cmake docs/innkeeper.1 tests/CMakeLists.txt CMakeLists.txt pyproject.toml README.md tools/setup.sh \
              "$VENV"/lib/python*/site-packages/torch/version.py \
              -type f ! -name '*.pyc' -printf '%p %s %T@\n' | sort)
   inputs=$(sha256sum <<<"$inputs")
@@ -95,6 +100,7 @@ package() {
     --no-build-isolation --no-deps --force-reinstall . \
     --config-settings=build-dir="$WHEEL_BUILD" \
     --config-settings=cmake.define.INNKEEPER_TESTS=ON \
+    --config-settings=cmake.define.INNKEEPER_CLI=ON \
     --config-settings=cmake.define.INNKEEPER_WERROR=ON ||
     die "The package did not build; the lines above say why"
   echo "$inputs" >"$stamp"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All tests that need no GPU, cheapest first; stops at the first step that fails. The runners' own summaries stand
-# last in what each step prints, pytest's last of all. Skips are counted against tests/allowed_skips.txt.
+# All tests that need no GPU, cheapest first; stops at the first step of core's that fails. The runners' own summaries
+# stand last in what each step prints, pytest's last of all. Skips are counted against tests/allowed_skips.txt.
 source "$(dirname "$0")/common.sh"
 REPORTS=build/reports
 mkdir -p "$REPORTS"
@@ -19,11 +19,34 @@ build_and_test() {
   "${fixed_addresses[@]}" ctest --preset "$1" -j "$JOBS" --progress --output-junit "$PWD/$REPORTS/ctest-$1.xml"
 }
 
+# Most of it runs on one core, so it is run beside the builds for the sanitizers.
+python_side() {
+  header "torch layer: tests with LibTorch"
+  cmake --build "$WHEEL_BUILD" --target tests_torch -j "$JOBS" -- --quiet
+  ctest --test-dir "$WHEEL_BUILD" -L torch --output-on-failure --no-tests=error -j 1 --progress \
+    --output-junit "$PWD/$REPORTS/ctest-torch.xml"
+
+  header "python"
+  # shellcheck disable=SC2086
+  "$VENV_PYTHON" -m pytest --junitxml="$REPORTS/pytest.xml" ${PYTEST_ARGS:-}
+}
+
 header "layers and file sizes"
 tools/lint.sh structure
 
 header "core: build and tests"
 build_and_test dev
+
+echo "the tests with PyTorch run beside what follows; their output comes last, and is in $REPORTS/python.log till then"
+set -m  # a process group of its own, to be ended as one
+(python_side) >"$REPORTS/python.log" 2>&1 &
+beside=$!
+set +m
+trap 'kill -- "-$beside" 2>/dev/null || true' EXIT
+
+header "the program innkeeper: its built binary on fake GPUs"
+"$VENV_PYTHON" -m pytest -q -p no:cacheprovider tests/cli --junitxml="$REPORTS/pytest-cli.xml"
+"$VENV_PYTHON" tools/check_skips.py --quiet pytest "$REPORTS/pytest-cli.xml"
 
 header "core under AddressSanitizer and UndefinedBehaviorSanitizer"
 build_and_test asan-ubsan
@@ -40,15 +63,10 @@ echo "clean"
 header "core by clang's libFuzzer: a minute"
 tools/fuzz.sh 60
 
-header "torch layer: tests with LibTorch"
-cmake --build "$WHEEL_BUILD" --target tests_torch -j "$JOBS" -- --quiet
-ctest --test-dir "$WHEEL_BUILD" -L torch --output-on-failure --no-tests=error -j 1 --progress \
-  --output-junit "$PWD/$REPORTS/ctest-torch.xml"
-
+passed=yes
+wait "$beside" || passed=no
 header "skips of the C++ tests"
-"$VENV_PYTHON" tools/check_skips.py ctest "$REPORTS"/ctest-*.xml
-
-header "python"
-# shellcheck disable=SC2086
-"$VENV_PYTHON" -m pytest --junitxml="$REPORTS/pytest.xml" ${PYTEST_ARGS:-}
-"$VENV_PYTHON" tools/check_skips.py --quiet pytest "$REPORTS/pytest.xml"
+"$VENV_PYTHON" tools/check_skips.py ctest "$REPORTS"/ctest-*.xml || passed=no
+cat "$REPORTS/python.log"
+"$VENV_PYTHON" tools/check_skips.py --quiet pytest "$REPORTS/pytest.xml" || passed=no
+[ "$passed" = yes ]

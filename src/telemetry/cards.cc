@@ -4,39 +4,13 @@
 #include <array>
 #include <cstdio>
 
+#include "telemetry/answers.h"
+
 namespace innkeeper::telemetry::nvml {
 
 namespace {
 
-constexpr uint32_t kMaxInstances = 64;               // a card has at most 7 now
-constexpr uint64_t kMostMemory = uint64_t{1} << 56;  // what is more is no size
-constexpr uint32_t kMostMilliwatts = 100'000'000;
-constexpr uint32_t kMostDegrees = 500;
-constexpr uint32_t kMostMegahertz = 1'000'000;
-
-template <class T>
-Reading<T> nonsense(const char* question, uint64_t number) {
-  return Reading<T>::none(Outcome::error,
-                          std::string(question) + ": " + std::to_string(number) + " makes no sense");
-}
-
-// A name that can stand in CUDA_VISIBLE_DEVICES and in a file's name.
-bool is_uuid(const std::string& text) {
-  if (text.size() < 8 || (text.rfind("GPU-", 0) != 0 && text.rfind("MIG-", 0) != 0)) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '/';
-  });
-}
-
-Memory memory_of(uint64_t total, uint64_t reserved, uint64_t free) {
-  free = std::min(free, total);
-  reserved = std::min(reserved, total - free);
-  const auto bytes = [](uint64_t count) { return Bytes(static_cast<int64_t>(count)); };
-  return {.total = bytes(total),
-          .reserved = bytes(reserved),
-          .used = bytes(total - reserved - free),
-          .free = bytes(free)};
-}
+constexpr uint32_t kMaxInstances = 64;  // a card has at most 7 now
 
 }  // namespace
 
@@ -63,14 +37,6 @@ Reading<uint32_t> CardReader::number_of(const char* question, Code (*function)(D
   if (code != kSuccess) return no_reading<uint32_t>(library_, question, code);
   if (value == kNotAvailable32) return Reading<uint32_t>::none(Outcome::not_supported);
   return value;
-}
-
-std::string plain_bus_id(const std::string& text) {
-  unsigned domain = 0, bus = 0, device = 0, function = 0;
-  if (std::sscanf(text.c_str(), "%8x:%2x:%2x.%1x", &domain, &bus, &device, &function) != 4) return {};
-  std::array<char, 32> plain = {};
-  std::snprintf(plain.data(), plain.size(), "%08x:%02x:%02x.%x", domain, bus, device, function);
-  return plain.data();
 }
 
 std::string CardReader::bus_id() {

@@ -56,10 +56,6 @@ class CardReader {
   std::string why_;
 };
 
-// "00000000:81:00.0", in lower case with eight digits of domain, of what a driver calls a card; empty if it
-// is no bus id.
-std::string plain_bus_id(const std::string& text);
-
 // Drivers 535.43 to 535.86 wrote longer structs into the third version of the process lists than its callers
 // know.
 bool third_list_is_broken(const std::string& driver_version);

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <tuple>
 
-#include "telemetry/cards.h"
+#include "telemetry/answers.h"
 
 namespace innkeeper::telemetry {
 
 const char* to_string(Path path) {
   switch (path) {
     case Path::nvlink: return "NVLink";
+    case Path::xgmi: return "xGMI";
     case Path::board: return "one board";
     case Path::pci_switch: return "one PCIe switch";
     case Path::pci_switches: return "several PCIe switches";

@@ -1,22 +1,13 @@
-// The running NVML of this process: finding and loading the library, starting it, keeping it for as long as
-// somebody asks, and the one funnel that every question goes through.
-//
-// A Session is one start of the library in one process. It is not good across fork() (the driver ties it to
-// the process), so each is keyed by its pid: the child starts its own and never touches the parent's, not
-// even to shut it down. No lock is taken here, so none is held across a call of the library, and none can be
-// found held after fork().
+// NVML: finding and loading the library, starting it (session.h), and the one funnel that every question goes
+// through.
 #pragma once
 
-#include <sys/types.h>
-
-#include <atomic>
-#include <chrono>
 #include <string>
-#include <utility>
+#include <type_traits>
 
 #include "telemetry/nvml_abi.h"
 #include "telemetry/reading.h"
-#include "telemetry/snapshot.h"
+#include "telemetry/session.h"
 
 namespace innkeeper::telemetry::nvml {
 
@@ -45,43 +36,7 @@ Reading<T> no_reading(const Library& library, const char* question, Code code) {
                           outcome == Outcome::not_supported ? "" : describe(library, question, code));
 }
 
-// Text that a driver wrote: it may lack its end, and hold anything.
-std::string clean_text(const char* text, size_t capacity);
-
-class Session;
-
-// A counted use of the process's session: the library is not shut down while one lives.
-class Use {
- public:
-  Use() = default;
-  explicit Use(Session* session) : session_(session) {}
-  Use(Use&& other) noexcept : session_(std::exchange(other.session_, nullptr)) {}
-  Use& operator=(Use&& other) noexcept {
-    std::swap(session_, other.session_);
-    return *this;
-  }
-  ~Use();
-  explicit operator bool() const { return session_ != nullptr; }
-  const Library& library() const;
-  // Something was wrong that starting anew may cure: the next start_or_join() does, but not all the time.
-  void suspect() const;
-  // Somebody else shut the library down as often as it was started: our start is not there to be undone.
-  void gone() const;
-
- private:
-  Session* session_ = nullptr;
-};
-
-struct Start {
-  Use use;  // none: why, in `trouble` and `text` (one line with the cure)
-  Trouble trouble = Trouble::none;
-  std::string text;
-};
-
-// This process's session; started if there is none. `afresh`: one other than the present one.
-Start start_or_join(bool afresh = false);
-
-// Lets go of this process's session; it ends when its last use does.
-void end_session();
+// NVML counts its starts, so that each session may stop its own.
+extern Sessions<Library> sessions;
 
 }  // namespace innkeeper::telemetry::nvml

@@ -5,15 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "telemetry/answers.h"
 #include "telemetry/cards.h"
+#include "telemetry/lists.h"
 
 namespace innkeeper::telemetry::nvml {
 
 namespace {
-
-constexpr uint32_t kFirstRoom = 64;  // processes: mostly enough, so that one call does
-constexpr uint32_t kMostProcesses = 65536;
-constexpr int kMostTries = 4;  // between two calls processes may start
 
 // pid and instance -> what is known.
 using Found = std::map<std::pair<int64_t, std::string>, Process>;
@@ -25,31 +23,10 @@ void add(Found& found, uint32_t pid, uint64_t used, const std::string& instance,
   process.instance_uuid = instance;
   (compute ? process.compute : process.graphics) = true;
   // Both lists tell the process's whole use. More than any card has is "unknown" by another driver's number.
-  if (used <= uint64_t{1} << 56) {
+  if (used <= kMostMemory) {
     const Bytes bytes(static_cast<int64_t>(used));
     process.used = process.used ? std::max(*process.used, bytes) : bytes;
   }
-}
-
-// Fills `list` with what `function` tells about `device`; asks again with more room where there was too
-// little.
-template <class Entry, class Ask>
-Code fill(const Ask& ask_list, std::vector<Entry>& list) {
-  uint32_t room = kFirstRoom;
-  for (int attempt = 0; attempt < kMostTries; ++attempt) {
-    // Twice the room: a library that takes entries to be longer than we do stays inside.
-    list.assign(size_t{room} * 2, Entry{});
-    uint32_t count = room;
-    const Code code = ask_list(&count, list.data());
-    if (code != kInsufficientSize) {
-      list.resize(code == kSuccess ? std::min(count, room) : 0);
-      return code;
-    }
-    if (count > kMostProcesses) break;
-    room = std::max(count, room) + kFirstRoom / 2;
-  }
-  list.clear();
-  return kInsufficientSize;
 }
 
 }  // namespace
@@ -77,7 +54,7 @@ Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& ca
       std::vector<Process2> list;
       code = fill([&](uint32_t* count,
                       Process2* entries) { return ask_card(question, function, device, count, entries); },
-                  list);
+                  kInsufficientSize, list);
       for (const Process2& entry : list) add(found, entry.pid, entry.used, instance, compute);
       if (outcome_of(code) != Outcome::not_supported) return code;
     }
@@ -85,7 +62,7 @@ Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& ca
     std::vector<Process1> list;
     code = fill(
         [&](uint32_t* count, Process1* entries) { return ask_card(question, first, device, count, entries); },
-        list);
+        kInsufficientSize, list);
     for (const Process1& entry : list) add(found, entry.pid, entry.used, instance, compute);
     return code;
   };

@@ -3,15 +3,17 @@
 //   Snapshot now = snapshot(Wanted::memory | Wanted::power);
 //   for (const Card& card : now.cards) if (card.memory) ... card.memory->free ...
 //
-// Cards come from NVML, which is loaded when the first snapshot is taken (INNKEEPER_NVML names another
-// library file). A machine without it, or with a driver that does not fit, is an empty snapshot whose
-// `driver` says so: never a failure. One card's trouble never hides another card.
+// NVIDIA's cards come from NVML, AMD's from AMD SMI. Each library is loaded when the first snapshot is taken
+// (INNKEEPER_NVML and INNKEEPER_AMDSMI name other files); one is enough, and the other's absence troubles
+// nobody. A machine without either, or with drivers that do not fit, is an empty snapshot whose `driver` says
+// so: never a failure. One card's trouble never hides another card. No AMD card has been tried yet.
 //
-// A card's identity is its UUID, an instance's (MIG) likewise. Indices are good within one snapshot only:
-// cards are sorted by PCI bus id, which is CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID and not otherwise.
+// A card's identity is its UUID, an instance's (MIG) likewise: the text by which the maker's runtime takes it
+// (see Card::uuid). Indices are good within one snapshot only: cards are sorted by PCI bus id, which is
+// CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID and not otherwise.
 //
-// All cards of the machine (that this process may ask about) are here, whatever CUDA_VISIBLE_DEVICES says:
-// visible.h applies that.
+// All cards of the machine (that this process may ask about) are here, whatever CUDA_VISIBLE_DEVICES,
+// ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES say: visible.h applies those.
 //
 // Thread safe, also after fork(). CUDA is never initialised. Blocks: for the time of the library's calls (the
 // first one starts it: 5 ms to seconds where the driver's persistence is off). No lock of ours is held
@@ -99,11 +101,16 @@ struct Instance {
 enum class Maker : uint8_t { nvidia, amd };
 
 struct Card {
-  std::string uuid;    // "GPU-8f6c...": never empty
-  std::string bus_id;  // "00000000:81:00.0", lower case; never empty
+  // Never empty. NVIDIA's: "GPU-8f6c...", for CUDA_VISIBLE_DEVICES. AMD's: "GPU-" and 16 digits, the unique
+  // id that the kernel's compute driver gives the card, for ROCR_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES takes
+  // it too). An AMD card without such an id cannot be named there: it is "GPU-XX-" and its bus id, which
+  // makes the runtime show no card.
+  std::string uuid;
+  std::string bus_id;  // "00000000:81:00.0", lower case; empty if it cannot be told
   std::string name;    // "NVIDIA H200", may be empty
   Maker maker = Maker::nvidia;
-  int driver_index = 0;  // NVML's own index: for messages only
+  int driver_index = 0;  // the maker's library's own index: for messages only
+  int kfd_node = -1;     // AMD's: ROCR's indices count in the order of these; -1: unknown
 
   // With MIG on, a card cannot be used itself, only its instances. There may be none.
   bool mig = false;
@@ -128,11 +135,13 @@ struct LostCard {
   std::string why;     // one line
   // This process may not open it, and CUDA does not count it: another container's, or another job's.
   bool forbidden = false;
+  Maker maker = Maker::nvidia;
 };
 
 // How two cards reach each other, best first.
 enum class Path : uint8_t {
   nvlink,        // directly
+  xgmi,          // directly, AMD's
   board,         // on one board
   pci_switch,    // through one PCIe switch
   pci_switches,  // through several
@@ -152,32 +161,44 @@ struct Link {
 bool better(const Link& a, const Link& b);
 
 struct Driver {
-  std::string version;       // "550.54.15"
+  std::string version;       // NVIDIA's, "550.54.15"; empty if there is none
   std::string nvml_version;  // "12.550.54.15", may be empty
   int cuda_major = 0;        // the newest CUDA that the driver runs; 0: unknown
   int cuda_minor = 0;
+  std::string amd_version;     // of the module amdgpu, may be empty
+  std::string amdsmi_version;  // "26.0.2"; empty if there is no AMD driver
 };
 
 // Why there is no driver, for `doctor` and for exit codes.
 enum class Trouble : uint8_t {
   none,
-  no_library,        // libnvidia-ml.so.1 is not here: no NVIDIA driver, or a container without it
-  bad_library,       // it is not NVML, or lacks what every NVML has
+  no_library,        // the maker's library is not here: no driver, or a container without it
+  bad_library,       // it is not what its name says, or lacks what each version has
   not_loaded,        // the kernel's driver is not there
   version_mismatch,  // the library and the kernel's driver are of different versions
-  no_permission,     // /dev/nvidia* cannot be opened
+  no_permission,     // /dev/nvidia* or /dev/kfd cannot be opened
   other,
+};
+
+// A maker without a driver here.
+struct Absent {
+  Maker maker = Maker::nvidia;
+  Trouble trouble = Trouble::none;
+  std::string text;  // one line with the cure
 };
 
 struct Snapshot {
   std::chrono::steady_clock::time_point taken;
   std::vector<Card> cards;     // by PCI bus id; UUIDs are unique
-  std::vector<LostCard> lost;  // by NVML's index
-  Reading<Driver> driver;      // no_driver: `trouble` says which, its text is one line with the cure
+  std::vector<LostCard> lost;  // by maker, then the driver's index
+  // The drivers that are there. no_driver: there is none, of no maker; `trouble` says which, the text is one
+  // line with the cure.
+  Reading<Driver> driver;
   Trouble trouble = Trouble::none;
+  std::vector<Absent> absent;  // also where another maker's driver is there
 
-  // By index in `cards`, whichever is first. Path::unknown unless Wanted::links, and between a card and
-  // itself.
+  // By index in `cards`, whichever is first. Path::unknown unless Wanted::links, between a card and itself,
+  // and between two makers' cards.
   Link link(size_t a, size_t b) const;
   // The card with this UUID, or the one that has this instance; nullptr if there is none.
   const Card* find(std::string_view uuid) const;
@@ -188,8 +209,8 @@ struct Snapshot {
 
 Snapshot snapshot(Wanted wanted);
 
-// Gives the library back, as a program may do before it ends; the next snapshot starts it again. In a child
-// of fork() it only forgets the parent's.
+// Gives NVML back, as a program may do before it ends; the next snapshot starts it again. In a child of
+// fork() it only forgets the parent's. AMD's library stays started (amdsmi.h says why).
 void shut_down();
 
 }  // namespace innkeeper::telemetry

@@ -1,34 +1,16 @@
 #include "telemetry/visible.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
+#include <utility>
+
+#include "telemetry/visible_words.h"
 
 namespace innkeeper::telemetry {
 
 namespace {
-
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
-
-bool starts_with(std::string_view text, std::string_view beginning) {
-  return text.substr(0, beginning.size()) == beginning;
-}
-
-// For a note: short, and without what would break the line.
-std::string shown(std::string_view text) {
-  std::string result = "\"" + std::string(text.substr(0, 60)) + (text.size() > 60 ? "...\"" : "\"");
-  for (char& c : result) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return result;
-}
 
 // The number at the beginning of `text`, as strtol reads it; none if there is none or it is negative.
 std::optional<size_t> leading_index(std::string_view text) {
@@ -54,30 +36,11 @@ struct Entry {
   bool lost = false;  // it counts, but its card does not
 };
 
-// What an index counts: the cards by bus id, with nullptr in the places of those that are lost.
-std::vector<const Card*> places_of(const Snapshot& cards) {
-  std::vector<std::pair<std::string_view, const Card*>> places;
-  for (const Card& card : cards.cards) places.emplace_back(card.bus_id, &card);
-  for (const LostCard& lost : cards.lost) {
-    if (lost.forbidden) continue;
-    auto place = places.begin() + std::min<std::ptrdiff_t>(lost.driver_index, std::ssize(places));
-    if (!lost.bus_id.empty()) {
-      place = std::find_if(places.begin(), places.end(), [&](const auto& other) {
-        return other.first.empty() || other.first > lost.bus_id;
-      });
-    }
-    places.emplace(place, lost.bus_id, nullptr);
-  }
-  std::vector<const Card*> result;
-  for (const auto& [bus_id, card] : places) result.push_back(card);
-  return result;
-}
-
 Entry by_index(std::string_view text, const std::vector<const Card*>& places) {
   const std::optional<size_t> index = leading_index(text);
   if (!index) return {std::nullopt, "is no index"};
   if (*index >= places.size()) {
-    return {std::nullopt, "is beyond the " + std::to_string(places.size()) + " cards that are here"};
+    return {std::nullopt, is_beyond(places.size())};
   }
   const Card* card = places[*index];
   if (card == nullptr) return {std::nullopt, "is a card that is lost", true};
@@ -100,7 +63,7 @@ Entry by_place(std::string_view text, const Snapshot& cards) {
   }
   if (!rest.empty()) return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
   for (const Card& card : cards.cards) {
-    if (card.uuid != parent) continue;
+    if (card.maker != Maker::nvidia || card.uuid != parent) continue;
     for (const Instance& instance : card.instances) {
       if (instance.gpu_instance == ids[0] && instance.compute_instance == ids[1]) return {instance.uuid, ""};
     }
@@ -121,9 +84,9 @@ Entry by_uuid(std::string_view text, const Snapshot& cards) {
   const Card* card = nullptr;
   const Instance* instance = nullptr;
   int matches = 0;
-  for (const Card& one : cards.cards) {
-    if (starts_with(one.uuid, text)) ++matches, card = &one;
-    for (const Instance& part : one.instances) {
+  for (const Card* one : cards_of(Maker::nvidia, cards)) {
+    if (starts_with(one->uuid, text)) ++matches, card = one;
+    for (const Instance& part : one->instances) {
       if (starts_with(part.uuid, text)) ++matches, instance = &part;
     }
   }
@@ -134,33 +97,35 @@ Entry by_uuid(std::string_view text, const Snapshot& cards) {
   return {uuid, uuid ? "" : "is a card with MIG on and no instance"};
 }
 
-bool of_one_model(const Snapshot& cards) {
-  return std::all_of(cards.cards.begin(), cards.cards.end(), [&](const Card& card) {
-    return card.name == cards.cards.front().name && card.mig == cards.cards.front().mig;
+bool order_is_known(std::string_view order, const std::vector<const Card*>& cards) {
+  if (trimmed(order) == "PCI_BUS_ID") return true;
+  return std::all_of(cards.begin(), cards.end(), [&](const Card* card) {
+    return card->name == cards.front()->name && card->mig == cards.front()->mig;
   });
 }
 
-bool order_is_known(std::string_view order, const Snapshot& cards) {
-  if (trimmed(order) == "PCI_BUS_ID") return true;
-  return cards.cards.empty() || of_one_model(cards);
-}
-
-Visible everything(const Snapshot& cards, bool ordered) {
+Visible everything(const std::vector<const Card*>& cards, bool ordered) {
   Visible all;
   all.ordered = ordered;
-  for (const Card& card : cards.cards) {
-    if (!card.mig) all.uuids.push_back(card.uuid);
-    for (const Instance& instance : card.instances) all.uuids.push_back(instance.uuid);
-    all.ordered = all.ordered && !card.mig;  // CUDA shows fewer than all instances
+  for (const Card* card : cards) {
+    if (!card->mig) all.uuids.push_back(card->uuid);
+    for (const Instance& instance : card->instances) all.uuids.push_back(instance.uuid);
+    all.ordered = all.ordered && !card->mig;  // CUDA shows fewer than all instances
   }
   return all;
+}
+
+std::optional<std::string_view> variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? std::nullopt : std::optional<std::string_view>(text);
 }
 
 }  // namespace
 
 Visible resolve_visible(std::optional<std::string_view> list, std::string_view order, const Snapshot& cards) {
-  const bool ordered = order_is_known(order, cards);
-  if (!list) return everything(cards, ordered);
+  const std::vector<const Card*> own = cards_of(Maker::nvidia, cards);
+  const bool ordered = order_is_known(order, own);
+  if (!list) return everything(own, ordered);
   Visible visible;
   visible.restricted = true;
   std::string_view rest = *list;
@@ -174,7 +139,7 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
                    "CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs";
     return visible;
   }
-  const std::vector<const Card*> places = places_of(cards);
+  const std::vector<const Card*> places = places_of(Maker::nvidia, cards);
   for (;;) {
     const size_t comma = rest.find(',');
     const std::string_view text = trimmed(rest.substr(0, comma));
@@ -183,8 +148,7 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
       visible.note = "CUDA_VISIBLE_DEVICES: " + shown(text) + " " + entry.why;
       visible.ordered = false;
     } else if (!entry.uuid) {
-      visible.note =
-          "CUDA_VISIBLE_DEVICES: " + shown(text) + " " + entry.why + "; it and what follows do not count";
+      visible.note = ends_there("CUDA_VISIBLE_DEVICES", text, entry.why);
       return visible;
     } else if (std::find(visible.uuids.begin(), visible.uuids.end(), *entry.uuid) != visible.uuids.end()) {
       visible.uuids.clear();
@@ -200,10 +164,23 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
 }
 
 Visible visible_from_environment(const Snapshot& cards) {
-  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
-  const char* order = std::getenv("CUDA_DEVICE_ORDER");
-  return resolve_visible(list == nullptr ? std::nullopt : std::optional<std::string_view>(list),
-                         order == nullptr ? "" : order, cards);
+  const std::optional<std::string_view> cuda = variable("CUDA_VISIBLE_DEVICES");
+  Visible visible = resolve_visible(cuda, variable("CUDA_DEVICE_ORDER").value_or(""), cards);
+  const std::vector<const Card*> amd = cards_of(Maker::amd, cards);
+  if (amd.empty()) return visible;
+  AmdLists lists{variable("ROCR_VISIBLE_DEVICES"), variable("HIP_VISIBLE_DEVICES"), std::nullopt};
+  const bool alone = amd.size() == cards.cards.size() && places_of(Maker::nvidia, cards).empty();
+  if (alone) {
+    lists.cuda = cuda;
+    return resolve_visible_amd(lists, cards);
+  }
+  Visible other = resolve_visible_amd(lists, cards);
+  visible.restricted = visible.restricted || other.restricted;
+  visible.ordered = visible.ordered && other.ordered;
+  visible.unclear = visible.unclear || other.unclear;
+  visible.note += (visible.note.empty() || other.note.empty() ? "" : "; ") + other.note;
+  std::move(other.uuids.begin(), other.uuids.end(), std::back_inserter(visible.uuids));
+  return visible;
 }
 
 }  // namespace innkeeper::telemetry

@@ -1,6 +1,10 @@
-// CUDA_VISIBLE_DEVICES, in each of its forms, resolved against a snapshot to UUIDs: which cards and MIG
-// instances this process was given. Choosing stays inside it, so nothing here ever widens: what is not
-// understood is not visible.
+// CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES, in each of their forms, resolved
+// against a snapshot to UUIDs: which cards and MIG instances this process was given. Choosing stays inside
+// it, so nothing here ever widens: what is not understood is not visible.
+//
+// The first is for NVIDIA's cards, the others for AMD's; each maker's list leaves the other's cards alone.
+//
+// CUDA_VISIBLE_DEVICES:
 //
 //   not set            every card; with MIG on, its instances in place of the card
 //   "" or "-1"         none
@@ -18,6 +22,23 @@
 //
 // A lost card keeps its index, which then gives nothing: what was given is one card fewer.
 //
+// ROCR_VISIBLE_DEVICES, of AMD's runtime, and HIP_VISIBLE_DEVICES, which HIP applies to what the first left
+// (as the sources of both have it; not tried on a card):
+//
+//   ROCR   not set: all; "": none. Indices and UUIDs may stand side by side; spaces around them, and the case
+//          of letters, do not count. An index is a whole number as C writes it ("0x1", "010" is 8).
+//          "GPU-4b2c" is a UUID's unique beginning of 5 to 20 characters. What is not valid, or stands there
+//          twice, ends the list. No more entries are read than the machine has cards.
+//   HIP    not set: all that is left; "": none. An index is written plainly (" 1" and "01" are not valid)
+//          and counts among what is left. A UUID's beginning, small letters, is the first card that fits.
+//          What is not valid ends the list; what stands there twice is skipped.
+//
+// Where HIP_VISIBLE_DEVICES is not set HIP reads CUDA_VISIBLE_DEVICES in its place. We do too if all cards
+// are AMD's. Beside NVIDIA's cards it is taken to be meant for those alone.
+//
+// An AMD index counts the cards in the order of the kernel's compute nodes, where the library tells those of
+// all cards, else by bus id.
+//
 // Pure functions, thread safe (but for reading the environment).
 #pragma once
 
@@ -33,10 +54,11 @@ namespace innkeeper::telemetry {
 struct Visible {
   // False: the variable is not set. `uuids` then are all there are.
   bool restricted = false;
-  // Cards ("GPU-...") and MIG instances ("MIG-...") in the order in which they were named. A CUDA process may
-  // see fewer of several MIG instances, mostly one: hand each process one.
+  // Cards ("GPU-...") and MIG instances ("MIG-...") in the order in which they were named, NVIDIA's first. A
+  // CUDA process may see fewer of several MIG instances, mostly one: hand each process one.
   std::vector<std::string> uuids;
-  // The i-th of `uuids` is CUDA's ordinal i in a process that has this variable.
+  // The i-th of NVIDIA's in `uuids` is CUDA's ordinal i in a process that has these variables, the i-th of
+  // AMD's HIP's.
   bool ordered = true;
   // Indices cannot be resolved on this machine (`uuids` is empty): to be reported, not to be taken for "none
   // given".
@@ -45,10 +67,20 @@ struct Visible {
   std::string note;
 };
 
-// `list`: none if the variable is not set. `order`: CUDA_DEVICE_ORDER, empty if not set.
+// NVIDIA's cards. `list`: none if the variable is not set. `order`: CUDA_DEVICE_ORDER, empty if not set.
 Visible resolve_visible(std::optional<std::string_view> list, std::string_view order, const Snapshot& cards);
 
-// CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER of this process.
+// None: the variable is not set.
+struct AmdLists {
+  std::optional<std::string_view> rocr;
+  std::optional<std::string_view> hip;
+  std::optional<std::string_view> cuda;  // HIP reads it where `hip` is not set
+};
+
+// AMD's cards.
+Visible resolve_visible_amd(const AmdLists& lists, const Snapshot& cards);
+
+// By the variables of this process: NVIDIA's cards, then AMD's.
 Visible visible_from_environment(const Snapshot& cards);
 
 }  // namespace innkeeper::telemetry

@@ -1,16 +1,11 @@
 // A library with the part of NVML's C interface that innkeeper calls, that says what its script says
 // (script.h). Like the real one: starts are counted, a start is good in its own process only (a child of
 // fork() must start anew), a handle is good until the cards change, and calls are thread safe.
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
+#include <algorithm>
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <thread>
+#include <type_traits>
 
+#include "fake_nvml/call.h"
 #include "fake_nvml/script.h"
 #include "telemetry/nvml_abi.h"
 
@@ -23,127 +18,48 @@ namespace {
 
 using nvml::Code;
 
-struct State {
-  std::shared_ptr<const Script> script;
-  pid_t pid = 0;  // that started the library
-  int starts = 0;
-  uintptr_t generation = 1;  // of the cards: handles of an older one are stale
-};
-
-std::mutex state_mutex;
-State state;
-std::atomic<uint64_t> draws = 0;
-
-// Requires: state_mutex. Reads the script if there is another.
-void follow_script() {
-  if (state.script != nullptr && state.script->version == script_version()) return;
-  state.script = read_script();
-  ++state.generation;
-  draws = 0;
-}
-
-// splitmix64
-uint64_t mixed(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+Stage stage("INNKEEPER_FAKE_NVML", nvml::kUninitialized);
 
 nvml::Device handle_of(uintptr_t generation, size_t card, size_t instance_plus_one) {
   return reinterpret_cast<nvml::Device>((generation << 24) | (card << 12) | (instance_plus_one << 4) | 1);
 }
 
-// One call: what comes before and after each function's own work.
-class Call {
+// A call of a function, and of one that asks about a card or an instance.
+class Call : public BasicCall {
  public:
-  explicit Call(const char* function) : Call(function, nullptr, false) {}
-  Call(const char* function, nvml::Device handle) : Call(function, handle, true) {}
+  explicit Call(const char* function) : BasicCall(stage, function) {
+    if (started()) spoil();
+  }
+  Call(const char* function, nvml::Device handle) : BasicCall(stage, function) {
+    if (!started()) return;
+    if (!find(handle)) {
+      code_ = nvml::kInvalidArgument;
+      return;
+    }
+    if (device_->lost || script().cards[card_].lost) code_ = nvml::kGpuIsLost;
+    follow(device_->behaviour, function);
+    spoil();
+  }
 
-  // Not kSuccess: what the function returns at once.
-  Code code() const { return code_; }
-  const Script& script() const { return *script_; }
   const Device& device() const { return *device_; }
   bool is_instance() const { return instance_; }
   size_t card_index() const { return card_; }
-  uintptr_t generation() const { return generation_; }
-
-  // The function has written its answer: now and then it becomes nonsense.
-  Code answer(void* bytes, size_t count, bool text = false) {
-    if (!garbage_) return nvml::kSuccess;
-    auto* place = static_cast<unsigned char*>(bytes);
-    const uint64_t kind = draw() % 4;
-    for (size_t i = 0; i < count; ++i) {
-      const auto byte = static_cast<unsigned char>(draw());
-      place[i] = kind == 0 ? 0xFF : kind == 1 && !text ? 0 : text && byte == 0 ? 'x' : byte;
-    }
-    return nvml::kSuccess;
-  }
-  bool garbage() const { return garbage_; }
-  uint64_t draw() { return mixed(script_->garbage_seed * 0x10001 + draws.fetch_add(1)); }
 
  private:
-  Call(const char* function, nvml::Device handle, bool of_device) {
-    {
-      const std::lock_guard lock(state_mutex);
-      script_ = state.script;
-      generation_ = state.generation;
-      if (state.starts == 0 || state.pid != getpid()) code_ = nvml::kUninitialized;
-    }
-    if (script_ == nullptr) return;
-    note(function);
-    if (code_ != nvml::kSuccess) return;
-    follow(script_->behaviour, function);
-    if (of_device) {
-      if (!find(handle)) {
-        code_ = nvml::kInvalidArgument;
-        return;
-      }
-      if (device_->lost || script_->cards[card_].lost) code_ = nvml::kGpuIsLost;
-      follow(device_->behaviour, function);
-    }
-    if (static_cast<int>(draw_if_garbage() % 100) < script_->garbage_percent) {
-      garbage_ = true;
-      if (draw() % 2 == 0) code_ = static_cast<Code>(draw() % 3 == 0 ? draw() : draw() % 30);
-    }
-  }
-
-  uint64_t draw_if_garbage() { return script_->garbage_percent == 0 ? 99 : draw(); }
-
-  void note(const char* function) {
-    if (script_->log.empty()) return;
-    const int file = open(script_->log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    const std::string line = std::string(function) + " " + std::to_string(getpid()) + "\n";
-    if (file < 0 || write(file, line.data(), line.size()) < 0) abort();
-    close(file);
-  }
-
-  void follow(const Behaviour& behaviour, const char* function) {
-    if (const auto slow = behaviour.slow_ms.find(function); slow != behaviour.slow_ms.end()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(slow->second));
-    }
-    if (const auto error = behaviour.errors.find(function); error != behaviour.errors.end())
-      code_ = error->second;
-  }
-
   bool find(nvml::Device handle) {
     const auto number = reinterpret_cast<uintptr_t>(handle);
     card_ = (number >> 12) & 0xFFF;
     const size_t instance = (number >> 4) & 0xFF;
-    if (card_ >= script_->cards.size() || instance > script_->cards[card_].instances.size()) return false;
-    if (handle != handle_of(generation_, card_, instance)) return false;
+    if (card_ >= script().cards.size() || instance > script().cards[card_].instances.size()) return false;
+    if (handle != handle_of(generation(), card_, instance)) return false;
     instance_ = instance > 0;
-    device_ = instance_ ? &script_->cards[card_].instances[instance - 1] : &script_->cards[card_];
+    device_ = instance_ ? &script().cards[card_].instances[instance - 1] : &script().cards[card_];
     return true;
   }
 
-  std::shared_ptr<const Script> script_;
-  uintptr_t generation_ = 0;
   const Device* device_ = nullptr;
   size_t card_ = 0;
   bool instance_ = false;
-  bool garbage_ = false;
-  Code code_ = nvml::kSuccess;
 };
 
 Code write_text(Call& call, const std::string& text, char* buffer, uint32_t length) {
@@ -221,18 +137,9 @@ using fake_nvml::Call;
 using nvml::Code;
 
 FAKE_API Code nvmlInit_v2() {
-  {
-    const std::lock_guard lock(fake_nvml::state_mutex);
-    auto& state = fake_nvml::state;
-    if (state.pid != getpid()) state.starts = 0;
-    state.pid = getpid();
-    ++state.starts;
-    fake_nvml::follow_script();
-  }
+  fake_nvml::stage.start();
   const Call call("nvmlInit_v2");
-  if (call.code() == nvml::kSuccess) return nvml::kSuccess;
-  const std::lock_guard lock(fake_nvml::state_mutex);
-  --fake_nvml::state.starts;
+  if (call.code() != nvml::kSuccess) fake_nvml::stage.stop();
   return call.code();
 }
 
@@ -241,10 +148,8 @@ FAKE_API Code nvmlInitWithFlags(unsigned) { return nvmlInit_v2(); }
 
 FAKE_API Code nvmlShutdown() {
   const Call call("nvmlShutdown");
-  if (call.code() != nvml::kSuccess) return call.code();
-  const std::lock_guard lock(fake_nvml::state_mutex);
-  --fake_nvml::state.starts;
-  return nvml::kSuccess;
+  if (call.code() == nvml::kSuccess) fake_nvml::stage.stop();
+  return call.code();
 }
 
 FAKE_API const char* nvmlErrorString(Code code) {
@@ -275,10 +180,7 @@ FAKE_API Code nvmlSystemGetCudaDriverVersion(int* version) {
 }
 
 FAKE_API Code nvmlDeviceGetCount_v2(uint32_t* count) {
-  {
-    const std::lock_guard lock(fake_nvml::state_mutex);
-    if (fake_nvml::state.starts > 0 && fake_nvml::state.pid == getpid()) fake_nvml::follow_script();
-  }
+  fake_nvml::stage.follow_script();
   Call call("nvmlDeviceGetCount_v2");
   if (call.code() != nvml::kSuccess) return call.code();
   return write_number(call, std::optional(static_cast<uint32_t>(call.script().cards.size())), count);

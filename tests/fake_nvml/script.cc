@@ -11,10 +11,8 @@ namespace fake_nvml {
 
 namespace {
 
-const char* script_path() { return std::getenv("INNKEEPER_FAKE_NVML"); }
-
 [[noreturn]] void give_up(const std::string& why) {
-  std::fprintf(stderr, "fake NVML: %s\n", why.c_str());
+  std::fprintf(stderr, "fake library: %s\n", why.c_str());
   std::exit(97);
 }
 
@@ -77,6 +75,8 @@ class Reader {
       script_->nvml = word();
     else if (key == "cuda")
       script_->cuda = word<int>();
+    else if (key == "library")
+      library();
     else if (key == "log")
       script_->log = rest();
     else if (key == "error")
@@ -116,12 +116,17 @@ class Reader {
       process();
     else if (key == "nvlink")
       nvlink();
+    else if (key == "node")
+      device().node = word<uint32_t>();
     else if (key == "mig")
       device().most_instances = word<uint32_t>();
     else
       wrong("unknown: " + key);
   }
 
+  void library() {
+    for (uint32_t& number : script_->library) number = word<uint32_t>();
+  }
   void error() {
     const std::string function = word();
     behaviour().errors[function] = word<int>();
@@ -194,16 +199,18 @@ class Reader {
 
 }  // namespace
 
-std::pair<int64_t, int64_t> script_version() {
+std::pair<int64_t, int64_t> script_version(const char* variable) {
+  const char* path = std::getenv(variable);
   struct stat info = {};
-  if (script_path() == nullptr || stat(script_path(), &info) != 0) return {};
+  if (path == nullptr || stat(path, &info) != 0) return {};
   return {info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec, static_cast<int64_t>(info.st_ino)};
 }
 
-std::shared_ptr<const Script> read_script() {
-  if (script_path() == nullptr) return std::make_shared<Script>();
-  const auto version = script_version();
-  auto script = std::make_shared<Script>(*Reader(script_path()).read());
+std::shared_ptr<const Script> read_script(const char* variable) {
+  const char* path = std::getenv(variable);
+  if (path == nullptr) return std::make_shared<Script>();
+  const auto version = script_version(variable);
+  auto script = std::make_shared<Script>(*Reader(path).read());
   script->version = version;
   return script;
 }

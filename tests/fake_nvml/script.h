@@ -1,6 +1,7 @@
-// What the fake NVML library is to say: a text file, named by INNKEEPER_FAKE_NVML. It is read when the
-// library is started, and again whenever the cards are counted and it has changed, so that a test can change
-// the machine. One statement a line, # begins a comment; sizes are bytes or end in k, M, G.
+// What a fake library is to say: a text file, named by INNKEEPER_FAKE_NVML for NVML and by
+// INNKEEPER_FAKE_AMDSMI for AMD SMI. It is read when the library is started, and again whenever the cards are
+// counted and it has changed, so that a test can change the machine. One statement a line, # begins a
+// comment; sizes are bytes or end in k, M, G.
 //
 //   driver 550.54.15              nvml 12.550.54.15             cuda 12040
 //   log PATH                      each call is appended there: name and pid
@@ -16,10 +17,16 @@
 //     nvlink CARD|switch COUNT
 //   instance UUID GI CI           begins a MIG instance of the card above: memory, process, name, error, slow
 //
+// For AMD SMI: `card` has the unique id in hexadecimal digits, or `none`; LEVEL of `topology` is the hops;
+// and
+//   library 26 0 2 0              its version; structs have that version's layout
+//     node N                      the card's compute node, as the kernel numbers them
+//
 // What a card does not say it does not support. A file that cannot be understood ends the process, with a
 // line on standard error: a test must not pass on it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -58,6 +65,7 @@ struct Device {
   std::optional<uint32_t> most_instances = {};  // MIG is on
   std::vector<Device> instances = {};
   uint32_t gpu_instance = 0, compute_instance = 0;
+  std::optional<uint32_t> node = {};
 };
 
 inline constexpr int kSwitch = -1;
@@ -65,6 +73,7 @@ inline constexpr int kSwitch = -1;
 struct Script {
   std::string driver = "550.54.15", nvml = "12.550.54.15", log;
   int cuda = 12040;
+  std::array<uint32_t, 4> library = {26, 0, 2, 0};
   uint64_t garbage_seed = 0;
   int garbage_percent = 0;
   Behaviour behaviour;
@@ -73,9 +82,9 @@ struct Script {
   std::pair<int64_t, int64_t> version;  // of the file: changes when it does
 };
 
-// No variable: no cards.
-std::shared_ptr<const Script> read_script();
+// `variable` names the file; not set: no cards.
+std::shared_ptr<const Script> read_script(const char* variable);
 // The file's version now, to compare with Script::version.
-std::pair<int64_t, int64_t> script_version();
+std::pair<int64_t, int64_t> script_version(const char* variable);
 
 }  // namespace fake_nvml

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "config/machine.h"
 #include "base/size.h"
+#include "config/machine.h"
 
 namespace {
 

@@ -1,5 +1,6 @@
 // A machine with the GPUs that a script names (tests/fake_nvml/script.h), for telemetry and what stands on
-// it: the fake NVML is loaded as the real one would be. One at a time in a process; children inherit it.
+// it: the fake library is loaded as the real one would be. One of each maker at a time in a process; children
+// inherit them. What a test does not name is not there: the machine's own cards are never seen.
 #pragma once
 
 #include <unistd.h>
@@ -15,39 +16,39 @@
 
 namespace innkeeper::test {
 
-// The fake library in this build. `old`: the one that lacks what newer versions added.
-inline std::filesystem::path fake_nvml_path(bool old = false) {
+// A fake library in this build: tests/FOLDER/FILE.
+inline std::filesystem::path fake_library_path(const std::string& fake, const std::string& file) {
   auto folder = std::filesystem::canonical("/proc/self/exe").parent_path();
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
-    const auto fakes = folder / "tests" / "fake_nvml";
-    const auto file = (old ? fakes / "old" : fakes) / "libnvidia-ml.so.1";
-    if (std::filesystem::exists(file)) return file;
+    const auto path = folder / "tests" / fake / file;
+    if (std::filesystem::exists(path)) return path;
   }
-  std::fprintf(stderr, "the fake NVML is not built: target fake_nvml\n");
+  std::fprintf(stderr, "%s is not built\n", fake.c_str());
   std::abort();
 }
 
-class FakeGpus {
+// `old`: the one that lacks what newer versions added.
+inline std::filesystem::path fake_nvml_path(bool old = false) {
+  return fake_library_path("fake_nvml", old ? "old/libnvidia-ml.so.1" : "libnvidia-ml.so.1");
+}
+inline std::filesystem::path fake_amdsmi_path(bool old = false) {
+  return fake_library_path("fake_amdsmi", old ? "old/libamd_smi.so" : "libamd_smi.so");
+}
+
+class FakeLibrary {
  public:
   // old: as a driver of years ago. quiet: calls are not logged, for measuring.
   enum Kind { usual, old, quiet };
-  explicit FakeGpus(const std::string& script, Kind kind = usual) : quiet_(kind == quiet) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "innkeeper-gpus-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    folder_ = pattern;
-    setenv("INNKEEPER_NVML", fake_nvml_path(kind == old).c_str(), 1);
-    setenv("INNKEEPER_FAKE_NVML", (folder_ / "script").c_str(), 1);
+  ~FakeLibrary() {
     telemetry::shut_down();
-    change(script);
-  }
-  ~FakeGpus() {
-    telemetry::shut_down();
-    unsetenv("INNKEEPER_NVML");
-    unsetenv("INNKEEPER_FAKE_NVML");
+    unsetenv(library_);
+    unsetenv(script_);
+    if (const char* path = std::getenv(other_); path != nullptr && path == std::string(kNone))
+      unsetenv(other_);
     std::filesystem::remove_all(folder_);
   }
-  FakeGpus(const FakeGpus&) = delete;
-  FakeGpus& operator=(const FakeGpus&) = delete;
+  FakeLibrary(const FakeLibrary&) = delete;
+  FakeLibrary& operator=(const FakeLibrary&) = delete;
 
   // What the next snapshot sees. A file of its own, so that the library notices.
   void change(const std::string& script) {
@@ -72,10 +73,45 @@ class FakeGpus {
     return count;
   }
 
+ protected:
+  // The variables that name the library, its script, and the other maker's library.
+  FakeLibrary(const char* library, const char* script_variable, const char* other,
+              const std::filesystem::path& path, const std::string& script, Kind kind)
+      : library_(library), script_(script_variable), other_(other), quiet_(kind == quiet) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "innkeeper-gpus-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    folder_ = pattern;
+    telemetry::shut_down();
+    setenv(library_, path.c_str(), 1);
+    setenv(script_, (folder_ / "script").c_str(), 1);
+    setenv(other_, kNone, 0);
+    change(script);
+  }
+
  private:
+  static constexpr const char* kNone = "/nonexistent/no-such-library.so";
   std::filesystem::path log_path() const { return folder_ / "log"; }
+
+  const char* library_;
+  const char* script_;
+  const char* other_;
   std::filesystem::path folder_;
   bool quiet_;
+};
+
+// NVIDIA's.
+class FakeGpus : public FakeLibrary {
+ public:
+  explicit FakeGpus(const std::string& script, Kind kind = usual)
+      : FakeLibrary("INNKEEPER_NVML", "INNKEEPER_FAKE_NVML", "INNKEEPER_AMDSMI", fake_nvml_path(kind == old),
+                    script, kind) {}
+};
+
+class FakeAmdGpus : public FakeLibrary {
+ public:
+  explicit FakeAmdGpus(const std::string& script, Kind kind = usual)
+      : FakeLibrary("INNKEEPER_AMDSMI", "INNKEEPER_FAKE_AMDSMI", "INNKEEPER_NVML",
+                    fake_amdsmi_path(kind == old), script, kind) {}
 };
 
 }  // namespace innkeeper::test

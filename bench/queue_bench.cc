@@ -1,0 +1,61 @@
+// What the queue costs through the library: adding a job, listing 100,000, and a job's whole life by the
+// runner. Counters: adds a second, milliseconds for a list, jobs a second.
+//
+//   build/release/bench/queue_bench
+#include <benchmark/benchmark.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "support/queue_folder.h"
+
+namespace innkeeper::queue {
+namespace {
+
+JobSpec small() {
+  JobSpec spec;
+  spec.command = {"/bin/true"};
+  spec.directory = "/";
+  return spec;
+}
+
+// One transaction each, as a program that submits jobs does it. Nothing is started.
+void add(benchmark::State& state) {
+  const test::QueueFolder folder;
+  Queue queue = folder.queue();
+  if (!queue.pause_all().ok()) std::abort();
+  const JobSpec spec = small();  // with this process's environment
+  for ([[maybe_unused]] const auto unused : state) benchmark::DoNotOptimize(queue.add(spec).value().front());
+  state.counters["adds_per_s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(add)->Iterations(10'000)->Unit(benchmark::kMicrosecond)->UseRealTime();
+
+void list(benchmark::State& state) {
+  const test::QueueFolder folder;
+  Queue queue = folder.queue();
+  if (!queue.pause_all().ok()) std::abort();
+  JobSpec spec = small();
+  spec.command = {"python", "train.py", "--seed", "{index}"};
+  for (int64_t i = 0; i < state.range(0); ++i) spec.indices.push_back(i);
+  if (!queue.add(spec).ok()) std::abort();
+  for ([[maybe_unused]] const auto unused : state) benchmark::DoNotOptimize(queue.list().value().size());
+}
+BENCHMARK(list)->Arg(1000)->Arg(100'000)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// From adding to the end of all: the runner claims, starts and notes each, waiting for the disk twice a job.
+void run(benchmark::State& state) {
+  const test::QueueFolder folder;
+  Queue queue = folder.queue();
+  JobSpec spec = small();
+  for (int64_t i = 0; i < state.range(0); ++i) spec.indices.push_back(i);
+  for ([[maybe_unused]] const auto unused : state)
+    if (!queue.wait(queue.add(spec).value()).ok()) std::abort();
+  state.counters["jobs_per_s"] = benchmark::Counter(static_cast<double>(state.iterations() * state.range(0)),
+                                                    benchmark::Counter::kIsRate);
+}
+BENCHMARK(run)->Arg(200)->Iterations(1)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+}  // namespace
+}  // namespace innkeeper::queue

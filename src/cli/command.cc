@@ -1,0 +1,80 @@
+#include "cli/command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace innkeeper::cli {
+namespace {
+
+struct Job {
+  std::vector<std::string> words;
+  bool given = false;
+};
+Job& job() {
+  static Job value;
+  return value;
+}
+int& code() {
+  static int value = kDone;
+  return value;
+}
+
+}  // namespace
+
+void fail(int exit_code, std::string message) { throw Failure{exit_code, std::move(message)}; }
+
+void fail(const Status& status) {
+  switch (status.code()) {
+    case Code::invalid_argument: fail(kNever, status.message());
+    case Code::busy: fail(kBusy, status.message());
+    case Code::unavailable: fail(kNoGpu, status.message());
+    case Code::io_error: fail(kFolder, status.message());
+    default: fail(kInternal, status.message());
+  }
+}
+
+void on_run(CLI::App& command, std::function<int()> body) {
+  command.final_callback([&command, body = std::move(body)] {
+    if (job().given) fail(kUsage, "takes no command behind --");
+    code() = body();
+  });
+}
+
+void on_run_job(CLI::App& command, std::function<int(const std::vector<std::string>&)> body) {
+  command.final_callback([&command, body = std::move(body)] {
+    if (job().words.empty() || job().words.front().empty())
+      fail(kUsage,
+           "needs a command behind --, as in: " + full_name(command) + " --mem 8G -- python train.py");
+    code() = body(job().words);
+  });
+}
+
+void set_job(std::vector<std::string> words, bool given) { job() = {std::move(words), given}; }
+
+int outcome() { return code(); }
+
+void print(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(kOutput, std::string("cannot write the output: ") + std::strerror(errno));
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+void note(std::string_view text) {
+  const std::string line = "innkeeper: " + std::string(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
+}
+
+}  // namespace innkeeper::cli

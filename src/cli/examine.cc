@@ -1,0 +1,87 @@
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+
+#include "cli/checks.h"
+#include "lease/directory.h"
+#include "lease/global_lock.h"
+
+namespace innkeeper::cli {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+bool exists(const std::string& path) {
+  struct stat about {};
+  return stat(path.c_str(), &about) == 0;
+}
+
+bool in_container() {
+  if (exists("/.dockerenv") || exists("/run/.containerenv")) return true;
+  return !variable("container").empty() || !variable("APPTAINER_CONTAINER").empty();
+}
+
+// Some mount other than the root covers it, so that it may be shared with the machine.
+bool mounted(const std::string& path) {
+  struct stat here {
+  }, root{};
+  return !path.empty() && stat(path.c_str(), &here) == 0 && stat("/", &root) == 0 &&
+         here.st_dev != root.st_dev;
+}
+
+bool hides_processes() {
+  std::ifstream mounts("/proc/self/mounts");
+  for (std::string line; std::getline(mounts, line);)
+    if (line.find(" /proc proc ") != std::string::npos && line.find("hidepid=") != std::string::npos &&
+        line.find("hidepid=0") == std::string::npos && line.find("hidepid=off") == std::string::npos)
+      return geteuid() != 0;
+  return false;
+}
+
+bool inotify_works() {
+  const int fd = inotify_init1(IN_CLOEXEC);
+  if (fd < 0) return false;
+  close(fd);
+  return true;
+}
+
+Status try_lock(int limit_ms) {
+  const auto directory = lease::Directory::open_default();
+  if (!directory.ok()) return Status::okay();  // the folder's own finding says so
+  lease::GlobalLock lock;
+  return lock.lock(*directory.value(), std::chrono::milliseconds(limit_ms));
+}
+
+}  // namespace
+
+Patient examine(int lock_limit_ms) {
+  using telemetry::Wanted;
+  Patient patient;
+  const auto begin = std::chrono::steady_clock::now();
+  (void)telemetry::snapshot(Wanted::nothing);
+  patient.start_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  patient.survey = look_around(Wanted::memory | Wanted::processes | Wanted::utilization);
+  patient.lock = try_lock(lock_limit_ms);
+  patient.processes_hidden = hides_processes();
+  patient.container = in_container();
+  patient.folder_mounted = mounted(patient.survey.folder_path);
+  patient.watches_left = inotify_works();
+  std::ifstream("/proc/sys/fs/protected_regular") >> patient.protected_regular;
+  const std::string pipes = variable("CUDA_MPS_PIPE_DIRECTORY");
+  patient.mps = exists((pipes.empty() ? "/tmp/nvidia-mps" : pipes) + "/control");
+  patient.visible_list = variable("CUDA_VISIBLE_DEVICES");
+  patient.visible_set = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  patient.device_order = variable("CUDA_DEVICE_ORDER");
+  patient.outer_lease = variable("INNKEEPER_LEASE");
+  return patient;
+}
+
+}  // namespace innkeeper::cli

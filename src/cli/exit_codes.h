@@ -1,0 +1,49 @@
+// How the program ends, for scripts: a number of its own for each thing that a caller may want to tell apart.
+// They are the numbers of sysexits.h, which jobs hardly use themselves, so that `run` can pass on its job's.
+// docs/innkeeper.1 and `innkeeper --help` list them from the table below.
+#pragma once
+
+#include <array>
+
+namespace innkeeper::cli {
+
+enum ExitCode : int {
+  kDone = 0,
+  kTrouble = 1,
+  kUsage = 64,
+  kNever = 65,
+  kNoLease = 66,
+  kNoGpu = 69,
+  kInternal = 70,
+  kDriver = 71,
+  kFolder = 73,
+  kOutput = 74,
+  kBusy = 75,
+  kNotYours = 77,
+  kCannotRun = 126,
+  kNotFound = 127,
+};
+
+struct ExitMeaning {
+  int code;
+  const char* meaning;
+};
+
+inline constexpr std::array kExitMeanings = {
+    ExitMeaning{kDone, "done"},
+    ExitMeaning{kTrouble, "doctor found trouble, or a job that was waited for did not succeed"},
+    ExitMeaning{kUsage, "the command line makes no sense"},
+    ExitMeaning{kNever, "this machine can never grant the request"},
+    ExitMeaning{kNoLease, "there is no such lease or job"},
+    ExitMeaning{kNoGpu, "no GPU can be seen, or none is given to this process"},
+    ExitMeaning{kInternal, "an error inside the program"},
+    ExitMeaning{kDriver, "the GPUs' driver does not work: innkeeper doctor says why"},
+    ExitMeaning{kFolder, "the lease folder, the queue, or another file, cannot be used"},
+    ExitMeaning{kOutput, "the output cannot be written"},
+    ExitMeaning{kBusy, "not now: what was asked for is leased or in use"},
+    ExitMeaning{kNotYours, "the lease is somebody else's"},
+    ExitMeaning{kCannotRun, "run: the command cannot be executed"},
+    ExitMeaning{kNotFound, "run: the command was not found; slurm: there is no sbatch"},
+};
+
+}  // namespace innkeeper::cli

@@ -1,0 +1,21 @@
+// From a request to a lease, as pick, run and lease hold do it: only cards that this process was given
+// (CUDA_VISIBLE_DEVICES), a part of the lease that it runs in (INNKEEPER_LEASE), waiting in line if asked.
+#pragma once
+
+#include "lease/arbiter.h"
+#include "lease/lease.h"
+#include "lease/request.h"
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::cli {
+
+// Fails as exit_codes.h says. Blocks: as long as the request waits.
+lease::Lease grant(lease::Arbiter& arbiter, lease::Request request);
+
+// The machine's folder, or fails with kFolder.
+lease::Arbiter open_arbiter();
+
+// Fails unless there is a card, with the driver's trouble and its cure.
+void need_cards(const telemetry::Snapshot& snapshot);
+
+}  // namespace innkeeper::cli

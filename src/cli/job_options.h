@@ -1,0 +1,38 @@
+// The options of `queue add` and `slurm submit`: one request language for both, on top of the options that
+// pick and run have.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "queue/job.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace innkeeper::cli {
+
+class JobOptions {
+ public:
+  // Requires: this outlives `command`'s parsing.
+  void add_to(CLI::App& command);
+
+  // What was asked for, without `after`. Fails with kUsage.
+  queue::JobSpec spec(const std::vector<std::string>& words) const;
+  // The words behind --after and --after-any: job numbers of whoever runs the job.
+  const std::vector<std::string>& after() const { return after_; }
+  const std::vector<std::string>& after_any() const { return after_any_; }
+  bool memory_named() const { return !memory_.empty(); }
+  bool memory_auto() const { return memory_ == "auto"; }
+
+ private:
+  std::string gpus_ = "1", memory_, by_, time_, name_, directory_, notify_, array_;
+  bool share_ = false, exclusive_ = false;
+  int priority_ = 0, retries_ = 0, cpus_ = 1;
+  std::vector<std::string> after_, after_any_, sweep_, variables_;
+};
+
+}  // namespace innkeeper::cli

@@ -1,0 +1,107 @@
+// The program `innkeeper`. Each sub-command is a file of this folder with a register_X(), listed here.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/need_subcommand.h"
+#include "cli/queue_common.h"
+
+namespace innkeeper::cli {
+namespace {
+
+std::string exit_codes() {
+  std::string text = "Exit codes:\n";
+  for (const ExitMeaning& row : kExitMeanings) {
+    std::string number = std::to_string(row.code);
+    number.resize(5, ' ');
+    text += "  " + number + row.meaning + "\n";
+  }
+  return text + "innkeeper run ends as its command does.";
+}
+
+void add_commands(CLI::App& program) {
+  register_status(program);
+  register_top(program);
+  register_pick(program);
+  register_run(program);
+  register_lease(program);
+  register_queue(program);
+  register_slurm(program);
+  register_doctor(program);
+  register_calibrate(program);
+  register_completion(program);
+}
+
+// The sub-command that was named, for messages.
+const CLI::App& named(const CLI::App& program) {
+  const CLI::App* at = &program;
+  for (std::vector<CLI::App*> below = program.get_subcommands(); !below.empty();
+       below = at->get_subcommands())
+    at = below.front();
+  return *at;
+}
+
+int usage(const CLI::App& program, const std::string& message) {
+  const std::string name = full_name(named(program));
+  std::fprintf(stderr, "%s: %s\nTry: %s --help\n", name.c_str(), message.c_str(), name.c_str());
+  return kUsage;
+}
+
+// CLI11's own words, on one line.
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+int run(int argc, char** argv) {
+  CLI::App program("Which GPUs: see them, lease them, run on them.", "innkeeper");
+  program.set_version_flag("--version", "innkeeper " INNKEEPER_VERSION);
+  add_commands(program);
+  need_subcommand(program);
+  program.footer(exit_codes());  // now, so that the sub-commands do not take it over
+
+  // A job's own words are not ours to parse.
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const bool given = dashes != words.end();
+  set_job(given ? std::vector<std::string>(dashes + 1, words.end()) : std::vector<std::string>{}, given);
+  words.erase(dashes, words.end());
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  try {
+    program.parse(words);
+    return outcome();
+  } catch (const CLI::CallForHelp&) {
+    print(program.help());  // of the sub-command, if one was named
+    return kDone;
+  } catch (const CLI::CallForVersion& version) {
+    print(one_line(version.what()) + "\n");
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    return usage(program, one_line(error.what()));
+  } catch (const Failure& failure) {
+    if (failure.code == kUsage) return usage(program, failure.message);
+    std::fprintf(stderr, "%s: %s\n", full_name(named(program)).c_str(), failure.message.c_str());
+    return failure.code;
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::cli
+
+int main(int argc, char** argv) {
+  try {
+    return innkeeper::cli::run(argc, argv);
+  } catch (const innkeeper::cli::Failure& failure) {  // of printing the help
+    std::fprintf(stderr, "innkeeper: %s\n", failure.message.c_str());
+    return failure.code;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "innkeeper: %s\n", error.what());
+    return innkeeper::cli::kInternal;
+  }
+}

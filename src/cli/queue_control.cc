@@ -1,0 +1,103 @@
+// innkeeper queue wait | cancel | pause | resume | drain | slots.
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/holder.h"
+#include "cli/queue_common.h"
+
+namespace innkeeper::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::optional<std::chrono::milliseconds> limit_of(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return duration(text, "--timeout");
+}
+
+// Those that are named, or all that have not ended.
+int wait(const Words& words, const std::string& limit) {
+  queue::Queue queue = open_queue();
+  std::vector<queue::JobId> ids = resolve(queue, words);
+  if (words.empty()) {
+    queue::Filter filter;
+    filter.states = std::vector<queue::State>{queue::State::queued, queue::State::running};
+    const std::vector<queue::JobLine> lines = value_of(queue.list(filter));
+    for (const queue::JobLine& line : lines) ids.push_back(line.id);
+  }
+  int failed = 0;
+  const std::vector<queue::JobLine> lines = value_of(queue.wait(ids, limit_of(limit)));
+  for (const queue::JobLine& line : lines) {
+    if (line.state == queue::State::done) continue;
+    ++failed;
+    note("job " + std::to_string(line.id) + " is " + to_string(line.state));
+  }
+  return failed == 0 ? kDone : kTrouble;
+}
+
+int pause(const Words& words) {
+  queue::Queue queue = open_queue();
+  need(words.empty() ? queue.pause_all() : queue.pause(resolve(queue, words)));
+  return kDone;
+}
+
+int resume(const Words& words) {
+  queue::Queue queue = open_queue();
+  need(words.empty() ? queue.resume_all() : queue.resume(resolve(queue, words)));
+  return kDone;
+}
+
+}  // namespace
+
+void register_queue_control(CLI::App& command) {
+  const auto with_jobs = [&command](const char* name, const char* description, bool required,
+                                    int (*body)(const Words&)) {
+    CLI::App& sub = *command.add_subcommand(name, description);
+    const auto words = std::make_shared<Words>();
+    CLI::Option* const option = sub.add_option("JOB", *words);
+    if (required) option->required();
+    on_run(sub, [words, body] { return body(*words); });
+  };
+
+  CLI::App& wait_command =
+      *command.add_subcommand("wait", "Wait until jobs have ended: those named, or all there are now");
+  const auto words = std::make_shared<Words>();
+  const auto limit = std::make_shared<std::string>();
+  wait_command.add_option("JOB", *words);
+  wait_command.add_option("--timeout", *limit, "At most so long (s, m, h, d)")->type_name("TIME");
+  wait_command.footer("Ends with 1 if one of them did not succeed.");
+  on_run(wait_command, [words, limit] { return wait(*words, *limit); });
+
+  with_jobs("cancel", "End jobs that run, and drop those that wait", true, [](const Words& jobs) {
+    queue::Queue queue = open_queue();
+    need(queue.cancel(resolve(queue, jobs)));
+    return int{kDone};
+  });
+  with_jobs("pause", "Stop jobs until resume; without a job: start nothing any more", false, pause);
+  with_jobs("resume", "Let jobs, or the queue, go on", false, resume);
+
+  CLI::App& drain_command = *command.add_subcommand(
+      "drain", "Start nothing any more, and wait until nothing runs: before a shutdown");
+  const auto drain_limit = std::make_shared<std::string>();
+  drain_command.add_option("--timeout", *drain_limit, "Wait at most so long (s, m, h, d)")->type_name("TIME");
+  on_run(drain_command, [drain_limit] {
+    queue::Queue queue = open_queue();
+    need(queue.drain(limit_of(*drain_limit)));
+    return int{kDone};
+  });
+
+  CLI::App& slots_command = *command.add_subcommand(
+      "slots", "Show or set how many CPU slots there are for jobs without GPUs (as many as CPUs)");
+  const auto slots = std::make_shared<int64_t>(0);
+  slots_command.add_option("N", *slots);
+  on_run(slots_command, [slots] {
+    queue::Queue queue = open_queue();
+    if (*slots != 0) need(queue.set_cpu_slots(*slots));
+    print(std::to_string(value_of(queue.cpu_slots())) + "\n");
+    return int{kDone};
+  });
+}
+
+}  // namespace innkeeper::cli

@@ -1,0 +1,189 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace innkeeper::cli {
+namespace {
+
+using lease::Claim;
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+Colour load_colour(double part) {
+  if (part >= 0.9) return Colour::red;
+  return part >= 0.5 ? Colour::yellow : Colour::green;
+}
+
+std::string claim_text(const lease::Record& record) {
+  if (record.exclusive) return "whole";
+  Bytes most;
+  for (const Claim& claim : record.claims) most = std::max(most, claim.bytes);
+  return to_string(most) + (record.claims.size() > 1 ? " each" : "");
+}
+
+std::string holders_text(const Survey& survey, const Place& place) {
+  std::vector<std::string> names;
+  for (const Held& held : survey.leases)
+    for (const Claim& claim : held.entry.record.claims)
+      if (claim.uuid == place.uuid && std::find(names.begin(), names.end(), held.owner) == names.end())
+        names.push_back(held.owner);
+  return names.empty() ? "-" : joined(names);
+}
+
+Cell memory_cell(const Place& place) {
+  if (!place.memory) return {"?", Colour::dim};
+  const double total = static_cast<double>(place.memory->total.count());
+  const double part = total > 0 ? static_cast<double>(place.memory->used.count()) / total : 0;
+  return {fmt::format("{} / {}", gib(place.memory->used), gib(place.memory->total)), load_colour(part)};
+}
+
+Cell bytes_cell(Bytes size, Colour colour) {
+  return size > Bytes(0) ? Cell{gib(size), colour} : Cell{"-", Colour::dim};
+}
+
+std::vector<Cell> card_row(const Survey& survey, const Place& place, const Screen& screen) {
+  const telemetry::Card& card = survey.snapshot.cards[place.card];
+  const lease::Standing& standing = place.standing;
+  const bool load = card.utilization.ok() && !place.instance;
+  const double busy = load ? card.utilization->compute_percent / 100.0 : 0;
+  std::string power = card.power ? fmt::format("{:.0f}", card.power->watts) : "?";
+  if (card.power && card.power->limit_watts) power += fmt::format("/{:.0f}", *card.power->limit_watts);
+  const Bytes left = standing.taken ? Bytes(0) : std::max(Bytes(0), standing.available);
+  return {{place.label, Colour::bold},
+          {place.name.empty() ? "?" : place.name},
+          {load ? fmt::format("{}%", card.utilization->compute_percent) : "?", load_colour(busy)},
+          {load ? bar(screen, busy, 8) : "", load_colour(busy)},
+          memory_cell(place),
+          bytes_cell(standing.promised, Colour::cyan),
+          bytes_cell(standing.foreign, Colour::yellow),
+          {place.memory ? gib(left) : "?", left > Bytes(0) ? Colour::green : Colour::red},
+          {card.temperature_c ? std::to_string(*card.temperature_c) : "?"},
+          {power},
+          {holders_text(survey, place)},
+          {place.uuid}};
+}
+
+}  // namespace
+
+std::string gib(Bytes size) { return fmt::format("{:.1f}", static_cast<double>(size.count()) / (1 << 30)); }
+
+std::string heading(const Survey& survey) {
+  const size_t count = survey.snapshot.cards.size();
+  std::string text = fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
+  if (const auto& driver = survey.snapshot.driver) {
+    if (!driver->version.empty()) text += ", driver " + driver->version;
+    if (driver->cuda_major > 0) text += fmt::format(", CUDA {}.{}", driver->cuda_major, driver->cuda_minor);
+  }
+  return text + fmt::format(", {} lease{}, {} waiting", survey.leases.size(),
+                            survey.leases.size() == 1 ? "" : "s", survey.line.size());
+}
+
+Table cards_table(const Survey& survey, const Screen& screen) {
+  Table table;
+  table.columns = {{"GPU"},
+                   {"NAME", false, 5},
+                   {"UTIL", true, 2},
+                   {"", false, 8},
+                   {"USED / GiB", true, 0},
+                   {"PROMISED", true, 1},
+                   {"FOREIGN", true, 3},
+                   {"LEFT", true, 0},
+                   {"C", true, 7},
+                   {"W", true, 6},
+                   {"HELD BY", false, 4},
+                   {"UUID", false, 9}};
+  for (const Place& place : survey.places) table.rows.push_back(card_row(survey, place, screen));
+  return table;
+}
+
+Table leases_table(const Survey& survey, const Screen& screen) {
+  (void)screen;
+  Table table;
+  table.columns = {
+      {"LEASE"},        {"GPU"},          {"CLAIM", true, 1},   {"USED", true, 2},    {"OWNER", false, 0},
+      {"PID", true, 4}, {"AGE", true, 3}, {"ENDS IN", true, 5}, {"COMMAND", false, 6}};
+  for (const Held& held : survey.leases) {
+    const lease::Record& record = held.entry.record;
+    table.rows.push_back({{held.entry.id, Colour::bold},
+                          {joined(held.labels)},
+                          {claim_text(record), Colour::cyan},
+                          {held.used ? to_string(*held.used) : "?"},
+                          {held.owner},
+                          {std::to_string(record.process.pid)},
+                          {age_text(survey.now_ns - record.since_ns)},
+                          {record.expires_ns == 0 ? "-" : age_text(record.expires_ns - survey.now_ns)},
+                          {record.command}});
+  }
+  return table;
+}
+
+Table line_table(const Survey& survey, const Screen& screen) {
+  (void)screen;
+  Table table;
+  table.columns = {{"WAITING"},      {"GPUS", true, 0}, {"EACH", true, 1},    {"OWNER", false, 0},
+                   {"PID", true, 4}, {"FOR", true, 3},  {"COMMAND", false, 6}};
+  for (const Held& held : survey.line) {
+    const lease::Record& record = held.entry.record;
+    table.rows.push_back({{held.entry.id, Colour::bold},
+                          {std::to_string(record.count)},
+                          {record.exclusive ? "whole" : to_string(record.each), Colour::cyan},
+                          {held.owner},
+                          {std::to_string(record.process.pid)},
+                          {age_text(survey.now_ns - record.since_ns)},
+                          {record.command}});
+  }
+  return table;
+}
+
+Table users_table(const Survey& survey, const Screen& screen) {
+  (void)screen;
+  Table table;
+  table.columns = {{"GPU"},
+                   {"PID", true, 0},
+                   {"USED", true, 0},
+                   {"USER", false, 2},
+                   {"LEASE", false, 1},
+                   {"COMMAND", false, 3}};
+  for (const Place& place : survey.places) {
+    for (const User& user : place.users) {
+      const bool foreign = user.lease.empty();
+      table.rows.push_back({{place.label, Colour::bold},
+                            {std::to_string(user.pid)},
+                            {user.used ? to_string(*user.used) : "?"},
+                            {user.name.empty() ? "?" : user.name},
+                            {foreign ? "foreign" : user.lease, foreign ? Colour::yellow : Colour::none},
+                            {user.command.empty() ? "?" : user.command}});
+    }
+  }
+  return table;
+}
+
+std::vector<std::string> remarks(const Survey& survey) {
+  std::vector<std::string> lines;
+  int hidden = 0;
+  for (const telemetry::LostCard& lost : survey.snapshot.lost) {
+    if (lost.forbidden)
+      ++hidden;
+    else
+      lines.push_back(fmt::format("lost: {} {}: {}", lost.bus_id, lost.uuid, lost.why));
+  }
+  if (hidden > 0) lines.push_back(fmt::format("{} more GPUs are not this process's to use", hidden));
+  for (const telemetry::Card& card : survey.snapshot.cards)
+    if (card.mig && card.instances.empty())
+      lines.push_back(card.uuid + ": MIG is on and there is no instance: nothing of it can be used");
+  if (survey.visible.restricted) {
+    lines.push_back(fmt::format("CUDA_VISIBLE_DEVICES gives this process {} of them{}{}",
+                                survey.visible.uuids.size(), survey.visible.note.empty() ? "" : ": ",
+                                survey.visible.note));
+  }
+  if (!survey.folder.ok()) lines.push_back("leases are not known: " + survey.folder.message());
+  return lines;
+}
+
+}  // namespace innkeeper::cli

@@ -1,0 +1,56 @@
+// innkeeper run -- COMMAND: a command that has a lease for exactly as long as it runs.
+//
+// The command replaces this program (exec), with the lease's descriptor open. So its process number, its
+// signals and its exit status are its own, and the kernel ends the lease with it, also by SIGKILL. What it
+// starts and leaves behind keeps the lease too: that memory may still be in use.
+#include <CLI/CLI.hpp>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/grant.h"
+#include "cli/request_options.h"
+
+namespace innkeeper::cli {
+namespace {
+
+int run(const RequestOptions& options, const std::vector<std::string>& job) {
+  lease::Arbiter arbiter = open_arbiter();
+  lease::Lease lease = grant(arbiter, options.request());
+  const Result<int> descriptor = lease.share_through_exec();
+  if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
+  setenv("CUDA_VISIBLE_DEVICES", lease.uuids().c_str(), 1);
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // for programs that compare numbers with nvidia-smi's
+  setenv(lease::kLeaseVariable, lease.id().c_str(), 1);
+  setenv(lease::kDescriptorVariable, std::to_string(descriptor.value()).c_str(), 1);
+
+  std::vector<char*> words;
+  for (const std::string& word : job) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words.front(), words.data());
+  const int error = errno;
+  lease.release();
+  fail(error == ENOENT ? kNotFound : kCannotRun, "cannot run " + job.front() + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+void register_run(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand(
+      "run", "Run a command that holds a lease for as long as it runs: run [OPTIONS] -- COMMAND");
+  const auto options = std::make_shared<RequestOptions>();
+  options->add_to(command);
+  command.footer(
+      "-- COMMAND ARGUMENTS...\n"
+      "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES). Signals and the exit status are the "
+      "command's.\n"
+      "What it leaves behind in the background keeps the lease.");
+  on_run_job(command, [options](const std::vector<std::string>& job) { return run(*options, job); });
+}
+
+}  // namespace innkeeper::cli

@@ -1,0 +1,152 @@
+#include "cli/screen.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace innkeeper::cli {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+bool utf8_locale() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // the first one that is set counts
+    std::string value(variable(name));
+    if (value.empty()) continue;
+    std::transform(value.begin(), value.end(), value.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+const char* code(Colour colour) {
+  switch (colour) {
+    case Colour::none: return "";
+    case Colour::bold: return "\033[1m";
+    case Colour::dim: return "\033[2m";
+    case Colour::red: return "\033[31m";
+    case Colour::green: return "\033[32m";
+    case Colour::yellow: return "\033[33m";
+    case Colour::cyan: return "\033[36m";
+  }
+  return "";
+}
+
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
+
+}  // namespace
+
+Screen screen() {
+  Screen result;
+  result.blocks = utf8_locale();
+  if (isatty(STDOUT_FILENO) == 0) return result;
+  result.colours = variable("NO_COLOR").empty() && variable("TERM") != "dumb";
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    result.width = size.ws_col;
+    result.height = size.ws_row;
+  }
+  if (result.width == 0) result.width = 80;
+  if (result.height == 0) result.height = 24;
+  return result;
+}
+
+std::string paint(const Screen& screen, Colour colour, std::string_view text) {
+  if (!screen.colours || colour == Colour::none || text.empty()) return std::string(text);
+  return code(colour) + std::string(text) + "\033[0m";
+}
+
+size_t columns_of(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+std::string cut(std::string_view text, size_t columns) {
+  size_t seen = 0, end = 0;
+  for (; end < text.size(); ++end)
+    if (begins_character(text[end]) && seen++ == columns) break;
+  return std::string(text.substr(0, end));
+}
+
+std::string Table::render(const Screen& screen) const {
+  std::vector<size_t> widths, shown;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    size_t width = columns_of(columns[i].head);
+    for (const auto& row : rows) width = std::max(width, columns_of(row[i].text));
+    widths.push_back(width);
+    shown.push_back(i);
+  }
+  const auto total = [&] {
+    size_t sum = 0;
+    for (const size_t i : shown) sum += widths[i] + 2;
+    return sum - std::min<size_t>(sum, 2);
+  };
+  const size_t limit = screen.width > 0 ? static_cast<size_t>(screen.width) : SIZE_MAX;
+  // The last column is text of any length: it is cut before others go, down to what its head needs.
+  const auto least = [&] {
+    const size_t last = shown.back();
+    return total() - (columns[last].right ? 0 : widths[last] - std::min<size_t>(widths[last], 12));
+  };
+  while (shown.size() > 1 && least() > limit) {
+    const auto worst = std::max_element(shown.begin(), shown.end(), [&](size_t a, size_t b) {
+      return columns[a].priority < columns[b].priority;
+    });
+    if (columns[*worst].priority == 0) break;
+    shown.erase(worst);
+  }
+  std::string text;
+  const auto line = [&](const auto& cell_of) {
+    size_t room = limit;
+    std::string row;
+    for (size_t k = 0; k < shown.size() && room > 0; ++k) {
+      const Column& column = columns[shown[k]];
+      const Cell cell = cell_of(shown[k]);
+      const std::string words = cut(cell.text, room);
+      const size_t used = columns_of(words);
+      const size_t width = std::min(widths[shown[k]], room);
+      const std::string gap(width - std::min(width, used), ' ');
+      row += column.right ? gap + paint(screen, cell.colour, words) : paint(screen, cell.colour, words);
+      room -= width;
+      if (k + 1 == shown.size()) break;
+      if (!column.right) row += gap;
+      row.append(std::min<size_t>(room, 2), ' ');
+      room -= std::min<size_t>(room, 2);
+    }
+    while (!row.empty() && row.back() == ' ') row.pop_back();
+    text += row + "\n";
+  };
+  line([&](size_t i) { return Cell{columns[i].head, Colour::bold}; });
+  for (const auto& row : rows) line([&](size_t i) { return row[i]; });
+  return text;
+}
+
+std::string bar(const Screen& screen, double part, int width) {
+  const double clean = std::isfinite(part) ? std::clamp(part, 0.0, 1.0) : 0.0;
+  const int full = static_cast<int>(std::lround(clean * width));
+  std::string text;
+  for (int i = 0; i < width; ++i)
+    text += i < full ? (screen.blocks ? "\u2588" : "#") : (screen.blocks ? "\u2591" : ".");
+  return text;
+}
+
+std::string plot(const Screen& screen, const std::vector<double>& values) {
+  static constexpr const char* kBlocks[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
+                                            "\u2585", "\u2586", "\u2587", "\u2588"};
+  static constexpr const char* kPlain[] = {" ", "_", "_", ".", "-", "-", "=", "#", "#"};
+  std::string text;
+  for (const double value : values) {
+    const double clean = std::isfinite(value) ? std::clamp(value, 0.0, 1.0) : 0.0;
+    // Whatever is more than nothing shows.
+    const int height = clean > 0 ? std::max(1, static_cast<int>(std::lround(clean * 8))) : 0;
+    text += screen.blocks ? kBlocks[height] : kPlain[height];
+  }
+  return text;
+}
+
+}  // namespace innkeeper::cli

@@ -1,0 +1,197 @@
+#include "queue/database.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace innkeeper::queue {
+namespace {
+
+constexpr int kBusyMs = 20'000;
+constexpr int kWalTries = 500;
+
+Status describe(int code, const std::string& path, const std::string& detail) {
+  switch (code & 0xff) {
+    case SQLITE_NOTADB:
+      return Status(Code::io_error, path +
+                                        " is not a queue's database; it is left as it is: move it away to "
+                                        "begin a new one");
+    case SQLITE_CORRUPT:
+      return Status(Code::io_error, "the queue's database " + path + " is damaged (" + detail +
+                                        "); it is left as it is: `sqlite3 " + path +
+                                        " .recover` shows what can be read");
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return Status(Code::busy, "the queue's database " + path + " has been locked by somebody else for " +
+                                    std::to_string(kBusyMs / 1000) + " s");
+    case SQLITE_FULL: return Status(Code::io_error, "no room on the disk of the queue's database " + path);
+    default: return Status(Code::io_error, "the queue's database " + path + ": " + detail);
+  }
+}
+
+}  // namespace
+
+Status Database::failure() const {
+  return describe(sqlite3_extended_errcode(handle_), path_, sqlite3_errmsg(handle_));
+}
+
+Result<Database> Database::open(const std::string& path, Durable durable, int application, int version,
+                                const char* schema) {
+  sqlite3* handle = nullptr;
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
+  Database database(handle, path);
+  if (code != SQLITE_OK) return describe(code, path, handle ? sqlite3_errmsg(handle) : "no memory");
+  sqlite3_extended_result_codes(handle, 1);
+  sqlite3_busy_timeout(handle, kBusyMs);
+  // A hostile or damaged file shall not make SQLite call anything, or believe in its own structure.
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  IK_RETURN_IF_ERROR(database.execute("PRAGMA cell_size_check=ON"));
+  IK_RETURN_IF_ERROR(database.begin_file(application, version, schema));
+  // WAL: readers never wait for the runner, and a commit is one write. NORMAL loses no commit to a kill of
+  // any process, only to a power cut; FULL waits for the disk at each commit (see Durable).
+  IK_RETURN_IF_ERROR(database.use_wal());
+  IK_RETURN_IF_ERROR(
+      database.execute(durable == Durable::power ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
+  // Else each program that adds one job while nobody else has the file open would copy the log into it and
+  // wait for the disk three times. The log is as safe where it is; it is copied when it has grown.
+  if (durable == Durable::processes) sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  IK_RETURN_IF_ERROR(database.execute("PRAGMA journal_size_limit=16777216"));
+  return database;
+}
+
+// Of two who switch a new file at once one is told "busy" without having waited.
+Status Database::use_wal() {
+  Status status;
+  for (int i = 0; i < kWalTries; ++i) {
+    status = execute("PRAGMA journal_mode=WAL");
+    if (status.code() != Code::busy) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return status;
+}
+
+// Nothing of a file is changed before it is known to be ours.
+Status Database::begin_file(int application, int version, const char* schema) {
+  const auto pragma = [this](const char* sql, int64_t& value) {
+    Query query(*this, sql);
+    value = query.step() ? query.integer(0) : 0;
+    return query.status();
+  };
+  int64_t found_application = 0, found_version = 0, tables = 0;
+  const auto look = [&] {
+    IK_RETURN_IF_ERROR(pragma("PRAGMA application_id", found_application));
+    IK_RETURN_IF_ERROR(pragma("PRAGMA user_version", found_version));
+    return pragma("SELECT count(*) FROM sqlite_schema", tables);
+  };
+  IK_RETURN_IF_ERROR(look());
+  if (found_application == 0 && tables == 0) {
+    Transaction transaction(*this);
+    IK_RETURN_IF_ERROR(transaction.status());
+    IK_RETURN_IF_ERROR(look());  // somebody else may have made it meanwhile
+    if (found_application == 0 && tables == 0) {
+      IK_RETURN_IF_ERROR(execute(schema));
+      IK_RETURN_IF_ERROR(execute(("PRAGMA application_id=" + std::to_string(application)).c_str()));
+      IK_RETURN_IF_ERROR(execute(("PRAGMA user_version=" + std::to_string(version)).c_str()));
+      return transaction.commit();
+    }
+  }
+  if (found_application != application) return describe(SQLITE_NOTADB, path_, "");
+  if (found_version != version)
+    return Status(Code::io_error, "the queue's database " + path_ + " is of version " +
+                                      std::to_string(found_version) + ", this program's is " +
+                                      std::to_string(version) +
+                                      "; it is left as it is: use the program that made it");
+  return Status::okay();
+}
+
+Database::Database(Database&& other) noexcept
+    : handle_(std::exchange(other.handle_, nullptr)),
+      path_(std::move(other.path_)),
+      prepared_(std::exchange(other.prepared_, {})) {}
+
+Database::~Database() {
+  for (const auto& [sql, statement] : prepared_) sqlite3_finalize(statement);
+  if (handle_ != nullptr) sqlite3_close(handle_);
+}
+
+Status Database::execute(const char* sql) {
+  return sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) == SQLITE_OK ? Status::okay() : failure();
+}
+
+int64_t Database::last_id() const { return sqlite3_last_insert_rowid(handle_); }
+int Database::changes() const { return sqlite3_changes(handle_); }
+
+Query::Query(Database& database, const char* sql) : database_(database) {
+  sqlite3_stmt*& known = database.prepared_[sql];
+  if (known == nullptr)
+    check(sqlite3_prepare_v3(database.handle_, sql, -1, SQLITE_PREPARE_PERSISTENT, &known, nullptr));
+  statement_ = known;
+}
+
+Query::~Query() {
+  if (statement_ == nullptr) return;
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+}
+
+void Query::check(int code) {
+  if (code != SQLITE_OK && code != SQLITE_ROW && code != SQLITE_DONE && status_.ok())
+    status_ = database_.failure();
+}
+
+Query& Query::with(int64_t value) {
+  if (statement_ != nullptr) check(sqlite3_bind_int64(statement_, ++parameters_, value));
+  return *this;
+}
+
+Query& Query::with_blob(std::string_view bytes) {
+  if (statement_ != nullptr)
+    check(sqlite3_bind_blob(statement_, ++parameters_, bytes.data(), static_cast<int>(bytes.size()),
+                            SQLITE_STATIC));
+  return *this;
+}
+
+bool Query::step() {
+  if (!status_.ok()) return false;
+  const int code = sqlite3_step(statement_);
+  check(code);
+  return code == SQLITE_ROW;
+}
+
+Status Query::run() {
+  while (step()) {
+  }
+  if (statement_ != nullptr) sqlite3_reset(statement_);  // it may be run again before this object ends
+  return status_;
+}
+
+int64_t Query::integer(int column) const { return sqlite3_column_int64(statement_, column); }
+
+std::string_view Query::text(int column) const {
+  const void* data = sqlite3_column_blob(statement_, column);
+  const int size = sqlite3_column_bytes(statement_, column);
+  return data == nullptr ? std::string_view()
+                         : std::string_view(static_cast<const char*>(data), static_cast<size_t>(size));
+}
+
+Transaction::Transaction(Database& database) : database_(database) {
+  status_ = Query(database, "BEGIN IMMEDIATE").run();
+  open_ = status_.ok();
+}
+
+Transaction::~Transaction() {
+  if (open_) (void)database_.execute("ROLLBACK");
+}
+
+Status Transaction::commit() {
+  IK_RETURN_IF_ERROR(Query(database_, "COMMIT").run());
+  open_ = false;
+  return Status::okay();
+}
+
+}  // namespace innkeeper::queue

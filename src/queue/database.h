@@ -1,0 +1,95 @@
+// SQLite in a thin coat: one connection, statements that are prepared once, failures as Status.
+//
+// One thread at a time. Not to be used in a child of fork().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace innkeeper::queue {
+
+// What a commit survives. Both survive the death of every process at any moment. With `power` a commit is on
+// the disk when it returns; with `processes` a power cut may take the last moments' commits, never more.
+enum class Durable : uint8_t { processes, power };
+
+class Database {
+ public:
+  // Opens the file, or makes it with `schema`. `application` and `version` are what tells our file from
+  // others'.
+  static Result<Database> open(const std::string& path, Durable durable, int application, int version,
+                               const char* schema);
+  ~Database();
+  Database(Database&& other) noexcept;
+  Database& operator=(Database&&) = delete;
+
+  // Runs statements that give nothing.
+  Status execute(const char* sql);
+  int64_t last_id() const;
+  int changes() const;
+
+ private:
+  friend class Query;
+  Database(sqlite3* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  Status failure() const;
+  Status use_wal();
+  Status begin_file(int application, int version, const char* schema);
+
+  sqlite3* handle_ = nullptr;
+  std::string path_;
+  std::unordered_map<const char*, sqlite3_stmt*> prepared_;  // by the literal's address
+};
+
+// One run of a prepared statement. A failure sticks: ask status() at the end. Two runs of one statement must
+// not overlap.
+class Query {
+ public:
+  // `sql` is a literal: it is known by its address.
+  Query(Database& database, const char* sql);
+  ~Query();
+  Query(const Query&) = delete;
+  Query& operator=(const Query&) = delete;
+
+  // In the order of the parameters. Bytes must live until the statement has run.
+  Query& with(int64_t value);
+  Query& with_blob(std::string_view bytes);
+
+  // True: there is a row.
+  bool step();
+  // Runs to its end.
+  Status run();
+  int64_t integer(int column) const;
+  std::string_view text(int column) const;  // until the next step
+  const Status& status() const { return status_; }
+
+ private:
+  void check(int code);
+  Database& database_;
+  sqlite3_stmt* statement_ = nullptr;
+  int parameters_ = 0;
+  Status status_;
+};
+
+// BEGIN IMMEDIATE ... COMMIT; rolled back unless committed.
+class Transaction {
+ public:
+  explicit Transaction(Database& database);
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  const Status& status() const { return status_; }  // of its beginning
+  Status commit();
+
+ private:
+  Database& database_;
+  Status status_;
+  bool open_ = false;
+};
+
+}  // namespace innkeeper::queue

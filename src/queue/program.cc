@@ -1,0 +1,70 @@
+#include "queue/program.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "lease/open_file.h"
+
+extern char** environ;
+
+namespace innkeeper::queue {
+
+bool runner_alive(const Folder& folder) {
+  const lease::OpenFile file(
+      [&] { return open(folder.runner_lock().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); });
+  if (!file.valid()) return false;
+  struct flock lock {};
+  lock.l_type = F_RDLCK;  // asks for a write lock of somebody else
+  lock.l_whence = SEEK_SET;
+  return fcntl(file.fd(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+Status ensure_runner(const Folder& folder, const Program& program) {
+  if (runner_alive(folder)) return Status::okay();
+  std::vector<std::string> words = program.words;
+  if (words.empty()) {
+    const char* named = std::getenv("INNKEEPER_PROGRAM");
+    words = {named != nullptr && *named != '\0' ? named : "innkeeper", "queue", "runner"};
+  }
+  words.push_back(folder.path());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
+  // Nothing of the caller's goes along: a signal mask, ignored signals, its terminal.
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_init(&files);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+  for (int fd = 0; fd < 3; ++fd) posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
+  pid_t child = -1;
+  const int error = posix_spawnp(&child, arguments[0], &files, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0)
+    return Status(Code::unavailable, "no runner can be started: " + words[0] + ": " + std::strerror(error) +
+                                         " (INNKEEPER_PROGRAM names the innkeeper program)");
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return Status::okay();  // ECHILD: the caller ignores its children
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status::okay();
+  std::ifstream log(folder.runner_log());
+  std::string line, last;
+  while (std::getline(log, line)) last = line;
+  return Status(Code::unavailable, "the runner could not be started: " + last);
+}
+
+}  // namespace innkeeper::queue

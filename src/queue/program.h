@@ -1,0 +1,26 @@
+// Starting the runner, and asking whether there is one. There is no daemon: whoever adds a job, or waits for
+// one, starts it where it is missing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "queue/folder.h"
+
+namespace innkeeper::queue {
+
+// The command line of a program that calls run_runner() (runner.h) with its last argument, the queue's
+// folder. Empty: `innkeeper queue runner`, where INNKEEPER_PROGRAM or PATH has it.
+struct Program {
+  std::vector<std::string> words;
+};
+
+// A runner holds its lock.
+bool runner_alive(const Folder& folder);
+
+// Starts one, if there is none. Returns when it has begun, and leaves it behind: it is no child of the
+// caller. Blocks: for a few milliseconds.
+Status ensure_runner(const Folder& folder, const Program& program);
+
+}  // namespace innkeeper::queue

@@ -1,0 +1,226 @@
+#include "queue/queue.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/log.h"
+#include "queue/environment.h"
+#include "queue/life.h"
+#include "queue/measure.h"
+#include "queue/scheduler.h"
+#include "queue/watch.h"
+
+namespace innkeeper::queue {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAsk{250};           // how often a waiting call asks whether to give up
+constexpr milliseconds kCheckRunner{1000};  // and sees to it that there is a runner
+
+bool number(std::string_view text, int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= 0;
+}
+
+// Looks whenever something has changed, until `over` says so.
+Status wait_until(const Folder& folder, const Program& program, std::optional<milliseconds> limit,
+                  const std::function<bool()>& cancelled, const std::function<Result<bool>()>& over) {
+  const auto end = Clock::now() + limit.value_or(milliseconds(0));
+  auto check_runner = Clock::now();
+  Watch watch(folder);
+  for (;;) {
+    const Result<bool> done = over();
+    if (!done.ok()) return done.status();
+    if (done.value()) return Status::okay();
+    const auto now = Clock::now();
+    if (limit && now >= end) return Status(Code::busy, "the jobs have not ended in time");
+    if (cancelled && cancelled()) return Status(Code::busy, "given up");
+    if (now >= check_runner) {
+      IK_RETURN_IF_ERROR(ensure_runner(folder, program));
+      check_runner = now + kCheckRunner;
+    }
+    milliseconds rest = kAsk;
+    if (limit) rest = std::min(rest, std::chrono::duration_cast<milliseconds>(end - now) + milliseconds(1));
+    watch.wait(rest);
+  }
+}
+
+}  // namespace
+
+Result<Queue> Queue::open(Program program) {
+  Result<std::shared_ptr<const Folder>> folder = Folder::open_default();
+  if (!folder.ok()) return folder.status();
+  return open(folder.value()->path(), std::move(program));
+}
+
+Result<Queue> Queue::open(const std::string& path, Program program) {
+  Result<std::shared_ptr<const Folder>> folder = Folder::open(path);
+  if (!folder.ok()) return folder.status();
+  Result<Store> store = Store::open(*folder.value(), Durable::processes);
+  if (!store.ok()) return store.status();
+  return Queue(std::move(folder).value(), std::move(program), std::move(store).value());
+}
+
+void Queue::changed() const {
+  folder_->wake();
+  if (const Status status = ensure_runner(); !status.ok()) log(LogLevel::warn, status.message());
+}
+
+Result<std::vector<JobId>> Queue::add(JobSpec spec) {
+  std::error_code error;
+  if (spec.directory.empty()) spec.directory = std::filesystem::current_path(error);
+  if (error) return Status(Code::invalid_argument, "the current folder is gone: " + error.message());
+  if (!spec.environment) spec.environment = own_environment();
+  Result<std::vector<JobId>> ids = store_.add(spec);
+  if (!ids.ok()) return ids;
+  folder_->wake();
+  if (runner_alive()) return ids;
+  const Result<bool> stopped = paused();
+  if (stopped.ok() && !stopped.value()) changed();
+  return ids;
+}
+
+Result<std::vector<JobLine>> Queue::list(const Filter& filter) { return store_.list(filter); }
+Result<Job> Queue::show(JobId id) { return store_.get(id); }
+
+Result<std::string> Queue::log_path(JobId id, int attempt) {
+  const Result<JobLine> job = store_.line(id);
+  if (!job.ok()) return job.status();
+  return folder_->output(id, attempt > 0 ? attempt : std::max(job.value().attempt, 1));
+}
+
+Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::optional<milliseconds> limit,
+                                         const std::function<bool()>& cancelled) {
+  std::vector<JobLine> lines(ids.size());
+  size_t first = 0;  // all before it have ended
+  IK_RETURN_IF_ERROR(wait_until(*folder_, program_, limit, cancelled, [&]() -> Result<bool> {
+    for (; first < ids.size(); ++first) {
+      Result<JobLine> line = store_.line(ids[first]);
+      if (!line.ok()) return line.status();
+      lines[first] = std::move(line).value();
+      if (!ended(lines[first].state)) return false;
+    }
+    return true;
+  }));
+  return lines;
+}
+
+Status Queue::cancel(const std::vector<JobId>& ids) {
+  for (const JobId id : ids) {
+    const Result<State> was = store_.cancel(id);
+    if (!was.ok()) return was.status();
+    if (was.value() != State::running) continue;
+    const Result<JobLine> job = store_.line(id);
+    if (!job.ok()) return job.status();
+    // At once if it has begun; else the runner does it.
+    (void)signal_supervisor(folder_->life(id, job.value().attempt), SIGTERM);
+  }
+  changed();
+  return Status::okay();
+}
+
+Status Queue::hold(const std::vector<JobId>& ids, bool held) {
+  for (const JobId id : ids) {
+    const Result<JobLine> job = store_.line(id);
+    if (!job.ok()) return job.status();
+    if (ended(job.value().state))
+      return Status(Code::invalid_argument,
+                    "job " + std::to_string(id) + " has ended: it is " + to_string(job.value().state));
+    IK_RETURN_IF_ERROR(store_.hold(id, held));
+  }
+  changed();
+  return Status::okay();
+}
+
+Status Queue::pause(const std::vector<JobId>& ids) { return hold(ids, true); }
+Status Queue::resume(const std::vector<JobId>& ids) { return hold(ids, false); }
+
+Status Queue::pause_all() {
+  IK_RETURN_IF_ERROR(store_.set(kPausedSetting, 1));
+  folder_->wake();
+  return Status::okay();
+}
+
+Status Queue::resume_all() {
+  IK_RETURN_IF_ERROR(store_.set(kPausedSetting, 0));
+  changed();
+  return Status::okay();
+}
+
+Result<bool> Queue::paused() {
+  const Result<int64_t> value = store_.setting(kPausedSetting, 0);
+  if (!value.ok()) return value.status();
+  return value.value() != 0;
+}
+
+Status Queue::drain(std::optional<milliseconds> limit, const std::function<bool()>& cancelled) {
+  IK_RETURN_IF_ERROR(pause_all());
+  return wait_until(*folder_, program_, limit, cancelled, [this]() -> Result<bool> {
+    const Result<std::vector<Running>> running = store_.running();
+    if (!running.ok()) return running.status();
+    return running.value().empty();
+  });
+}
+
+Result<std::vector<JobId>> Queue::resolve(std::string_view text) {
+  const Status form(Code::invalid_argument,
+                    "a job is written as 12, 12.0 or 12-14, not '" + std::string(text) + "'");
+  int64_t id = 0, second = 0;
+  const size_t mark = text.find_first_of(".-");
+  if (!number(text.substr(0, mark), id)) return form;
+  if (mark != std::string_view::npos && !number(text.substr(mark + 1), second)) return form;
+  if (mark != std::string_view::npos && text[mark] == '-') {
+    if (second < id || second - id > 1'000'000) return form;
+    std::vector<JobId> ids;
+    for (JobId each = id; each <= second; ++each) {
+      if (const Result<JobLine> line = store_.line(each); !line.ok()) return line.status();
+      ids.push_back(each);
+    }
+    return ids;
+  }
+  const Result<JobLine> line = store_.line(id);
+  if (!line.ok()) return line.status();
+  std::vector<JobId> ids = {id};
+  if (line.value().array == id) {
+    Filter filter;
+    filter.array = id;
+    const Result<std::vector<JobLine>> all = list(filter);
+    if (!all.ok()) return all.status();
+    ids.clear();
+    for (const JobLine& task : all.value()) ids.push_back(task.id);
+  }
+  if (mark == std::string_view::npos) return ids;
+  if (second >= static_cast<int64_t>(ids.size()))
+    return Status(Code::invalid_argument, "the array " + std::to_string(id) + " has " +
+                                              std::to_string(ids.size()) + " jobs: 0 to " +
+                                              std::to_string(ids.size() - 1));
+  return std::vector<JobId>{ids[static_cast<size_t>(second)]};
+}
+
+Result<Measured> Queue::measured(const std::string& directory, const std::vector<std::string>& command) {
+  return store_.measured_of(directory, command);
+}
+
+Result<std::optional<Bytes>> Queue::proposed_memory(const std::string& directory,
+                                                    const std::vector<std::string>& command) {
+  const Result<Measured> before = measured(directory, command);
+  if (!before.ok()) return before.status();
+  if (before.value().peak_memory.count() == 0) return std::optional<Bytes>();
+  return std::optional<Bytes>(propose(before.value().peak_memory));
+}
+
+Result<int64_t> Queue::cpu_slots() { return store_.setting(kSlotsSetting, usable_cpus()); }
+
+Status Queue::set_cpu_slots(int64_t slots) {
+  if (slots < 1 || slots > 1'000'000) return Status(Code::invalid_argument, "there is at least one CPU slot");
+  IK_RETURN_IF_ERROR(store_.set(kSlotsSetting, slots));
+  changed();
+  return Status::okay();
+}
+
+}  // namespace innkeeper::queue

@@ -1,0 +1,172 @@
+#include "queue/runner.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "base/log.h"
+#include "lease/kill_point.h"
+#include "queue/scheduler.h"
+#include "queue/watch.h"
+
+namespace innkeeper::queue {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kRestart{50};
+constexpr milliseconds kRestartAtMost{30'000};
+constexpr int kFailuresAtMost = 8;
+constexpr off_t kLogAtMost = 1 << 20;
+
+// The lock on runner.lock: who has it is the runner.
+class RunnerLock {
+ public:
+  explicit RunnerLock(const Folder& folder) : path_(folder.runner_lock()) {}
+
+  bool take() {
+    file_ =
+        lease::OpenFile([&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); });
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    if (!file_.valid() || fcntl(file_.fd(), F_OFD_SETLK, &lock) != 0) return false;
+    char text[32];
+    const int length = std::snprintf(text, sizeof text, "%d\n", getpid());  // for people, and for tests
+    return ftruncate(file_.fd(), 0) == 0 &&
+           pwrite(file_.fd(), text, static_cast<size_t>(length), 0) == length;
+  }
+  void give_back() { file_.close(); }
+  // Its name still leads to it: else somebody has removed it, and another runner may have begun.
+  bool intact() const {
+    struct stat ours {
+    }, named{};
+    return fstat(file_.fd(), &ours) == 0 && stat(path_.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
+           ours.st_dev == named.st_dev;
+  }
+
+ private:
+  const std::string path_;
+  lease::OpenFile file_;
+};
+
+void say(int fd) {
+  const char letter = 'r';
+  if (fd >= 0 && write(fd, &letter, 1) < 0) log(LogLevel::debug, "nobody waits for the runner to begin");
+}
+
+// Until there is nothing left to do.
+Status work(const Folder& folder, const Program& program, int ready) {
+  RunnerLock lock(folder);
+  if (!lock.take()) {
+    say(ready);
+    return Status::okay();  // there is a runner
+  }
+  Result<Store> store = Store::open(folder, Durable::power);
+  if (!store.ok()) return store.status();
+  say(ready);
+  Watch watch(folder);
+  Scheduler scheduler(folder, program, std::move(store).value());
+  IK_RETURN_IF_ERROR(scheduler.clear_leftovers());
+  for (;;) {
+    if (!lock.intact())
+      return Status(Code::unavailable,
+                    "the runner's lock was removed: jobs go on, another runner takes over");
+    IK_RETURN_IF_ERROR(scheduler.pass());
+    Result<bool> idle = scheduler.nothing_to_do();
+    if (!idle.ok()) return idle.status();
+    if (idle.value()) {
+      // First the lock, then one more look: who adds a job later than that finds no runner, and starts one.
+      lock.give_back();
+      lease::step("runner left");
+      idle = scheduler.nothing_to_do();
+      if (!idle.ok()) return idle.status();
+      if (idle.value() || !lock.take()) return Status::okay();
+      continue;
+    }
+    watch.wait(scheduler.patience(), scheduler.descriptor());
+  }
+}
+
+int work_and_say(const Folder& folder, const Program& program, int ready) {
+  signal(SIGCHLD, SIG_IGN);  // supervisors and notifications leave nothing behind
+  const Status status = work(folder, program, ready);
+  if (!status.ok()) log(LogLevel::error, status.message());
+  return status.ok() ? 0 : 1;
+}
+
+void open_log(const Folder& folder) {
+  const std::string path = folder.runner_log();
+  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+  struct stat about {};
+  if (fd >= 0 && fstat(fd, &about) == 0 && about.st_size > kLogAtMost && ftruncate(fd, 0) != 0) return;
+  if (fd < 0) fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(fd, 1);
+  dup2(fd, 2);
+  close(fd);
+}
+
+// Starts the runner, and again when it is killed, until it ends by itself.
+[[noreturn]] void watch_over(const Folder& folder, const Program& program, int ready) {
+  milliseconds pause = kRestart;
+  for (int failures = 0;;) {
+    const auto begun = Clock::now();
+    const pid_t runner = fork();
+    if (runner == 0) _exit(work_and_say(folder, program, ready));
+    const bool first = ready >= 0;
+    if (first) close(ready);
+    ready = -1;
+    int status = 0;
+    while (runner > 0 && waitpid(runner, &status, 0) < 0 && errno == EINTR) {
+    }
+    // What cannot even begin is told to who started it, and not tried again.
+    if (runner > 0 && WIFEXITED(status) && (WEXITSTATUS(status) == 0 || first)) _exit(0);
+    if (Clock::now() - begun > kRestartAtMost) failures = 0;
+    // Killed from outside says nothing against it. What fails or crashes by itself is given ever more time.
+    const bool outside = runner > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (!outside && ++failures > kFailuresAtMost) _exit(1);
+    pause = failures == 0 ? kRestart : std::min(kRestart * (1 << failures), kRestartAtMost);
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace
+
+int run_runner(const std::string& path, const Program& program) {
+  const Result<std::shared_ptr<const Folder>> opened = Folder::open(path);
+  if (!opened.ok()) {
+    std::fprintf(stderr, "innkeeper: %s\n", opened.status().message().c_str());
+    return 1;
+  }
+  const Folder& folder = *opened.value();
+  for (int fd = 3; fd < 1024; ++fd) close(fd);  // whatever a careless caller left open
+  open_log(folder);
+  int ready[2];
+  if (pipe2(ready, O_CLOEXEC) != 0) return 1;
+  const pid_t watcher = fork();
+  if (watcher < 0) return 1;
+  if (watcher == 0) {
+    close(ready[0]);
+    setsid();
+    if (chdir("/") != 0) log(LogLevel::warn, "the runner stays in the caller's folder");
+    watch_over(folder, program, ready[1]);
+  }
+  close(ready[1]);
+  char letter = 0;
+  ssize_t length = 0;
+  while ((length = read(ready[0], &letter, 1)) < 0 && errno == EINTR) {
+  }
+  return length == 1 ? 0 : 1;  // 1: it failed at once, its log says why
+}
+
+}  // namespace innkeeper::queue

@@ -1,0 +1,234 @@
+#include "queue/scheduler.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/log.h"
+#include "lease/from_snapshot.h"
+#include "lease/kill_point.h"
+#include "lease/process.h"
+#include "queue/environment.h"
+#include "queue/measure.h"
+#include "queue/supervisor.h"
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::queue {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Asking the driver for processes takes its lock for milliseconds: not more often.
+constexpr std::chrono::seconds kMeasureEach{5};
+constexpr std::chrono::milliseconds kLook{1000};  // without an event
+constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
+
+std::string this_boot() {
+  lease::Record record;
+  lease::sign(record);
+  return record.boot_id;
+}
+
+}  // namespace
+
+int usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+Scheduler::Scheduler(const Folder& folder, const Program& program, Store store)
+    : folder_(folder), program_(program), store_(std::move(store)), boot_id_(this_boot()) {}
+
+Status Scheduler::clear_leftovers() {
+  const Result<std::vector<Running>> running = store_.running();
+  if (!running.ok()) return running.status();
+  std::set<std::string> wanted;
+  for (const Running& job : running.value()) wanted.insert(folder_.life(job.id, job.attempt));
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.life_folder(), error))
+    if (!wanted.contains(entry.path()) && !look(entry.path()).alive) unlink(entry.path().c_str());
+  return Status::okay();
+}
+
+Status Scheduler::pass() {
+  const int64_t version = store_.data_version();
+  changed_ = changed_ || version != seen_version_;
+  seen_version_ = version;
+  IK_RETURN_IF_ERROR(reap());
+  const Result<int64_t> paused = store_.setting(kPausedSetting, 0);
+  if (!paused.ok()) return paused.status();
+  if (paused.value() != 0) {
+    line_.leave();
+    (void)line_.poll();
+  } else {
+    IK_RETURN_IF_ERROR(take_from_line());
+    IK_RETURN_IF_ERROR(start_without_cards());
+    IK_RETURN_IF_ERROR(start_with_cards());
+  }
+  return measure_running();
+}
+
+std::chrono::milliseconds Scheduler::patience() const { return changed_ ? kSoon : kLook; }
+
+Result<bool> Scheduler::nothing_to_do() {
+  const Result<std::vector<Running>> running = store_.running();
+  if (!running.ok()) return running.status();
+  if (!running.value().empty()) return false;
+  const Result<int64_t> paused = store_.setting(kPausedSetting, 0);
+  if (!paused.ok()) return paused.status();
+  if (paused.value() != 0) return true;
+  for (const bool cards : {false, true}) {
+    const Result<std::vector<Ready>> ready = store_.ready(cards, 1);
+    if (!ready.ok()) return ready.status();
+    if (!ready.value().empty()) return false;
+  }
+  return true;
+}
+
+Status Scheduler::reap() {
+  Result<std::vector<Running>> running = store_.running();
+  if (!running.ok()) return running.status();
+  running_.clear();
+  for (const Running& job : running.value()) {
+    const std::string path = folder_.life(job.id, job.attempt);
+    const Life life = look(path);
+    if (life.ended) {
+      IK_RETURN_IF_ERROR(over(job, *life.ended));
+    } else if (life.alive) {
+      tell(job, path);
+      running_.push_back(job);
+    } else if (life.present && !life.began && job.boot_id == boot_id_) {
+      // Its starter was killed before the job could begin, and nobody else will begin it. (After a power cut
+      // the file may lack what was written: then nothing follows from it.)
+      IK_RETURN_IF_ERROR(store_.take_back(job.id, job.attempt));
+      unlink(path.c_str());
+      changed_ = true;
+    } else {
+      Ending lost;
+      lost.ended_ns = lease::wall_clock_ns();
+      IK_RETURN_IF_ERROR(over(job, lost));
+    }
+  }
+  std::erase_if(told_, [&](const auto& entry) {
+    return std::none_of(running_.begin(), running_.end(), [&](const Running& job) {
+      return job.id == entry.first && job.attempt == entry.second.attempt;
+    });
+  });
+  return Status::okay();
+}
+
+Status Scheduler::over(const Running& job, const Ending& ending) {
+  lease::step("before finish");
+  const Result<State> state = store_.finish(job.id, job.attempt, ending);
+  if (!state.ok()) return state.status();
+  lease::step("finished");
+  unlink(folder_.life(job.id, job.attempt).c_str());
+  lease::step("life removed");
+  changed_ = true;
+  folder_.wake();
+  if (!ended(state.value())) return Status::okay();
+  const Result<Job> whole = store_.get(job.id);
+  if (!whole.ok()) return whole.status();
+  if (!whole.value().notify.empty()) notify(whole.value());
+  return Status::okay();
+}
+
+void Scheduler::tell(const Running& job, const std::string& path) {
+  Told& told = told_[job.id];
+  if (told.attempt != job.attempt) told = {job.attempt, false, std::nullopt};
+  if (job.cancel && !told.cancel) told.cancel = signal_supervisor(path, SIGTERM);
+  // A new runner does not know whether the job is stopped, so it says it once.
+  if (told.held != job.held && signal_supervisor(path, job.held ? SIGUSR1 : SIGUSR2)) told.held = job.held;
+}
+
+Status Scheduler::start_without_cards() {
+  const Result<int64_t> setting = store_.setting(kSlotsSetting, usable_cpus());
+  if (!setting.ok()) return setting.status();
+  int64_t used = 0;
+  for (const Running& job : running_) used += job.cards == 0 ? job.cpu_slots : 0;
+  const int64_t slots = std::max<int64_t>(setting.value(), 1);
+  if (used >= slots) return Status::okay();
+  const Result<std::vector<Ready>> ready =
+      store_.ready(false, static_cast<int>(std::min<int64_t>(slots - used, 4096)));
+  if (!ready.ok()) return ready.status();
+  for (const Ready& job : ready.value()) {
+    // One that asks for more slots than there are runs when it is alone.
+    if (used > 0 && used + job.cpu_slots > slots) break;
+    used += job.cpu_slots;
+    IK_RETURN_IF_ERROR(start(job.id, {}));
+  }
+  return Status::okay();
+}
+
+// The life is made first, so that a running job always has one: if it is gone somebody has removed it.
+Status Scheduler::start(JobId id, lease::Lease lease) {
+  Result<Job> found = store_.get(id);
+  if (!found.ok()) return found.status();
+  Job& job = found.value();
+  const int attempt = job.attempt + 1;
+  const std::string path = folder_.life(id, attempt);
+  if (!look(path).alive) unlink(path.c_str());  // of a claim that was never committed
+  Result<lease::OpenFile> life = begin_life(path);
+  if (!life.ok()) return explain(id, life.status().message());
+  const Result<bool> claimed = store_.claim(id, attempt, lease.uuids(), boot_id_);
+  if (!claimed.ok() || !claimed.value()) {
+    unlink(path.c_str());
+    return claimed.ok() ? Status::okay() : claimed.status();
+  }
+  lease::step("claimed");
+  Launch launch;
+  launch.id = id;
+  launch.attempt = attempt;
+  launch.command = std::move(job.command);
+  launch.directory = std::move(job.directory);
+  launch.environment = std::move(job.environment);
+  launch.time_limit = job.time_limit;
+  launch.life = std::move(life).value();
+  remove_variable(launch.environment, lease::kLeaseVariable);
+  remove_variable(launch.environment, lease::kDescriptorVariable);
+  set_variable(launch.environment, "CUDA_VISIBLE_DEVICES", lease.uuids());  // none for a job without cards
+  set_variable(launch.environment, "INNKEEPER_JOB_ID", std::to_string(id));
+  set_variable(launch.environment, "INNKEEPER_JOB_ATTEMPT", std::to_string(attempt));
+  launch.lease = std::move(lease);
+  const Status status = start_supervisor(std::move(launch), folder_, program_);
+  if (!status.ok()) {
+    IK_RETURN_IF_ERROR(store_.take_back(id, attempt));
+    unlink(path.c_str());
+    return explain(id, status.message());
+  }
+  reasons_.erase(id);
+  running_.push_back({id, attempt, false, false, job.cards, job.cpu_slots, boot_id_});
+  folder_.wake();
+  return Status::okay();
+}
+
+Status Scheduler::explain(JobId id, const std::string& reason) {
+  std::string& known = reasons_[id];
+  if (known == reason) return Status::okay();
+  known = reason;
+  log(LogLevel::info, "job " + std::to_string(id) + ": " + reason);
+  return store_.explain(id, reason);
+}
+
+Status Scheduler::measure_running() {
+  const auto now = Clock::now();
+  if (now < measure_again_) return Status::okay();
+  std::vector<Measurable> jobs;
+  for (const Running& job : running_) {
+    if (job.cards == 0) continue;
+    const Life life = look(folder_.life(job.id, job.attempt));
+    if (life.began) jobs.push_back({job.id, job.attempt, life.began->supervisor});
+  }
+  if (jobs.empty()) return Status::okay();
+  measure_again_ = now + kMeasureEach;
+  const auto used = measure(jobs, lease::from_snapshot(telemetry::snapshot(telemetry::Wanted::processes)));
+  for (const Measurable& job : jobs)
+    if (const auto found = used.find(job.id); found != used.end())
+      IK_RETURN_IF_ERROR(store_.measured(job.id, job.attempt, found->second));
+  return Status::okay();
+}
+
+}  // namespace innkeeper::queue

@@ -1,0 +1,80 @@
+// What the runner does at each look: notes what has ended, passes on what users want of running jobs, starts
+// what is ready. Holds nothing that is not in the database or the life files: a successor knows as much.
+//
+// Order: priority, then who was added first. A job without cards waits for CPU slots, strictly in that order.
+// One with cards is tried in that order too; if the first cannot have its cards now it stands in line for
+// them among all users (line.h), and later ones may have what it does not wait for.
+//
+// One thread at a time.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "queue/life.h"
+#include "queue/line.h"
+#include "queue/program.h"
+#include "queue/store.h"
+
+namespace innkeeper::queue {
+
+inline constexpr const char* kPausedSetting = "paused";
+inline constexpr const char* kSlotsSetting = "cpu_slots";
+
+// How many CPUs this process may use: how many slots there are unless set.
+int usable_cpus();
+
+class Scheduler {
+ public:
+  Scheduler(const Folder& folder, const Program& program, Store store);
+
+  // Removes life files of attempts that are over: what a killed runner left.
+  Status clear_leftovers();
+  // One look at everything. A failure is the database's.
+  Status pass();
+  // Nothing runs, and nothing could start however long one waits: until somebody changes something.
+  Result<bool> nothing_to_do();
+  // How long to wait for an event before the next look.
+  std::chrono::milliseconds patience() const;
+  // Can be read when cards were given.
+  int descriptor() const { return line_.descriptor(); }
+
+ private:
+  // What this runner has told a running job's supervisor.
+  struct Told {
+    int attempt = 0;
+    bool cancel = false;
+    std::optional<bool> held;
+  };
+
+  Status reap();
+  Status over(const Running& job, const Ending& ending);
+  void tell(const Running& job, const std::string& path);
+  Status start_without_cards();
+  Status start_with_cards();
+  Status take_from_line();
+  Status start(JobId id, lease::Lease lease);
+  Status explain(JobId id, const std::string& reason);
+  Status measure_running();
+  void notify(const Job& job) const;
+  lease::Arbiter* arbiter(std::string& problem);
+
+  const Folder& folder_;
+  const Program& program_;
+  Store store_;
+  const std::string boot_id_;
+  std::vector<Running> running_;  // as of the last reap()
+  std::map<JobId, Told> told_;
+  std::map<JobId, std::string> reasons_;
+  std::optional<lease::Arbiter> arbiter_;
+  Line line_;
+  int64_t seen_version_ = -1;
+  bool changed_ = true;  // cards may be free, or jobs ready, that were not
+  std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{};
+};
+
+}  // namespace innkeeper::queue

@@ -1,0 +1,50 @@
+// The queue's tables. Internal.
+#pragma once
+
+namespace innkeeper::queue {
+
+inline constexpr int kApplication = 0x494e4b51;  // "INKQ"
+inline constexpr int kSchemaVersion = 1;
+
+// `jobs` holds what lists and the runner read, so that 100,000 of them are a few megabytes; what is long
+// stands elsewhere. Commands and environments are kept once, however many jobs have them. `unmet` counts the
+// needs that have not ended; the indices hold the jobs that could start now, in the order in which they do.
+inline constexpr const char* kSchema = R"sql(
+CREATE TABLE commands(
+  id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, directory BLOB NOT NULL, words BLOB NOT NULL,
+  runs INTEGER NOT NULL DEFAULT 0, peak_memory INTEGER NOT NULL DEFAULT 0,
+  peak_host INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX commands_hash ON commands(hash);
+CREATE TABLE environments(id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, bytes BLOB NOT NULL);
+CREATE INDEX environments_hash ON environments(hash);
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  array INTEGER NOT NULL, state INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0,
+  how INTEGER NOT NULL DEFAULT 0, code INTEGER NOT NULL DEFAULT 0, priority INTEGER NOT NULL,
+  cards INTEGER NOT NULL, memory INTEGER NOT NULL, attempt INTEGER NOT NULL DEFAULT 0,
+  unmet INTEGER NOT NULL, added INTEGER NOT NULL, started INTEGER NOT NULL DEFAULT 0,
+  ended INTEGER NOT NULL DEFAULT 0, title BLOB NOT NULL,
+  slots INTEGER NOT NULL, retries INTEGER NOT NULL, cancel INTEGER NOT NULL DEFAULT 0,
+  command INTEGER NOT NULL, environment INTEGER NOT NULL);
+CREATE INDEX jobs_ready_cards ON jobs(priority DESC, id)
+  WHERE state = 0 AND held = 0 AND unmet = 0 AND cards > 0;
+CREATE INDEX jobs_ready_cpu ON jobs(priority DESC, id)
+  WHERE state = 0 AND held = 0 AND unmet = 0 AND cards = 0;
+CREATE INDEX jobs_running ON jobs(id) WHERE state = 1;
+CREATE INDEX jobs_array ON jobs(array) WHERE array > 0;
+CREATE TABLE details(
+  job INTEGER PRIMARY KEY, variables BLOB NOT NULL, by_mode INTEGER NOT NULL, exclusive INTEGER NOT NULL,
+  time_limit_ms INTEGER NOT NULL, notify BLOB NOT NULL, reason BLOB NOT NULL DEFAULT x'');
+CREATE TABLE needs(
+  job INTEGER NOT NULL, needs INTEGER NOT NULL, any_end INTEGER NOT NULL, PRIMARY KEY(job, needs))
+  WITHOUT ROWID;
+CREATE INDEX needs_needs ON needs(needs);
+CREATE TABLE attempts(
+  job INTEGER NOT NULL, number INTEGER NOT NULL, started INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0,
+  cards BLOB NOT NULL, how INTEGER NOT NULL, code INTEGER NOT NULL DEFAULT 0,
+  peak_memory INTEGER NOT NULL DEFAULT 0, peak_host INTEGER NOT NULL DEFAULT 0, boot BLOB NOT NULL,
+  PRIMARY KEY(job, number)) WITHOUT ROWID;
+CREATE TABLE settings(name BLOB PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+)sql";
+
+}  // namespace innkeeper::queue

@@ -1,0 +1,330 @@
+#include "queue/store.h"
+
+#include <algorithm>
+
+#include "lease/kill_point.h"
+#include "lease/process.h"
+#include "lease/record.h"
+#include "queue/hash.h"
+#include "queue/schema.h"
+#include "queue/sweep.h"
+
+namespace innkeeper::queue {
+namespace {
+
+constexpr size_t kTitle = 60;  // bytes
+
+int64_t signed_hash(std::string_view text) { return static_cast<int64_t>(fnv1a(text)); }
+
+// A text parameter, bound as bytes: any byte may stand in a path or a command.
+std::string title_of(const JobSpec& spec, const std::vector<std::string>& command) {
+  std::string title = spec.name;
+  if (title.empty())
+    for (const std::string& word : command) {
+      title += (title.empty() ? "" : " ") + word;
+      if (title.size() > kTitle) break;
+    }
+  title = lease::printable(title);
+  if (title.size() > kTitle) title = title.substr(0, kTitle - 3) + "...";
+  return title;
+}
+
+Status sensible(const JobSpec& spec) {
+  const auto wrong = [](const char* what) { return Status(Code::invalid_argument, what); };
+  if (spec.command.empty() || spec.command[0].empty()) return wrong("a job needs a command");
+  for (const std::string& word : spec.command)
+    if (word.find('\0') != std::string::npos) return wrong("a word of a command cannot hold a NUL");
+  if (spec.directory.empty() || spec.directory[0] != '/') return wrong("a job needs an absolute folder");
+  if (spec.cards) IK_RETURN_IF_ERROR(lease::check(*spec.cards));
+  if (spec.cpu_slots < 1 || spec.cpu_slots > 1'000'000) return wrong("a job takes at least one CPU slot");
+  if (spec.retries < 0 || spec.retries > 1'000'000) return wrong("retries are a number from 0 on");
+  if (spec.time_limit && spec.time_limit->count() <= 0) return wrong("a time limit is more than nothing");
+  return Status::okay();
+}
+
+}  // namespace
+
+std::string join_words(const std::vector<std::string>& words) {
+  std::string bytes;
+  for (const std::string& word : words) bytes.append(word).push_back('\0');
+  return bytes;
+}
+
+std::vector<std::string> split_words(std::string_view bytes) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t end = std::min(bytes.find('\0', at), bytes.size());
+    words.emplace_back(bytes.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+Result<Store> Store::open(const Folder& folder, Durable durable) {
+  Result<Database> database =
+      Database::open(folder.database(), durable, kApplication, kSchemaVersion, kSchema);
+  if (!database.ok()) return database.status();
+  return Store(std::move(database).value());
+}
+
+Result<int64_t> Store::intern_environment(const std::string& bytes) {
+  const int64_t hash = signed_hash(bytes);
+  Query find(*database_, "SELECT id FROM environments WHERE hash=? AND bytes=?");
+  if (find.with(hash).with_blob(bytes).step()) return find.integer(0);
+  IK_RETURN_IF_ERROR(find.status());
+  Query insert(*database_, "INSERT INTO environments(hash, bytes) VALUES(?, ?)");
+  IK_RETURN_IF_ERROR(insert.with(hash).with_blob(bytes).run());
+  return database_->last_id();
+}
+
+Result<int64_t> Store::intern_command(const std::string& directory, const std::string& words) {
+  const int64_t hash = signed_hash(words);
+  Query find(*database_, "SELECT id FROM commands WHERE hash=? AND words=? AND directory=?");
+  if (find.with(hash).with_blob(words).with_blob(directory).step()) return find.integer(0);
+  IK_RETURN_IF_ERROR(find.status());
+  Query insert(*database_, "INSERT INTO commands(hash, words, directory) VALUES(?, ?, ?)");
+  IK_RETURN_IF_ERROR(insert.with(hash).with_blob(words).with_blob(directory).run());
+  return database_->last_id();
+}
+
+// How many of the needs have not ended.
+Result<int> Store::unmet(const std::vector<Need>& after) {
+  int count = 0;
+  for (const Need& need : after) {
+    const Result<JobLine> other = line(need.job);
+    if (!other.ok()) return other.status();
+    const State state = other.value().state;
+    if (!ended(state)) ++count;
+    if (ended(state) && state != State::done && !need.any)
+      return Status(Code::invalid_argument, "job " + std::to_string(need.job) + " did not succeed (it is " +
+                                                to_string(state) + "), so nothing can run after its success");
+  }
+  return count;
+}
+
+Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
+  IK_RETURN_IF_ERROR(sensible(spec));
+  const Result<std::vector<Values>> tasks = expand(spec.indices, spec.sweep);
+  if (!tasks.ok()) return tasks.status();
+  std::vector<Need> after = spec.after;
+  std::sort(after.begin(), after.end(),
+            [](const Need& a, const Need& b) { return a.job != b.job ? a.job < b.job : a.any < b.any; });
+  after.erase(
+      std::unique(after.begin(), after.end(), [](const Need& a, const Need& b) { return a.job == b.job; }),
+      after.end());  // of "succeeded" and "ended" the stricter stays
+  const std::string environment = join_words(spec.environment.value_or(std::vector<std::string>()));
+  const bool many = !spec.indices.empty() || !spec.sweep.empty();
+  const int64_t now = lease::wall_clock_ns();
+
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  const Result<int> waits = unmet(after);
+  if (!waits.ok()) return waits.status();
+  const Result<int64_t> environment_id = intern_environment(environment);
+  if (!environment_id.ok()) return environment_id.status();
+  std::vector<JobId> ids;
+  for (const Values& values : tasks.value()) {
+    const std::vector<std::string> command = substitute(spec.command, values);
+    const Result<int64_t> command_id = intern_command(spec.directory, join_words(command));
+    if (!command_id.ok()) return command_id.status();
+    Query job(
+        *database_,
+        "INSERT INTO jobs(array, priority, cards, memory, unmet, added, title, slots, retries, command, "
+        "environment) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    const std::string title = title_of(spec, command);
+    job.with(ids.empty() ? 0 : ids[0])
+        .with(int64_t{spec.priority})
+        .with(int64_t{spec.cards ? spec.cards->count : 0});
+    job.with(spec.cards && spec.cards->memory ? spec.cards->memory->count() : 0).with(int64_t{waits.value()});
+    job.with(now).with_blob(title).with(int64_t{spec.cpu_slots}).with(int64_t{spec.retries});
+    IK_RETURN_IF_ERROR(job.with(command_id.value()).with(environment_id.value()).run());
+    const JobId id = database_->last_id();
+    if (many && ids.empty()) {
+      Query self(*database_, "UPDATE jobs SET array=id WHERE id=?");
+      IK_RETURN_IF_ERROR(self.with(id).run());
+    }
+    ids.push_back(id);
+    const std::string changes = join_words(variables(values));
+    Query details(*database_,
+                  "INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, notify) "
+                  "VALUES(?, ?, ?, ?, ?, ?)");
+    details.with(id).with_blob(changes).with(
+        static_cast<int64_t>(spec.cards ? spec.cards->by : lease::By::free));
+    details.with(int64_t{!spec.cards || !spec.cards->exclusive ? -1 : *spec.cards->exclusive});
+    details.with(spec.time_limit ? spec.time_limit->count() : 0).with_blob(spec.notify);
+    IK_RETURN_IF_ERROR(details.run());
+    for (const Need& need : after) {
+      Query row(*database_, "INSERT INTO needs(job, needs, any_end) VALUES(?, ?, ?)");
+      IK_RETURN_IF_ERROR(row.with(id).with(need.job).with(int64_t{need.any}).run());
+    }
+  }
+  lease::step("before add commit");
+  IK_RETURN_IF_ERROR(transaction.commit());
+  lease::step("added");
+  return ids;
+}
+
+// A queued or running job is over for good. Within a transaction.
+Status Store::end(JobId id, State state, const std::string& reason) {
+  IK_RETURN_IF_ERROR(mark(id, state, reason));
+  return settle(id, state == State::done);
+}
+
+Status Store::mark(JobId id, State state, const std::string& reason) {
+  Query job(*database_, "UPDATE jobs SET state=?, ended=?, held=0 WHERE id=?");
+  IK_RETURN_IF_ERROR(job.with(static_cast<int64_t>(state)).with(lease::wall_clock_ns()).with(id).run());
+  return reason.empty() ? Status::okay() : explain(id, reason);
+}
+
+// Those who need it may go on, or never can: then those who need them, and so on.
+Status Store::settle(JobId id, bool succeeded) {
+  std::vector<std::pair<JobId, bool>> waiting{{id, succeeded}};
+  while (!waiting.empty()) {
+    const auto [job, good] = waiting.back();
+    waiting.pop_back();
+    Query met(*database_,
+              "UPDATE jobs SET unmet=unmet-1 WHERE state=0 AND id IN "
+              "(SELECT job FROM needs WHERE needs=? AND (any_end=1 OR ?))");
+    IK_RETURN_IF_ERROR(met.with(job).with(int64_t{good}).run());
+    if (good) continue;
+    std::vector<JobId> hopeless;
+    Query find(*database_,
+               "SELECT job FROM needs JOIN jobs ON jobs.id=needs.job "
+               "WHERE needs=? AND any_end=0 AND state=0");
+    find.with(job);
+    while (find.step()) hopeless.push_back(find.integer(0));
+    IK_RETURN_IF_ERROR(find.status());
+    for (const JobId other : hopeless) {
+      IK_RETURN_IF_ERROR(mark(other, State::cancelled, "job " + std::to_string(job) + " did not succeed"));
+      waiting.emplace_back(other, false);
+    }
+  }
+  return Status::okay();
+}
+
+Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id) {
+  const int64_t now = lease::wall_clock_ns();
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  Query job(*database_,
+            "UPDATE jobs SET state=1, attempt=?1, started=?2, ended=0, cancel=0 "
+            "WHERE id=?3 AND attempt=?1-1 AND state=0 AND held=0 AND unmet=0");
+  IK_RETURN_IF_ERROR(job.with(int64_t{attempt}).with(now).with(id).run());
+  if (database_->changes() == 0) return false;
+  Query row(*database_,
+            "INSERT INTO attempts(job, number, started, cards, how, boot) VALUES(?, ?, ?, ?, ?, ?)");
+  row.with(id).with(int64_t{attempt}).with(now).with_blob(cards).with(static_cast<int64_t>(How::unknown));
+  IK_RETURN_IF_ERROR(row.with_blob(boot_id).run());
+  IK_RETURN_IF_ERROR(transaction.commit());
+  return true;
+}
+
+Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  State state = State::queued;
+  bool cancelled = false;
+  int64_t retries = 0;
+  {
+    Query job(*database_, "SELECT state, attempt, cancel, retries FROM jobs WHERE id=?");
+    if (!job.with(id).step())
+      return job.status().ok() ? Status(Code::invalid_argument, "no such job") : job.status();
+    state = static_cast<State>(job.integer(0));
+    if (state != State::running || job.integer(1) != attempt) return state;
+    cancelled = job.integer(2) != 0;
+    retries = job.integer(3);
+  }
+  Query row(*database_, "UPDATE attempts SET ended=?, how=?, code=?, peak_host=? WHERE job=? AND number=?");
+  row.with(ending.ended_ns).with(static_cast<int64_t>(ending.how)).with(int64_t{ending.code});
+  IK_RETURN_IF_ERROR(row.with(ending.peak_host.count()).with(id).with(int64_t{attempt}).run());
+  Query peaks(*database_,
+              "UPDATE commands SET runs=runs+1, peak_host=max(peak_host, ?), peak_memory=max(peak_memory, "
+              "(SELECT peak_memory FROM attempts WHERE job=? AND number=?)) "
+              "WHERE id=(SELECT command FROM jobs WHERE id=?)");
+  IK_RETURN_IF_ERROR(peaks.with(ending.peak_host.count()).with(id).with(int64_t{attempt}).with(id).run());
+  Query last(*database_, "UPDATE jobs SET how=?, code=?, ended=? WHERE id=?");
+  last.with(static_cast<int64_t>(ending.how)).with(int64_t{ending.code});
+  IK_RETURN_IF_ERROR(last.with(ending.ended_ns).with(id).run());
+  const bool good = ending.how == How::exited && ending.code == 0;
+  if (!good && !cancelled && retries > 0) {
+    state = State::queued;
+    Query again(*database_, "UPDATE jobs SET state=0, retries=retries-1 WHERE id=?");
+    IK_RETURN_IF_ERROR(again.with(id).run());
+  } else {
+    state = good                         ? State::done
+            : cancelled                  ? State::cancelled
+            : ending.how == How::unknown ? State::interrupted
+                                         : State::failed;
+    IK_RETURN_IF_ERROR(end(id, state, ""));
+  }
+  IK_RETURN_IF_ERROR(transaction.commit());
+  return state;
+}
+
+Status Store::take_back(JobId id, int attempt) {
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  bool cancelled = false;
+  {
+    Query job(*database_, "SELECT cancel FROM jobs WHERE id=? AND state=1 AND attempt=?");
+    if (!job.with(id).with(int64_t{attempt}).step()) return job.status();
+    cancelled = job.integer(0) != 0;
+  }
+  Query row(*database_, "DELETE FROM attempts WHERE job=? AND number=?");
+  IK_RETURN_IF_ERROR(row.with(id).with(int64_t{attempt}).run());
+  if (cancelled) {
+    IK_RETURN_IF_ERROR(end(id, State::cancelled, ""));
+  } else {
+    Query back(*database_, "UPDATE jobs SET state=0 WHERE id=?");
+    IK_RETURN_IF_ERROR(back.with(id).run());
+  }
+  return transaction.commit();
+}
+
+Status Store::measured(JobId id, int attempt, Bytes peak_memory) {
+  Query row(*database_, "UPDATE attempts SET peak_memory=max(peak_memory, ?) WHERE job=? AND number=?");
+  return row.with(peak_memory.count()).with(id).with(int64_t{attempt}).run();
+}
+
+Result<State> Store::cancel(JobId id) {
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  const Result<JobLine> now = line(id);
+  if (!now.ok()) return now.status();
+  if (now.value().state == State::queued)
+    IK_RETURN_IF_ERROR(end(id, State::cancelled, "cancelled by its user"));
+  if (now.value().state == State::running) {
+    Query note(*database_, "UPDATE jobs SET cancel=1 WHERE id=?");
+    IK_RETURN_IF_ERROR(note.with(id).run());
+  }
+  IK_RETURN_IF_ERROR(transaction.commit());
+  return now.value().state;
+}
+
+Status Store::give_up(JobId id, const std::string& reason) {
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  const Result<JobLine> now = line(id);
+  if (!now.ok()) return now.status();
+  if (now.value().state == State::queued) IK_RETURN_IF_ERROR(end(id, State::failed, reason));
+  return transaction.commit();
+}
+
+Status Store::explain(JobId id, const std::string& reason) {
+  Query details(*database_, "UPDATE details SET reason=? WHERE job=?");
+  return details.with_blob(reason).with(id).run();
+}
+
+Status Store::hold(JobId id, bool held) {
+  Query job(*database_, "UPDATE jobs SET held=? WHERE id=? AND state<=1");
+  return job.with(int64_t{held}).with(id).run();
+}
+
+Status Store::set(const std::string& name, int64_t value) {
+  Query query(
+      *database_,
+      "INSERT INTO settings(name, value) VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET value=excluded.value");
+  return query.with_blob(name).with(value).run();
+}
+
+}  // namespace innkeeper::queue

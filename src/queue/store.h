@@ -1,0 +1,115 @@
+// The queue's database: jobs, what they need, their attempts. Every change is one transaction, and each
+// leaves a state from which any runner can go on (docs/design/queue.md).
+//
+// The store knows no processes. What it says of a running job is what was last written down; whether it lives
+// is for life.h to say.
+//
+// One thread at a time. Not to be used in a child of fork().
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "queue/database.h"
+#include "queue/folder.h"
+#include "queue/job.h"
+
+namespace innkeeper::queue {
+
+// What to list. By id.
+struct Filter {
+  std::optional<std::vector<State>> states;  // none: all
+  JobId array = 0;                           // only this array's jobs
+  int64_t newest = 0;                        // at most so many, the last added; 0: all
+};
+
+// What is kept of how an attempt ended.
+struct Ending {
+  How how = How::unknown;
+  int code = 0;
+  int64_t ended_ns = 0;
+  Bytes peak_host;
+};
+
+// A running job as the runner needs it.
+struct Running {
+  JobId id = 0;
+  int attempt = 0;
+  bool cancel = false;  // asked for
+  bool held = false;
+  int cards = 0;
+  int cpu_slots = 0;
+  std::string boot_id;  // of the boot in which it was begun
+};
+
+// What decides whether a queued job can start; read often.
+struct Ready {
+  JobId id = 0;
+  int cpu_slots = 0;
+};
+
+// What a command needed when it ran before.
+struct Measured {
+  int64_t runs = 0;
+  Bytes peak_memory;  // of its fullest card; 0: unknown
+  Bytes peak_host;
+};
+
+class Store {
+ public:
+  static Result<Store> open(const Folder& folder, Durable durable);
+
+  // One transaction: all of them or none. `environment` and `directory` are filled in already. Ids follow
+  // each other. Fails if the spec makes no sense, or needs a job that did not succeed.
+  Result<std::vector<JobId>> add(const JobSpec& spec);
+
+  Result<std::vector<JobLine>> list(const Filter& filter);
+  Result<Job> get(JobId id);  // invalid_argument: there is no such job
+  Result<JobLine> line(JobId id);
+
+  // For the runner.
+  Result<std::vector<Ready>> ready(bool with_cards, int limit);
+  Result<std::vector<Running>> running();
+  // Makes a ready job running, as its next attempt, which is `attempt`. False: it is not ready any more.
+  Result<bool> claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id);
+  // The attempt is over: gives the job's new state. Says the old one if it was over already.
+  Result<State> finish(JobId id, int attempt, const Ending& ending);
+  // It never began: the job is queued again (or cancelled, if that was asked for).
+  Status take_back(JobId id, int attempt);
+  // A queued one can never run: it has failed.
+  Status give_up(JobId id, const std::string& reason);
+  // Why it does not run yet.
+  Status explain(JobId id, const std::string& reason);
+  Status measured(JobId id, int attempt, Bytes peak_memory);
+
+  // A queued job is cancelled at once; of a running one it is noted. Gives what it was.
+  Result<State> cancel(JobId id);
+  Status hold(JobId id, bool held);
+
+  Result<int64_t> setting(const std::string& name, int64_t otherwise);
+  Status set(const std::string& name, int64_t value);
+  Result<Measured> measured_of(const std::string& directory, const std::vector<std::string>& command);
+
+  // Changes whenever another connection has changed something.
+  int64_t data_version();
+
+ private:
+  explicit Store(Database database) : database_(std::make_unique<Database>(std::move(database))) {}
+  Result<int64_t> intern_environment(const std::string& bytes);
+  Result<int64_t> intern_command(const std::string& directory, const std::string& words);
+  Result<int> unmet(const std::vector<Need>& after);
+  Status end(JobId id, State state, const std::string& reason);
+  Status mark(JobId id, State state, const std::string& reason);
+  Status settle(JobId id, bool succeeded);
+
+  std::unique_ptr<Database> database_;
+};
+
+// Words with a NUL behind each, as /proc has them.
+std::string join_words(const std::vector<std::string>& words);
+std::vector<std::string> split_words(std::string_view bytes);
+
+}  // namespace innkeeper::queue

@@ -1,0 +1,211 @@
+// The reading half of the store.
+#include "lease/request.h"
+#include "queue/hash.h"
+#include "queue/store.h"
+
+namespace innkeeper::queue {
+namespace {
+
+#define IK_LINE_COLUMNS \
+  "SELECT id, array, state, held, how, code, priority, cards, memory, attempt, unmet, added, started, " \
+  "ended, " \
+  "title FROM jobs "
+
+// A damaged database may say anything: what is not in an enumeration becomes its last value.
+State state_of(int64_t value) {
+  return value >= 0 && value <= static_cast<int64_t>(State::interrupted) ? static_cast<State>(value)
+                                                                         : State::interrupted;
+}
+How how_of(int64_t value) {
+  return value >= 0 && value <= static_cast<int64_t>(How::unknown) ? static_cast<How>(value) : How::unknown;
+}
+lease::By by_of(int64_t value) {
+  return value >= 0 && value <= static_cast<int64_t>(lease::By::utilization) ? static_cast<lease::By>(value)
+                                                                             : lease::By::free;
+}
+
+void read_line(const Query& row, JobLine& line) {
+  line.id = row.integer(0);
+  line.array = row.integer(1);
+  line.state = state_of(row.integer(2));
+  line.held = row.integer(3) != 0;
+  line.how = how_of(row.integer(4));
+  line.code = static_cast<int>(row.integer(5));
+  line.priority = static_cast<int>(row.integer(6));
+  line.cards = static_cast<int>(row.integer(7));
+  line.memory = Bytes(row.integer(8));
+  line.attempt = static_cast<int>(row.integer(9));
+  line.needs = static_cast<int>(row.integer(10));
+  line.added_ns = row.integer(11);
+  line.started_ns = row.integer(12);
+  line.ended_ns = row.integer(13);
+  line.title = row.text(14);
+}
+
+Status no_job(JobId id) { return Status(Code::invalid_argument, "there is no job " + std::to_string(id)); }
+
+}  // namespace
+
+const char* to_string(State state) {
+  switch (state) {
+    case State::queued: return "queued";
+    case State::running: return "running";
+    case State::done: return "done";
+    case State::failed: return "failed";
+    case State::cancelled: return "cancelled";
+    case State::interrupted: return "interrupted";
+  }
+  return "unknown";
+}
+
+const char* to_string(How how) {
+  switch (how) {
+    case How::exited: return "exited";
+    case How::signalled: return "signalled";
+    case How::time_limit: return "time limit";
+    case How::stopped: return "stopped";
+    case How::not_started: return "not started";
+    case How::unknown: return "unknown";
+  }
+  return "unknown";
+}
+
+Result<std::vector<JobLine>> Store::list(const Filter& filter) {
+  int64_t mask = -1;
+  if (filter.states) {
+    mask = 0;
+    for (const State state : *filter.states) mask |= int64_t{1} << static_cast<int>(state);
+  }
+  // One statement for each shape of question, so that each has the plan that fits it.
+  const char* everything = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id";
+  const char* of_array = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 AND array=?2 AND array>0 ORDER BY id";
+  const char* last = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id DESC LIMIT ?2";
+  const bool newest = filter.newest > 0;
+  Query query(*database_, filter.array > 0 ? of_array : newest ? last : everything);
+  query.with(mask);
+  if (filter.array > 0) query.with(filter.array);
+  if (filter.array == 0 && newest) query.with(filter.newest);
+  std::vector<JobLine> lines;
+  while (query.step()) read_line(query, lines.emplace_back());
+  IK_RETURN_IF_ERROR(query.status());
+  if (filter.array == 0 && newest) return std::vector<JobLine>(lines.rbegin(), lines.rend());
+  return lines;
+}
+
+Result<JobLine> Store::line(JobId id) {
+  Query query(*database_, IK_LINE_COLUMNS "WHERE id=?");
+  if (!query.with(id).step()) return query.status().ok() ? no_job(id) : query.status();
+  JobLine line;
+  read_line(query, line);
+  return line;
+}
+
+Result<Job> Store::get(JobId id) {
+  Job job;
+  const Result<JobLine> found = line(id);
+  if (!found.ok()) return found.status();
+  static_cast<JobLine&>(job) = found.value();
+  Query more(
+      *database_,
+      "SELECT slots, retries, commands.directory, commands.words, environments.bytes, details.variables, "
+      "by_mode, exclusive, time_limit_ms, notify, reason FROM jobs JOIN commands ON commands.id=command "
+      "JOIN environments ON environments.id=environment JOIN details ON details.job=jobs.id "
+      "WHERE jobs.id=?");
+  if (!more.with(id).step())
+    return more.status().ok() ? Status(Code::io_error, "job " + std::to_string(id) +
+                                                           " is known in part only: "
+                                                           "the queue's database is damaged")
+                              : more.status();
+  job.cpu_slots = static_cast<int>(more.integer(0));
+  job.retries_left = static_cast<int>(more.integer(1));
+  job.directory = more.text(2);
+  job.command = split_words(more.text(3));
+  job.environment = split_words(more.text(4));
+  for (std::string& variable : split_words(more.text(5))) job.environment.push_back(std::move(variable));
+  job.by = lease::to_string(by_of(more.integer(6)));
+  if (more.integer(7) >= 0) job.exclusive = more.integer(7) != 0;
+  if (more.integer(8) > 0) job.time_limit = std::chrono::milliseconds(more.integer(8));
+  job.notify = more.text(9);
+  job.reason = more.text(10);
+
+  Query needs(*database_, "SELECT needs, any_end FROM needs WHERE job=? ORDER BY needs");
+  needs.with(id);
+  while (needs.step()) job.after.push_back({needs.integer(0), needs.integer(1) != 0});
+  IK_RETURN_IF_ERROR(needs.status());
+  Query attempts(*database_,
+                 "SELECT number, started, ended, cards, how, code, peak_memory, peak_host FROM attempts "
+                 "WHERE job=? ORDER BY number");
+  attempts.with(id);
+  while (attempts.step()) {
+    Attempt& attempt = job.attempts.emplace_back();
+    attempt.number = static_cast<int>(attempts.integer(0));
+    attempt.started_ns = attempts.integer(1);
+    attempt.ended_ns = attempts.integer(2);
+    attempt.cards = attempts.text(3);
+    attempt.how = how_of(attempts.integer(4));
+    attempt.code = static_cast<int>(attempts.integer(5));
+    attempt.peak_memory = Bytes(attempts.integer(6));
+    attempt.peak_host = Bytes(attempts.integer(7));
+  }
+  IK_RETURN_IF_ERROR(attempts.status());
+  return job;
+}
+
+Result<std::vector<Ready>> Store::ready(bool with_cards, int limit) {
+  Query query(*database_,
+              with_cards
+                  ? "SELECT id, slots FROM jobs INDEXED BY jobs_ready_cards WHERE state=0 AND held=0 AND "
+                    "unmet=0 AND cards>0 ORDER BY priority DESC, id LIMIT ?"
+                  : "SELECT id, slots FROM jobs INDEXED BY jobs_ready_cpu WHERE state=0 AND held=0 AND "
+                    "unmet=0 AND cards=0 ORDER BY priority DESC, id LIMIT ?");
+  query.with(int64_t{limit});
+  std::vector<Ready> list;
+  while (query.step()) list.push_back({query.integer(0), static_cast<int>(query.integer(1))});
+  IK_RETURN_IF_ERROR(query.status());
+  return list;
+}
+
+Result<std::vector<Running>> Store::running() {
+  Query query(
+      *database_,
+      "SELECT id, attempt, cancel, held, jobs.cards, slots, coalesce(boot, x'') FROM jobs LEFT JOIN attempts "
+      "ON attempts.job=jobs.id AND number=attempt WHERE state=1 ORDER BY id");
+  std::vector<Running> list;
+  while (query.step()) {
+    Running& job = list.emplace_back();
+    job.id = query.integer(0);
+    job.attempt = static_cast<int>(query.integer(1));
+    job.cancel = query.integer(2) != 0;
+    job.held = query.integer(3) != 0;
+    job.cards = static_cast<int>(query.integer(4));
+    job.cpu_slots = static_cast<int>(query.integer(5));
+    job.boot_id = query.text(6);
+  }
+  IK_RETURN_IF_ERROR(query.status());
+  return list;
+}
+
+Result<int64_t> Store::setting(const std::string& name, int64_t otherwise) {
+  Query query(*database_, "SELECT value FROM settings WHERE name=?");
+  const int64_t value = query.with_blob(name).step() ? query.integer(0) : otherwise;
+  IK_RETURN_IF_ERROR(query.status());
+  return value;
+}
+
+Result<Measured> Store::measured_of(const std::string& directory, const std::vector<std::string>& command) {
+  const std::string words = join_words(command);
+  Query query(*database_,
+              "SELECT runs, peak_memory, peak_host FROM commands WHERE hash=? AND words=? AND directory=?");
+  query.with(static_cast<int64_t>(fnv1a(words))).with_blob(words).with_blob(directory);
+  Measured measured;
+  if (query.step()) measured = {query.integer(0), Bytes(query.integer(1)), Bytes(query.integer(2))};
+  IK_RETURN_IF_ERROR(query.status());
+  return measured;
+}
+
+int64_t Store::data_version() {
+  Query query(*database_, "PRAGMA data_version");
+  return query.step() ? query.integer(0) : -1;
+}
+
+}  // namespace innkeeper::queue

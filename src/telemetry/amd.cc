@@ -1,0 +1,156 @@
+// The part of a snapshot that AMD SMI gives.
+#include <algorithm>
+
+#include "telemetry/amd_cards.h"
+#include "telemetry/amdsmi.h"
+#include "telemetry/answers.h"
+#include "telemetry/part.h"
+
+namespace innkeeper::telemetry {
+
+namespace {
+
+using amdsmi::Library;
+
+// The library's handles, in its order: each socket's cards.
+struct Handles {
+  std::vector<amdsmi::Device> devices;
+  amdsmi::Code code = amdsmi::kSuccess;
+  const char* question = "amdsmi_get_socket_handles";
+};
+
+// The library tells how many there are, then which.
+template <class Handle, class Ask>
+amdsmi::Code read_handles(const Ask& ask_list, std::vector<Handle>& handles) {
+  uint32_t count = 0;
+  amdsmi::Code code = ask_list(&count, nullptr);
+  if (code != amdsmi::kSuccess || count == 0) return code;
+  handles.assign(std::min(count, kMostCards), nullptr);
+  count = static_cast<uint32_t>(handles.size());
+  code = ask_list(&count, handles.data());
+  handles.resize(code == amdsmi::kSuccess ? std::min<size_t>(count, handles.size()) : 0);
+  std::erase(handles, nullptr);
+  return code;
+}
+
+Handles read_handles(const Library& library) {
+  Handles result;
+  std::vector<amdsmi::Socket> sockets;
+  result.code = read_handles<amdsmi::Socket>(
+      [&](uint32_t* count, amdsmi::Socket* list) { return amdsmi::ask(library.sockets, count, list); },
+      sockets);
+  if (result.code != amdsmi::kSuccess) return result;
+  for (const amdsmi::Socket socket : sockets) {
+    std::vector<amdsmi::Device> devices;
+    result.code = read_handles<amdsmi::Device>(
+        [&](uint32_t* count, amdsmi::Device* list) {
+          return amdsmi::ask(library.devices, socket, count, list);
+        },
+        devices);
+    if (result.code == amdsmi::kNotInitialized) {
+      result.question = "amdsmi_get_processor_handles";
+      return result;
+    }
+    for (const amdsmi::Device device : devices) {
+      int kind = amdsmi::kKindAmdGpu;
+      const amdsmi::Code code = amdsmi::ask(library.kind, device, &kind);
+      if (code == amdsmi::kSuccess && kind != amdsmi::kKindAmdGpu) continue;
+      if (result.devices.size() < kMostCards) result.devices.push_back(device);
+    }
+  }
+  result.code = amdsmi::kSuccess;
+  return result;
+}
+
+Driver read_driver(const Library& library, const Handles& handles) {
+  Driver driver;
+  const amdsmi::Version& number = library.number;
+  driver.amdsmi_version = number.first == 0
+                              ? "unknown"
+                              : std::to_string(number.first) + "." + std::to_string(number.second) + "." +
+                                    std::to_string(number.third);
+  // In the oldest version the name stands first.
+  if (handles.devices.empty() || number.first <= amdsmi::kOldestVersion) return driver;
+  amdsmi::Buffer info = {};
+  if (amdsmi::ask(library.driver_info, handles.devices.front(), &info) == amdsmi::kSuccess) {
+    constexpr size_t kText = 64;
+    driver.amd_version = clean_text(info.bytes, kText);
+  }
+  return driver;
+}
+
+// Partitions of one card have one unique id, so ROCR cannot tell them apart by it: none of them is usable.
+void lose_partitions(std::vector<amdsmi::Device>& devices, Part& part) {
+  std::vector<Card> cards;
+  std::vector<amdsmi::Device> kept;
+  for (size_t i = 0; i < part.cards.size(); ++i) {
+    Card& card = part.cards[i];
+    const auto is_same = [&](const Card& other) { return other.uuid == card.uuid; };
+    if (std::count_if(part.cards.begin(), part.cards.end(), is_same) > 1) {
+      part.lost.push_back({card.driver_index, card.uuid, card.bus_id,
+                           "another card has the same UUID: a partitioned card cannot be named", false,
+                           Maker::amd});
+    } else {
+      kept.push_back(devices[i]);
+      cards.push_back(card);
+    }
+  }
+  part.cards = std::move(cards);
+  devices = std::move(kept);
+  std::stable_sort(part.lost.begin(), part.lost.end(),
+                   [](const LostCard& a, const LostCard& b) { return a.driver_index < b.driver_index; });
+}
+
+// False: the library was stopped meanwhile.
+bool read_cards(const Library& library, const Handles& handles, Wanted wanted, Part& part) {
+  std::vector<amdsmi::Device> devices;  // of part.cards, in its order
+  for (size_t i = 0; i < handles.devices.size(); ++i) {
+    Card card;
+    card.maker = Maker::amd;
+    card.driver_index = static_cast<int>(i);
+    amdsmi::CardReader reader(library, handles.devices[i]);
+    const bool known = reader.read_identity(card);
+    if (known) reader.read(wanted, card);
+    if (reader.gone()) return false;
+    if (!known || reader.lost()) {
+      part.lost.push_back(
+          {card.driver_index, card.uuid, card.bus_id, reader.why(), reader.forbidden(), Maker::amd});
+    } else {
+      devices.push_back(handles.devices[i]);
+      part.cards.push_back(std::move(card));
+    }
+  }
+  lose_partitions(devices, part);
+  if (!has(wanted, Wanted::links)) return true;
+  const size_t count = devices.size();
+  part.links.resize(count * count);
+  for (size_t a = 0; a < count; ++a) {
+    for (size_t b = a + 1; b < count; ++b) {
+      const Link link = amdsmi::read_link(library, devices[a], devices[b]);
+      part.links[a * count + b] = part.links[b * count + a] = link;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Part read_amd(Wanted wanted) {
+  return take_part(amdsmi::sessions, [wanted](const Library& library, Part& part) {
+    const Handles handles = read_handles(library);
+    const auto failed = [&](const char* question, amdsmi::Code code) {
+      return Read{
+          amdsmi::outcome_of(code) == Outcome::not_supported ? Outcome::error : amdsmi::outcome_of(code),
+          amdsmi::describe(library, question, code), code == amdsmi::kNotInitialized};
+    };
+    if (handles.code != amdsmi::kSuccess) return failed(handles.question, handles.code);
+    part.driver = read_driver(library, handles);
+    if (!read_cards(library, handles, wanted, part))
+      return failed("amdsmi_get_gpu_device_bdf", amdsmi::kNotInitialized);
+    return Read();
+  });
+}
+
+void shut_down_amd() { amdsmi::sessions.end(); }
+
+}  // namespace innkeeper::telemetry

@@ -1,0 +1,68 @@
+// Reading one AMD card by AMD SMI: the questions behind each member of Card, and what makes their answers
+// safe to use. As in cards.h, every answer is taken for what it may be.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "telemetry/amdsmi.h"
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::telemetry::amdsmi {
+
+class CardReader {
+ public:
+  CardReader(const Library& library, Device device) : library_(library), device_(device) {}
+
+  // UUID, bus id, name, place in ROCR's order. False: the card has no identity, `why()` says why.
+  bool read_identity(Card& card);
+  void read(Wanted wanted, Card& card);
+
+  bool lost() const { return lost_; }
+  bool forbidden() const { return forbidden_; }
+  // The library was stopped by somebody else.
+  bool gone() const { return gone_; }
+  const std::string& why() const { return why_; }
+
+ private:
+  template <class... Parameters, class... Arguments>
+  Code ask_card(const char* question, Code (*function)(Parameters...), Arguments... arguments) {
+    const Code code = ask(function, arguments...);
+    if (code == kNotInitialized) gone_ = true;
+    if (code == kNotFound) lose(question, code);
+    return code;
+  }
+  void lose(const char* question, Code code) {
+    lost_ = true;
+    why_ = describe(library_, question, code);
+  }
+  Reading<std::string> uuid(const std::string& bus_id);
+  Reading<Memory> memory();
+  Reading<Utilization> utilization();
+  Reading<Power> power();
+  Reading<int> temperature();
+  Reading<uint32_t> clock(int kind);
+  Reading<Clocks> clocks();
+  template <class Entry>
+  Reading<std::vector<Process>> listed_processes();
+  Reading<std::vector<Process>> numbered_processes();
+  Reading<std::vector<Process>> processes();
+
+  const Library& library_;
+  Device device_;
+  bool lost_ = false;
+  bool forbidden_ = false;
+  bool gone_ = false;
+  std::string why_;
+};
+
+// The unique id that the library has put into what it calls a UUID; none if there is none in it, as for cards
+// to which the kernel gives none.
+std::optional<uint64_t> unique_id_of(const std::string& library_uuid);
+
+// How two cards reach each other.
+Link read_link(const Library& library, Device a, Device b);
+
+}  // namespace innkeeper::telemetry::amdsmi

@@ -1,0 +1,73 @@
+// What the lists of visible devices have in common, whichever maker's: words, notes, and what an index
+// counts.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::telemetry {
+
+inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+inline std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+inline bool starts_with(std::string_view text, std::string_view beginning) {
+  return text.substr(0, beginning.size()) == beginning;
+}
+
+// For a note: short, and without what would break the line.
+inline std::string shown(std::string_view text) {
+  std::string result = "\"" + std::string(text.substr(0, 60)) + (text.size() > 60 ? "...\"" : "\"");
+  for (char& c : result) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return result;
+}
+
+// Why an entry, and what follows it, do not count.
+inline std::string ends_there(std::string_view variable, std::string_view entry, std::string_view why) {
+  return std::string(variable) + ": " + shown(entry) + " " + std::string(why) +
+         "; it and what follows do not count";
+}
+
+inline std::string is_beyond(size_t count) {
+  return "is beyond the " + std::to_string(count) + " cards that are here";
+}
+
+inline std::vector<const Card*> cards_of(Maker maker, const Snapshot& now) {
+  std::vector<const Card*> cards;
+  for (const Card& card : now.cards) {
+    if (card.maker == maker) cards.push_back(&card);
+  }
+  return cards;
+}
+
+// What an index counts: the maker's cards by bus id, with nullptr in the places of those that are lost.
+inline std::vector<const Card*> places_of(Maker maker, const Snapshot& now) {
+  std::vector<std::pair<std::string_view, const Card*>> places;
+  for (const Card* card : cards_of(maker, now)) places.emplace_back(card->bus_id, card);
+  for (const LostCard& lost : now.lost) {
+    if (lost.forbidden || lost.maker != maker) continue;
+    auto place = places.begin() + std::min<std::ptrdiff_t>(lost.driver_index, std::ssize(places));
+    if (!lost.bus_id.empty()) {
+      place = std::find_if(places.begin(), places.end(), [&](const auto& other) {
+        return other.first.empty() || other.first > lost.bus_id;
+      });
+    }
+    places.emplace(place, lost.bus_id, nullptr);
+  }
+  std::vector<const Card*> result;
+  for (const auto& [bus_id, card] : places) result.push_back(card);
+  return result;
+}
+
+}  // namespace innkeeper::telemetry

@@ -1,0 +1,147 @@
+"""The program `innkeeper` on fake GPUs: tests drive the built binary, as a shell would.
+
+INNKEEPER_PROGRAM and INNKEEPER_FAKE_LIBRARY name other files than those of build/dev.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "dev"
+PROGRAM = Path(os.environ.get("INNKEEPER_PROGRAM", BUILD / "src/cli/innkeeper"))
+FAKE = Path(os.environ.get("INNKEEPER_FAKE_LIBRARY", BUILD / "tests/fake_nvml/libnvidia-ml.so.1"))
+
+CARD = """
+card GPU-{index}000aaaa-0000-0000-0000-000000000000
+  bus 00000000:{index}1:00.0
+  name NVIDIA H200
+  memory 139G 512M {used}
+  utilization {load} 0
+  power 75 700
+  temperature 30
+  clocks 1700 2600
+"""
+
+
+def uuid(index: int) -> str:
+    """Of the card with this number, counted from 0."""
+    return f"GPU-{index + 1}000aaaa-0000-0000-0000-000000000000"
+
+
+def cards(count: int, extra: dict[int, str] | None = None) -> str:
+    """A script of idle cards; `extra` adds lines to some."""
+    text = "driver 550.54.15\n"
+    for i in range(count):
+        text += CARD.format(index=i + 1, used=0, load=0) + (extra or {}).get(i, "")
+    return text
+
+
+def wait_until(true: Callable[[], object], seconds: float = 20) -> None:
+    """Fails when it does not become true in time."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+class Machine:
+    """GPUs of a script, a lease folder of its own, and the program run on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.leases = folder / "leases"
+        self.script = folder / "gpus"
+        self.env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CUDA_", "INNKEEPER_")) and name not in ("NO_COLOR", "LC_ALL", "LC_CTYPE")
+        } | {
+            "INNKEEPER_NVML": str(FAKE),
+            "INNKEEPER_FAKE_NVML": str(self.script),
+            "INNKEEPER_LEASE_DIR": str(self.leases),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+        }
+        self.started: list[subprocess.Popen[str]] = []
+        self.set(cards(2))
+
+    def set(self, script: str) -> None:
+        """Makes these the machine's cards."""
+        fresh = self.folder / "fresh"
+        fresh.write_text(script)
+        fresh.rename(self.script)
+
+    def run(self, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs the program to its end, its output captured."""
+        return subprocess.run(
+            [str(PROGRAM), *words],
+            env=self.env | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def ok(self, *words: str, env: dict[str, str] | None = None) -> str:
+        """What it prints when it succeeds."""
+        done = self.run(*words, env=env)
+        assert done.returncode == 0, (words, done.returncode, done.stderr)
+        assert done.stderr == "", done.stderr
+        return done.stdout
+
+    def start(self, *words: str, **options: object) -> subprocess.Popen[str]:
+        """Starts it; it is killed when the test ends."""
+        process = subprocess.Popen(
+            ["innkeeper", *words],
+            executable=PROGRAM,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,  # type: ignore[call-overload]
+        )
+        self.started.append(process)
+        return process
+
+    def files(self) -> list[str]:
+        """Lease files that are there, dead ones too."""
+        if not self.leases.is_dir():
+            return []
+        return sorted(path.name for path in self.leases.iterdir() if path.name != "alloc.lock")
+
+    def held(self) -> list[dict]:  # type: ignore[type-arg]
+        """Live leases."""
+        import json
+
+        return json.loads(self.ok("lease", "list", "--json"))["leases"]
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.communicate()
+        for file in self.files():  # ends what holds leases in the background
+            (self.leases / file).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """Two idle cards."""
+    assert PROGRAM.exists(), f"{PROGRAM} is not built: cmake --build --preset dev"
+    parent = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix="innkeeper-cli-", dir=parent))
+    made = Machine(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder)

@@ -1,0 +1,96 @@
+"""lease list, hold and release."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import Machine, uuid, wait_until
+
+
+def test_an_empty_list_says_where_it_looked(machine: Machine):
+    assert machine.ok("lease", "list") == f"no leases in {machine.leases}\n"
+    assert json.loads(machine.ok("lease", "list", "--json")) == {"schema": 1, "leases": [], "waiting": []}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_hold_ends_with_a_signal(machine: Machine, number: signal.Signals):
+    process = machine.start("lease", "hold", "--mem", "10G", "--name", "night shift")
+    assert process.stdout is not None
+    identity, gpus = process.stdout.readline().split()
+    assert gpus == uuid(0)
+    (lease,) = machine.held()
+    assert lease["id"] == identity and lease["job"] == "night shift" and lease["pid"] == process.pid
+    assert lease["claims"] == [{"uuid": uuid(0), "gpu": "0", "bytes": 10 << 30}]
+    process.send_signal(number)
+    assert process.wait(20) == -number
+    assert machine.files() == []  # removed by its holder, not by the next caller
+
+
+def test_hold_ends_in_time(machine: Machine):
+    process = machine.start("lease", "hold", "--for", "1s")
+    assert process.wait(20) == 0
+    assert machine.held() == []
+
+
+def test_hold_in_the_background(machine: Machine):
+    identity, gpus = machine.ok("lease", "hold", "--for", "60s", "--background").split()
+    (lease,) = machine.held()
+    assert lease["id"] == identity and lease["exclusive"] and gpus == uuid(0)
+    assert 50 < lease["expires_in_seconds"] <= 60
+    os.kill(lease["pid"], 0)  # the process that holds it is the one that is shown
+    assert machine.ok("lease", "release", identity) == ""
+    assert machine.held() == []
+    wait_until(lambda: not Path(f"/proc/{lease['pid']}").exists())
+
+
+def test_release_ends_a_lease_that_runs(machine: Machine):
+    process = machine.start("lease", "hold")
+    assert process.stdout is not None
+    identity = process.stdout.readline().split()[0]
+    machine.ok("lease", "release", identity)
+    assert process.wait(20) == 66
+    assert "released by somebody else" in process.stderr.read()  # type: ignore[union-attr]
+
+
+def test_release_of_what_is_not_there(machine: Machine):
+    done = machine.run("lease", "release", "0123456789abcdef")
+    assert done.returncode == 66 and "0123456789abcdef" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_somebody_elses_lease_cannot_be_released(machine: Machine):
+    identity = machine.ok("lease", "hold", "--for", "60s", "--background").split()[0]
+    machine.folder.chmod(0o755)
+    import subprocess
+
+    from conftest import PROGRAM
+
+    if subprocess.run(["test", "-x", str(PROGRAM)], user=65534, check=False).returncode != 0:
+        pytest.skip("the build folder is not open to other users")
+    done = subprocess.run(
+        [str(PROGRAM), "lease", "release", identity],
+        env=machine.env,
+        user=65534,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 77 and "root" in done.stderr, done.stderr
+    assert len(machine.held()) == 1
+
+
+def test_who_waits_is_listed_apart(machine: Machine):
+    machine.start("run", "-n2", "--", "sleep", "60")
+    wait_until(lambda: len(machine.files()) == 1)
+    machine.start("pick", "--mem", "5G", "--wait")
+    wait_until(lambda: len(machine.files()) == 2)
+    listed = json.loads(machine.ok("lease", "list", "--json"))
+    assert len(listed["leases"]) == 1
+    (place,) = listed["waiting"]
+    assert place["gpus_wanted"] == 1 and place["bytes_wanted_each"] == 5 << 30
+    text = machine.ok("lease", "list")
+    assert "WAITING" in text and "5.0 GiB" in text and "sleep 60" in text

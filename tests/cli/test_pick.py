@@ -1,0 +1,185 @@
+"""pick: which GPUs, in every way of asking, and how each refusal ends."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAM, Machine, cards, uuid, wait_until
+
+BUSY_FIRST = {0: "  memory 139G 512M 100G\n  utilization 90 0\n  power 600 700\n"}
+
+
+def test_prints_a_uuid_for_cuda_visible_devices(machine: Machine):
+    assert machine.ok("pick") == uuid(0) + "\n"
+    assert machine.files() == []  # nothing is promised
+
+
+@pytest.mark.parametrize("words", [("-n", "2"), ("-n2",), ("--gpus", "2"), ("--gpus=2",)])
+def test_several_are_separated_by_commas(machine: Machine, words: tuple[str, ...]):
+    assert machine.ok("pick", *words) == f"{uuid(0)},{uuid(1)}\n"
+
+
+@pytest.mark.parametrize("mode", ["free", "ratio", "power", "utilization"])
+def test_the_idle_card_is_better_in_every_mode(machine: Machine, mode: str):
+    machine.set(cards(2, BUSY_FIRST))
+    assert machine.ok("pick", "--mem", "1G", "--by", mode) == uuid(1) + "\n"
+
+
+def test_modes_differ(machine: Machine):
+    hot = {0: "  memory 139G 512M 1G\n  power 10 700\n", 1: "  memory 139G 512M 0\n  power 600 700\n"}
+    machine.set(cards(2, hot))
+    assert machine.ok("pick", "--mem", "1G", "--by", "free") == uuid(1) + "\n"
+    assert machine.ok("pick", "--mem", "1G", "--by", "power") == uuid(0) + "\n"
+
+
+def test_leased_cards_are_not_picked(machine: Machine):
+    machine.start("run", "--", "sleep", "60")
+    wait_until(lambda: len(machine.files()) == 1)
+    assert machine.ok("pick") == uuid(1) + "\n"
+
+
+def test_hold_promises_it_for_a_while(machine: Machine):
+    first = machine.ok("pick", "--hold", "2s")
+    second = machine.ok("pick", "--hold", "2s")
+    assert {first, second} == {uuid(0) + "\n", uuid(1) + "\n"}
+    assert machine.run("pick").returncode == 75
+    wait_until(lambda: machine.run("pick").returncode == 0, 10)
+
+
+def test_wait_is_served_when_a_lease_ends(machine: Machine):
+    machine.set(cards(1))
+    holder = machine.start("run", "--", "sleep", "60")
+    wait_until(lambda: len(machine.files()) == 1)
+    waiting = machine.start("pick", "--wait")
+    wait_until(lambda: len(machine.files()) == 2)
+    assert waiting.poll() is None
+    holder.kill()
+    assert waiting.communicate(timeout=20)[0] == uuid(0) + "\n"
+
+
+def test_wait_has_a_limit(machine: Machine):
+    machine.set(cards(1))
+    machine.start("run", "--", "sleep", "60")
+    wait_until(lambda: len(machine.files()) == 1)
+    begin = time.monotonic()
+    done = machine.run("pick", "--wait=1s")
+    assert done.returncode == 75 and 1 <= time.monotonic() - begin < 10
+    assert "waited" in done.stderr and "139.0 GiB" not in done.stdout
+    assert len(machine.files()) == 1  # the place in the line is gone
+
+
+def test_stays_inside_what_was_given(machine: Machine):
+    assert machine.ok("pick", env={"CUDA_VISIBLE_DEVICES": "1"}) == uuid(1) + "\n"
+    assert machine.ok("pick", env={"CUDA_VISIBLE_DEVICES": uuid(1)[:12]}) == uuid(1) + "\n"
+    assert machine.run("pick", "-n2", env={"CUDA_VISIBLE_DEVICES": "1"}).returncode == 65
+    none = machine.run("pick", env={"CUDA_VISIBLE_DEVICES": ""})
+    assert none.returncode == 69 and "CUDA_VISIBLE_DEVICES" in none.stderr
+
+
+def test_mig_instances_are_picked_by_their_own_names(machine: Machine):
+    instance = "MIG-11111111-2222-3333-4444-555555555555"
+    machine.set(cards(1, {0: f"  mig 7\ninstance {instance} 1 0\n  memory 20G 0 0\n"}))
+    assert machine.ok("pick") == instance + "\n"
+
+
+WRONG = [
+    (("pick", "-n", "0"), "expected a number of GPUs from 1 to 64"),
+    (("pick", "-n", "65"), "from 1 to 64"),
+    (("pick", "-n", "two"), "expected a number of GPUs"),
+    (("pick", "--mem", "20X"), "--mem"),
+    (("pick", "--mem", ""), "--mem"),
+    (("pick", "--mem", "0"), "--mem"),
+    (("pick", "--mem"), "--mem"),
+    (("pick", "--by", "beauty"), "expected free, ratio, power or utilization"),
+    (("pick", "--share"), "--share needs --mem"),
+    (("pick", "--mem", "1G", "--share", "--exclusive"), "exclude each other"),
+    (("pick", "--wait=soon"), "--wait"),
+    (("pick", "--hold", "0"), "at least 1s"),
+    (("pick", "--hold", "-3"), "--hold"),
+    (("pick", "--frobnicate"), "--frobnicate"),
+    (("pick", "GPU-1"), "GPU-1"),
+    (("pick", "--", "true"), "no command behind --"),
+    (("run",), "needs a command behind --"),
+    (("run", "--"), "needs a command behind --"),
+    (("run", "--", ""), "needs a command behind --"),
+    (("run", "python", "x.py"), "python"),
+    (("lease",), "subcommand"),
+    (("lease", "hold", "--background"), "--background needs --for"),
+    (("lease", "hold", "--for", "1y"), "--for"),
+    (("lease", "release"), "ID"),
+    (("lease", "release", "../../etc/passwd"), "no lease's id"),
+    (("status", "--json", "--prometheus"), "exclude each other"),
+    (("completion", "tcsh"), "expected bash, zsh or fish"),
+    (("top",), "needs a terminal"),
+    (("top", "--interval", "0"), "0.5 to 60"),
+    (("frob",), "frob"),
+    ((), "subcommand"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) or "-" for words, _ in WRONG])
+def test_a_wrong_command_line_ends_with_64_and_says_why(machine: Machine, words: tuple[str, ...], said: str):
+    done = machine.run(*words)
+    assert (done.returncode, done.stdout) == (64, "")
+    message, _, hint = done.stderr.strip().partition("\n")
+    assert said in message and message.startswith("innkeeper")
+    assert hint.startswith("Try: innkeeper") and hint.endswith("--help")
+    assert machine.files() == []
+
+
+def test_never_and_not_now_are_told_apart_with_numbers(machine: Machine):
+    never = machine.run("pick", "--mem", "200G")
+    assert never.returncode == 65 and "200.0 GiB" in never.stderr and "138.5 GiB" in never.stderr
+    machine.start("run", "--mem", "100G", "-n2", "--", "sleep", "60")
+    wait_until(lambda: len(machine.files()) == 1)
+    busy = machine.run("pick", "--mem", "50G")
+    assert busy.returncode == 75 and "promised 100.0 GiB" in busy.stderr and "--wait" in busy.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("driver 550.54.15\n", 69, "no GPU"),
+        ("error nvmlInit_v2 18\n", 71, "version"),  # library and kernel do not fit each other
+        ("error nvmlInit_v2 9\n", 71, ""),  # the kernel's driver is not loaded
+        (cards(1, {0: "  lost\n"}), 69, "cannot be used"),
+    ],
+)
+def test_no_gpu_and_no_driver_end_differently(machine: Machine, script: str, code: int, said: str):
+    machine.set(script)
+    for words in (("pick",), ("run", "--", "true"), ("lease", "hold"), ("status",)):
+        if "lost" in script and words == ("status",):
+            continue  # which shows the lost card
+        done = machine.run(*words)
+        assert done.returncode == code, (words, done.stderr)
+        assert said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_no_library(machine: Machine):
+    done = machine.run("pick", env={"INNKEEPER_NVML": "/nowhere/libnvidia-ml.so.1"})
+    assert done.returncode == 69 and "/nowhere/libnvidia-ml.so.1" in done.stderr
+
+
+def test_a_bad_lease_folder(machine: Machine):
+    machine.leases.write_text("a file")
+    for words in (("pick",), ("run", "--", "true"), ("lease", "list"), ("lease", "release", "0" * 16)):
+        done = machine.run(*words)
+        assert done.returncode == 73 and str(machine.leases) in done.stderr, words
+
+
+def test_output_that_cannot_be_written(machine: Machine):
+    with Path("/dev/full").open("w") as full:
+        for words in (["pick"], ["status"], ["--help"], ["completion", "bash"], ["lease", "list"]):
+            done = subprocess.run(
+                [str(PROGRAM), *words], env=machine.env, stdout=full, stderr=subprocess.PIPE, check=False
+            )
+            assert done.returncode == 74 and b"No space left" in done.stderr
+
+
+def test_a_broken_pipe_ends_it_quietly(machine: Machine):
+    reader = f"{PROGRAM} completion bash | true; {PROGRAM} status --prometheus | head -c 10 >/dev/null"
+    done = subprocess.run(["bash", "-c", reader], env=machine.env, capture_output=True, check=False)
+    assert done.stderr == b""

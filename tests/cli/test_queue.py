@@ -1,0 +1,238 @@
+"""`innkeeper queue`: jobs on fake GPUs, driven as from a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Machine, cards, uuid, wait_until
+
+
+class Jobs:
+    """A queue of the test's own."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.folder = machine.folder / "queue"
+        machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
+        machine.env["PATH"] = "/usr/bin:/bin"
+
+    def __call__(self, *words: str) -> str:
+        return self.machine.ok("queue", *words)
+
+    def add(self, *words: str) -> str:
+        return self("add", *words).strip()
+
+    def shell(self, script: str, *options: str) -> str:
+        return self.add(*options, "--", "/bin/sh", "-c", script)
+
+    def show(self, job: str) -> dict[str, Any]:
+        return json.loads(self("show", "--json", job))[0]
+
+    def log(self, job: str) -> str:
+        return self("log", job)
+
+    def wait(self, *jobs: str) -> int:
+        return self.machine.run("queue", "wait", "--timeout", "30s", *jobs).returncode
+
+    def runner(self) -> int | None:
+        """The runner's process, if there is one."""
+        try:
+            pid = int((self.folder / "runner.lock").read_text())
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, ValueError):
+            return None
+        return None if state == "Z" else pid
+
+    def close(self) -> None:
+        run = self.machine.run
+        run("queue", "pause")
+        for job in json.loads(self("list", "--all", "--json"))["jobs"]:
+            if job["state"] == "running":
+                run("queue", "resume", str(job["id"]))
+                run("queue", "cancel", str(job["id"]))
+        wait_until(lambda: self.runner() is None)
+
+
+@pytest.fixture
+def jobs(machine: Machine) -> Iterator[Jobs]:
+    made = Jobs(machine)
+    yield made
+    made.close()
+
+
+def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
+    job = jobs.shell(
+        "echo hello; echo $FRUIT; echo bad >&2", "--gpus=0", "--env", "FRUIT=fig", "--name", "demo"
+    )
+    assert job == "1"
+    assert jobs.wait(job) == 0
+    assert jobs.log(job) == "hello\nfig\nbad\n"
+    table = jobs("list")
+    assert "demo" in table and "done" in table
+    shown = jobs("show", job)
+    assert "job 1: done" in shown and "1 CPU slot" in shown
+
+
+def test_wait_says_whether_jobs_succeeded(jobs: Jobs) -> None:
+    bad = jobs.shell("exit 3", "--gpus=0")
+    done = jobs.machine.run("queue", "wait", bad)
+    assert done.returncode == 1
+    assert done.stderr == f"innkeeper: job {bad} is failed\n"
+    assert jobs.show(bad)["code"] == 3
+    assert "failed, exit 3" in jobs("list")
+    slow = jobs.shell("sleep 20", "--gpus=0")
+    assert jobs.machine.run("queue", "wait", "--timeout=1s", slow).returncode == 75
+    jobs("cancel", slow)
+    assert jobs.wait(slow) == 1
+    assert jobs.wait() == 0, "nothing is left to wait for"
+
+
+def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
+    job = jobs.shell("echo $CUDA_VISIBLE_DEVICES; sleep 0.3", "--mem", "8G", "--share")
+    wait_until(lambda: jobs.show(job)["state"] == "running" and jobs.machine.held())
+    held = jobs.machine.held()
+    assert [lease["job"] for lease in held] == [f"queue {job}"]
+    assert jobs.wait(job) == 0
+    card = jobs.log(job).strip()
+    assert card in (uuid(0), uuid(1))
+    assert jobs.show(job)["attempts"][0]["gpus"] == card
+    assert jobs.machine.held() == []
+
+
+def test_cards_are_never_shared_by_whole_requests(jobs: Jobs) -> None:
+    script = "echo $CUDA_VISIBLE_DEVICES; sleep 0.4"
+    first, second, third = (jobs.shell(script) for _ in range(3))
+    both = jobs.shell(script, "--gpus=2", "--priority=-1")
+    assert jobs.wait(first, second, third, both) == 0
+    assert {jobs.log(first).strip(), jobs.log(second).strip()} == {uuid(0), uuid(1)}
+    assert jobs.show(third)["started"] > min(jobs.show(j)["ended"] for j in (first, second)) - 0.05
+    assert set(jobs.log(both).strip().split(",")) == {uuid(0), uuid(1)}
+    assert jobs.show(both)["started"] >= jobs.show(third)["ended"] - 0.05
+
+
+def test_a_queue_waits_for_other_users_leases(jobs: Jobs) -> None:
+    holder = jobs.machine.start("lease", "hold", "--gpus=2")
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    job = jobs.shell("true")
+    wait_until(lambda: jobs.show(job)["reason"])
+    assert jobs.show(job)["state"] == "queued"
+    holder.send_signal(signal.SIGTERM)
+    assert jobs.wait(job) == 0
+
+
+def test_jobs_keep_to_the_cards_they_were_given(jobs: Jobs) -> None:
+    jobs.machine.env["CUDA_VISIBLE_DEVICES"] = uuid(1)
+    first, second = (jobs.shell("echo $CUDA_VISIBLE_DEVICES; sleep 0.2") for _ in range(2))
+    assert jobs.wait(first, second) == 0
+    assert jobs.log(first).strip() == jobs.log(second).strip() == uuid(1)
+    assert jobs.show(second)["started"] >= jobs.show(first)["ended"] - 0.05
+    cpu = jobs.shell("echo [$CUDA_VISIBLE_DEVICES]", "--gpus=0")
+    assert jobs.wait(cpu) == 0
+    assert jobs.log(cpu) == "[]\n"
+
+
+def test_what_can_never_run_fails_with_the_reason(jobs: Jobs) -> None:
+    job = jobs.shell("true", "--gpus=3")
+    assert jobs.wait(job) == 1
+    assert "3" in jobs.show(job)["reason"]
+
+
+def test_sweeps_arrays_and_dependencies(jobs: Jobs) -> None:
+    sweep = jobs.add("--gpus=0", "--sweep", "lr=0.1,0.01", "--array", "3-4", "--", "echo", "{lr}", "{index}")
+    after = jobs.shell("true", "--gpus=0", "--after", sweep)
+    assert jobs.wait(after) == 0
+    assert [jobs.log(f"{sweep}.{i}") for i in range(4)] == ["0.1 3\n", "0.01 3\n", "0.1 4\n", "0.01 4\n"]
+    assert jobs.machine.run("queue", "log", sweep).returncode == 64
+    assert len(jobs.show(after)["after"]) == 4
+
+
+def test_log_follows_until_the_end(jobs: Jobs) -> None:
+    job = jobs.shell("for i in 1 2 3; do echo $i; sleep 0.1; done", "--gpus=0")
+    assert jobs("log", "-f", job) == "1\n2\n3\n"
+
+
+def test_pause_resume_and_drain(jobs: Jobs) -> None:
+    running = jobs.shell("sleep 0.5", "--gpus=0")
+    wait_until(lambda: jobs.show(running)["state"] == "running")
+    jobs("drain")
+    assert jobs.show(running)["state"] == "done"
+    waiting = jobs.shell("true", "--gpus=0")
+    time.sleep(0.3)
+    assert jobs.show(waiting)["state"] == "queued"
+    assert "paused" in jobs("list")
+    jobs("resume")
+    assert jobs.wait(waiting) == 0
+
+
+def test_memory_that_was_measured_is_proposed(jobs: Jobs) -> None:
+    ready = jobs.machine.folder / "ready"
+    command = ("/bin/sh", "-c", f"echo $$ > {ready}; while [ -e {ready} ]; do sleep 0.05; done")
+    job = jobs.add("--gpus=1", "--", *command)
+    wait_until(lambda: ready.exists() and ready.read_text().strip())
+    used = f"  process {ready.read_text().strip()} 7000M\n"
+    jobs.machine.set(cards(2, {0: used, 1: ""}))
+    wait_until(lambda: jobs.show(job)["attempts"][0]["peak_memory"] > 0)
+    ready.unlink()
+    assert jobs.wait(job) == 0
+    jobs.machine.set(cards(2))
+    assert jobs.show(job)["attempts"][0]["peak_memory"] == 7000 << 20
+    again = jobs.machine.run("queue", "add", "--", *command)
+    assert "--mem 8G would have been enough" in again.stderr
+    auto = jobs.add("--mem", "auto", "--", *command)
+    assert jobs.show(auto)["memory"] == 7936 << 20, "the peak and a tenth, in steps of 256 MiB"
+    jobs("cancel", again.stdout.strip(), auto)
+
+
+def test_the_runner_may_be_killed(jobs: Jobs) -> None:
+    job = jobs.shell("sleep 0.6; echo end", "--gpus=0")
+    wait_until(lambda: jobs.show(job)["state"] == "running")
+    before = jobs.runner()
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: jobs.runner() not in (None, before))
+    assert jobs.wait(job) == 0
+    assert jobs.log(job) == "end\n"
+    assert len(jobs.show(job)["attempts"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["add"], 64, "needs a command behind --"),
+        (["add", "--gpus=0", "--mem=1G", "--", "true"], 64, "--gpus 0 asks for no GPU"),
+        (["add", "--gpus=x", "--", "true"], 64, "x"),
+        (["add", "--sweep=lr", "--", "true"], 64, "lr=0.1,0.01"),
+        (["add", "--array=3-1", "--", "true"], 64, "3-1"),
+        (["add", "--after=9", "--", "true"], 66, "there is no job 9"),
+        (["add", "--time=soon", "--", "true"], 64, "--time"),
+        (["show", "9"], 66, "there is no job 9"),
+        (["cancel", "x"], 64, "a job is written as"),
+        (["log", "9"], 66, "there is no job 9"),
+    ],
+)
+def test_errors_are_one_line_with_a_code(jobs: Jobs, words: list[str], code: int, text: str) -> None:
+    done = jobs.machine.run("queue", *words)
+    assert (done.returncode, text in done.stderr) == (code, True), done
+    assert done.stdout == ""
+
+
+def test_a_damaged_database_is_left_as_it_is(jobs: Jobs) -> None:
+    jobs("list")
+    database = jobs.folder / "queue.db"
+    good = database.read_bytes()
+    database.write_bytes(b"not a database at all" * 200)
+    done = jobs.machine.run("queue", "list")
+    assert done.returncode == 73
+    assert done.stderr.count("\n") == 1 and "not a queue's database" in done.stderr
+    assert database.read_bytes() == b"not a database at all" * 200
+    database.write_bytes(good)
+    assert jobs("list") == "no jobs\n"

@@ -1,0 +1,201 @@
+"""`innkeeper slurm submit` against a real Slurm of one node, with two fake GPUs in its gres.
+
+Debian: slurm-wlm and munge. Root, since Slurm's daemons want to be and GPUs must be device nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAM, Machine, cards, uuid, wait_until
+
+DAEMONS = ("slurmctld", "slurmd", "munged")
+CONF = """ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SchedulerType=sched/backfill
+SchedulerParameters=sched_min_interval=100000,defer_batch
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+ReturnToService=2
+GresTypes=gpu,shard
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} Gres=gpu:2,shard:8 State=UNKNOWN
+PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
+"""
+GRES = """AutoDetect=off
+Name=gpu File={folder}/gpu0 Flags=nvidia_gpu_env
+Name=gpu File={folder}/gpu1 Flags=nvidia_gpu_env
+Name=shard Count=8
+"""
+
+
+def find(program: str) -> str | None:
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def free_ports() -> list[int]:
+    sockets = [socket.socket() for _ in range(2)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Cluster:
+    """The daemons, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = dict(os.environ) | {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.daemons: list[subprocess.Popen[bytes]] = []
+        host = socket.gethostname().split(".")[0]
+        for name in ("state", "spool", "munge"):
+            (folder / name).mkdir()
+        folder.chmod(0o755)
+        for index in range(2):
+            os.mknod(folder / f"gpu{index}", 0o666 | 0o020000, os.makedev(1, 3))
+        cpus = os.cpu_count()
+        (folder / "slurm.conf").write_text(
+            CONF.format(folder=folder, host=host, ports=free_ports(), cpus=cpus)
+        )
+        (folder / "gres.conf").write_text(GRES.format(folder=folder))
+        key = folder / "munge.key"
+        key.write_bytes(os.urandom(64))
+        key.chmod(0o400)
+        munge = folder / "munge"
+        self.start(
+            "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
+            f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed",
+        )  # fmt: skip
+        wait_until(lambda: (munge / "socket").exists())
+        self.start("slurmctld", "-D")
+        self.start("slurmd", "-D", "-N", host)
+        wait_until(lambda: "idle" in self.call("sinfo", "-h", "-o", "%t"), 60)
+
+    def start(self, program: str, *words: str) -> None:
+        found = find(program)
+        assert found is not None
+        null = subprocess.DEVNULL
+        self.daemons.append(subprocess.Popen([found, *words], env=self.env, stdout=null, stderr=null))
+
+    def call(self, *words: str) -> str:
+        return subprocess.run(words, env=self.env, capture_output=True, text=True, check=False).stdout
+
+    def wait(self, job: str) -> None:
+        wait_until(lambda: self.call("squeue", "-h", "-j", job).strip() == "", 60)
+
+    def close(self) -> None:
+        for daemon in reversed(self.daemons):
+            daemon.send_signal(signal.SIGTERM)
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    if not all(find(daemon) for daemon in DAEMONS):
+        pytest.skip("Slurm's daemons are not installed: slurm-wlm and munge")
+    if os.geteuid() != 0:
+        pytest.skip("Slurm's daemons need root")
+    folder = Path(tempfile.mkdtemp(prefix="innkeeper-slurm-"))
+    try:
+        os.mknod(folder / "try", 0o666 | 0o020000, os.makedev(1, 3))
+    except OSError:
+        shutil.rmtree(folder)
+        pytest.skip("no device nodes can be made here for Slurm's GPUs")
+    made = Cluster(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder)
+
+
+class Submitter:
+    """The program, submitting to the cluster."""
+
+    def __init__(self, machine: Machine, cluster: Cluster) -> None:
+        self.machine, self.cluster = machine, cluster
+        machine.env["SLURM_CONF"] = cluster.env["SLURM_CONF"]
+
+    def submit(self, *words: str) -> str:
+        output = self.machine.folder / "out-%A-%a"
+        return self.machine.ok("slurm", "submit", f"--output={output}", *words).strip()
+
+    def output(self, job: str) -> dict[str, str]:
+        """By task; a job that is no array has one of them."""
+        self.cluster.wait(job)
+        files = self.machine.folder.glob(f"out-{job}-*")
+        return {path.name.rpartition("-")[2]: path.read_text() for path in files}
+
+
+@pytest.fixture
+def slurm(machine: Machine, cluster: Cluster) -> Submitter:
+    return Submitter(machine, cluster)
+
+
+def test_a_job_gets_its_gpus(slurm: Submitter) -> None:
+    one = slurm.submit("--name=one", "--", "sh", "-c", "echo $SLURM_JOB_NAME $CUDA_VISIBLE_DEVICES")
+    both = slurm.submit("--gpus=2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    shard = slurm.submit("--mem=3G", "--shard=1G", "--", "sh", "-c", "echo $SLURM_SHARDS_ON_NODE")
+    none = slurm.submit("--gpus=0", "--", "sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]")
+    assert next(iter(slurm.output(one).values())) in ("one 0\n", "one 1\n")
+    assert list(slurm.output(both).values()) == ["0,1\n"]
+    assert list(slurm.output(shard).values()) == ["3\n"]
+    assert list(slurm.output(none).values()) == ["[]\n"]
+
+
+def test_sweeps_and_dependencies(slurm: Submitter) -> None:
+    sweep = slurm.submit("--gpus=0", "--sweep=lr=0.1,it's", "--", "sh", "-c", 'echo "$0 $lr"', "{lr}")
+    mark = slurm.machine.folder / "mark"
+    first = slurm.submit("--gpus=0", "--after", sweep, "--", "touch", str(mark))
+    bad = slurm.submit("--gpus=0", "--after", first, "--", "sh", "-c", f"test -e {mark} && exit 1")
+    never = slurm.submit("--gpus=0", "--after", bad, "--", "touch", str(mark) + "2")
+    always = slurm.submit("--gpus=0", "--after-any", bad, "--", "sh", "-c", "echo end")
+    assert list(slurm.output(always).values()) == ["end\n"]
+    assert slurm.output(sweep) == {"0": "0.1 0.1\n", "1": "it's it's\n"}
+    slurm.cluster.wait(never)
+    assert mark.exists() and not Path(str(mark) + "2").exists()
+
+
+def test_inside_a_job_the_same_call_subdivides_what_slurm_gave(slurm: Submitter) -> None:
+    machine = slurm.machine
+    machine.set(cards(2))
+    machine.env["TMPDIR"] = str(machine.folder)
+    part = f"{PROGRAM} slurm submit -- /bin/sh -c 'echo $CUDA_VISIBLE_DEVICES; sleep 0.2'"
+    job = slurm.submit(
+        "--gpus=1", "--", "sh", "-c",
+        f"echo $CUDA_VISIBLE_DEVICES; {part}; {part}; {PROGRAM} queue wait && {PROGRAM} queue log 1 && "
+        f"{PROGRAM} queue log 2",
+    )  # fmt: skip
+    given, first, second, *logs = next(iter(slurm.output(job).values())).split()
+    assert (first, second) == ("1", "2")
+    assert logs == [uuid(int(given))] * 2

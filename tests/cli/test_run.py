@@ -1,0 +1,127 @@
+"""run: the command's life is the lease's; its signals and status are its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAM, Machine, cards, uuid, wait_until
+
+
+def started(machine: Machine, count: int = 1) -> None:
+    wait_until(lambda: len(machine.files()) == count)
+
+
+def test_the_command_sees_its_gpus_alone(machine: Machine):
+    machine.set(cards(4))
+    shown = machine.ok("run", "-n", "2", "--mem", "8G", "--", "env")
+    seen = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    assert seen["CUDA_VISIBLE_DEVICES"] == f"{uuid(0)},{uuid(1)}"
+    assert seen["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert len(seen["INNKEEPER_LEASE"]) == 16
+
+
+def test_words_reach_the_command_as_they_are(machine: Machine):
+    words = ["a b", "--", "--mem", "-n", "$HOME", "", "*"]
+    script = "import sys; print(sys.argv[1:])"
+    assert machine.ok("run", "--", sys.executable, "-c", script, *words) == f"{words}\n"
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 75, 255])
+def test_the_status_is_the_commands(machine: Machine, status: int):
+    assert machine.run("run", "--", "sh", "-c", f"exit {status}").returncode == status
+    assert machine.held() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_reach_the_command(machine: Machine, number: signal.Signals):
+    script = (
+        "import signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: sys.exit(42))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    process = machine.start("run", "--", sys.executable, "-c", script)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    assert process.wait(20) == 42
+    assert machine.held() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_that_kills_the_command_ends_the_lease(machine: Machine, number: signal.Signals):
+    process = machine.start("run", "--", "sleep", "60")
+    started(machine)
+    assert len(machine.held()) == 1
+    process.send_signal(number)
+    assert process.wait(20) == -number
+    wait_until(lambda: machine.held() == [])
+    assert machine.ok("pick", "-n2") == f"{uuid(0)},{uuid(1)}\n"  # all can be had again
+    wait_until(lambda: machine.files() == [])
+
+
+def test_a_stopped_command_keeps_its_lease(machine: Machine):
+    process = machine.start("run", "--", "sleep", "60")
+    started(machine)
+    process.send_signal(signal.SIGSTOP)
+    assert len(machine.held()) == 1
+    process.send_signal(signal.SIGKILL)
+
+
+def test_what_it_leaves_behind_keeps_the_lease(machine: Machine):
+    pid = int(machine.ok("run", "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"))
+    assert len(machine.held()) == 1
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: machine.held() == [])
+
+
+def test_signal_dispositions_are_passed_on_unchanged(machine: Machine):
+    masks = machine.ok("run", "--", "grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status")
+    direct = subprocess.run(
+        ["grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status"], capture_output=True, text=True, check=True
+    )
+    assert masks == direct.stdout
+
+
+def test_only_the_lease_is_left_open(machine: Machine):
+    shown = machine.ok("run", "--", "ls", "-l", "/proc/self/fd")
+    assert shown.count(str(machine.leases)) == 1 and "alloc.lock" not in shown
+
+
+def test_a_run_inside_a_run_gets_a_part(machine: Machine):
+    inner = f"{PROGRAM} run --mem 2G -- {PROGRAM} lease list --json"
+    import json
+
+    leases = json.loads(machine.ok("run", "--mem", "8G", "--", "sh", "-c", inner))["leases"]
+    outer, part = leases
+    assert part["inside"] == outer["id"]
+    assert part["claims"][0]["uuid"] == outer["claims"][0]["uuid"]
+    too_much = machine.run("run", "--mem", "8G", "--", str(PROGRAM), "pick", "--mem", "9G")
+    assert too_much.returncode == 65
+
+
+def test_a_part_of_a_lease_that_is_over(machine: Machine):
+    done = machine.run("run", "--", "true", env={"INNKEEPER_LEASE": "0123456789abcdef"})
+    assert done.returncode == 69 and "0123456789abcdef" in done.stderr
+
+
+def test_a_command_that_cannot_run(machine: Machine, tmp_path: Path):
+    missing = machine.run("run", "--", "no-such-command")
+    assert missing.returncode == 127 and "no-such-command" in missing.stderr
+    plain = tmp_path / "plain"
+    plain.write_text("text")
+    assert machine.run("run", "--", str(plain)).returncode == 126
+    assert machine.held() == []
+
+
+def test_many_at_once_never_share_an_exclusive_card(machine: Machine):
+    machine.set(cards(4))
+    mark = f"{machine.folder}/busy-$CUDA_VISIBLE_DEVICES"
+    script = f"mkdir {mark} && sleep 0.05 && rmdir {mark}"
+    jobs = [machine.start("run", "--wait", "--", "sh", "-c", script) for _ in range(24)]
+    for job in jobs:
+        assert job.wait(60) == 0

@@ -1,0 +1,161 @@
+"""`innkeeper slurm submit`: what it gives sbatch, with an sbatch that only writes down what it was given."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Machine, cards, uuid, wait_until
+
+SBATCH = """#!/bin/sh
+printf '%s\\n' "$@" > {folder}/words
+cat > {folder}/script
+[ -z "$FAIL" ] || {{ echo "sbatch: error: $FAIL" >&2; exit 3; }}
+echo "4711;cluster"
+"""
+
+
+class Slurm:
+    """The program beside a fake sbatch."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.bin = machine.folder / "bin"
+        self.bin.mkdir()
+        sbatch = self.bin / "sbatch"
+        sbatch.write_text(SBATCH.format(folder=machine.folder))
+        sbatch.chmod(0o755)
+        machine.env["PATH"] = f"{self.bin}:/usr/bin:/bin"
+        for name in [name for name in machine.env if name.startswith("SLURM_")]:
+            del machine.env[name]
+
+    def submit(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.machine.run("slurm", "submit", *words)
+
+    def words(self, *words: str) -> list[str]:
+        """sbatch's words for a submission that succeeds."""
+        done = self.submit(*words)
+        assert (done.returncode, done.stdout) == (0, "4711\n"), done
+        return (self.machine.folder / "words").read_text().splitlines()
+
+    def script(self) -> Path:
+        return self.machine.folder / "script"
+
+    def run_script(self, task: int | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs the script as Slurm would."""
+        env = {"PATH": "/usr/bin:/bin"} | ({} if task is None else {"SLURM_ARRAY_TASK_ID": str(task)})
+        return subprocess.run(
+            ["/bin/sh", str(self.script())], env=env, capture_output=True, text=True, timeout=20, check=False
+        )
+
+
+@pytest.fixture
+def slurm(machine: Machine) -> Iterator[Slurm]:
+    yield Slurm(machine)
+
+
+def test_a_request_becomes_sbatch_options(slurm: Slurm) -> None:
+    words = slurm.words(
+        "--gpus=2", "--time=90s", "--name=demo", "-C", "/usr", "--", "echo", "a b", "it's", "$x"
+    )
+    assert words == ["--parsable", "--chdir=/usr", "--job-name=demo", "--gres=gpu:2", "--time=2"]
+    assert slurm.run_script().stdout == "a b it's $x\n"
+
+
+def test_jobs_without_gpus_dependencies_and_own_options(slurm: Slurm) -> None:
+    words = slurm.words(
+        "--gpus=0", "--cpus=4", "--after=12,13_2", "--after-any=9", "--priority=-2",
+        "--sbatch=--partition=long", "--output=out-%j", "--", "true",
+    )  # fmt: skip
+    assert words[3:] == [
+        "--cpus-per-task=4",
+        "--nice=200",
+        "--dependency=afterok:12,afterok:13_2,afterany:9",
+        "--kill-on-invalid-dep=yes",
+        "--output=out-%j",
+        "--partition=long",
+    ]
+
+
+def test_memory_becomes_shards_where_their_size_is_known(slurm: Slurm) -> None:
+    assert "--gres=shard:5" in slurm.words("--mem=9G", "--shard=2G", "--", "true")
+    done = slurm.submit("--mem=9G", "--", "true")
+    assert "--gres=gpu:1" in (slurm.machine.folder / "words").read_text()
+    assert "whole on Slurm" in done.stderr
+    assert "--gres=gpu:1" in slurm.words("--mem=9G", "--exclusive", "--shard=2G", "--", "true")
+
+
+def test_sweeps_become_arrays(slurm: Slurm) -> None:
+    words = slurm.words(
+        "--sweep", "lr=0.1,it's", "--array=3,5", "--", "sh", "-c", 'echo {index} "$lr" [{lr}]'
+    )
+    assert "--array=0-3" in words
+    assert slurm.run_script(0).stdout == "3 0.1 [0.1]\n"
+    slurm.words("--sweep", "lr=0.1,it's", "--", "sh", "-c", 'echo "$0 $lr"', "{lr}")
+    assert slurm.run_script(1).stdout == "it's it's\n"
+
+
+def test_retries_are_a_loop_in_the_script(slurm: Slurm) -> None:
+    tries = slurm.machine.folder / "tries"
+    slurm.words("--retry=2", "--", "sh", "-c", f"echo x >> {tries}; exit 5")
+    assert slurm.run_script().returncode == 5
+    assert tries.read_text() == "x\n" * 3
+    slurm.words("--retry=2", "--", "sh", "-c", f"echo x >> {tries}; test $(wc -l < {tries}) -ge 5")
+    assert slurm.run_script().returncode == 0
+    assert tries.read_text() == "x\n" * 5
+
+
+def test_what_slurm_cannot_do_is_refused(slurm: Slurm) -> None:
+    for words, text in [
+        (["--notify=say", "--", "true"], "--mail-type"),
+        (["--gpus=2", "--mem=1G", "--shard=1G", "--", "true"], "shards of one GPU"),
+        (["--after=x", "--", "true"], "Slurm job"),
+        (["--shard=none", "--mem=1G", "--", "true"], "--shard"),
+        (["--mem=auto", "--", "true"], "--mem auto"),
+        ([], "needs a command"),
+    ]:
+        done = slurm.submit(*words)
+        assert done.returncode == 64 and text in done.stderr, done
+    assert not slurm.script().exists()
+
+
+def test_sbatchs_own_failure_and_its_absence(slurm: Slurm) -> None:
+    slurm.machine.env["FAIL"] = "no such partition"
+    done = slurm.submit("--", "true")
+    assert done.returncode == 3 and "no such partition" in done.stderr
+    (slurm.bin / "sbatch").unlink()
+    slurm.machine.env["PATH"] = str(slurm.bin)
+    done = slurm.submit("--", "true")
+    assert done.returncode == 127 and "there is no sbatch" in done.stderr
+
+
+def test_dry_run_submits_nothing(slurm: Slurm) -> None:
+    text = slurm.machine.ok("slurm", "submit", "--dry-run", "--name=a b", "--", "true")
+    assert text.startswith("sbatch --parsable ") and "'--job-name=a b'" in text and "exec true" in text
+    assert not slurm.script().exists()
+
+
+def test_inside_a_slurm_job_its_own_gpus_are_subdivided(slurm: Slurm) -> None:
+    machine = slurm.machine
+    machine.set(cards(3))
+    machine.env |= {"SLURM_JOB_ID": "77", "SLURM_JOB_GPUS": "1,2", "SLURM_TMPDIR": str(machine.folder)}
+    jobs = [
+        machine.ok("slurm", "submit", "--", "/bin/sh", "-c", "echo $CUDA_VISIBLE_DEVICES; sleep 0.3").strip()
+        for _ in range(3)
+    ]
+    assert not slurm.script().exists()
+    machine.ok("queue", "wait", "--timeout=30s", *jobs)
+    got = [machine.ok("queue", "log", job).strip() for job in jobs]
+    assert set(got) == {uuid(1), uuid(2)}, "never the card that Slurm gave to others"
+    folders = [path.name for path in machine.folder.iterdir() if path.name.endswith("-slurm-77")]
+    assert len(folders) == 1
+    lock = machine.folder / folders[0] / "runner.lock"
+
+    def gone() -> bool:
+        pid = lock.read_text().strip()
+        stat = Path(f"/proc/{pid}/stat")
+        return not stat.exists() or " Z " in stat.read_text()
+
+    wait_until(gone)

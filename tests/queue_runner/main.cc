@@ -1,0 +1,33 @@
+// queue_runner FOLDER: what `innkeeper queue runner` is, for tests of the library.
+//
+// INNKEEPER_KILL_STEP=NAME and INNKEEPER_KILL_FILE=PATH: kills itself (or the supervisor that it became) at
+// the first step of that name, once: the file is made at that moment, and while it is there nothing is
+// killed.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "lease/kill_point.h"
+#include "queue/runner.h"
+
+namespace {
+
+void die_at(const char* step) {
+  const char* const wanted = std::getenv("INNKEEPER_KILL_STEP");
+  const char* const once = std::getenv("INNKEEPER_KILL_FILE");
+  if (wanted == nullptr || once == nullptr || std::string_view(step) != wanted) return;
+  if (open(once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) < 0) return;
+  kill(getpid(), SIGKILL);
+  for (;;) pause();
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) return 2;
+  if (std::getenv("INNKEEPER_KILL_STEP") != nullptr) innkeeper::lease::kill_point = die_at;
+  return innkeeper::queue::run_runner(arguments[1], {{arguments[0]}});
+}

@@ -1,0 +1,193 @@
+// The runner is killed at random, and at each named step of what it and the supervisors do, while jobs come,
+// run and end. Each job has run exactly once, or is reported as interrupted; none is lost, none ran twice.
+//
+// The judge is outside the queue: each job adds its own line to a file, by one write.
+//
+// INNKEEPER_STORM_JOBS and INNKEEPER_STORM_KILLS ask for a longer storm (500 and 100), INNKEEPER_SEED replays
+// a seed (processes still interleave as they like).
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <map>
+#include <random>
+
+#include "support/environment.h"
+#include "support/queue_folder.h"
+
+namespace innkeeper::queue {
+namespace {
+
+using namespace std::chrono_literals;
+using test::from_environment;
+using test::QueueFolder;
+
+constexpr auto kLong = 500'000ms;
+
+// How often each number stands in the file.
+std::map<int, int> count_lines(const std::string& path) {
+  std::map<int, int> count;
+  std::ifstream file(path);
+  for (int number = 0; file >> number;) ++count[number];
+  return count;
+}
+
+JobSpec counted(int number, const std::string& file, const std::string& pause) {
+  JobSpec spec = test::shell("echo " + std::to_string(number) + " >> " + file + "; sleep " + pause);
+  spec.environment = {"PATH=/usr/bin:/bin"};
+  return spec;
+}
+
+TEST(QueueStorm, RunnerKilledAtRandom) {
+  const int jobs = static_cast<int>(from_environment("INNKEEPER_STORM_JOBS", 60));
+  const int kills = static_cast<int>(from_environment("INNKEEPER_STORM_KILLS", 12));
+  const uint64_t seed = from_environment("INNKEEPER_SEED", std::random_device()());
+  SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+
+  const QueueFolder folder;
+  Queue queue = folder.queue();
+  ASSERT_TRUE(queue.set_cpu_slots(4).ok());
+  const std::string ran = (folder.outer() / "ran").string();
+  std::vector<JobId> ids;
+  int killed = 0, added = 0;
+  // Jobs are added while runners die, so that every state meets every kill.
+  while (added < jobs || killed < kills) {
+    if (added < jobs && added * kills <= killed * jobs + 4 * kills) {
+      JobSpec spec = counted(added, ran, random() % 2 == 0 ? "0" : "0.03");
+      if (!ids.empty() && random() % 4 == 0) spec.after = {{ids[random() % ids.size()], true}};
+      ids.push_back(queue.add(spec).value().at(0));
+      ++added;
+      continue;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
+    if (folder.kill_runner()) {
+      ++killed;
+    } else {
+      ASSERT_TRUE(queue.ensure_runner().ok());  // it may have had nothing left to do
+      if (added == jobs && queue.list({{{State::queued, State::running}}, 0, 0}).value().empty()) break;
+    }
+  }
+  const auto lines = queue.wait(ids, kLong);
+  ASSERT_TRUE(lines.ok()) << lines.status().message();
+  const std::map<int, int> count = count_lines(ran);
+  int interrupted = 0;
+  for (int i = 0; i < jobs; ++i) {
+    const JobLine& line = lines.value()[static_cast<size_t>(i)];
+    const int times = count.contains(i) ? count.at(i) : 0;
+    interrupted += line.state == State::interrupted;
+    EXPECT_LE(times, 1) << "job " << line.id << " ran twice";
+    if (line.state != State::interrupted) {
+      EXPECT_EQ(line.state, State::done) << line.id;
+      EXPECT_EQ(times, 1) << "job " << line.id << " is lost";
+    }
+  }
+  // Only runners were killed, and a supervisor outlives its runner: nothing needed to be interrupted.
+  EXPECT_EQ(interrupted, 0);
+  EXPECT_GE(killed, kills / 2);
+  std::printf("%d jobs, %d runners killed, %d interrupted\n", jobs, killed, interrupted);
+}
+
+// Steps of the runner: whoever is killed there, the job runs exactly once.
+class RunnerStep : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RunnerStep, RunsOnce) {
+  const QueueFolder folder;
+  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
+  setenv("INNKEEPER_KILL_STEP", GetParam(), 1);
+  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  Queue queue = folder.queue();
+  std::vector<JobId> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(queue.add(counted(i, ran, "0")).value().at(0));
+  const auto lines = queue.wait(ids, 60'000ms);
+  unsetenv("INNKEEPER_KILL_STEP");
+  unsetenv("INNKEEPER_KILL_FILE");
+  ASSERT_TRUE(lines.ok()) << lines.status().message();
+  for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
+  EXPECT_EQ(count_lines(ran), (std::map<int, int>{{0, 1}, {1, 1}, {2, 1}}));
+  for (int i = 0; i < 400 && !std::filesystem::exists(once); ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(std::filesystem::exists(once)) << "the step was never reached";
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, RunnerStep,
+                         ::testing::Values("life made", "life locked", "claimed", "before fork", "forked",
+                                           "before finish", "finished", "life removed", "runner left"));
+
+// Steps of the supervisor: before the job could begin it is run by the next attempt, after its end was
+// written down it has ended, and between the two it is interrupted.
+struct SupervisorCase {
+  const char* step;
+  State state;
+  int least, most;  // how often it may have run
+};
+class SupervisorStep : public ::testing::TestWithParam<SupervisorCase> {};
+
+TEST_P(SupervisorStep, IsNeverRunTwice) {
+  const QueueFolder folder;
+  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
+  setenv("INNKEEPER_KILL_STEP", GetParam().step, 1);
+  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  Queue queue = folder.queue();
+  const std::vector<JobId> ids = queue.add(counted(7, ran, "0.2")).value();
+  const auto lines = queue.wait(ids, 60'000ms);
+  unsetenv("INNKEEPER_KILL_STEP");
+  unsetenv("INNKEEPER_KILL_FILE");
+  ASSERT_TRUE(lines.ok()) << lines.status().message();
+  // Whoever waits may hear of the end before the supervisor goes on to its last step.
+  for (int i = 0; i < 400 && !std::filesystem::exists(once); ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(std::filesystem::exists(once)) << "the step was never reached";
+  EXPECT_EQ(lines.value()[0].state, GetParam().state);
+  const std::map<int, int> count = count_lines(ran);
+  const int times = count.contains(7) ? count.at(7) : 0;
+  EXPECT_GE(times, GetParam().least);
+  EXPECT_LE(times, GetParam().most);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, SupervisorStep,
+                         ::testing::Values(SupervisorCase{"supervisor started", State::done, 1, 1},
+                                           SupervisorCase{"before began", State::done, 1, 1},
+                                           SupervisorCase{"began", State::interrupted, 0, 0},
+                                           SupervisorCase{"job started", State::interrupted, 1, 1},
+                                           SupervisorCase{"job ended", State::interrupted, 1, 1},
+                                           SupervisorCase{"ended", State::done, 1, 1}));
+
+// A job whose supervisor is killed goes on, counts as running until its end, and is not run again at its
+// side.
+TEST(QueueStorm, JobOutlivesItsSupervisor) {
+  const QueueFolder folder;
+  const std::string ran = (folder.outer() / "ran").string();
+  Queue queue = folder.queue();
+  const JobId id = queue.add(counted(1, ran, "1; echo 2 >> " + ran)).value().at(0);
+  for (int i = 0; i < 1000 && count_lines(ran).empty(); ++i) std::this_thread::sleep_for(5ms);
+  const pid_t shell =
+      std::atoi(test::content(folder.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
+  ASSERT_GT(shell, 1);
+  ASSERT_EQ(kill(shell, SIGKILL), 0);  // "began PID ...": its supervisor
+  ASSERT_TRUE(folder.kill_runner());
+  ASSERT_TRUE(queue.ensure_runner().ok());
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(queue.show(id).value().state, State::running);
+  EXPECT_EQ(queue.wait({id}, 60'000ms).value().at(0).state, State::interrupted);
+  EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 1}, {2, 1}}));
+}
+
+// --retry says that it may be run again, also when nobody knows how it ended.
+TEST(QueueStorm, RetriesWhatWasInterrupted) {
+  const QueueFolder folder;
+  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
+  setenv("INNKEEPER_KILL_STEP", "job ended", 1);
+  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  Queue queue = folder.queue();
+  JobSpec spec = counted(1, ran, "0");
+  spec.retries = 1;
+  const auto lines = queue.wait(queue.add(spec).value(), 60'000ms);
+  unsetenv("INNKEEPER_KILL_STEP");
+  unsetenv("INNKEEPER_KILL_FILE");
+  ASSERT_TRUE(lines.ok());
+  EXPECT_EQ(lines.value()[0].state, State::done);
+  EXPECT_EQ(lines.value()[0].attempt, 2);
+  EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 2}}));
+}
+
+}  // namespace
+}  // namespace innkeeper::queue

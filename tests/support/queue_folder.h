@@ -1,0 +1,97 @@
+// A queue of a test's own, with the runner that this build has (tests/queue_runner).
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "queue/queue.h"
+
+namespace innkeeper::test {
+
+inline queue::Program queue_runner() {
+  auto folder = std::filesystem::canonical("/proc/self/exe").parent_path();
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    const auto file = folder / "tests" / "queue_runner" / "queue_runner";
+    if (std::filesystem::exists(file)) return {{file.string()}};
+  }
+  std::fprintf(stderr, "the runner is not built: target queue_runner\n");
+  std::abort();
+}
+
+inline std::string content(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+inline void spit(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+// Removed with everything in it, when its runner has gone. Leases are in a folder beside it.
+class QueueFolder {
+ public:
+  QueueFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "queue-test.XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    outer_ = pattern;
+    setenv("INNKEEPER_LEASE_DIR", (outer_ / "leases").c_str(), 1);
+  }
+  ~QueueFolder() {
+    queue::Queue rest = queue();
+    (void)rest.pause_all();
+    std::vector<queue::JobId> running;
+    queue::Filter filter;
+    filter.states = std::vector<queue::State>{queue::State::running};
+    const std::vector<queue::JobLine> lines = rest.list(filter).value();
+    for (const queue::JobLine& job : lines) running.push_back(job.id);
+    if (!running.empty()) {
+      (void)rest.resume(running);
+      (void)rest.cancel(running);
+    }
+    for (int i = 0; i < 500 && rest.runner_alive(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (rest.runner_alive()) kill_runner();
+    unsetenv("INNKEEPER_LEASE_DIR");
+    std::error_code error;
+    std::filesystem::remove_all(outer_, error);
+  }
+  QueueFolder(const QueueFolder&) = delete;
+  QueueFolder& operator=(const QueueFolder&) = delete;
+
+  std::filesystem::path path() const { return outer_ / "queue"; }
+  std::filesystem::path outer() const { return outer_; }
+  queue::Queue queue() const { return queue::Queue::open(path().string(), queue_runner()).value(); }
+
+  // The runner's process; 0 if there is none.
+  pid_t runner() const {
+    const pid_t pid = std::atoi(content(path() / "runner.lock").c_str());
+    const auto folder = queue::Folder::open(path().string());
+    return folder.ok() && queue::runner_alive(*folder.value()) ? pid : 0;
+  }
+  bool kill_runner() const {
+    const pid_t pid = runner();
+    return pid > 0 && kill(pid, SIGKILL) == 0;
+  }
+
+ private:
+  std::filesystem::path outer_;
+};
+
+// A job without cards that runs in a shell.
+inline queue::JobSpec shell(const std::string& script) {
+  queue::JobSpec spec;
+  spec.command = {"/bin/sh", "-c", script};
+  return spec;
+}
+
+}  // namespace innkeeper::test

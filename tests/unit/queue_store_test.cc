@@ -1,0 +1,311 @@
+// The queue's parts without processes: its database, life files, arrays and sweeps, measuring.
+#include "queue/store.h"
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <random>
+
+#include "queue/life.h"
+#include "queue/measure.h"
+#include "queue/sweep.h"
+#include "support/environment.h"
+#include "support/lease_folder.h"
+#include "support/queue_folder.h"
+
+namespace innkeeper::queue {
+namespace {
+
+using test::QueueFolder;
+
+// What of a Result is an answer, so that a failure shows its message.
+template <class T>
+T good(Result<T> result) {
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return std::move(result).value();
+}
+
+class StoreTest : public ::testing::Test {
+ protected:
+  QueueFolder outer_;
+  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
+  Store store() const { return good(Store::open(*folder_, Durable::processes)); }
+  static JobSpec spec() {
+    JobSpec job;
+    job.command = {"/bin/true"};
+    job.directory = "/";
+    return job;
+  }
+  // Opens, reads and writes what is there, whatever it is: every answer is one, or one clear line.
+  void use_whatever_is_there() const {
+    Result<Store> opened = Store::open(*folder_, Durable::processes);
+    const auto clear = [](const Status& status) {
+      EXPECT_FALSE(status.message().empty());
+      EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
+    };
+    if (!opened.ok()) return clear(opened.status());
+    Store store = std::move(opened).value();
+    const Result<std::vector<JobLine>> lines = store.list({});
+    if (!lines.ok()) clear(lines.status());
+    for (JobId id = 0; id < 12; ++id)
+      if (const Result<Job> job = store.get(id); !job.ok()) clear(job.status());
+    if (const auto running = store.running(); !running.ok()) clear(running.status());
+    if (const auto ready = store.ready(true, 9); !ready.ok()) clear(ready.status());
+    if (const auto added = store.add(spec()); !added.ok()) clear(added.status());
+    if (const auto ended = store.finish(2, 1, {}); !ended.ok()) clear(ended.status());
+  }
+};
+
+TEST_F(StoreTest, KeepsWhatWasAsked) {
+  Store store = this->store();
+  JobSpec job = spec();
+  job.command = {"a b", "", "\xff", "{x}"};
+  job.environment = {"A=1", "B=", "C=\xfe"};
+  job.name = "name\x1b";
+  job.priority = -4;
+  job.retries = 2;
+  job.time_limit = std::chrono::milliseconds(1500);
+  job.notify = "say";
+  job.cards = lease::Request();
+  job.cards->count = 2;
+  job.cards->memory = GiB(3);
+  job.cards->exclusive = true;
+  job.cards->by = lease::By::power;
+  job.sweep = {{"x", {"1", "2"}}};
+  const std::vector<JobId> ids = good(store.add(job));
+  ASSERT_EQ(ids, (std::vector<JobId>{1, 2}));
+  const Job second = good(store.get(2));
+  EXPECT_EQ(second.command, (std::vector<std::string>{"a b", "", "\xff", "2"}));
+  EXPECT_EQ(second.environment, (std::vector<std::string>{"A=1", "B=", "C=\xfe", "x=2"}));
+  EXPECT_EQ(second.array, 1);
+  EXPECT_EQ(second.priority, -4);
+  EXPECT_EQ(second.retries_left, 2);
+  EXPECT_EQ(second.time_limit, job.time_limit);
+  EXPECT_EQ(second.notify, "say");
+  EXPECT_EQ(second.cards, 2);
+  EXPECT_EQ(second.memory, GiB(3));
+  EXPECT_EQ(second.exclusive, true);
+  EXPECT_EQ(second.by, "power");
+  EXPECT_EQ(second.title.find('\x1b'), std::string::npos) << "a terminal would obey it";
+}
+
+TEST_F(StoreTest, ClaimsOnceAndOnlyTheNextAttempt) {
+  Store one = store(), other = store();
+  const JobId id = good(one.add(spec()))[0];
+  EXPECT_FALSE(good(one.claim(id, 2, "", "boot"))) << "attempt 1 is the next";
+  EXPECT_TRUE(good(one.claim(id, 1, "", "boot")));
+  EXPECT_FALSE(good(other.claim(id, 1, "", "boot")));
+  EXPECT_FALSE(good(other.claim(id, 2, "", "boot"))) << "it runs";
+  ASSERT_TRUE(other.take_back(id, 1).ok());
+  EXPECT_EQ(good(other.line(id)).state, State::queued);
+  EXPECT_FALSE(good(one.claim(id, 1, "", "boot"))) << "an attempt's number is never used again";
+  EXPECT_TRUE(good(one.claim(id, 2, "", "boot")));
+}
+
+TEST_F(StoreTest, AnEndIsCountedOnce) {
+  Store store = this->store();
+  const JobId id = good(store.add(spec()))[0];
+  JobSpec after = spec();
+  after.after = {{id, true}};
+  const JobId second = good(store.add(after))[0];
+  ASSERT_TRUE(good(store.claim(id, 1, "", "boot")));
+  Ending ending;
+  ending.how = How::exited;
+  EXPECT_EQ(good(store.finish(id, 1, ending)), State::done);
+  EXPECT_EQ(good(store.finish(id, 1, ending)), State::done) << "of a runner that was killed after its commit";
+  EXPECT_EQ(good(store.line(second)).needs, 0);
+  EXPECT_EQ(good(store.measured_of("/", {"/bin/true"})).runs, 1);
+}
+
+TEST_F(StoreTest, DecidesHowAJobIsByHowItsAttemptEnded) {
+  Store store = this->store();
+  struct {
+    How how;
+    int code, retries;
+    bool cancel;
+    State state;
+  } const rows[] = {
+      {How::exited, 0, 0, false, State::done},        {How::exited, 0, 0, true, State::done},
+      {How::exited, 1, 0, false, State::failed},      {How::exited, 1, 1, false, State::queued},
+      {How::exited, 1, 1, true, State::cancelled},    {How::signalled, 9, 0, false, State::failed},
+      {How::stopped, 15, 2, true, State::cancelled},  {How::stopped, 15, 0, false, State::failed},
+      {How::time_limit, 15, 0, false, State::failed}, {How::time_limit, 15, 1, false, State::queued},
+      {How::not_started, 2, 0, false, State::failed}, {How::unknown, 0, 0, false, State::interrupted},
+      {How::unknown, 0, 1, false, State::queued},     {How::unknown, 0, 1, true, State::cancelled},
+  };
+  for (const auto& row : rows) {
+    JobSpec job = spec();
+    job.retries = row.retries;
+    const JobId id = good(store.add(job))[0];
+    ASSERT_TRUE(good(store.claim(id, 1, "", "boot")));
+    if (row.cancel) good(store.cancel(id));
+    Ending ending;
+    ending.how = row.how;
+    ending.code = row.code;
+    EXPECT_EQ(good(store.finish(id, 1, ending)), row.state) << to_string(row.how) << " " << row.code;
+    EXPECT_EQ(good(store.line(id)).state, row.state);
+    good(store.cancel(id));
+  }
+}
+
+TEST_F(StoreTest, ReadyJobsComeByPriorityThenAge) {
+  Store store = this->store();
+  std::vector<JobId> ids;
+  for (const int priority : {0, 3, 0, 3, -1}) {
+    JobSpec job = spec();
+    job.priority = priority;
+    ids.push_back(good(store.add(job))[0]);
+  }
+  ASSERT_TRUE(store.hold(ids[1], true).ok());
+  std::vector<JobId> order;
+  const std::vector<Ready> ready = good(store.ready(false, 10));
+  for (const Ready& job : ready) order.push_back(job.id);
+  EXPECT_EQ(order, (std::vector<JobId>{ids[3], ids[0], ids[2], ids[4]}));
+  EXPECT_EQ(good(store.ready(false, 1)).size(), 1U);
+  EXPECT_TRUE(good(store.ready(true, 10)).empty());
+}
+
+TEST_F(StoreTest, ADamagedOrForeignFileIsLeftAsItIs) {
+  good(store().add(spec()));
+  const std::string path = folder_->database();
+  const auto refused = [&](const std::string& content, const char* part) {
+    std::filesystem::remove(path + "-wal");
+    std::filesystem::remove(path + "-shm");
+    test::spit(path, content);
+    const Result<Store> opened = Store::open(*folder_, Durable::processes);
+    ASSERT_FALSE(opened.ok());
+    EXPECT_NE(opened.status().message().find(part), std::string::npos) << opened.status().message();
+    EXPECT_EQ(test::content(path), content);
+  };
+  refused(std::string(10'000, 'x'), "not a queue's database");
+  std::filesystem::remove(path);
+  sqlite3* foreign = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &foreign), SQLITE_OK);
+  sqlite3_exec(foreign, "CREATE TABLE t(x)", nullptr, nullptr, nullptr);
+  sqlite3_close(foreign);
+  refused(test::content(path), "not a queue's database");
+  std::filesystem::remove(path);
+  good(store().add(spec()));
+  ASSERT_EQ(sqlite3_open(path.c_str(), &foreign), SQLITE_OK);
+  sqlite3_exec(foreign, "PRAGMA user_version=77; PRAGMA journal_mode=DELETE", nullptr, nullptr, nullptr);
+  sqlite3_close(foreign);
+  refused(test::content(path), "version 77");
+  std::filesystem::remove(path);
+}
+
+TEST_F(StoreTest, SurvivesAnyDamage) {
+  {
+    Store store = this->store();
+    JobSpec job = spec();
+    job.environment = {"A=" + std::string(300, 'a')};
+    for (int64_t i = 0; i < 40; ++i) job.indices.push_back(i);
+    const JobId id = good(store.add(job))[0];
+    good(store.claim(id + 1, 1, "GPU-1", "boot"));
+  }
+  const std::string whole = test::content(folder_->database());
+  ASSERT_GT(whole.size(), 20'000U);
+  const uint64_t seed = test::from_environment("INNKEEPER_SEED", 1);
+  std::mt19937_64 random(seed);
+  const uint64_t rounds = test::from_environment("INNKEEPER_ROUNDS", 30);
+  for (uint64_t round = 0; round < rounds; ++round) {
+    SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed) + ", round " + std::to_string(round));
+    std::string damaged = whole;
+    for (uint64_t i = 0; i < 1 + random() % 20; ++i)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) damaged.resize(random() % damaged.size());
+    std::filesystem::remove(folder_->database() + "-wal");
+    std::filesystem::remove(folder_->database() + "-shm");
+    test::spit(folder_->database(), damaged);
+    use_whatever_is_there();
+  }
+  test::spit(folder_->database(), whole);
+  std::filesystem::remove(folder_->database() + "-wal");
+  std::filesystem::remove(folder_->database() + "-shm");
+}
+
+TEST_F(StoreTest, TheFolderIsPrivateAndLocal) {
+  EXPECT_EQ(std::filesystem::status(outer_.path()).permissions(), std::filesystem::perms::owner_all);
+  const auto file = outer_.outer() / "file";
+  test::spit(file, "");
+  EXPECT_FALSE(Folder::open(file.string()).ok());
+  EXPECT_FALSE(Folder::open((file / "below").string()).ok());
+  EXPECT_FALSE(Folder::open("/proc/queue").ok());
+}
+
+TEST_F(StoreTest, LifeSaysWhatIsLockedBegunAndEnded) {
+  const std::string path = folder_->life(3, 1);
+  EXPECT_FALSE(look(path).present);
+  {
+    const lease::OpenFile file = good(begin_life(path));
+    EXPECT_FALSE(begin_life(path).ok()) << "one attempt has one life";
+    Life life = look(path);
+    EXPECT_TRUE(life.present && life.alive);
+    EXPECT_FALSE(life.began || life.ended);
+    ASSERT_TRUE(write_began(file.fd(), {{42, 99}}));
+    Ending ending;
+    ending.how = How::signalled;
+    ending.code = 9;
+    ending.ended_ns = 1'700'000'000'000'000'000;
+    ending.peak_host = GiB(5);
+    ASSERT_TRUE(write_ended(file.fd(), ending));
+    life = look(path);
+    ASSERT_TRUE(life.began && life.ended);
+    EXPECT_EQ(life.began->supervisor, (lease::ProcessKey{42, 99}));
+    EXPECT_EQ(life.ended->how, How::signalled);
+    EXPECT_EQ(life.ended->code, 9);
+    EXPECT_EQ(life.ended->ended_ns, ending.ended_ns);
+    EXPECT_EQ(life.ended->peak_host, GiB(5));
+  }
+  EXPECT_FALSE(look(path).alive) << "the lock went with the last descriptor";
+  EXPECT_FALSE(signal_supervisor(path, 0));
+  // Half a record is none.
+  std::string bytes = test::content(path);
+  bytes[140] ^= 1;
+  test::spit(path, bytes);
+  EXPECT_FALSE(look(path).ended);
+  EXPECT_TRUE(look(path).began);
+  test::spit(path, "short");
+  EXPECT_FALSE(look(path).began);
+}
+
+TEST(Sweep, ArraysAreReadOrRefused) {
+  EXPECT_EQ(good(parse_array("0-3")), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(good(parse_array("7,1,10-20:5")), (std::vector<int64_t>{7, 1, 10, 15, 20}));
+  for (const char* bad :
+       {"", "x", "3-1", "1,,2", "1-", "-1", "1:2", "1-5:0", "0-999999999", "1,1", "1-3,2", " 1"})
+    EXPECT_FALSE(parse_array(bad).ok()) << bad;
+  EXPECT_EQ(good(parse_axis("lr=0.1,1e-3")).values, (std::vector<std::string>{"0.1", "1e-3"}));
+  EXPECT_EQ(good(parse_axis("x=a=b")).values, std::vector<std::string>{"a=b"});
+  for (const char* bad : {"", "lr", "lr=", "=1", "1x=2", "a b=2"}) EXPECT_FALSE(parse_axis(bad).ok()) << bad;
+}
+
+TEST(Sweep, EveryCombinationOnce) {
+  const auto all = good(expand({5, 6}, {{"a", {"x", "y"}}, {"b", {"1"}}}));
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[1], (Values{{"index", "5"}, {"a", "y"}, {"b", "1"}}));
+  EXPECT_EQ(good(expand({}, {})).size(), 1U);
+  EXPECT_FALSE(expand({}, {{"a", {"1"}}, {"a", {"2"}}}).ok());
+  EXPECT_FALSE(expand({1}, {{"index", {"1"}}}).ok());
+  const Axis thousand{"a", std::vector<std::string>(1000, "1")};
+  EXPECT_FALSE(expand({}, {thousand, {"b", thousand.values}}).ok());
+  EXPECT_EQ(substitute({"{a}{a}", "{b", "{c}", "x{a}y{index}"}, all[0]),
+            (std::vector<std::string>{"xx", "{b", "{c}", "xxy5"}));
+  EXPECT_EQ(substitute({"{a}"}, {{"a", "{b}"}, {"b", "no"}}), std::vector<std::string>{"{b}"}) << "once";
+}
+
+TEST(Measure, OfItsFullestCard) {
+  lease::Machine machine = test::idle_machine(2);
+  const lease::ProcessKey supervisor{10, 1}, other{20, 1};
+  machine.cards[0].processes = {{GiB(2), {{11, 5}, supervisor}},
+                                {GiB(1), {{12, 5}, {11, 5}, supervisor}},
+                                {GiB(50), {{13, 5}}},
+                                {GiB(50), {}}};
+  machine.cards[1].processes = {{GiB(4), {{14, 5}, supervisor}}, {GiB(1), {other}}};
+  const auto used = measure({{1, 1, supervisor}, {2, 1, other}, {3, 1, {30, 1}}}, machine);
+  EXPECT_EQ(used, (std::map<JobId, Bytes>{{1, GiB(4)}, {2, GiB(1)}}));
+  EXPECT_EQ(propose(MiB(7000)), MiB(7936));
+  EXPECT_EQ(propose(Bytes(1)), MiB(256));
+}
+
+}  // namespace
+}  // namespace innkeeper::queue

@@ -1,0 +1,148 @@
+// ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES in each of their forms, against machines made by hand.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "telemetry/visible.h"
+
+namespace innkeeper::telemetry {
+namespace {
+
+Card card(const std::string& uuid, const std::string& bus, Maker maker = Maker::amd) {
+  Card made;
+  made.uuid = uuid;
+  made.bus_id = "00000000:" + bus + ":00.0";
+  made.name = "GPU";
+  made.maker = maker;
+  return made;
+}
+
+Snapshot four() {
+  Snapshot now;
+  now.cards = {card("GPU-aa11000000000000", "01"), card("GPU-aa22000000000001", "02"),
+               card("GPU-bb33000000000002", "03"), card("GPU-cc44000000000003", "04")};
+  return now;
+}
+
+// The cards' last characters; "!" before them if restricted.
+std::string shown(const Visible& visible) {
+  std::string text;
+  for (const std::string& uuid : visible.uuids)
+    text += (text.empty() ? "" : " ") + uuid.substr(uuid.size() - 1);
+  return (visible.restricted ? "!" : "") + text;
+}
+std::string rocr(const char* list) { return shown(resolve_visible_amd({list, {}, {}}, four())); }
+std::string hip(const char* list) { return shown(resolve_visible_amd({{}, list, {}}, four())); }
+
+TEST(VisibleAmd, ReadsRocrsList) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"0", "!0"},
+      {"2,0", "!2 0"},
+      {" 1 ,\t3 ", "!1 3"},
+      {"", "!"},
+      {"-1", "!"},
+      {"0,4,1", "!0"},
+      {"0,,1", "!0"},
+      {"0,", "!0"},
+      {"1gpu", "!"},
+      {"0x1,010", "!1"},
+      {"0,0,1", "!0"},
+      {"0,GPU-bb33,1", "!0 2 1"},
+      {"GPU-aa", "!"},
+      {"GPU-aa1", "!0"},
+      {"gpu-BB33", "!2"},
+      {"GPU-", "!"},
+      {"GPU-c,0", "!3 0"},
+      {"GPU-cc44000000000003", "!3"},
+      {"GPU-cc440000000000031", "!"},
+      {"0,1,2,3,0", "!0 1 2 3"},
+      {"GPU-dd,0", "!"},
+      {"99999999999999999999", "!"},
+  };
+  for (const auto& [list, expected] : cases) EXPECT_EQ(rocr(list), expected) << "\"" << list << "\"";
+  EXPECT_EQ(shown(resolve_visible_amd({}, four())), "0 1 2 3");
+  EXPECT_EQ(resolve_visible_amd({"0,0", {}, {}}, four()).note,
+            "ROCR_VISIBLE_DEVICES: \"0\" stands there twice; it and what follows do not count");
+  EXPECT_EQ(resolve_visible_amd({"0,1,2,3,x", {}, {}}, four()).note, "");  // ROCR does not read so far
+}
+
+TEST(VisibleAmd, ReadsHipsList) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"0", "!0"},       {"2,0", "!2 0"},
+      {"", "!"},         {" 1", "!"},
+      {"01", "!"},       {"-1", "!"},
+      {"0,4,1", "!0"},   {"0,,1", "!0"},
+      {"0,", "!0"},      {"1gpu", "!"},
+      {"0,0,1", "!0 1"}, {"GPU-aa,2", "!0 2"},
+      {"GPU-BB", "!"},   {"GPU-bb33,1", "!2 1"},
+      {"GPU-dd,0", "!"},
+  };
+  for (const auto& [list, expected] : cases) EXPECT_EQ(hip(list), expected) << "\"" << list << "\"";
+}
+
+TEST(VisibleAmd, HipCountsAmongWhatRocrLeft) {
+  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "1", {}}, four())), "!1");
+  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "2", {}}, four())), "!");
+  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "GPU-cc", {}}, four())), "!3");
+  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "GPU-aa11", {}}, four())), "!");
+  EXPECT_EQ(shown(resolve_visible_amd({"3,1", {}, "0"}, four())), "!3");
+  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "1", "0"}, four())), "!1");
+}
+
+TEST(VisibleAmd, IndicesCountTheKernelsNodes) {
+  Snapshot now = four();
+  for (size_t i = 0; i < 4; ++i) now.cards[i].kfd_node = static_cast<int>(10 - i);
+  EXPECT_EQ(shown(resolve_visible_amd({"0,1", {}, {}}, now)), "!3 2");
+  now.cards[2].kfd_node = -1;  // one does not tell: by bus id
+  EXPECT_EQ(shown(resolve_visible_amd({"0,1", {}, {}}, now)), "!0 1");
+}
+
+TEST(VisibleAmd, ALostCardKeepsItsIndex) {
+  Snapshot now = four();
+  now.cards.erase(now.cards.begin() + 1);
+  LostCard lost;
+  lost.maker = Maker::amd;
+  lost.driver_index = 1;
+  lost.bus_id = "00000000:02:00.0";
+  now.lost = {lost};
+  const Visible visible = resolve_visible_amd({"2,1,0", {}, {}}, now);
+  EXPECT_EQ(shown(visible), "!2 0");
+  EXPECT_FALSE(visible.ordered);
+  EXPECT_EQ(visible.note, "a card that was given is lost");
+  now.lost[0].maker = Maker::nvidia;
+  EXPECT_EQ(shown(resolve_visible_amd({"2,1,0", {}, {}}, now)), "!3 2 0");
+}
+
+TEST(VisibleAmd, EachMakersListLeavesTheOthersCardsAlone) {
+  Snapshot now = four();
+  now.cards[0] = card("GPU-aa11-0", "01", Maker::nvidia);
+  now.cards[1] = card("GPU-aa22-1", "02", Maker::nvidia);
+  EXPECT_EQ(shown(resolve_visible("1", "", now)), "!1");
+  EXPECT_EQ(shown(resolve_visible("2", "", now)), "!");
+  EXPECT_EQ(shown(resolve_visible("GPU-bb", "", now)), "!");
+  EXPECT_EQ(shown(resolve_visible(std::nullopt, "", now)), "0 1");
+  EXPECT_EQ(shown(resolve_visible_amd({"1", {}, {}}, now)), "!3");
+
+  setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  EXPECT_EQ(shown(visible_from_environment(now)), "!1 2 3");
+  setenv("ROCR_VISIBLE_DEVICES", "1,x", 1);
+  EXPECT_EQ(shown(visible_from_environment(now)), "!1 3");
+  EXPECT_NE(visible_from_environment(now).note.find("ROCR_VISIBLE_DEVICES: \"x\""), std::string::npos);
+  setenv("HIP_VISIBLE_DEVICES", "", 1);
+  EXPECT_EQ(shown(visible_from_environment(now)), "!1");
+  unsetenv("HIP_VISIBLE_DEVICES");
+  unsetenv("ROCR_VISIBLE_DEVICES");
+  // Where all cards are AMD's, HIP reads CUDA's list.
+  EXPECT_EQ(shown(visible_from_environment(four())), "!1");
+  setenv("HIP_VISIBLE_DEVICES", "2", 1);
+  EXPECT_EQ(shown(visible_from_environment(four())), "!2");
+  unsetenv("HIP_VISIBLE_DEVICES");
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(shown(visible_from_environment(four())), "0 1 2 3");
+}
+
+}  // namespace
+}  // namespace innkeeper::telemetry

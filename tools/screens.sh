@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Makes docs/screens/ anew: what status, top, doctor and a refusal look like, from the program of build/dev in tmux, on
+# the fake GPUs of the tests. tools/screens.sh
+source "$(dirname "$0")/common.sh"
+command -v tmux >/dev/null || die "tmux is not installed"
+root=$PWD
+program=$root/build/dev/src/cli/innkeeper
+[ -x "$program" ] || die "$program is not built: cmake --preset dev && cmake --build --preset dev"
+out=$root/docs/screens
+mkdir -p "$out"
+folder=$(mktemp -d)
+socket=innkeeper-screens-$$
+leases=/dev/shm/innkeeper-screens
+
+# Sourced by the shells in tmux as well. The process that is started becomes the program.
+cat >"$folder/shell" <<SHELL
+on_fakes() {
+  exec env -u CUDA_VISIBLE_DEVICES -u NO_COLOR INNKEEPER_FAKE_NVML="$folder/gpus" INNKEEPER_LEASE_DIR="$leases" \
+    INNKEEPER_NVML="$root/build/dev/tests/fake_nvml/libnvidia-ml.so.1" LC_ALL=C.UTF-8 \
+    PATH="$root/build/dev/src/cli:$PATH" "\$@"
+}
+SHELL
+# shellcheck source=/dev/null
+source "$folder/shell"
+jobs_running=()
+finish() {
+  tmux -L "$socket" kill-server 2>/dev/null || true
+  [ ${#jobs_running[@]} = 0 ] || kill "${jobs_running[@]}" 2>/dev/null || true
+  wait
+  rm -rf "$folder" "$leases"
+}
+trap finish EXIT
+
+card() { # NUMBER USED UTILIZATION WATTS CELSIUS [PROCESS...]
+  printf 'card GPU-%s000aaaa-0000-0000-0000-000000000000\n bus 00000000:%s1:00.0\n name NVIDIA H200\n' "$1" "$1"
+  printf ' memory 139G 512M %s\n utilization %s 0\n power %s 700\n temperature %s\n' "$2" "$3" "$4" "$5"
+  shift 5
+  while [ $# -gt 0 ]; do
+    printf ' process %s\n' "$1"
+    shift
+  done
+}
+machine() { # LOAD OF CARD 0
+  {
+    echo "driver 550.54.15"
+    card 1 "$1G" $((20 + $1 / 2)) 410 61 "${train:-1} $1G"
+    card 2 104G 97 655 72 "${whole:-1} 104G"
+    card 3 12G 31 180 44 "${stranger:-1} 12G"
+    card 4 0 0 75 30
+  } >"$folder/fresh"
+  mv "$folder/fresh" "$folder/gpus"
+}
+lease_count() { (on_fakes innkeeper lease list --json) | grep -c '"id"' || true; }
+start() { # OPTIONS -- COMMAND, until its lease is there
+  local before
+  before=$(lease_count)
+  on_fakes innkeeper run "$@" &
+  jobs_running+=($!)
+  until [ "$(lease_count)" -gt "$before" ]; do
+    kill -0 $! || die "no lease for: $*"
+    sleep 0.1
+  done
+}
+
+# Commands that wait and look like jobs.
+for name in train finetune; do
+  printf '#!/bin/bash\nexec -a "python %s.py" sleep 1000\n' "$name" >"$folder/$name.sh"
+  chmod +x "$folder/$name.sh"
+done
+cd "$folder"
+for number in 1 2 3 4; do card "$number" 0 0 75 30; done >gpus
+start --mem 60G -- ./train.sh
+train=${jobs_running[-1]}
+start -- ./finetune.sh
+whole=${jobs_running[-1]}
+(exec -a "python notebook.py" sleep 1000) &
+stranger=$!
+jobs_running+=("$stranger")
+machine 20
+
+capture() { # NAME WIDTH HEIGHT COMMAND
+  tmux -L "$socket" -f /dev/null new-session -d -x "$2" -y "$3" "$4; sleep 1000"
+  sleep 2
+  [ "$1" != top ] || for used in 22 25 31 38 44 51 55 57; do machine "$used" && sleep 2; done
+  tmux -L "$socket" capture-pane -p | sed -e 's/[[:space:]]*$//' -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$out/$1.txt"
+  tmux -L "$socket" kill-session
+}
+in_tmux() { printf '. %s/shell; (on_fakes innkeeper %s)' "$folder" "$1"; }
+capture top 110 26 "$(in_tmux top)"
+capture status 110 24 "$(in_tmux status)"
+capture status_narrow 60 24 "$(in_tmux status)"
+capture doctor 110 16 "$(in_tmux doctor)"
+cd "$out"
+echo "made:" *.txt
