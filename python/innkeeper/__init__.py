@@ -16,7 +16,10 @@ from innkeeper import _register
 
 _register.register()
 
-from innkeeper.manager import DeviceManager, configure, manager  # noqa: E402  (after the device)
+from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
+from innkeeper.gpu_manager import GPUManager  # noqa: E402
+from innkeeper.leases import LeaseBusy, lease  # noqa: E402
+from innkeeper.manager import DeviceManager, configure, manager  # noqa: E402
 from innkeeper.module import ManagedModule  # noqa: E402
 from innkeeper.placement import (  # noqa: E402
     evict,
@@ -36,14 +39,19 @@ cmake_prefix_path = str(Path(__file__).parent / "share" / "cmake")
 """For C++ programs: with this in ``CMAKE_PREFIX_PATH``, ``find_package(innkeeper)`` finds the package."""
 
 __all__ = [
+    "Choice",
     "DeviceManager",
+    "GPUManager",
+    "LeaseBusy",
     "ManagedModule",
     "ManagedTensor",
+    "auto_choice",
     "cmake_prefix_path",
     "configure",
     "evict",
     "experiment",
     "get_device",
+    "lease",
     "manager",
     "on",
     "pin",

@@ -22,4 +22,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_random(m);
   bind_records(m);
   bind_faults(m);
+  bind_leases(m);
 }

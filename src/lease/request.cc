@@ -41,12 +41,10 @@ Status set_memory(Request& request, std::string_view value) {
 }
 
 Status set_mode(Request& request, std::string_view value) {
-  for (const By by : kModes) {
-    if (value != to_string(by)) continue;
-    request.by = by;
-    return Status::okay();
-  }
-  return refuse("--by " + printable(value) + ": expected free, ratio, power or utilization");
+  const Result<By> by = parse_by(value);
+  if (!by.ok()) return refuse("--by " + by.status().message());
+  request.by = by.value();
+  return Status::okay();
 }
 
 Status set_sharing(Request& request, std::string_view name) {
@@ -76,6 +74,12 @@ const char* to_string(By by) {
     case By::utilization: return "utilization";
   }
   return "?";
+}
+
+Result<By> parse_by(std::string_view mode) {
+  for (const By by : kModes)
+    if (mode == to_string(by)) return by;
+  return refuse(printable(mode) + ": expected free, ratio, power or utilization");
 }
 
 Result<std::chrono::milliseconds> parse_duration(std::string_view text) {

@@ -23,6 +23,7 @@ namespace innkeeper::lease {
 
 enum class By : uint8_t { free, ratio, power, utilization };
 const char* to_string(By by);
+Result<By> parse_by(std::string_view mode);
 
 struct Request {
   int count = 1;

@@ -1,0 +1,143 @@
+"""Choosing GPUs for this process: a lease, what CUDA will see of it, and the frameworks that are in use."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from contextlib import ExitStack
+from types import TracebackType
+
+import torch
+from innkeeper import frameworks, visible
+from innkeeper.leases import Key, Lease, lease
+
+MARK = 1 << 20
+"""Bytes that a choice without ``memory`` leases: no promise, only a mark that the GPU is somebody's."""
+
+_live: list[Choice] = []  # so that a choice that nobody keeps lives as long as the process
+
+
+class Choice:
+    """GPUs that were chosen, and the lease on them. Made by ``auto_choice``.
+
+    As a context manager it makes the first GPU the frameworks' current one, and ends with the context.
+    """
+
+    def __init__(self, held: Lease, memory: int | None) -> None:
+        self.lease = held
+        """The lease behind it."""
+        self.uuids = held.uuids
+        """UUIDs of the GPUs, fit for ``CUDA_VISIBLE_DEVICES``."""
+        self.memory = memory
+        """Bytes that were asked of each; ``None`` if no number was given."""
+        self._entered = ExitStack()
+        visible.show(self.uuids, lambda: held.held)
+        _live.append(self)
+
+    @property
+    def ordinals(self) -> list[int]:
+        """CUDA's numbers of the GPUs in this process, as things are now.
+
+        Raises:
+            RuntimeError: CUDA was started in this process without one of them.
+
+        """
+        return visible.ordinals(self.uuids)
+
+    @property
+    def ordinal(self) -> int:
+        """The first of ``ordinals``."""
+        return self.ordinals[0]
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """The GPUs as PyTorch names them."""
+        return [torch.device("cuda", ordinal) for ordinal in self.ordinals]
+
+    @property
+    def device(self) -> torch.device:
+        """The first of ``devices``."""
+        return self.devices[0]
+
+    def release(self) -> None:
+        """Gives the GPUs back. Again: does nothing."""
+        if self not in _live:
+            return
+        _live.remove(self)
+        self._entered.close()
+        frameworks.forget(self)
+        visible.hide(self.uuids)
+        self.lease.release()
+
+    def __enter__(self) -> Choice:
+        try:
+            frameworks.enter(self, self._entered)
+        except BaseException:
+            self.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"Choice({', '.join(self.uuids)}{'' if self.lease.held else ', not held'})"
+
+
+def auto_choice(
+    mode: int | str = 0,
+    key: Key | None = None,
+    n: int = 1,
+    memory: int | None = None,
+    exclusive: bool = False,
+    *,
+    wait: bool | float = False,
+) -> Choice:
+    """Chooses ``n`` GPUs, for the context or for the rest of the process, and leases them.
+
+    GPUs that no other choice or lease has come first. With ``memory`` so many bytes of each are promised to
+    this process alone, from now until the choice ends; without, others only see that somebody has the GPU.
+
+    Before CUDA is started in this process, ``CUDA_VISIBLE_DEVICES`` is set to what was chosen, until the
+    choice ends. After that go by ``choice.device``, whose ordinal is CUDA's. Frameworks that the program has
+    imported are told: their memory is limited to ``memory``, and inside ``with`` the first GPU is the current
+    one of PyTorch, TensorFlow and JAX. None is imported for that::
+
+        with innkeeper.auto_choice(memory=8 << 30) as gpu:
+            model.to(gpu.device)
+
+    Args:
+        mode: ``0`` or ``"free"`` (most free memory), ``1`` or ``"ratio"`` (largest free part), ``2`` or
+            ``"power"`` (least, of its limit), ``3`` or ``"utilization"`` (least).
+        key: instead of ``mode``: called with each :class:`innkeeper.gpus.GPU`; highest wins.
+        n: how many; all or none.
+        memory: bytes of each. A CUDA context takes some hundred MiB of them.
+        exclusive: with nobody else on them.
+        wait: in line, for so many seconds, or for ever if ``True``.
+
+    Raises:
+        LeaseBusy: not now; with ``wait``, not in time. The message carries the numbers.
+        ValueError: it can never be granted, or makes no sense.
+        RuntimeError: no GPU can be seen or may be used.
+
+    """
+    asked = memory if memory is not None or exclusive else MARK
+    held = lease(n, asked, exclusive, mode=mode, key=key, wait=wait)
+    choice = Choice(held, memory)
+    try:
+        frameworks.prepare(choice)
+    except BaseException:
+        choice.release()
+        raise
+    return choice
+
+
+@atexit.register
+def _release_all() -> None:
+    for choice in list(_live):
+        choice.lease.release()
+
+
+os.register_at_fork(after_in_child=_live.clear)

@@ -1,0 +1,66 @@
+"""The GPUs of the machine at one moment, as plain data: what a ``key`` of ``auto_choice`` looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from innkeeper import _C
+
+
+@dataclass(frozen=True)
+class GPU:
+    """One card, or one MIG instance: what can be leased. ``None`` is "cannot be told", never zero.
+
+    ``index`` is the driver's, for messages only: CUDA may count otherwise.
+    """
+
+    uuid: str
+    name: str
+    index: int
+    memory_total: int | None
+    """Bytes, with those that the driver keeps for itself."""
+    memory_free: int | None
+    """Bytes; what leases have promised and nobody has allocated yet is in it."""
+    memory_reserved: int | None
+    """Bytes that the driver keeps for itself."""
+    utilization: float | None
+    """0 to 1."""
+    power: float | None
+    """Watts; of an instance: its card's."""
+    power_limit: float | None
+    """Watts."""
+    temperature: int | None
+    """Degrees Celsius."""
+
+    @property
+    def memory_used(self) -> int | None:
+        """Bytes that processes use."""
+        if self.memory_total is None or self.memory_free is None:
+            return None
+        return self.memory_total - (self.memory_reserved or 0) - self.memory_free
+
+
+def gpus() -> list[GPU]:
+    """The machine's GPUs by PCI bus id, whatever ``CUDA_VISIBLE_DEVICES`` says; empty without a driver."""
+    found = []
+    for card in _C.gpus():
+        parts = card["instances"] if card["mig"] else [card]
+        found += [_gpu(part, card) for part in parts]
+    return found
+
+
+def _gpu(part: dict[str, Any], card: dict[str, Any]) -> GPU:
+    utilization = None if card["mig"] else card["utilization"]
+    return GPU(
+        uuid=part["uuid"],
+        name=part["name"] or card["name"],
+        index=card["index"],
+        memory_total=part["memory_total"],
+        memory_free=part["memory_free"],
+        memory_reserved=part["memory_reserved"],
+        utilization=None if utilization is None else utilization / 100,
+        power=card["power"],
+        power_limit=card["power_limit"],
+        temperature=card["temperature"],
+    )

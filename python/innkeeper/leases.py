@@ -1,0 +1,180 @@
+"""Leases: this process's claims on bytes of GPUs, or on whole ones, that every process of the machine sees.
+
+A lease needs no daemon and no root. It ends with its holder, however that happens: the kernel sees to it. How
+that is done stands in ``docs/design/leases.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from innkeeper import _C, visible
+from innkeeper.gpus import GPU, gpus
+
+LeaseBusy = _C.LeaseBusy
+"""Not now: the message says what is left, who holds the rest, and who waits. Trying later may work."""
+
+MODES = {0: "free", 1: "ratio", 2: "power", 3: "utilization"}
+Key = Callable[[GPU], float]
+
+
+class Lease:
+    """A claim on ``memory`` bytes of each of some GPUs, or on all of them. Made by ``lease``.
+
+    As a context manager it ends with the context. After ``fork()`` the child does not have it.
+    """
+
+    def __init__(self, granted: _C.Lease) -> None:
+        self._granted = granted
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits: what ``INNKEEPER_LEASE`` names, for a job that may lease parts of it."""
+        return self._granted.id
+
+    @property
+    def uuids(self) -> list[str]:
+        """The UUIDs of its GPUs or MIG instances, sorted."""
+        return [uuid for uuid, _ in self._granted.claims]
+
+    @property
+    def claims(self) -> dict[str, int]:
+        """UUID to bytes."""
+        return dict(self._granted.claims)
+
+    @property
+    def exclusive(self) -> bool:
+        """It has its GPUs whole."""
+        return self._granted.exclusive
+
+    @property
+    def held(self) -> bool:
+        """True while this process has it: not after ``release``, not in a child of ``fork()``."""
+        return self._granted.held
+
+    def intact(self) -> bool:
+        """Others see it: it is held, has not expired, and no administrator has removed it."""
+        return self._granted.intact()
+
+    def release(self) -> None:
+        """Gives it back. Again: does nothing."""
+        self._granted.release()
+
+    def resize(self, memory: int) -> None:
+        """Changes how many bytes of each of its GPUs it has.
+
+        Raises:
+            LeaseBusy: there is not so much left, or parts of it are leased on; it stays as it was.
+            ValueError: it has its GPUs whole.
+
+        """
+        self._granted.resize(memory)
+
+    def renew(self, seconds: float) -> None:
+        """Lets it expire so many seconds from now.
+
+        Raises:
+            RuntimeError: it is over.
+
+        """
+        self._granted.renew(seconds)
+
+    def share_with_children(self) -> None:
+        """Children of ``fork()`` keep it from now on; it then lasts until the last of them is gone."""
+        self._granted.share_with_children()
+
+    def share_through_exec(self) -> int:
+        """Programs that this process executes keep it, too; returns the descriptor, for ``adopt`` there."""
+        return self._granted.share_through_exec()
+
+    def leave(self) -> None:
+        """Lets go of it without ending it for those who share it."""
+        self._granted.leave()
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        held = "" if self.held else ", not held"
+        return f"Lease({self.id}, {self.claims}{', exclusive' if self.exclusive else ''}{held})"
+
+
+def lease(
+    n: int = 1,
+    memory: int | None = None,
+    exclusive: bool | None = None,
+    *,
+    mode: int | str = "free",
+    key: Key | None = None,
+    wait: bool | float = False,
+    expires: float | None = None,
+    job: str = "",
+    uuids: Sequence[str] | None = None,
+) -> Lease:
+    """Leases GPUs, all ``n`` or none, out of those that this process was given.
+
+    GPUs that nobody holds come first, then those with the best links between them, then the best by ``mode``
+    or ``key``. It touches no framework and no environment variable: ``auto_choice`` does.
+
+    Args:
+        n: how many.
+        memory: bytes of each; without it GPUs are taken whole.
+        exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
+        mode: ``"free"`` (most free memory) or 0, ``"ratio"`` (largest free part) or 1, ``"power"`` (least, of
+            its limit) or 2, ``"utilization"`` (least) or 3.
+        key: instead of ``mode``: called once with each :class:`innkeeper.gpus.GPU`; highest wins.
+        wait: in line, for so many seconds, or for ever if ``True``.
+        expires: seconds after which it ends by itself.
+        job: a text that others see.
+        uuids: choose among these alone.
+
+    Raises:
+        LeaseBusy: not now; with ``wait``, not in time.
+        ValueError: it can never be granted, or makes no sense.
+        RuntimeError: no GPU can be seen or may be used.
+        OSError: the folder of leases cannot be used.
+
+    """
+    allowed = visible.given()
+    if uuids is not None:
+        allowed = [uuid for uuid in uuids if uuid in allowed]
+    if mode in MODES:
+        mode = MODES[int(mode)]
+    limit = float(wait) if not isinstance(wait, bool) else None
+    return Lease(
+        _C.acquire_lease(
+            count=n,
+            memory=memory,
+            exclusive=exclusive,
+            by=str(mode),
+            keys=None if key is None else {gpu.uuid: float(key(gpu)) for gpu in gpus()},
+            wait=wait is not False,
+            wait_limit=limit,
+            allowed=allowed,
+            inside=os.environ.get("INNKEEPER_LEASE", ""),
+            expires=expires,
+            job=job,
+        )
+    )
+
+
+def adopt(descriptor: int | None = None) -> Lease:
+    """The lease that this process was started with, by its descriptor (default: ``INNKEEPER_LEASE_FD``).
+
+    Raises:
+        ValueError: the descriptor is no lease.
+
+    """
+    if descriptor is None:
+        text = os.environ.get("INNKEEPER_LEASE_FD", "")
+        if not text.isdigit():
+            raise ValueError("this process was started without a lease: INNKEEPER_LEASE_FD is not set")
+        descriptor = int(text)
+    return Lease(_C.adopt_lease(descriptor))

@@ -1,0 +1,292 @@
+"""auto_choice, lease and GPUManager on a machine of fake GPUs, each program in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_machine import A, B, C, FakeMachine, build_fakes
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fakes")
+    build_fakes(folder)
+    return folder
+
+
+@pytest.fixture
+def machine(libraries: Path, tmp_path: Path) -> FakeMachine:
+    return FakeMachine(libraries, tmp_path)
+
+
+def test_modes_and_keys(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import GPUManager, auto_choice
+
+class Mine(GPUManager):
+    def _sort_by_name_backwards(self, gpus):
+        return sorted(gpus, key=lambda gpu: gpu["uuid"], reverse=True)
+    def _sort_by_power(self, gpus):  # in place of ours
+        return sorted(gpus, key=lambda gpu: -gpu["power.draw"])
+
+def show(choice):
+    with choice:
+        print(choice.uuids[0])
+
+for manager in (GPUManager(), innkeeper):
+    for mode in (0, "free", 1, "ratio", 2, "power", 3, "utilization"):
+        show(manager.auto_choice(mode))
+    show(manager.auto_choice(key=lambda gpu: -gpu.memory_total))
+for mode in ("name_backwards", "power"):
+    show(Mine().auto_choice(mode=mode))
+row = GPUManager().gpus[0]
+columns = ("memory.total", "memory.free", "utilization.gpu", "power.draw")
+print(GPUManager().gpu_num, *(row[column] for column in columns))
+for wrong in (7, "luck"):
+    try:
+        GPUManager().auto_choice(wrong)
+    except ValueError as error:
+        print("ValueError", wrong in (7, "luck") and str(wrong) in str(error))
+print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.listdir(os.environ["INNKEEPER_LEASE_DIR"]))
+"""
+    )
+    modes = [A, A, B, B, A, A, C, C, B]
+    assert said[:18] == modes * 2
+    assert said[18:20] == [C, C]
+    assert said[20] == "3 81920 40960 50 100.0"
+    assert said[21:] == ["ValueError True"] * 2 + ["None ['alloc.lock']"]
+
+
+def test_cards_that_nobody_has_come_first_and_promises_hold(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import auto_choice, lease, LeaseBusy
+names = {A: "A", B: "B", C: "C"}
+kept = [auto_choice() for _ in range(4)]  # the fourth shares
+print(*(names[choice.uuids[0]] for choice in kept))
+print(*(choice.lease.claims[choice.uuids[0]] for choice in kept))
+for choice in kept:
+    choice.release()
+    choice.release()
+with lease(memory=30 << 30) as most:
+    print(names[most.uuids[0]], most.claims[most.uuids[0]] == 30 << 30, most.exclusive)
+    with auto_choice(memory=20 << 30, n=2) as two:
+        print(sorted(names[uuid] for uuid in two.uuids))
+    try:
+        auto_choice(memory=25 << 30, n=2)
+    except LeaseBusy as error:
+        print("busy", "30.0 GiB" in str(error), "25.0 GiB" in str(error))
+    most.resize(1 << 30)
+    auto_choice(memory=25 << 30, n=2).release()
+    most.renew(0.001)
+    import time; time.sleep(0.05)
+    print(most.held, most.intact())
+print(most.held)
+with auto_choice(exclusive=True) as alone:  # B or C: somebody uses A without a lease
+    print(names[alone.uuids[0]], alone.lease.exclusive)
+try:
+    auto_choice(memory=81 << 30)
+except ValueError as error:
+    print("never", "81.0 GiB" in str(error))
+"""
+    )
+    assert said == [
+        "A C B A",
+        "1048576 1048576 1048576 1048576",
+        "A True False",
+        "['B', 'C']",
+        "busy True True",
+        "True False",
+        "False",
+        "B True",
+        "never True",
+    ]
+
+
+def test_the_variable_before_cuda_is_started(machine: FakeMachine):
+    """Chosen inside what was given, never wider; CUDA then sees what was chosen, in that order."""
+    program = """
+from innkeeper import auto_choice
+def seen():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+before = seen()
+with auto_choice(1) as first:
+    assert seen() == first.uuids[0] and first.ordinal == 0 and str(first.device) == "cuda:0"
+    with auto_choice(0) as second:
+        assert seen() == f"{first.uuids[0]},{second.uuids[0]}" and second.ordinals == [1]
+        print(first.uuids[0], second.uuids[0])
+    assert seen() == first.uuids[0]
+assert seen() == before
+with auto_choice(0):
+    os.environ["CUDA_VISIBLE_DEVICES"] = "7"  # the program's own wish stays
+assert seen() == "7"
+"""
+    assert machine.run(program) == [f"{B} {A}"]
+    assert machine.run(program, CUDA_VISIBLE_DEVICES="2,1") == [f"{B} {C}"]
+    assert machine.run(program, CUDA_VISIBLE_DEVICES=f"{C[:8]},{A}") == [f"{C} {A}"]
+    none = "try:\n    innkeeper.auto_choice()\nexcept RuntimeError as error:\n    print(error)"
+    assert (
+        machine.run(none, CUDA_VISIBLE_DEVICES="")
+        == ["CUDA_VISIBLE_DEVICES gives this process no GPU: it is empty"]
+        or "no GPU" in machine.run(none, CUDA_VISIBLE_DEVICES="")[0]
+    )
+    assert "no GPU can be seen" in machine.run(none, INNKEEPER_NVML="/nowhere.so")[0]
+
+
+START_CUDA = """
+import ctypes
+cuda = ctypes.CDLL(os.environ["FAKE_CUDA"])
+start = lambda: cuda.cuInit(0)
+"""
+
+
+def test_ordinals_once_cuda_is_started(machine: FakeMachine):
+    """CUDA's order is C, B, A; NVML's is A, B, C."""
+    program = (
+        START_CUDA
+        + """
+from innkeeper import auto_choice, visible
+assert not visible.cuda_is_started()
+start()
+assert visible.cuda_is_started()
+with auto_choice(0) as choice:
+    print(choice.uuids == [A], choice.ordinal, choice.device)
+os.environ["CUDA_VISIBLE_DEVICES"] = B  # too late, and not believed
+with auto_choice(0) as choice:
+    print(choice.uuids == [A], choice.ordinal)
+with auto_choice(n=3, memory=1 << 30) as choice:
+    print([choice.ordinals[choice.uuids.index(uuid)] for uuid in (A, B, C)])
+"""
+    )
+    assert machine.run(program) == ["True 2 cuda:2", "True 2", "[2, 1, 0]"]
+
+
+def test_cuda_started_inside_a_choice_sees_that_alone(machine: FakeMachine):
+    program = (
+        START_CUDA
+        + """
+from innkeeper import auto_choice
+with auto_choice(1) as choice:
+    start()
+    print(choice.uuids == [B], choice.ordinals)
+with auto_choice(0) as choice:  # the view is fixed: there is nothing but B
+    print(choice.uuids == [B], choice.ordinals)
+print(os.environ.get("CUDA_VISIBLE_DEVICES"))
+"""
+    )
+    assert machine.run(program) == ["True [0]", "True [0]", "None"]
+
+
+def test_a_child_of_fork_chooses_for_itself(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import auto_choice
+parent = auto_choice(0)
+child = os.fork()
+if child == 0:
+    print(parent.lease.held, os.environ["CUDA_VISIBLE_DEVICES"] == A)
+    own = auto_choice(0)  # A is the parent's
+    print(own.uuids == [C], os.environ["CUDA_VISIBLE_DEVICES"] == C, own.ordinal)
+    parent.release()  # the child's copy: the parent's stays
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+print(parent.lease.intact(), os.environ["CUDA_VISIBLE_DEVICES"] == A)
+with auto_choice(0) as other:  # the child's lease is gone with it
+    print(other.uuids == [C])
+"""
+    )
+    assert said == ["False True", "True True 0", "True True", "True"]
+
+
+def test_a_job_inside_a_lease_and_one_that_takes_it_over(machine: FakeMachine):
+    said = machine.run(
+        """
+import subprocess
+from innkeeper import lease
+whole = lease(memory=10 << 30)
+inner = '''
+import os, innkeeper, innkeeper.leases
+part = innkeeper.lease(memory=4 << 30)
+print(part.uuids, flush=True)
+try:
+    innkeeper.lease(memory=7 << 30)
+except innkeeper.LeaseBusy:
+    print("no more than it was", flush=True)
+if "INNKEEPER_LEASE_FD" in os.environ:
+    part.release()
+    with innkeeper.leases.adopt() as mine:
+        print(mine.claims, flush=True)
+'''
+job = os.environ | {"INNKEEPER_LEASE": whole.id}
+subprocess.run([sys.executable, "-c", inner], env=job, check=True)
+descriptor = whole.share_through_exec()
+job["INNKEEPER_LEASE_FD"] = str(descriptor)
+subprocess.run([sys.executable, "-c", inner], env=job, pass_fds=[descriptor], check=True)
+print(whole.intact())  # the job has ended it
+try:
+    innkeeper.leases.adopt()
+except ValueError as error:
+    print(error)
+"""
+    )
+    part = [f"['{A}']", "no more than it was"]
+    assert said == part + part + [
+        f"{{'{A}': {10 << 30}}}",
+        "False",
+        "this process was started without a lease: INNKEEPER_LEASE_FD is not set",
+    ]
+
+
+def test_waiting_ends_by_release_limit_and_interrupt(machine: FakeMachine):
+    said = machine.run(
+        """
+import signal, threading, time
+from innkeeper import auto_choice, lease, LeaseBusy
+first = lease(3, memory=20 << 30)
+begin = time.monotonic()
+try:
+    auto_choice(memory=30 << 30, wait=0.3)
+except LeaseBusy as error:
+    print(str(error).startswith("waited "), 0.3 <= time.monotonic() - begin < 20)
+threading.Timer(0.3, first.release).start()
+with auto_choice(memory=30 << 30, wait=True) as second:
+    print(second.uuids == [A], first.held)
+    signal.signal(signal.SIGUSR1, lambda *_: 1 / 0)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    try:
+        lease(3, memory=30 << 30 >> 1, wait=True, uuids=[A])
+    except ValueError:
+        print("never")
+    try:
+        lease(memory=20 << 30, wait=True, uuids=[A])
+    except ZeroDivisionError:
+        print("interrupted")
+    print(len(os.listdir(os.environ["INNKEEPER_LEASE_DIR"])))  # the lock, and second
+"""
+    )
+    assert said == ["True True", "True False", "never", "interrupted", "2"]
+
+
+def test_a_killed_holder_leaves_nothing(machine: FakeMachine):
+    program = (
+        "import innkeeper, time; a = innkeeper.auto_choice(memory=30 << 30); print(*a.uuids, flush=True)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program + "; time.sleep(300)"],
+        env=machine.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline().strip() == A
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    time.sleep(0.1)
+    assert machine.run("print(innkeeper.auto_choice(memory=30 << 30).uuids[0])") == [A]
