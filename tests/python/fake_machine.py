@@ -38,7 +38,10 @@ card {C}
 def build_fakes(folder: Path) -> None:
     """Compiles the two libraries into a folder: a few seconds, and no build tree needs to be there."""
     compiler = os.environ.get("CXX", "c++")
-    for name, sources in {"nvidia-ml": ("fake_nvml.cc", "call.cc", "script.cc"), "cuda": ("fake_cuda.cc",)}.items():
+    for name, sources in {
+        "nvidia-ml": ("fake_nvml.cc", "call.cc", "script.cc"),
+        "cuda": ("fake_cuda.cc",),
+    }.items():
         file = f"lib{name}.so.1"
         subprocess.run(
             [

@@ -372,3 +372,18 @@ def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze):
     assert innkeeper.stats()["escaped"] == 0
     innkeeper.evict(x)
     assert same(x, torch.arange(1000.0))
+
+
+def test_a_librarys_view_is_a_view(squeeze: Squeeze):
+    """What a custom operator returned of its operand's storage became a copy: writes to it were lost."""
+    squeeze(64 * KiB)
+    library = torch.library.Library("innkeeper_views", "FRAGMENT")
+    library.define("head(Tensor(a) x) -> Tensor(a)")
+    library.impl("head", lambda x: x[:8], "CPU")
+    x = torch.arange(1000.0, device="managed")
+    head = torch.ops.innkeeper_views.head(x)
+    innkeeper.evict(x)
+    head.add_(1)
+    flood(256 * KiB)
+    assert head.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    assert same(x, torch.cat([torch.arange(1.0, 9.0), torch.arange(8.0, 1000.0)]))
