@@ -103,6 +103,6 @@ def ordinals(uuids: list[str]) -> list[int]:
     if missing:
         raise RuntimeError(
             f"CUDA cannot use {', '.join(missing)} in this process: it sees "
-            f"{', '.join(listing) or 'no GPU'}. Choose before anything starts CUDA, or start it with more GPUs visible"
+            f"{', '.join(listing) or 'no GPU'}. Choose before anything starts CUDA, or with more GPUs visible"
         )
     return [listing.index(uuid) for uuid in uuids]

@@ -13,22 +13,19 @@ namespace {
 
 using telemetry::Snapshot;
 
-std::optional<std::string> environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 Status no_cards(const Snapshot& snapshot) {
-  std::string why = snapshot.driver.text();
+  std::string why = snapshot.driver.text().empty() ? "the driver sees none" : snapshot.driver.text();
   if (!snapshot.lost.empty())
     why = std::to_string(snapshot.lost.size()) + " cannot be used: " + snapshot.lost.front().why;
-  return Status(Code::unavailable, "no GPU can be seen" + (why.empty() ? "" : ": " + why));
+  return Status(Code::unavailable, "no GPU can be seen: " + why);
 }
 
 }  // namespace
 
 Result<std::vector<std::string>> given_here() {
-  return given_here(environment("CUDA_VISIBLE_DEVICES"), telemetry::snapshot(telemetry::Wanted::nothing));
+  const char* variable = std::getenv("CUDA_VISIBLE_DEVICES");
+  return given_here(variable == nullptr ? std::nullopt : std::optional<std::string>(variable),
+                    telemetry::snapshot(telemetry::Wanted::nothing));
 }
 
 Result<std::vector<std::string>> given_here(std::optional<std::string> visible_devices,
@@ -40,8 +37,7 @@ Result<std::vector<std::string>> given_here(std::optional<std::string> visible_d
       return Status(Code::unavailable, "CUDA has been started in this process and sees no GPU");
     return *std::move(ordinals);
   }
-  const std::string order = environment("CUDA_DEVICE_ORDER").value_or("");
-  telemetry::Visible visible = telemetry::resolve_visible(visible_devices, order, cards);
+  telemetry::Visible visible = telemetry::visible_with(visible_devices, cards);
   if (visible.uuids.empty())
     return Status(Code::unavailable, "CUDA_VISIBLE_DEVICES gives this process no GPU" +
                                          (visible.note.empty() ? "" : ": " + visible.note));

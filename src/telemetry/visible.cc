@@ -164,7 +164,10 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
 }
 
 Visible visible_from_environment(const Snapshot& cards) {
-  const std::optional<std::string_view> cuda = variable("CUDA_VISIBLE_DEVICES");
+  return visible_with(variable("CUDA_VISIBLE_DEVICES"), cards);
+}
+
+Visible visible_with(std::optional<std::string_view> cuda, const Snapshot& cards) {
   Visible visible = resolve_visible(cuda, variable("CUDA_DEVICE_ORDER").value_or(""), cards);
   const std::vector<const Card*> amd = cards_of(Maker::amd, cards);
   if (amd.empty()) return visible;

@@ -82,5 +82,7 @@ Visible resolve_visible_amd(const AmdLists& lists, const Snapshot& cards);
 
 // By the variables of this process: NVIDIA's cards, then AMD's.
 Visible visible_from_environment(const Snapshot& cards);
+// The same with another CUDA_VISIBLE_DEVICES, as it was before somebody set it; none: it was not set.
+Visible visible_with(std::optional<std::string_view> cuda, const Snapshot& cards);
 
 }  // namespace innkeeper::telemetry

@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow do
 
 import innkeeper  # noqa: E402
 import pytest  # noqa: E402
+from fake_machine import libraries, machine  # noqa: E402, F401  # fixtures
 from tight import squeeze  # noqa: E402, F401  # a fixture
 
 import torch  # noqa: E402

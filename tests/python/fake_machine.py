@@ -8,8 +8,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from conftest import ROOT
+import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests" / "fake_nvml"
 A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-00000000000{letter}" for letter in "abc")
 SCRIPT = f"""
@@ -90,3 +91,17 @@ class FakeMachine:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fakes, compiled once."""
+    folder = tmp_path_factory.mktemp("fakes")
+    build_fakes(folder)
+    return folder
+
+
+@pytest.fixture
+def machine(libraries: Path, tmp_path: Path) -> FakeMachine:
+    """One of each test's own."""
+    return FakeMachine(libraries, tmp_path)

@@ -6,22 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import pytest
-from fake_machine import A, B, C, FakeMachine, build_fakes
-
-
-@pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("fakes")
-    build_fakes(folder)
-    return folder
-
-
-@pytest.fixture
-def machine(libraries: Path, tmp_path: Path) -> FakeMachine:
-    return FakeMachine(libraries, tmp_path)
+from fake_machine import A, B, C, FakeMachine
 
 
 def test_modes_and_keys(machine: FakeMachine):
@@ -131,11 +117,7 @@ assert seen() == "7"
     assert machine.run(program, CUDA_VISIBLE_DEVICES="2,1") == [f"{B} {C}"]
     assert machine.run(program, CUDA_VISIBLE_DEVICES=f"{C[:8]},{A}") == [f"{C} {A}"]
     none = "try:\n    innkeeper.auto_choice()\nexcept RuntimeError as error:\n    print(error)"
-    assert (
-        machine.run(none, CUDA_VISIBLE_DEVICES="")
-        == ["CUDA_VISIBLE_DEVICES gives this process no GPU: it is empty"]
-        or "no GPU" in machine.run(none, CUDA_VISIBLE_DEVICES="")[0]
-    )
+    assert "gives this process no GPU" in machine.run(none, CUDA_VISIBLE_DEVICES="")[0]
     assert "no GPU can be seen" in machine.run(none, INNKEEPER_NVML="/nowhere.so")[0]
 
 

@@ -1,7 +1,8 @@
-"""TensorFlow: ``tf.device``, soft placement, memory that grows or is limited to the lease. Never imports it."""
+"""TensorFlow: ``tf.device``, soft placement, memory that grows or is limited. Never imports it."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ def _tensorflow() -> Any:
 
 
 def prepare(choice: Choice) -> None:
-    """Soft placement; each visible GPU's memory grows, or is limited to the lease, if TensorFlow has not started.
+    """Soft placement; GPUs' memory grows, or is limited to the lease, if TensorFlow has not started.
 
     Where TensorFlow has CUDA it is started by this: by asking for TensorFlow's devices.
     """
@@ -44,8 +45,7 @@ def enter(choice: Choice, stack: ExitStack) -> None:
 
 def session_config(base: Any = None) -> Any:
     """A ``ConfigProto`` with soft placement and growing memory, on top of ``base``."""
-    import tensorflow as tf  # the caller wants a session
-
+    tf = importlib.import_module("tensorflow")  # the caller wants a session
     config = tf.compat.v1.ConfigProto()
     if base is not None:
         config.CopyFrom(base)

@@ -1,0 +1,165 @@
+"""What a choice means to PyTorch, TensorFlow and JAX: the real packages, on the CPU, beside fake GPUs."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from fake_machine import FakeMachine
+
+
+def need(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+
+
+def test_none_is_imported_and_cuda_is_not_started(machine: FakeMachine):
+    said = machine.run(
+        """
+import torch
+with innkeeper.auto_choice(memory=1 << 30), innkeeper.GPUManager().auto_choice():
+    pass
+print(sorted({"tensorflow", "jax"} & set(sys.modules)), torch.cuda.is_initialized())
+"""
+    )
+    assert said == ["[] False"]
+
+
+def test_pytorch_is_limited_when_cuda_starts_and_not_before(machine: FakeMachine):
+    """PyTorch's CUDA is played by what its Python side calls, since no card is here."""
+    said = machine.run(
+        """
+import types, torch
+from innkeeper.frameworks import torch_gpu
+calls = []
+started = False
+queue = []
+torch.backends.cuda.is_built = lambda: True
+torch.cuda._is_in_bad_fork = lambda: False
+torch.cuda.is_initialized = lambda: started
+torch.cuda._lazy_call = lambda f: f() if started else queue.append(f)
+torch.cuda.get_device_properties = lambda i: types.SimpleNamespace(total_memory=[24 << 30, 80 << 30][i])
+torch.cuda.set_per_process_memory_fraction = lambda part, i: calls.append((round(part, 4), i))
+class Device:
+    def __init__(self, i): self.i = i
+    def __enter__(self): calls.append(("in", self.i))
+    def __exit__(self, *_): calls.append(("out", self.i))
+torch.cuda.device = Device
+
+over = innkeeper.auto_choice(1, memory=1 << 30)
+over.release()
+with innkeeper.auto_choice(1, memory=6 << 30) as first:  # B
+    print(first.uuids == [B], calls)
+    started = True
+    for each in queue: each()
+    print(calls == [(round(5.5 / 24, 4), 0)])
+    calls.clear()
+    with innkeeper.auto_choice(0, memory=1 << 30) as second:  # A: by order, too late for the fake
+        print(second.uuids == [A], calls)
+        calls.clear()
+    print(calls)
+    calls.clear()
+print(calls)
+print(torch_gpu.allocator_bytes(600 << 20) >> 20)
+"""
+    )
+    assert said == [
+        "True []",
+        "True",
+        "True [(0.0063, 1), ('in', 1)]",
+        "[('out', 1), (1.0, 1)]",
+        "[(1.0, 0)]",
+        "300",
+    ]
+
+
+TENSORFLOW = """
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import warnings, tensorflow as tf
+"""
+
+
+@pytest.mark.slow
+def test_tensorflow_2_enters_the_device_softly(machine: FakeMachine):
+    need("tensorflow")
+    said = machine.run(
+        TENSORFLOW
+        + """
+names = []
+real = tf.device
+tf.device = lambda name: (names.append(name), real(name))[1]
+gm = innkeeper.GPUManager(initSession=False)
+with gm.auto_choice():
+    x = tf.constant([[1.0, 2.0]]) @ tf.constant([[3.0], [4.0]])
+print(names, x.numpy().tolist(), tf.config.get_soft_device_placement())
+with gm.auto_choice(1) as outer, gm.auto_choice(0) as inner:
+    print(names[1:], outer.uuids == [B], inner.uuids == [A])
+print(tf.constant(1).device.rsplit("/", 1)[1])
+try:
+    gm.sess
+except AttributeError as error:
+    print(error)
+"""
+    )
+    assert said == [
+        "['/GPU:0'] [[11.0]] True",
+        "['/GPU:0', '/GPU:1'] True True",
+        "device:CPU:0",
+        "this GPUManager has no session: it was made with initSession=False",
+    ]
+
+
+@pytest.mark.slow
+def test_tensorflow_1_as_the_manager_s_users_write_it(machine: FakeMachine):
+    need("tensorflow")
+    said = machine.run(
+        TENSORFLOW
+        + """
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+gm = innkeeper.GPUManager()
+sess = gm.sess
+with gm.auto_choice():
+    x = tf1.placeholder(tf.float32, [2])
+    w = tf1.get_variable("w", initializer=[3.0, 4.0])
+    y = tf1.reduce_sum(w * x)
+    sess.run(tf1.global_variables_initializer())
+    print(sess.run(y, {x: [1.0, 2.0]}), y.device)
+print(sess._config.allow_soft_placement, sess._config.gpu_options.allow_growth)
+
+mine = tf1.Session(config=tf1.ConfigProto(allow_soft_placement=True,
+                                          gpu_options=tf1.GPUOptions(allow_growth=True)))
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    print(innkeeper.GPUManager(session=mine).sess is mine, len(said))
+    plain = tf1.Session()
+    print(innkeeper.GPUManager(session=plain).sess is plain, "allow_soft_placement" in str(said[0].message))
+config = tf1.ConfigProto(intra_op_parallelism_threads=1)
+made = innkeeper.GPUManager(session=config).sess._config
+print(made.intra_op_parallelism_threads, made.allow_soft_placement, made.gpu_options.allow_growth)
+print(config.allow_soft_placement)
+"""
+    )
+    assert said == ["11.0 /device:GPU:0", "True True", "True 0", "True True", "1 True True", "False"]
+
+
+@pytest.mark.slow
+def test_jax_has_its_default_device(machine: FakeMachine):
+    need("jax")
+    said = machine.run(
+        """
+import jax, jax.numpy as jnp
+with innkeeper.auto_choice(memory=8 << 30):  # without a GPU of JAX's nothing is entered, and the limit stands
+    print(float(jnp.ones(3).sum()), os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"])
+print("XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ)
+
+real = jax.local_devices  # three CPU devices stand for the GPUs
+jax.local_devices = lambda backend=None: real(backend="cpu")
+with innkeeper.auto_choice(1) as outer, innkeeper.auto_choice(0) as inner:
+    print(outer.ordinal, inner.ordinal, jnp.ones(3).devices() == {real(backend="cpu")[1]})
+print(jnp.ones(3).devices() == {real(backend="cpu")[0]})
+""",
+        XLA_FLAGS="--xla_force_host_platform_device_count=3",
+        JAX_PLATFORMS="cpu",
+    )
+    assert said == ["3.0 0.1000", "False", "0 1 True", "True"]
