@@ -17,6 +17,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# A shell has what it runs in the background ignore it, and programs hand that on: tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 BUILD = ROOT / "build" / "dev"
 PROGRAM = Path(os.environ.get("INNKEEPER_PROGRAM", BUILD / "src/cli/innkeeper"))
 FAKE = Path(os.environ.get("INNKEEPER_FAKE_LIBRARY", BUILD / "tests/fake_nvml/libnvidia-ml.so.1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from tight import squeeze  # noqa: E402, F401  # a fixture
 import torch  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# A shell has what it runs in the background ignore it, and programs hand that on: tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
