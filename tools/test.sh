@@ -44,10 +44,6 @@ beside=$!
 set +m
 trap 'kill -- "-$beside" 2>/dev/null || true' EXIT
 
-header "the program innkeeper: its built binary on fake GPUs"
-"$VENV_PYTHON" -m pytest -q -p no:cacheprovider tests/cli --junitxml="$REPORTS/pytest-cli.xml"
-"$VENV_PYTHON" tools/check_skips.py --quiet pytest "$REPORTS/pytest-cli.xml"
-
 header "core under AddressSanitizer and UndefinedBehaviorSanitizer"
 build_and_test asan-ubsan
 
@@ -62,6 +58,10 @@ echo "clean"
 
 header "core by clang's libFuzzer: a minute"
 tools/fuzz.sh 60
+
+header "the program innkeeper: its built binary on fake GPUs"
+"$VENV_PYTHON" -m pytest -q -p no:cacheprovider tests/cli --junitxml="$REPORTS/pytest-cli.xml"
+"$VENV_PYTHON" tools/check_skips.py --quiet pytest "$REPORTS/pytest-cli.xml"
 
 passed=yes
 wait "$beside" || passed=no
