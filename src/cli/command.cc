@@ -39,7 +39,7 @@ void fail(const Status& status) {
 }
 
 void on_run(CLI::App& command, std::function<int()> body) {
-  command.final_callback([&command, body = std::move(body)] {
+  command.final_callback([body = std::move(body)] {
     if (job().given) fail(kUsage, "takes no command behind --");
     code() = body();
   });
