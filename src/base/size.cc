@@ -15,8 +15,17 @@ struct Unit {
 };
 constexpr std::array<Unit, 5> kUnits = {{{"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
 
+// Somebody's text in a message: short, and without what would break the line.
+std::string shown(std::string_view text) {
+  constexpr size_t kMost = 60;
+  std::string result(text.substr(0, kMost));
+  for (char& c : result)
+    if (c < ' ' || c > '~') c = '?';
+  return text.size() > kMost ? result + "..." : result;
+}
+
 Status refuse(std::string_view text, const std::string& why) {
-  return Status(Code::invalid_argument, "size \"" + std::string(text) + "\" " + why);
+  return Status(Code::invalid_argument, "size \"" + shown(text) + "\" " + why);
 }
 
 }  // namespace
@@ -44,7 +53,7 @@ Result<Bytes> parse_size(std::string_view text, SizeUnits units) {
       return refuse(text, too_large);
     return Bytes(static_cast<int64_t>(number << unit.shift));
   }
-  return refuse(text, "has the unknown unit \"" + std::string(name) + "\"" + expected);
+  return refuse(text, "has the unknown unit \"" + shown(name) + "\"" + expected);
 }
 
 }  // namespace innkeeper

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <charconv>
 
+#include "lease/record.h"
+
 namespace innkeeper::queue {
 namespace {
 
 constexpr std::string_view kIndex = "index";
 
-Status wrong(std::string message) { return Status(Code::invalid_argument, std::move(message)); }
+// Somebody's text may stand in it: one line that no terminal obeys.
+Status wrong(std::string_view message) {
+  return Status(Code::invalid_argument, lease::printable(message));
+}
 
 bool number(std::string_view text, int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
