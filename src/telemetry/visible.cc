@@ -36,6 +36,11 @@ struct Entry {
   bool lost = false;  // it counts, but its card does not
 };
 
+Entry of_card(const Card& card) {
+  const std::optional<std::string> uuid = usable(card);
+  return {uuid, uuid ? "" : "is a card with MIG on and no instance"};
+}
+
 Entry by_index(std::string_view text, const std::vector<const Card*>& places) {
   const std::optional<size_t> index = leading_index(text);
   if (!index) return {std::nullopt, "is no index"};
@@ -44,8 +49,7 @@ Entry by_index(std::string_view text, const std::vector<const Card*>& places) {
   }
   const Card* card = places[*index];
   if (card == nullptr) return {std::nullopt, "is a card that is lost", true};
-  const std::optional<std::string> uuid = usable(*card);
-  return {uuid, uuid ? "" : "is a card with MIG on and no instance"};
+  return of_card(*card);
 }
 
 // MIG-GPU-<uuid>/<gi>/<ci>, the name of an instance before each had a UUID of its own.
@@ -72,11 +76,11 @@ Entry by_place(std::string_view text, const Snapshot& cards) {
 }
 
 Entry by_uuid(std::string_view text, const Snapshot& cards) {
-  if (starts_with(text, "MIG-GPU-") && text.find('/') != std::string_view::npos) {
-    // Newer drivers name instances otherwise; older ones have this very text as the UUID.
-    if (cards.find_instance(text) != nullptr) return {std::string(text), ""};
+  // A whole name is that device, also where another name begins with it. So is the text by which older
+  // drivers name instances, which newer ones name otherwise.
+  if (cards.find_instance(text) != nullptr) return {std::string(text), ""};
+  if (starts_with(text, "MIG-GPU-") && text.find('/') != std::string_view::npos)
     return by_place(text, cards);
-  }
   // "GPU-" alone would be the beginning of any.
   if (text.size() <= 4 || !(starts_with(text, "GPU-") || starts_with(text, "MIG-"))) {
     return {std::nullopt, "is no UUID"};
@@ -85,6 +89,7 @@ Entry by_uuid(std::string_view text, const Snapshot& cards) {
   const Instance* instance = nullptr;
   int matches = 0;
   for (const Card* one : cards_of(Maker::nvidia, cards)) {
+    if (one->uuid == text) return of_card(*one);
     if (starts_with(one->uuid, text)) ++matches, card = one;
     for (const Instance& part : one->instances) {
       if (starts_with(part.uuid, text)) ++matches, instance = &part;
@@ -92,9 +97,7 @@ Entry by_uuid(std::string_view text, const Snapshot& cards) {
   }
   if (matches == 0) return {std::nullopt, "is not here"};
   if (matches > 1) return {std::nullopt, "is the beginning of " + std::to_string(matches) + " UUIDs"};
-  if (instance != nullptr) return {instance->uuid, ""};
-  const std::optional<std::string> uuid = usable(*card);
-  return {uuid, uuid ? "" : "is a card with MIG on and no instance"};
+  return instance != nullptr ? Entry{instance->uuid, ""} : of_card(*card);
 }
 
 bool order_is_known(std::string_view order, const std::vector<const Card*>& cards) {

@@ -119,6 +119,16 @@ TEST(Visible, ReadsUuids) {
   }
 }
 
+// Also where another name begins with it: what we hand out is read as what was meant.
+TEST(Visible, AWholeNameIsThatDevice) {
+  Snapshot alike;
+  alike.cards = {card("GPU-aa11", "01"), card("GPU-aa11-0", "02")};
+  EXPECT_EQ(resolve_visible("GPU-aa11", "", alike).uuids, std::vector<std::string>{"GPU-aa11"});
+  alike.cards[0].mig = true;
+  alike.cards[0].instances = {instance("MIG-7", 1, 0), instance("MIG-77", 2, 0)};
+  EXPECT_EQ(resolve_visible("MIG-77,MIG-7", "", alike).uuids, (std::vector<std::string>{"MIG-77", "MIG-7"}));
+}
+
 TEST(Visible, ReadsMigInstances) {
   const Case cases[] = {
       {"MIG-5555", "!5555"},
