@@ -31,8 +31,9 @@ std::vector<Share> shares_of(const Card& card, const std::vector<Entry>& live, c
 }
 
 // Gives each process's bytes to the leases of the process itself, then of its parent, and so on.
-void match_processes(const Card& card, std::vector<Share>& shares, const View& view) {
-  bool all_known = card.processes_known;
+void match_processes(const Card& card, Bytes used, std::vector<Share>& shares, const View& view) {
+  // A list that names nobody while memory is used does not tell who uses it.
+  bool all_known = card.processes_known && (!card.processes.empty() || used <= kUsedByNobody);
   for (const Process& process : card.processes) all_known = all_known && !process.line.empty();
   for (Share& share : shares) share.matched = all_known && share.record->pid_namespace == view.pid_namespace;
   for (const Process& process : card.processes) {
@@ -100,7 +101,7 @@ Ledger make_ledger(const Machine& machine, const std::vector<Entry>& live, const
     standing.available = standing.capacity - standing.promised;
     if (card.free) {
       const Bytes used = std::max(Bytes(0), card.capacity() - *card.free);
-      match_processes(card, shares, view);
+      match_processes(card, used, shares, view);
       match_the_rest(card, used, shares, view);
       Bytes found, unmaterialised;
       for (const Share& share : shares) {

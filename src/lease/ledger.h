@@ -7,8 +7,8 @@
 // process (or a descendant) has allocated already must not count twice, as promised and as used. So its bytes
 // are matched to its leases: `unmaterialised` is what a lease has not yet allocated, `foreign` is what is
 // used by nobody's lease. Where processes cannot be matched (another PID namespace, a driver that does not
-// list them) a lease counts in full for kWarmUp, then what is used and is nobody's that we know counts as
-// its.
+// list them, a list that is empty while memory is used) a lease counts in full for kWarmUp, then what is used
+// and is nobody's that we know counts as its.
 //
 // The first term alone says that no byte is promised twice; it needs no measurement. The second one protects
 // against processes that have no lease.
@@ -26,6 +26,8 @@
 namespace innkeeper::lease {
 
 inline constexpr int64_t kWarmUpNs = 60'000'000'000;
+// What an idle card shows as used: the driver's own, where it does not tell it apart.
+inline constexpr Bytes kUsedByNobody = MiB(512);
 
 struct Standing {
   Bytes capacity;   // what leases may share: the card's less the driver's

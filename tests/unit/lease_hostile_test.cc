@@ -174,6 +174,44 @@ TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
   EXPECT_EQ(folder_.files(), 0);
 }
 
+// What others cannot read claims nothing of theirs, and stops nobody.
+TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
+  NEEDS_ROOT();
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t villain = in_child([&] {
+    if (!become(kVillain)) return 77;
+    Record record;
+    record.claims = {{"GPU-1000", GiB(80)}};
+    record.exclusive = true;
+    record.revision = 1;
+    const int fd = hold(path("l00000000000000cc"), encode(record).value());
+    return fchmod(fd, 0) == 0 && write(ready[1], "x", 1) == 1 ? pause() : 1;
+  });
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(as(kVictim, [&] { return arbiter_.acquire(whole(2), machine_).ok() ? 0 : 1; }), 0);
+  kill(villain, SIGKILL);
+  wait_for(villain);
+  close(ready[0]), close(ready[1]);
+}
+
+// Opening a file under F_SETLEASE waits, 45 seconds as a rule, for its owner to let go.
+TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
+  signal(SIGIO, SIG_IGN);
+  const std::string name = path("l00000000000000dd");
+  std::ofstream(name) << "innkeeper-lease 1 ";
+  const int fd = open(name.c_str(), O_RDWR | O_CLOEXEC);
+  if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) {
+    close(fd);
+    GTEST_SKIP() << "no file leases here";
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  everybody_gets_all();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  close(fd);
+}
+
 // Whose a lease is, its file's owner says.
 TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   NEEDS_ROOT();
