@@ -7,13 +7,17 @@
 #include <thread>
 #include <utility>
 
+#include "lease/record.h"
+
 namespace innkeeper::queue {
 namespace {
 
 constexpr int kBusyMs = 20'000;
 constexpr int kWalTries = 500;
 
-Status describe(int code, const std::string& path, const std::string& detail) {
+// SQLite's words may repeat what stands in a damaged file.
+Status describe(int code, const std::string& path, const std::string& words) {
+  const std::string detail = lease::printable(words);
   switch (code & 0xff) {
     case SQLITE_NOTADB:
       return Status(Code::io_error, path +

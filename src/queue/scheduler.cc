@@ -168,6 +168,7 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   Result<Job> found = store_.get(id);
   if (!found.ok()) return found.status();
   Job& job = found.value();
+  if (job.command.empty()) return store_.give_up(id, "its command is lost: the queue's database is damaged");
   const int attempt = job.attempt + 1;
   const std::string path = folder_.life(id, attempt);
   if (!look(path).alive) unlink(path.c_str());  // of a claim that was never committed

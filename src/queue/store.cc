@@ -8,6 +8,7 @@
 #include "queue/hash.h"
 #include "queue/schema.h"
 #include "queue/sweep.h"
+#include "queue/values.h"
 
 namespace innkeeper::queue {
 namespace {
@@ -229,7 +230,7 @@ Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
     Query job(*database_, "SELECT state, attempt, cancel, retries FROM jobs WHERE id=?");
     if (!job.with(id).step())
       return job.status().ok() ? Status(Code::invalid_argument, "no such job") : job.status();
-    state = static_cast<State>(job.integer(0));
+    state = state_of(job.integer(0));
     if (state != State::running || job.integer(1) != attempt) return state;
     cancelled = job.integer(2) != 0;
     retries = job.integer(3);

@@ -1,7 +1,9 @@
 // The reading half of the store.
+#include "lease/record.h"
 #include "lease/request.h"
 #include "queue/hash.h"
 #include "queue/store.h"
+#include "queue/values.h"
 
 namespace innkeeper::queue {
 namespace {
@@ -11,35 +13,22 @@ namespace {
   "ended, " \
   "title FROM jobs "
 
-// A damaged database may say anything: what is not in an enumeration becomes its last value.
-State state_of(int64_t value) {
-  return value >= 0 && value <= static_cast<int64_t>(State::interrupted) ? static_cast<State>(value)
-                                                                         : State::interrupted;
-}
-How how_of(int64_t value) {
-  return value >= 0 && value <= static_cast<int64_t>(How::unknown) ? static_cast<How>(value) : How::unknown;
-}
-lease::By by_of(int64_t value) {
-  return value >= 0 && value <= static_cast<int64_t>(lease::By::utilization) ? static_cast<lease::By>(value)
-                                                                             : lease::By::free;
-}
-
 void read_line(const Query& row, JobLine& line) {
   line.id = row.integer(0);
   line.array = row.integer(1);
   line.state = state_of(row.integer(2));
   line.held = row.integer(3) != 0;
   line.how = how_of(row.integer(4));
-  line.code = static_cast<int>(row.integer(5));
-  line.priority = static_cast<int>(row.integer(6));
-  line.cards = static_cast<int>(row.integer(7));
-  line.memory = Bytes(row.integer(8));
-  line.attempt = static_cast<int>(row.integer(9));
-  line.needs = static_cast<int>(row.integer(10));
-  line.added_ns = row.integer(11);
-  line.started_ns = row.integer(12);
-  line.ended_ns = row.integer(13);
-  line.title = row.text(14);
+  line.code = number_of(row.integer(5));
+  line.priority = number_of(row.integer(6));
+  line.cards = count_of(row.integer(7));
+  line.memory = bytes_of(row.integer(8));
+  line.attempt = count_of(row.integer(9));
+  line.needs = count_of(row.integer(10));
+  line.added_ns = time_of(row.integer(11));
+  line.started_ns = time_of(row.integer(12));
+  line.ended_ns = time_of(row.integer(13));
+  line.title = lease::printable(row.text(14));
 }
 
 Status no_job(JobId id) { return Status(Code::invalid_argument, "there is no job " + std::to_string(id)); }
@@ -116,15 +105,15 @@ Result<Job> Store::get(JobId id) {
                                                            " is known in part only: "
                                                            "the queue's database is damaged")
                               : more.status();
-  job.cpu_slots = static_cast<int>(more.integer(0));
-  job.retries_left = static_cast<int>(more.integer(1));
+  job.cpu_slots = count_of(more.integer(0));
+  job.retries_left = count_of(more.integer(1));
   job.directory = more.text(2);
   job.command = split_words(more.text(3));
   job.environment = split_words(more.text(4));
   for (std::string& variable : split_words(more.text(5))) job.environment.push_back(std::move(variable));
   job.by = lease::to_string(by_of(more.integer(6)));
   if (more.integer(7) >= 0) job.exclusive = more.integer(7) != 0;
-  if (more.integer(8) > 0) job.time_limit = std::chrono::milliseconds(more.integer(8));
+  if (more.integer(8) > 0) job.time_limit = std::chrono::milliseconds(std::min(more.integer(8), kMostMs));
   job.notify = more.text(9);
   job.reason = more.text(10);
 
@@ -138,14 +127,14 @@ Result<Job> Store::get(JobId id) {
   attempts.with(id);
   while (attempts.step()) {
     Attempt& attempt = job.attempts.emplace_back();
-    attempt.number = static_cast<int>(attempts.integer(0));
-    attempt.started_ns = attempts.integer(1);
-    attempt.ended_ns = attempts.integer(2);
+    attempt.number = count_of(attempts.integer(0));
+    attempt.started_ns = time_of(attempts.integer(1));
+    attempt.ended_ns = time_of(attempts.integer(2));
     attempt.cards = attempts.text(3);
     attempt.how = how_of(attempts.integer(4));
-    attempt.code = static_cast<int>(attempts.integer(5));
-    attempt.peak_memory = Bytes(attempts.integer(6));
-    attempt.peak_host = Bytes(attempts.integer(7));
+    attempt.code = number_of(attempts.integer(5));
+    attempt.peak_memory = bytes_of(attempts.integer(6));
+    attempt.peak_host = bytes_of(attempts.integer(7));
   }
   IK_RETURN_IF_ERROR(attempts.status());
   return job;
@@ -160,7 +149,7 @@ Result<std::vector<Ready>> Store::ready(bool with_cards, int limit) {
                     "unmet=0 AND cards=0 ORDER BY priority DESC, id LIMIT ?");
   query.with(int64_t{limit});
   std::vector<Ready> list;
-  while (query.step()) list.push_back({query.integer(0), static_cast<int>(query.integer(1))});
+  while (query.step()) list.push_back({query.integer(0), count_of(query.integer(1))});
   IK_RETURN_IF_ERROR(query.status());
   return list;
 }
@@ -174,11 +163,11 @@ Result<std::vector<Running>> Store::running() {
   while (query.step()) {
     Running& job = list.emplace_back();
     job.id = query.integer(0);
-    job.attempt = static_cast<int>(query.integer(1));
+    job.attempt = count_of(query.integer(1));
     job.cancel = query.integer(2) != 0;
     job.held = query.integer(3) != 0;
-    job.cards = static_cast<int>(query.integer(4));
-    job.cpu_slots = static_cast<int>(query.integer(5));
+    job.cards = count_of(query.integer(4));
+    job.cpu_slots = count_of(query.integer(5));
     job.boot_id = query.text(6);
   }
   IK_RETURN_IF_ERROR(query.status());
@@ -198,7 +187,8 @@ Result<Measured> Store::measured_of(const std::string& directory, const std::vec
               "SELECT runs, peak_memory, peak_host FROM commands WHERE hash=? AND words=? AND directory=?");
   query.with(static_cast<int64_t>(fnv1a(words))).with_blob(words).with_blob(directory);
   Measured measured;
-  if (query.step()) measured = {query.integer(0), Bytes(query.integer(1)), Bytes(query.integer(2))};
+  if (query.step())
+    measured = {time_of(query.integer(0)), bytes_of(query.integer(1)), bytes_of(query.integer(2))};
   IK_RETURN_IF_ERROR(query.status());
   return measured;
 }

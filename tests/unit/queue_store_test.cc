@@ -193,9 +193,39 @@ TEST_F(StoreTest, ADamagedOrForeignFileIsLeftAsItIs) {
   std::filesystem::remove(path);
 }
 
+TEST_F(StoreTest, NumbersOfADamagedDatabaseAreHeldToWhatTheyCanBe) {
+  const JobId id = good(store().add(spec()))[0];
+  sqlite3* file = nullptr;
+  ASSERT_EQ(sqlite3_open(folder_->database().c_str(), &file), SQLITE_OK);
+  const auto damage = [&](const char* sql) {
+    ASSERT_EQ(sqlite3_exec(file, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql;
+  };
+  damage("UPDATE jobs SET attempt=9223372036854775807, memory=-5, cards=-1, slots=-7, title=x'1b5b324a'");
+  damage("UPDATE details SET time_limit_ms=9223372036854775807");
+  Store store = this->store();
+  const Job job = good(store.get(id));
+  EXPECT_EQ(job.attempt, 1'000'000'000) << "the next one has a number";
+  EXPECT_EQ(job.memory, Bytes(0));
+  EXPECT_EQ(job.cards, 0);
+  EXPECT_EQ(job.cpu_slots, 0) << "no slots are won by starting it";
+  EXPECT_EQ(job.title, "?[2J");
+  EXPECT_LT(std::chrono::steady_clock::now() + *job.time_limit, std::chrono::steady_clock::time_point::max());
+  damage("UPDATE jobs SET state=257, attempt=1");
+  EXPECT_EQ(good(store.finish(id, 1, {})), State::interrupted) << "257 is no state, and not 1 either";
+  damage(
+      "CREATE TABLE \"two\nlines\"(x); PRAGMA writable_schema=ON; "
+      "UPDATE sqlite_master SET sql='CREATE TABLE no' WHERE name LIKE 'two%'");
+  sqlite3_close(file);
+  const Status refused = Store::open(*folder_, Durable::processes).status();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_EQ(refused.message().find('\n'), std::string::npos) << refused.message();
+  for (const char* ending : {"", "-wal", "-shm"}) std::filesystem::remove(folder_->database() + ending);
+}
+
 TEST_F(StoreTest, SurvivesAnyDamage) {
   {
-    Store store = this->store();
+    // On the disk, so that closing it leaves no log: all is in the one file.
+    Store store = good(Store::open(*folder_, Durable::power));
     JobSpec job = spec();
     job.environment = {"A=" + std::string(300, 'a')};
     for (int64_t i = 0; i < 40; ++i) job.indices.push_back(i);
