@@ -108,7 +108,7 @@ Code write_processes(Call& call, uint32_t* count, Entry* list) {
   }
   if (call.garbage()) {
     call.answer(list, sizeof(Entry) * room);
-    *count = static_cast<uint32_t>(call.draw());
+    call.answer(count, sizeof *count);
     return call.draw() % 2 == 0 ? amdsmi::kSuccess : amdsmi::kOutOfResources;
   }
   return room >= processes.size() ? amdsmi::kSuccess : amdsmi::kOutOfResources;

@@ -62,6 +62,7 @@ BasicCall::BasicCall(Stage& stage, const char* function) : stage_(stage) {
 
 void BasicCall::spoil() {
   if (script_->garbage_percent == 0) return;
+  if (script_->answers && stage_.draws_ >= script_->answers->size()) return;
   if (static_cast<int>(draw() % 100) >= script_->garbage_percent) return;
   garbage_ = true;
   if (draw() % 2 == 0) code_ = static_cast<int>(draw() % 3 == 0 ? draw() : draw() % 30);
@@ -78,7 +79,11 @@ int BasicCall::answer(void* bytes, size_t count, bool text) {
   return 0;
 }
 
-uint64_t BasicCall::draw() { return mixed(script_->garbage_seed * 0x10001 + stage_.draws_.fetch_add(1)); }
+uint64_t BasicCall::draw() {
+  const uint64_t number = stage_.draws_.fetch_add(1);
+  if (!script_->answers) return mixed(script_->garbage_seed * 0x10001 + number);
+  return number < script_->answers->size() ? static_cast<unsigned char>((*script_->answers)[number]) : 0xFF;
+}
 
 void BasicCall::note(const char* function) {
   if (script_->log.empty()) return;

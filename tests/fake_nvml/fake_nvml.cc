@@ -124,7 +124,7 @@ Code write_processes(Call& call, bool graphics, uint32_t* count, Entry* entries)
   if (written > room) return nvml::kInsufficientSize;
   if (call.garbage()) {
     if (room > 0) call.answer(entries, sizeof(Entry) * room);
-    *count = static_cast<uint32_t>(call.draw());
+    call.answer(count, sizeof *count);
     return call.draw() % 2 == 0 ? nvml::kSuccess : nvml::kInsufficientSize;
   }
   return nvml::kSuccess;

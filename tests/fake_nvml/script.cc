@@ -85,6 +85,8 @@ class Reader {
       slow();
     else if (key == "garbage")
       garbage();
+    else if (key == "answers")
+      answers();
     else if (key == "topology")
       topology();
     else if (key == "card")
@@ -138,6 +140,12 @@ class Reader {
   void garbage() {
     script_->garbage_seed = word<uint64_t>();
     script_->garbage_percent = word<int>();
+  }
+  void answers() {
+    const std::string digits = word();
+    std::string& bytes = script_->answers.emplace();
+    for (size_t i = 0; i + 1 < digits.size(); i += 2)
+      bytes += static_cast<char>(std::strtol(digits.substr(i, 2).c_str(), nullptr, 16));
   }
   void topology() {
     const int a = word<int>();

@@ -6,6 +6,7 @@
 //   driver 550.54.15              nvml 12.550.54.15             cuda 12040
 //   log PATH                      each call is appended there: name and pid
 //   garbage SEED PERCENT          so many of the calls fail or succeed at random, with nonsense
+//   answers HEX                   what `garbage` decides and answers comes from these bytes, then it ends
 //   topology A B LEVEL            the common ancestor of the cards A and B (0, 10, ... 50)
 //   error FUNCTION CODE           FUNCTION fails: for all, or for the card or instance it stands under
 //   slow FUNCTION MILLISECONDS    FUNCTION takes so long
@@ -76,6 +77,7 @@ struct Script {
   std::array<uint32_t, 4> library = {26, 0, 2, 0};
   uint64_t garbage_seed = 0;
   int garbage_percent = 0;
+  std::optional<std::string> answers;  // bytes
   Behaviour behaviour;
   std::map<std::pair<int, int>, int> topology;
   std::vector<Device> cards;

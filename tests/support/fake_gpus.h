@@ -38,7 +38,7 @@ inline std::filesystem::path fake_amdsmi_path(bool old = false) {
 class FakeLibrary {
  public:
   // old: as a driver of years ago. quiet: calls are not logged, for measuring.
-  enum Kind { usual, old, quiet };
+  enum Kind { usual, old, quiet, quiet_old };
   ~FakeLibrary() {
     telemetry::shut_down();
     unsetenv(library_);
@@ -77,7 +77,10 @@ class FakeLibrary {
   // The variables that name the library, its script, and the other maker's library.
   FakeLibrary(const char* library, const char* script_variable, const char* other,
               const std::filesystem::path& path, const std::string& script, Kind kind)
-      : library_(library), script_(script_variable), other_(other), quiet_(kind == quiet) {
+      : library_(library),
+        script_(script_variable),
+        other_(other),
+        quiet_(kind == quiet || kind == quiet_old) {
     std::string pattern = (std::filesystem::temp_directory_path() / "innkeeper-gpus-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
@@ -103,15 +106,15 @@ class FakeLibrary {
 class FakeGpus : public FakeLibrary {
  public:
   explicit FakeGpus(const std::string& script, Kind kind = usual)
-      : FakeLibrary("INNKEEPER_NVML", "INNKEEPER_FAKE_NVML", "INNKEEPER_AMDSMI", fake_nvml_path(kind == old),
-                    script, kind) {}
+      : FakeLibrary("INNKEEPER_NVML", "INNKEEPER_FAKE_NVML", "INNKEEPER_AMDSMI",
+                    fake_nvml_path(kind == old || kind == quiet_old), script, kind) {}
 };
 
 class FakeAmdGpus : public FakeLibrary {
  public:
   explicit FakeAmdGpus(const std::string& script, Kind kind = usual)
       : FakeLibrary("INNKEEPER_AMDSMI", "INNKEEPER_FAKE_AMDSMI", "INNKEEPER_NVML",
-                    fake_amdsmi_path(kind == old), script, kind) {}
+                    fake_amdsmi_path(kind == old || kind == quiet_old), script, kind) {}
 };
 
 }  // namespace innkeeper::test

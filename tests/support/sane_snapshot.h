@@ -1,0 +1,71 @@
+// What a snapshot keeps to whatever the makers' libraries answered. Gives the first thing that is wrong, or
+// nothing.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "telemetry/snapshot.h"
+#include "telemetry/visible.h"
+
+namespace innkeeper::test {
+
+inline bool is_plain(const std::string& text) {
+  for (const char c : text)
+    if (c < ' ' || c > '~') return false;
+  return text.size() <= 400;
+}
+
+inline std::string wrong_in(const telemetry::Reading<telemetry::Memory>& memory) {
+  if (!memory) return is_plain(memory.text()) ? "" : "a reason is not plain";
+  if (memory->total <= Bytes(0)) return "no memory at all";
+  if (memory->free < Bytes(0) || memory->used < Bytes(0) || memory->reserved < Bytes(0))
+    return "less than none";
+  if (memory->free + memory->used + memory->reserved != memory->total) return "parts that are not the whole";
+  return "";
+}
+
+inline std::string wrong_in(const telemetry::Card& card) {
+  if (card.uuid.empty() || !is_plain(card.name) || !is_plain(card.uuid)) return "no plain name";
+  if (card.uuid.find_first_of(", \t") != std::string::npos) return "a UUID that would break a list";
+  if (const std::string wrong = wrong_in(card.memory); !wrong.empty()) return wrong;
+  std::set<std::string> seen;
+  for (const telemetry::Instance& instance : card.instances) {
+    if (!seen.insert(instance.uuid).second) return "two instances of one name";
+    if (instance.uuid.rfind("MIG-", 0) != 0 && instance.uuid.rfind("GPU-", 0) != 0)
+      return "an instance without a UUID";
+    if (const std::string wrong = wrong_in(instance.memory); !wrong.empty()) return wrong;
+  }
+  if (card.utilization) {
+    const auto [compute, memory] = *card.utilization;
+    if (compute < 0 || compute > 100 || memory < 0 || memory > 100) return "more than all of it used";
+  }
+  if (card.power && (card.power->watts < 0 || card.power->watts > 100'000)) return "a power station";
+  if (card.temperature_c && *card.temperature_c > 500) return "a furnace";
+  if (card.processes)
+    for (const telemetry::Process& process : *card.processes)
+      if (process.pid <= 0 || process.used.value_or(Bytes(0)) < Bytes(0)) return "no process";
+  return "";
+}
+
+inline std::string wrong_in(const telemetry::Snapshot& now) {
+  if (now.cards.size() + now.lost.size() > 512) return "more cards than there can be";
+  std::set<std::string> seen;
+  for (const telemetry::Card& card : now.cards) {
+    if (!seen.insert(card.uuid).second) return "two cards of one name";
+    if (const std::string wrong = wrong_in(card); !wrong.empty()) return card.uuid + ": " + wrong;
+  }
+  for (const telemetry::LostCard& lost : now.lost)
+    if (!is_plain(lost.why) || lost.why.empty() || !is_plain(lost.uuid))
+      return "a card that is lost without a reason";
+  if (!now.driver && !is_plain(now.driver.text())) return "no plain reason";
+  if (now.driver.ok() != (now.trouble == telemetry::Trouble::none)) return "trouble with a driver that works";
+  if (!now.driver.ok() && !now.cards.empty()) return "cards without a driver";
+  if (!now.links.empty() && now.links.size() != now.cards.size() * now.cards.size())
+    return "links of no pair";
+  for (const std::string& uuid : telemetry::resolve_visible(std::nullopt, "", now).uuids)
+    if (now.find(uuid) == nullptr) return "what is visible is not there";
+  return "";
+}
+
+}  // namespace innkeeper::test
