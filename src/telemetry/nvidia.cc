@@ -52,7 +52,9 @@ nvml::Code read_all(const Library& library, Wanted wanted, Part& part) {
     // Handles are taken anew each time: one of a card that was reset is stale.
     nvml::Device device = nullptr;
     if (const nvml::Code code = nvml::ask(library.handle, i, &device); code != nvml::kSuccess) {
-      if (code == nvml::kUninitialized) return code;
+      // Of the library as a whole, or of this card's driver alone?
+      uint32_t again = 0;
+      if (code == nvml::kUninitialized && nvml::ask(library.count, &again) != nvml::kSuccess) return code;
       lose(nvml::describe(library, "nvmlDeviceGetHandleByIndex_v2", code), code == nvml::kNoPermission);
       continue;
     }

@@ -76,8 +76,9 @@ TEST(TelemetryLife, SaysThatThereIsNoLibrary) {
 
 TEST(TelemetryLife, OneLostCardHidesNoOther) {
   for (const char* how :
-       {"  lost\n", "  error nvmlDeviceGetHandleByIndex_v2 15\n", "  error nvmlDeviceGetUUID 15\n",
-        "  error nvmlDeviceGetMemoryInfo_v2 15\n", "  error nvmlDeviceGetPowerUsage 28\n"}) {
+       {"  lost\n", "  error nvmlDeviceGetHandleByIndex_v2 15\n", "  error nvmlDeviceGetHandleByIndex_v2 1\n",
+        "  error nvmlDeviceGetUUID 15\n", "  error nvmlDeviceGetMemoryInfo_v2 15\n",
+        "  error nvmlDeviceGetPowerUsage 28\n"}) {
     const FakeGpus gpus(std::string("card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n") + how +
                         "card GPU-bbbbbbbb\n  bus 00000000:02:00.0\n  memory 8G 0 2G\n");
     const Snapshot now = snapshot(Wanted::all);
