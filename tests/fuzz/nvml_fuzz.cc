@@ -1,0 +1,256 @@
+// What NVML answers, through the real loader and the fake library (tests/fake_nvml): the bytes become its
+// script, a machine with cards in any state, and then its answers, of which some are theirs instead of the
+// machine's. AMD SMI likewise, with one machine.
+//
+// Whatever is answered, a snapshot keeps its promises, and leasing gets no lost card and no byte that is not
+// free. Where nothing is answered wrongly every good card is there with its numbers, whatever the others are.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "base/check.h"
+#include "fuzz/input.h"
+#include "lease/choose.h"
+#include "lease/from_snapshot.h"
+#include "support/fake_gpus.h"
+#include "support/sane_snapshot.h"
+
+namespace {
+
+using namespace innkeeper;
+using fuzz::Input;
+using telemetry::Snapshot;
+using telemetry::Wanted;
+
+constexpr const char* kFunctions[] = {"nvmlInit_v2",
+                                      "nvmlSystemGetDriverVersion",
+                                      "nvmlDeviceGetCount_v2",
+                                      "nvmlDeviceGetHandleByIndex_v2",
+                                      "nvmlDeviceGetUUID",
+                                      "nvmlDeviceGetName",
+                                      "nvmlDeviceGetPciInfo_v3",
+                                      "nvmlDeviceGetPciInfo_v2",
+                                      "nvmlDeviceGetMemoryInfo_v2",
+                                      "nvmlDeviceGetMemoryInfo",
+                                      "nvmlDeviceGetUtilizationRates",
+                                      "nvmlDeviceGetPowerUsage",
+                                      "nvmlDeviceGetTemperature",
+                                      "nvmlDeviceGetClockInfo",
+                                      "nvmlDeviceGetComputeRunningProcesses_v3",
+                                      "nvmlDeviceGetComputeRunningProcesses_v2",
+                                      "nvmlDeviceGetComputeRunningProcesses",
+                                      "nvmlDeviceGetGraphicsRunningProcesses_v3",
+                                      "nvmlDeviceGetMigMode",
+                                      "nvmlDeviceGetMaxMigDeviceCount",
+                                      "nvmlDeviceGetMigDeviceHandleByIndex",
+                                      "nvmlDeviceGetGpuInstanceId",
+                                      "nvmlDeviceGetTopologyCommonAncestor",
+                                      "nvmlDeviceGetNvLinkState"};
+constexpr const char* kDrivers[] = {"550.54.15", "535.54.03", "535.86.05",     "470.1",
+                                    "x",         "535",       "999999999999.1"};
+constexpr const char* kBadUuids[] = {"GPU-", "gpu-aaaaaaaa", "GPU-a,aaaaaa", "GPU-\x01zzzzz", "nonsense"};
+
+// A card as the script has it.
+struct Made {
+  std::string uuid;
+  bool good = false;  // nothing is wrong with it: it must be there
+  bool gone = false;  // lost: it must not be
+  std::optional<Bytes> free;
+};
+
+class Script {
+ public:
+  explicit Script(Input& input) : input_(input) {
+    line("driver " + std::string(input.one_of(kDrivers)));
+    if (input.byte() > 240) error(), odd_ = true;
+    for (size_t count = input.upto(4); count > 0; --count) card();
+    for (size_t count = input.upto(3); count > 0; --count) {
+      const size_t a = input.upto(4), b = input.upto(4);
+      line("topology " + std::to_string(a) + " " + std::to_string(b) + " " + std::to_string(input.byte()));
+    }
+  }
+
+  const std::string& text() const { return text_; }
+  const std::vector<Made>& cards() const { return cards_; }
+  bool odd() const { return odd_; }  // the library as a whole fails at something
+
+ private:
+  void line(const std::string& statement) { text_ += statement + "\n"; }
+  void error() {
+    const std::string function = input_.one_of(kFunctions);
+    line("error " + function + " " + std::to_string(input_.byte() % 40));
+  }
+  // Of a card. True: it says that the card is lost, at a question that is asked of each.
+  bool card_error() {
+    static const std::set<std::string> kAlways = {"nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates",
+                                                  "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"};
+    const std::string function = input_.one_of(kFunctions);
+    const int code = input_.byte() % 40;
+    line("error " + function + " " + std::to_string(code));
+    return kAlways.contains(function) && (code == 15 || code == 28);
+  }
+  uint64_t bytes() {
+    static constexpr uint64_t kNumbers[] = {0,          1,          1ULL << 30, 80ULL << 30, 140ULL << 30,
+                                            1ULL << 56, 1ULL << 57, INT64_MAX,  ~0ULL,       ~0ULL - 1};
+    const uint8_t kind = input_.byte();
+    return kind < 200 ? kNumbers[kind % std::size(kNumbers)] : input_.number<uint64_t>();
+  }
+  std::string watts() { return std::to_string(input_.number<uint32_t>() % 4'000'000); }  // fits as milliwatts
+  std::string number() { return std::to_string(input_.number<uint32_t>()); }
+
+  // Gives what is free, where the three make sense.
+  std::optional<Bytes> memory() {
+    const uint64_t total = bytes(), reserved = bytes(), used = bytes();
+    line("memory " + std::to_string(total) + " " + std::to_string(reserved) + " " + std::to_string(used));
+    if (total == 0 || total > 1ULL << 56 || reserved > total || used > total - reserved) return std::nullopt;
+    return Bytes(static_cast<int64_t>(total - reserved - used));
+  }
+  void process() {
+    const bool unknown = input_.byte() > 200;
+    line("process " + number() + " " + (unknown ? "unknown" : std::to_string(bytes())) +
+         (input_.byte() > 200 ? " graphics" : ""));
+  }
+
+  void card() {
+    const uint8_t kind = input_.byte();
+    Made made;
+    made.uuid = "GPU-" + std::string(8, static_cast<char>('a' + cards_.size()));
+    made.good = true;
+    if (kind % 16 == 14 && !cards_.empty()) made = {cards_[0].uuid, false, false, std::nullopt};
+    if (kind % 16 == 15) made = {input_.one_of(kBadUuids), false, false, std::nullopt};
+    line("card " + made.uuid);
+    line("name NVIDIA H200");
+    if (kind < 220) line("bus 00000000:0" + std::to_string(input_.byte() % 10) + ":00.0");
+    if (kind / 16 % 4 == 1) {
+      line("lost");
+      made.good = false;
+      made.gone = true;
+    }
+    if (const uint8_t parts = input_.byte(); parts > 0) {
+      if ((parts & 1) != 0) made.free = memory();
+      if ((parts & 2) != 0) line("utilization " + number() + " " + number());
+      if ((parts & 4) != 0) line("power " + watts() + " " + watts());
+      if ((parts & 8) != 0) line("temperature " + number());
+      if ((parts & 16) != 0) process(), process();
+      if ((parts & 32) != 0)
+        line("nvlink " + std::to_string(input_.upto(4)) + " " + std::to_string(input_.upto(40)));
+      if ((parts & 64) != 0) line("clocks " + number() + " " + number());
+      if ((parts & 128) != 0) {
+        made.good = false;
+        made.gone = card_error() || made.gone;
+      }
+    }
+    if (kind / 64 == 1) {
+      line("mig " + std::to_string(input_.byte()));
+      made.free.reset();
+      for (size_t count = input_.upto(3); count > 0; --count) instance(count);
+    }
+    // Of two with one name only the first is a card, if it is one: then the name says nothing.
+    for (Made& other : cards_)
+      if (other.uuid == made.uuid) other.good = other.gone = made.gone = false;
+    cards_.push_back(std::move(made));
+  }
+  void instance(size_t number_of) {
+    const uint8_t kind = input_.byte();
+    line("instance MIG-" + std::string(8, static_cast<char>('0' + number_of + 10 * (kind > 240))) + " " +
+         std::to_string(kind % 8) + " " + std::to_string(kind / 8 % 2));
+    if (kind < 200) (void)memory();
+    if (kind % 3 == 0) process();
+    if (kind > 220) error();
+  }
+
+  Input& input_;
+  std::string text_;
+  std::vector<Made> cards_;
+  bool odd_ = false;
+};
+
+constexpr const char* kAmdMachine =
+    "topology 0 1 1\n"
+    "card a\n  bus 0000:01:00.0\n  name AMD Instinct MI300X\n  memory 8G 0 1G\n  utilization 1 1\n"
+    "  power 100 700\n  temperature 40\n  clocks 1000 2000\n  process 5 1G\n  process 6 1G\n  node 1\n"
+    "card b\n  bus 0000:02:00.0\n  memory 8G 0 1G\n  lost\ncard c\n  bus 0000:03:00.0\n  memory 8G 0 1G\n  "
+    "node 2\n";
+
+// The fake library of one kind at a time: it is loaded anew only when the kind changes.
+void show(size_t kind, const std::string& script) {
+  static size_t shown = 99;
+  static std::unique_ptr<test::FakeLibrary> library;
+  if (kind != shown) {
+    const auto age = kind % 2 == 0 ? test::FakeLibrary::quiet : test::FakeLibrary::quiet_old;
+    library.reset();
+    if (kind < 2)
+      library = std::make_unique<test::FakeGpus>(script, age);
+    else
+      library = std::make_unique<test::FakeAmdGpus>(script, age);
+    shown = kind;
+  } else {
+    library->change(script);
+  }
+}
+
+void check_leasing(const Snapshot& now) {
+  const lease::Machine machine = lease::from_snapshot(now);
+  IK_CHECK(machine.links.empty() || machine.links.size() == machine.cards.size() * machine.cards.size());
+  for (const lease::Card& card : machine.cards) {
+    IK_CHECK(now.find(card.uuid) != nullptr, card.uuid + " is leased and not there");
+    IK_CHECK(card.total >= Bytes(0) && card.reserved >= Bytes(0) && card.capacity() >= Bytes(0));
+    IK_CHECK(!card.free || (*card.free >= Bytes(0) && *card.free <= card.capacity()),
+             "more free than there is");
+    for (const lease::Process& process : card.processes) IK_CHECK(process.used >= Bytes(0));
+  }
+  const lease::Ledger ledger = lease::make_ledger(machine, {}, {});
+  for (const bool exclusive : {false, true})
+    for (const Bytes memory : {Bytes(1), GiB(8), Bytes(int64_t{1} << 55)}) {
+      const lease::Wish wish{1, memory, exclusive, MiB(512)};
+      const auto order = lease::scores(machine, ledger, lease::By::free, {});
+      const auto chosen = lease::choose(machine, ledger, wish, order);
+      if (!chosen) continue;
+      const lease::Card& card = machine.cards[(*chosen)[0]];
+      IK_CHECK(card.free.value_or(Bytes(0)) >= memory, "granted what is not free, or not known to be there");
+    }
+}
+
+void check_good_cards(const Script& script, const Snapshot& now) {
+  IK_CHECK(now.driver.ok(), now.driver.text());
+  for (const Made& made : script.cards()) {
+    const auto there = std::find_if(now.cards.begin(), now.cards.end(),
+                                    [&](const telemetry::Card& card) { return card.uuid == made.uuid; });
+    IK_CHECK(!made.gone || there == now.cards.end(), "a lost card is not lost: " + made.uuid);
+    if (!made.good) continue;
+    IK_CHECK(there != now.cards.end(), "a good card is missing: " + made.uuid);
+    if (!made.free) continue;
+    IK_CHECK(there->memory.ok() && there->memory->free == *made.free, "the wrong number of free bytes");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Input input(data, size);
+  const uint8_t first = input.byte();
+  const size_t kind = first % 4;
+  const bool amd = kind >= 2;
+  const Script script(input);
+  std::string text = amd ? kAmdMachine : script.text();
+  if (kind == 3) text += "library 24 5 0 0\n";
+  std::string answers;
+  for (const char c : input.rest()) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(c));
+    answers += digits;
+  }
+  if (!answers.empty())
+    text = "garbage 0 " + std::to_string(first / 4) + "\nanswers " + answers + "\n" + text;
+  show(kind, text);
+  const Snapshot now = telemetry::snapshot(Wanted::all);
+  const std::string wrong = test::wrong_in(now);
+  IK_CHECK(wrong.empty(), wrong + "\n" + text);
+  check_leasing(now);
+  if (answers.empty() && !amd && !script.odd()) check_good_cards(script, now);
+  // Started anew each time: starting answers too. And at the process's end nothing is left to be stopped in a
+  // library whose own objects are gone.
+  telemetry::shut_down();
+  return 0;
+}

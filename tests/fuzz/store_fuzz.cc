@@ -1,0 +1,282 @@
+// The queue's database, damaged: values of rows replaced through SQL, bytes of the file changed, the file cut
+// off, and any bytes as its log. Whatever is there: an answer, or one clear line. No job begins twice.
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/check.h"
+#include "fuzz/input.h"
+#include "lease/record.h"
+#include "queue/store.h"
+
+namespace {
+
+using namespace innkeeper;
+using namespace innkeeper::queue;
+using fuzz::Input;
+
+template <class T>
+T good(Result<T> result) {
+  IK_CHECK(result.ok(), result.status().message());
+  return std::move(result).value();
+}
+
+JobSpec spec() {
+  JobSpec job;
+  job.command = {"/bin/true", "{index}"};
+  job.directory = "/";
+  return job;
+}
+
+// A queue with jobs in each state, made once; its file is the beginning of every input.
+class Queue {
+ public:
+  Queue() {
+    std::string pattern =
+        std::filesystem::exists("/dev/shm") ? "/dev/shm/queue-fuzz.XXXXXX" : "/tmp/queue-fuzz.XXXXXX";
+    IK_CHECK(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+    folder_ = good(Folder::open(path_ + "/queue"));
+    fill();
+    std::stringstream text;
+    text << std::ifstream(folder_->database()).rdbuf();
+    whole_ = text.str();
+    IK_CHECK(!std::filesystem::exists(log()), "the file is not all there is");
+    read_columns();
+  }
+  ~Queue() { std::filesystem::remove_all(path_); }
+
+  const Folder& folder() const { return *folder_; }
+  const std::string& whole() const { return whole_; }
+  std::string log() const { return folder_->database() + "-wal"; }
+
+  void put(const std::string& bytes) const {
+    for (const char* ending : {"-wal", "-shm"}) std::filesystem::remove(folder_->database() + ending);
+    std::ofstream(folder_->database(), std::ios::binary) << bytes;
+  }
+
+  struct Column {
+    std::string table, key, name;
+  };
+  const std::vector<Column>& columns() const { return columns_; }
+
+ private:
+  void fill() const {
+    Store store = good(Store::open(*folder_, Durable::power));  // so that closing it leaves no log
+    JobSpec many = spec();
+    many.environment = {"A=" + std::string(300, 'a')};
+    for (int64_t index = 0; index < 5; ++index) many.indices.push_back(index);
+    const JobId first = good(store.add(many))[0];
+    JobSpec cards = spec();
+    cards.cards = lease::Request();
+    cards.cards->count = 2;
+    cards.cards->memory = GiB(3);
+    cards.retries = 2;
+    const JobId with_cards = good(store.add(cards))[0];
+    JobSpec after = spec();
+    after.after = {{with_cards, false}, {first + 1, true}};
+    (void)good(store.add(after));
+    Ending ending;
+    ending.how = How::exited;
+    ending.ended_ns = 1;
+    for (const JobId id : {first, first + 1, with_cards}) IK_CHECK(good(store.claim(id, 1, "GPU-1", "boot")));
+    (void)good(store.finish(first, 1, ending));
+    ending.code = 1;
+    (void)good(store.finish(with_cards, 1, ending));
+    (void)good(store.cancel(first + 2));
+    IK_CHECK(store.hold(first + 3, true).ok() && store.set("slots", 4).ok());
+  }
+  void read_columns() {
+    sqlite3* file = nullptr;
+    IK_CHECK(sqlite3_open(folder_->database().c_str(), &file) == SQLITE_OK);
+    const auto row = [](void* all, int, char** values, char**) {
+      static_cast<std::vector<Column>*>(all)->push_back({values[0], values[1], values[2]});
+      return 0;
+    };
+    IK_CHECK(sqlite3_exec(file,
+                          "SELECT m.name, (SELECT name FROM pragma_table_info(m.name) WHERE cid=0), p.name "
+                          "FROM sqlite_master m, pragma_table_info(m.name) p WHERE m.type='table'",
+                          row, &columns_, nullptr) == SQLITE_OK);
+    sqlite3_close(file);
+    IK_CHECK(columns_.size() > 30);
+  }
+
+  std::string path_;
+  std::shared_ptr<const Folder> folder_;
+  std::string whole_;
+  std::vector<Column> columns_;
+};
+
+// ---- Damage
+
+void bind_value(sqlite3_stmt* statement, Input& input) {
+  static constexpr int64_t kNumbers[] = {0,         1,         2,         -1,        3,         257,
+                                         INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 1LL << 32, 7};
+  switch (input.byte() % 6) {
+    case 0: sqlite3_bind_null(statement, 1); break;
+    case 1: sqlite3_bind_double(statement, 1, 1e300); break;
+    case 2: sqlite3_bind_text(statement, 1, input.text(60).c_str(), -1, SQLITE_TRANSIENT); break;
+    case 3: {
+      const std::string bytes = input.text(60);
+      sqlite3_bind_blob(statement, 1, bytes.data(), static_cast<int>(bytes.size()), SQLITE_TRANSIENT);
+      break;
+    }
+    case 4: sqlite3_bind_int64(statement, 1, input.number<int64_t>()); break;
+    default: sqlite3_bind_int64(statement, 1, input.one_of(kNumbers));
+  }
+}
+
+// Some values of rows are others', some rows are gone. What the schema refuses does not happen.
+void damage_rows(const Queue& queue, Input& input) {
+  sqlite3* file = nullptr;
+  IK_CHECK(sqlite3_open(queue.folder().database().c_str(), &file) == SQLITE_OK);
+  for (size_t count = 1 + input.upto(7); count > 0; --count) {
+    const Queue::Column& column = input.one_of(queue.columns());
+    const bool remove = input.byte() > 240;
+    const std::string sql = (remove ? "DELETE FROM " + column.table + " WHERE ?1 IS NOT NULL AND "
+                                    : "UPDATE " + column.table + " SET " + column.name + "=?1 WHERE ") +
+                            "(?2=0 OR " + column.key + "=?2)";
+    sqlite3_stmt* statement = nullptr;
+    IK_CHECK(sqlite3_prepare_v2(file, sql.c_str(), -1, &statement, nullptr) == SQLITE_OK, sql);
+    bind_value(statement, input);
+    sqlite3_bind_int64(statement, 2, static_cast<int64_t>(input.upto(9)));
+    sqlite3_step(statement);
+    sqlite3_finalize(statement);
+  }
+  sqlite3_close(file);
+}
+
+void damage_bytes(const Queue& queue, Input& input) {
+  std::string bytes = queue.whole();
+  for (size_t count = 1 + input.upto(15); count > 0; --count) {
+    const size_t at = input.upto(bytes.size() - 1);
+    for (const char c : input.text(4)) bytes[std::min(at, bytes.size() - 1)] = c;
+  }
+  if (input.byte() > 200) bytes.resize(input.upto(bytes.size()));
+  queue.put(bytes);
+}
+
+// ---- Use
+
+void check(const Status& status) {
+  if (status.ok()) return;
+  IK_CHECK(!status.message().empty() && fuzz::is_one_line(status.message()), status.message());
+}
+// The answer, unless there is a clear line instead.
+template <class T>
+std::optional<T> answer(Result<T> result) {
+  check(result.ok() ? Status::okay() : result.status());
+  if (!result.ok()) return std::nullopt;
+  return std::move(result).value();
+}
+
+bool known(State state) { return state <= State::interrupted; }
+
+void check_line(const JobLine& line) {
+  IK_CHECK(known(line.state) && line.how <= How::unknown);
+  IK_CHECK(line.attempt >= 0 && line.attempt < INT32_MAX, "the next attempt has no number");
+  IK_CHECK(line.cards >= 0 && line.memory >= Bytes(0));
+  IK_CHECK(fuzz::is_one_line(line.title), "a terminal would obey a title");
+}
+
+// What a runner does, and what everybody sees of it.
+class User {
+ public:
+  User(Store store, Input& input) : store_(std::move(store)), input_(input) {}
+
+  void use() {
+    look();
+    for (int round = 0; round < 2; ++round)
+      for (const bool cards : {false, true}) {
+        const auto ready = answer(store_.ready(cards, 4));
+        if (!ready) continue;
+        for (const Ready& job : *ready) {
+          IK_CHECK(job.cpu_slots >= 0, "slots are given back by starting");
+          begin(job.id);
+        }
+      }
+    add();
+    for (JobId id = 0; id < 9; ++id)
+      if (const auto state = answer(store_.cancel(id))) IK_CHECK(known(*state));
+    look();
+  }
+
+ private:
+  void look() {
+    const auto lines = answer(store_.list({}));
+    for (const JobLine& line : lines.value_or(std::vector<JobLine>())) {
+      check_line(line);
+      highest_ = std::max(highest_, line.id);
+    }
+    for (JobId id = 0; id < 9; ++id) {
+      const auto job = answer(store_.get(id));
+      if (!job) continue;
+      check_line(*job);
+      IK_CHECK(!job->time_limit || job->time_limit->count() > 0);
+    }
+    for (const Running& job : answer(store_.running()).value_or(std::vector<Running>()))
+      IK_CHECK(job.cpu_slots >= 0 && job.attempt >= 0 && job.attempt < INT32_MAX);
+    (void)answer(store_.setting("slots", 1));
+    if (const auto measured = answer(store_.measured_of("/", {"/bin/true", "0"})))
+      IK_CHECK(measured->runs >= 0 && measured->peak_memory >= Bytes(0) && measured->peak_host >= Bytes(0));
+  }
+
+  void begin(JobId id) {
+    const auto line = answer(store_.line(id));
+    if (!line) return;
+    const int attempt = line->attempt + 1;
+    if (!answer(store_.claim(id, attempt, "GPU-1", "boot")).value_or(false)) return;
+    IK_CHECK(begun_.insert({id, attempt}).second, "an attempt began twice");
+    IK_CHECK(!answer(store_.claim(id, attempt, "", "boot")).value_or(false), "a job was begun while it ran");
+    IK_CHECK(!answer(store_.claim(id, attempt + 1, "", "boot")).value_or(false),
+             "a job was begun while it ran");
+    Ending ending;
+    ending.how = static_cast<How>(input_.byte() % 6);
+    ending.code = input_.byte() % 3;
+    switch (input_.byte() % 4) {
+      case 0: return;  // it runs on
+      case 1: check(store_.take_back(id, attempt)); return;
+      case 2: check(store_.measured(id, attempt, GiB(1))); [[fallthrough]];
+      default:
+        if (const auto state = answer(store_.finish(id, attempt, ending)))
+          IK_CHECK(known(*state) && *state != State::running, "it ended, and runs");
+        if (const auto state = answer(store_.finish(id, attempt, ending))) IK_CHECK(*state != State::running);
+    }
+  }
+
+  void add() {
+    const auto ids = answer(store_.add(spec()));
+    if (!ids) return;
+    IK_CHECK(ids->size() == 1 && (*ids)[0] > highest_, "a number is used again");
+    if (const auto job = answer(store_.get((*ids)[0]))) IK_CHECK(job->command == spec().command);
+  }
+
+  Store store_;
+  Input& input_;
+  JobId highest_ = 0;
+  std::set<std::pair<JobId, int>> begun_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Queue queue;
+  Input input(data, size);
+  const uint8_t kind = input.byte();
+  queue.put(queue.whole());
+  if (kind % 2 == 0) {
+    damage_rows(queue, input);
+  } else {
+    damage_bytes(queue, input);
+  }
+  if (kind > 250) std::ofstream(queue.log(), std::ios::binary) << input.text(0x200);
+  Result<Store> store = Store::open(queue.folder(), Durable::processes);
+  check(store.ok() ? Status::okay() : store.status());
+  if (store.ok()) User(std::move(store).value(), input).use();
+  return 0;
+}
