@@ -11,9 +11,7 @@ namespace {
 constexpr std::string_view kIndex = "index";
 
 // Somebody's text may stand in it: one line that no terminal obeys.
-Status wrong(std::string_view message) {
-  return Status(Code::invalid_argument, lease::printable(message));
-}
+Status wrong(std::string_view message) { return Status(Code::invalid_argument, lease::printable(message)); }
 
 bool number(std::string_view text, int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
