@@ -249,3 +249,22 @@ def test_printing_moves_nothing():
     innkeeper.evict(x)
     assert str(x) == "tensor([[0., 1., 2.],\n        [3., 4., 5.]], device='managed:0')"
     assert innkeeper.where(x) == ["host"]
+
+
+def test_a_kernel_finds_the_card_it_runs_on_to_be_the_current_one():
+    innkeeper.configure("sim:2x1MiB,host:64MiB")
+    seen = []
+
+    def look(x):
+        seen.append((x.device.index, torch.Stream(device="hpu").device.index))
+        return x + 1
+
+    library = torch.library.Library("innkeeper_looks", "FRAGMENT")
+    library.define("look(Tensor x) -> Tensor")
+    library.impl("look", lambda x: x + 1, "CPU")
+    library.impl("look", look, "HPU")
+    for card in (1, 0):
+        x = torch.ones(8, device="managed")
+        innkeeper.pin(x, f"sim:{card}")
+        assert torch.ops.innkeeper_looks.look(x).sum().item() == 16
+    assert seen == [(1, 1), (0, 0)]
