@@ -26,7 +26,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "build" / "peers"
 PACKAGES = ["nvitop", "gpustat", "gputil", "setuptools"]  # GPUtil imports distutils
 ROUNDS = int(os.environ.get("ROUNDS", "21"))
-LIMIT_MS = 10  # for pick and status
 SCRIPT = """driver 550.54.15
 card GPU-1000aaaa-0000-0000-0000-000000000000
   bus 00000000:11:00.0
@@ -121,8 +120,6 @@ def report(build: Path, table: dict[str, Contender], missing: list[str]) -> None
         numbers = [statistics.median(row.wall), min(row.wall)]
         numbers += [statistics.median(row.processor), min(row.processor)]
         line = f"{name:{width}}  {numbers[0]:13.1f} {numbers[1]:8.1f}  {numbers[2]:18.1f} {numbers[3]:8.1f}"
-        if name.startswith("innkeeper"):
-            line += "" if numbers[0] <= LIMIT_MS else f"  more than {LIMIT_MS} ms"
         print(line + ("  (ended with an error)" if row.failed else ""))
     if missing:
         print(f"not installed, left out: {', '.join(missing)}; bench/cli_start.py --install gets them")
