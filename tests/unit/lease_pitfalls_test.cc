@@ -156,30 +156,6 @@ TEST_F(LeasePitfalls, AChildMadeUnderTheGlobalLockDoesNotHoldIt) {
   close(ready[0]), close(ready[1]);
 }
 
-// Pitfall 17: asking whether a lease lives takes no lock, so askers never make each other believe that it
-// does.
-TEST_F(LeasePitfalls, AskingTakesNoLock) {
-  const Machine machine = test::idle_machine(1);
-  Lease lease = arbiter_.acquire(whole(), machine).value();
-  const std::string name = path("l" + lease.id());
-  const int other = open(name.c_str(), O_RDWR | O_CLOEXEC);
-  lease.leave();  // dead
-  const pid_t asker = in_child([&] {
-    for (;;) (void)arbiter_.list();
-    return 0;
-  });
-  struct flock mine {};
-  mine.l_type = F_WRLCK;
-  const auto until = std::chrono::steady_clock::now() + 400ms;
-  while (std::chrono::steady_clock::now() < until) {
-    ASSERT_EQ(fcntl(other, F_OFD_SETLK, &mine), 0) << "somebody holds a lock on it";
-    mine.l_type = mine.l_type == F_WRLCK ? F_UNLCK : F_WRLCK;
-  }
-  kill(asker, SIGKILL);
-  wait_for(asker);
-  close(other);
-}
-
 // Pitfall 19: in a sticky folder O_CREAT fails on another user's file where fs.protected_regular is set, for
 // root as well. So the lock is opened without it, and everybody can take another user's.
 TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
