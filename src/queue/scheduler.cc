@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kMeasureEach{5};
 constexpr std::chrono::milliseconds kLook{1000};  // without an event
 constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
+constexpr int64_t kPrunedAtOnce = 200;            // a job that comes meanwhile waits for so many
 
 std::string this_boot() {
   lease::Record record;
@@ -37,6 +38,17 @@ int usable_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+Result<Keep> keep_setting(Store& store) {
+  Keep keep;
+  const Result<int64_t> age = store.setting(kKeepAgeSetting, std::chrono::nanoseconds(kKeepAge).count());
+  if (!age.ok()) return age.status();
+  if (age.value() >= 0) keep.age = std::chrono::nanoseconds(age.value());
+  const Result<int64_t> jobs = store.setting(kKeepJobsSetting, kKeepJobs);
+  if (!jobs.ok()) return jobs.status();
+  if (jobs.value() >= 0) keep.jobs = jobs.value();
+  return keep;
 }
 
 Scheduler::Scheduler(const Folder& folder, const Program& program, Store store)
@@ -88,6 +100,17 @@ Result<bool> Scheduler::nothing_to_do() {
   return true;
 }
 
+Result<bool> Scheduler::prune() {
+  const Result<Keep> keep = keep_setting(store_);
+  if (!keep.ok()) return keep.status();
+  const Result<Pruned> some = store_.prune(keep.value(), folder_, kPrunedAtOnce);
+  if (!some.ok()) return some.status();
+  const bool more = some.value().jobs > 0;
+  if (!more && pruned_) IK_RETURN_IF_ERROR(store_.tidy());
+  pruned_ = more;
+  return more;
+}
+
 Status Scheduler::reap() {
   Result<std::vector<Running>> running = store_.running();
   if (!running.ok()) return running.status();
@@ -121,6 +144,9 @@ Status Scheduler::reap() {
 }
 
 Status Scheduler::over(const Running& job, const Ending& ending) {
+  // Before its end is known: after that anybody may prune it.
+  Result<Job> whole = store_.get(job.id);
+  if (!whole.ok()) return whole.status();
   lease::step("before finish");
   const Result<State> state = store_.finish(job.id, job.attempt, ending);
   if (!state.ok()) return state.status();
@@ -129,10 +155,10 @@ Status Scheduler::over(const Running& job, const Ending& ending) {
   lease::step("life removed");
   changed_ = true;
   folder_.wake();
-  if (!ended(state.value())) return Status::okay();
-  const Result<Job> whole = store_.get(job.id);
-  if (!whole.ok()) return whole.status();
-  if (!whole.value().notify.empty()) notify(whole.value());
+  if (!ended(state.value()) || whole.value().notify.empty()) return Status::okay();
+  whole.value().state = state.value();
+  whole.value().code = ending.code;
+  notify(whole.value());
   return Status::okay();
 }
 
