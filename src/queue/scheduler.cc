@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kMeasureEach{5};
 constexpr std::chrono::milliseconds kLook{1000};  // without an event
 constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
-constexpr int64_t kPrunedAtOnce = 200;            // a job that comes meanwhile waits for so many
+constexpr int64_t kPrunedAtOnce = 100;            // a job that comes meanwhile waits for so many
 
 std::string this_boot() {
   lease::Record record;
@@ -80,6 +80,10 @@ Status Scheduler::pass() {
     IK_RETURN_IF_ERROR(start_without_cards());
     IK_RETURN_IF_ERROR(start_with_cards());
   }
+  // A queue that is never empty is pruned as it goes.
+  if (ended_ >= kPrunedAtOnce)
+    if (const Result<bool> pruned = prune(); !pruned.ok())
+      log(LogLevel::warn, "the history was not pruned: " + pruned.status().message());
   return measure_running();
 }
 
@@ -101,6 +105,7 @@ Result<bool> Scheduler::nothing_to_do() {
 }
 
 Result<bool> Scheduler::prune() {
+  ended_ = 0;
   const Result<Keep> keep = keep_setting(store_);
   if (!keep.ok()) return keep.status();
   const Result<Pruned> some = store_.prune(keep.value(), folder_, kPrunedAtOnce);
@@ -155,6 +160,7 @@ Status Scheduler::over(const Running& job, const Ending& ending) {
   lease::step("life removed");
   changed_ = true;
   folder_.wake();
+  if (ended(state.value())) ++ended_;
   if (!ended(state.value()) || whole.value().notify.empty()) return Status::okay();
   whole.value().state = state.value();
   whole.value().code = ending.code;

@@ -84,6 +84,7 @@ class Scheduler {
   Line line_;
   int64_t seen_version_ = -1;
   bool pruned_ = false;  // and not tidied yet
+  int64_t ended_ = 0;    // jobs since the last prune()
   bool changed_ = true;  // cards may be free, or jobs ready, that were not
   std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{};
 };

@@ -81,6 +81,22 @@ def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
     assert "job 1: done" in shown and "1 CPU slot" in shown
 
 
+def test_a_list_for_programs_says_what_show_says(jobs: Jobs) -> None:
+    bad = jobs.shell("exit 3", "--gpus=0", "--name", 'a "b" \\ \u00e4')
+    assert jobs.wait(bad) == 1
+    jobs("pause")
+    waits = jobs.shell("true", "--mem=1G", "--priority=-2")
+    jobs.add("--gpus=0", "--array=1-2", "--after-any", waits, "--", "true")
+    listed = json.loads(jobs("list", "--json"))
+    assert listed["paused"] is True and listed["cpu_slots"] >= 1
+    assert [job["id"] for job in listed["jobs"]] == [1, 2, 3, 4]
+    for job in listed["jobs"]:
+        shown = jobs.show(str(job["id"]))
+        assert job == {name: shown[name] for name in job}
+    assert len(listed["jobs"][0]) == 15 and listed["jobs"][0]["how"] == "exited"
+    jobs("cancel", "1-4")
+
+
 def test_wait_says_whether_jobs_succeeded(jobs: Jobs) -> None:
     bad = jobs.shell("exit 3", "--gpus=0")
     done = jobs.machine.run("queue", "wait", bad)

@@ -139,7 +139,9 @@ def test_a_limit_on_files_refuses_and_loses_nothing(jobs: Jobs) -> None:
     first = jobs.shell("true", "--gpus=0")
     limit = "ulimit -f 8; trap '' XFSZ; exec \"$@\""
     words = ["sh", "-c", limit, "sh", str(PROGRAM), "queue", "add", "--gpus=0", "--", "true"]
-    done = subprocess.run([*words, "x" * 60000], env=jobs.machine.env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*words, "x" * 60000], env=jobs.machine.env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 73 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and str(jobs.folder) in done.stderr
     assert [job["id"] for job in json.loads(jobs("list", "--json"))["jobs"]] == [int(first)]

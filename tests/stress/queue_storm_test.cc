@@ -12,6 +12,7 @@
 #include <map>
 #include <random>
 
+#include "queue/supervisor.h"
 #include "support/environment.h"
 #include "support/queue_folder.h"
 
@@ -193,6 +194,18 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   EXPECT_EQ(queue.show(id).value().state, State::running);
   EXPECT_EQ(queue.wait({id}, 60'000ms).value().at(0).state, State::interrupted);
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 1}, {2, 1}}));
+}
+
+// One that ignores SIGTERM is killed, and so is what it started.
+TEST(QueueStorm, KilledAfterTheGrace) {
+  const QueueFolder folder;
+  Queue queue = folder.queue();
+  JobSpec spec = test::shell("trap '' TERM; sleep 60 & while :; do wait; done");
+  spec.time_limit = 100ms;
+  const JobLine line = queue.wait(queue.add(spec).value(), 60'000ms).value().at(0);
+  EXPECT_EQ(line.how, How::time_limit);
+  EXPECT_GE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(kGrace).count());
+  EXPECT_LE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(2 * kGrace).count());
 }
 
 // --retry says that it may be run again, also when nobody knows how it ended.

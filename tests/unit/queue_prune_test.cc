@@ -275,6 +275,21 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   EXPECT_FALSE(queue_.resolve("1-6").ok());
 }
 
+// Else a queue that is never empty would grow for ever.
+TEST_F(AutomaticTest, TheRunnerPrunesWhileItWorks) {
+  ASSERT_TRUE(queue_.set_keep({.age = std::nullopt, .jobs = 5}).ok());
+  ASSERT_TRUE(queue_.set_cpu_slots(8).ok());
+  const std::string go = (folder_.outer() / "go").string();
+  const JobId busy = queue_.add(shell("while [ ! -e " + go + " ]; do sleep 0.02; done")).value().at(0);
+  JobSpec one;
+  one.command = {"/bin/true"};
+  for (int i = 0; i < 110; ++i) ASSERT_TRUE(queue_.add(one).ok());
+  EXPECT_TRUE(soon([&] { return queue_.list().value().size() < 50; }));
+  EXPECT_EQ(queue_.show(busy).value().state, State::running);
+  test::spit(go, "");
+  EXPECT_EQ(queue_.wait({busy}, 20s).value().at(0).state, State::done);
+}
+
 TEST_F(AutomaticTest, ManyAtATimeByHand) {
   JobSpec many = shell("true");
   for (int64_t i = 0; i < 30; ++i) many.indices.push_back(i);
