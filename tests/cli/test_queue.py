@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Machine, cards, uuid, wait_until
+from conftest import PROGRAM, Machine, cards, uuid, wait_until
 
 
 class Jobs:
@@ -79,6 +80,18 @@ def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
     assert "demo" in table and "done" in table
     shown = jobs("show", job)
     assert "job 1: done" in shown and "1 CPU slot" in shown
+
+
+def test_a_folder_has_one_name(jobs: Jobs) -> None:
+    folder = jobs.machine.folder
+    words = ([], ["-C", "."], ["-C", str(folder)], ["-C", f"{folder}/x/.."], ["-C", f"{folder}/"])
+    jobs("pause")
+    for options in words:
+        env = jobs.machine.env
+        added = ["queue", "add", "--gpus=0", *options, "--", "pwd"]
+        subprocess.run([str(PROGRAM), *added], env=env, cwd=folder, check=True, capture_output=True)
+    shown = json.loads(jobs("show", "--json", "1-5"))
+    assert {job["directory"] for job in shown} == {str(folder)}
 
 
 def test_a_list_for_programs_says_what_show_says(jobs: Jobs) -> None:

@@ -27,10 +27,11 @@ def count(folder: Path) -> int:
 
 
 def test_prune_forgets_what_ended_long_ago(jobs: Jobs) -> None:
+    jobs("slots", "1")  # so that they end in this order
     bad = jobs.shell("echo bad; exit 1", "--gpus=0")
     ids = [jobs.add("--gpus=0", "--", "echo", str(i)) for i in range(3)]
-    jobs("drain")
-    jobs("wait", *ids)
+    assert jobs.wait(bad, *ids) == 1
+    jobs("pause")
     waits = jobs.shell("true", "--gpus=0")
     assert jobs("prune") == "pruned 0 jobs and 0 B of output\n", "by the usual bounds"
     assert jobs("prune", "--older=1h", "--keep=2") == "pruned 2 jobs and 6 B of output\n"
@@ -44,7 +45,10 @@ def test_prune_forgets_what_ended_long_ago(jobs: Jobs) -> None:
     for verb in ("show", "log", "cancel", "pause"):
         done = run("queue", verb, bad)
         assert done.returncode == 66 and done.stdout == "", verb
-        assert done.stderr == f"innkeeper: there is no job {bad} any more: it was failed, and pruned\n"
+        assert (
+            done.stderr
+            == f"innkeeper queue {verb}: there is no job {bad} any more: it was failed, and pruned\n"
+        )
     done = run("queue", "wait", bad, ids[0])
     assert (done.returncode, done.stderr) == (1, f"innkeeper: job {bad} is failed\n")
     refused = run("queue", "add", "--gpus=0", "--after", bad, "--", "true")
@@ -120,7 +124,7 @@ def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_di
             refused += 1
             assert done.returncode == 73 and done.stdout == ""
             assert done.stderr.count("\n") == 1
-            assert "no room" in done.stderr and "0 B free of 1 MiB" in done.stderr, done.stderr
+            assert "no room" in done.stderr and "0 B free of 1.0 MiB" in done.stderr, done.stderr
             break
         waiting.append(done.stdout.strip())
     assert refused == 1
