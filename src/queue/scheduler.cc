@@ -20,8 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Asking the driver for processes takes its lock for milliseconds: not more often.
-constexpr std::chrono::seconds kMeasureEach{5};
+// Asking the driver for processes takes its lock for milliseconds: not more often. Short jobs are to be
+// measured too, so more often while one is young.
+constexpr std::chrono::seconds kMeasureEach{5}, kMeasureYoungEach{1}, kYoung{10};
 constexpr std::chrono::milliseconds kLook{1000};  // without an event
 constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
 constexpr int64_t kPrunedAtOnce = 100;            // a job that comes meanwhile waits for so many
@@ -233,6 +234,10 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   }
   reasons_.erase(id);
   running_.push_back({id, attempt, false, false, job.cards, job.cpu_slots, boot_id_});
+  if (job.cards > 0) {
+    young_until_ = Clock::now() + kYoung;
+    measure_again_ = std::min(measure_again_, Clock::now() + kMeasureYoungEach);
+  }
   folder_.wake();
   return Status::okay();
 }
@@ -255,7 +260,7 @@ Status Scheduler::measure_running() {
     if (life.began) jobs.push_back({job.id, job.attempt, life.began->supervisor});
   }
   if (jobs.empty()) return Status::okay();
-  measure_again_ = now + kMeasureEach;
+  measure_again_ = now + (now < young_until_ ? kMeasureYoungEach : kMeasureEach);
   const auto used = measure(jobs, lease::from_snapshot(telemetry::snapshot(telemetry::Wanted::processes)));
   for (const Measurable& job : jobs)
     if (const auto found = used.find(job.id); found != used.end())

@@ -86,7 +86,7 @@ class Scheduler {
   bool pruned_ = false;  // and not tidied yet
   int64_t ended_ = 0;    // jobs since the last prune()
   bool changed_ = true;  // cards may be free, or jobs ready, that were not
-  std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{};
+  std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{}, young_until_{};
 };
 
 }  // namespace innkeeper::queue

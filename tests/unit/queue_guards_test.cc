@@ -279,6 +279,15 @@ TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   EXPECT_EQ(good(queue_.wait({next}, kLong))[0].state, State::done) << "who waits";
 }
 
+TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
+  // A child that saves its work when it is told, and a job that waits for it.
+  JobSpec job = shell("(trap 'echo saved > " + path("saved") +
+                      "; exit' TERM; while :; do sleep 0.02; done) & trap : TERM; wait; wait; exit 1");
+  job.time_limit = 300ms;
+  EXPECT_EQ(good(queue_.wait({add(job)}, kLong))[0].how, How::time_limit);
+  EXPECT_EQ(content(path("saved")), "saved\n");
+}
+
 TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
   // The job obeys, a child of its own does not.
   JobSpec job = shell("(trap '' TERM; exec sleep 30) & echo $! > " + path("child") + "; wait");
