@@ -136,6 +136,26 @@ def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
     assert jobs.machine.held() == []
 
 
+def test_a_lease_belongs_to_its_job_and_outlives_the_runner(jobs: Jobs) -> None:
+    go = jobs.machine.folder / "go"
+    job = jobs.shell(f"while [ ! -e {go} ]; do sleep 0.02; done", "--gpus=2")
+    wait_until(lambda: jobs.show(job)["state"] == "running")
+    # The file says "began PID ...": the supervisor's, which is in the lease as well from then on.
+    life = jobs.folder / "life" / f"{job}.1"
+    wait_until(lambda: life.read_text().startswith("began "))
+    supervisor = int(life.read_text().split()[1])
+    assert [lease["pid"] for lease in jobs.machine.held()] == [supervisor]
+    runner = jobs.runner()
+    assert runner is not None and runner != supervisor
+    os.kill(runner, signal.SIGKILL)
+    wait_until(lambda: jobs.runner() not in (None, runner))
+    assert [lease["pid"] for lease in jobs.machine.held()] == [supervisor]
+    assert jobs.machine.run("pick").returncode == 75, "its cards are taken"
+    go.touch()
+    assert jobs.wait(job) == 0
+    assert jobs.machine.held() == []
+
+
 def test_cards_are_never_shared_by_whole_requests(jobs: Jobs) -> None:
     script = "echo $CUDA_VISIBLE_DEVICES; sleep 0.4"
     first, second, third = (jobs.shell(script) for _ in range(3))
