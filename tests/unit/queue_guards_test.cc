@@ -263,6 +263,19 @@ TEST_F(GuardTest, ARunnerWhoseLockWasRemovedGivesWay) {
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
 }
 
+TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
+  const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
+  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
+  const pid_t supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
+  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);  // it would do it too
+  const pid_t before = outer_.runner();
+  ASSERT_TRUE(outer_.kill_runner());
+  EXPECT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != before; }));
+  kill(supervisor, SIGCONT);
+  test::spit(path("go"), "");
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
+}
+
 // The runner and its watcher killed: who waits replaces them, and so does a job that ends with nobody there.
 TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));

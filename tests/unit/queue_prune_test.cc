@@ -264,6 +264,20 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   EXPECT_EQ(queue_.keep().value().age, std::nullopt);
   EXPECT_FALSE(queue_.set_keep({.age = -1s, .jobs = 2}).ok());
   std::vector<JobId> ids;
+  {
+    // More than go at a time. No runner sees them.
+    const auto folder = good(Folder::open(folder_.path().string()));
+    Store store = good(Store::open(*folder, Durable::processes));
+    JobSpec job = shell("true");
+    job.directory = "/";
+    Ending ending;
+    ending.how = How::exited;
+    for (int i = 0; i < 210; ++i) {
+      ids.push_back(good(store.add(job)).at(0));
+      ASSERT_TRUE(good(store.claim(ids.back(), 1, "", "boot")));
+      good(store.finish(ids.back(), 1, ending));
+    }
+  }
   for (int i = 0; i < 5; ++i) ids.push_back(queue_.add(shell("echo out")).value().at(0));
   ASSERT_TRUE(queue_.wait(ids, 20s).ok()) << "also when some are pruned by now";
   ASSERT_TRUE(soon([&] { return !queue_.runner_alive(); }));
@@ -271,8 +285,8 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path() / "output"), {}), 2);
   const std::vector<JobLine> lines = queue_.wait(ids, 0ms).value();
   for (const JobLine& line : lines) EXPECT_EQ(line.state, State::done) << line.id;
-  EXPECT_EQ(queue_.resolve("1-5").value(), ids);
-  EXPECT_FALSE(queue_.resolve("1-6").ok());
+  EXPECT_EQ(queue_.resolve("1-215").value(), ids);
+  EXPECT_FALSE(queue_.resolve("1-216").ok());
 }
 
 // Else a queue that is never empty would grow for ever.
