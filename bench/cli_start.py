@@ -1,14 +1,17 @@
 """How long the program takes from its start to its end, beside other tools that show or pick GPUs.
 
 ``innkeeper pick`` and ``status`` run on the fake NVML of build/release with two cards; so do nvitop and
-gpustat where they are installed for this Python. Of GPUtil the import alone is measured, which is less than
-its work: it starts nvidia-smi, which the fake cannot replace. Each is started many times in turn; the median
-is printed.
+gpustat. GPUtil starts nvidia-smi: here a script stands for it that only prints the answer, so the driver's
+own tool costs it nothing. Each is started many times, in turn. Wall time depends on what else the machine
+does; processor time (user and system, with children) hardly does. ``true`` is what starting any process
+costs.
+
+The others are taken from build/peers, else from this Python. ``bench/cli_start.py --install`` makes
+build/peers by pip; what is missing is named and left out. ROUNDS says how often (21).
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import statistics
@@ -16,9 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PEERS = ROOT / "build" / "peers"
+PACKAGES = ["nvitop", "gpustat", "gputil", "setuptools"]  # GPUtil imports distutils
 ROUNDS = int(os.environ.get("ROUNDS", "21"))
 SCRIPT = """driver 550.54.15
 card GPU-1000aaaa-0000-0000-0000-000000000000
@@ -36,6 +42,33 @@ card GPU-2000bbbb-0000-0000-0000-000000000000
   power 75 700
   temperature 30
 """
+# What GPUtil asks for: index, uuid, load, total, used, free, driver, name, serial, two displays, temperature.
+NVIDIA_SMI = """#!/bin/sh
+echo '0, GPU-1000aaaa-0000-0000-0000-000000000000, 35, 142336, 3072, 139264, 550.54.15, H200, 1, No, No, 41'
+echo '1, GPU-2000bbbb-0000-0000-0000-000000000000, 0, 142336, 0, 142336, 550.54.15, H200, 2, No, No, 30'
+"""
+
+
+@dataclass
+class Contender:
+    """A command, and what its runs took, in milliseconds."""
+
+    command: list[str]
+    wall: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    failed: bool = False
+
+    def run(self, env: dict[str, str]) -> None:
+        """Once, from its start to its end."""
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            self.command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        self.wall.append((time.perf_counter() - begin) * 1e3)
+        self.processor.append((used.ru_utime + used.ru_stime) * 1e3)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.failed |= process.returncode != 0
 
 
 def build_folder() -> Path:
@@ -47,33 +80,66 @@ def build_folder() -> Path:
     sys.exit("not built: cmake --preset release && cmake --build --preset release")
 
 
-def contenders(program: Path) -> dict[str, list[str]]:
-    """Name -> command."""
-    python = sys.executable
+def contenders(program: Path, python: str) -> tuple[dict[str, Contender], list[str]]:
+    """Name -> command; and the packages that are not installed."""
     found = {
+        "true": ["true"],
         "innkeeper pick": [str(program), "pick"],
         "innkeeper status": [str(program), "status"],
         "innkeeper status --json": [str(program), "status", "--json"],
         "python -c pass": [python, "-c", "pass"],
     }
+    missing = []
     for name, module, words in (
-        ("nvitop -1 (as status)", "nvitop", ["-m", "nvitop", "-1"]),
         ("nvisel (as pick)", "nvitop", ["-m", "nvitop.select"]),
+        ("nvitop -1 (as status)", "nvitop", ["-m", "nvitop", "-1"]),
         ("gpustat (as status)", "gpustat", ["-m", "gpustat"]),
-        ("import GPUtil", "GPUtil", ["-c", "import GPUtil"]),
+        ("GPUtil (as status)", "GPUtil", ["-c", "import GPUtil; GPUtil.showUtilization(all=True)"]),
     ):
-        if importlib.util.find_spec(module) is not None:
+        looked = subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False)
+        if looked.returncode == 0:
             found[name] = [python, *words]
-    return found
+        elif module not in missing:
+            missing.append(module)
+    return {name: Contender(command) for name, command in found.items()}, missing
+
+
+def install() -> None:
+    """Makes build/peers."""
+    subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
+    subprocess.run([str(PEERS / "bin/pip"), "install", "--quiet", *PACKAGES], check=True)
+
+
+def report(build: Path, table: dict[str, Contender], missing: list[str]) -> None:
+    """Prints a table."""
+    others = os.getloadavg()[0]
+    print(f"{ROUNDS} times each in turn, {build.name} build, {os.cpu_count()} processors, load {others:.1f}")
+    width = max(map(len, table))
+    print(f"{'ms':{width}}  {'wall: median':>13} {'best':>8}  {'processor: median':>18} {'best':>8}")
+    for name, row in table.items():
+        numbers = [statistics.median(row.wall), min(row.wall)]
+        numbers += [statistics.median(row.processor), min(row.processor)]
+        line = f"{name:{width}}  {numbers[0]:13.1f} {numbers[1]:8.1f}  {numbers[2]:18.1f} {numbers[3]:8.1f}"
+        print(line + ("  (ended with an error)" if row.failed else ""))
+    if missing:
+        print(f"not installed, left out: {', '.join(missing)}; bench/cli_start.py --install gets them")
 
 
 def main() -> None:
-    """Prints a table."""
+    """Measures all in turn."""
+    if sys.argv[1:] == ["--install"]:
+        install()
+    elif sys.argv[1:]:
+        sys.exit("usage: bench/cli_start.py [--install]")
     build = build_folder()
     fake = build / "tests/fake_nvml"
+    python = str(PEERS / "bin/python") if (PEERS / "bin/python").exists() else sys.executable
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        script = Path(folder) / "gpus"
+        script, nvidia_smi = Path(folder) / "gpus", Path(folder) / "bin/nvidia-smi"
         script.write_text(SCRIPT)
+        nvidia_smi.parent.mkdir()
+        nvidia_smi.write_text(NVIDIA_SMI)
+        nvidia_smi.chmod(0o755)
         env = {
             name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "INNKEEPER_"))
         }
@@ -82,28 +148,15 @@ def main() -> None:
             "INNKEEPER_FAKE_NVML": str(script),
             "INNKEEPER_LEASE_DIR": f"{folder}/leases",
             "LD_LIBRARY_PATH": str(fake),  # for the others, which load the library by its name
+            "PATH": f"{nvidia_smi.parent}:{os.environ.get('PATH', os.defpath)}",
         }
-        commands = contenders(build / "src/cli/innkeeper")
-        times: dict[str, list[float]] = {name: [] for name in commands}
-        failed = set()
+        if shutil.which("true") is None:
+            sys.exit("there is no true(1)")
+        table, missing = contenders(build / "src/cli/innkeeper", python)
         for _ in range(ROUNDS):
-            for name, command in commands.items():
-                begin = time.perf_counter()
-                done = subprocess.run(command, env=env, capture_output=True, check=False)
-                times[name].append(time.perf_counter() - begin)
-                if done.returncode != 0:
-                    failed.add(name)
-    print(f"from start to end, {ROUNDS} times each in turn, {build.name} build, {os.cpu_count()} processors")
-    width = max(map(len, times))
-    for name, values in times.items():
-        note = "  (ended with an error)" if name in failed else ""
-        middle, best = statistics.median(values) * 1e3, min(values) * 1e3
-        print(f"{name:{width}}  median {middle:7.1f} ms  best {best:7.1f} ms{note}")
-    missing = [name for name in ("nvitop", "gpustat", "GPUtil") if importlib.util.find_spec(name) is None]
-    if missing:
-        print(f"not installed: {', '.join(missing)}")
-    if shutil.which("nvidia-smi") is None:
-        print("no nvidia-smi here")
+            for row in table.values():
+                row.run(env)
+    report(build, table, missing)
 
 
 if __name__ == "__main__":

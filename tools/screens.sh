@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Makes docs/screens/ anew: what status, top, doctor and a refusal look like, from the program of build/dev in tmux, on
-# the fake GPUs of the tests. tools/screens.sh
+# Makes docs/screens/ anew: what status, top and doctor look like, from the program of build/dev in tmux, on the fake
+# GPUs of the tests. tools/screens.sh [FOLDER]; BUILD names another build. tests/cli/test_screens.py compares them.
 source "$(dirname "$0")/common.sh"
 command -v tmux >/dev/null || die "tmux is not installed"
 root=$PWD
-program=$root/build/dev/src/cli/innkeeper
+build=$(realpath "${BUILD:-build/dev}")
+program=$build/src/cli/innkeeper
 [ -x "$program" ] || die "$program is not built: cmake --preset dev && cmake --build --preset dev"
-out=$root/docs/screens
+out=$(realpath -m "${1:-docs/screens}")
 mkdir -p "$out"
 folder=$(mktemp -d)
 socket=innkeeper-screens-$$
-leases=/dev/shm/innkeeper-screens
+leases=$(mktemp -d /dev/shm/innkeeper-screens-XXXX)
+chmod 1777 "$leases"
 
 # Sourced by the shells in tmux as well. The process that is started becomes the program.
 cat >"$folder/shell" <<SHELL
 on_fakes() {
   exec env -u CUDA_VISIBLE_DEVICES -u NO_COLOR INNKEEPER_FAKE_NVML="$folder/gpus" INNKEEPER_LEASE_DIR="$leases" \
-    INNKEEPER_NVML="$root/build/dev/tests/fake_nvml/libnvidia-ml.so.1" LC_ALL=C.UTF-8 \
-    PATH="$root/build/dev/src/cli:$PATH" "\$@"
+    INNKEEPER_NVML="$build/tests/fake_nvml/libnvidia-ml.so.1" LC_ALL=C.UTF-8 PATH="$build/src/cli:$PATH" "\$@"
 }
 SHELL
 # shellcheck source=/dev/null
@@ -90,17 +91,36 @@ PY
 jobs_running+=($!)
 machine 20
 
-capture() { # NAME WIDTH HEIGHT COMMAND
-  tmux -L "$socket" -f /dev/null new-session -d -x "$2" -y "$3" "$4; sleep 1000"
-  sleep 2
-  [ "$1" != top ] || for used in 22 25 31 38 44 51 55 57; do machine "$used" && sleep 2; done
-  tmux -L "$socket" capture-pane -p | sed -e 's/[[:space:]]*$//' -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$out/$1.txt"
+pane() { tmux -L "$socket" capture-pane -p; }
+shown() { # PATTERN: until the screen has it, and half a second more for the rest
+  for _ in $(seq 100); do
+    ! pane | grep -q "$1" || break
+    sleep 0.2
+  done
+  sleep 0.5
+}
+capture() { # NAME WIDTH HEIGHT PATTERN COMMAND
+  tmux -L "$socket" -f /dev/null new-session -d -x "$2" -y "$3" "$5; sleep 1000"
+  shown "$4"
+  [ "$1" != top ] || for used in 22 25 31 38 44 51 55 57; do
+    machine "$used"
+    sleep 1.5
+  done
+  pane | sed -e "s|$leases|/dev/shm/innkeeper|" -e 's/[[:space:]]*$//' -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$out/$1.txt"
   tmux -L "$socket" kill-session
 }
 in_tmux() { printf '. %s/shell; (on_fakes innkeeper %s)' "$folder" "$1"; }
-capture top 110 30 "$(in_tmux top)"
-capture status 110 28 "$(in_tmux status)"
-capture status_narrow 60 28 "$(in_tmux status)"
-capture doctor 110 16 "$(in_tmux doctor)"
+capture top 112 30 notebook.py "$(in_tmux top)"
+capture status 110 28 notebook.py "$(in_tmux status)"
+capture status_narrow 60 28 notebo "$(in_tmux status)"
+capture doctor 110 16 device-order "$(in_tmux doctor)"
+{ # a card of another model, one that is lost, and a process without a lease on a leased card
+  sed -e "s/ process $train .*/&\n process $stranger 2G/" -e 's/512M 57G/512M 59G/' gpus
+  card 5 0 0 30 28 | sed 's/H200/L4/'
+  card 6 0 0 30 28
+  echo ' lost'
+} >fresh
+mv fresh gpus
+capture doctor_trouble 118 24 CUDA_DEVICE_ORDER "$(in_tmux doctor)"
 cd "$out"
 echo "made:" *.txt

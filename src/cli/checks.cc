@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cli/report.h"
+
 namespace innkeeper::cli {
 namespace {
 
@@ -67,12 +69,11 @@ void check_cards(const Patient& patient, Findings& findings) {
     add(findings, Grade::trouble, "cards", "the driver sees no GPU",
         "lspci | grep -i nvidia shows whether there is one");
   else
-    add(findings, Grade::good, "cards", fmt::format("{} GPUs can be used", snapshot.cards.size()));
+    add(findings, Grade::good, "cards",
+        fmt::format("{} GPU{} can be used", snapshot.cards.size(), snapshot.cards.size() == 1 ? "" : "s"));
   for (const telemetry::LostCard& lost : snapshot.lost) {
     if (lost.forbidden) continue;
-    add(findings, Grade::trouble, "lost-card",
-        fmt::format("the GPU {} {}does not work: {}", lost.bus_id, lost.uuid.empty() ? "" : lost.uuid + " ",
-                    lost.why),
+    add(findings, Grade::trouble, "lost-card", fmt::format("{} does not work: {}", name_of(lost), lost.why),
         "end its programs; as root: nvidia-smi --gpu-reset, else restart the machine; dmesg | grep Xid says "
         "why");
   }
@@ -103,7 +104,7 @@ void check_foreign(const Patient& patient, Findings& findings) {
                     to_string(place.standing.foreign), who.empty() ? "" : ": " + who),
         "start those programs with innkeeper run, or ask their owners to");
   }
-  if (!any && !survey.places.empty())
+  if (!any && !survey.places.empty() && survey.folder.ok())
     add(findings, Grade::good, "foreign", "no leased GPU is used without a lease");
   for (const Held& held : survey.leases) {
     const int64_t age = survey.now_ns - held.entry.record.since_ns;
@@ -129,9 +130,14 @@ void check_folder(const Patient& patient, Findings& findings) {
     add(findings, Grade::hint, "folder-owner",
         "the lease folder belongs to another user, who can remove your leases",
         "root makes it at boot, in /etc/tmpfiles.d: d /run/lock/innkeeper 1777 root root -");
-  if (!patient.lock.ok())
+  const std::string lock_path = survey.folder_path + "/alloc.lock";
+  if (patient.lock.code() == Code::busy)
     add(findings, Grade::trouble, "lock", patient.lock.message(),
-        "end the process that holds the lock: fuser -v " + survey.folder_path + "/alloc.lock");
+        "end the process that holds the lock: fuser -v " + lock_path);
+  else if (!patient.lock.ok())
+    add(findings, Grade::trouble, "lock", patient.lock.message(),
+        "its owner, or root: chmod 1777 " + survey.folder_path + "; touch " + lock_path + "; chmod 444 " +
+            lock_path);
   if (survey.dead_files > kManyDeadFiles)
     add(findings, Grade::hint, "stale-files",
         fmt::format("{} files of ended leases are left", survey.dead_files),
@@ -170,7 +176,8 @@ void check_environment(const Patient& patient, Findings& findings) {
   else if (patient.visible_set && survey.visible.uuids.empty() && !survey.snapshot.cards.empty())
     add(findings, Grade::trouble, "visible", "CUDA_VISIBLE_DEVICES gives this process no GPU",
         "unset CUDA_VISIBLE_DEVICES, or use what innkeeper pick prints");
-  if (patient.mps && patient.visible_set && !patient.visible_list.starts_with("GPU-"))
+  if (patient.mps && patient.visible_set && !patient.visible_list.starts_with("GPU-") &&
+      !patient.visible_list.starts_with("MIG-"))
     add(findings, Grade::hint, "mps",
         "an MPS daemon is there: it gives other numbers to the GPUs than CUDA does",
         "name GPUs by UUID, as innkeeper pick does");

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace innkeeper::cli {
@@ -17,6 +18,10 @@ struct Job {
 };
 Job& job() {
   static Job value;
+  return value;
+}
+std::set<const CLI::App*>& job_takers() {
+  static std::set<const CLI::App*> value;
   return value;
 }
 int& code() {
@@ -46,6 +51,7 @@ void on_run(CLI::App& command, std::function<int()> body) {
 }
 
 void on_run_job(CLI::App& command, std::function<int(const std::vector<std::string>&)> body) {
+  job_takers().insert(&command);
   command.final_callback([&command, body = std::move(body)] {
     if (job().words.empty() || job().words.front().empty())
       fail(kUsage,
@@ -53,6 +59,8 @@ void on_run_job(CLI::App& command, std::function<int(const std::vector<std::stri
     code() = body(job().words);
   });
 }
+
+bool takes_job(const CLI::App& command) { return job_takers().count(&command) == 1; }
 
 void set_job(std::vector<std::string> words, bool given) { job() = {std::move(words), given}; }
 

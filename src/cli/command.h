@@ -33,6 +33,8 @@ void on_run(CLI::App& command, std::function<int()> body);
 // For a command that ends in "-- COMMAND ARGUMENTS...": what stands behind the first "--", never empty.
 void on_run_job(CLI::App& command, std::function<int(const std::vector<std::string>& job)> body);
 
+// Is it such a command?
+bool takes_job(const CLI::App& command);
 // What stood behind the first "--" of the program's command line. Set by main.cc before parsing.
 void set_job(std::vector<std::string> job, bool given);
 // The exit code of the body that ran.

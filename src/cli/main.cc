@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
 #include "cli/queue_common.h"
+#include "lease/request.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -21,7 +22,7 @@ std::string exit_codes() {
     number.resize(5, ' ');
     text += "  " + number + row.meaning + "\n";
   }
-  return text + "innkeeper run ends as its command does.";
+  return text + "innkeeper run ends as its command does, slurm submit as sbatch does where that refuses.";
 }
 
 void add_commands(CLI::App& program) {
@@ -50,6 +51,22 @@ int usage(const CLI::App& program, const std::string& message) {
   const std::string name = full_name(named(program));
   std::fprintf(stderr, "%s: %s\nTry: %s --help\n", name.c_str(), message.c_str(), name.c_str());
   return kUsage;
+}
+
+// Words that the command does not know, and what may have been meant.
+std::string unexpected(const CLI::App& command, const std::string& otherwise) {
+  const std::vector<std::string> words = command.remaining();
+  if (words.empty()) return otherwise;
+  const std::string& first = words.front();
+  const std::string commands = below(command);
+  if (first.size() > 1 && first.front() == '-') return "there is no option " + first;
+  if (!commands.empty()) return "there is no command " + first + "; there are " + commands;
+  if (takes_job(command))
+    return "\"" + first + "\" is out of place: the command goes behind --, as in: " + full_name(command) +
+           " --mem 8G -- " + first;
+  if (command.get_option_no_throw("--wait") != nullptr && lease::parse_duration(first).ok())
+    return first + " is out of place: a limit is written --wait=" + first;
+  return first + " is not expected here";
 }
 
 // CLI11's own words, on one line.
@@ -82,6 +99,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     print(one_line(version.what()) + "\n");
     return kDone;
+  } catch (const CLI::ExtrasError& error) {
+    return usage(program, unexpected(named(program), one_line(error.what())));
   } catch (const CLI::ParseError& error) {
     return usage(program, one_line(error.what()));
   } catch (const Failure& failure) {

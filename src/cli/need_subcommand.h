@@ -4,14 +4,24 @@
 
 #include <CLI/CLI.hpp>
 
+#include <string>
+
 #include "cli/command.h"
 
 namespace innkeeper::cli {
 
+// "list, hold, release".
+inline std::string below(const CLI::App& command) {
+  std::string names;
+  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + sub->get_name();
+  return names;
+}
+
 inline void need_subcommand(CLI::App& command) {
   command.require_subcommand(0, 1);
   command.final_callback([&command] {
-    if (command.get_subcommands().empty()) fail(kUsage, "a subcommand is required");
+    if (command.get_subcommands().empty()) fail(kUsage, "a subcommand is required: " + below(command));
   });
 }
 

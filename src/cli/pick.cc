@@ -41,6 +41,9 @@ void register_pick(CLI::App& program) {
       .add_option("--hold", options->hold,
                   "Promise them: a lease that stays so long after this has ended (s, m, h, d)")
       ->type_name("TIME");
+  command.footer(
+      "As in: CUDA_VISIBLE_DEVICES=$(innkeeper pick --hold 1m) python train.py\n"
+      "Without --hold nothing is promised: somebody else may be given the same GPUs.");
   on_run(command, [options] { return pick(*options); });
 }
 

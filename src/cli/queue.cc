@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/job_options.h"
+#include "cli/need_subcommand.h"
 #include "cli/queue_common.h"
 #include "queue/environment.h"
 #include "queue/runner.h"
@@ -96,7 +97,7 @@ std::string add_job(const JobOptions& options, const std::vector<std::string>& w
 
 void register_queue(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("queue", "Jobs that start when their GPUs are free");
-  command.require_subcommand(1);
+  need_subcommand(command);
 
   CLI::App& add =
       *command.add_subcommand("add", "Add a job; prints its number: queue add [OPTIONS] -- COMMAND");

@@ -73,15 +73,26 @@ std::vector<Cell> card_row(const Survey& survey, const Place& place, const Scree
 
 std::string gib(Bytes size) { return fmt::format("{:.1f}", static_cast<double>(size.count()) / (1 << 30)); }
 
-std::string heading(const Survey& survey) {
-  const size_t count = survey.snapshot.cards.size();
-  std::string text = fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
+std::string name_of(const telemetry::LostCard& lost) {
+  std::string name = lost.bus_id;
+  if (!lost.uuid.empty()) name += (name.empty() ? "" : " ") + lost.uuid;
+  return name.empty() ? "a GPU (it does not say which)" : "the GPU " + name;
+}
+
+std::string driver_text(const Survey& survey) {
+  std::string text;
   if (const auto& driver = survey.snapshot.driver) {
     if (!driver->version.empty()) text += ", driver " + driver->version;
     if (driver->cuda_major > 0) text += fmt::format(", CUDA {}.{}", driver->cuda_major, driver->cuda_minor);
   }
-  return text + fmt::format(", {} lease{}, {} waiting", survey.leases.size(),
-                            survey.leases.size() == 1 ? "" : "s", survey.line.size());
+  return text.empty() ? text : text.substr(2);
+}
+
+std::string heading(const Survey& survey, const std::string& between) {
+  const size_t cards = survey.snapshot.cards.size(), leases = survey.leases.size();
+  return fmt::format("{} GPU{}{}{}, {} lease{}, {} waiting", cards, cards == 1 ? "" : "s",
+                     between.empty() ? "" : ", ", between, leases, leases == 1 ? "" : "s",
+                     survey.line.size());
 }
 
 Table cards_table(const Survey& survey, const Screen& screen) {
@@ -196,7 +207,7 @@ std::vector<std::string> remarks(const Survey& survey) {
     if (lost.forbidden)
       ++hidden;
     else
-      lines.push_back(fmt::format("lost: {} {}: {}", lost.bus_id, lost.uuid, lost.why));
+      lines.push_back(fmt::format("lost: {}: {}", name_of(lost), lost.why));
   }
   if (hidden > 0) lines.push_back(fmt::format("{} more GPUs are not this process's to use", hidden));
   for (const telemetry::Card& card : survey.snapshot.cards)

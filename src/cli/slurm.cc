@@ -16,6 +16,7 @@
 
 #include "cli/command.h"
 #include "cli/job_options.h"
+#include "cli/need_subcommand.h"
 #include "cli/queue_common.h"
 #include "cli/sbatch.h"
 
@@ -102,7 +103,7 @@ int submit(const SubmitOptions& options, const std::vector<std::string>& words) 
 
 void register_slurm(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("slurm", "The same requests, for a Slurm cluster");
-  command.require_subcommand(1);
+  need_subcommand(command);
   CLI::App& sub = *command.add_subcommand(
       "submit", "Submit a job by sbatch; prints its number: submit [OPTIONS] -- COMMAND");
   const auto options = std::make_shared<SubmitOptions>();

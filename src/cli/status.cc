@@ -22,7 +22,7 @@ struct Options {
 };
 
 std::string status_text(const Survey& survey, const Screen& screen) {
-  std::string text = heading(survey) + "\n" + cards_table(survey, screen).render(screen);
+  std::string text = heading(survey, driver_text(survey)) + "\n" + cards_table(survey, screen).render(screen);
   for (const std::string& line : remarks(survey)) text += line + "\n";
   if (!survey.leases.empty()) text += "\n" + leases_table(survey, screen).render(screen);
   if (!survey.line.empty()) text += "\n" + line_table(survey, screen).render(screen);

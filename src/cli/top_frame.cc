@@ -201,12 +201,14 @@ bool TopState::press(std::string_view key, int cards) {
 
 std::string top_frame(const Survey& survey, const TopState& state, const Screen& screen) {
   const int height = std::max(1, screen.height);
-  std::string text = line(screen, {{"innkeeper  ", Colour::bold},
-                                   {heading(survey)},
-                                   {fmt::format("  every {:g} s, sorted by {}{}", state.interval,
-                                                to_string(state.sort), state.paused ? ", paused" : ""),
-                                    Colour::dim},
-                                   {"  h help  q quit", Colour::dim}});
+  std::string text =
+      line(screen, {{"innkeeper  ", Colour::bold},
+                    {heading(survey)},
+                    // What matters least is last: a narrow terminal cuts it off.
+                    {"  h help  q quit", Colour::dim},
+                    {fmt::format("  every {:g} s, sorted by {}{}  {}", state.interval, to_string(state.sort),
+                                 state.paused ? ", paused" : "", driver_text(survey)),
+                     Colour::dim}});
   if (state.help) return first_lines(text + "\n" + help_text(screen), height);
   if (survey.places.empty())
     text += line(screen, {{survey.snapshot.driver.ok() ? "no GPU can be used" : survey.snapshot.driver.text(),

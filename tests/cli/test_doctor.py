@@ -1,4 +1,4 @@
-"""doctor: every trouble that can be scripted is found, named and comes with a cure. And calibrate."""
+"""doctor: every trouble that can be scripted is found, named and comes with a cure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_foreign_memory_on_a_leased_card(machine: Machine):
 
 def test_a_folder_that_cannot_be_used(machine: Machine):
     machine.leases.write_text("a file")
-    assert findings(machine, 1)["lease-folder"]["grade"] == "trouble"
+    found = findings(machine, 1)
+    assert found["lease-folder"]["grade"] == "trouble"
+    assert "foreign" not in found  # nothing is known of leases, so nothing good is said of them
 
 
 def test_a_folder_where_all_may_remove_all(machine: Machine):
@@ -97,6 +99,45 @@ def test_a_lock_that_is_held(machine: Machine):
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = findings(machine, 1)["lock"]
     assert "alloc.lock" in found["cure"]
+
+
+def test_a_lock_that_cannot_be_opened(machine: Machine):
+    machine.ok("pick")
+    (machine.leases / "alloc.lock").unlink()
+    (machine.leases / "alloc.lock").mkdir()
+    found = findings(machine, 1)["lock"]
+    assert "alloc.lock" in found["what"] and "chmod 1777" in found["cure"]
+
+
+def test_an_mps_daemon_gives_other_numbers(machine: Machine):
+    pipes = machine.folder / "mps"
+    pipes.mkdir()
+    env = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes), "CUDA_VISIBLE_DEVICES": "1"}
+    assert "mps" not in findings(machine, 0, **env)
+    (pipes / "control").touch()
+    found = findings(machine, 0, **env)["mps"]
+    assert found["grade"] == "hint" and "UUID" in found["cure"]
+    assert "mps" not in findings(machine, 0, **(env | {"CUDA_VISIBLE_DEVICES": uuid(1)}))
+
+
+def test_a_container_that_does_not_share_the_folder(machine: Machine, tmp_path: Path):
+    for folder in (machine.folder, tmp_path):  # one of them is a mount of its own on most machines
+        leases = folder / "leases"
+        shared = folder.stat().st_dev != Path("/").stat().st_dev
+        env = {"container": "docker", "INNKEEPER_LEASE_DIR": str(leases)}
+        found = findings(machine, 0 if shared else 1, **env)
+        assert ("container" in found) == (not shared)
+        if not shared:
+            assert f"-v {leases}:{leases}" in found["container"]["cure"]
+
+
+def test_protected_regular_is_told_where_it_is_on(machine: Machine):
+    setting = Path("/proc/sys/fs/protected_regular")  # since Linux 4.19
+    value = int(setting.read_text()) if setting.exists() else 0
+    found = findings(machine, 0)
+    assert ("protected-regular" in found) == (value > 0)
+    if value > 0:
+        assert f"is {value}" in found["protected-regular"]["what"]
 
 
 def test_files_of_dead_leases_are_counted(machine: Machine):
@@ -115,51 +156,6 @@ def test_as_text_the_cure_stands_below(machine: Machine):
     lines = done.stdout.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("trouble"))
     assert lines[at + 1].strip().startswith("cure: ")
-
-
-def calibrated(machine: Machine, *words: str) -> dict:  # type: ignore[type-arg]
-    return json.loads(machine.ok("calibrate", "--json", *words))
-
-
-def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Path):
-    figures = calibrated(machine, "--size", "16MiB", "--disk", str(tmp_path))
-    assert figures["schema"] == 1 and figures["size_bytes"] == 16 << 20
-    host, disk = figures["host"], figures["disk"]
-    assert host["threads"] == len(os.sched_getaffinity(0))
-    assert 1e5 < host["copy_one_thread"] < 1e13 and 1e5 < host["copy_all_threads"] < 1e13
-    assert disk["folder"] == str(tmp_path.resolve()) and isinstance(disk["direct"], bool)
-    assert 1e3 < disk["write"] < 1e12 and 1e3 < disk["read"] < 1e12 and 0 < disk["latency_seconds"] < 5
-    assert list(tmp_path.iterdir()) == []  # nothing is left on the disk
-    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
-    assert json.loads(kept.read_text()) == figures
-    assert calibrated(machine, "--show") == figures
-    assert "GB/s" in machine.ok("calibrate", "--show")
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("--size", "1B"), 64),
-        (("--size", "much"), 64),
-        (("--size", "100T"), 64),
-        (("--disk", "/no/such/folder"), 73),
-        (("--show",), 73),
-    ],
-)
-def test_calibrate_refuses(machine: Machine, words: tuple[str, ...], code: int):
-    done = machine.run("calibrate", *words)
-    assert (done.returncode, done.stdout) == (code, "") and done.stderr
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', '{"schema": 1, "host": 3, "disk": {}}']
-)
-def test_figures_that_are_none(machine: Machine, text: str):
-    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text(text)
-    done = machine.run("calibrate", "--show")
-    assert done.returncode == 73 and str(kept) in done.stderr
 
 
 def test_cards_are_named_by_uuid_in_findings(machine: Machine):

@@ -41,6 +41,13 @@ def test_leased_cards_are_not_picked(machine: Machine):
     assert machine.ok("pick") == uuid(1) + "\n"
 
 
+def test_exclusive_with_memory_is_a_card_for_one(machine: Machine):
+    first = machine.ok("pick", "--mem", "1G", "--exclusive", "--hold", "60s")
+    second = machine.ok("pick", "--mem", "1G", "--exclusive", "--hold", "60s")
+    assert {first, second} == {uuid(0) + "\n", uuid(1) + "\n"}
+    assert machine.run("pick", "--mem", "1G").returncode == 75
+
+
 def test_hold_promises_it_for_a_while(machine: Machine):
     first = machine.ok("pick", "--hold", "2s")
     second = machine.ok("pick", "--hold", "2s")
@@ -99,14 +106,22 @@ WRONG = [
     (("pick", "--wait=soon"), "--wait"),
     (("pick", "--hold", "0"), "at least 1s"),
     (("pick", "--hold", "-3"), "--hold"),
-    (("pick", "--frobnicate"), "--frobnicate"),
-    (("pick", "GPU-1"), "GPU-1"),
+    (("pick", "--mem", "1G", "--mem", "2G"), "--mem"),
+    (("pick", "--frobnicate"), "there is no option --frobnicate"),
+    (("pick", "GPU-1"), "GPU-1 is not expected here"),
+    (("pick", "--wait", "30s"), "a limit is written --wait=30s"),
     (("pick", "--", "true"), "no command behind --"),
     (("run",), "needs a command behind --"),
     (("run", "--"), "needs a command behind --"),
     (("run", "--", ""), "needs a command behind --"),
-    (("run", "python", "x.py"), "python"),
-    (("lease",), "subcommand"),
+    (("run", "python", "x.py"), "behind --, as in: innkeeper run --mem 8G -- python"),
+    (("run", "--mem", "8G", "python"), "behind --, as in: innkeeper run --mem 8G -- python"),
+    (("queue", "add", "python", "x.py"), "behind --, as in: innkeeper queue add --mem 8G -- python"),
+    (("lease",), "a subcommand is required: list, hold, release"),
+    (("lease", "show"), "there is no command show; there are list, hold, release"),
+    (("queue",), "a subcommand is required: add, list"),
+    (("queue", "ad"), "there is no command ad; there are add, list"),
+    (("slurm",), "a subcommand is required: submit"),
     (("lease", "hold", "--background"), "--background needs --for"),
     (("lease", "hold", "--for", "1y"), "--for"),
     (("lease", "release"), "ID"),
@@ -115,8 +130,9 @@ WRONG = [
     (("completion", "tcsh"), "expected bash, zsh or fish"),
     (("top",), "needs a terminal"),
     (("top", "--interval", "0"), "0.5 to 60"),
-    (("frob",), "frob"),
-    ((), "subcommand"),
+    (("frob",), "there is no command frob; there are status, top"),
+    (("-v",), "there is no option -v"),
+    ((), "a subcommand is required: status, top"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -80,6 +81,7 @@ def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
     assert "demo" in table and "done" in table
     shown = jobs("show", job)
     assert "job 1: done" in shown and "1 CPU slot" in shown
+    assert re.search(rf"^  folder +{re.escape(str(Path.cwd()))}$", shown, re.MULTILINE)
 
 
 def test_a_folder_has_one_name(jobs: Jobs) -> None:

@@ -177,10 +177,34 @@ def test_the_table_shows_holders_and_strangers(machine: Machine):
     assert "\033" not in text
 
 
+def test_nothing_is_left_of_a_card_that_is_leased_whole(machine: Machine):
+    machine.start("run", "--mem", "1G", "--exclusive", "--", "sleep", "60")
+    wait_until(lambda: len(machine.files()) == 1)
+    first, second = document(machine)["gpus"]
+    assert (first["whole"], first["left_bytes"]) == (True, 0)
+    assert (second["whole"], second["left_bytes"]) == (False, (139 << 30) - (512 << 20))
+    row = next(line for line in machine.ok("status").splitlines() if uuid(0) in line)
+    assert re.search(r" 138\.5 +- +0\.0 ", row)  # promised, foreign, left
+    samples = [line for line in machine.ok("status", "--prometheus").splitlines() if uuid(0) in line]
+    assert [line.split()[-1] for line in samples if line.startswith("innkeeper_gpu_left_bytes")] == ["0"]
+
+
+def test_a_process_in_a_part_of_a_lease_is_the_parts(machine: Machine):
+    job = machine.start("run", "--mem", "8G", "--", str(PROGRAM), "run", "--mem", "2G", "--", "sleep", "60")
+    wait_until(lambda: len(machine.held()) == 2)
+    machine.set(cards(2, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))
+    found = document(machine)
+    (part,) = (lease["id"] for lease in found["leases"] if lease["inside"])
+    (process,) = found["gpus"][0]["processes"]
+    assert process["lease"] == part
+
+
 def test_lost_cards_are_shown(machine: Machine):
     machine.set(cards(2, {1: "  lost\n"}))
     text = machine.ok("status")
-    assert text.startswith("1 GPU,") and "lost:" in text
+    assert text.startswith("1 GPU,")
+    (line,) = (line for line in text.splitlines() if line.startswith("lost: "))
+    assert line.startswith("lost: a GPU (it does not say which): ") and "GPU is lost" in line
 
 
 def on_terminal(machine: Machine, width: int, *words: str, **env: str) -> str:

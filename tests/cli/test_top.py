@@ -157,6 +157,8 @@ def test_any_size_of_terminal(machine: Machine, width: int, height: int):
         assert len(lines) <= height and all(len(line) <= width for line in lines)
         if height >= 5:
             made.shows("(?m)^ 0 ")
+        if width >= 60:
+            assert "h help  q quit" in lines[0]
         made.type("q")
         wait_until(lambda: "8 GPU" not in made.screen())
     finally:

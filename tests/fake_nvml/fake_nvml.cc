@@ -197,6 +197,12 @@ FAKE_API Code nvmlDeviceGetHandleByIndex_v2(uint32_t index, nvml::Device* handle
   return call.answer(handle, sizeof *handle);
 }
 
+FAKE_API Code nvmlDeviceGetIndex(nvml::Device handle, uint32_t* index) {
+  Call call("nvmlDeviceGetIndex", handle);
+  if (call.code() != nvml::kSuccess) return call.code();
+  return write_number(call, std::optional(static_cast<uint32_t>(call.card_index())), index);
+}
+
 FAKE_API Code nvmlDeviceGetUUID(nvml::Device handle, char* text, uint32_t length) {
   Call call("nvmlDeviceGetUUID", handle);
   return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.device().uuid, text, length);

@@ -1,0 +1,172 @@
+"""calibrate: what it measures, keeps and refuses. Links are those of a fake CUDA driver."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import FAKE, Machine, uuid, wait_until
+
+HOST = "host"
+
+
+def calibrated(machine: Machine, *words: str) -> dict:  # type: ignore[type-arg]
+    return json.loads(machine.ok("calibrate", "--json", *words))
+
+
+def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Path):
+    figures = calibrated(machine, "--size", "16MiB", "--disk", str(tmp_path))
+    assert figures["schema"] == 1 and figures["size_bytes"] == 16 << 20
+    host, disk = figures["host"], figures["disk"]
+    assert host["threads"] == len(os.sched_getaffinity(0))
+    assert 1e5 < host["copy_one_thread"] < 1e13 and 1e5 < host["copy_all_threads"] < 1e13
+    assert disk["folder"] == str(tmp_path.resolve()) and isinstance(disk["direct"], bool)
+    assert 1e3 < disk["write"] < 1e12 and 1e3 < disk["read"] < 1e12 and 0 < disk["latency_seconds"] < 5
+    assert list(tmp_path.iterdir()) == []  # nothing is left on the disk
+    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    assert json.loads(kept.read_text()) == figures
+    assert calibrated(machine, "--show") == figures
+    assert "GB/s" in machine.ok("calibrate", "--show")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--size", "1B"), 64),
+        (("--size", "much"), 64),
+        (("--size", "100T"), 64),
+        (("--disk", "/no/such/folder"), 73),
+        (("--show",), 73),
+    ],
+)
+def test_calibrate_refuses(machine: Machine, words: tuple[str, ...], code: int):
+    done = machine.run("calibrate", *words)
+    assert (done.returncode, done.stdout) == (code, "") and done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', '{"schema": 1, "host": 3, "disk": {}}']
+)
+def test_figures_that_are_none(machine: Machine, text: str):
+    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(text)
+    done = machine.run("calibrate", "--show")
+    assert done.returncode == 73 and str(kept) in done.stderr
+
+
+def links(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
+    """Figures of a machine that has the fake CUDA driver, with no lease left."""
+    driver = {
+        "LD_LIBRARY_PATH": str(FAKE.parent),
+        "INNKEEPER_FAKE_CUDA": f"{uuid(1)},{uuid(0)}",  # in an order of its own
+    }
+    words = ("calibrate", "--json", "--size", "16MiB", "--disk", str(machine.folder))
+    figures = json.loads(machine.ok(*words, env=driver | env))
+    assert not any(lease["job"] == "calibrate" for lease in machine.held())
+    return figures
+
+
+def rates(figures: dict) -> dict[tuple[str, str], float]:  # type: ignore[type-arg]
+    return {(link["from"], link["to"]): link["rate"] for link in figures["links"]}
+
+
+# What the fake driver's copies take: these seconds, and this many bytes a second.
+LATENCY, IN, OUT, PEER, BY_HOST = 10e-6, 50e9, 40e9, 200e9, 20e9
+
+
+def seen(rate: float) -> object:
+    size = 16 << 20
+    return pytest.approx(size / (LATENCY + size / rate), rel=1e-3)
+
+
+def test_links_to_the_host_and_between_cards(machine: Machine):
+    figures = links(machine, INNKEEPER_FAKE_CUDA_PEERS="1")
+    assert figures["links_left_out"] == []
+    assert rates(figures) == {
+        (HOST, uuid(0)): seen(IN),
+        (HOST, uuid(1)): seen(IN),
+        (uuid(0), HOST): seen(OUT),
+        (uuid(1), HOST): seen(OUT),
+        (uuid(0), uuid(1)): seen(PEER),
+        (uuid(1), uuid(0)): seen(PEER),
+    }
+    for link in figures["links"]:
+        assert link["direct"] is True and link["latency_seconds"] == pytest.approx(LATENCY, rel=0.05)
+    text = machine.ok("calibrate", "--show")
+    assert f"link         {HOST} to {uuid(0)}: " in text and "latency 10 us\n" in text
+
+
+def test_cards_that_do_not_reach_each_other(machine: Machine):
+    figures = links(machine)
+    assert rates(figures)[uuid(0), uuid(1)] == seen(BY_HOST)
+    between = [link for link in figures["links"] if HOST not in (link["from"], link["to"])]
+    assert len(between) == 2 and not any(link["direct"] for link in between)
+    assert "(by way of the host)" in machine.ok("calibrate", "--show")
+
+
+def test_a_card_that_is_leased_whole_is_left_alone(machine: Machine):
+    machine.start("run", "--", "sleep", "60")  # card 0
+    wait_until(lambda: len(machine.files()) == 1)
+    figures = links(machine)
+    assert set(rates(figures)) == {(HOST, uuid(1)), (uuid(1), HOST)}
+    (why,) = figures["links_left_out"]
+    assert why == f"{uuid(0)}: 1.0 GiB of it cannot be leased now; innkeeper status says why"
+    assert f"not measured {why}" in machine.ok("calibrate", "--show")
+
+
+def test_only_cards_that_were_given_are_measured(machine: Machine):
+    figures = links(machine, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    assert set(rates(figures)) == {(HOST, uuid(1)), (uuid(1), HOST)}
+    assert figures["links_left_out"] == []
+
+
+def test_a_card_that_cuda_does_not_show(machine: Machine):
+    figures = links(machine, INNKEEPER_FAKE_CUDA=uuid(0))
+    assert set(rates(figures)) == {(HOST, uuid(0)), (uuid(0), HOST)}
+    assert figures["links_left_out"] == [f"{uuid(1)}: CUDA does not show it to this process"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "cuInit",
+        "cuDevicePrimaryCtxRetain",
+        "cuCtxSetCurrent",
+        "cuStreamCreate",
+        "cuEventCreate",
+        "cuMemAlloc_v2",
+        "cuMemHostAlloc",
+        "cuEventRecord",
+        "cuMemcpyHtoDAsync_v2",
+        "cuMemcpyDtoHAsync_v2",
+        "cuEventSynchronize",
+        "cuEventElapsedTime",
+        "cuDeviceCanAccessPeer",
+        "cuCtxEnablePeerAccess",
+        "cuMemcpyPeerAsync",
+    ],
+)
+def test_a_driver_that_fails_costs_the_links_alone(machine: Machine, function: str):
+    # The fake says on standard error what was not given back; links() refuses that.
+    figures = links(machine, INNKEEPER_FAKE_CUDA_ERROR=f"{function} 2", INNKEEPER_FAKE_CUDA_PEERS="1")
+    assert figures["links"] == [] and figures["host"]["copy_one_thread"] > 0
+    (why,) = figures["links_left_out"]
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in why
+
+
+def test_no_gpu_and_no_cuda_driver(machine: Machine):
+    machine.set("driver 550.54.15\n")
+    figures = calibrated(machine, "--size", "16MiB", "--disk", str(machine.folder))
+    assert figures["links"] == [] and figures["links_left_out"] == ["no GPU: the driver sees none"]
+
+
+def test_figures_that_were_kept_without_links_are_shown(machine: Machine):
+    calibrated(machine, "--size", "16MiB", "--disk", str(machine.folder))
+    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    figures = json.loads(kept.read_text())
+    del figures["links"], figures["links_left_out"]
+    kept.write_text(json.dumps(figures))
+    assert "GB/s" in machine.ok("calibrate", "--show")

@@ -1,0 +1,54 @@
+"""The screens in docs/ are those of the program: tools/screens.sh makes them anew, and they are compared."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAM, ROOT
+
+SCREENS = ROOT / "docs" / "screens"
+
+
+def constant(text: str) -> list[str]:
+    """The lines without what differs from run to run: ids, process numbers, ages, plots, widths."""
+    text = text.replace(getpass.getuser(), "USER").replace("root", "USER")
+    text = re.sub(r"\b[0-9a-f]{16}\b", "ID", text)
+    text = re.sub(r"^(\d +)\d+( +[\d.]+ GiB  USER)", r"\1PID\2", text, flags=re.MULTILINE)  # processes
+    text = re.sub(r"(USER +)\d+( +\d+ s)", r"\1PID\2", text)  # leases
+    text = re.sub(r"^ *\d+( +cuda:0)", r"PID\1", text, flags=re.MULTILINE)  # engines
+    text = re.sub(r"\bpid \d+", "pid PID", text)  # in what doctor says
+    text = re.sub(r"\b\d+ (s|ms|min)\b", "TIME", text)
+    text = re.sub(r"(mem|util) [ \u2581-\u2588]*", r"\1 PLOT", text)
+    text = re.sub(r"GPU-[0-9a-f-]+", "UUID", text)  # as much of it as there is room for; likewise commands
+    text = re.sub(r"(python [tfn]|innkeeper run).*$", r"\1", text, flags=re.MULTILINE)
+    # The kernel's own, and what the machine that runs this is.
+    lines = [line for line in text.splitlines() if not re.match(r"\w+ +(protected-regular|container) ", line)]
+    return [re.sub(r" +", " ", line) for line in lines]
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_the_screens_in_the_documents_are_the_programs(tmp_path: Path):
+    env = os.environ | {"BUILD": str(PROGRAM.parents[2])}
+    made = subprocess.run(
+        [str(ROOT / "tools/screens.sh"), str(tmp_path)], env=env, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    names = sorted(file.name for file in SCREENS.iterdir())
+    assert sorted(file.name for file in tmp_path.iterdir()) == names and len(names) >= 4
+    for name in names:
+        fresh, kept = (tmp_path / name).read_text(), (SCREENS / name).read_text()
+        assert constant(fresh) == constant(kept), f"{name}: tools/screens.sh makes docs/screens anew"
+
+
+def test_the_document_shows_them_as_they_are():
+    text = (ROOT / "docs" / "program.md").read_text()
+    shown = dict(re.findall(r"<!-- screens/(\S+) -->\n```text\n(.*?)```", text, re.DOTALL))
+    assert sorted(shown) == sorted(file.name for file in SCREENS.iterdir())
+    for name, screen in shown.items():
+        assert screen == (SCREENS / name).read_text(), name

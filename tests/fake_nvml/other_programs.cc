@@ -1,0 +1,28 @@
+// What other programs ask of NVML and we do not (bench/cli_start.py runs them beside ours): a card that
+// supports none of it, as the real library answers for many. Without these they would spend their time on
+// functions that are not there.
+#include "telemetry/nvml_abi.h"
+
+#define NOT_SUPPORTED(function) \
+  extern "C" __attribute__((visibility("default"))) innkeeper::telemetry::nvml::Code function(...) { \
+    return innkeeper::telemetry::nvml::kNotSupported; \
+  }
+
+NOT_SUPPORTED(nvmlDeviceGetComputeMode)
+NOT_SUPPORTED(nvmlDeviceGetConfComputeMemSizeInfo)
+NOT_SUPPORTED(nvmlDeviceGetCudaComputeCapability)
+NOT_SUPPORTED(nvmlDeviceGetDecoderUtilization)
+NOT_SUPPORTED(nvmlDeviceGetDisplayActive)
+NOT_SUPPORTED(nvmlDeviceGetDisplayMode)
+NOT_SUPPORTED(nvmlDeviceGetDriverModel)
+NOT_SUPPORTED(nvmlDeviceGetDriverModel_v2)
+NOT_SUPPORTED(nvmlDeviceGetEncoderUtilization)
+NOT_SUPPORTED(nvmlDeviceGetFanSpeed)
+NOT_SUPPORTED(nvmlDeviceGetMaxClockInfo)
+NOT_SUPPORTED(nvmlDeviceGetPcieThroughput)
+NOT_SUPPORTED(nvmlDeviceGetPerformanceState)
+NOT_SUPPORTED(nvmlDeviceGetPersistenceMode)
+NOT_SUPPORTED(nvmlDeviceGetPowerManagementLimit)
+NOT_SUPPORTED(nvmlDeviceGetTemperatureV)
+NOT_SUPPORTED(nvmlDeviceGetTotalEccErrors)
+NOT_SUPPORTED(nvmlDeviceIsMigDeviceHandle)
