@@ -60,7 +60,8 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
   std::error_code error;
   spec.directory = std::filesystem::absolute(directory_.empty() ? "." : directory_, error).lexically_normal();
   if (error) fail(kUsage, "cannot find the folder " + directory_ + ": " + error.message());
-  if (spec.directory.size() > 1 && spec.directory.back() == '/') spec.directory.pop_back();  // as of "."
+  // One folder, one name: what a command needed is kept by it.
+  while (spec.directory.size() > 1 && spec.directory.back() == '/') spec.directory.pop_back();
   if (!time_.empty()) spec.time_limit = duration(time_, "--time");
   if (gpus_ == "0") {
     if (memory_named() || share_ || exclusive_ || !by_.empty())

@@ -45,6 +45,7 @@ std::string slurm_folder() {
 }  // namespace
 
 void fail_queue(const Status& status) {
+  if (status.message().starts_with("there is no job")) fail(kNoLease, status.message());
   switch (status.code()) {
     case Code::invalid_argument: fail(kUsage, status.message());
     case Code::busy: fail(kBusy, status.message());
@@ -63,9 +64,7 @@ std::vector<queue::JobId> resolve(queue::Queue& queue, const std::vector<std::st
   std::vector<queue::JobId> ids;
   for (const std::string& word : words) {
     const Result<std::vector<queue::JobId>> found = queue.resolve(word);
-    if (!found.ok())
-      fail(found.status().message().starts_with("there is no job") ? kNoLease : kUsage,
-           found.status().message());
+    if (!found.ok()) fail_queue(found.status());
     for (const queue::JobId id : found.value())
       if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
   }

@@ -36,6 +36,6 @@ std::string add_job(const class JobOptions& options, const std::vector<std::stri
 void register_queue(CLI::App& program);
 void register_slurm(CLI::App& program);
 void register_queue_show(CLI::App& queue);     // list, show, log
-void register_queue_control(CLI::App& queue);  // wait, cancel, pause, resume, drain, slots
+void register_queue_control(CLI::App& queue);  // wait, cancel, pause, resume, drain, slots, prune
 
 }  // namespace innkeeper::cli

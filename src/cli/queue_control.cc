@@ -1,11 +1,15 @@
-// innkeeper queue wait | cancel | pause | resume | drain | slots.
+// innkeeper queue wait | cancel | pause | resume | drain | slots | prune.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/holder.h"
 #include "cli/queue_common.h"
+#include "cli/survey.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -49,6 +53,45 @@ int resume(const Words& words) {
   return kDone;
 }
 
+int64_t count_of(const std::string& text, const char* option) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    fail(kUsage, std::string(option) + " is a number of jobs, or all, not '" + text + "'");
+  return value;
+}
+
+struct PruneOptions {
+  std::string older, keep;
+  bool automatic = false;
+};
+
+int prune(const PruneOptions& options) {
+  queue::Queue queue = open_queue();
+  queue::Keep keep;
+  const bool named = !options.older.empty() || !options.keep.empty();
+  if (options.automatic || !named) keep = value_of(queue.keep());
+  if (options.older == "never")
+    keep.age = std::nullopt;
+  else if (!options.older.empty())
+    keep.age = duration(options.older, "--older");
+  if (options.keep == "all")
+    keep.jobs = std::nullopt;
+  else if (!options.keep.empty())
+    keep.jobs = count_of(options.keep, "--keep");
+  if (options.automatic) {
+    if (named) need(queue.set_keep(keep));
+    print(fmt::format("kept by itself: {}, {}\n",
+                      keep.jobs ? fmt::format("the last {} jobs that ended", *keep.jobs) : "all jobs",
+                      keep.age ? "for " + age_text(keep.age->count()) : "for ever"));
+    return kDone;
+  }
+  const queue::Pruned gone = value_of(queue.prune(keep));
+  print(fmt::format("pruned {} job{} and {} of output\n", gone.jobs, gone.jobs == 1 ? "" : "s",
+                    to_string(gone.output)));
+  return kDone;
+}
+
 }  // namespace
 
 void register_queue_control(CLI::App& command) {
@@ -87,6 +130,20 @@ void register_queue_control(CLI::App& command) {
     need(queue.drain(limit_of(*drain_limit)));
     return int{kDone};
   });
+
+  CLI::App& prune_command =
+      *command.add_subcommand("prune", "Forget jobs that ended long ago, with their output");
+  const auto pruning = std::make_shared<PruneOptions>();
+  prune_command.add_option("--older", pruning->older, "Those that ended so long ago (s, m, h, d), or never")
+      ->type_name("TIME");
+  prune_command.add_option("--keep", pruning->keep, "All but the last N that ended; or all")->type_name("N");
+  prune_command.add_flag("--auto", pruning->automatic,
+                         "Set, or show, what is pruned by itself whenever the last job has ended");
+  prune_command.footer(
+      "Without options: what is pruned by itself too. Jobs that wait or run stay, and whole arrays of which\n"
+      "anything stays, and output that somebody has open. How pruned jobs ended stays known: --after takes "
+      "them.");
+  on_run(prune_command, [pruning] { return prune(*pruning); });
 
   CLI::App& slots_command = *command.add_subcommand(
       "slots", "Show or set how many CPU slots there are for jobs without GPUs (as many as CPUs)");

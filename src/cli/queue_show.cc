@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <thread>
 
@@ -96,6 +97,21 @@ json line_json(const JobLine& job) {
           {"title", job.title}};
 }
 
+// The same, for many: a json of each would take longer than all the rest.
+void append_line(std::string& text, const JobLine& job) {
+  const bool over = queue::ended(job.state) && job.attempt > 0;
+  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
+  fmt::format_to(
+      std::back_inserter(text),
+      R"({{"id":{},"array":{},"state":"{}","paused":{},"how":{},"code":{},"priority":{},"gpus":{},"memory":{},)"
+      R"("attempt":{},"needs":{},"added":{},"started":{},"ended":{},"title":{}}})",
+      job.id, job.array, queue::to_string(job.state), job.held,
+      over ? fmt::format("\"{}\"", queue::to_string(job.how)) : "null",
+      over ? std::to_string(job.code) : "null", job.priority, job.cards, job.memory.count(), job.attempt,
+      job.needs, seconds(job.added_ns), seconds(job.started_ns), seconds(job.ended_ns),
+      json(job.title).dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
 struct ListOptions {
   bool all = false, json = false;
   int64_t newest = 0;
@@ -120,9 +136,13 @@ int list(const ListOptions& options) {
   }
   const bool paused = value_of(queue.paused());
   if (options.json) {
-    json lines = json::array();
-    for (const JobLine& job : jobs) lines.push_back(line_json(job));
-    print(dump({{"paused", paused}, {"cpu_slots", value_of(queue.cpu_slots())}, {"jobs", lines}}));
+    std::string text =
+        fmt::format("{{\"paused\": {}, \"cpu_slots\": {}, \"jobs\": [", paused, value_of(queue.cpu_slots()));
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      text += i == 0 ? "\n" : ",\n";
+      append_line(text, jobs[i]);
+    }
+    print(text + "\n]}\n");
     return kDone;
   }
   const Screen out = screen();

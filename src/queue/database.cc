@@ -2,11 +2,14 @@
 
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
+#include "base/types.h"
 #include "lease/record.h"
 
 namespace innkeeper::queue {
@@ -14,6 +17,16 @@ namespace {
 
 constexpr int kBusyMs = 20'000;
 constexpr int kWalTries = 500;
+
+// What the disk says of itself: free bytes may be left that are not ours to take.
+std::string room(const std::string& path) {
+  struct statvfs about {};
+  if (statvfs(path.c_str(), &about) != 0) return "";
+  const auto bytes = [&](fsblkcnt_t blocks) {
+    return to_string(Bytes(static_cast<int64_t>(blocks) * static_cast<int64_t>(about.f_frsize)));
+  };
+  return " (" + bytes(about.f_bavail) + " free of " + bytes(about.f_blocks) + ")";
+}
 
 // SQLite's words may repeat what stands in a damaged file.
 Status describe(int code, const std::string& path, const std::string& words) {
@@ -31,7 +44,9 @@ Status describe(int code, const std::string& path, const std::string& words) {
     case SQLITE_LOCKED:
       return Status(Code::busy, "the queue's database " + path + " has been locked by somebody else for " +
                                     std::to_string(kBusyMs / 1000) + " s");
-    case SQLITE_FULL: return Status(Code::io_error, "no room on the disk of the queue's database " + path);
+    case SQLITE_FULL:
+      return Status(Code::io_error, "no room for the queue's database " + path + room(path) +
+                                        ": `innkeeper queue prune` forgets old jobs and their output");
     default: return Status(Code::io_error, "the queue's database " + path + ": " + detail);
   }
 }
@@ -39,7 +54,11 @@ Status describe(int code, const std::string& path, const std::string& words) {
 }  // namespace
 
 Status Database::failure() const {
-  return describe(sqlite3_extended_errcode(handle_), path_, sqlite3_errmsg(handle_));
+  const int code = sqlite3_extended_errcode(handle_);
+  std::string detail = sqlite3_errmsg(handle_);
+  if (const int error = sqlite3_system_errno(handle_); (code & 0xff) == SQLITE_IOERR && error != 0)
+    detail += std::string(": ") + std::strerror(error);
+  return describe(code, path_, detail);
 }
 
 Result<Database> Database::open(const std::string& path, Durable durable, int application, int version,
@@ -94,6 +113,7 @@ Status Database::begin_file(int application, int version, const char* schema) {
   };
   IK_RETURN_IF_ERROR(look());
   if (found_application == 0 && tables == 0) {
+    IK_RETURN_IF_ERROR(execute("PRAGMA auto_vacuum=INCREMENTAL"));  // now or never
     Transaction transaction(*this);
     IK_RETURN_IF_ERROR(transaction.status());
     IK_RETURN_IF_ERROR(look());  // somebody else may have made it meanwhile

@@ -16,7 +16,10 @@ namespace innkeeper::queue {
 namespace {
 
 Status failed(const std::string& what, const std::string& path, int error) {
-  return Status(Code::io_error, what + " " + path + ": " + std::strerror(error));
+  std::string message = what + " " + path + ": " + std::strerror(error);
+  if (error == EROFS || error == EACCES || error == ENOSPC || error == EDQUOT)
+    message += std::string(" (") + kFolderVariable + " names another folder for the queue)";
+  return Status(Code::io_error, message);
 }
 
 // As `mkdir -p -m 700`.

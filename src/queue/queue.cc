@@ -21,6 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAsk{250};           // how often a waiting call asks whether to give up
 constexpr milliseconds kCheckRunner{1000};  // and sees to it that there is a runner
+constexpr int64_t kPrunedAtOnce = 1000;     // others may write in between
 
 bool number(std::string_view text, int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -100,7 +101,7 @@ Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::opt
   size_t first = 0;  // all before it have ended
   IK_RETURN_IF_ERROR(wait_until(*folder_, program_, limit, cancelled, [&]() -> Result<bool> {
     for (; first < ids.size(); ++first) {
-      Result<JobLine> line = store_.line(ids[first]);
+      Result<JobLine> line = store_.known(ids[first]);
       if (!line.ok()) return line.status();
       lines[first] = std::move(line).value();
       if (!ended(lines[first].state)) return false;
@@ -178,21 +179,18 @@ Result<std::vector<JobId>> Queue::resolve(std::string_view text) {
     if (second < id || second - id > 1'000'000) return form;
     std::vector<JobId> ids;
     for (JobId each = id; each <= second; ++each) {
-      if (const Result<JobLine> line = store_.line(each); !line.ok()) return line.status();
+      if (const Result<JobLine> line = store_.known(each); !line.ok()) return line.status();
       ids.push_back(each);
     }
     return ids;
   }
-  const Result<JobLine> line = store_.line(id);
+  const Result<JobLine> line = store_.known(id);
   if (!line.ok()) return line.status();
   std::vector<JobId> ids = {id};
   if (line.value().array == id) {
-    Filter filter;
-    filter.array = id;
-    const Result<std::vector<JobLine>> all = list(filter);
+    Result<std::vector<JobId>> all = store_.members(id);
     if (!all.ok()) return all.status();
-    ids.clear();
-    for (const JobLine& task : all.value()) ids.push_back(task.id);
+    ids = std::move(all).value();
   }
   if (mark == std::string_view::npos) return ids;
   if (second >= static_cast<int64_t>(ids.size()))
@@ -212,6 +210,28 @@ Result<std::optional<Bytes>> Queue::proposed_memory(const std::string& directory
   if (!before.ok()) return before.status();
   if (before.value().peak_memory.count() == 0) return std::optional<Bytes>();
   return std::optional<Bytes>(propose(before.value().peak_memory));
+}
+
+Result<Pruned> Queue::prune(const Keep& keep) {
+  Pruned all;
+  for (;;) {
+    const Result<Pruned> some = store_.prune(keep, *folder_, kPrunedAtOnce);
+    if (!some.ok()) return some.status();
+    if (some.value().jobs == 0) break;
+    all.jobs += some.value().jobs;
+    all.output += some.value().output;
+  }
+  if (all.jobs > 0) IK_RETURN_IF_ERROR(store_.tidy());
+  return all;
+}
+
+Result<Keep> Queue::keep() { return keep_setting(store_); }
+
+Status Queue::set_keep(const Keep& keep) {
+  if ((keep.age && keep.age->count() < 0) || (keep.jobs && *keep.jobs < 0))
+    return Status(Code::invalid_argument, "history is kept for no less than 0 seconds, and 0 jobs");
+  IK_RETURN_IF_ERROR(store_.set(kKeepAgeSetting, keep.age ? keep.age->count() : -1));
+  return store_.set(kKeepJobsSetting, keep.jobs.value_or(-1));
 }
 
 Result<int64_t> Queue::cpu_slots() { return store_.setting(kSlotsSetting, usable_cpus()); }

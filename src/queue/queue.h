@@ -89,6 +89,14 @@ class Queue {
   Result<int64_t> cpu_slots();
   Status set_cpu_slots(int64_t slots);
 
+  // Forgets jobs that ended before, with their output: those older than keep.age, and all but the last
+  // keep.jobs. What waits or runs stays, and so does an array of which anything stays, and an output that
+  // somebody has open. That and how they were stays known: `after` and wait() take a pruned job.
+  Result<Pruned> prune(const Keep& keep);
+  // What the runner prunes by whenever it ends: 90 days and 20,000 jobs unless it is set.
+  Result<Keep> keep();
+  Status set_keep(const Keep& keep);
+
   Status ensure_runner() const { return queue::ensure_runner(*folder_, program_); }
   bool runner_alive() const { return queue::runner_alive(*folder_); }
   const Folder& folder() const { return *folder_; }

@@ -86,6 +86,11 @@ Status work(const Folder& folder, const Program& program, int ready) {
     Result<bool> idle = scheduler.nothing_to_do();
     if (!idle.ok()) return idle.status();
     if (idle.value()) {
+      // A part of the history at a time: what has come meanwhile goes first.
+      const Result<bool> pruned = scheduler.prune();
+      if (pruned.ok() && pruned.value()) continue;
+      if (!pruned.ok()) log(LogLevel::warn, "the history was not pruned: " + pruned.status().message());
+      lease::step("runner idle");
       // First the lock, then one more look: who adds a job later than that finds no runner, and starts one.
       lock.give_back();
       lease::step("runner left");

@@ -20,10 +20,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Asking the driver for processes takes its lock for milliseconds: not more often.
-constexpr std::chrono::seconds kMeasureEach{5};
+// Asking the driver for processes takes its lock for milliseconds: not more often. Short jobs are to be
+// measured too, so more often while one is young.
+constexpr std::chrono::seconds kMeasureEach{5}, kMeasureYoungEach{1}, kYoung{10};
 constexpr std::chrono::milliseconds kLook{1000};  // without an event
 constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
+constexpr int64_t kPrunedAtOnce = 100;            // a job that comes meanwhile waits for so many
 
 std::string this_boot() {
   lease::Record record;
@@ -37,6 +39,17 @@ int usable_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+Result<Keep> keep_setting(Store& store) {
+  Keep keep;
+  const Result<int64_t> age = store.setting(kKeepAgeSetting, std::chrono::nanoseconds(kKeepAge).count());
+  if (!age.ok()) return age.status();
+  if (age.value() >= 0) keep.age = std::chrono::nanoseconds(age.value());
+  const Result<int64_t> jobs = store.setting(kKeepJobsSetting, kKeepJobs);
+  if (!jobs.ok()) return jobs.status();
+  if (jobs.value() >= 0) keep.jobs = jobs.value();
+  return keep;
 }
 
 Scheduler::Scheduler(const Folder& folder, const Program& program, Store store)
@@ -68,6 +81,10 @@ Status Scheduler::pass() {
     IK_RETURN_IF_ERROR(start_without_cards());
     IK_RETURN_IF_ERROR(start_with_cards());
   }
+  // A queue that is never empty is pruned as it goes.
+  if (ended_ >= kPrunedAtOnce)
+    if (const Result<bool> pruned = prune(); !pruned.ok())
+      log(LogLevel::warn, "the history was not pruned: " + pruned.status().message());
   return measure_running();
 }
 
@@ -86,6 +103,18 @@ Result<bool> Scheduler::nothing_to_do() {
     if (!ready.value().empty()) return false;
   }
   return true;
+}
+
+Result<bool> Scheduler::prune() {
+  ended_ = 0;
+  const Result<Keep> keep = keep_setting(store_);
+  if (!keep.ok()) return keep.status();
+  const Result<Pruned> some = store_.prune(keep.value(), folder_, kPrunedAtOnce);
+  if (!some.ok()) return some.status();
+  const bool more = some.value().jobs > 0;
+  if (!more && pruned_) IK_RETURN_IF_ERROR(store_.tidy());
+  pruned_ = more;
+  return more;
 }
 
 Status Scheduler::reap() {
@@ -121,6 +150,9 @@ Status Scheduler::reap() {
 }
 
 Status Scheduler::over(const Running& job, const Ending& ending) {
+  // Before its end is known: after that anybody may prune it.
+  Result<Job> whole = store_.get(job.id);
+  if (!whole.ok()) return whole.status();
   lease::step("before finish");
   const Result<State> state = store_.finish(job.id, job.attempt, ending);
   if (!state.ok()) return state.status();
@@ -129,10 +161,11 @@ Status Scheduler::over(const Running& job, const Ending& ending) {
   lease::step("life removed");
   changed_ = true;
   folder_.wake();
-  if (!ended(state.value())) return Status::okay();
-  const Result<Job> whole = store_.get(job.id);
-  if (!whole.ok()) return whole.status();
-  if (!whole.value().notify.empty()) notify(whole.value());
+  if (ended(state.value())) ++ended_;
+  if (!ended(state.value()) || whole.value().notify.empty()) return Status::okay();
+  whole.value().state = state.value();
+  whole.value().code = ending.code;
+  notify(whole.value());
   return Status::okay();
 }
 
@@ -202,6 +235,10 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   }
   reasons_.erase(id);
   running_.push_back({id, attempt, false, false, job.cards, job.cpu_slots, boot_id_});
+  if (job.cards > 0) {
+    young_until_ = Clock::now() + kYoung;
+    measure_again_ = std::min(measure_again_, Clock::now() + kMeasureYoungEach);
+  }
   folder_.wake();
   return Status::okay();
 }
@@ -224,7 +261,7 @@ Status Scheduler::measure_running() {
     if (life.began) jobs.push_back({job.id, job.attempt, life.began->supervisor});
   }
   if (jobs.empty()) return Status::okay();
-  measure_again_ = now + kMeasureEach;
+  measure_again_ = now + (now < young_until_ ? kMeasureYoungEach : kMeasureEach);
   const auto used = measure(jobs, lease::from_snapshot(telemetry::snapshot(telemetry::Wanted::processes)));
   for (const Measurable& job : jobs)
     if (const auto found = used.find(job.id); found != used.end())

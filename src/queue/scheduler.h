@@ -24,6 +24,14 @@ namespace innkeeper::queue {
 
 inline constexpr const char* kPausedSetting = "paused";
 inline constexpr const char* kSlotsSetting = "cpu_slots";
+inline constexpr const char* kKeepAgeSetting = "keep_age_ns";  // -1: for ever
+inline constexpr const char* kKeepJobsSetting = "keep_jobs";   // -1: all
+// How much history the runner keeps unless set: enough to look things up, little enough to forget about.
+inline constexpr std::chrono::hours kKeepAge{90 * 24};
+inline constexpr int64_t kKeepJobs = 20'000;
+
+// What is set.
+Result<Keep> keep_setting(Store& store);
 
 // How many CPUs this process may use: how many slots there are unless set.
 int usable_cpus();
@@ -38,6 +46,8 @@ class Scheduler {
   Status pass();
   // Nothing runs, and nothing could start however long one waits: until somebody changes something.
   Result<bool> nothing_to_do();
+  // Forgets some of what is older than is to be kept. False: there is no more.
+  Result<bool> prune();
   // How long to wait for an event before the next look.
   std::chrono::milliseconds patience() const;
   // Can be read when cards were given.
@@ -73,8 +83,10 @@ class Scheduler {
   std::optional<lease::Arbiter> arbiter_;
   Line line_;
   int64_t seen_version_ = -1;
+  bool pruned_ = false;  // and not tidied yet
+  int64_t ended_ = 0;    // jobs since the last prune()
   bool changed_ = true;  // cards may be free, or jobs ready, that were not
-  std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{};
+  std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{}, young_until_{};
 };
 
 }  // namespace innkeeper::queue

@@ -4,11 +4,12 @@
 namespace innkeeper::queue {
 
 inline constexpr int kApplication = 0x494e4b51;  // "INKQ"
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 // `jobs` holds what lists and the runner read, so that 100,000 of them are a few megabytes; what is long
 // stands elsewhere. Commands and environments are kept once, however many jobs have them. `unmet` counts the
 // needs that have not ended; the indices hold the jobs that could start now, in the order in which they do.
+// `endings` is what is left of pruned jobs: how those from `first` to `last` ended.
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE commands(
   id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, directory BLOB NOT NULL, words BLOB NOT NULL,
@@ -32,6 +33,9 @@ CREATE INDEX jobs_ready_cpu ON jobs(priority DESC, id)
   WHERE state = 0 AND held = 0 AND unmet = 0 AND cards = 0;
 CREATE INDEX jobs_running ON jobs(id) WHERE state = 1;
 CREATE INDEX jobs_array ON jobs(array) WHERE array > 0;
+CREATE INDEX jobs_ended ON jobs(ended, id) WHERE state > 1;
+CREATE TABLE endings(
+  first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state INTEGER NOT NULL, array INTEGER NOT NULL);
 CREATE TABLE details(
   job INTEGER PRIMARY KEY, variables BLOB NOT NULL, by_mode INTEGER NOT NULL, exclusive INTEGER NOT NULL,
   time_limit_ms INTEGER NOT NULL, notify BLOB NOT NULL, reason BLOB NOT NULL DEFAULT x'');

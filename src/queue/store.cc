@@ -92,7 +92,7 @@ Result<int64_t> Store::intern_command(const std::string& directory, const std::s
 Result<int> Store::unmet(const std::vector<Need>& after) {
   int count = 0;
   for (const Need& need : after) {
-    const Result<JobLine> other = line(need.job);
+    const Result<JobLine> other = known(need.job);
     if (!other.ok()) return other.status();
     const State state = other.value().state;
     if (!ended(state)) ++count;

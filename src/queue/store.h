@@ -7,6 +7,7 @@
 // One thread at a time. Not to be used in a child of fork().
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +59,16 @@ struct Measured {
   Bytes peak_host;
 };
 
+// How much history stays. Each is a bound of its own.
+struct Keep {
+  std::optional<std::chrono::nanoseconds> age;  // since the job's end; none: however old
+  std::optional<int64_t> jobs;                  // so many that ended last; none: all
+};
+struct Pruned {
+  int64_t jobs = 0;
+  Bytes output;  // their files'
+};
+
 class Store {
  public:
   static Result<Store> open(const Folder& folder, Durable durable);
@@ -69,6 +80,10 @@ class Store {
   Result<std::vector<JobLine>> list(const Filter& filter);
   Result<Job> get(JobId id);  // invalid_argument: there is no such job
   Result<JobLine> line(JobId id);
+  // The same; of a pruned job its id, array and state only.
+  Result<JobLine> known(JobId id);
+  // An array's jobs by id, also when they were pruned.
+  Result<std::vector<JobId>> members(JobId array);
 
   // For the runner.
   Result<std::vector<Ready>> ready(bool with_cards, int limit);
@@ -93,6 +108,14 @@ class Store {
   Status set(const std::string& name, int64_t value);
   Result<Measured> measured_of(const std::string& directory, const std::vector<std::string>& command);
 
+  // Forgets jobs that have ended, and removes their output, the oldest first: at least `enough` of them (an
+  // array goes at once) or all that may go. What waits or runs stays, an array of which anything stays, and
+  // an output that somebody has open. How each ended is known for ever, so that others may still need it.
+  // One transaction.
+  Result<Pruned> prune(const Keep& keep, const Folder& folder, int64_t enough);
+  // Drops what no job refers to any more, and gives the room back to the disk. What commands needed stays.
+  Status tidy();
+
   // Changes whenever another connection has changed something.
   int64_t data_version();
 
@@ -104,6 +127,9 @@ class Store {
   Status end(JobId id, State state, const std::string& reason);
   Status mark(JobId id, State state, const std::string& reason);
   Status settle(JobId id, bool succeeded);
+  Status no_job(JobId id);
+  Status forget(JobId id);
+  Status remember(JobId id, JobId array, State state);
 
   std::unique_ptr<Database> database_;
 };

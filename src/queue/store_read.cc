@@ -31,8 +31,6 @@ void read_line(const Query& row, JobLine& line) {
   line.title = lease::printable(row.text(14));
 }
 
-Status no_job(JobId id) { return Status(Code::invalid_argument, "there is no job " + std::to_string(id)); }
-
 }  // namespace
 
 const char* to_string(State state) {
@@ -87,6 +85,46 @@ Result<JobLine> Store::line(JobId id) {
   JobLine line;
   read_line(query, line);
   return line;
+}
+
+// Of those that were pruned, the last at or before this one.
+#define IK_ENDING "SELECT last, state, array FROM endings WHERE first<=? ORDER BY first DESC LIMIT 1"
+
+Status Store::no_job(JobId id) {
+  const std::string none = "there is no job " + std::to_string(id);
+  Query query(*database_, IK_ENDING);
+  if (query.with(id).step() && query.integer(0) >= id)
+    return Status(Code::invalid_argument,
+                  none + " any more: it was " + to_string(state_of(query.integer(1))) + ", and pruned");
+  return query.status().ok() ? Status(Code::invalid_argument, none) : query.status();
+}
+
+Result<JobLine> Store::known(JobId id) {
+  Result<JobLine> found = line(id);
+  if (found.ok() || found.status().code() != Code::invalid_argument) return found;
+  Query query(*database_, IK_ENDING);
+  if (!query.with(id).step() || query.integer(0) < id) return query.status().ok() ? found : query.status();
+  JobLine ending;
+  ending.id = id;
+  ending.state = state_of(query.integer(1));
+  ending.array = query.integer(2);
+  return ending;
+}
+
+Result<std::vector<JobId>> Store::members(JobId array) {
+  std::vector<JobId> ids;
+  Query jobs(*database_, "SELECT id FROM jobs WHERE array=? AND array>0 ORDER BY id");
+  jobs.with(array);
+  while (jobs.step()) ids.push_back(jobs.integer(0));
+  IK_RETURN_IF_ERROR(jobs.status());
+  if (!ids.empty()) return ids;
+  // An array's ids follow each other, from its own on.
+  Query pruned(*database_, "SELECT first, last, array FROM endings WHERE first>=? ORDER BY first");
+  pruned.with(array);
+  while (pruned.step() && pruned.integer(2) == array)
+    for (JobId id = pruned.integer(0); id <= pruned.integer(1); ++id) ids.push_back(id);
+  IK_RETURN_IF_ERROR(pruned.status());
+  return ids;
 }
 
 Result<Job> Store::get(JobId id) {

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Machine, cards, uuid, wait_until
+from conftest import PROGRAM, Machine, cards, uuid, wait_until
 
 
 class Jobs:
@@ -83,6 +84,34 @@ def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
     assert re.search(rf"^  folder +{re.escape(str(Path.cwd()))}$", shown, re.MULTILINE)
 
 
+def test_a_folder_has_one_name(jobs: Jobs) -> None:
+    folder = jobs.machine.folder
+    words = ([], ["-C", "."], ["-C", str(folder)], ["-C", f"{folder}/x/.."], ["-C", f"{folder}/"])
+    jobs("pause")
+    for options in words:
+        env = jobs.machine.env
+        added = ["queue", "add", "--gpus=0", *options, "--", "pwd"]
+        subprocess.run([str(PROGRAM), *added], env=env, cwd=folder, check=True, capture_output=True)
+    shown = json.loads(jobs("show", "--json", "1-5"))
+    assert {job["directory"] for job in shown} == {str(folder)}
+
+
+def test_a_list_for_programs_says_what_show_says(jobs: Jobs) -> None:
+    bad = jobs.shell("exit 3", "--gpus=0", "--name", 'a "b" \\ \u00e4')
+    assert jobs.wait(bad) == 1
+    jobs("pause")
+    waits = jobs.shell("true", "--mem=1G", "--priority=-2")
+    jobs.add("--gpus=0", "--array=1-2", "--after-any", waits, "--", "true")
+    listed = json.loads(jobs("list", "--json"))
+    assert listed["paused"] is True and listed["cpu_slots"] >= 1
+    assert [job["id"] for job in listed["jobs"]] == [1, 2, 3, 4]
+    for job in listed["jobs"]:
+        shown = jobs.show(str(job["id"]))
+        assert job == {name: shown[name] for name in job}
+    assert len(listed["jobs"][0]) == 15 and listed["jobs"][0]["how"] == "exited"
+    jobs("cancel", "1-4")
+
+
 def test_wait_says_whether_jobs_succeeded(jobs: Jobs) -> None:
     bad = jobs.shell("exit 3", "--gpus=0")
     done = jobs.machine.run("queue", "wait", bad)
@@ -106,6 +135,26 @@ def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
     card = jobs.log(job).strip()
     assert card in (uuid(0), uuid(1))
     assert jobs.show(job)["attempts"][0]["gpus"] == card
+    assert jobs.machine.held() == []
+
+
+def test_a_lease_belongs_to_its_job_and_outlives_the_runner(jobs: Jobs) -> None:
+    go = jobs.machine.folder / "go"
+    job = jobs.shell(f"while [ ! -e {go} ]; do sleep 0.02; done", "--gpus=2")
+    wait_until(lambda: jobs.show(job)["state"] == "running")
+    # The file says "began PID ...": the supervisor's, which is in the lease as well from then on.
+    life = jobs.folder / "life" / f"{job}.1"
+    wait_until(lambda: life.read_text().startswith("began "))
+    supervisor = int(life.read_text().split()[1])
+    assert [lease["pid"] for lease in jobs.machine.held()] == [supervisor]
+    runner = jobs.runner()
+    assert runner is not None and runner != supervisor
+    os.kill(runner, signal.SIGKILL)
+    wait_until(lambda: jobs.runner() not in (None, runner))
+    assert [lease["pid"] for lease in jobs.machine.held()] == [supervisor]
+    assert jobs.machine.run("pick").returncode == 75, "its cards are taken"
+    go.touch()
+    assert jobs.wait(job) == 0
     assert jobs.machine.held() == []
 
 

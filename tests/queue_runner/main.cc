@@ -3,6 +3,8 @@
 // INNKEEPER_KILL_STEP=NAME and INNKEEPER_KILL_FILE=PATH: kills itself (or the supervisor that it became) at
 // the first step of that name, once: the file is made at that moment, and while it is there nothing is
 // killed.
+// INNKEEPER_WAIT_STEP=NAME and INNKEEPER_WAIT_FILE=PATH: makes the file at the first such step, and waits
+// until it is removed.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -24,10 +26,21 @@ void die_at(const char* step) {
   for (;;) pause();
 }
 
+void wait_at(const char* step) {
+  const char* const wanted = std::getenv("INNKEEPER_WAIT_STEP");
+  const char* const file = std::getenv("INNKEEPER_WAIT_FILE");
+  static bool waited = false;
+  if (waited || file == nullptr || std::string_view(step) != wanted) return;
+  waited = true;
+  close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  while (access(file, F_OK) == 0) usleep(2000);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count != 2) return 2;
   if (std::getenv("INNKEEPER_KILL_STEP") != nullptr) innkeeper::lease::kill_point = die_at;
+  if (std::getenv("INNKEEPER_WAIT_STEP") != nullptr) innkeeper::lease::kill_point = wait_at;
   return innkeeper::queue::run_runner(arguments[1], {{arguments[0]}});
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <random>
 
+#include "queue/supervisor.h"
 #include "support/environment.h"
 #include "support/queue_folder.h"
 
@@ -109,9 +110,33 @@ TEST_P(RunnerStep, RunsOnce) {
   EXPECT_TRUE(std::filesystem::exists(once)) << "the step was never reached";
 }
 
+// What a killed runner had begun to forget is forgotten by the next.
+TEST(QueueStorm, KilledWhilePruning) {
+  const QueueFolder folder;
+  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
+  Queue queue = folder.queue();
+  ASSERT_TRUE(queue.set_keep({.age = std::nullopt, .jobs = 1}).ok());
+  setenv("INNKEEPER_KILL_STEP", "outputs removed", 1);
+  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  std::vector<JobId> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(queue.add(counted(i, ran, "0")).value().at(0));
+  const auto lines = queue.wait(ids, 60'000ms);
+  unsetenv("INNKEEPER_KILL_STEP");
+  unsetenv("INNKEEPER_KILL_FILE");
+  ASSERT_TRUE(lines.ok()) << lines.status().message();
+  for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
+  const auto output = folder.path() / "output";
+  for (int i = 0; i < 400 && (queue.list().value().size() > 1 || !std::filesystem::exists(once)); ++i)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(std::filesystem::exists(once)) << "the step was never reached";
+  EXPECT_EQ(queue.list().value().size(), 1U);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(output), {}), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Steps, RunnerStep,
                          ::testing::Values("life made", "life locked", "claimed", "before fork", "forked",
-                                           "before finish", "finished", "life removed", "runner left"));
+                                           "before finish", "finished", "life removed", "runner idle",
+                                           "runner left"));
 
 // Steps of the supervisor: before the job could begin it is run by the next attempt, after its end was
 // written down it has ended, and between the two it is interrupted.
@@ -169,6 +194,18 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   EXPECT_EQ(queue.show(id).value().state, State::running);
   EXPECT_EQ(queue.wait({id}, 60'000ms).value().at(0).state, State::interrupted);
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 1}, {2, 1}}));
+}
+
+// One that ignores SIGTERM is killed, and so is what it started.
+TEST(QueueStorm, KilledAfterTheGrace) {
+  const QueueFolder folder;
+  Queue queue = folder.queue();
+  JobSpec spec = test::shell("trap '' TERM; sleep 60 & while :; do wait; done");
+  spec.time_limit = 100ms;
+  const JobLine line = queue.wait(queue.add(spec).value(), 60'000ms).value().at(0);
+  EXPECT_EQ(line.how, How::time_limit);
+  EXPECT_GE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(kGrace).count());
+  EXPECT_LE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(2 * kGrace).count());
 }
 
 // --retry says that it may be run again, also when nobody knows how it ended.

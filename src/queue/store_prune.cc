@@ -1,0 +1,172 @@
+// The forgetting part of the store.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "lease/kill_point.h"
+#include "lease/open_file.h"
+#include "lease/process.h"
+#include "queue/store.h"
+
+namespace innkeeper::queue {
+namespace {
+
+// What no job refers to: so many commands that were measured stay, for the next time they run, and so many
+// runs of pruned jobs that ended alike. Both are a few megabytes.
+constexpr int64_t kMeasuredCommands = 20'000;
+constexpr int64_t kEndings = 100'000;
+
+struct Member {
+  JobId id;
+  State state;
+  int attempt;
+};
+
+// Somebody reads it, or writes to it still: a process that the job left behind, `queue log -f`, `tail -f`.
+// The kernel grants a write lease on a file only to the one who has it open alone. Where it has no leases
+// (FUSE) nobody can tell; who has the file open then keeps what is in it.
+bool is_open_elsewhere(const std::string& path) {
+  const lease::OpenFile file(
+      [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
+  if (!file.valid()) return false;
+  // Who opens it at this very moment waits for us, and this signal, which means nothing, says so: the usual
+  // one would end the process.
+  (void)fcntl(file.fd(), F_SETSIG, SIGURG);
+  if (fcntl(file.fd(), F_SETLEASE, F_WRLCK) != 0) return errno == EAGAIN;
+  (void)fcntl(file.fd(), F_SETLEASE, F_UNLCK);
+  return false;
+}
+
+bool any_open(const Folder& folder, const std::vector<Member>& unit) {
+  for (const Member& job : unit)
+    for (int attempt = 1; attempt <= job.attempt; ++attempt)
+      if (is_open_elsewhere(folder.output(job.id, attempt))) return true;
+  return false;
+}
+
+}  // namespace
+
+Status Store::forget(JobId id) {
+  for (const char* sql : {"DELETE FROM details WHERE job=?", "DELETE FROM needs WHERE job=?",
+                          "DELETE FROM attempts WHERE job=?", "DELETE FROM jobs WHERE id=?"}) {
+    Query query(*database_, sql);
+    IK_RETURN_IF_ERROR(query.with(id).run());
+  }
+  return Status::okay();
+}
+
+// Jobs that follow each other and ended alike share a row.
+Status Store::remember(JobId id, JobId array, State state) {
+  const auto like = [&](const char* sql, int64_t other, int64_t& found) -> Status {
+    Query query(*database_, sql);
+    query.with(other).with(static_cast<int64_t>(state)).with(array);
+    found = query.step() ? query.integer(0) : 0;
+    return query.status();
+  };
+  int64_t first = 0, last = 0;
+  IK_RETURN_IF_ERROR(like(
+      "SELECT first FROM (SELECT * FROM endings WHERE first<=?1 ORDER BY first DESC LIMIT 1) WHERE last=?1 "
+      "AND state=?2 AND array=?3",
+      id - 1, first));
+  IK_RETURN_IF_ERROR(like("SELECT last FROM endings WHERE first=? AND state=? AND array=?", id + 1, last));
+  if (last != 0) {
+    Query joined(*database_, "DELETE FROM endings WHERE first=?");
+    IK_RETURN_IF_ERROR(joined.with(id + 1).run());
+  }
+  Query row(*database_, "INSERT OR REPLACE INTO endings(first, last, state, array) VALUES(?, ?, ?, ?)");
+  row.with(first != 0 ? first : id).with(last != 0 ? last : id).with(static_cast<int64_t>(state));
+  return row.with(array).run();
+}
+
+Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enough) {
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+  // What ended at this time with this id, or before, is old.
+  std::pair<int64_t, int64_t> old{kNever, 0};
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  if (keep.age) old = {lease::wall_clock_ns() - keep.age->count(), std::numeric_limits<int64_t>::max()};
+  if (keep.jobs) {
+    Query next(*database_,
+               "SELECT ended, id FROM jobs INDEXED BY jobs_ended WHERE state>1 "
+               "ORDER BY ended DESC, id DESC LIMIT 1 OFFSET ?");
+    if (next.with(*keep.jobs).step()) old = std::max(old, {next.integer(0), next.integer(1)});
+    IK_RETURN_IF_ERROR(next.status());
+  }
+  Pruned pruned;
+  if (old.first == kNever) return pruned;
+
+  std::vector<std::pair<JobId, std::vector<Member>>> units;
+  {
+    std::set<JobId> arrays;  // looked at already
+    Query found(*database_,
+                "SELECT id, array, state, attempt FROM jobs INDEXED BY jobs_ended WHERE state>1 "
+                "AND (ended, id) <= (?1, ?2) AND array NOT IN "
+                "(SELECT array FROM jobs WHERE array>0 AND (state<=1 OR (ended, id) > (?1, ?2))) "
+                "ORDER BY ended, id");
+    found.with(old.first).with(old.second);
+    while (pruned.jobs < enough && found.step()) {
+      const JobId array = found.integer(1);
+      std::vector<Member> unit;
+      if (array == 0) {
+        unit.push_back(
+            {found.integer(0), static_cast<State>(found.integer(2)), static_cast<int>(found.integer(3))});
+      } else if (arrays.insert(array).second) {
+        Query tasks(*database_, "SELECT id, state, attempt FROM jobs WHERE array=? AND array>0 ORDER BY id");
+        tasks.with(array);
+        while (tasks.step())
+          unit.push_back(
+              {tasks.integer(0), static_cast<State>(tasks.integer(1)), static_cast<int>(tasks.integer(2))});
+        IK_RETURN_IF_ERROR(tasks.status());
+      }
+      if (unit.empty() || any_open(folder, unit)) continue;
+      pruned.jobs += static_cast<int64_t>(unit.size());
+      units.emplace_back(array, std::move(unit));
+    }
+    IK_RETURN_IF_ERROR(found.status());
+  }
+  for (const auto& [array, unit] : units)
+    for (const Member& job : unit) {
+      IK_RETURN_IF_ERROR(forget(job.id));
+      IK_RETURN_IF_ERROR(remember(job.id, array, job.state));
+    }
+  // The files before the commit: killed between the two, we leave a job without output, which goes the next
+  // time, but never an output that nobody knows of.
+  for (const auto& [array, unit] : units)
+    for (const Member& job : unit)
+      for (int attempt = 1; attempt <= job.attempt; ++attempt) {
+        const std::string path = folder.output(job.id, attempt);
+        struct stat about {};
+        if (lstat(path.c_str(), &about) == 0) pruned.output += Bytes(about.st_size);
+        unlink(path.c_str());
+      }
+  lease::step("outputs removed");
+  IK_RETURN_IF_ERROR(transaction.commit());
+  return pruned;
+}
+
+Status Store::tidy() {
+  {
+    Transaction transaction(*database_);
+    IK_RETURN_IF_ERROR(transaction.status());
+    IK_RETURN_IF_ERROR(
+        Query(*database_, "DELETE FROM environments WHERE id NOT IN (SELECT environment FROM jobs)").run());
+    Query commands(*database_,
+                   "DELETE FROM commands WHERE id NOT IN (SELECT command FROM jobs) AND id NOT IN "
+                   "(SELECT id FROM commands WHERE peak_memory>0 ORDER BY id DESC LIMIT ?)");
+    IK_RETURN_IF_ERROR(commands.with(kMeasuredCommands).run());
+    Query endings(*database_,
+                  "DELETE FROM endings WHERE first <= "
+                  "(SELECT first FROM endings ORDER BY first DESC LIMIT 1 OFFSET ?)");
+    IK_RETURN_IF_ERROR(endings.with(kEndings).run());
+    IK_RETURN_IF_ERROR(transaction.commit());
+  }
+  return database_->execute("PRAGMA incremental_vacuum");
+}
+
+}  // namespace innkeeper::queue

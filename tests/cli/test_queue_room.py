@@ -1,0 +1,171 @@
+"""`innkeeper queue` where there is no room, or nothing may be written; and what makes room: `queue prune`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAM, Machine, wait_until
+from test_queue import Jobs
+
+
+@pytest.fixture
+def jobs(machine: Machine) -> Iterator[Jobs]:
+    made = Jobs(machine)
+    yield made
+    made.close()
+
+
+def count(folder: Path) -> int:
+    """How many files there are."""
+    return len(list(folder.iterdir()))
+
+
+def test_prune_forgets_what_ended_long_ago(jobs: Jobs) -> None:
+    jobs("slots", "1")  # so that they end in this order
+    bad = jobs.shell("echo bad; exit 1", "--gpus=0")
+    ids = [jobs.add("--gpus=0", "--", "echo", str(i)) for i in range(3)]
+    assert jobs.wait(bad, *ids) == 1
+    jobs("pause")
+    waits = jobs.shell("true", "--gpus=0")
+    assert jobs("prune") == "pruned 0 jobs and 0 B of output\n", "by the usual bounds"
+    assert jobs("prune", "--older=1h", "--keep=2") == "pruned 2 jobs and 6 B of output\n"
+    assert [job["id"] for job in json.loads(jobs("list", "--all", "--json"))["jobs"]] == [
+        int(ids[1]),
+        int(ids[2]),
+        int(waits),
+    ]
+    assert count(jobs.folder / "output") == 2
+    run = jobs.machine.run
+    for verb in ("show", "log", "cancel", "pause"):
+        done = run("queue", verb, bad)
+        assert done.returncode == 66 and done.stdout == "", verb
+        assert (
+            done.stderr
+            == f"innkeeper queue {verb}: there is no job {bad} any more: it was failed, and pruned\n"
+        )
+    done = run("queue", "wait", bad, ids[0])
+    assert (done.returncode, done.stderr) == (1, f"innkeeper: job {bad} is failed\n")
+    refused = run("queue", "add", "--gpus=0", "--after", bad, "--", "true")
+    assert refused.returncode == 64 and "did not succeed" in refused.stderr
+    after = jobs.shell("true", "--gpus=0", "--after", ids[0])
+    jobs("resume")
+    assert jobs.wait(after, waits) == 0
+
+
+def test_prune_by_itself_is_set_and_shown(jobs: Jobs) -> None:
+    assert jobs("prune", "--auto") == "kept by itself: the last 20000 jobs that ended, for 90 d\n"
+    assert jobs("prune", "--auto", "--keep=1") == "kept by itself: the last 1 jobs that ended, for 90 d\n"
+    ids = [jobs.add("--gpus=0", "--", "echo", str(i)) for i in range(3)]
+    assert jobs.wait(*ids) == 0
+    wait_until(lambda: jobs.runner() is None)
+    assert len(json.loads(jobs("list", "--all", "--json"))["jobs"]) == 1
+    both = jobs("prune", "--auto", "--keep=all", "--older=never")
+    assert both == "kept by itself: all jobs, for ever\n"
+    for words in (["--keep=x"], ["--keep=-1"], ["--older=soon"], ["--older=0s"]):
+        assert jobs.machine.run("queue", "prune", *words).returncode == 64, words
+
+
+def test_output_that_is_followed_stays(jobs: Jobs) -> None:
+    job = jobs.shell("echo first; sleep 0.5; echo last", "--gpus=0", "--retry=1")
+    follower = jobs.machine.start("queue", "log", "-f", job)
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "first\n"
+    os.kill(follower.pid, 19)  # SIGSTOP: it is slow
+    assert jobs.wait(job) == 0
+    assert jobs("prune", "--keep=0") == "pruned 0 jobs and 0 B of output\n"
+    os.kill(follower.pid, 18)
+    assert follower.communicate(timeout=20)[0] == "last\n"
+    assert jobs("prune", "--keep=0") == "pruned 1 job and 11 B of output\n"
+
+
+@pytest.fixture
+def small_disk(machine: Machine) -> Iterator[Path]:
+    """A file system of one MiB. Where none can be mounted the tests that need it have nothing to fill."""
+    folder = machine.folder / "disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("no small disk can be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leaves no byte free."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return filler
+
+
+def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_disk: Path) -> None:
+    jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(small_disk / "queue")
+    jobs.folder = small_disk / "queue"
+    jobs("slots", "1")
+    go = jobs.machine.folder / "go"
+    running = jobs.shell(f"while [ ! -e {go} ]; do sleep 0.02; done", "--gpus=0")
+    wait_until(lambda: jobs.show(running)["state"] == "running")
+    waiting = [jobs.shell("echo out", "--gpus=0") for _ in range(3)]
+    filler = fill(small_disk)
+    refused = 0
+    for _ in range(200):  # until the room that the database has of its own is used up
+        done = jobs.machine.run("queue", "add", "--gpus=0", "--", "true", "x" * 3000)
+        if done.returncode != 0:
+            refused += 1
+            assert done.returncode == 73 and done.stdout == ""
+            assert done.stderr.count("\n") == 1
+            assert "no room" in done.stderr and "0 B free of 1.0 MiB" in done.stderr, done.stderr
+            break
+        waiting.append(done.stdout.strip())
+    assert refused == 1
+    go.touch()
+    time.sleep(0.5)
+    # What ended is known, or will be; nothing says that it has failed.
+    assert jobs.show(running)["state"] in ("running", "done")
+    filler.unlink()
+    assert jobs.wait(running, *waiting) == 0
+    assert jobs.log(waiting[0]) == "out\n"
+    assert all(len(jobs.show(job)["attempts"]) == 1 for job in waiting)
+
+
+def test_a_limit_on_files_refuses_and_loses_nothing(jobs: Jobs) -> None:
+    jobs("pause")
+    first = jobs.shell("true", "--gpus=0")
+    limit = "ulimit -f 8; trap '' XFSZ; exec \"$@\""
+    words = ["sh", "-c", limit, "sh", str(PROGRAM), "queue", "add", "--gpus=0", "--", "true"]
+    done = subprocess.run(
+        [*words, "x" * 60000], env=jobs.machine.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 73 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and str(jobs.folder) in done.stderr
+    assert [job["id"] for job in json.loads(jobs("list", "--json"))["jobs"]] == [int(first)]
+    jobs("resume")
+    assert jobs.wait(first) == 0
+
+
+def test_a_folder_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path) -> None:
+    jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(small_disk / "queue")
+    jobs.folder = small_disk / "queue"
+    jobs("pause")
+    job = jobs.shell("true", "--gpus=0")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for words in (["queue", "add", "--gpus=0", "--", "true"], ["queue", "list"]):
+        done = jobs.machine.run(*words)
+        assert done.returncode == 73 and done.stdout == ""
+        assert done.stderr.count("\n") == 1 and "Read-only file system" in done.stderr
+        assert "INNKEEPER_QUEUE_DIR" in done.stderr and str(small_disk) in done.stderr
+    fresh = jobs.machine.run("queue", "list", env={"INNKEEPER_QUEUE_DIR": str(small_disk / "other")})
+    assert fresh.returncode == 73 and "INNKEEPER_QUEUE_DIR" in fresh.stderr
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    jobs("resume")
+    assert jobs.wait(job) == 0

@@ -1,0 +1,357 @@
+// The guards of the queue that one has to provoke: each test here fails when one of them is taken out.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "lease/kill_point.h"
+#include "lease/process.h"
+#include "queue/life.h"
+#include "queue/scheduler.h"
+#include "support/queue_folder.h"
+
+namespace {
+std::atomic<int> disk_waits{0};  // how often this program waited for the disk
+}
+
+// In place of libc's.
+extern "C" int fdatasync(int fd) {
+  ++disk_waits;
+  return static_cast<int>(syscall(SYS_fdatasync, fd));
+}
+extern "C" int fsync(int fd) {
+  ++disk_waits;
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+namespace innkeeper::queue {
+namespace {
+
+using namespace std::chrono_literals;
+using test::content;
+using test::QueueFolder;
+using test::shell;
+
+constexpr auto kLong = 30'000ms;
+
+template <class T>
+T good(Result<T> result) {
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return std::move(result).value();
+}
+
+template <class Condition>
+bool soon(const Condition& condition) {
+  for (int i = 0; i < 3000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+class GuardTest : public ::testing::Test {
+ protected:
+  Store store(Durable durable = Durable::processes) const { return good(Store::open(*folder_, durable)); }
+  static JobSpec spec() {
+    JobSpec job;
+    job.command = {"/bin/true"};
+    job.directory = "/";
+    return job;
+  }
+  JobId add(const JobSpec& spec) { return good(queue_.add(spec)).at(0); }
+  std::string path(const char* name) const { return (outer_.outer() / name).string(); }
+  pid_t watcher() const {  // the runner's parent
+    const std::string stat = content("/proc/" + std::to_string(outer_.runner()) + "/stat");
+    const size_t name = stat.rfind(')');
+    return name == std::string::npos ? 0 : std::atoi(stat.c_str() + name + 4);
+  }
+  void kill_runner_and_watcher() const {
+    const pid_t runner = outer_.runner(), parent = watcher();
+    ASSERT_GT(parent, 1);
+    ASSERT_EQ(kill(parent, SIGKILL), 0);
+    ASSERT_EQ(kill(runner, SIGKILL), 0);
+  }
+  // A child that is killed at this step of adding a job.
+  void add_and_die(const char* step) const {
+    static const char* at;
+    at = step;
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Store mine = store();
+      lease::kill_point = [](const char* name) {
+        if (std::string_view(name) == at) raise(SIGKILL);
+      };
+      JobSpec many = spec();
+      many.indices = {1, 2, 3};
+      (void)mine.add(many);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the step was never reached";
+  }
+
+  QueueFolder outer_;
+  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
+  Queue queue_ = outer_.queue();
+};
+
+TEST_F(GuardTest, AJobIsAddedWholeOrNotAtAll) {
+  add_and_die("before add commit");
+  EXPECT_TRUE(good(queue_.list()).empty());
+  add_and_die("added");
+  EXPECT_EQ(good(queue_.list()).size(), 3U);
+}
+
+TEST_F(GuardTest, WhatIsHeldOrWaitsIsNotClaimed) {
+  Store store = this->store();
+  const JobId held = good(store.add(spec()))[0];
+  ASSERT_TRUE(store.hold(held, true).ok());
+  EXPECT_FALSE(good(store.claim(held, 1, "", "boot")));
+  JobSpec job = spec();
+  job.after = {{held}};
+  const JobId waits = good(store.add(job))[0];
+  EXPECT_FALSE(good(store.claim(waits, 1, "", "boot")));
+  ASSERT_TRUE(store.hold(held, false).ok());
+  EXPECT_TRUE(good(store.claim(held, 1, "", "boot")));
+}
+
+TEST_F(GuardTest, WhatWasTakenBackLeavesNoAttemptAndObeysItsUser) {
+  Store store = this->store();
+  const JobId id = good(store.add(spec()))[0];
+  ASSERT_TRUE(good(store.claim(id, 1, "", "boot")));
+  ASSERT_TRUE(store.take_back(id, 1).ok());
+  EXPECT_TRUE(good(store.get(id)).attempts.empty());
+  ASSERT_TRUE(good(store.claim(id, 2, "", "boot")));
+  good(store.cancel(id));
+  ASSERT_TRUE(store.take_back(id, 2).ok());
+  EXPECT_EQ(good(store.line(id)).state, State::cancelled);
+}
+
+// What the runner decides is on the disk before it acts; what callers add is not waited for.
+TEST_F(GuardTest, TheRunnerWaitsForTheDiskAndCallersDoNot) {
+  Store runner = store(Durable::power), caller = store();
+  const JobId id = good(caller.add(spec()))[0];
+  disk_waits = 0;
+  good(caller.add(spec()));
+  EXPECT_EQ(disk_waits, 0);
+  ASSERT_TRUE(good(runner.claim(id, 1, "", "boot")));
+  EXPECT_GE(disk_waits, 1) << "a claim";
+  disk_waits = 0;
+  Ending ending;
+  ending.how = How::exited;
+  good(runner.finish(id, 1, ending));
+  EXPECT_GE(disk_waits, 1) << "an end";
+  const lease::OpenFile life = good(begin_life(folder_->life(id, 1)));
+  disk_waits = 0;
+  ASSERT_TRUE(write_ended(life.fd(), ending));
+  EXPECT_GE(disk_waits, 1) << "an end in the life file";
+}
+
+// A process that has the number of a dead supervisor by now is not ours to end.
+TEST_F(GuardTest, OnlyTheSupervisorItselfIsSignalled) {
+  const pid_t stranger = fork();
+  if (stranger == 0) {
+    for (;;) pause();
+  }
+  const auto line = lease::process_line(stranger);
+  ASSERT_FALSE(line.empty());
+  const std::string path = folder_->life(1, 1);
+  {
+    const lease::OpenFile life = good(begin_life(path));
+    ASSERT_TRUE(write_began(life.fd(), {{stranger, line[0].start_ticks + 1}}));
+    EXPECT_FALSE(signal_supervisor(path, SIGKILL)) << "started at another time";
+    ASSERT_TRUE(write_began(life.fd(), {line[0]}));
+    EXPECT_TRUE(signal_supervisor(path, SIGURG));
+    ASSERT_TRUE(write_ended(life.fd(), {}));
+    EXPECT_FALSE(signal_supervisor(path, SIGKILL)) << "it has ended";
+  }
+  unlink(path.c_str());
+  {
+    const lease::OpenFile life = good(begin_life(path));
+    ASSERT_TRUE(write_began(life.fd(), {line[0]}));
+  }
+  EXPECT_FALSE(signal_supervisor(path, SIGKILL)) << "nobody holds its lock";
+  int status = 0;
+  EXPECT_EQ(waitpid(stranger, &status, WNOHANG), 0) << "it lives";
+  kill(stranger, SIGKILL);
+  waitpid(stranger, &status, 0);
+}
+
+// After a power cut a file may lack what was written, so an attempt of another boot that has not "begun" may
+// have run.
+TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
+  ASSERT_TRUE(queue_.pause_all().ok());
+  lease::Record record;
+  lease::sign(record);
+  Store store = this->store();
+  const JobId before = good(store.add(spec()))[0], now = good(store.add(spec()))[0],
+              gone = good(store.add(spec()))[0];
+  ASSERT_TRUE(good(store.claim(before, 1, "", "another boot")));
+  for (const JobId id : {now, gone}) ASSERT_TRUE(good(store.claim(id, 1, "", record.boot_id)));
+  for (const JobId id : {before, now}) good(begin_life(folder_->life(id, 1)));
+  const Program program = test::queue_runner();
+  Scheduler scheduler(*folder_, program, this->store());
+  ASSERT_TRUE(scheduler.pass().ok());
+  EXPECT_EQ(good(store.line(before)).state, State::interrupted);
+  EXPECT_EQ(good(store.line(now)).state, State::queued);
+  EXPECT_EQ(good(store.line(gone)).state, State::interrupted) << "somebody has removed its file";
+  EXPECT_TRUE(std::filesystem::is_empty(folder_->life_folder()));
+}
+
+TEST_F(GuardTest, WhatAKilledRunnerLeftIsRemovedAndWhatLivesIsNot) {
+  Store store = this->store();
+  const JobId runs = good(store.add(spec()))[0];
+  ASSERT_TRUE(good(store.claim(runs, 1, "", "boot")));
+  good(begin_life(folder_->life(runs, 1)));
+  good(begin_life(folder_->life(77, 1)));
+  const lease::OpenFile alive = good(begin_life(folder_->life(78, 1)));
+  const Program program = test::queue_runner();
+  ASSERT_TRUE(Scheduler(*folder_, program, this->store()).clear_leftovers().ok());
+  EXPECT_TRUE(look(folder_->life(runs, 1)).present);
+  EXPECT_FALSE(look(folder_->life(77, 1)).present);
+  EXPECT_TRUE(look(folder_->life(78, 1)).present);
+}
+
+// One that has begun to leave sees a job that was added while it still had its lock.
+TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
+  setenv("INNKEEPER_WAIT_STEP", "runner idle", 1);
+  setenv("INNKEEPER_WAIT_FILE", path("idle").c_str(), 1);
+  good(queue_.wait({add(shell("true"))}, kLong));
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("idle")); }));
+  unsetenv("INNKEEPER_WAIT_STEP");
+  unsetenv("INNKEEPER_WAIT_FILE");
+  const pid_t runner = outer_.runner();
+  ASSERT_GT(runner, 0);
+  const JobId id = add(shell("true"));  // there is a runner: this starts none
+  EXPECT_EQ(outer_.runner(), runner);
+  std::filesystem::remove(path("idle"));
+  Store store = this->store();  // which starts none either
+  EXPECT_TRUE(soon([&] { return good(store.line(id)).state == State::done; }));
+}
+
+// Two would start a job twice, but for what else keeps them from it.
+TEST_F(GuardTest, ThereIsOneRunner) {
+  const JobId id = add(shell("sleep 0.5"));
+  ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
+  const pid_t runner = outer_.runner();
+  ASSERT_GT(runner, 0);
+  const std::string command = test::queue_runner().words[0] + " " + folder_->path();
+  EXPECT_EQ(std::system(command.c_str()), 0) << "there is one, which is well";
+  EXPECT_EQ(content(folder_->runner_lock()), std::to_string(runner) + "\n");
+  EXPECT_EQ(outer_.runner(), runner);
+}
+
+// Somebody cleans up: another runner would find no lock, so the first must not go on beside it.
+TEST_F(GuardTest, ARunnerWhoseLockWasRemovedGivesWay) {
+  const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
+  ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
+  const pid_t first = outer_.runner();
+  ASSERT_GT(first, 0);
+  std::filesystem::remove(folder_->runner_lock());
+  folder_->wake();
+  EXPECT_TRUE(soon([&] {
+    const pid_t now = outer_.runner();
+    return now > 0 && now != first && kill(first, 0) != 0;
+  }));
+  test::spit(path("go"), "");
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
+}
+
+TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
+  const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
+  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
+  const pid_t supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
+  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);  // it would do it too
+  const pid_t before = outer_.runner();
+  ASSERT_TRUE(outer_.kill_runner());
+  EXPECT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != before; }));
+  kill(supervisor, SIGCONT);
+  test::spit(path("go"), "");
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
+}
+
+// The runner and its watcher killed: who waits replaces them, and so does a job that ends with nobody there.
+TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
+  const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
+  ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
+  kill_runner_and_watcher();
+  test::spit(path("go"), "");
+  Store store = this->store();
+  EXPECT_TRUE(soon([&] { return good(store.line(id)).state == State::done; })) << "its supervisor";
+
+  ASSERT_TRUE(soon([&] { return outer_.runner() == 0; }));
+  ASSERT_TRUE(store.set(kPausedSetting, 1).ok());
+  const JobId next = add(shell("true"));
+  ASSERT_TRUE(store.set(kPausedSetting, 0).ok());  // by nobody who would start a runner
+  EXPECT_EQ(good(queue_.wait({next}, kLong))[0].state, State::done) << "who waits";
+}
+
+TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
+  // A child that saves its work when it is told, and a job that waits for it.
+  JobSpec job = shell("(trap 'echo saved > " + path("saved") +
+                      "; exit' TERM; while :; do sleep 0.02; done) & trap : TERM; wait; wait; exit 1");
+  job.time_limit = 300ms;
+  EXPECT_EQ(good(queue_.wait({add(job)}, kLong))[0].how, How::time_limit);
+  EXPECT_EQ(content(path("saved")), "saved\n");
+}
+
+TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
+  // The job obeys, a child of its own does not.
+  JobSpec job = shell("(trap '' TERM; exec sleep 30) & echo $! > " + path("child") + "; wait");
+  job.time_limit = 300ms;
+  EXPECT_EQ(good(queue_.wait({add(job)}, kLong))[0].how, How::time_limit);
+  const std::string child = content(path("child"));
+  ASSERT_GT(std::atoi(child.c_str()), 1);
+  EXPECT_TRUE(soon([&] {  // not all machines have somebody who reaps it
+    return kill(std::atoi(child.c_str()), 0) != 0 ||
+           content("/proc/" + std::to_string(std::atoi(child.c_str())) + "/stat").find(" Z ") !=
+               std::string::npos;
+  }));
+}
+
+// A pause takes nothing of a job's time.
+TEST_F(GuardTest, TheTimeLimitStopsWhileAJobIsPaused) {
+  JobSpec job = shell("echo up; while [ ! -e " + path("go") + " ]; do sleep 0.02; done");
+  job.time_limit = 2500ms;
+  const JobId id = add(job);
+  ASSERT_TRUE(soon([&] { return content(good(queue_.log_path(id))) == "up\n"; }));
+  ASSERT_TRUE(queue_.pause({id}).ok());
+  std::this_thread::sleep_for(2600ms);
+  ASSERT_TRUE(queue_.resume({id}).ok());
+  std::this_thread::sleep_for(100ms);
+  test::spit(path("go"), "");
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
+}
+
+// Slots of what a killed runner started count in the next one.
+TEST_F(GuardTest, SlotsCountWhatAnotherRunnerStarted) {
+  ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
+  const JobId first = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
+  ASSERT_TRUE(soon([&] { return good(queue_.show(first)).state == State::running; }));
+  const JobId second = add(shell("test -e " + path("go")));
+  const pid_t before = outer_.runner();
+  ASSERT_TRUE(outer_.kill_runner());
+  ASSERT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != before; }));
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(good(queue_.show(second)).state, State::queued);
+  test::spit(path("go"), "");
+  EXPECT_EQ(good(queue_.wait({second}, kLong))[0].state, State::done);
+}
+
+TEST_F(GuardTest, AnotherUsersFolderIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "other users can be tried only by root";
+  std::filesystem::create_directory(path("theirs"));
+  ASSERT_EQ(chown(path("theirs").c_str(), 12345, 12345), 0);
+  const auto opened = Folder::open(path("theirs"));
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find("belongs to somebody else (uid 12345)"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace innkeeper::queue
