@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -138,6 +137,3 @@ def auto_choice(
 def _release_all() -> None:
     for choice in list(_live):
         choice.lease.release()
-
-
-os.register_at_fork(after_in_child=_live.clear)

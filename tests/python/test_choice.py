@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 
-from fake_machine import A, B, C, FakeMachine
+from fake_machine import ROOT, A, B, C, FakeMachine
+from test_readme import fences
 
 
 def test_modes_and_keys(machine: FakeMachine):
@@ -163,6 +164,12 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"))
 """
     )
     assert machine.run(program) == ["True [0]", "True [0]", "None"]
+
+
+def test_the_document_s_programs_run(machine: FakeMachine):
+    blocks = [fence.text for fence in fences(ROOT / "docs" / "choosing.md") if fence.language == "python"]
+    printed = [f"cuda:0 {{'{A}': {8 << 30}}}", f"['{B}'] [40960, 24576, 31744]"]
+    assert [machine.run(block) for block in blocks] == [[line] for line in printed]
 
 
 def test_a_child_of_fork_chooses_for_itself(machine: FakeMachine):
