@@ -25,6 +25,9 @@ namespace innkeeper::queue {
 inline constexpr const char* kPausedSetting = "paused";
 inline constexpr const char* kSlotsSetting = "cpu_slots";
 
+// Lets a job see the cards of its lease alone; without a lease none.
+void show_cards(std::vector<std::string>& environment, const lease::Lease& lease);
+
 // How many CPUs this process may use: how many slots there are unless set.
 int usable_cpus();
 
