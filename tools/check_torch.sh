@@ -3,7 +3,9 @@
 # supported: the oldest, ours ($VENV's) and the newest. Syntax only: no library, no GPU and no CUDA toolkit needed.
 #
 # Headers come out of pip's wheels, half a gigabyte each, and are kept in build/check-torch (the wheels are not).
-# What has passed is not compiled again until a source or a header of ours changes.
+# What has passed is not compiled again until a source or a header of ours changes. PyTorch's own headers are
+# precompiled once for each version, which is most of the time saved; PCH=off does without, and so finds a file that
+# does not include what it uses.
 #   CHECK_TORCH="2.11.0 ours"   only these versions        FILES="src/torch/cuda/*.cc"   only these sources
 source "$(dirname "$0")/common.sh"
 OLDEST=2.11.0
@@ -71,6 +73,14 @@ check() {
   for folder in "$CACHE"/cuda*/nvidia/*/include; do flags+=(-isystem "$folder"); done
   # A build without CUDA has its headers, but not this one that says how it was configured.
   [ -e "$include/c10/cuda/impl/cuda_cmake_macros.h" ] || flags+=(-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE)
+  if [ "${PCH:-on}" = on ]; then
+    mkdir -p "$CACHE/pch-$version"
+    local pch=$CACHE/pch-$version/pch.h
+    grep -v '^#pragma once' src/torch/pch.h >"$pch"
+    "$CXX" "${flags[@]/-fsyntax-only/-Winvalid-pch}" -x c++-header "$pch" -o "$pch.gch" ||
+      die "PyTorch $version: its headers do not compile"
+    flags+=(-Winvalid-pch -include "$pch")
+  fi
   printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$JOBS" "$CXX" "${flags[@]}" || die "PyTorch $version: failed"
   echo "clean"
   [ -n "${FILES:-}" ] || echo "$wanted" >"$stamp"

@@ -76,6 +76,18 @@ whole=${jobs_running[-1]}
 (exec -a "python notebook.py" sleep 1000) &
 stranger=$!
 jobs_running+=("$stranger")
+# What train.py's engine shows of itself.
+PYTHONPATH=$root/tests/cli python3 - "$leases" "$train" <<'PY' &
+import sys, time
+from pathlib import Path
+from board_file import Board
+GIB = 1 << 30
+nodes = [("cuda:0", 60, 56, 60, 4213, 981204), ("host", 256, 31, 33, 0, 112)]
+text = "".join(f"node={n} {b * GIB} {r * GIB} {p * GIB} {e} {o}\n" for n, b, r, p, e, o in nodes)
+Board(Path(sys.argv[1])).add(int(sys.argv[2]), "python train.py 1000", text)
+time.sleep(1000)
+PY
+jobs_running+=($!)
 machine 20
 
 capture() { # NAME WIDTH HEIGHT COMMAND
@@ -86,9 +98,9 @@ capture() { # NAME WIDTH HEIGHT COMMAND
   tmux -L "$socket" kill-session
 }
 in_tmux() { printf '. %s/shell; (on_fakes innkeeper %s)' "$folder" "$1"; }
-capture top 110 26 "$(in_tmux top)"
-capture status 110 24 "$(in_tmux status)"
-capture status_narrow 60 24 "$(in_tmux status)"
+capture top 110 30 "$(in_tmux top)"
+capture status 110 28 "$(in_tmux status)"
+capture status_narrow 60 28 "$(in_tmux status)"
 capture doctor 110 16 "$(in_tmux doctor)"
 cd "$out"
 echo "made:" *.txt

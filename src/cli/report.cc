@@ -164,6 +164,31 @@ Table users_table(const Survey& survey, const Screen& screen) {
   return table;
 }
 
+Table residents_table(const Survey& survey, const Screen& screen) {
+  Table table;
+  table.columns = {{"MANAGED", true, 0},        {"NODE"},
+                   {"RESIDENT / GiB", true, 0}, {"", false, 5},
+                   {"PEAK", true, 3},           {"EVICTED", true, 2},
+                   {"USER", false, 4},          {"COMMAND", false, 6}};
+  for (const Resident& resident : survey.residents) {
+    for (const board::NodeRow& node : resident.nodes) {
+      const bool first = &node == resident.nodes.data();
+      const double budget = static_cast<double>(node.budget.count());
+      const double part = budget > 0 ? static_cast<double>(node.resident.count()) / budget : 0;
+      table.rows.push_back(
+          {{first ? fmt::format("{}{}", resident.pid, resident.here ? "" : "*") : "", Colour::bold},
+           {node.name},
+           {fmt::format("{} / {}", gib(node.resident), gib(node.budget)), Colour::cyan},
+           {bar(screen, part, 8), Colour::cyan},
+           {gib(node.peak)},
+           {std::to_string(node.evictions)},
+           {first ? resident.owner : ""},
+           {first ? resident.command : ""}});
+    }
+  }
+  return table;
+}
+
 std::vector<std::string> remarks(const Survey& survey) {
   std::vector<std::string> lines;
   int hidden = 0;
@@ -182,6 +207,9 @@ std::vector<std::string> remarks(const Survey& survey) {
                                 names_of_lists(telemetry::own_variables()), survey.visible.uuids.size(),
                                 survey.visible.note.empty() ? "" : ": ", survey.visible.note));
   }
+  if (std::any_of(survey.residents.begin(), survey.residents.end(),
+                  [](const Resident& resident) { return !resident.here; }))
+    lines.push_back("*: the process's number in its container");
   if (!survey.folder.ok()) lines.push_back("leases are not known: " + survey.folder.message());
   return lines;
 }

@@ -13,8 +13,9 @@ namespace innkeeper::cli {
 std::string heading(const Survey& survey);
 Table cards_table(const Survey& survey, const Screen& screen);
 Table leases_table(const Survey& survey, const Screen& screen);
-Table line_table(const Survey& survey, const Screen& screen);   // who waits
-Table users_table(const Survey& survey, const Screen& screen);  // processes on cards
+Table line_table(const Survey& survey, const Screen& screen);       // who waits
+Table users_table(const Survey& survey, const Screen& screen);      // processes on cards
+Table residents_table(const Survey& survey, const Screen& screen);  // what managed devices hold
 // One line each for what does not fit a table: lost cards, an unusable lease folder, what is not visible
 // here.
 std::vector<std::string> remarks(const Survey& survey);

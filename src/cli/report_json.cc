@@ -50,6 +50,22 @@ Json all_leases(const Survey& survey, const std::vector<Held>& all) {
   return list;
 }
 
+Json resident_json(const Resident& resident) {
+  Json nodes = Json::array();
+  for (const board::NodeRow& node : resident.nodes)
+    nodes.push_back({{"node", node.name},
+                     {"budget_bytes", node.budget.count()},
+                     {"resident_bytes", node.resident.count()},
+                     {"peak_bytes", node.peak.count()},
+                     {"evictions", node.evictions},
+                     {"operators", node.operators}});
+  return {{"pid", resident.pid},
+          {"in_this_pid_namespace", resident.here},
+          {"user", resident.owner},
+          {"command", resident.command},
+          {"nodes", nodes}};
+}
+
 Json place_json(const Survey& survey, const Place& place) {
   const telemetry::Card& card = survey.snapshot.cards[place.card];
   Json users = Json::array();
@@ -106,6 +122,8 @@ std::string to_json(const Survey& survey) {
   for (const telemetry::LostCard& card : survey.snapshot.lost)
     lost.push_back(
         {{"uuid", card.uuid}, {"bus_id", card.bus_id}, {"why", card.why}, {"forbidden", card.forbidden}});
+  Json residents = Json::array();
+  for (const Resident& resident : survey.residents) residents.push_back(resident_json(resident));
   Json driver = {
       {"works", survey.snapshot.driver.ok()}, {"version", nullptr}, {"cuda", nullptr}, {"trouble", nullptr}};
   if (const auto& read = survey.snapshot.driver) {
@@ -126,7 +144,8 @@ std::string to_json(const Survey& survey) {
                      {"visible", visible},
                      {"lease_folder", folder},
                      {"leases", all_leases(survey, survey.leases)},
-                     {"waiting", all_leases(survey, survey.line)}};
+                     {"waiting", all_leases(survey, survey.line)},
+                     {"managed", residents}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -36,6 +36,24 @@ class Metrics {
 
 double number(Bytes size) { return static_cast<double>(size.count()); }
 
+void add_residents(const Survey& survey, Metrics& metrics) {
+  const auto each = [&](const char* name, const char* help, auto value) {
+    metrics.begin(name, help);
+    for (const Resident& resident : survey.residents)
+      for (const board::NodeRow& node : resident.nodes)
+        metrics.sample(fmt::format("pid=\"{}\",user=\"{}\",node=\"{}\"", resident.pid,
+                                   escaped(resident.owner), escaped(node.name)),
+                       value(node));
+  };
+  using board::NodeRow;
+  each("innkeeper_node_budget_bytes", "What a managed device may use of a node.",
+       [](const NodeRow& node) { return number(node.budget); });
+  each("innkeeper_node_resident_bytes", "What a managed device uses of a node.",
+       [](const NodeRow& node) { return number(node.resident); });
+  each("innkeeper_node_evictions", "Replicas evicted from a node since the start or the last reset.",
+       [](const NodeRow& node) { return static_cast<double>(node.evictions); });
+}
+
 }  // namespace
 
 std::string to_prometheus(const Survey& survey) {
@@ -94,6 +112,7 @@ std::string to_prometheus(const Survey& survey) {
     if (held.used)
       metrics.sample(fmt::format("lease=\"{}\",user=\"{}\"", held.entry.id, escaped(held.owner)),
                      number(*held.used));
+  add_residents(survey, metrics);
   return metrics.take();
 }
 

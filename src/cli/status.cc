@@ -28,6 +28,7 @@ std::string status_text(const Survey& survey, const Screen& screen) {
   if (!survey.line.empty()) text += "\n" + line_table(survey, screen).render(screen);
   const Table users = users_table(survey, screen);
   if (!users.rows.empty()) text += "\n" + users.render(screen);
+  if (!survey.residents.empty()) text += "\n" + residents_table(survey, screen).render(screen);
   return text;
 }
 

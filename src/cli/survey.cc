@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "board/reader.h"
 #include "lease/directory.h"
 #include "lease/from_snapshot.h"
 #include "lease/process.h"
@@ -129,7 +130,17 @@ Held held(const Entry& entry, const Survey& survey, uint64_t pid_namespace,
   return result;
 }
 
-std::vector<Entry> read_leases(Survey& survey) {
+std::vector<Resident> residents_of(const lease::Directory& directory) {
+  std::vector<Resident> residents;
+  const uint64_t pid_namespace = lease::own_pid_namespace();
+  for (board::Shown& shown : board::read(directory))
+    residents.push_back({shown.record.pid, shown.record.pid_namespace == pid_namespace,
+                         lease::user_name(shown.uid), std::move(shown.record.command),
+                         std::move(shown.record.nodes)});
+  return residents;
+}
+
+std::vector<Entry> read_files(Survey& survey) {
   const auto directory = lease::Directory::open_default();
   if (!directory.ok()) {
     survey.folder = directory.status();
@@ -143,6 +154,7 @@ std::vector<Entry> read_leases(Survey& survey) {
     return {};
   }
   survey.dead_files = found.value().dead;
+  survey.residents = residents_of(*directory.value());
   return std::move(found.value().live);
 }
 
@@ -157,7 +169,7 @@ Survey look_around(Wanted wanted, const Survey* before) {
   survey.visible = telemetry::visible_from_environment(survey.snapshot);
   survey.machine = lease::from_snapshot(survey.snapshot);
   survey.places = places_of(survey.snapshot);
-  const std::vector<Entry> live = read_leases(survey);
+  const std::vector<Entry> live = read_files(survey);
   survey.now_ns = lease::wall_clock_ns();
   const uint64_t pid_namespace = lease::own_pid_namespace();
   const lease::Ledger ledger = lease::make_ledger(survey.machine, live, {survey.now_ns, pid_namespace});

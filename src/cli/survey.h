@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "board/record.h"
 #include "lease/card.h"
 #include "lease/ledger.h"
 #include "lease/store.h"
@@ -45,14 +46,24 @@ struct Held {
   std::optional<Bytes> used;        // by its processes; none: cannot be told
 };
 
+// A process that runs on the managed device, and what its engine holds.
+struct Resident {
+  int64_t pid = 0;   // in its own PID namespace
+  bool here = true;  // which is this one
+  std::string owner;
+  std::string command;
+  std::vector<board::NodeRow> nodes;
+};
+
 struct Survey {
   telemetry::Snapshot snapshot;
   telemetry::Visible visible;  // what this process was given
   lease::Machine machine;
-  std::vector<Place> places;  // as machine.cards
-  std::vector<Held> leases;   // by time of grant
-  std::vector<Held> line;     // places in the line, first come first
-  Status folder;              // why leases are not known
+  std::vector<Place> places;        // as machine.cards
+  std::vector<Held> leases;         // by time of grant
+  std::vector<Held> line;           // places in the line, first come first
+  std::vector<Resident> residents;  // by PID
+  Status folder;                    // why leases and residents are not known
   std::string folder_path;
   bool folder_trusted = true;
   int dead_files = 0;

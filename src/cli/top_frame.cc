@@ -111,12 +111,20 @@ std::string help_text(const Screen& screen) {
   text += line(screen, {{""}});
   for (const char* row :
        {"used      by processes, as the driver says", "promised  to leases, from the moment of the grant",
-        "foreign   used by processes without a lease"})
+        "foreign   used by processes without a lease",
+        "managed   processes on the managed device: what is resident on each of their nodes"})
     text += line(screen, {{row, Colour::dim}});
   return text;
 }
 
-// Leases, who waits, and processes, of the chosen card or all.
+bool uses(const Survey& survey, const std::string& uuid, int64_t pid) {
+  return std::any_of(survey.places.begin(), survey.places.end(), [&](const Place& place) {
+    return place.uuid == uuid && std::any_of(place.users.begin(), place.users.end(),
+                                             [&](const User& user) { return user.pid == pid; });
+  });
+}
+
+// Leases, who waits, processes and what managed devices hold, of the chosen card or all.
 std::string lists(Survey survey, const Screen& screen, const std::string& uuid) {
   if (!uuid.empty()) {
     const auto elsewhere = [&](const Held& held) {
@@ -124,6 +132,9 @@ std::string lists(Survey survey, const Screen& screen, const std::string& uuid) 
                           [&](const lease::Claim& claim) { return claim.uuid == uuid; });
     };
     std::erase_if(survey.leases, elsewhere);
+    std::erase_if(survey.residents, [&](const Resident& resident) {
+      return !resident.here || !uses(survey, uuid, resident.pid);
+    });
     std::erase_if(survey.line, elsewhere);
     std::erase_if(survey.places, [&](const Place& place) { return place.uuid != uuid; });
   }
@@ -134,6 +145,7 @@ std::string lists(Survey survey, const Screen& screen, const std::string& uuid) 
   add(leases_table(survey, screen));
   add(line_table(survey, screen));
   add(users_table(survey, screen));
+  add(residents_table(survey, screen));
   return text;
 }
 

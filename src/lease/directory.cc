@@ -45,6 +45,11 @@ Status make(const std::string& path) {
   return Status::okay();
 }
 
+std::vector<std::string> default_paths() {
+  if (const char* path = std::getenv(kVariable); path != nullptr && *path != '\0') return {path};
+  return {"/run/lock/innkeeper", "/dev/shm/innkeeper"};
+}
+
 }  // namespace
 
 const char* remote_file_system(uint64_t type) {
@@ -107,9 +112,15 @@ Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path
   return open_first({path});
 }
 
-Result<std::shared_ptr<const Directory>> Directory::open_default() {
-  if (const char* path = std::getenv(kVariable); path != nullptr && *path != '\0') return open(path);
-  return open_first({"/run/lock/innkeeper", "/dev/shm/innkeeper"});
+Result<std::shared_ptr<const Directory>> Directory::open_default() { return open_first(default_paths()); }
+
+Result<std::shared_ptr<const Directory>> Directory::find_default() {
+  Result<std::shared_ptr<const Directory>> found = Status(Code::io_error, "no lease folder is named");
+  bool missing = true;
+  for (const std::string& path : default_paths()) {
+    if (missing) found = open_existing(path, missing);
+  }
+  return found;
 }
 
 Directory::~Directory() { ::close(fd_); }

@@ -33,6 +33,8 @@ class Directory {
   // As above.
   static Result<std::shared_ptr<const Directory>> open_default();
   static Result<std::shared_ptr<const Directory>> open(const std::string& path);
+  // The default one if it is there; makes nothing.
+  static Result<std::shared_ptr<const Directory>> find_default();
   // The first of them that is there, else the first that can be made.
   static Result<std::shared_ptr<const Directory>> open_first(const std::vector<std::string>& paths);
   ~Directory();

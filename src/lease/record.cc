@@ -1,46 +1,19 @@
 #include "lease/record.h"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
+
+#include "base/lines.h"
 
 namespace innkeeper::lease {
 namespace {
 
 constexpr std::string_view kMagic = "innkeeper-lease 1 ";
 
-uint64_t fnv1a(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
-std::string hex(uint64_t value) {
-  char digits[16];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
-  const std::string text(digits, end);
-  return std::string(16 - text.size(), '0') + text;
-}
-
-// The whole of `text` as a number that is not negative.
-template <class T>
-bool read(std::string_view text, T& value, int base = 10) {
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() && rest == text.data() + text.size() && !text.empty() && text.front() != '-';
-}
-
 bool read_bytes(std::string_view text, Bytes& value) {
   int64_t count = 0;
-  if (!read(text, count)) return false;
+  if (!read_number(text, count)) return false;
   value = Bytes(count);
   return true;
-}
-
-// Cuts the part up to `end` off; all of it if there is none.
-std::string_view cut(std::string_view& text, char end) {
-  const std::string_view part = text.substr(0, text.find(end));
-  text.remove_prefix(std::min(text.size(), part.size() + 1));
-  return part;
 }
 
 bool read_claim(std::string_view value, Record& record) {
@@ -68,17 +41,18 @@ bool read_line(std::string_view key, std::string_view value, Record& record) {
     record.inside = value;
     return valid_id(value);
   }
-  if (key == "count") return read(value, record.count) && record.count <= static_cast<int64_t>(kMaxClaims);
+  if (key == "count")
+    return read_number(value, record.count) && record.count <= static_cast<int64_t>(kMaxClaims);
   if (key == "each") return read_bytes(value, record.each);
   if (key == "allowed") {
     record.allowed.emplace_back(value);
     return valid_uuid(value) && record.allowed.size() <= kMaxClaims;
   }
-  if (key == "since") return read(value, record.since_ns);
-  if (key == "expires") return read(value, record.expires_ns);
-  if (key == "pid") return read(value, record.process.pid);
-  if (key == "start") return read(value, record.process.start_ticks);
-  if (key == "pidns") return read(value, record.pid_namespace);
+  if (key == "since") return read_number(value, record.since_ns);
+  if (key == "expires") return read_number(value, record.expires_ns);
+  if (key == "pid") return read_number(value, record.process.pid);
+  if (key == "start") return read_number(value, record.process.start_ticks);
+  if (key == "pidns") return read_number(value, record.pid_namespace);
   if (key == "boot") record.boot_id = printable(value);
   if (key == "command") record.command = printable(value);
   if (key == "job") record.job = printable(value);
@@ -97,8 +71,8 @@ std::optional<Record> decode_slot(std::string_view slot) {
   uint64_t checksum = 0;
   const std::string_view revision = cut(header, ' ');
   const std::string_view length_text = cut(header, ' ');
-  if (!read(revision, record.revision) || !read(length_text, length) || !read(header, checksum, 16) ||
-      length > rest.size())
+  if (!read_number(revision, record.revision) || !read_number(length_text, length) ||
+      !read_number(header, checksum, 16) || length > rest.size())
     return std::nullopt;
   rest = rest.substr(0, length);
   // The revision is part of what is checked: it decides which slot counts.

@@ -14,28 +14,13 @@
 #include <unordered_set>
 
 #include "lease/kill_point.h"
+#include "lease/live_file.h"
 #include "lease/process.h"
 
 namespace innkeeper::lease {
 namespace {
 
-// Nothing that another user put there may stop us: not a link, a pipe, or a file with a file lease
-// (F_SETLEASE).
-constexpr int kReadFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 constexpr int kMakeFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-
-struct flock whole_file(short type) {
-  struct flock lock {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  return lock;
-}
-
-// Does somebody hold a write lock? A question for a read lock: other read locks do not answer it.
-bool write_locked(int fd) {
-  struct flock lock = whole_file(F_RDLCK);
-  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
-}
 
 std::string read_slots(int fd) {
   std::string text(2 * kSlotBytes, '\0');
@@ -153,8 +138,7 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   if (!made.file.valid()) return failed(*made.directory, "make a lease", errno);
   const int fd = made.file.fd();
   step("created");
-  struct flock life = whole_file(F_WRLCK);
-  bool good = fcntl(fd, F_OFD_SETLK, &life) == 0;
+  bool good = lock_for_life(fd);
   step("life locked");
   good = good && pwrite(fd, slot.value().data(), slot.value().size(), 0) == ssize_t(slot.value().size());
   step("written");

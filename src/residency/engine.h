@@ -135,6 +135,9 @@ class Engine final : public Accountant {
 
   // ---- observation
   Stats stats() const;
+  // Budget, resident, peak, evictions and operators of one node. Takes no lock, so the numbers need not be of
+  // one moment.
+  NodeStats glance(NodeId node) const;
   void reset_stats();
   void count_operator(NodeId node) { nodes_[index_of(node)]->ops.fetch_add(1, std::memory_order_relaxed); }
   size_t block_count() const;

@@ -16,17 +16,24 @@ Stats Engine::stats() const {
   for (const auto& at : nodes_) {
     const_cast<Engine*>(this)->reap(*at);
     NodeStats& row = stats.nodes[at->device->name()];
-    row.budget = at->budget.load();
-    row.resident = at->used.load();
-    row.peak = at->peak.load();
+    row = glance(at->id);
     row.replicas = at->replica_bytes.count();
     row.pinned = pinned_bytes(*at).count();
     row.recount = at->device->live().count();
-    row.evictions = at->evictions.load();
-    row.ops = at->ops.load();
     stats.ops += row.ops;
   }
   return stats;
+}
+
+NodeStats Engine::glance(NodeId id) const {
+  const Node& at = node(id);
+  NodeStats row;
+  row.budget = at.budget.load(std::memory_order_relaxed);
+  row.resident = at.used.load(std::memory_order_relaxed);
+  row.peak = at.peak.load(std::memory_order_relaxed);
+  row.evictions = at.evictions.load(std::memory_order_relaxed);
+  row.ops = at.ops.load(std::memory_order_relaxed);
+  return row;
 }
 
 void Engine::reset_stats() {

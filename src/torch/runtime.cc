@@ -58,6 +58,18 @@ std::string& wanted_nodes() {
   return text;
 }
 
+// What innkeeper top shows of this process.
+std::vector<board::NodeRow> rows(const Engine& engine) {
+  std::vector<board::NodeRow> all;
+  for (size_t i = 0; i < engine.node_count(); ++i) {
+    const NodeId node{static_cast<uint8_t>(i)};
+    const NodeStats now = engine.glance(node);
+    all.push_back({engine.device(node).name(), Bytes(now.budget), Bytes(now.resident), Bytes(now.peak),
+                   now.evictions, now.ops});
+  }
+  return all;
+}
+
 std::string from_environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
@@ -201,6 +213,7 @@ Runtime::Runtime(const std::string& text) {
 #ifdef INNKEEPER_WITH_CUDA
   install_cards(*engine_, backends_);
 #endif
+  publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
 }
 
 NodeId Runtime::node_of(c10::Device device) const {
@@ -208,6 +221,14 @@ NodeId Runtime::node_of(c10::Device device) const {
     if (backends_[i].kind != "disk" && backends_[i].device == device) return NodeId{static_cast<uint8_t>(i)};
   }
   return kNoNode;
+}
+
+// The runtime outlives the program's static objects; its file should not outlive the program.
+static void stop_publishing_at_exit() {
+  static const int registered = std::atexit([] {
+    if (Runtime* running = runtime_if_started()) running->stop_publishing();
+  });
+  (void)registered;
 }
 
 Runtime* runtime_if_started() { return the_runtime.load(std::memory_order_acquire); }
@@ -219,6 +240,7 @@ Runtime& runtime() {
   if (Runtime* running = runtime_if_started()) return *running;
   std::string nodes = wanted_nodes().empty() ? from_environment("INNKEEPER_NODES") : wanted_nodes();
   the_runtime.store(new Runtime(nodes), std::memory_order_release);
+  stop_publishing_at_exit();
   return *runtime_if_started();
 }
 
@@ -241,6 +263,7 @@ void configure(const std::string& nodes) {
   }
   wanted_nodes() = nodes;
   the_runtime.store(new Runtime(nodes), std::memory_order_release);
+  stop_publishing_at_exit();
 }
 
 void start() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "board/publisher.h"
 #include "residency/engine.h"
 #include "trace/recorder.h"
 
@@ -36,6 +37,7 @@ class Runtime {
   bool stress_hash() const { return stress_hash_; }
   // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
   bool has_data() const { return has_data_; }
+  void stop_publishing() { publisher_.reset(); }
 
  private:
   friend Runtime& runtime();
@@ -47,6 +49,7 @@ class Runtime {
   bool stress_evict_ = false;
   bool stress_hash_ = false;
   bool has_data_ = true;
+  std::unique_ptr<board::Publisher> publisher_;  // the last: it looks at the engine until it is gone
 };
 
 // Starts the runtime if it has not started. Never destroyed.

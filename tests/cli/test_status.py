@@ -55,6 +55,7 @@ DOCUMENT = {
     "lease_folder": dict,
     "leases": list,
     "waiting": list,
+    "managed": list,
 }
 
 

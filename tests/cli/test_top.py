@@ -9,6 +9,7 @@ import uuid as unique
 from collections.abc import Iterator
 
 import pytest
+from board_file import Board
 from conftest import PROGRAM, Machine, cards, wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -130,6 +131,7 @@ def test_a_chosen_card_shows_its_own_leases(machine: Machine, terminal: Terminal
 def test_control_c_gives_the_terminal_back(terminal: Terminal, key: str):
     start(terminal)
     terminal.type(key)
+    wait_until(lambda: "h help" not in terminal.screen())  # or top would have eaten what is typed
     terminal.type("stty -a | grep -o -- '.icanon'", "Enter")
     terminal.shows("(?m)^[ ;]icanon")
 
@@ -174,3 +176,19 @@ def test_no_driver_is_said_and_waited_for(machine: Machine, terminal: Terminal):
     start(terminal, "--interval", "0.5")
     terminal.shows("0 GPUs")
     assert "promised" not in terminal.screen()
+
+
+def test_shows_what_managed_devices_hold_of_the_chosen_card(machine: Machine, terminal: Terminal):
+    machine.ok("status")  # makes the folder
+    board = Board(machine.leases)
+    board.add(4242, "python big.py", "node=cuda:0 139586437120 68719476736 137438953472 512 90000\n")
+    machine.set(cards(2, {0: "  process 4242 64G\n"}))
+    start(terminal)
+    terminal.shows(r"4242 +cuda:0 +64\.0 / 130\.0")
+    terminal.type("Down")
+    terminal.shows("(?m)^>0")
+    assert "big.py" in terminal.screen()
+    terminal.type("Down")
+    terminal.shows("(?m)^>1")
+    wait_until(lambda: "big.py" not in terminal.screen())
+    board.close()

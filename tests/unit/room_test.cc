@@ -277,6 +277,23 @@ TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
   check_and_destroy(machine, blocks, node);
 }
 
+TEST(Room, I12EvictingAllTakesWhatWasLetGo) {
+  Machine machine({.budget = Bytes(kSize)});
+  const NodeId node = machine.sim();
+  bool held = true;
+  machine->set_escape_probe([&](Block&, NodeId) { return held; });
+  const std::vector<Block*> blocks = fill(machine, node, 1);
+  Access access{.block = blocks[0]};
+  ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+  machine->keep_escaped(node, access);
+  ASSERT_TRUE(machine->evict_all().ok());
+  EXPECT_TRUE(machine->has_replica(*blocks[0], node));
+  held = false;
+  ASSERT_TRUE(machine->evict_all().ok());
+  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
+  check_and_destroy(machine, blocks, node);
+}
+
 TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 2);

@@ -1,0 +1,31 @@
+// Files that live as long as their writer holds a kernel lock on them: how they are read and locked.
+#pragma once
+
+#include <fcntl.h>
+
+namespace innkeeper::lease {
+
+// Nothing that another user put there may stop a reader: not a link, a pipe, or a file with a file lease
+// (F_SETLEASE).
+inline constexpr int kReadFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+inline struct flock whole_file(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+// Makes it alive, for as long as this open file description is. False: somebody else's has it, or errno says.
+inline bool lock_for_life(int fd) {
+  struct flock life = whole_file(F_WRLCK);
+  return fcntl(fd, F_OFD_SETLK, &life) == 0;
+}
+
+// Does somebody hold a write lock? A question for a read lock: other read locks do not answer it.
+inline bool write_locked(int fd) {
+  struct flock lock = whole_file(F_RDLCK);
+  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+}
+
+}  // namespace innkeeper::lease
