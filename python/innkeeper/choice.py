@@ -138,7 +138,7 @@ def _maker() -> str:
     """Whose GPUs PyTorch was built for; empty for neither's.
 
     Raises:
-        RuntimeError: HIP is started. It tells nobody which GPU an ordinal is, and no variable is read any more.
+        RuntimeError: HIP is started: it tells nobody which GPU an ordinal is, and reads no variable any more.
 
     """
     if not torch.version.hip:

@@ -1,7 +1,7 @@
 """What CUDA sees in this process, and what of it was chosen: the way from a UUID to an ordinal.
 
-``src/lease/shown.h`` does it, and says how. It sets environment variables as C does, which ``os.environ`` does
-not see: here they are copied there.
+``src/lease/shown.h`` does it, and says how. It sets environment variables as C does, which ``os.environ``
+does not see: here they are copied there.
 """
 
 from __future__ import annotations

@@ -166,6 +166,46 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"))
     assert machine.run(program) == ["True [0]", "True [0]", "None"]
 
 
+def test_the_maker_is_pytorch_s(machine: FakeMachine):
+    """One that was built for neither takes the best, and os.environ shows what was set."""
+    said = machine.run(
+        """
+import torch
+from innkeeper import auto_choice, lease
+def shown():
+    return [os.environ.get(f"{name}_VISIBLE_DEVICES") for name in ("CUDA", "ROCR", "HIP")]
+with auto_choice() as choice:
+    print(choice.uuids == ["GPU-dddddddddddddddd"], shown(), choice.ordinals)
+print(shown())
+held = lease(maker="nvidia", memory=1 << 30)
+print(held.uuids == [A], shown())
+torch.version.cuda = "13.0"
+with auto_choice() as choice:
+    print(choice.uuids == [C], shown() == [C, "", "0"])  # A was leased
+torch.version.cuda, torch.version.hip = None, "7.0"
+with auto_choice() as choice:
+    print(choice.uuids == ["GPU-dddddddddddddddd"])
+torch.cuda.is_initialized = lambda: True
+for wrong in (auto_choice, lambda: lease(maker="intel")):
+    try:
+        wrong()
+    except (RuntimeError, ValueError) as error:
+        print(error)
+""",
+        **machine.amd(),
+        HIP_VISIBLE_DEVICES="0",
+    )
+    assert said == [
+        "True ['', 'GPU-dddddddddddddddd', '0'] [0]",
+        "[None, None, '0']",
+        "True [None, None, '0']",
+        "True True",
+        "True",
+        "HIP has been started in this process: choose AMD GPUs before that",
+        "maker intel: expected nvidia or amd, or nothing for both",
+    ]
+
+
 def test_the_document_s_programs_run(machine: FakeMachine):
     blocks = [fence.text for fence in fences(ROOT / "docs" / "choosing.md") if fence.language == "python"]
     printed = [f"cuda:0 {{'{A}': {8 << 30}}}", f"['{B}'] [40960, 24576, 31744]"]

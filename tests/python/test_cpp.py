@@ -43,6 +43,8 @@ def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, tmp_pa
     ]
     choose = str(tmp_path / "choose")
     assert run(choose, env=machine.environment()) == f"cuda:0 is {A}\n"
-    held = "import innkeeper, subprocess, sys; a = innkeeper.lease(3, memory=20 << 30); subprocess.run(sys.argv[1])"
-    busy = run(sys.executable, "-c", held, choose, env=machine.environment())
+    held = (
+        "import innkeeper, subprocess, sys; a = innkeeper.lease(memory=35 << 30); subprocess.run(sys.argv[1])"
+    )
+    busy = run(sys.executable, "-c", held, choose, env=machine.environment(CUDA_VISIBLE_DEVICES=A))
     assert busy.startswith("later: asked for 1 GPU with 8.0 GiB, 0 have that now"), busy
