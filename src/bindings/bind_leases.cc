@@ -119,7 +119,8 @@ py::list gpu_dicts() {
 std::unique_ptr<lease::Shown> show(const std::vector<std::string>& uuids, Held held) {
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
   return std::make_unique<lease::Shown>(uuids, cards, [held = std::move(held)] {
-    return held->with([](const lease::Lease& lease) { return lease.held(); });
+    const std::unique_lock<std::mutex> lock(held->mutex, std::try_to_lock);
+    return !lock || held->lease.held();  // another thread that changes it has it
   });
 }
 
