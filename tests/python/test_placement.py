@@ -249,3 +249,34 @@ def test_printing_moves_nothing():
     innkeeper.evict(x)
     assert str(x) == "tensor([[0., 1., 2.],\n        [3., 4., 5.]], device='managed:0')"
     assert innkeeper.where(x) == ["host"]
+
+
+def test_a_kernel_finds_the_card_it_runs_on_to_be_the_current_one():
+    innkeeper.configure("sim:2x1MiB,host:64MiB")
+    seen = []
+
+    def look(x):
+        seen.append((x.device.index, torch.Stream(device="hpu").device.index))
+        return x + 1
+
+    library = torch.library.Library("innkeeper_looks", "FRAGMENT")
+    library.define("look(Tensor x) -> Tensor")
+    library.impl("look", lambda x: x + 1, "CPU")
+    library.impl("look", look, "HPU")
+    for card in (1, 0):
+        x = torch.ones(8, device="managed")
+        innkeeper.pin(x, f"sim:{card}")
+        assert torch.ops.innkeeper_looks.look(x).sum().item() == 16
+    assert seen == [(1, 1), (0, 0)]
+
+
+def test_what_kernels_on_the_host_allocate_counts():
+    innkeeper.configure("host:8MiB")
+    x = torch.randn(512, 512, device="managed")
+    innkeeper.manager().reset_stats()
+    q, r = torch.linalg.qr(x)
+    host = innkeeper.stats()["nodes"]["host"]
+    assert host["resident"] == host["recount"] >= sum(t.nbytes for t in (x, q, r))
+    assert host["peak"] > host["resident"]  # scratch memory, which is gone
+    with pytest.raises(torch.OutOfMemoryError, match=r"32\.0 MiB asked, .* of its budget of 8\.0 MiB"):
+        x.expand(32, 512, 512).contiguous()

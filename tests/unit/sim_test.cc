@@ -215,6 +215,18 @@ TEST_P(Adversary, RightProgramsAreRightEarly) {
 INSTANTIATE_TEST_SUITE_P(Rules, Adversary, testing::ValuesIn(kRules),
                          [](const auto& test) { return std::string(test.param.name); });
 
+TEST(Accelerator, AnEarlyQueueIsThroughWithAWaitAtOnce) {
+  Accelerator late(options(Visibility::late));
+  Accelerator early(options(Visibility::early, 0, "sim:1"));
+  unsigned char* data = take(late);
+  fill(late, data, 7);
+  ASSERT_FALSE(late.idle(kCompute));
+  early.wait(kCompute, late.record(kCompute));
+  EXPECT_TRUE(early.idle(kCompute));
+  EXPECT_EQ(data[0], 7);
+  late.free(data);
+}
+
 TEST(Accelerator, RandomIsTheSameForASeed) {
   auto outcomes = [](uint64_t seed) {
     Accelerator card(options(Visibility::random, seed));
