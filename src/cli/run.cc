@@ -50,9 +50,9 @@ void register_run(CLI::App& program) {
   options->add_to(command);
   command.footer(
       "-- COMMAND ARGUMENTS...\n"
-      "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES; AMD's: ROCR_VISIBLE_DEVICES and "
-      "HIP_VISIBLE_DEVICES). Signals and the exit status are the "
-      "command's.\n"
+      "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES; of AMD's ROCR_ and "
+      "HIP_VISIBLE_DEVICES).\n"
+      "Signals and the exit status are the command's.\n"
       "What it leaves behind in the background keeps the lease.");
   on_run_job(command, [options](const std::vector<std::string>& job) { return run(*options, job); });
 }
