@@ -34,6 +34,7 @@ TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/test_known_bugs_tensors.py",
     "tests/python/test_bits.py",
     "tests/python/test_placement.py",
+    "tests/python/test_overlap.py",
     "tests/python/test_managed_tensor.py",
     "tests/python/test_opinfo.py",
 ]

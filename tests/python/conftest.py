@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 NODES = "sim:2x16MiB,host:1GiB"
@@ -34,6 +35,14 @@ def sound_engine() -> Iterator[None]:
     innkeeper.manager().check_invariants()
     for name, node in innkeeper.stats()["nodes"].items():
         assert node["peak"] <= node["budget"], (name, node)
+
+
+@pytest.fixture
+def configure() -> Iterator[Callable[[str], None]]:
+    """Other nodes, for one test."""
+    yield innkeeper.configure
+    gc.collect()
+    innkeeper.configure(NODES)
 
 
 def run_python(*arguments: str, nodes: str = NODES, timeout: float = 300) -> subprocess.CompletedProcess[str]:

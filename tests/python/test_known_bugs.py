@@ -374,6 +374,24 @@ def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze):
     assert same(x, torch.arange(1000.0))
 
 
+def test_what_an_operator_keeps_outlives_its_tensor(squeeze: Squeeze):
+    """An operator kept its operand, the program let go of it, and the memory went to another (I12)."""
+    squeeze(64 * KiB)
+    kept: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        kept.append(x)
+        return x * 2
+
+    library = torch.library.Library("innkeeper_outlives", "FRAGMENT")
+    library.define("keep(Tensor x) -> Tensor")
+    library.impl("keep", keep, "CPU")
+    torch.ops.innkeeper_outlives.keep(torch.arange(1000.0, device="managed"))
+    flood(256 * KiB)
+    assert torch.equal(kept[0].cpu(), torch.arange(1000.0))
+    kept.clear()
+
+
 def test_a_librarys_view_is_a_view(squeeze: Squeeze):
     """What a custom operator returned of its operand's storage became a copy: writes to it were lost."""
     squeeze(64 * KiB)

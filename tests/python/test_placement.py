@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -251,8 +252,8 @@ def test_printing_moves_nothing():
     assert innkeeper.where(x) == ["host"]
 
 
-def test_a_kernel_finds_the_card_it_runs_on_to_be_the_current_one():
-    innkeeper.configure("sim:2x1MiB,host:64MiB")
+def test_a_kernel_finds_the_card_it_runs_on_to_be_the_current_one(configure: Callable[[str], None]):
+    configure("sim:2x1MiB,host:64MiB")
     seen = []
 
     def look(x):
@@ -270,8 +271,8 @@ def test_a_kernel_finds_the_card_it_runs_on_to_be_the_current_one():
     assert seen == [(1, 1), (0, 0)]
 
 
-def test_what_kernels_on_the_host_allocate_counts():
-    innkeeper.configure("host:8MiB")
+def test_what_kernels_on_the_host_allocate_counts(configure: Callable[[str], None]):
+    configure("host:8MiB")
     x = torch.randn(512, 512, device="managed")
     innkeeper.manager().reset_stats()
     q, r = torch.linalg.qr(x)
