@@ -7,5 +7,7 @@
 //     at::Tensor x = at::randn({1000, 1000}, innkeeper::device());
 #pragma once
 
+#include "innkeeper/choice.h"
 #include "innkeeper/stats.h"
+#include "innkeeper/torch/choice.h"
 #include "innkeeper/torch/managed.h"

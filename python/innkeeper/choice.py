@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from types import TracebackType
 
 import torch
-from innkeeper import frameworks, visible
+from innkeeper import _C, frameworks, visible
 from innkeeper.leases import Key, Lease, lease
 
-MARK = 1 << 20
+MARK: int = _C.MARK
 """Bytes that a choice without ``memory`` leases: no promise, only a mark that the GPU is somebody's."""
 
 _live: list[Choice] = []  # so that a choice that nobody keeps lives as long as the process
@@ -31,7 +31,7 @@ class Choice:
         self.memory = memory
         """Bytes that were asked of each; ``None`` if no number was given."""
         self._entered = ExitStack()
-        visible.show(self.uuids, lambda: held.held)
+        self._shown = visible.show(self.uuids, held._granted)
         _live.append(self)
 
     @property
@@ -66,7 +66,7 @@ class Choice:
         _live.remove(self)
         self._entered.close()
         frameworks.forget(self)
-        visible.hide(self.uuids)
+        visible.hide(self._shown)
         self.lease.release()
 
     def __enter__(self) -> Choice:
@@ -124,7 +124,7 @@ def auto_choice(
 
     """
     asked = memory if memory is not None or exclusive else MARK
-    held = lease(n, asked, exclusive, mode=mode, key=key, wait=wait)
+    held = lease(n, asked, exclusive, mode=mode, key=key, wait=wait, maker=_maker())
     choice = Choice(held, memory)
     try:
         frameworks.prepare(choice)
@@ -134,10 +134,26 @@ def auto_choice(
     return choice
 
 
+def _maker() -> str:
+    """Whose GPUs PyTorch was built for; empty for neither's.
+
+    Raises:
+        RuntimeError: HIP is started: it tells nobody which GPU an ordinal is, and reads no variable any more.
+
+    """
+    if not torch.version.hip:
+        return "nvidia" if torch.version.cuda else ""
+    if torch.cuda.is_initialized():
+        raise RuntimeError("HIP has been started in this process: choose AMD GPUs before that")
+    return "amd"
+
+
 @atexit.register
 def _release_all() -> None:
     for choice in list(_live):
         choice.lease.release()
 
 
+# A child of fork() does not have its parent's choices. There leaving `with`, or ending, must not lead to the
+# frameworks, which the child may not use.
 os.register_at_fork(after_in_child=_live.clear)

@@ -10,11 +10,10 @@ from typing import Any
 from innkeeper.choice import Choice, auto_choice
 from innkeeper.frameworks import tensorflow_gpu
 from innkeeper.gpus import GPU, gpus
+from innkeeper.leases import MODES
 
 Row = dict[str, Any]
 """A GPU under the names of ``nvidia-smi --query-gpu``: MiB, watts, per cent."""
-
-_MODES = {0: "free", 1: "ratio", 2: "power", 3: "utilization"}
 
 
 class GPUManager:
@@ -96,10 +95,10 @@ class GPUManager:
         sort = getattr(self, f"_sort_by_{mode}", None) if isinstance(mode, str) else None
         if sort is not None and key is None:
             key = _by_rank(sort(self.gpus))
-        elif mode in _MODES:
-            mode = _MODES[int(mode)]
-        elif mode not in _MODES.values():
-            known = ", ".join(f'{number} or "{name}"' for number, name in _MODES.items())
+        elif mode in MODES:
+            mode = MODES[int(mode)]
+        elif mode not in MODES.values():
+            known = ", ".join(f'{number} or "{name}"' for number, name in MODES.items())
             raise ValueError(f"mode {mode!r} is none of {known}, and there is no method _sort_by_{mode}")
         return auto_choice("free" if key else mode, key, n, memory, exclusive, wait=wait)
 

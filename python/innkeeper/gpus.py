@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from innkeeper import _C
 
@@ -43,24 +42,4 @@ class GPU:
 
 def gpus() -> list[GPU]:
     """The machine's GPUs by PCI bus id, whatever ``CUDA_VISIBLE_DEVICES`` says; empty without a driver."""
-    found = []
-    for card in _C.gpus():
-        parts = card["instances"] if card["mig"] else [card]
-        found += [_gpu(part, card) for part in parts]
-    return found
-
-
-def _gpu(part: dict[str, Any], card: dict[str, Any]) -> GPU:
-    utilization = None if card["mig"] else card["utilization"]
-    return GPU(
-        uuid=part["uuid"],
-        name=part["name"] or card["name"],
-        index=card["index"],
-        memory_total=part["memory_total"],
-        memory_free=part["memory_free"],
-        memory_reserved=part["memory_reserved"],
-        utilization=None if utilization is None else utilization / 100,
-        power=card["power"],
-        power_limit=card["power_limit"],
-        temperature=card["temperature"],
-    )
+    return [GPU(**fields) for fields in _C.gpus()]

@@ -6,11 +6,10 @@ that is done stands in ``docs/design/leases.md``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from innkeeper import _C, visible
+from innkeeper import _C
 from innkeeper.gpus import GPU, gpus
 
 LeaseBusy = _C.LeaseBusy
@@ -117,6 +116,7 @@ def lease(
     expires: float | None = None,
     job: str = "",
     uuids: Sequence[str] | None = None,
+    maker: str = "",
 ) -> Lease:
     """Leases GPUs, all ``n`` or none, out of those that this process was given.
 
@@ -134,6 +134,7 @@ def lease(
         expires: seconds after which it ends by itself.
         job: a text that others see.
         uuids: choose among these alone.
+        maker: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one maker.
 
     Raises:
         LeaseBusy: not now; with ``wait``, not in time.
@@ -142,9 +143,6 @@ def lease(
         OSError: the folder of leases cannot be used.
 
     """
-    allowed = visible.given()
-    if uuids is not None:
-        allowed = [uuid for uuid in uuids if uuid in allowed]
     if mode in MODES:
         mode = MODES[int(mode)]
     limit = float(wait) if not isinstance(wait, bool) else None
@@ -157,8 +155,8 @@ def lease(
             keys=None if key is None else {gpu.uuid: float(key(gpu)) for gpu in gpus()},
             wait=wait is not False,
             wait_limit=limit,
-            allowed=allowed,
-            inside=os.environ.get("INNKEEPER_LEASE", ""),
+            allowed=None if uuids is None else list(uuids),
+            maker=maker,
             expires=expires,
             job=job,
         )
@@ -169,12 +167,7 @@ def adopt(descriptor: int | None = None) -> Lease:
     """The lease that this process was started with, by its descriptor (default: ``INNKEEPER_LEASE_FD``).
 
     Raises:
-        ValueError: the descriptor is no lease.
+        ValueError: the descriptor is no lease, or there is none.
 
     """
-    if descriptor is None:
-        text = os.environ.get("INNKEEPER_LEASE_FD", "")
-        if not text.isdigit():
-            raise ValueError("this process was started without a lease: INNKEEPER_LEASE_FD is not set")
-        descriptor = int(text)
     return Lease(_C.adopt_lease(descriptor))

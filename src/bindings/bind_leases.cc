@@ -4,18 +4,15 @@
 #include <mutex>
 
 #include "bindings/bindings.h"
+#include "innkeeper/choice.h"
 #include "lease/here.h"
+#include "lease/shown.h"
 #include "telemetry/cuda_view.h"
-#include "telemetry/visible.h"
 
 namespace innkeeper::bindings {
 namespace {
 
 using std::chrono::milliseconds;
-
-struct LeaseBusy : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 void throw_if_error(const Status& status) {
   if (status.ok()) return;
@@ -63,7 +60,7 @@ std::vector<std::pair<std::string, int64_t>> claims_of(const std::vector<lease::
 
 Held acquire(int count, std::optional<int64_t> memory, std::optional<bool> exclusive, const std::string& by,
              std::optional<std::map<std::string, double>> keys, bool wait, std::optional<double> wait_limit_s,
-             std::optional<std::vector<std::string>> allowed, const std::string& inside,
+             std::optional<std::vector<std::string>> allowed, const std::string& maker,
              std::optional<double> expires_s, const std::string& job) {
   lease::Request request;
   request.count = count;
@@ -78,7 +75,7 @@ Held acquire(int count, std::optional<int64_t> memory, std::optional<bool> exclu
   request.wait = wait;
   if (wait_limit_s) request.wait_limit = from_seconds(*wait_limit_s);
   request.allowed = std::move(allowed);
-  request.inside = inside;
+  throw_if_error(lease::restrict_here(request, maker));
   if (expires_s) request.expires_after = from_seconds(*expires_s);
   request.job = job;
   std::optional<py::error_already_set> raised;  // by a signal's handler, while waiting
@@ -95,65 +92,42 @@ Held acquire(int count, std::optional<int64_t> memory, std::optional<bool> exclu
   return std::make_shared<SharedLease>(value_of(std::move(granted)));
 }
 
-template <class T>
-py::object or_none(const telemetry::Reading<T>& reading) {
-  return reading ? py::cast(*reading) : py::none();
-}
-
-void add_memory(py::dict& d, const telemetry::Reading<telemetry::Memory>& memory) {
-  d["memory_total"] = memory ? py::cast(memory->total.count()) : py::none();
-  d["memory_reserved"] = memory ? py::cast(memory->reserved.count()) : py::none();
-  d["memory_free"] = memory ? py::cast(memory->free.count()) : py::none();
-}
-
-py::dict to_dict(const telemetry::Card& card) {
-  py::dict d;
-  d["uuid"] = card.uuid;
-  d["name"] = card.name;
-  d["bus_id"] = card.bus_id;
-  d["index"] = card.driver_index;
-  add_memory(d, card.memory);
-  d["utilization"] = card.utilization ? py::cast(card.utilization->compute_percent) : py::none();
-  d["power"] = card.power ? py::cast(card.power->watts) : py::none();
-  d["power_limit"] = card.power ? py::cast(card.power->limit_watts) : py::none();
-  d["temperature"] = or_none(card.temperature_c);
-  py::list instances;
-  for (const telemetry::Instance& instance : card.instances) {
-    py::dict part;
-    part["uuid"] = instance.uuid;
-    part["name"] = instance.name;
-    add_memory(part, instance.memory);
-    instances.append(part);
-  }
-  d["mig"] = card.mig;
-  d["instances"] = instances;
-  return d;
-}
-
-py::list gpus() {
-  telemetry::Snapshot snapshot;
+py::list gpu_dicts() {
+  std::vector<GPU> found;
   {
     const py::gil_scoped_release release;
-    using telemetry::Wanted;
-    snapshot =
-        telemetry::snapshot(Wanted::memory | Wanted::utilization | Wanted::power | Wanted::temperature);
+    found = gpus();
   }
   py::list list;
-  for (const telemetry::Card& card : snapshot.cards) list.append(to_dict(card));
+  for (const GPU& gpu : found) {
+    py::dict d;
+    d["uuid"] = gpu.uuid;
+    d["name"] = gpu.name;
+    d["index"] = gpu.index;
+    d["memory_total"] = gpu.memory_total;
+    d["memory_free"] = gpu.memory_free;
+    d["memory_reserved"] = gpu.memory_reserved;
+    d["utilization"] = gpu.utilization;
+    d["power"] = gpu.power;
+    d["power_limit"] = gpu.power_limit;
+    d["temperature"] = gpu.temperature;
+    list.append(d);
+  }
   return list;
 }
 
-std::vector<std::string> given(std::optional<std::string> visible_devices) {
-  return value_of(
-      lease::given_here(std::move(visible_devices), telemetry::snapshot(telemetry::Wanted::nothing)));
+std::unique_ptr<lease::Shown> show(const std::vector<std::string>& uuids, Held held) {
+  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
+  return std::make_unique<lease::Shown>(uuids, cards, [held = std::move(held)] {
+    const std::unique_lock<std::mutex> lock(held->mutex, std::try_to_lock);
+    return !lock || held->lease.held();  // another thread that changes it has it
+  });
 }
 
-std::optional<std::vector<std::string>> cuda_view() {
-  return telemetry::cuda_view(telemetry::snapshot(telemetry::Wanted::nothing));
-}
-
-std::vector<std::string> visible() {
-  return telemetry::visible_from_environment(telemetry::snapshot(telemetry::Wanted::nothing)).uuids;
+std::map<std::string, std::optional<std::string>> variables() {
+  std::map<std::string, std::optional<std::string>> variables;
+  for (const auto& [name, value] : by_name(telemetry::own_variables())) variables[name] = value;
+  return variables;
 }
 
 }  // namespace
@@ -196,20 +170,29 @@ void bind_leases(py::module_& m) {
           WithoutGil());
   m.def("acquire_lease", &acquire, py::kw_only(), py::arg("count"), py::arg("memory"), py::arg("exclusive"),
         py::arg("by"), py::arg("keys"), py::arg("wait"), py::arg("wait_limit"), py::arg("allowed"),
-        py::arg("inside"), py::arg("expires"), py::arg("job"), WithoutGil(),
+        py::arg("maker"), py::arg("expires"), py::arg("job"), WithoutGil(),
         "Grants a lease, or waits for it.");
   m.def(
       "adopt_lease",
-      [](int descriptor) {
-        return std::make_shared<SharedLease>(value_of(value_of(lease::Arbiter::open()).adopt(descriptor)));
+      [](std::optional<int> descriptor) {
+        return std::make_shared<SharedLease>(value_of(lease::adopt_here(descriptor)));
       },
       py::arg("descriptor"), WithoutGil(), "The lease of a descriptor that was inherited or received.");
-  m.def("gpus", &gpus, "Each card of the machine, as a dict.");
-  m.def("given_gpus", &given, py::arg("visible_devices"), WithoutGil(),
-        "UUIDs that this process may choose from, given CUDA_VISIBLE_DEVICES as it was.");
-  m.def("visible_gpus", &visible, WithoutGil(), "UUIDs by CUDA's ordinal, as the environment says now.");
-  m.def("cuda_view", &cuda_view, WithoutGil(),
-        "UUIDs by CUDA's ordinal in this process; None if CUDA has not been started.");
+  m.def("gpus", &gpu_dicts, "Each GPU of the machine, as a dict.");
+  py::class_<lease::Shown>(m, "Shown").def("end", &lease::Shown::end, WithoutGil());
+  m.def("show_gpus", &show, py::arg("uuids"), py::arg("lease"), WithoutGil(),
+        "Lets CUDA see them, by the variables, for as long as the lease is held and until Shown.end().");
+  m.def("visible_variables", &variables, "CUDA_VISIBLE_DEVICES and its kin as this process has them.");
+  m.def(
+      "gpu_ordinals",
+      [](const std::vector<std::string>& uuids) { return value_of(lease::ordinals_here(uuids)); },
+      py::arg("uuids"), WithoutGil(), "CUDA's ordinals of UUIDs in this process, as things are now.");
+  m.def(
+      "cuda_is_started", [] { return telemetry::cuda_ordinals().has_value(); }, WithoutGil(),
+      "Whether something in this process has started CUDA.");
+  m.def("allocator_bytes", &lease::allocator_bytes, py::arg("memory"),
+        "What a framework's allocator may have of a lease of so many bytes.");
+  m.attr("MARK") = lease::kMark.count();
 }
 
 }  // namespace innkeeper::bindings

@@ -21,8 +21,8 @@ std::optional<std::vector<std::string>> given_cards(const Snapshot& snapshot) {
   telemetry::Visible visible = telemetry::visible_from_environment(snapshot);
   if (!visible.restricted) return std::nullopt;
   if (visible.uuids.empty())
-    fail(kNoGpu, "CUDA_VISIBLE_DEVICES gives this process no GPU" +
-                     (visible.note.empty() ? std::string() : ": " + visible.note));
+    fail(kNoGpu, names_of_lists(telemetry::own_variables()) + " gives this process no GPU" +
+                     (visible.note.empty() ? "" : ": " + visible.note));
   return std::move(visible.uuids);
 }
 

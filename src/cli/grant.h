@@ -1,5 +1,6 @@
 // From a request to a lease, as pick, run and lease hold do it: only cards that this process was given
-// (CUDA_VISIBLE_DEVICES), a part of the lease that it runs in (INNKEEPER_LEASE), waiting in line if asked.
+// (CUDA_VISIBLE_DEVICES and its kin), a part of the lease that it runs in (INNKEEPER_LEASE), waiting in line
+// if asked.
 #pragma once
 
 #include "lease/arbiter.h"

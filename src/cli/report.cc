@@ -214,9 +214,9 @@ std::vector<std::string> remarks(const Survey& survey) {
     if (card.mig && card.instances.empty())
       lines.push_back(card.uuid + ": MIG is on and there is no instance: nothing of it can be used");
   if (survey.visible.restricted) {
-    lines.push_back(fmt::format("CUDA_VISIBLE_DEVICES gives this process {} of them{}{}",
-                                survey.visible.uuids.size(), survey.visible.note.empty() ? "" : ": ",
-                                survey.visible.note));
+    lines.push_back(fmt::format("{} gives this process {} of them{}{}",
+                                names_of_lists(telemetry::own_variables()), survey.visible.uuids.size(),
+                                survey.visible.note.empty() ? "" : ": ", survey.visible.note));
   }
   if (std::any_of(survey.residents.begin(), survey.residents.end(),
                   [](const Resident& resident) { return !resident.here; }))

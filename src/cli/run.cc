@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/grant.h"
 #include "cli/request_options.h"
+#include "telemetry/visible.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -24,8 +25,10 @@ int run(const RequestOptions& options, const std::vector<std::string>& job) {
   lease::Lease lease = grant(arbiter, options.request());
   const Result<int> descriptor = lease.share_through_exec();
   if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
-  setenv("CUDA_VISIBLE_DEVICES", lease.uuids().c_str(), 1);
-  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);  // for programs that compare numbers with nvidia-smi's
+  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
+  telemetry::Variables variables = showing(by_maker(lease.cards(), cards), telemetry::own_variables());
+  variables.order = "PCI_BUS_ID";  // for programs that compare numbers with nvidia-smi's
+  set_own_variables(variables);
   setenv(lease::kLeaseVariable, lease.id().c_str(), 1);
   setenv(lease::kDescriptorVariable, std::to_string(descriptor.value()).c_str(), 1);
 
@@ -47,8 +50,9 @@ void register_run(CLI::App& program) {
   options->add_to(command);
   command.footer(
       "-- COMMAND ARGUMENTS...\n"
-      "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES). Signals and the exit status are the "
-      "command's.\n"
+      "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES; of AMD's ROCR_ and "
+      "HIP_VISIBLE_DEVICES).\n"
+      "Signals and the exit status are the command's.\n"
       "What it leaves behind in the background keeps the lease.");
   on_run_job(command, [options](const std::vector<std::string>& job) { return run(*options, job); });
 }

@@ -108,9 +108,8 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
 }
 
 bool Attempt::ever() const {
-  const auto count = std::count_if(ledger.begin(), ledger.end(),
-                                   [&](const Standing& standing) { return can_ever_fit(standing, wish); });
-  return count >= wish.count;
+  const size_t most = most_of_one_maker(machine, [&](size_t i) { return can_ever_fit(ledger[i], wish); });
+  return most >= static_cast<size_t>(wish.count);
 }
 
 Record Attempt::granted(const std::vector<size_t>& cards) const {
@@ -140,8 +139,8 @@ Record Attempt::waiting(const std::vector<size_t>& cards) const {
 }
 
 Status Attempt::refusal() const {
-  const auto fitting = std::count_if(ledger.begin(), ledger.end(),
-                                     [&](const Standing& standing) { return fits(standing, wish); });
+  const size_t fitting = most_of_one_maker(machine, [&](size_t i) { return fits(ledger[i], wish); });
+  const size_t of_one_maker = most_of_one_maker(machine, [&](size_t i) { return ledger[i].allowed; });
   const auto allowed =
       std::count_if(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
   std::string text = "asked for " + describe(request) + ", ";
@@ -151,6 +150,8 @@ Status Attempt::refusal() const {
   } else {
     text += std::to_string(fitting) + (fitting == 1 ? " has" : " have") + " that now";
   }
+  if (wish.count > 1 && of_one_maker < static_cast<size_t>(allowed))
+    text += " (of one maker, who has " + std::to_string(of_one_maker) + ")";
   if (ahead > 0) text += ", " + std::to_string(ahead) + " waiting ahead";
   size_t shown = 0;
   for (size_t i = 0; i < ledger.size(); ++i) {

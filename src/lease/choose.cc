@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 namespace innkeeper::lease {
 namespace {
@@ -91,6 +93,49 @@ class Linker {
   double best_sum_ = 0;
 };
 
+// Those for which `good` holds, by maker.
+std::map<int, std::vector<size_t>> by_maker(const Machine& machine, const std::function<bool(size_t)>& good) {
+  std::map<int, std::vector<size_t>> makers;
+  for (size_t i = 0; i < machine.cards.size(); ++i)
+    if (good(i)) makers[machine.cards[i].maker].push_back(i);
+  return makers;
+}
+
+// Chooses among cards of one maker, of which there are enough.
+std::vector<size_t> choose_among(const Machine& machine, const Ledger& ledger, size_t wanted,
+                                 const std::vector<double>& scores, std::vector<size_t> candidates) {
+  const auto unclaimed = [&](size_t i) { return ledger[i].leases + ledger[i].waiting == 0; };
+  std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
+    if (unclaimed(a) != unclaimed(b)) return unclaimed(a);
+    if (scores[a] != scores[b]) return scores[a] > scores[b];
+    return machine.cards[a].uuid < machine.cards[b].uuid;
+  });
+  std::vector<size_t> chosen(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(wanted));
+  if (wanted == 1 || machine.links.empty()) return chosen;
+  const auto split = std::find_if_not(candidates.begin(), candidates.end(), unclaimed);
+  const bool enough = static_cast<size_t>(split - candidates.begin()) >= wanted;
+  std::vector<size_t> fixed, pool;
+  if (!enough) fixed.assign(candidates.begin(), split);
+  pool.assign(enough ? candidates.begin() : split, enough ? split : candidates.end());
+  const size_t more = wanted - fixed.size();
+  return Linker(machine, std::move(fixed), pool, more).best();
+}
+
+// How good a choice is beside another maker's, by the same rules.
+std::tuple<size_t, double, double> worth(const Machine& machine, const Ledger& ledger,
+                                         const std::vector<double>& scores,
+                                         const std::vector<size_t>& chosen) {
+  size_t unclaimed = 0;
+  double links = 0, score = 0;
+  for (const size_t a : chosen) {
+    unclaimed += ledger[a].leases + ledger[a].waiting == 0;
+    score += scores[a];
+    for (const size_t b : chosen)
+      if (a != b && !machine.links.empty()) links += machine.links[a * machine.cards.size() + b];
+  }
+  return {unclaimed, links, score};
+}
+
 }  // namespace
 
 Wish wish_of(const Request& request) {
@@ -135,47 +180,45 @@ Bytes part_of(const Standing& standing, const Wish& wish) {
   return wish.exclusive ? standing.capacity : wish.memory;
 }
 
+size_t most_of_one_maker(const Machine& machine, const std::function<bool(size_t)>& good) {
+  size_t most = 0;
+  for (const auto& [maker, cards] : by_maker(machine, good)) most = std::max(most, cards.size());
+  return most;
+}
+
 std::optional<std::vector<size_t>> choose(const Machine& machine, const Ledger& ledger, const Wish& wish,
                                           const std::vector<double>& scores) {
-  std::vector<size_t> candidates;
-  for (size_t i = 0; i < ledger.size(); ++i)
-    if (fits(ledger[i], wish)) candidates.push_back(i);
   const auto wanted = static_cast<size_t>(wish.count);
-  if (candidates.size() < wanted) return std::nullopt;
-  const auto unclaimed = [&](size_t i) { return ledger[i].leases + ledger[i].waiting == 0; };
-  const auto by_uuid = [&](size_t a, size_t b) { return machine.cards[a].uuid < machine.cards[b].uuid; };
-  std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
-    if (unclaimed(a) != unclaimed(b)) return unclaimed(a);
-    if (scores[a] != scores[b]) return scores[a] > scores[b];
-    return by_uuid(a, b);
-  });
-  std::vector<size_t> chosen(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(wanted));
-  if (wanted > 1 && !machine.links.empty()) {
-    const auto split = std::find_if_not(candidates.begin(), candidates.end(), unclaimed);
-    const bool enough = static_cast<size_t>(split - candidates.begin()) >= wanted;
-    std::vector<size_t> fixed, pool;
-    if (!enough) fixed.assign(candidates.begin(), split);
-    pool.assign(enough ? candidates.begin() : split, enough ? split : candidates.end());
-    const size_t more = wanted - fixed.size();
-    chosen = Linker(machine, std::move(fixed), pool, more).best();
+  std::optional<std::vector<size_t>> best;
+  for (auto& [maker, candidates] : by_maker(machine, [&](size_t i) { return fits(ledger[i], wish); })) {
+    if (candidates.size() < wanted) continue;
+    std::vector<size_t> chosen = choose_among(machine, ledger, wanted, scores, std::move(candidates));
+    if (!best || worth(machine, ledger, scores, chosen) > worth(machine, ledger, scores, *best))
+      best = std::move(chosen);
   }
-  std::sort(chosen.begin(), chosen.end(), by_uuid);
-  return chosen;
+  if (best)
+    std::sort(best->begin(), best->end(),
+              [&](size_t a, size_t b) { return machine.cards[a].uuid < machine.cards[b].uuid; });
+  return best;
 }
 
 std::optional<std::vector<size_t>> choose_to_wait_for(const Machine& machine, const Ledger& ledger,
                                                       const Wish& wish) {
-  std::vector<size_t> candidates;
-  for (size_t i = 0; i < ledger.size(); ++i)
-    if (can_ever_fit(ledger[i], wish)) candidates.push_back(i);
   const auto wanted = static_cast<size_t>(wish.count);
-  if (candidates.size() < wanted) return std::nullopt;
-  std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
-    if (ledger[a].available != ledger[b].available) return ledger[a].available > ledger[b].available;
-    return machine.cards[a].uuid < machine.cards[b].uuid;
-  });
-  candidates.resize(wanted);
-  return candidates;
+  std::optional<std::vector<size_t>> best;
+  for (auto& [maker, candidates] :
+       by_maker(machine, [&](size_t i) { return can_ever_fit(ledger[i], wish); })) {
+    if (candidates.size() < wanted) continue;
+    std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
+      if (ledger[a].available != ledger[b].available) return ledger[a].available > ledger[b].available;
+      return machine.cards[a].uuid < machine.cards[b].uuid;
+    });
+    candidates.resize(wanted);
+    // The last one lacks most.
+    if (!best || ledger[candidates.back()].available > ledger[best->back()].available)
+      best = std::move(candidates);
+  }
+  return best;
 }
 
 }  // namespace innkeeper::lease

@@ -1,12 +1,13 @@
 #include "lease/here.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <utility>
 
 #include "lease/from_snapshot.h"
+#include "lease/shown.h"
 #include "telemetry/cuda_view.h"
-#include "telemetry/visible.h"
 
 namespace innkeeper::lease {
 namespace {
@@ -22,14 +23,42 @@ Status no_cards(const Snapshot& snapshot) {
 
 }  // namespace
 
-Result<std::vector<std::string>> given_here() {
-  const char* variable = std::getenv("CUDA_VISIBLE_DEVICES");
-  return given_here(variable == nullptr ? std::nullopt : std::optional<std::string>(variable),
-                    telemetry::snapshot(telemetry::Wanted::nothing));
+int64_t allocator_bytes(int64_t memory) {
+  constexpr int64_t kContext = int64_t{512} << 20;
+  return std::max(memory - kContext, memory / 2);
 }
 
-Result<std::vector<std::string>> given_here(std::optional<std::string> visible_devices,
-                                            const Snapshot& cards) {
+Result<std::vector<std::string>> given_here(const std::string& maker) {
+  if (!maker.empty() && maker != "nvidia" && maker != "amd")
+    return Status(Code::invalid_argument,
+                  "maker " + printable(maker) + ": expected nvidia or amd, or nothing for both");
+  const Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
+  Result<std::vector<std::string>> given = given_by(variables_before(), cards);
+  if (!given.ok() || maker.empty()) return given;
+  telemetry::Chosen makers = telemetry::by_maker(given.value(), cards);
+  std::vector<std::string>& wanted = maker == "amd" ? makers.amd : makers.nvidia;
+  if (wanted.empty())
+    return Status(Code::unavailable, "of the " + std::to_string(given.value().size()) +
+                                         " GPUs that this process may use none is " +
+                                         (maker == "amd" ? "AMD's" : "NVIDIA's"));
+  return std::move(wanted);
+}
+
+Status restrict_here(Request& request, const std::string& maker) {
+  Result<std::vector<std::string>> given = given_here(maker);
+  if (!given.ok()) return given.status();
+  if (request.allowed) {
+    const std::vector<std::string>& named = *request.allowed;
+    std::erase_if(given.value(), [&](const std::string& uuid) {
+      return std::find(named.begin(), named.end(), uuid) == named.end();
+    });
+  }
+  request.allowed = std::move(given).value();
+  if (const char* outer = std::getenv(kLeaseVariable)) request.inside = outer;
+  return Status::okay();
+}
+
+Result<std::vector<std::string>> given_by(const telemetry::Variables& variables, const Snapshot& cards) {
   if (cards.cards.empty()) return no_cards(cards);
   if (std::optional<std::vector<std::string>> ordinals = telemetry::cuda_view(cards)) {
     std::erase(*ordinals, "");
@@ -37,9 +66,9 @@ Result<std::vector<std::string>> given_here(std::optional<std::string> visible_d
       return Status(Code::unavailable, "CUDA has been started in this process and sees no GPU");
     return *std::move(ordinals);
   }
-  telemetry::Visible visible = telemetry::visible_with(visible_devices, cards);
+  telemetry::Visible visible = telemetry::visible_with(variables, cards);
   if (visible.uuids.empty())
-    return Status(Code::unavailable, "CUDA_VISIBLE_DEVICES gives this process no GPU" +
+    return Status(Code::unavailable, names_of_lists(variables) + " gives this process no GPU" +
                                          (visible.note.empty() ? "" : ": " + visible.note));
   return std::move(visible.uuids);
 }
@@ -54,6 +83,22 @@ Result<Lease> acquire_here(const Request& request, const Arbiter::Cancelled& can
     return from_snapshot(snapshot);
   };
   return arbiter.value().acquire(request, look, cancelled);
+}
+
+Result<Lease> adopt_here(std::optional<int> descriptor) {
+  if (!descriptor) {
+    const char* text = std::getenv(kDescriptorVariable);
+    const std::string_view digits = text == nullptr ? "" : text;
+    int number = 0;
+    const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc() || rest != digits.data() + digits.size() || number < 0)
+      return Status(Code::invalid_argument, std::string("this process was started without a lease: ") +
+                                                kDescriptorVariable + " is not set");
+    descriptor = number;
+  }
+  Result<Arbiter> arbiter = Arbiter::open();
+  if (!arbiter.ok()) return arbiter.status();
+  return arbiter.value().adopt(*descriptor);
 }
 
 Status resize_here(Lease& lease, Bytes each) {

@@ -3,7 +3,7 @@
 //
 //   Request request;
 //   request.memory = GiB(20);
-//   request.allowed = given_here().value();
+//   if (Status status = restrict_here(request); !status.ok()) ...
 //   Result<Lease> lease = acquire_here(request);
 #pragma once
 
@@ -11,22 +11,34 @@
 #include <vector>
 
 #include "lease/arbiter.h"
-#include "telemetry/snapshot.h"
+#include "telemetry/visible.h"
 
 namespace innkeeper::lease {
 
+// What a choice without a size leases: no promise, only a mark that the card is somebody's.
+inline constexpr Bytes kMark = MiB(1);
+
+// What the caching allocator of a framework may have of a lease of `memory` bytes, so that CUDA's context and
+// libraries, which it does not count, have room too: all but 512 MiB, or half.
+int64_t allocator_bytes(int64_t memory);
+
 // What this process may choose from: once CUDA is started in it, the cards that CUDA sees, by ordinal; before
-// that, what CUDA_VISIBLE_DEVICES says. Fails (unavailable) if there is none, or if the variable's indices
-// cannot be resolved, with the cure.
-Result<std::vector<std::string>> given_here();
-// The same with another text in place of the variable's, as it was before somebody set it; none: it was not
-// set.
-Result<std::vector<std::string>> given_here(std::optional<std::string> visible_devices,
-                                            const telemetry::Snapshot& cards);
+// that, what the variables said before anything was shown (shown.h). `maker`: "nvidia", "amd", or "" for
+// both. Fails (unavailable) if there is none, or if the variables' indices cannot be resolved, with the cure.
+Result<std::vector<std::string>> given_here(const std::string& maker = "");
+Result<std::vector<std::string>> given_by(const telemetry::Variables& variables,
+                                          const telemetry::Snapshot& cards);
+
+// Lets the request choose from that alone (of request.allowed, if that is set), and inside the lease that the
+// process was started with.
+Status restrict_here(Request& request, const std::string& maker = "");
 
 // Waits as the request says, with a snapshot for each attempt. Fails as Arbiter::acquire does; where no GPU
 // can be seen at all with what the driver says. Blocks.
 Result<Lease> acquire_here(const Request& request, const Arbiter::Cancelled& cancelled = nullptr);
+
+// The lease that this process was started with (kDescriptorVariable), or that of another descriptor.
+Result<Lease> adopt_here(std::optional<int> descriptor);
 
 // Changes what a shared lease has of each of its cards (Arbiter::resize).
 Status resize_here(Lease& lease, Bytes each);

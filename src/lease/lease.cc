@@ -29,6 +29,12 @@ bool Lease::exclusive() const { return file_ && file_->record.exclusive; }
 
 int64_t Lease::expires_ns() const { return file_ ? file_->record.expires_ns : 0; }
 
+std::vector<std::string> Lease::cards() const {
+  std::vector<std::string> uuids;
+  for (const Claim& claim : claims()) uuids.push_back(claim.uuid);
+  return uuids;
+}
+
 std::string Lease::uuids() const {
   std::string list;
   for (const Claim& claim : claims()) list += (list.empty() ? "" : ",") + claim.uuid;

@@ -34,7 +34,8 @@ class Lease {
   const std::vector<Claim>& claims() const;
   bool exclusive() const;
   int64_t expires_ns() const;  // wall clock, 0: never
-  // "GPU-1,GPU-2": what CUDA_VISIBLE_DEVICES wants.
+  // UUIDs of its cards, sorted; and as CUDA_VISIBLE_DEVICES wants them, "GPU-1,GPU-2".
+  std::vector<std::string> cards() const;
   std::string uuids() const;
 
   // This process has its descriptor. It says nothing about whether others still see it.

@@ -34,10 +34,12 @@ lease::Request request_of(const Job& job) {
 
 // The cards that the job's user was given where it was added: Slurm's, a container's.
 void restrict_to_given(lease::Request& request, const Job& job, const telemetry::Snapshot& snapshot) {
-  const std::optional<std::string> list = variable_in(job.environment, "CUDA_VISIBLE_DEVICES");
-  if (!list) return;
-  const std::string order = variable_in(job.environment, "CUDA_DEVICE_ORDER").value_or("");
-  request.allowed = telemetry::resolve_visible(*list, order, snapshot).uuids;
+  const auto value = [&](const char* name) { return variable_in(job.environment, name); };
+  const telemetry::Visible visible =
+      telemetry::visible_with({value("CUDA_VISIBLE_DEVICES"), value("ROCR_VISIBLE_DEVICES"),
+                               value("HIP_VISIBLE_DEVICES"), value("CUDA_DEVICE_ORDER")},
+                              snapshot);
+  if (visible.restricted) request.allowed = visible.uuids;
 }
 
 // Requests that are granted or refused alike.
@@ -50,6 +52,14 @@ std::string shape_of(const lease::Request& request) {
 }
 
 }  // namespace
+
+void show_cards(std::vector<std::string>& environment, const lease::Lease& lease) {
+  const std::vector<std::string> uuids = lease.cards();
+  telemetry::Chosen chosen;
+  if (!uuids.empty()) chosen = by_maker(uuids, telemetry::snapshot(telemetry::Wanted::nothing));
+  for (const auto& [name, value] : by_name(showing(chosen, {})))
+    if (value) set_variable(environment, name, *value);
+}
 
 lease::Arbiter* Scheduler::arbiter(std::string& problem) {
   if (!arbiter_) {

@@ -60,7 +60,7 @@ struct JobSpec {
   std::optional<std::vector<std::string>> environment;
   std::string name;  // for people; empty: the command's words
   // none: no card at all, but CPU slots. Its `wait`, `allowed`, `inside` and `key` do not count: a job always
-  // waits, and has the cards that CUDA_VISIBLE_DEVICES of its environment names.
+  // waits, and has the cards that CUDA_VISIBLE_DEVICES (and its kin) of its environment names.
   std::optional<lease::Request> cards;
   int cpu_slots = 1;  // of a job without cards
   int priority = 0;   // higher goes first; then who was added first

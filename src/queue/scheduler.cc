@@ -223,7 +223,7 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   launch.life = std::move(life).value();
   remove_variable(launch.environment, lease::kLeaseVariable);
   remove_variable(launch.environment, lease::kDescriptorVariable);
-  set_variable(launch.environment, "CUDA_VISIBLE_DEVICES", lease.uuids());  // none for a job without cards
+  show_cards(launch.environment, lease);
   set_variable(launch.environment, "INNKEEPER_JOB_ID", std::to_string(id));
   set_variable(launch.environment, "INNKEEPER_JOB_ATTEMPT", std::to_string(attempt));
   launch.lease = std::move(lease);

@@ -33,6 +33,9 @@ inline constexpr int64_t kKeepJobs = 20'000;
 // What is set.
 Result<Keep> keep_setting(Store& store);
 
+// Lets a job see the cards of its lease alone; without a lease none.
+void show_cards(std::vector<std::string>& environment, const lease::Lease& lease);
+
 // How many CPUs this process may use: how many slots there are unless set.
 int usable_cpus();
 

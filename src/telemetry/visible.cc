@@ -118,9 +118,15 @@ Visible everything(const std::vector<const Card*>& cards, bool ordered) {
   return all;
 }
 
-std::optional<std::string_view> variable(const char* name) {
+std::optional<std::string> variable(const char* name) {
   const char* text = std::getenv(name);
-  return text == nullptr ? std::nullopt : std::optional<std::string_view>(text);
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
+}
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ",") + word;
+  return list;
 }
 
 }  // namespace
@@ -166,18 +172,48 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
   }
 }
 
-Visible visible_from_environment(const Snapshot& cards) {
-  return visible_with(variable("CUDA_VISIBLE_DEVICES"), cards);
+std::array<NamedVariable, 4> by_name(const Variables& variables) {
+  return {NamedVariable{"CUDA_VISIBLE_DEVICES", variables.cuda},
+          {"ROCR_VISIBLE_DEVICES", variables.rocr},
+          {"HIP_VISIBLE_DEVICES", variables.hip},
+          {"CUDA_DEVICE_ORDER", variables.order}};
 }
 
-Visible visible_with(std::optional<std::string_view> cuda, const Snapshot& cards) {
-  Visible visible = resolve_visible(cuda, variable("CUDA_DEVICE_ORDER").value_or(""), cards);
+std::string names_of_lists(const Variables& variables) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : by_name({variables.cuda, variables.rocr, variables.hip, std::nullopt}))
+    if (value) names.emplace_back(name);
+  return names.empty() ? "the machine" : listed(names);
+}
+
+Variables own_variables() {
+  return {variable("CUDA_VISIBLE_DEVICES"), variable("ROCR_VISIBLE_DEVICES"), variable("HIP_VISIBLE_DEVICES"),
+          variable("CUDA_DEVICE_ORDER")};
+}
+
+void set_own_variables(const Variables& variables) {
+  const auto now = by_name(own_variables());
+  const auto wanted = by_name(variables);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [name, value] = wanted[i];
+    if (value == now[i].second) continue;
+    if (value)
+      setenv(name, value->c_str(), 1);
+    else
+      unsetenv(name);
+  }
+}
+
+Visible visible_from_environment(const Snapshot& cards) { return visible_with(own_variables(), cards); }
+
+Visible visible_with(const Variables& variables, const Snapshot& cards) {
+  Visible visible = resolve_visible(variables.cuda, variables.order.value_or(""), cards);
   const std::vector<const Card*> amd = cards_of(Maker::amd, cards);
   if (amd.empty()) return visible;
-  AmdLists lists{variable("ROCR_VISIBLE_DEVICES"), variable("HIP_VISIBLE_DEVICES"), std::nullopt};
+  AmdLists lists{variables.rocr, variables.hip, std::nullopt};
   const bool alone = amd.size() == cards.cards.size() && places_of(Maker::nvidia, cards).empty();
   if (alone) {
-    lists.cuda = cuda;
+    lists.cuda = variables.cuda;
     return resolve_visible_amd(lists, cards);
   }
   Visible other = resolve_visible_amd(lists, cards);
@@ -187,6 +223,28 @@ Visible visible_with(std::optional<std::string_view> cuda, const Snapshot& cards
   visible.note += (visible.note.empty() || other.note.empty() ? "" : "; ") + other.note;
   std::move(other.uuids.begin(), other.uuids.end(), std::back_inserter(visible.uuids));
   return visible;
+}
+
+Chosen by_maker(const std::vector<std::string>& uuids, const Snapshot& cards) {
+  Chosen chosen;
+  for (const std::string& uuid : uuids) {
+    const Card* card = cards.find(uuid);
+    (card != nullptr && card->maker == Maker::amd ? chosen.amd : chosen.nvidia).push_back(uuid);
+  }
+  chosen.both_here = !cards_of(Maker::nvidia, cards).empty() && !cards_of(Maker::amd, cards).empty();
+  return chosen;
+}
+
+Variables showing(const Chosen& chosen, Variables variables) {
+  if (!chosen.nvidia.empty() || chosen.amd.empty() || chosen.both_here)
+    variables.cuda = listed(chosen.nvidia);
+  if (!chosen.amd.empty() || chosen.nvidia.empty() || chosen.both_here) variables.rocr = listed(chosen.amd);
+  if (!chosen.amd.empty()) {
+    std::vector<std::string> places;
+    for (size_t i = 0; i < chosen.amd.size(); ++i) places.push_back(std::to_string(i));
+    variables.hip = listed(places);
+  }
+  return variables;
 }
 
 }  // namespace innkeeper::telemetry

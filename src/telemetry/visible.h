@@ -39,12 +39,17 @@
 // An AMD index counts the cards in the order of the kernel's compute nodes, where the library tells those of
 // all cards, else by bus id.
 //
-// Pure functions, thread safe (but for reading the environment).
+// The way back, from cards to the variables, is showing(): NVIDIA's by their UUIDs, AMD's by theirs in ROCR's
+// list and by their places among those in HIP's (or a list of HIP's that was there would count among them).
+//
+// Pure functions, thread safe (but for reading and writing the environment).
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "telemetry/snapshot.h"
@@ -80,9 +85,35 @@ struct AmdLists {
 // AMD's cards.
 Visible resolve_visible_amd(const AmdLists& lists, const Snapshot& cards);
 
-// By the variables of this process: NVIDIA's cards, then AMD's.
+// The variables, of this process or of one to be started. None: not set.
+struct Variables {
+  std::optional<std::string> cuda = std::nullopt;   // CUDA_VISIBLE_DEVICES
+  std::optional<std::string> rocr = std::nullopt;   // ROCR_VISIBLE_DEVICES
+  std::optional<std::string> hip = std::nullopt;    // HIP_VISIBLE_DEVICES
+  std::optional<std::string> order = std::nullopt;  // CUDA_DEVICE_ORDER
+  bool operator==(const Variables&) const = default;
+};
+using NamedVariable = std::pair<const char*, std::optional<std::string>>;
+std::array<NamedVariable, 4> by_name(const Variables& variables);
+// "ROCR_VISIBLE_DEVICES", or several: which lists are set, for messages. "the machine" if none is.
+std::string names_of_lists(const Variables& variables);
+
+Variables own_variables();
+void set_own_variables(const Variables& variables);
+
+// NVIDIA's cards, then AMD's.
+Visible visible_with(const Variables& variables, const Snapshot& cards);
 Visible visible_from_environment(const Snapshot& cards);
-// The same with another CUDA_VISIBLE_DEVICES, as it was before somebody set it; none: it was not set.
-Visible visible_with(std::optional<std::string_view> cuda, const Snapshot& cards);
+
+// Cards to be shown to a program, by maker, in the order of CUDA's and HIP's ordinals.
+struct Chosen {
+  std::vector<std::string> nvidia;
+  std::vector<std::string> amd;
+  bool both_here = false;  // the machine has cards of both makers
+};
+Chosen by_maker(const std::vector<std::string>& uuids, const Snapshot& cards);
+// The variables changed so that a program sees these cards alone: nor the other maker's, which it was not
+// given. With none at all it sees none.
+Variables showing(const Chosen& chosen, Variables variables);
 
 }  // namespace innkeeper::telemetry

@@ -23,6 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 BUILD = ROOT / "build" / "dev"
 PROGRAM = Path(os.environ.get("INNKEEPER_PROGRAM", BUILD / "src/cli/innkeeper"))
 FAKE = Path(os.environ.get("INNKEEPER_FAKE_LIBRARY", BUILD / "tests/fake_nvml/libnvidia-ml.so.1"))
+FAKE_AMD = FAKE.parents[1] / "fake_amdsmi" / "libamd_smi.so"
 
 CARD = """
 card GPU-{index}000aaaa-0000-0000-0000-000000000000
@@ -47,6 +48,16 @@ def cards(count: int, extra: dict[int, str] | None = None) -> str:
     for i in range(count):
         text += CARD.format(index=i + 1, used=0, load=0) + (extra or {}).get(i, "")
     return text
+
+
+AMD = [f"GPU-{letter * 16}" for letter in "ab"]
+"""UUIDs of the cards that `Machine.add_amd` adds."""
+
+
+def visible(environment: str) -> list[str]:
+    """What an environment, as env prints it, says of visible cards."""
+    lines = (line.split("=", 1) for line in environment.splitlines() if "_VISIBLE_DEVICES=" in line)
+    return sorted(f"{name.split('_')[0]} {value}" for name, value in lines)
 
 
 def wait_until(true: Callable[[], object], seconds: float = 20) -> None:
@@ -84,6 +95,13 @@ class Machine:
         fresh = self.folder / "fresh"
         fresh.write_text(script)
         fresh.rename(self.script)
+
+    def add_amd(self) -> None:
+        """Two cards of AMD's beside the others, with more memory."""
+        card = "card {0}\n  bus 0000:0{1}:00.0\n  name AMD Instinct MI300X\n  memory 192G 0 1G\n"
+        script = self.folder / "amd"
+        script.write_text("".join(card.format(name[4:], name[4]) for name in AMD))
+        self.env |= {"INNKEEPER_AMDSMI": str(FAKE_AMD), "INNKEEPER_FAKE_AMDSMI": str(script)}
 
     def run(self, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Runs the program to its end, its output captured."""

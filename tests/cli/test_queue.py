@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROGRAM, Machine, cards, uuid, wait_until
+from conftest import AMD, PROGRAM, Machine, cards, uuid, visible, wait_until
 
 
 class Jobs:
@@ -124,6 +124,19 @@ def test_wait_says_whether_jobs_succeeded(jobs: Jobs) -> None:
     jobs("cancel", slow)
     assert jobs.wait(slow) == 1
     assert jobs.wait() == 0, "nothing is left to wait for"
+
+
+def test_in_a_machine_of_two_makers_a_job_sees_one_s(jobs: Jobs) -> None:
+    jobs.machine.add_amd()
+    amd = ["CUDA ", "HIP 0,1", "ROCR " + ",".join(AMD)]
+    for request, seen in (
+        (("--gpus=0",), ["CUDA ", "ROCR "]),
+        (("--gpus=2", "--mem=8G"), amd),
+        (("--gpus=2", "--mem=8G", "--env=ROCR_VISIBLE_DEVICES="), [f"CUDA {uuid(0)},{uuid(1)}", "ROCR "]),
+    ):
+        job = jobs.add(*request, "--", "env")
+        assert jobs.wait(job) == 0
+        assert visible(jobs.log(job)) == seen
 
 
 def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:

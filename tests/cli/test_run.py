@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, Machine, cards, uuid, wait_until
+from conftest import AMD, PROGRAM, Machine, cards, uuid, visible, wait_until
 
 
 def started(machine: Machine, count: int = 1) -> None:
@@ -23,6 +23,26 @@ def test_the_command_sees_its_gpus_alone(machine: Machine):
     assert seen["CUDA_VISIBLE_DEVICES"] == f"{uuid(0)},{uuid(1)}"
     assert seen["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert len(seen["INNKEEPER_LEASE"]) == 16
+
+
+def test_in_a_machine_of_two_makers_it_sees_one_s(machine: Machine):
+    machine.set(cards(3))
+    machine.add_amd()
+    both = ("-n", "2", "--mem", "8G")
+    amd = ["CUDA ", "HIP 0,1", "ROCR " + ",".join(AMD)]
+    assert visible(machine.ok("run", *both, "--", "env")) == amd
+    assert visible(machine.ok("run", *both, "--", "env", env={"HIP_VISIBLE_DEVICES": "1,0"})) == amd
+    nvidia = ["CUDA " + ",".join(uuid(i) for i in range(3)), "ROCR "]
+    assert visible(machine.ok("run", "-n", "3", "--mem", "8G", "--", "env")) == nvidia
+    only = machine.ok("run", "--", "env", env={"ROCR_VISIBLE_DEVICES": ""})
+    assert visible(only) == ["CUDA " + uuid(0), "ROCR "]
+    # What the command starts finds the same cards.
+    inner = machine.ok("run", *both, "--", str(PROGRAM), "pick", "-n", "2", "--mem", "1G")
+    assert inner == ",".join(AMD) + "\n"
+    refused = machine.run("pick", "-n", "4", "--mem", "8G")
+    assert "not so many have that even when idle (of one maker, who has 3)" in refused.stderr
+    refused = machine.run("pick", env={"CUDA_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""})
+    assert "CUDA_VISIBLE_DEVICES,ROCR_VISIBLE_DEVICES gives this process no GPU" in refused.stderr
 
 
 def test_words_reach_the_command_as_they_are(machine: Machine):

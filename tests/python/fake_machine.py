@@ -1,4 +1,4 @@
-"""A machine with GPUs for programs in processes of their own, by the fakes in tests/fake_nvml."""
+"""A machine with GPUs for programs in processes of their own, by tests/fake_nvml and tests/fake_amdsmi."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests" / "fake_nvml"
+FAKE_AMD = ROOT / "tests" / "fake_amdsmi"
 A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-00000000000{letter}" for letter in "abc")
 SCRIPT = f"""
 card {A}
@@ -37,18 +38,19 @@ card {C}
 
 
 def build_fakes(folder: Path) -> None:
-    """Compiles the two libraries into a folder: a few seconds, and no build tree needs to be there."""
+    """Compiles the libraries into a folder: some seconds, and no build tree needs to be there."""
     compiler = os.environ.get("CXX", "c++")
-    for name, sources in {
-        "nvidia-ml": ("fake_nvml.cc", "call.cc", "script.cc"),
-        "cuda": ("fake_cuda.cc",),
+    shared = (FAKES / "call.cc", FAKES / "script.cc")
+    for file, sources in {
+        "libnvidia-ml.so.1": (FAKES / "fake_nvml.cc", *shared),
+        "libcuda.so.1": (FAKES / "fake_cuda.cc",),
+        "libamd_smi.so": (FAKE_AMD / "fake_amdsmi.cc", *shared),
     }.items():
-        file = f"lib{name}.so.1"
         subprocess.run(
             [
                 *(compiler, "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}/src", f"-I{ROOT}/tests"),
                 *(f"-Wl,-soname,{file}", "-o", str(folder / file)),
-                *(str(FAKES / source) for source in sources),
+                *map(str, sources),
             ],
             check=True,
             timeout=300,
@@ -77,6 +79,13 @@ class FakeMachine:
         for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "INNKEEPER_LEASE", "INNKEEPER_LEASE_FD"):
             given.pop(name, None)
         return given | more
+
+    def amd(self) -> dict[str, str]:
+        """Variables that add a card of AMD's with more memory than the others have: GPU-dddddddddddddddd."""
+        script = self.folder / "amd"
+        script.write_text("card dddddddddddddddd\n  bus 0000:04:00.0\n  memory 192G 0 0\n")
+        library = self.libraries / "libamd_smi.so"
+        return {"INNKEEPER_AMDSMI": str(library), "INNKEEPER_FAKE_AMDSMI": str(script)}
 
     def run(self, program: str, **environment: str) -> list[str]:
         """Runs a Python program, in which A, B and C are the cards; gives the lines that it prints."""

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 
-from fake_machine import A, B, C, FakeMachine
+from fake_machine import ROOT, A, B, C, FakeMachine
+from test_readme import fences
 
 
 def test_modes_and_keys(machine: FakeMachine):
@@ -165,6 +166,54 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"))
     assert machine.run(program) == ["True [0]", "True [0]", "None"]
 
 
+def test_the_maker_is_pytorch_s(machine: FakeMachine):
+    """One that was built for neither takes the best, and os.environ shows what was set."""
+    said = machine.run(
+        """
+import torch
+from innkeeper import auto_choice, lease
+def shown():
+    return [os.environ.get(f"{name}_VISIBLE_DEVICES") for name in ("CUDA", "ROCR", "HIP")]
+with auto_choice() as choice:
+    print(choice.uuids == ["GPU-dddddddddddddddd"], shown(), choice.ordinals)
+print(shown())
+held = lease(maker="nvidia", memory=1 << 30)
+print(held.uuids == [A], shown())
+torch.version.cuda = "13.0"
+with auto_choice() as choice:
+    print(choice.uuids == [C], shown() == [C, "", "0"])  # A was leased
+torch.version.cuda, torch.version.hip = None, "7.0"
+with auto_choice() as choice:
+    print(choice.uuids == ["GPU-dddddddddddddddd"])
+torch.cuda.is_initialized = lambda: True
+for wrong in (auto_choice, lambda: lease(maker="intel")):
+    try:
+        wrong()
+    except (RuntimeError, ValueError) as error:
+        print(error)
+""",
+        **machine.amd(),
+        HIP_VISIBLE_DEVICES="0",
+    )
+    assert said == [
+        "True ['', 'GPU-dddddddddddddddd', '0'] [0]",
+        "[None, None, '0']",
+        "True [None, None, '0']",
+        "True True",
+        "True",
+        "HIP has been started in this process: choose AMD GPUs before that",
+        "maker intel: expected nvidia or amd, or nothing for both",
+    ]
+
+
+def test_the_document_s_programs_run(machine: FakeMachine):
+    blocks = [fence.text for fence in fences(ROOT / "docs" / "choosing.md") if fence.language == "python"]
+    printed = [f"cuda:0 {{'{A}': {8 << 30}}}", f"['{B}'] [40960, 24576, 31744]"]
+    assert [machine.run(block) for block in blocks] == [[line] for line in printed]
+    cpp = [fence.text for fence in fences(ROOT / "docs" / "choosing.md") if fence.language == "cpp"]
+    assert cpp == [(ROOT / "tests" / "consumer" / "choose.cc").read_text()]  # run by test_cpp.py
+
+
 def test_a_child_of_fork_chooses_for_itself(machine: FakeMachine):
     said = machine.run(
         """
@@ -185,6 +234,45 @@ with auto_choice(0) as other:  # the child's lease is gone with it
 """
     )
     assert said == ["False True", "True True 0", "True True", "True"]
+
+
+def test_a_child_that_leaves_its_parent_s_choice_changes_nothing(machine: FakeMachine):
+    """By the end of ``with``, an exception, or sys.exit(): no framework is called, the parent's stays."""
+    said = machine.run(
+        """
+from innkeeper import auto_choice, frameworks
+ended = []
+parent_only = os.getpid()
+frameworks.forget = lambda choice: ended.append(os.getpid() == parent_only)
+kept = auto_choice()
+for share in (False, True):
+    for how in ("end", "error", "exit"):
+        try:
+            with auto_choice(1) as choice:
+                if share:
+                    choice.lease.share_with_children()
+                choice._entered.callback(lambda: ended.append(os.getpid() == parent_only))
+                child = os.fork()
+                if child == 0:
+                    if how == "error":
+                        raise KeyError
+                    if how == "exit":
+                        sys.exit(0)
+                else:
+                    status = os.waitpid(child, 0)[1]
+                    print(how, status, choice.lease.intact(), kept.lease.intact(),
+                          os.environ["CUDA_VISIBLE_DEVICES"] == f"{A},{B}")
+        except KeyError:
+            pass
+        if os.getpid() != parent_only:
+            sys.stdout = None
+            sys.exit(0 if not ended else 9)
+        print(ended)
+        ended.clear()
+"""
+    )
+    each = [line for how in ("end", "error", "exit") for line in (f"{how} 0 True True True", "[True, True]")]
+    assert said == each + each
 
 
 def test_a_job_inside_a_lease_and_one_that_takes_it_over(machine: FakeMachine):

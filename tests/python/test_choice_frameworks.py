@@ -99,6 +99,24 @@ try:
     gm.sess
 except AttributeError as error:
     print(error)
+
+# Its GPUs, which are not here, are played by what tf.config is told of them.
+calls = []
+config = tf.config
+config.list_physical_devices = lambda kind=None: ["one", "two"]
+config.get_logical_device_configuration = lambda gpu: None
+config.experimental.set_memory_growth = lambda gpu, on: calls.append((gpu, on))
+config.set_logical_device_configuration = lambda gpu, parts: calls.append((gpu, parts[0].memory_limit))
+with gm.auto_choice():
+    print(calls)
+calls.clear()
+with gm.auto_choice(memory=8 << 30):
+    print(calls)
+def started(*_):
+    raise RuntimeError("cannot be modified once it was initialized")
+config.experimental.set_memory_growth = started
+with gm.auto_choice() as still:
+    print(still.lease.held)
 """
     )
     assert said == [
@@ -106,6 +124,9 @@ except AttributeError as error:
         "['/GPU:0', '/GPU:1'] True True",
         "device:CPU:0",
         "this GPUManager has no session: it was made with initSession=False",
+        "[('one', True), ('two', True)]",
+        "[('one', 8192), ('two', 8192)]",
+        "True",
     ]
 
 

@@ -1,22 +1,24 @@
-"""The package's C++ face: somebody else's program finds it by CMake, links it and trains."""
+"""The package's C++ face: somebody else's programs find it by CMake, link it, train and choose GPUs."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import innkeeper
 import pytest
+from fake_machine import A, FakeMachine
 
 SOURCE = Path(__file__).resolve().parent.parent / "consumer"
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake")
-def test_a_program_finds_links_and_uses_the_package(tmp_path: Path):
-    def run(*command: str) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, tmp_path: Path):
+    def run(*command: str, env: dict[str, str] | None = None) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, env=env or environment, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -39,3 +41,10 @@ def test_a_program_finds_links_and_uses_the_package(tmp_path: Path):
         "sum 32",
         'refused: pin: there is no node "sim:7"; the nodes are sim:0, sim:1, host',
     ]
+    choose = str(tmp_path / "choose")
+    assert run(choose, env=machine.environment()) == f"cuda:0 is {A}\n"
+    held = (
+        "import innkeeper, subprocess, sys; a = innkeeper.lease(memory=35 << 30); subprocess.run(sys.argv[1])"
+    )
+    busy = run(sys.executable, "-c", held, choose, env=machine.environment(CUDA_VISIBLE_DEVICES=A))
+    assert busy.startswith("later: asked for 1 GPU with 8.0 GiB, 0 have that now"), busy

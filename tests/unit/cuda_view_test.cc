@@ -76,10 +76,10 @@ TEST(CudaView, BeforeCudaIsStartedTheVariableDecides) {
   setenv("CUDA_VISIBLE_DEVICES", kB, 1);
   EXPECT_EQ(lease::given_here().value(), std::vector<std::string>{kB});
   const Snapshot now = snapshot(Wanted::nothing);
-  EXPECT_EQ(lease::given_here(std::nullopt, now).value(), (std::vector<std::string>{kA, kB, kPart}));
-  EXPECT_EQ(lease::given_here("", now).status().code(), Code::unavailable);
+  EXPECT_EQ(lease::given_by({}, now).value(), (std::vector<std::string>{kA, kB, kPart}));
+  EXPECT_EQ(lease::given_by({.cuda = ""}, now).status().code(), Code::unavailable);
   // Two models, and indices: only CUDA would know.
-  const auto unclear = lease::given_here("0", now);
+  const auto unclear = lease::given_by({.cuda = "0"}, now);
   ASSERT_FALSE(unclear.ok());
   EXPECT_NE(unclear.status().message().find("CUDA_DEVICE_ORDER"), std::string::npos);
   unsetenv("CUDA_VISIBLE_DEVICES");

@@ -9,21 +9,17 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import torch
+from innkeeper import _C
 
 if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
-CONTEXT = 512 << 20
-"""Bytes of a lease that are left to the CUDA context and to libraries, which no limit of PyTorch's counts."""
+allocator_bytes = _C.allocator_bytes
+"""What the caching allocator may have of a lease of so many bytes: the CUDA context has the rest."""
 
 
 def _usable() -> bool:
     return torch.backends.cuda.is_built() and not torch.cuda._is_in_bad_fork()
-
-
-def allocator_bytes(memory: int) -> int:
-    """What the caching allocator may have of a lease of ``memory`` bytes: all but the context's, or half."""
-    return max(memory - CONTEXT, memory // 2)
 
 
 def prepare(choice: Choice) -> None:

@@ -1,0 +1,25 @@
+// What was chosen, as PyTorch's devices. PyTorch's C++ interface has no limit on memory that could be set
+// without CUDA's headers; a program that has them says
+//
+//   c10::cuda::CUDACachingAllocator::setMemoryFraction(gpu.memory_fractions()[0], gpu.ordinals()[0]);
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <vector>
+
+#include "innkeeper/choice.h"
+
+namespace innkeeper {
+
+inline std::vector<c10::Device> devices(const Choice& choice) {
+  std::vector<c10::Device> result;
+  for (const int ordinal : choice.ordinals())
+    result.emplace_back(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(ordinal));
+  return result;
+}
+
+// The first of them.
+inline c10::Device device(const Choice& choice) { return devices(choice).front(); }
+
+}  // namespace innkeeper
