@@ -79,8 +79,7 @@ Entry by_uuid(std::string_view text, const Snapshot& cards) {
   // A whole name is that device, also where another name begins with it. So is the text by which older
   // drivers name instances, which newer ones name otherwise.
   if (cards.find_instance(text) != nullptr) return {std::string(text), ""};
-  if (starts_with(text, "MIG-GPU-") && text.find('/') != std::string_view::npos)
-    return by_place(text, cards);
+  if (starts_with(text, "MIG-GPU-") && text.find('/') != std::string_view::npos) return by_place(text, cards);
   // "GPU-" alone would be the beginning of any.
   if (text.size() <= 4 || !(starts_with(text, "GPU-") || starts_with(text, "MIG-"))) {
     return {std::nullopt, "is no UUID"};
