@@ -94,7 +94,8 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
   const auto waited = [&] {
     return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
   };
-  Watch watch(*directory_);  // before the first attempt, so that no event after it is missed
+  // Only for who waits: to close one takes the kernel some 15 ms.
+  std::optional<Watch> watch;
   std::optional<LeaseFile> place;
   struct LeaveLine {
     std::optional<LeaseFile>& place;
@@ -111,6 +112,11 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     Attempt attempt(request, machine.value());
     Result<Lease> result = try_once(attempt, place, request.wait);
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
+    // Once more, so that no event since the first attempt is missed.
+    if (!watch) {
+      watch.emplace(*directory_);
+      continue;
+    }
     // An event may come before what it tells of: look again soon, once.
     milliseconds pause = event ? kAfterEvent : kPause;
     event = false;
@@ -121,7 +127,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
         return Status(Code::busy, (given_up ? "given up after " : "waited ") +
                                       std::to_string(waited().count()) + " ms: " + result.status().message());
       const milliseconds part = std::min({pause, left, kAsk});
-      event = watch.wait(part);
+      event = watch->wait(part);
       pause -= part;
     }
   }
