@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <set>
@@ -13,6 +14,7 @@
 #include "lease/open_file.h"
 #include "lease/process.h"
 #include "queue/store.h"
+#include "queue/values.h"
 
 namespace innkeeper::queue {
 namespace {
@@ -27,6 +29,13 @@ struct Member {
   State state;
   int attempt;
 };
+
+// A file is looked for of each: a damaged number must not keep us at it for hours. (Rows do not tell: of an
+// attempt that never began there may be a file and no row.)
+int attempts_of(int64_t value) {
+  constexpr int kMostAttempts = 1'100'000;  // retries have a limit of a million
+  return std::min(count_of(value), kMostAttempts);
+}
 
 // Somebody reads it, or writes to it still: a process that the job left behind, `queue log -f`, `tail -f`.
 // The kernel grants a write lease on a file only to the one who has it open alone. Where it has no leases
@@ -114,14 +123,12 @@ Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enou
       const JobId array = found.integer(1);
       std::vector<Member> unit;
       if (array == 0) {
-        unit.push_back(
-            {found.integer(0), static_cast<State>(found.integer(2)), static_cast<int>(found.integer(3))});
+        unit.push_back({found.integer(0), state_of(found.integer(2)), attempts_of(found.integer(3))});
       } else if (arrays.insert(array).second) {
         Query tasks(*database_, "SELECT id, state, attempt FROM jobs WHERE array=? AND array>0 ORDER BY id");
         tasks.with(array);
         while (tasks.step())
-          unit.push_back(
-              {tasks.integer(0), static_cast<State>(tasks.integer(1)), static_cast<int>(tasks.integer(2))});
+          unit.push_back({tasks.integer(0), state_of(tasks.integer(1)), attempts_of(tasks.integer(2))});
         IK_RETURN_IF_ERROR(tasks.status());
       }
       if (unit.empty() || any_open(folder, unit)) continue;
