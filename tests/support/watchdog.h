@@ -20,17 +20,24 @@ class Watchdog {
   explicit Watchdog(std::chrono::seconds limit, std::function<std::string()> report = {})
       : thread_([this, limit, report = std::move(report)] {
           std::unique_lock lock(mutex_);
-          if (ended_.wait_for(lock, limit, [this] { return over_; })) return;
+          waits_ = true;
+          changed_.notify_all();
+          if (changed_.wait_for(lock, limit, [this] { return over_; })) return;
           std::fprintf(stderr, "watchdog: no end after %lld s: a deadlock? %s\n",
                        static_cast<long long>(limit.count()), report ? report().c_str() : "");
           std::abort();
-        }) {}
+        }) {
+    // A test may fork at once: a thread that is only beginning could hold a lock of the allocator then, which
+    // the child would wait for in vain.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return waits_; });
+  }
   ~Watchdog() {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
     }
-    ended_.notify_all();
+    changed_.notify_all();
     thread_.join();
   }
   Watchdog(const Watchdog&) = delete;
@@ -38,7 +45,8 @@ class Watchdog {
 
  private:
   std::mutex mutex_;
-  std::condition_variable ended_;
+  std::condition_variable changed_;
+  bool waits_ = false;
   bool over_ = false;
   std::thread thread_;
 };
