@@ -112,14 +112,14 @@ Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::opt
 }
 
 Status Queue::cancel(const std::vector<JobId>& ids) {
-  for (const JobId id : ids) {
-    const Result<State> was = store_.cancel(id);
-    if (!was.ok()) return was.status();
-    if (was.value() != State::running) continue;
-    const Result<JobLine> job = store_.line(id);
+  const Result<std::vector<State>> were = store_.cancel(ids);
+  if (!were.ok()) return were.status();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (were.value()[i] != State::running) continue;
+    const Result<JobLine> job = store_.line(ids[i]);
     if (!job.ok()) return job.status();
     // At once if it has begun; else the runner does it.
-    (void)signal_supervisor(folder_->life(id, job.value().attempt), SIGTERM);
+    (void)signal_supervisor(folder_->life(ids[i], job.value().attempt), SIGTERM);
   }
   changed();
   return Status::okay();

@@ -287,19 +287,23 @@ Status Store::measured(JobId id, int attempt, Bytes peak_memory) {
   return row.with(peak_memory.count()).with(id).with(int64_t{attempt}).run();
 }
 
-Result<State> Store::cancel(JobId id) {
+Result<std::vector<State>> Store::cancel(const std::vector<JobId>& ids) {
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
-  const Result<JobLine> now = line(id);
-  if (!now.ok()) return now.status();
-  if (now.value().state == State::queued)
-    IK_RETURN_IF_ERROR(end(id, State::cancelled, "cancelled by its user"));
-  if (now.value().state == State::running) {
-    Query note(*database_, "UPDATE jobs SET cancel=1 WHERE id=?");
-    IK_RETURN_IF_ERROR(note.with(id).run());
+  std::vector<State> states;
+  for (const JobId id : ids) {
+    const Result<JobLine> now = line(id);
+    if (!now.ok()) return now.status();
+    states.push_back(now.value().state);
+    if (states.back() == State::queued)
+      IK_RETURN_IF_ERROR(end(id, State::cancelled, "cancelled by its user"));
+    if (states.back() == State::running) {
+      Query note(*database_, "UPDATE jobs SET cancel=1 WHERE id=?");
+      IK_RETURN_IF_ERROR(note.with(id).run());
+    }
   }
   IK_RETURN_IF_ERROR(transaction.commit());
-  return now.value().state;
+  return states;
 }
 
 Status Store::give_up(JobId id, const std::string& reason) {

@@ -100,8 +100,9 @@ class Store {
   Status explain(JobId id, const std::string& reason);
   Status measured(JobId id, int attempt, Bytes peak_memory);
 
-  // A queued job is cancelled at once; of a running one it is noted. Gives what it was.
-  Result<State> cancel(JobId id);
+  // Queued jobs are cancelled at once; of running ones it is noted. All or none: or the end of one would let
+  // another begin meanwhile. Gives what they were.
+  Result<std::vector<State>> cancel(const std::vector<JobId>& ids);
   Status hold(JobId id, bool held);
 
   Result<int64_t> setting(const std::string& name, int64_t otherwise);

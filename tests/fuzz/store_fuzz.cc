@@ -88,7 +88,7 @@ class Queue {
     (void)good(store.finish(first, 1, ending));
     ending.code = 1;
     (void)good(store.finish(with_cards, 1, ending));
-    (void)good(store.cancel(first + 2));
+    (void)good(store.cancel({first + 2}));
     IK_CHECK(store.hold(first + 3, true).ok() && store.set("slots", 4).ok());
   }
   void read_columns() {
@@ -202,7 +202,7 @@ class User {
       }
     add();
     for (JobId id = 0; id < 9; ++id)
-      if (const auto state = answer(store_.cancel(id))) IK_CHECK(known(*state));
+      if (const auto states = answer(store_.cancel({id}))) IK_CHECK(known(states->front()));
     look();
   }
 

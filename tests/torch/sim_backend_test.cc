@@ -56,6 +56,16 @@ TEST_F(SimBackendTest, matrix_products_cost_arithmetic) {
                    card.launch_seconds + std::max(flops / card.flops, bytes / card.bandwidth));
 }
 
+TEST_F(SimBackendTest, attention_costs_two_products_over_the_keys) {
+  const at::Tensor query = there(at::zeros({1, 1, 1024, 64})), key = there(at::zeros({1, 1, 2048, 64}));
+  sim::Accelerator& device = sim_backend::accelerator(0);
+  const double before = device.time(0);
+  const auto result = at::_scaled_dot_product_flash_attention_for_cpu(query, key, key);
+  const sim::Card& card = device.options().card;
+  const double flops = 2 * (2.0 * 1024 * 2048 * 64);
+  EXPECT_DOUBLE_EQ(device.time(0) - before, card.launch_seconds + flops / card.flops);
+}
+
 TEST_F(SimBackendTest, views_share_memory) {
   const at::Tensor expected = at::randn({6, 4});
   const at::Tensor base = there(expected);

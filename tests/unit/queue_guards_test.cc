@@ -128,7 +128,7 @@ TEST_F(GuardTest, WhatWasTakenBackLeavesNoAttemptAndObeysItsUser) {
   ASSERT_TRUE(store.take_back(id, 1).ok());
   EXPECT_TRUE(good(store.get(id)).attempts.empty());
   ASSERT_TRUE(good(store.claim(id, 2, "", "boot")));
-  good(store.cancel(id));
+  good(store.cancel({id}));
   ASSERT_TRUE(store.take_back(id, 2).ok());
   EXPECT_EQ(good(store.line(id)).state, State::cancelled);
 }

@@ -138,13 +138,13 @@ TEST_F(StoreTest, DecidesHowAJobIsByHowItsAttemptEnded) {
     job.retries = row.retries;
     const JobId id = good(store.add(job))[0];
     ASSERT_TRUE(good(store.claim(id, 1, "", "boot")));
-    if (row.cancel) good(store.cancel(id));
+    if (row.cancel) good(store.cancel({id}));
     Ending ending;
     ending.how = row.how;
     ending.code = row.code;
     EXPECT_EQ(good(store.finish(id, 1, ending)), row.state) << to_string(row.how) << " " << row.code;
     EXPECT_EQ(good(store.line(id)).state, row.state);
-    good(store.cancel(id));
+    good(store.cancel({id}));
   }
 }
 

@@ -215,6 +215,13 @@ TEST_F(QueueTest, CancelsWhatIsQueuedAndWhatRuns) {
   EXPECT_FALSE(queue_.cancel({999}).ok());
 }
 
+TEST_F(QueueTest, CancelsAllOrNone) {
+  ASSERT_TRUE(queue_.pause_all().ok());
+  const JobId id = add(shell("true"));
+  EXPECT_FALSE(queue_.cancel({id, 999}).ok());
+  EXPECT_EQ(state(id), State::queued);
+}
+
 TEST_F(QueueTest, PausesOneJobAndLetsItGoOn) {
   const JobId id = add(shell("i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.01; done"));
   ASSERT_TRUE(soon([&] { return output(id).size() > 4; }));
