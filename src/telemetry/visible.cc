@@ -62,8 +62,11 @@ Entry by_place(std::string_view text, const Snapshot& cards) {
     if (!starts_with(rest, "/")) return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
     rest.remove_prefix(1);
     const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), id);
-    if (failure != std::errc{} || id < 0) return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
-    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+    const std::string_view digits = rest.substr(0, static_cast<size_t>(end - rest.data()));
+    // One name for each place: neither 01 nor -0.
+    if (failure != std::errc{} || digits != std::to_string(id) || id < 0)
+      return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
+    rest.remove_prefix(digits.size());
   }
   if (!rest.empty()) return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
   for (const Card& card : cards.cards) {
