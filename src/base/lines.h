@@ -10,7 +10,7 @@
 
 namespace innkeeper {
 
-// FNV-1a, 64 bits: notices a torn write, not an attacker.
+// FNV-1a, 64 bits: finds equal texts and notices a torn write. Not against an adversary.
 inline uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

@@ -94,13 +94,21 @@ Result<std::shared_ptr<const Directory>> Directory::open_existing(const std::str
   return directory;
 }
 
-Result<std::shared_ptr<const Directory>> Directory::open_first(const std::vector<std::string>& paths) {
-  Status problem(Code::io_error, "no lease folder is named");
-  bool missing = false;
+Result<std::shared_ptr<const Directory>> Directory::find_first(const std::vector<std::string>& paths,
+                                                               bool& missing) {
+  Result<std::shared_ptr<const Directory>> found = Status(Code::io_error, "no lease folder is named");
+  missing = true;
   for (const std::string& path : paths) {
-    Result<std::shared_ptr<const Directory>> found = open_existing(path, missing);
-    if (found.ok() || !missing) return found;
+    if (missing) found = open_existing(path, missing);
   }
+  return found;
+}
+
+Result<std::shared_ptr<const Directory>> Directory::open_first(const std::vector<std::string>& paths) {
+  bool missing = true;
+  Result<std::shared_ptr<const Directory>> found = find_first(paths, missing);
+  if (!missing) return found;
+  Status problem = found.status();
   for (const std::string& path : paths) {
     problem = make(path);
     if (problem.ok()) return open_existing(path, missing);
@@ -115,12 +123,8 @@ Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path
 Result<std::shared_ptr<const Directory>> Directory::open_default() { return open_first(default_paths()); }
 
 Result<std::shared_ptr<const Directory>> Directory::find_default() {
-  Result<std::shared_ptr<const Directory>> found = Status(Code::io_error, "no lease folder is named");
   bool missing = true;
-  for (const std::string& path : default_paths()) {
-    if (missing) found = open_existing(path, missing);
-  }
-  return found;
+  return find_first(default_paths(), missing);
 }
 
 Directory::~Directory() { ::close(fd_); }

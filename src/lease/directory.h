@@ -50,6 +50,8 @@ class Directory {
  private:
   Directory(int fd, std::string path, uid_t owner) : fd_(fd), path_(std::move(path)), owner_(owner) {}
   static Result<std::shared_ptr<const Directory>> open_existing(const std::string& path, bool& missing);
+  static Result<std::shared_ptr<const Directory>> find_first(const std::vector<std::string>& paths,
+                                                             bool& missing);
 
   const int fd_;
   const std::string path_;

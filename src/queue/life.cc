@@ -11,9 +11,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/lines.h"
 #include "lease/kill_point.h"
+#include "lease/live_file.h"
 #include "lease/process.h"
-#include "queue/hash.h"
 
 namespace innkeeper::queue {
 namespace {
@@ -22,9 +23,7 @@ constexpr size_t kSlot = 128;
 
 // "TEXT checksum\n", padded to a slot: whole, or not there.
 bool write_slot(int fd, int slot, const std::string& text) {
-  char sum[20];
-  std::snprintf(sum, sizeof sum, " %016" PRIx64 "\n", fnv1a(text));
-  std::string bytes = text + sum;
+  std::string bytes = text + " " + hex(fnv1a(text)) + "\n";
   bytes.resize(kSlot, ' ');
   return pwrite(fd, bytes.data(), kSlot, static_cast<off_t>(slot * kSlot)) == static_cast<ssize_t>(kSlot);
 }
@@ -34,23 +33,14 @@ std::optional<std::string> read_slot(const char* bytes) {
   const size_t end = slot.find('\n');
   if (end == std::string_view::npos || end < 17) return std::nullopt;
   const std::string text(slot.substr(0, end - 17));
-  char sum[20];
-  std::snprintf(sum, sizeof sum, " %016" PRIx64, fnv1a(text));
-  if (slot.substr(end - 17, 17) != sum) return std::nullopt;
+  if (slot.substr(end - 17, 17) != " " + hex(fnv1a(text))) return std::nullopt;
   return text;
-}
-
-bool locked(int fd) {
-  struct flock lock {};
-  lock.l_type = F_RDLCK;  // asks for write locks of others
-  lock.l_whence = SEEK_SET;
-  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 Life read_life(int fd) {
   Life life;
   life.present = true;
-  life.alive = locked(fd);
+  life.alive = lease::write_locked(fd);
   char bytes[2 * kSlot];
   if (pread(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) return life;
   if (const auto text = read_slot(bytes)) {
@@ -89,10 +79,7 @@ Result<lease::OpenFile> begin_life(const std::string& path) {
       [&] { return open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); });
   if (!file.valid()) return failed();
   lease::step("life made");
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  if (fcntl(file.fd(), F_OFD_SETLK, &lock) != 0) return failed();
+  if (!lease::lock_for_life(file.fd())) return failed();
   const std::string blank(2 * kSlot, ' ');
   if (pwrite(file.fd(), blank.data(), blank.size(), 0) != static_cast<ssize_t>(blank.size())) {
     const Status status = failed();

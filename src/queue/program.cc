@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "lease/live_file.h"
 #include "lease/open_file.h"
 
 extern char** environ;
@@ -19,11 +20,7 @@ namespace innkeeper::queue {
 bool runner_alive(const Folder& folder) {
   const lease::OpenFile file(
       [&] { return open(folder.runner_lock().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); });
-  if (!file.valid()) return false;
-  struct flock lock {};
-  lock.l_type = F_RDLCK;  // asks for a write lock of somebody else
-  lock.l_whence = SEEK_SET;
-  return fcntl(file.fd(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return file.valid() && lease::write_locked(file.fd());
 }
 
 Status ensure_runner(const Folder& folder, const Program& program) {

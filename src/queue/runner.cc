@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "lease/kill_point.h"
+#include "lease/live_file.h"
 #include "queue/scheduler.h"
 #include "queue/watch.h"
 
@@ -37,10 +38,7 @@ class RunnerLock {
   bool take() {
     file_ =
         lease::OpenFile([&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); });
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    if (!file_.valid() || fcntl(file_.fd(), F_OFD_SETLK, &lock) != 0) return false;
+    if (!file_.valid() || !lease::lock_for_life(file_.fd())) return false;
     char text[32];
     const int length = std::snprintf(text, sizeof text, "%d\n", getpid());  // for people, and for tests
     return ftruncate(file_.fd(), 0) == 0 &&

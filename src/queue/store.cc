@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/lines.h"
 #include "lease/kill_point.h"
 #include "lease/process.h"
 #include "lease/record.h"
-#include "queue/hash.h"
 #include "queue/schema.h"
 #include "queue/sweep.h"
 #include "queue/values.h"

@@ -1,7 +1,7 @@
 // The reading half of the store.
+#include "base/lines.h"
 #include "lease/record.h"
 #include "lease/request.h"
-#include "queue/hash.h"
 #include "queue/store.h"
 #include "queue/values.h"
 
