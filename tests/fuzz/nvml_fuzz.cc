@@ -77,18 +77,23 @@ class Script {
 
  private:
   void line(const std::string& statement) { text_ += statement + "\n"; }
-  void error() {
-    const std::string function = input_.one_of(kFunctions);
-    line("error " + function + " " + std::to_string(input_.byte() % 40));
+  struct Error {
+    std::string function;
+    bool lost;  // it says that the card is lost
+  };
+  Error error() {
+    Error made{input_.one_of(kFunctions), false};
+    const int code = input_.byte() % 40;
+    made.lost = code == 15 || code == 28;
+    line("error " + made.function + " " + std::to_string(code));
+    return made;
   }
   // Of a card. True: it says that the card is lost, at a question that is asked of each.
   bool card_error() {
     static const std::set<std::string> kAlways = {"nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates",
                                                   "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"};
-    const std::string function = input_.one_of(kFunctions);
-    const int code = input_.byte() % 40;
-    line("error " + function + " " + std::to_string(code));
-    return kAlways.contains(function) && (code == 15 || code == 28);
+    const Error made = error();
+    return made.lost && kAlways.contains(made.function);
   }
   uint64_t bytes() {
     static constexpr uint64_t kNumbers[] = {0,          1,          1ULL << 30, 80ULL << 30, 140ULL << 30,
@@ -144,20 +149,22 @@ class Script {
     if (kind / 64 == 1) {
       line("mig " + std::to_string(input_.byte()));
       made.free.reset();
-      for (size_t count = input_.upto(3); count > 0; --count) instance(count);
+      for (size_t count = input_.upto(3); count > 0; --count)
+        if (!instance(count)) made.good = false;
     }
     // Of two with one name only the first is a card, if it is one: then the name says nothing.
     for (Made& other : cards_)
       if (other.uuid == made.uuid) other.good = other.gone = made.gone = false;
     cards_.push_back(std::move(made));
   }
-  void instance(size_t number_of) {
+  // False: it may say that its card is lost, which then is not there.
+  bool instance(size_t number_of) {
     const uint8_t kind = input_.byte();
     line("instance MIG-" + std::string(8, static_cast<char>('0' + number_of + 10 * (kind > 240))) + " " +
          std::to_string(kind % 8) + " " + std::to_string(kind / 8 % 2));
     if (kind < 200) (void)memory();
     if (kind % 3 == 0) process();
-    if (kind > 220) error();
+    return kind <= 220 || !error().lost;
   }
 
   Input& input_;
