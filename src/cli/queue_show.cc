@@ -58,10 +58,10 @@ Colour colour_of(State state) {
   }
 }
 
-std::string time_text(const JobLine& job) {
-  if (job.state == State::queued) return age_text(lease::wall_clock_ns() - job.added_ns);
+std::string time_text(const JobLine& job, int64_t now_ns) {
+  if (job.state == State::queued) return age_text(now_ns - job.added_ns);
   if (job.started_ns == 0) return "";
-  return age_text((job.state == State::running ? lease::wall_clock_ns() : job.ended_ns) - job.started_ns);
+  return age_text((job.state == State::running ? now_ns : job.ended_ns) - job.started_ns);
 }
 
 std::string clock_text(int64_t ns) {
@@ -130,9 +130,11 @@ int list(const ListOptions& options) {
     over.newest = kShownEnded;
     waiting.states = std::vector<State>{State::queued, State::running};
     jobs = value_of(queue.list(over));
-    const std::vector<JobLine> rest = value_of(queue.list(waiting));
-    jobs.insert(jobs.end(), rest.begin(), rest.end());
-    std::sort(jobs.begin(), jobs.end(), [](const JobLine& a, const JobLine& b) { return a.id < b.id; });
+    std::vector<JobLine> rest = value_of(queue.list(waiting));
+    const auto middle = static_cast<std::ptrdiff_t>(jobs.size());
+    jobs.insert(jobs.end(), std::move_iterator(rest.begin()), std::move_iterator(rest.end()));
+    std::inplace_merge(jobs.begin(), jobs.begin() + middle, jobs.end(),
+                       [](const JobLine& a, const JobLine& b) { return a.id < b.id; });
   }
   const bool paused = value_of(queue.paused());
   if (options.json) {
@@ -146,19 +148,23 @@ int list(const ListOptions& options) {
     return kDone;
   }
   const Screen out = screen();
+  const int64_t now = lease::wall_clock_ns();
   Table table;
   table.columns = {{"JOB", true, 0},    {"STATE", false, 0}, {"PRIORITY", true, 4}, {"GPUS", true, 3},
                    {"MEMORY", true, 3}, {"TIME", true, 2},   {"COMMAND", false, 0}};
-  for (const JobLine& job : jobs)
-    table.rows.push_back({{std::to_string(job.id)},
-                          {state_text(job), colour_of(job.state)},
-                          {std::to_string(job.priority)},
-                          {job.cards == 0 ? "" : std::to_string(job.cards)},
-                          {job.cards == 0            ? ""
-                           : job.memory.count() == 0 ? "whole"
-                                                     : to_string(job.memory)},
-                          {time_text(job)},
-                          {job.title}});
+  table.rows.reserve(jobs.size());
+  for (JobLine& job : jobs) {
+    std::vector<Cell>& row = table.rows.emplace_back(table.columns.size());
+    row[0].text = std::to_string(job.id);
+    row[1] = {state_text(job), colour_of(job.state)};
+    row[2].text = std::to_string(job.priority);
+    if (job.cards > 0) {
+      row[3].text = std::to_string(job.cards);
+      row[4].text = job.memory.count() == 0 ? "whole" : to_string(job.memory);
+    }
+    row[5].text = time_text(job, now);
+    row[6].text = std::move(job.title);
+  }
   if (paused) print("The queue is paused: nothing is started until `innkeeper queue resume`.\n");
   print(jobs.empty() ? "no jobs\n" : table.render(out));
   return kDone;

@@ -39,6 +39,13 @@ const char* code(Colour colour) {
   return "";
 }
 
+void append_painted(std::string& line, const Screen& screen, Colour colour, std::string_view text) {
+  const bool painted = screen.colours && colour != Colour::none && !text.empty();
+  if (painted) line += code(colour);
+  line += text;
+  if (painted) line += "\033[0m";
+}
+
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
 }  // namespace
@@ -59,19 +66,21 @@ Screen screen() {
 }
 
 std::string paint(const Screen& screen, Colour colour, std::string_view text) {
-  if (!screen.colours || colour == Colour::none || text.empty()) return std::string(text);
-  return code(colour) + std::string(text) + "\033[0m";
+  std::string painted;
+  append_painted(painted, screen, colour, text);
+  return painted;
 }
 
 size_t columns_of(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins_character));
 }
 
-std::string cut(std::string_view text, size_t columns) {
+std::string_view cut(std::string_view text, size_t columns) {
+  if (text.size() <= columns) return text;
   size_t seen = 0, end = 0;
   for (; end < text.size(); ++end)
     if (begins_character(text[end]) && seen++ == columns) break;
-  return std::string(text.substr(0, end));
+  return text.substr(0, end);
 }
 
 std::string Table::render(const Screen& screen) const {
@@ -101,28 +110,30 @@ std::string Table::render(const Screen& screen) const {
     shown.erase(worst);
   }
   std::string text;
-  const auto line = [&](const auto& cell_of) {
+  const auto line = [&](const std::vector<Cell>& row) {
+    const size_t begin = text.size();
     size_t room = limit;
-    std::string row;
     for (size_t k = 0; k < shown.size() && room > 0; ++k) {
       const Column& column = columns[shown[k]];
-      const Cell cell = cell_of(shown[k]);
-      const std::string words = cut(cell.text, room);
-      const size_t used = columns_of(words);
+      const Cell& cell = row[shown[k]];
+      const std::string_view words = cut(cell.text, room);
       const size_t width = std::min(widths[shown[k]], room);
-      const std::string gap(width - std::min(width, used), ' ');
-      row += column.right ? gap + paint(screen, cell.colour, words) : paint(screen, cell.colour, words);
+      const size_t gap = width - std::min(width, columns_of(words));
+      if (column.right) text.append(gap, ' ');
+      append_painted(text, screen, cell.colour, words);
       room -= width;
       if (k + 1 == shown.size()) break;
-      if (!column.right) row += gap;
-      row.append(std::min<size_t>(room, 2), ' ');
+      if (!column.right) text.append(gap, ' ');
+      text.append(std::min<size_t>(room, 2), ' ');
       room -= std::min<size_t>(room, 2);
     }
-    while (!row.empty() && row.back() == ' ') row.pop_back();
-    text += row + "\n";
+    while (text.size() > begin && text.back() == ' ') text.pop_back();
+    text += '\n';
   };
-  line([&](size_t i) { return Cell{columns[i].head, Colour::bold}; });
-  for (const auto& row : rows) line([&](size_t i) { return row[i]; });
+  std::vector<Cell> heads;
+  for (const Column& column : columns) heads.push_back({column.head, Colour::bold});
+  line(heads);
+  for (const auto& row : rows) line(row);
   return text;
 }
 

@@ -41,7 +41,7 @@ struct Table {
 // Columns that text takes on a terminal (UTF-8, no wide characters).
 size_t columns_of(std::string_view text);
 // At most so many columns of it.
-std::string cut(std::string_view text, size_t columns);
+std::string_view cut(std::string_view text, size_t columns);
 
 // A bar of `width` columns, `part` of it (0 to 1) full.
 std::string bar(const Screen& screen, double part, int width);

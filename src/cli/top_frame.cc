@@ -20,7 +20,7 @@ std::string line(const Screen& screen, const Spans& spans) {
   size_t room = static_cast<size_t>(std::max(1, screen.width));
   std::string text;
   for (const Cell& span : spans) {
-    const std::string words = cut(span.text, room);
+    const std::string_view words = cut(span.text, room);
     room -= columns_of(words);
     text += paint(screen, span.colour, words);
   }

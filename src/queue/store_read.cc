@@ -58,24 +58,25 @@ const char* to_string(How how) {
 }
 
 Result<std::vector<JobLine>> Store::list(const Filter& filter) {
-  int64_t mask = -1;
-  if (filter.states) {
-    mask = 0;
+  const bool of_array = filter.array > 0;
+  const bool newest = !of_array && filter.newest > 0;
+  const bool everything = !of_array && !newest && !filter.states;
+  int64_t mask = filter.states ? 0 : -1;
+  if (filter.states)
     for (const State state : *filter.states) mask |= int64_t{1} << static_cast<int>(state);
-  }
   // One statement for each shape of question, so that each has the plan that fits it.
-  const char* everything = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id";
-  const char* of_array = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 AND array=?2 AND array>0 ORDER BY id";
-  const char* last = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id DESC LIMIT ?2";
-  const bool newest = filter.newest > 0;
-  Query query(*database_, filter.array > 0 ? of_array : newest ? last : everything);
-  query.with(mask);
-  if (filter.array > 0) query.with(filter.array);
-  if (filter.array == 0 && newest) query.with(filter.newest);
+  const char* sql = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id";
+  if (everything) sql = IK_LINE_COLUMNS "ORDER BY id";
+  if (newest) sql = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id DESC LIMIT ?2";
+  if (of_array) sql = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 AND array=?2 AND array>0 ORDER BY id";
+  Query query(*database_, sql);
+  if (!everything) query.with(mask);
+  if (of_array) query.with(filter.array);
+  if (newest) query.with(filter.newest);
   std::vector<JobLine> lines;
   while (query.step()) read_line(query, lines.emplace_back());
   IK_RETURN_IF_ERROR(query.status());
-  if (filter.array == 0 && newest) return std::vector<JobLine>(lines.rbegin(), lines.rend());
+  if (newest) std::reverse(lines.begin(), lines.end());
   return lines;
 }
 
