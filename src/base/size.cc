@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "base/lines.h"
+
 namespace innkeeper {
 namespace {
 
@@ -15,13 +17,9 @@ struct Unit {
 };
 constexpr std::array<Unit, 5> kUnits = {{{"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
 
-// Somebody's text in a message: short, and without what would break the line.
 std::string shown(std::string_view text) {
   constexpr size_t kMost = 60;
-  std::string result(text.substr(0, kMost));
-  for (char& c : result)
-    if (c < ' ' || c > '~') c = '?';
-  return text.size() > kMost ? result + "..." : result;
+  return printable(text, kMost) + (text.size() > kMost ? "..." : "");
 }
 
 Status refuse(std::string_view text, const std::string& why) {

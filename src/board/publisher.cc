@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,11 +47,11 @@ class File {
   bool make() {
     file_.close();
     auto found = lease::Directory::find_default();
-    uint64_t random = 0;
-    if (!found.ok() || getrandom(&random, sizeof random, 0) != sizeof random) return false;
+    const std::optional<std::string> id = lease::new_id();
+    if (!found.ok() || !id) return false;
     directory_ = std::move(found).value();
     reap(*directory_);
-    name_ = "r" + hex(random);
+    name_ = "r" + *id;
     const int folder = directory_->fd();
     file_ = lease::OpenFile([folder] { return openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600); });
     const std::string link = "/proc/self/fd/" + std::to_string(file_.fd());
@@ -100,7 +99,11 @@ struct Publisher::State {
     if (rows == record.nodes && file.named()) return;
     record.nodes = std::move(rows);
     const Result<std::string> text = encode(record);
-    if (text.ok()) (void)file.write(text.value());
+    if (text.ok()) {
+      (void)file.write(text.value());
+    } else if (log_enabled(LogLevel::debug)) {
+      log(LogLevel::debug, "nothing for innkeeper top: " + text.status().message());
+    }
   }
 
   const Look look;

@@ -2,6 +2,13 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/random.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/lines.h"
 
 namespace innkeeper::lease {
 
@@ -14,6 +21,13 @@ inline struct flock whole_file(short type) {
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   return lock;
+}
+
+// A name that nobody else has and nobody can guess. None: errno says why.
+inline std::optional<std::string> new_id() {
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) return std::nullopt;
+  return hex(random);
 }
 
 // Makes it alive, for as long as this open file description is. False: somebody else's has it, or errno says.

@@ -100,12 +100,7 @@ bool valid_id(std::string_view id) {
   return id.size() == 16 && std::all_of(id.begin(), id.end(), digit);
 }
 
-std::string printable(std::string_view text) {
-  std::string result(text.substr(0, kMaxTextLength));
-  for (char& c : result)
-    if (c < ' ' || c > '~') c = '?';
-  return result;
-}
+std::string printable(std::string_view text) { return innkeeper::printable(text, kMaxTextLength); }
 
 Result<std::string> encode(const Record& record) {
   std::string body;

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -127,11 +126,9 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   record.revision = 1;
   Result<std::string> slot = encode(record);
   if (!slot.ok()) return slot.status();
-  uint64_t random = 0;
-  if (getrandom(&random, sizeof random, 0) != sizeof random) return failed(*directory, "name a lease", errno);
-  char id[17];
-  std::snprintf(id, sizeof id, "%016llx", static_cast<unsigned long long>(random));
-  LeaseFile made{std::move(directory), {}, id, std::move(record)};
+  std::optional<std::string> id = new_id();
+  if (!id) return failed(*directory, "name a lease", errno);
+  LeaseFile made{std::move(directory), {}, *std::move(id), std::move(record)};
   const int folder = made.directory->fd();
   const std::string draft = "t" + made.id;
   made.file = OpenFile([&] { return openat(folder, draft.c_str(), kMakeFlags, 0600); });

@@ -13,18 +13,14 @@
 #include "fuzz/input.h"
 #include "lease/record.h"
 #include "queue/store.h"
+#include "support/queue_folder.h"
 
 namespace {
 
 using namespace innkeeper;
 using namespace innkeeper::queue;
 using fuzz::Input;
-
-template <class T>
-T good(Result<T> result) {
-  IK_CHECK(result.ok(), result.status().message());
-  return std::move(result).value();
-}
+using test::good;
 
 JobSpec spec() {
   JobSpec job;

@@ -11,12 +11,15 @@
 
 #include "base/check.h"
 #include "fuzz/input.h"
+#include "support/cards.h"
 #include "telemetry/visible.h"
 
 namespace {
 
 using namespace innkeeper;
 using namespace innkeeper::telemetry;
+using test::card;
+using test::instance;
 using Uuids = std::vector<std::string>;
 
 struct Machine {
@@ -25,24 +28,6 @@ struct Machine {
   Uuids places;
   bool one_model = true;
 };
-
-Card card(std::string uuid, const char* bus, std::vector<Instance> instances = {}) {
-  Card made;
-  made.uuid = std::move(uuid);
-  made.bus_id = std::string("00000000:") + bus + ":00.0";
-  made.name = "NVIDIA A100";
-  made.mig = !instances.empty();
-  made.instances = std::move(instances);
-  return made;
-}
-
-Instance instance(std::string uuid, int gpu_instance, int compute_instance) {
-  Instance made;
-  made.uuid = std::move(uuid);
-  made.gpu_instance = gpu_instance;
-  made.compute_instance = compute_instance;
-  return made;
-}
 
 Card amd(std::string uuid, const char* bus, int node) {
   Card made = card(std::move(uuid), bus);

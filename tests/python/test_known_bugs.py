@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import io
 import threading
+from collections.abc import Iterator
 
 import innkeeper
 import models
@@ -349,18 +350,25 @@ def test_an_operator_that_throws_leaves_nothing_pinned(squeeze: Squeeze):
     assert same(table, torch.arange(64.0).view(8, 8))
 
 
-def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze):
-    """A library's operator kept its operand for later, and found other bytes there (I12)."""
-    squeeze(64 * KiB)
-    kept: list[Tensor] = []
+@pytest.fixture
+def kept() -> Iterator[list[Tensor]]:
+    """What a library's operator, innkeeper_keeps::keep, has kept of its operands."""
+    operands: list[Tensor] = []
 
     def keep(x: Tensor) -> Tensor:
-        kept.append(x)
+        operands.append(x)
         return x * 2
 
     library = torch.library.Library("innkeeper_keeps", "FRAGMENT")
     library.define("keep(Tensor x) -> Tensor")
     library.impl("keep", keep, "CPU")
+    yield operands
+    operands.clear()
+
+
+def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze, kept: list[Tensor]):
+    """A library's operator kept its operand for later, and found other bytes there (I12)."""
+    squeeze(64 * KiB)
     x = torch.arange(1000.0, device="managed")
     assert same(torch.ops.innkeeper_keeps.keep(x), torch.arange(1000.0) * 2)
     assert innkeeper.stats()["escaped"] == 1
@@ -374,19 +382,10 @@ def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze):
     assert same(x, torch.arange(1000.0))
 
 
-def test_what_an_operator_keeps_outlives_its_tensor(squeeze: Squeeze):
+def test_what_an_operator_keeps_outlives_its_tensor(squeeze: Squeeze, kept: list[Tensor]):
     """An operator kept its operand, the program let go of it, and the memory went to another (I12)."""
     squeeze(64 * KiB)
-    kept: list[Tensor] = []
-
-    def keep(x: Tensor) -> Tensor:
-        kept.append(x)
-        return x * 2
-
-    library = torch.library.Library("innkeeper_outlives", "FRAGMENT")
-    library.define("keep(Tensor x) -> Tensor")
-    library.impl("keep", keep, "CPU")
-    torch.ops.innkeeper_outlives.keep(torch.arange(1000.0, device="managed"))
+    torch.ops.innkeeper_keeps.keep(torch.arange(1000.0, device="managed"))
     flood(256 * KiB)
     assert torch.equal(kept[0].cpu(), torch.arange(1000.0))
     kept.clear()

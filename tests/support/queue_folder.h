@@ -14,9 +14,27 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "queue/queue.h"
 
 namespace innkeeper::test {
+
+// What the test cannot go on without.
+template <class T>
+T good(Result<T> result) {
+  IK_CHECK(result.ok(), result.status().message());
+  return std::move(result).value();
+}
+
+// Whether it becomes true within 15 s, which a busy machine may need.
+template <class Condition>
+bool soon(const Condition& condition) {
+  for (int i = 0; i < 3000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
 
 inline queue::Program queue_runner() {
   auto folder = std::filesystem::canonical("/proc/self/exe").parent_path();

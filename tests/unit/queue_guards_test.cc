@@ -33,25 +33,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::content;
+using test::good;
 using test::QueueFolder;
 using test::shell;
+using test::soon;
 
 constexpr auto kLong = 30'000ms;
-
-template <class T>
-T good(Result<T> result) {
-  EXPECT_TRUE(result.ok()) << result.status().message();
-  return std::move(result).value();
-}
-
-template <class Condition>
-bool soon(const Condition& condition) {
-  for (int i = 0; i < 3000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(5ms);
-  }
-  return false;
-}
 
 class GuardTest : public ::testing::Test {
  protected:

@@ -13,16 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::content;
+using test::good;
 using test::QueueFolder;
 using test::shell;
+using test::soon;
 
 constexpr int64_t kAll = 1'000'000;
-
-template <class T>
-T good(Result<T> result) {
-  EXPECT_TRUE(result.ok()) << result.status().message();
-  return std::move(result).value();
-}
 
 class PruneTest : public ::testing::Test {
  protected:
@@ -247,11 +243,6 @@ TEST_F(PruneTest, TidyingLeavesWhatIsUsedAndWhatWasMeasured) {
 // With a real runner.
 class AutomaticTest : public ::testing::Test {
  protected:
-  template <class Condition>
-  static bool soon(const Condition& condition) {
-    for (int i = 0; i < 2000 && !condition(); ++i) std::this_thread::sleep_for(5ms);
-    return condition();
-  }
   QueueFolder folder_;
   Queue queue_ = folder_.queue();
 };

@@ -16,15 +16,10 @@
 namespace innkeeper::queue {
 namespace {
 
+using test::good;
 using test::QueueFolder;
 
 // What of a Result is an answer, so that a failure shows its message.
-template <class T>
-T good(Result<T> result) {
-  EXPECT_TRUE(result.ok()) << result.status().message();
-  return std::move(result).value();
-}
-
 class StoreTest : public ::testing::Test {
  protected:
   QueueFolder outer_;

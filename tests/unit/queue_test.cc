@@ -15,19 +15,11 @@ using namespace std::chrono_literals;
 using test::content;
 using test::QueueFolder;
 using test::shell;
+using test::soon;
 
 constexpr auto kLong = 20'000ms;
 
 // True when `condition` became true in time.
-template <class Condition>
-bool soon(const Condition& condition) {
-  for (int i = 0; i < 2000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(5ms);
-  }
-  return false;
-}
-
 class QueueTest : public ::testing::Test {
  protected:
   JobId add(const JobSpec& spec) { return queue_.add(spec).value().at(0); }

@@ -261,37 +261,38 @@ TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
   EXPECT_EQ(machine->used(node), Bytes(0));
 }
 
-TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
-  Machine machine({.budget = Bytes(kSize)});
+// A node that is full with one block, which somebody keeps a pointer to while `held`.
+struct Escaped {
+  Escaped() {
+    machine->set_escape_probe([this](Block&, NodeId) { return held; });
+    blocks = fill(machine, node, 1);
+    Access access{.block = blocks[0]};
+    EXPECT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+    machine->keep_escaped(node, access);
+  }
+  ~Escaped() { check_and_destroy(machine, blocks, node); }
+
+  Machine machine{{.budget = Bytes(kSize)}};
   const NodeId node = machine.sim();
   bool held = true;
-  machine->set_escape_probe([&](Block&, NodeId) { return held; });
-  const std::vector<Block*> blocks = fill(machine, node, 1);
-  Access access{.block = blocks[0]};
-  ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
-  machine->keep_escaped(node, access);
-  EXPECT_EQ(machine->device(node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
-  held = false;
-  EXPECT_TRUE(machine->device(node).allocate(Bytes(kSize)).ok());
-  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
-  check_and_destroy(machine, blocks, node);
+  std::vector<Block*> blocks;
+};
+
+TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
+  Escaped it;
+  EXPECT_EQ(it.machine->device(it.node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
+  it.held = false;
+  EXPECT_TRUE(it.machine->device(it.node).allocate(Bytes(kSize)).ok());
+  EXPECT_FALSE(it.machine->has_replica(*it.blocks[0], it.node));
 }
 
 TEST(Room, I12EvictingAllTakesWhatWasLetGo) {
-  Machine machine({.budget = Bytes(kSize)});
-  const NodeId node = machine.sim();
-  bool held = true;
-  machine->set_escape_probe([&](Block&, NodeId) { return held; });
-  const std::vector<Block*> blocks = fill(machine, node, 1);
-  Access access{.block = blocks[0]};
-  ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
-  machine->keep_escaped(node, access);
-  ASSERT_TRUE(machine->evict_all().ok());
-  EXPECT_TRUE(machine->has_replica(*blocks[0], node));
-  held = false;
-  ASSERT_TRUE(machine->evict_all().ok());
-  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
-  check_and_destroy(machine, blocks, node);
+  Escaped it;
+  ASSERT_TRUE(it.machine->evict_all().ok());
+  EXPECT_TRUE(it.machine->has_replica(*it.blocks[0], it.node));
+  it.held = false;
+  ASSERT_TRUE(it.machine->evict_all().ok());
+  EXPECT_FALSE(it.machine->has_replica(*it.blocks[0], it.node));
 }
 
 TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {

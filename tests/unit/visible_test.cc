@@ -8,26 +8,14 @@
 #include <random>
 #include <set>
 
+#include "support/cards.h"
 #include "support/environment.h"
 
 namespace innkeeper::telemetry {
 namespace {
 
-Card card(std::string uuid, const std::string& bus, std::string name = "NVIDIA A100") {
-  Card made;
-  made.uuid = std::move(uuid);
-  made.bus_id = "00000000:" + bus + ":00.0";
-  made.name = std::move(name);
-  return made;
-}
-
-Instance instance(std::string uuid, int gpu_instance, int compute_instance) {
-  Instance made;
-  made.uuid = std::move(uuid);
-  made.gpu_instance = gpu_instance;
-  made.compute_instance = compute_instance;
-  return made;
-}
+using test::card;
+using test::instance;
 
 // Four alike.
 Snapshot four() {
@@ -40,10 +28,9 @@ Snapshot four() {
 // Two, the first with MIG on.
 Snapshot mig() {
   Snapshot now;
-  now.cards = {card("GPU-aa11-0", "01"), card("GPU-bb22-1", "02")};
-  now.cards[0].mig = true;
-  now.cards[0].instances = {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0),
-                            instance("MIG-6777", 2, 1)};
+  now.cards = {card("GPU-aa11-0", "01",
+                    {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0), instance("MIG-6777", 2, 1)}),
+               card("GPU-bb22-1", "02")};
   return now;
 }
 

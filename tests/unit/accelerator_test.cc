@@ -1,219 +1,25 @@
-// The rules of the adversary: for each, the program that forgets it gets poison, the one that keeps it the
-// data.
+// A simulated card: its memory, its queues, its clock.
 #include "sim/accelerator.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 #include <thread>
+
+#include "support/accelerator.h"
 
 namespace innkeeper::sim {
 namespace {
 
-constexpr size_t kSize = 4096;
-constexpr QueueIndex kCompute = 0;
-constexpr QueueIndex kIn = 1;
-constexpr QueueIndex kOut = 2;
+using test::fill;
+using test::kCompute;
+using test::kIn;
+using test::kOut;
+using test::kSize;
+using test::look;
+using test::options;
+using test::take;
 using Direction = Accelerator::Direction;
-
-Options options(Visibility visibility, uint64_t seed = 0, std::string name = "sim:0") {
-  return {.name = std::move(name), .capacity = MiB(1), .visibility = visibility, .seed = seed};
-}
-
-unsigned char* take(Accelerator& card, size_t size = kSize) {
-  Result<void*> data = card.allocate(Bytes(static_cast<int64_t>(size)));
-  EXPECT_TRUE(data.ok()) << data.status().message();
-  return static_cast<unsigned char*>(data.value());
-}
-
-// A kernel that fills a buffer.
-void fill(Accelerator& card, void* data, int value, size_t size = kSize, QueueIndex queue = kCompute) {
-  card.begin_kernel(queue);
-  if (card.options().data) std::memset(data, value, size);
-  const WrittenRange written{data, size};
-  card.end_kernel(queue, {&written, 1}, {});
-}
-
-// A kernel that only reads: what it sees in the first byte. Checks that all bytes agree.
-int look(Accelerator& card, const unsigned char* data, size_t size = kSize, QueueIndex queue = kCompute) {
-  card.begin_kernel(queue);
-  const int seen = data[0];
-  for (size_t i = 0; i < size; ++i) EXPECT_EQ(data[i], seen);
-  card.end_kernel(queue, {}, {});
-  return seen;
-}
-
-// Each rule runs `with` or without the wait that it is about, and returns the byte that the program ends up
-// with (7 if it is right).
-struct Rule {
-  const char* name;
-  std::function<int(Accelerator&, Accelerator& peer, bool with)> run;
-};
-
-const Rule kRules[] = {
-    {"CopyOutWaitsForTheKernel",
-     [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
-       unsigned char* data = take(card);
-       fill(card, data, 7);
-       if (with) card.wait(kOut, card.record(kCompute));
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
-       EXPECT_TRUE(copied->synchronize().ok());
-       card.free(data);
-       return static_cast<int>(host[9]);
-     }},
-    {"HostWaitsForTheCopyOut",
-     [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
-       unsigned char* data = take(card);
-       fill(card, data, 7);
-       card.synchronize();
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
-       if (with) {
-         EXPECT_TRUE(copied->synchronize().ok());
-       }
-       const int seen = host[9];
-       card.synchronize();
-       card.free(data);
-       return seen;
-     }},
-    {"KernelWaitsForTheCopyIn",
-     [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 7, kSize);
-       unsigned char* data = take(card);
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
-       if (with) card.wait(kCompute, copied);
-       const int seen = look(card, data);
-       card.synchronize();
-       card.free(data);
-       return seen;
-     }},
-    {"HostKeepsTheSourceOfACopyIn",
-     [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 7, kSize);
-       unsigned char* data = take(card);
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
-       if (with) {
-         EXPECT_TRUE(copied->synchronize().ok());
-       }
-       std::memset(host, 1, kSize);
-       card.wait(kCompute, copied);
-       const int seen = look(card, data);
-       card.free(data);
-       return seen;
-     }},
-    {"FreeWaitsForTheCopyOut",
-     [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
-       unsigned char* data = take(card);
-       fill(card, data, 7);
-       card.wait(kOut, card.record(kCompute));
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
-       if (with) card.wait(kCompute, copied);
-       card.free(data);
-       EXPECT_TRUE(copied->synchronize().ok());
-       return static_cast<int>(host[9]);
-     }},
-    {"CopyInWaitsForWhatUsedItsMemoryBefore",
-     [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 7, kSize);
-       unsigned char* data = take(card);
-       fill(card, data, 1);  // its result is published after the copy, unless the copy waits for it
-       if (with) card.wait(kIn, card.record(kCompute));
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
-       EXPECT_TRUE(copied->synchronize().ok());
-       const int seen = look(card, data);
-       card.free(data);
-       return seen;
-     }},
-    {"FreeWaitsForTheCopyIn",
-     [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 1, kSize);
-       unsigned char* data = take(card);
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
-       if (with) card.wait(kCompute, copied);
-       card.free(data);
-       unsigned char* next = take(card);
-       EXPECT_EQ(next, data) << "freed memory is used again at once";
-       fill(card, next, 7);
-       card.synchronize(kCompute);
-       card.synchronize();
-       const int seen = next[9];
-       card.free(next);
-       return seen;
-     }},
-    {"QueueOfOneKernelWaitsForAnother",
-     [](Accelerator& card, Accelerator&, bool with) {
-       const QueueIndex second = card.create_queue();
-       unsigned char* data = take(card);
-       fill(card, data, 7);
-       if (with) card.wait(second, card.record(kCompute));
-       const int seen = look(card, data, kSize, second);
-       card.free(data);
-       return seen;
-     }},
-    {"PeerCopyWaitsForThePeersKernel",
-     [](Accelerator& card, Accelerator& peer, bool with) {
-       unsigned char* source = take(peer);
-       unsigned char* data = take(card);
-       fill(peer, source, 7);
-       if (with) card.wait(kIn, peer.record(kCompute));
-       card.wait(kCompute, card.copy(kIn, data, source, kSize, Direction::peer));
-       const int seen = look(card, data);
-       card.free(data);
-       peer.free(source);
-       return seen;
-     }},
-    {"PeerFreesAfterTheCopy",
-     [](Accelerator& card, Accelerator& peer, bool with) {
-       unsigned char* source = take(peer);
-       unsigned char* data = take(card);
-       fill(peer, source, 7);
-       card.wait(kIn, peer.record(kCompute));
-       const Event copied = card.copy(kIn, data, source, kSize, Direction::peer);
-       if (with) peer.wait(kCompute, copied);
-       peer.free(source);
-       card.wait(kCompute, copied);
-       const int seen = look(card, data);
-       card.free(data);
-       return seen;
-     }},
-};
-
-class Adversary : public testing::TestWithParam<Rule> {};
-
-TEST_P(Adversary, LateShowsTheMissingWait) {
-  Accelerator peer(options(Visibility::late, 0, "sim:1"));
-  Accelerator card(options(Visibility::late));
-  EXPECT_EQ(GetParam().run(card, peer, true), 7);
-  EXPECT_NE(GetParam().run(card, peer, false), 7);
-}
-
-TEST_P(Adversary, RandomShowsTheMissingWaitForSomeSeed) {
-  int wrong = 0;
-  for (uint64_t seed = 0; seed < 32; ++seed) {
-    Accelerator peer(options(Visibility::random, seed + 100, "sim:1"));
-    Accelerator card(options(Visibility::random, seed));
-    ASSERT_EQ(GetParam().run(card, peer, true), 7) << "seed " << seed;
-    wrong += GetParam().run(card, peer, false) != 7;
-  }
-  EXPECT_GT(wrong, 0);
-  EXPECT_LT(wrong, 32) << "random is not always late";
-}
-
-TEST_P(Adversary, RightProgramsAreRightEarly) {
-  Accelerator peer(options(Visibility::early, 0, "sim:1"));
-  Accelerator card(options(Visibility::early));
-  EXPECT_EQ(GetParam().run(card, peer, true), 7);
-}
-
-INSTANTIATE_TEST_SUITE_P(Rules, Adversary, testing::ValuesIn(kRules),
-                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Accelerator, AnEarlyQueueIsThroughWithAWaitAtOnce) {
   Accelerator late(options(Visibility::late));

@@ -1,0 +1,32 @@
+// A snapshot's parts for tests that read what is visible.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::test {
+
+inline telemetry::Instance instance(std::string uuid, int gpu_instance, int compute_instance) {
+  telemetry::Instance made;
+  made.uuid = std::move(uuid);
+  made.gpu_instance = gpu_instance;
+  made.compute_instance = compute_instance;
+  return made;
+}
+
+// With MIG on if it has instances.
+inline telemetry::Card card(std::string uuid, const std::string& bus,
+                            std::vector<telemetry::Instance> instances = {}) {
+  telemetry::Card made;
+  made.uuid = std::move(uuid);
+  made.bus_id = "00000000:" + bus + ":00.0";
+  made.name = "NVIDIA A100";
+  made.mig = !instances.empty();
+  made.instances = std::move(instances);
+  return made;
+}
+
+}  // namespace innkeeper::test
