@@ -30,9 +30,9 @@ JobSpec spec() {
 }
 
 // A queue with jobs in each state, made once; its file is the beginning of every input.
-class Queue {
+class FilledQueue {
  public:
-  Queue() {
+  FilledQueue() {
     std::string pattern =
         std::filesystem::exists("/dev/shm") ? "/dev/shm/queue-fuzz.XXXXXX" : "/tmp/queue-fuzz.XXXXXX";
     IK_CHECK(mkdtemp(pattern.data()) != nullptr);
@@ -45,7 +45,7 @@ class Queue {
     IK_CHECK(!std::filesystem::exists(log()), "the file is not all there is");
     read_columns();
   }
-  ~Queue() { std::filesystem::remove_all(path_); }
+  ~FilledQueue() { std::filesystem::remove_all(path_); }
 
   const Folder& folder() const { return *folder_; }
   const std::string& whole() const { return whole_; }
@@ -128,11 +128,11 @@ void bind_value(sqlite3_stmt* statement, Input& input) {
 }
 
 // Some values of rows are others', some rows are gone. What the schema refuses does not happen.
-void damage_rows(const Queue& queue, Input& input) {
+void damage_rows(const FilledQueue& queue, Input& input) {
   sqlite3* file = nullptr;
   IK_CHECK(sqlite3_open(queue.folder().database().c_str(), &file) == SQLITE_OK);
   for (size_t count = 1 + input.upto(7); count > 0; --count) {
-    const Queue::Column& column = input.one_of(queue.columns());
+    const FilledQueue::Column& column = input.one_of(queue.columns());
     const bool remove = input.byte() > 240;
     const std::string sql = (remove ? "DELETE FROM " + column.table + " WHERE ?1 IS NOT NULL AND "
                                     : "UPDATE " + column.table + " SET " + column.name + "=?1 WHERE ") +
@@ -147,7 +147,7 @@ void damage_rows(const Queue& queue, Input& input) {
   sqlite3_close(file);
 }
 
-void damage_bytes(const Queue& queue, Input& input) {
+void damage_bytes(const FilledQueue& queue, Input& input) {
   std::string bytes = queue.whole();
   for (size_t count = 1 + input.upto(15); count > 0; --count) {
     const size_t at = input.upto(bytes.size() - 1);
@@ -266,7 +266,7 @@ class User {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Queue queue;
+  static const FilledQueue queue;
   Input input(data, size);
   const uint8_t kind = input.byte();
   queue.put(queue.whole());
