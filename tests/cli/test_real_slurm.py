@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import PROGRAM, Machine, cards, uuid, wait_until
@@ -199,3 +200,21 @@ def test_inside_a_job_the_same_call_subdivides_what_slurm_gave(slurm: Submitter)
     given, first, second, *logs = next(iter(slurm.output(job).values())).split()
     assert (first, second) == ("1", "2")
     assert logs == [uuid(int(given))] * 2
+
+
+def test_submitit_asks_in_the_same_words(slurm: Submitter, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitit = pytest.importorskip("submitit", reason="submitit is not installed")
+    ours = pytest.importorskip("innkeeper.slurm", reason="the package innkeeper is not installed")
+    monkeypatch.setenv("SLURM_CONF", slurm.cluster.env["SLURM_CONF"])
+
+    def executor(request: str) -> Any:
+        made = submitit.AutoExecutor(slurm.machine.folder / "log", cluster="slurm")
+        made.update_parameters(**ours.submitit_parameters(f"{request} --time=5m"))
+        return made
+
+    both = executor("--gpus=2 --name=two").submit(os.getenv, "CUDA_VISIBLE_DEVICES")
+    after = executor(f"--gpus=0 --after={both.job_id}").submit(os.getenv, "SLURM_JOB_DEPENDENCY")
+    name = executor("--gpus=0 --name=three").submit(os.getenv, "SLURM_JOB_NAME")
+    assert both.result() == "0,1"
+    assert after.result() == f"afterok:{both.job_id}"
+    assert name.result() == "three"
