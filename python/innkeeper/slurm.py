@@ -13,12 +13,14 @@ import shutil
 import subprocess
 import sysconfig
 import warnings
+from pathlib import Path
 
 _NOT_SUBMITITS = {
     "--array": "Executor.map_array",
     "--sweep": "Executor.map_array",
     "--retry": "its checkpoints",
     "--output": "the executor's folder",
+    "--env": "slurm_setup",
 }
 _NAMES = {
     "--gres": "slurm_gres",
@@ -45,8 +47,9 @@ def submitit_parameters(request: str) -> dict[str, object]:
         request: options of ``innkeeper slurm submit``, as a shell has them.
 
     Raises:
-        ValueError: no such request, with what is wrong; also ``--array``, ``--sweep``, ``--retry`` and
-            ``--output``, for which submitit has ways of its own. What Slurm has no words for is a warning.
+        ValueError: no such request, with what is wrong; also ``--array``, ``--sweep``, ``--retry``,
+            ``--output`` and ``--env``, for which submitit has ways of its own. What Slurm has no words for is
+            a warning.
         FileNotFoundError: the program innkeeper is not installed.
 
     """
@@ -59,7 +62,8 @@ def submitit_parameters(request: str) -> dict[str, object]:
     more: dict[str, str] = {}
     for option in _sbatch(words):
         key, _, value = option.partition("=")
-        if key in ("--parsable", "--chdir") or (key == "--job-name" and not named):
+        here = key == "--chdir" and value == str(Path.cwd())
+        if here or key == "--parsable" or (key == "--job-name" and not named):
             continue
         if key in _NAMES:
             parameters[_NAMES[key]] = int(value) if value.isdigit() and key != "--job-name" else value

@@ -25,6 +25,8 @@ class JobOptions {
   // The words behind --after and --after-any: job numbers of whoever runs the job.
   const std::vector<std::string>& after() const { return after_; }
   const std::vector<std::string>& after_any() const { return after_any_; }
+  // The words behind --env.
+  const std::vector<std::string>& variables() const { return variables_; }
   bool memory_named() const { return !memory_.empty(); }
   bool memory_auto() const { return memory_ == "auto"; }
 

@@ -1,6 +1,7 @@
 #include "cli/sbatch.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/size.h"
 #include "queue/sweep.h"
@@ -45,6 +46,21 @@ Status cards(const queue::JobSpec& spec, const std::string& shard, Sbatch& call)
   return Status::okay();
 }
 
+// A line for each "NAME=VALUE". Fails with a name that a shell does not take.
+Result<std::string> exports(const std::vector<std::string>& variables, const std::string& indent) {
+  std::string lines;
+  for (const std::string& variable : variables) {
+    const size_t equals = variable.find('=');
+    const std::string name = variable.substr(0, equals);
+    const bool good =
+        std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+    if (!good || name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0)
+      return wrong("the shell of a Slurm job cannot set a variable '" + name + "'");
+    lines += indent + "export " + name + "=" + shell_quoted(variable.substr(equals + 1)) + "\n";
+  }
+  return lines;
+}
+
 // The command, and again as long as there are tries left.
 std::string run_lines(const std::vector<std::string>& command, int retries, const std::string& indent) {
   std::string line;
@@ -78,6 +94,8 @@ Result<Sbatch> to_sbatch(const queue::JobSpec& spec, const std::vector<std::stri
   IK_RETURN_IF_ERROR(cards(spec, options.shard, call));
   if (spec.time_limit)
     call.words.push_back("--time=" + std::to_string((spec.time_limit->count() + 59'999) / 60'000));
+  if (spec.time_limit && spec.retries > 0)
+    call.notes.emplace_back("on Slurm --time is for all tries together, and its end is final");
   if (spec.priority < 0)
     call.words.push_back("--nice=" + std::to_string(int64_t{-kNiceEach} * spec.priority));
   if (spec.priority > 0) call.notes.emplace_back("only administrators may raise a job's priority on Slurm");
@@ -96,7 +114,9 @@ Result<Sbatch> to_sbatch(const queue::JobSpec& spec, const std::vector<std::stri
 
   const Result<std::vector<queue::Values>> tasks = queue::expand(spec.indices, spec.sweep);
   if (!tasks.ok()) return tasks.status();
-  call.script = "#!/bin/sh\n";
+  const Result<std::string> exported = exports(options.variables, "");
+  if (!exported.ok()) return exported.status();
+  call.script = "#!/bin/sh\n" + exported.value();
   if (spec.indices.empty() && spec.sweep.empty()) {
     call.script += run_lines(spec.command, spec.retries, "");
   } else {
@@ -104,11 +124,9 @@ Result<Sbatch> to_sbatch(const queue::JobSpec& spec, const std::vector<std::stri
     call.script += "case \"$SLURM_ARRAY_TASK_ID\" in\n";
     for (size_t i = 0; i < tasks.value().size(); ++i) {
       call.script += std::to_string(i) + ")\n";
-      for (const std::string& variable : queue::variables(tasks.value()[i])) {
-        const size_t equals = variable.find('=');
-        call.script +=
-            "  export " + variable.substr(0, equals + 1) + shell_quoted(variable.substr(equals + 1)) + "\n";
-      }
+      const Result<std::string> values = exports(queue::variables(tasks.value()[i]), "  ");
+      if (!values.ok()) return values.status();
+      call.script += values.value();
       call.script +=
           run_lines(queue::substitute(spec.command, tasks.value()[i]), spec.retries, "  ") + "  ;;\n";
     }

@@ -6,6 +6,7 @@
 //   --gpus 0 --cpus 4    --cpus-per-task=4       --after 12       --dependency=afterok:12
 //   --priority -3        --nice=300              --after-any 12   --dependency=afterany:12
 //   --retry 2            a loop in the script    --name           --job-name
+//   --env A=1            export in the script
 //
 // Slurm has no request for a part of a GPU's memory but shards, whose size only the cluster's administrator
 // knows: without --shard a GPU is taken whole, with a note.
@@ -21,8 +22,9 @@ namespace innkeeper::cli {
 
 struct SbatchOptions {
   std::string output;
-  std::vector<std::string> more;  // passed on as they are
-  std::string shard;              // a size
+  std::vector<std::string> more;       // passed on as they are
+  std::string shard;                   // a size
+  std::vector<std::string> variables;  // "NAME=VALUE", beside those that Slurm passes on
 };
 
 struct Sbatch {

@@ -78,13 +78,14 @@ std::string ask(std::vector<std::string> words, const std::string& input) {
 int submit(const SubmitOptions& options, const std::vector<std::string>& words) {
   if (std::getenv("SLURM_JOB_ID") != nullptr) {
     if (options.dry_run) fail(kUsage, "--dry-run shows a call of sbatch, and in a Slurm job there is none");
-    print(add_job(options.job, words) + "\n");
-    return kDone;
+    return print_added(add_job(options.job, words));
   }
   queue::JobSpec spec = options.job.spec(words);
   if (options.job.memory_auto())
     fail(kUsage, "--mem auto knows what was measured on this machine, not on a cluster");
-  const Result<Sbatch> call = to_sbatch(spec, options.job.after(), options.job.after_any(), options.sbatch);
+  SbatchOptions sbatch = options.sbatch;
+  sbatch.variables = options.job.variables();
+  const Result<Sbatch> call = to_sbatch(spec, options.job.after(), options.job.after_any(), sbatch);
   if (!call.ok()) fail(kUsage, call.status().message());
   for (const std::string& line : call.value().notes) note(line);
   if (options.dry_run) {

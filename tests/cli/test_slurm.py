@@ -107,6 +107,13 @@ def test_retries_are_a_loop_in_the_script(slurm: Slurm) -> None:
     assert tries.read_text() == "x\n" * 5
 
 
+def test_variables_are_exported_and_a_sweeps_values_win(slurm: Slurm) -> None:
+    slurm.words("--env=A=it's b", "--", "printenv", "A")
+    assert slurm.run_script().stdout == "it's b\n"
+    slurm.words("--env=A=9", "--sweep=A=1,2", "--", "printenv", "A")
+    assert slurm.run_script(1).stdout == "2\n"
+
+
 def test_what_slurm_cannot_do_is_refused(slurm: Slurm) -> None:
     for words, text in [
         (["--notify=say", "--", "true"], "--mail-type"),
@@ -114,6 +121,7 @@ def test_what_slurm_cannot_do_is_refused(slurm: Slurm) -> None:
         (["--after=x", "--", "true"], "Slurm job"),
         (["--shard=none", "--mem=1G", "--", "true"], "--shard"),
         (["--mem=auto", "--", "true"], "--mem auto"),
+        (["--env=a-b=1", "--", "true"], "cannot set a variable 'a-b'"),
         ([], "needs a command"),
     ]:
         done = slurm.submit(*words)

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(
         ("--gpus 2 --time 2h", {"slurm_gres": "gpu:2", "timeout_min": 120}),
         ("--mem=3G --shard 2G", {"slurm_gres": "shard:2"}),
         ("--gpus=0 --cpus 4 --name 7", {"cpus_per_task": 4, "name": "7"}),
+        ("--gpus=0 -C /", {"cpus_per_task": 1, "slurm_additional_parameters": {"chdir": "/"}}),
         (
             "--after 12 --priority=-2",
             {
@@ -51,6 +52,7 @@ def test_in_a_slurm_job_it_asks_for_another(monkeypatch: pytest.MonkeyPatch) -> 
         ("--mem 3X", "3X"),
         ("--sweep lr=1,2", "--sweep is not for submitit, which has Executor.map_array"),
         ("--retry=2", "--retry is not for submitit"),
+        ("--env A=1", "slurm_setup"),
         ("--nonsense", "nonsense"),
     ],
 )
