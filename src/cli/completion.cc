@@ -30,10 +30,12 @@ struct Level {
   std::vector<Word> commands, options;
 };
 
+bool is_for_people(const CLI::App* command) { return !command->get_group().empty(); }
+
 void walk(const CLI::App& app, const std::vector<std::string>& path, std::vector<Level>& levels) {
   Level level;
   level.path = path;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* command : app.get_subcommands(is_for_people))
     level.commands.push_back({command->get_name(), command->get_description(), false});
   for (const CLI::Option* option : app.get_options([](const CLI::Option*) { return true; })) {
     const bool value = option->get_expected_max() > 0 && option->get_type_size() != 0;
@@ -43,7 +45,7 @@ void walk(const CLI::App& app, const std::vector<std::string>& path, std::vector
       level.options.push_back({"-" + name, option->get_description(), value});
   }
   levels.push_back(level);
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : app.get_subcommands(is_for_people)) {
     std::vector<std::string> below = path;
     below.push_back(command->get_name());
     walk(*command, below, levels);

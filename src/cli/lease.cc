@@ -48,13 +48,11 @@ int hold(const HoldOptions& options) {
   request.job = options.job;
   lease::Arbiter arbiter = open_arbiter();
   lease::Lease lease = grant(arbiter, std::move(request));
-  const std::string line = lease.id() + " " + lease.uuids() + "\n";
+  print(lease.id() + " " + lease.uuids() + "\n");  // if that fails the lease ends
   if (options.background) {
     hold_in_background(arbiter, std::move(lease));
-    print(line);
     return kDone;
   }
-  print(line);
   const int64_t expires_ns = lease.expires_ns();
   const int signal = hold_here(std::move(lease), arbiter);
   if (signal != 0) {  // end as the signal would have ended us

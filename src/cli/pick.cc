@@ -24,9 +24,8 @@ int pick(const Options& options) {
   if (!options.hold.empty()) request.expires_after = duration(options.hold, "--hold");
   lease::Arbiter arbiter = open_arbiter();
   lease::Lease lease = grant(arbiter, std::move(request));
-  const std::string uuids = lease.uuids();
+  print(lease.uuids() + "\n");  // first: a lease that nobody has been told of would be in everybody's way
   if (!options.hold.empty()) hold_in_background(arbiter, std::move(lease));
-  print(uuids + "\n");
   return kDone;
 }
 

@@ -71,9 +71,11 @@ std::vector<queue::JobId> resolve(queue::Queue& queue, const std::vector<std::st
   return ids;
 }
 
-std::string add_job(const JobOptions& options, const std::vector<std::string>& words) {
+queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& words) {
   queue::Queue queue = open_queue();
   queue::JobSpec spec = options.spec(words);
+  if (std::error_code error; !std::filesystem::is_directory(spec.directory, error))
+    fail(kUsage, "--directory " + spec.directory + (error ? ": " + error.message() : " is no folder"));
   for (const queue::JobId id : resolve(queue, options.after())) spec.after.push_back({id, false});
   for (const queue::JobId id : resolve(queue, options.after_any())) spec.after.push_back({id, true});
   // What Slurm gave, where it set no CUDA_VISIBLE_DEVICES.
@@ -83,7 +85,7 @@ std::string add_job(const JobOptions& options, const std::vector<std::string>& w
     queue::set_variable(*spec.environment, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   }
   if (spec.cards && !spec.cards->memory) {
-    const std::optional<Bytes> known = value_of(queue.proposed_memory(spec.directory, spec.command));
+    const std::optional<Bytes> known = value_of(queue.proposed_memory(spec));
     if (options.memory_auto() && !known)
       note("--mem auto: this command has not been measured here yet, so it takes its GPUs whole this time");
     if (options.memory_auto() && known) spec.cards->memory = known;
@@ -91,8 +93,17 @@ std::string add_job(const JobOptions& options, const std::vector<std::string>& w
       note("when this command ran before, --mem " + std::to_string((known->count() + (1 << 30) - 1) >> 30) +
            "G would have been enough: with it, or --mem auto, others can share the GPU");
   }
-  const std::vector<queue::JobId> ids = value_of(queue.add(std::move(spec)));
-  return std::to_string(ids.front());
+  return value_of(queue.add(std::move(spec))).front();
+}
+
+int print_added(queue::JobId id) {
+  try {
+    print(std::to_string(id) + "\n");
+  } catch (const Failure&) {
+    note("job " + std::to_string(id) + " was added");  // who tries again would add it twice
+    throw;
+  }
+  return kDone;
 }
 
 void register_queue(CLI::App& program) {
@@ -108,8 +119,7 @@ void register_queue(CLI::App& program) {
       "It runs here with the environment of now. --mem auto asks for what it needed when it ran before.\n"
       "A job is named by its number; 12 is the whole array 12 as well, 12.0 its first job, 12-14 are three.");
   on_run_job(add, [options](const std::vector<std::string>& words) {
-    print(add_job(*options, words) + "\n");
-    return kDone;
+    return print_added(add_job(*options, words));
   });
   register_queue_show(command);
   register_queue_control(command);

@@ -31,7 +31,9 @@ inline void need(const Status& status) {
 }
 
 // Adds a job, and gives the number to be printed: its own, or its array's.
-std::string add_job(const class JobOptions& options, const std::vector<std::string>& words);
+queue::JobId add_job(const class JobOptions& options, const std::vector<std::string>& words);
+// Prints the number; where that fails it says on standard error that the job is there all the same.
+int print_added(queue::JobId id);
 
 void register_queue(CLI::App& program);
 void register_slurm(CLI::App& program);

@@ -148,7 +148,7 @@ void register_queue_control(CLI::App& command) {
   CLI::App& slots_command = *command.add_subcommand(
       "slots", "Show or set how many CPU slots there are for jobs without GPUs (as many as CPUs)");
   const auto slots = std::make_shared<int64_t>(0);
-  slots_command.add_option("N", *slots);
+  slots_command.add_option("N", *slots)->check(CLI::Range(int64_t{1}, queue::kMostCpuSlots));
   on_run(slots_command, [slots] {
     queue::Queue queue = open_queue();
     if (*slots != 0) need(queue.set_cpu_slots(*slots));

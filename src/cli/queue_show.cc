@@ -271,7 +271,8 @@ void copy_rest(int fd) {
 int show_log(const std::string& word, int attempt, bool follow) {
   queue::Queue queue = open_queue();
   const std::vector<JobId> ids = resolve(queue, {word});
-  if (ids.size() != 1) fail(kUsage, "shows the output of one job, as " + word + ".0");
+  if (ids.size() != 1)
+    fail(kUsage, word + " is several jobs, and the output is of one: " + std::to_string(ids.front()) + "?");
   int fd = -1, of = 0;
   for (;;) {
     const Result<std::vector<JobLine>> over = queue.wait(ids, std::chrono::milliseconds(follow ? 200 : 0));
@@ -302,7 +303,9 @@ void register_queue_show(CLI::App& command) {
       *command.add_subcommand("list", "Show the jobs that wait and run, and the last that ended");
   const auto options = std::make_shared<ListOptions>();
   list_command.add_flag("--all", options->all, "All there ever were");
-  list_command.add_option("--last", options->newest, "The last so many")->type_name("N");
+  list_command.add_option("--last", options->newest, "The last so many")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   list_command.add_flag("--json", options->json, "As JSON, for programs");
   on_run(list_command, [options] { return list(*options); });
 
@@ -319,7 +322,9 @@ void register_queue_show(CLI::App& command) {
   const auto follow = std::make_shared<bool>(false);
   log_command.add_option("JOB", *word)->required();
   log_command.add_flag("-f,--follow", *follow, "And what it goes on to print, until it ends");
-  log_command.add_option("--attempt", *attempt, "Of an earlier attempt")->type_name("N");
+  log_command.add_option("--attempt", *attempt, "Of an earlier attempt")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   on_run(log_command, [word, attempt, follow] { return show_log(*word, *attempt, *follow); });
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kTried = 64;  // ready jobs that are looked at for cards at once
+constexpr int kTried = 64;  // requests that are tried at once, of different shapes or granted one by one
 // A look at the cards costs the driver milliseconds: not at every job that is added.
 constexpr std::chrono::milliseconds kCardsNotBefore{100};
 // How often to look again at what no event tells of: memory that others use without a lease.
@@ -36,19 +36,10 @@ lease::Request request_of(const Job& job) {
 void restrict_to_given(lease::Request& request, const Job& job, const telemetry::Snapshot& snapshot) {
   const auto value = [&](const char* name) { return variable_in(job.environment, name); };
   const telemetry::Visible visible =
-      telemetry::visible_with({value("CUDA_VISIBLE_DEVICES"), value("ROCR_VISIBLE_DEVICES"),
-                               value("HIP_VISIBLE_DEVICES"), value("CUDA_DEVICE_ORDER")},
+      telemetry::visible_with({value(kCardVariables[0]), value(kCardVariables[1]), value(kCardVariables[2]),
+                               value(kCardVariables[3])},
                               snapshot);
   if (visible.restricted) request.allowed = visible.uuids;
-}
-
-// Requests that are granted or refused alike.
-std::string shape_of(const lease::Request& request) {
-  std::string shape;
-  for (const std::string& option : lease::to_options(request)) shape += option + " ";
-  if (request.allowed)
-    for (const std::string& uuid : *request.allowed) shape += "," + uuid;
-  return shape;
 }
 
 }  // namespace
@@ -91,57 +82,64 @@ Status Scheduler::start_with_cards() {
   changed_ = false;
   cards_not_before_ = now + kCardsNotBefore;
   cards_again_ = now + kCardsAgain;
-  const Result<std::vector<Ready>> ready = store_.ready(true, kTried);
-  if (!ready.ok()) return ready.status();
+  const Result<std::vector<Head>> heads = store_.heads(kTried);
+  if (!heads.ok()) return heads.status();
   std::string problem;
-  lease::Arbiter* const leases = ready.value().empty() ? nullptr : arbiter(problem);
+  lease::Arbiter* const leases = heads.value().empty() ? nullptr : arbiter(problem);
   if (leases == nullptr) {
     line_.leave();
-    for (const Ready& job : ready.value()) IK_RETURN_IF_ERROR(explain(job.id, problem));
+    for (const Head& head : heads.value()) IK_RETURN_IF_ERROR(explain(head.id, problem));
     return Status::okay();
   }
-  std::vector<Job> jobs;
+  std::map<Head, Job> waiting;  // the first of each shape that may still be granted
   auto wanted = telemetry::Wanted::nothing;
-  for (const Ready& entry : ready.value()) {
-    Result<Job> job = store_.get(entry.id);
+  for (const Head& head : heads.value()) {
+    Result<Job> job = store_.get(head.id);
     if (!job.ok()) return job.status();
-    jobs.push_back(std::move(job).value());
-    wanted = wanted | lease::wanted_for(request_of(jobs.back()));
+    wanted = wanted | lease::wanted_for(request_of(job.value()));
+    waiting.emplace(head, std::move(job).value());
   }
   const telemetry::Snapshot snapshot = telemetry::snapshot(wanted);
   const lease::Machine machine = lease::from_snapshot(snapshot);
 
-  std::set<std::string> refused;
-  const Job* first = nullptr;  // of those who cannot have their cards now
-  lease::Request first_request;
-  for (const Job& job : jobs) {
+  std::optional<std::pair<JobId, lease::Request>> first;  // of those who cannot have their cards now
+  for (int tries = 0; !waiting.empty(); ++tries) {
+    if (tries == kTried) {
+      changed_ = true;  // the rest at the next look, soon
+      break;
+    }
+    const auto [head, job] = std::move(*waiting.begin());
+    waiting.erase(waiting.begin());
     lease::Request request = request_of(job);
     restrict_to_given(request, job, snapshot);
-    const std::string shape = shape_of(request);
-    if (refused.contains(shape)) continue;
     Result<lease::Lease> lease = line_.job() == job.id
                                      ? Result<lease::Lease>(Status(Code::busy, reasons_[job.id]))
                                      : leases->acquire(request, machine);
-    if (lease.ok()) {
+    const bool granted = lease.ok();
+    // What the machine cannot do while a card is lost it may do when the card is back.
+    const bool never = !granted && lease.status().code() == Code::invalid_argument && snapshot.lost.empty();
+    if (granted) {
       IK_RETURN_IF_ERROR(start(job.id, std::move(lease).value()));
-      continue;
-    }
-    if (lease.status().code() == Code::invalid_argument) {
+    } else if (never) {
       IK_RETURN_IF_ERROR(store_.give_up(job.id, lease.status().message()));
       folder_.wake();
-      continue;
+    } else {
+      IK_RETURN_IF_ERROR(explain(job.id, lease.status().message()));
+      if (!first && lease.status().code() == Code::busy) first = {job.id, std::move(request)};
+      continue;  // and so would be all of its shape
     }
-    IK_RETURN_IF_ERROR(explain(job.id, lease.status().message()));
-    refused.insert(shape);
-    if (first != nullptr || lease.status().code() != Code::busy) continue;
-    first = &job;
-    first_request = std::move(request);
+    const Result<std::optional<Head>> next = store_.head(head.shape);
+    if (!next.ok()) return next.status();
+    if (!next.value() || next.value()->id == job.id) continue;  // it could not be started
+    Result<Job> other = store_.get(next.value()->id);
+    if (!other.ok()) return other.status();
+    waiting.emplace(*next.value(), std::move(other).value());
   }
-  if (first == nullptr || (line_.job() != 0 && line_.job() != first->id)) {
+  if (!first || (line_.job() != 0 && line_.job() != first->first)) {
     line_.leave();
   } else if (line_.job() == 0) {
-    const auto ask = lease::wanted_for(first_request);
-    line_.stand(first->id, *leases, first_request,
+    const auto ask = lease::wanted_for(first->second);
+    line_.stand(first->first, *leases, first->second,
                 [ask]() -> Result<lease::Machine> { return lease::from_snapshot(telemetry::snapshot(ask)); });
   }
   return Status::okay();

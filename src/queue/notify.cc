@@ -13,6 +13,8 @@ namespace innkeeper::queue {
 // is dropped, and nobody waits for it.
 void Scheduler::notify(const Job& job) const {
   std::vector<std::string> environment = job.environment;
+  remove_variable(environment, lease::kLeaseVariable);  // the adder's own, over by now or soon
+  remove_variable(environment, lease::kDescriptorVariable);
   set_variable(environment, "INNKEEPER_JOB_ID", std::to_string(job.id));
   set_variable(environment, "INNKEEPER_JOB_NAME", job.title);
   set_variable(environment, "INNKEEPER_JOB_STATE", to_string(job.state));

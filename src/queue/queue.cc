@@ -11,6 +11,7 @@
 #include "queue/life.h"
 #include "queue/measure.h"
 #include "queue/scheduler.h"
+#include "queue/sweep.h"
 #include "queue/watch.h"
 
 namespace innkeeper::queue {
@@ -29,8 +30,9 @@ bool number(std::string_view text, int64_t& value) {
 }
 
 // Looks whenever something has changed, until `over` says so.
-Status wait_until(const Folder& folder, const Program& program, std::optional<milliseconds> limit,
-                  const std::function<bool()>& cancelled, const std::function<Result<bool>()>& over) {
+Status wait_until(const Folder& folder, const Program& program, Store& store,
+                  std::optional<milliseconds> limit, const std::function<bool()>& cancelled,
+                  const std::function<Result<bool>()>& over) {
   const auto end = Clock::now() + limit.value_or(milliseconds(0));
   auto check_runner = Clock::now();
   Watch watch(folder);
@@ -42,7 +44,9 @@ Status wait_until(const Folder& folder, const Program& program, std::optional<mi
     if (limit && now >= end) return Status(Code::busy, "the jobs have not ended in time");
     if (cancelled && cancelled()) return Status(Code::busy, "given up");
     if (now >= check_runner) {
-      IK_RETURN_IF_ERROR(ensure_runner(folder, program));
+      const Result<bool> idle = nothing_to_do(store);
+      if (!idle.ok()) return idle.status();
+      if (!idle.value()) IK_RETURN_IF_ERROR(ensure_runner(folder, program));
       check_runner = now + kCheckRunner;
     }
     milliseconds rest = kAsk;
@@ -99,7 +103,7 @@ Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::opt
                                          const std::function<bool()>& cancelled) {
   std::vector<JobLine> lines(ids.size());
   size_t first = 0;  // all before it have ended
-  IK_RETURN_IF_ERROR(wait_until(*folder_, program_, limit, cancelled, [&]() -> Result<bool> {
+  IK_RETURN_IF_ERROR(wait_until(*folder_, program_, store_, limit, cancelled, [&]() -> Result<bool> {
     for (; first < ids.size(); ++first) {
       Result<JobLine> line = store_.known(ids[first]);
       if (!line.ok()) return line.status();
@@ -126,16 +130,15 @@ Status Queue::cancel(const std::vector<JobId>& ids) {
 }
 
 Status Queue::hold(const std::vector<JobId>& ids, bool held) {
-  for (const JobId id : ids) {
-    const Result<JobLine> job = store_.line(id);
-    if (!job.ok()) return job.status();
-    if (ended(job.value().state))
-      return Status(Code::invalid_argument,
-                    "job " + std::to_string(id) + " has ended: it is " + to_string(job.value().state));
-    IK_RETURN_IF_ERROR(store_.hold(id, held));
-  }
-  changed();
-  return Status::okay();
+  const Result<int64_t> count = store_.hold(ids, held);
+  if (!count.ok()) return count.status();
+  if (count.value() > 0) changed();
+  if (count.value() > 0 || ids.empty()) return Status::okay();
+  const Result<JobLine> job = store_.known(ids[0]);
+  if (!job.ok()) return job.status();
+  return Status(Code::invalid_argument, "job " + std::to_string(ids[0]) +
+                                            (ids.size() == 1 ? "" : " and all others that were named") +
+                                            " has ended: it is " + to_string(job.value().state));
 }
 
 Status Queue::pause(const std::vector<JobId>& ids) { return hold(ids, true); }
@@ -161,7 +164,7 @@ Result<bool> Queue::paused() {
 
 Status Queue::drain(std::optional<milliseconds> limit, const std::function<bool()>& cancelled) {
   IK_RETURN_IF_ERROR(pause_all());
-  return wait_until(*folder_, program_, limit, cancelled, [this]() -> Result<bool> {
+  return wait_until(*folder_, program_, store_, limit, cancelled, [this]() -> Result<bool> {
     const Result<std::vector<Running>> running = store_.running();
     if (!running.ok()) return running.status();
     return running.value().empty();
@@ -204,12 +207,17 @@ Result<Measured> Queue::measured(const std::string& directory, const std::vector
   return store_.measured_of(directory, command);
 }
 
-Result<std::optional<Bytes>> Queue::proposed_memory(const std::string& directory,
-                                                    const std::vector<std::string>& command) {
-  const Result<Measured> before = measured(directory, command);
-  if (!before.ok()) return before.status();
-  if (before.value().peak_memory.count() == 0) return std::optional<Bytes>();
-  return std::optional<Bytes>(propose(before.value().peak_memory));
+Result<std::optional<Bytes>> Queue::proposed_memory(const JobSpec& spec) {
+  const Result<std::vector<Values>> tasks = expand(spec.indices, spec.sweep);
+  if (!tasks.ok()) return tasks.status();
+  Bytes peak;
+  for (const Values& values : tasks.value()) {
+    const Result<Measured> before = measured(spec.directory, substitute(spec.command, values));
+    if (!before.ok()) return before.status();
+    peak = std::max(peak, before.value().peak_memory);
+  }
+  if (peak.count() == 0) return std::optional<Bytes>();
+  return std::optional<Bytes>(propose(peak));
 }
 
 Result<Pruned> Queue::prune(const Keep& keep) {
@@ -237,7 +245,8 @@ Status Queue::set_keep(const Keep& keep) {
 Result<int64_t> Queue::cpu_slots() { return store_.setting(kSlotsSetting, usable_cpus()); }
 
 Status Queue::set_cpu_slots(int64_t slots) {
-  if (slots < 1 || slots > 1'000'000) return Status(Code::invalid_argument, "there is at least one CPU slot");
+  if (slots < 1 || slots > kMostCpuSlots)
+    return Status(Code::invalid_argument, std::to_string(slots) + " CPU slots: there are 1 to 1000000");
   IK_RETURN_IF_ERROR(store_.set(kSlotsSetting, slots));
   changed();
   return Status::okay();

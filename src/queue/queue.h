@@ -39,6 +39,8 @@
 
 namespace innkeeper::queue {
 
+inline constexpr int64_t kMostCpuSlots = 1'000'000;
+
 class Queue {
  public:
   // This user's (folder.h), or the one in `folder`.
@@ -80,9 +82,9 @@ class Queue {
   // the second; "12-14" some.
   Result<std::vector<JobId>> resolve(std::string_view text);
 
-  // What this command needed of its fullest card in this folder before, with a margin; none: unknown.
-  Result<std::optional<Bytes>> proposed_memory(const std::string& directory,
-                                               const std::vector<std::string>& command);
+  // What such a job needed of its fullest card before, with a margin: the same command in the same folder. Of
+  // many jobs the most that one of them needed. None: unknown.
+  Result<std::optional<Bytes>> proposed_memory(const JobSpec& spec);
   Result<Measured> measured(const std::string& directory, const std::vector<std::string>& command);
 
   // How many slots jobs without cards have in all; as many as CPUs unless it is set.

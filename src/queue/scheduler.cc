@@ -52,6 +52,20 @@ Result<Keep> keep_setting(Store& store) {
   return keep;
 }
 
+Result<bool> nothing_to_do(Store& store) {
+  const Result<std::vector<Running>> running = store.running();
+  if (!running.ok()) return running.status();
+  if (!running.value().empty()) return false;
+  const Result<int64_t> paused = store.setting(kPausedSetting, 0);
+  if (!paused.ok()) return paused.status();
+  if (paused.value() != 0) return true;
+  const Result<std::vector<Ready>> without_cards = store.ready(1);
+  if (!without_cards.ok()) return without_cards.status();
+  const Result<std::vector<Head>> with_cards = store.heads(1);
+  if (!with_cards.ok()) return with_cards.status();
+  return without_cards.value().empty() && with_cards.value().empty();
+}
+
 Scheduler::Scheduler(const Folder& folder, const Program& program, Store store)
     : folder_(folder), program_(program), store_(std::move(store)), boot_id_(this_boot()) {}
 
@@ -89,21 +103,6 @@ Status Scheduler::pass() {
 }
 
 std::chrono::milliseconds Scheduler::patience() const { return changed_ ? kSoon : kLook; }
-
-Result<bool> Scheduler::nothing_to_do() {
-  const Result<std::vector<Running>> running = store_.running();
-  if (!running.ok()) return running.status();
-  if (!running.value().empty()) return false;
-  const Result<int64_t> paused = store_.setting(kPausedSetting, 0);
-  if (!paused.ok()) return paused.status();
-  if (paused.value() != 0) return true;
-  for (const bool cards : {false, true}) {
-    const Result<std::vector<Ready>> ready = store_.ready(cards, 1);
-    if (!ready.ok()) return ready.status();
-    if (!ready.value().empty()) return false;
-  }
-  return true;
-}
 
 Result<bool> Scheduler::prune() {
   ended_ = 0;
@@ -185,7 +184,7 @@ Status Scheduler::start_without_cards() {
   const int64_t slots = std::max<int64_t>(setting.value(), 1);
   if (used >= slots) return Status::okay();
   const Result<std::vector<Ready>> ready =
-      store_.ready(false, static_cast<int>(std::min<int64_t>(slots - used, 4096)));
+      store_.ready(static_cast<int>(std::min<int64_t>(slots - used, 4096)));
   if (!ready.ok()) return ready.status();
   for (const Ready& job : ready.value()) {
     // One that asks for more slots than there are runs when it is alone.

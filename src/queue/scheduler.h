@@ -33,6 +33,9 @@ inline constexpr int64_t kKeepJobs = 20'000;
 // What is set.
 Result<Keep> keep_setting(Store& store);
 
+// Nothing runs, and nothing could start however long one waits: until somebody changes something.
+Result<bool> nothing_to_do(Store& store);
+
 // Lets a job see the cards of its lease alone; without a lease none.
 void show_cards(std::vector<std::string>& environment, const lease::Lease& lease);
 
@@ -47,8 +50,7 @@ class Scheduler {
   Status clear_leftovers();
   // One look at everything. A failure is the database's.
   Status pass();
-  // Nothing runs, and nothing could start however long one waits: until somebody changes something.
-  Result<bool> nothing_to_do();
+  Result<bool> nothing_to_do() { return queue::nothing_to_do(store_); }
   // Forgets some of what is older than is to be kept. False: there is no more.
   Result<bool> prune();
   // How long to wait for an event before the next look.

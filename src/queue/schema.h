@@ -4,12 +4,13 @@
 namespace innkeeper::queue {
 
 inline constexpr int kApplication = 0x494e4b51;  // "INKQ"
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 
 // `jobs` holds what lists and the runner read, so that 100,000 of them are a few megabytes; what is long
 // stands elsewhere. Commands and environments are kept once, however many jobs have them. `unmet` counts the
-// needs that have not ended; the indices hold the jobs that could start now, in the order in which they do.
-// `endings` is what is left of pruned jobs: how those from `first` to `last` ended.
+// needs that have not ended; the indices hold the jobs that could start now, in the order in which they do,
+// those with cards by their `shape`: requests that are granted or refused alike. `endings` is what is left of
+// pruned jobs: how those from `first` to `last` ended.
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE commands(
   id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, directory BLOB NOT NULL, words BLOB NOT NULL,
@@ -26,8 +27,8 @@ CREATE TABLE jobs(
   unmet INTEGER NOT NULL, added INTEGER NOT NULL, started INTEGER NOT NULL DEFAULT 0,
   ended INTEGER NOT NULL DEFAULT 0, title BLOB NOT NULL,
   slots INTEGER NOT NULL, retries INTEGER NOT NULL, cancel INTEGER NOT NULL DEFAULT 0,
-  command INTEGER NOT NULL, environment INTEGER NOT NULL);
-CREATE INDEX jobs_ready_cards ON jobs(priority DESC, id)
+  command INTEGER NOT NULL, environment INTEGER NOT NULL, shape INTEGER NOT NULL);
+CREATE INDEX jobs_ready_cards ON jobs(shape, priority DESC, id)
   WHERE state = 0 AND held = 0 AND unmet = 0 AND cards > 0;
 CREATE INDEX jobs_ready_cpu ON jobs(priority DESC, id)
   WHERE state = 0 AND held = 0 AND unmet = 0 AND cards = 0;

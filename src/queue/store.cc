@@ -6,6 +6,8 @@
 #include "lease/kill_point.h"
 #include "lease/process.h"
 #include "lease/record.h"
+#include "lease/request.h"
+#include "queue/environment.h"
 #include "queue/schema.h"
 #include "queue/sweep.h"
 #include "queue/values.h"
@@ -28,6 +30,18 @@ std::string title_of(const JobSpec& spec, const std::vector<std::string>& comman
   title = lease::printable(title);
   if (title.size() > kTitle) title = title.substr(0, kTitle - 3) + "...";
   return title;
+}
+
+// Of requests for as much of cards that are chosen alike: if one of them is refused now, so are the others.
+int64_t shape_of(const JobSpec& spec, const std::vector<std::string>& changes) {
+  if (!spec.cards) return 0;
+  std::vector<std::string> words = lease::to_options(*spec.cards);
+  for (const char* name : kCardVariables) {
+    std::optional<std::string> value = variable_in(changes, name);
+    if (!value && spec.environment) value = variable_in(*spec.environment, name);
+    if (value) words.push_back(name + ("=" + *value));
+  }
+  return signed_hash(join_words(words));
 }
 
 Status sensible(const JobSpec& spec) {
@@ -131,25 +145,27 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
     Query job(
         *database_,
         "INSERT INTO jobs(array, priority, cards, memory, unmet, added, title, slots, retries, command, "
-        "environment) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+        "environment, shape) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     const std::string title = title_of(spec, command);
     job.with(ids.empty() ? 0 : ids[0])
         .with(int64_t{spec.priority})
         .with(int64_t{spec.cards ? spec.cards->count : 0});
     job.with(spec.cards && spec.cards->memory ? spec.cards->memory->count() : 0).with(int64_t{waits.value()});
     job.with(now).with_blob(title).with(int64_t{spec.cpu_slots}).with(int64_t{spec.retries});
-    IK_RETURN_IF_ERROR(job.with(command_id.value()).with(environment_id.value()).run());
+    const std::vector<std::string> changes = variables(values);
+    job.with(command_id.value()).with(environment_id.value()).with(shape_of(spec, changes));
+    IK_RETURN_IF_ERROR(job.run());
     const JobId id = database_->last_id();
     if (many && ids.empty()) {
       Query self(*database_, "UPDATE jobs SET array=id WHERE id=?");
       IK_RETURN_IF_ERROR(self.with(id).run());
     }
     ids.push_back(id);
-    const std::string changes = join_words(variables(values));
+    const std::string changed = join_words(changes);
     Query details(*database_,
                   "INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, notify) "
                   "VALUES(?, ?, ?, ?, ?, ?)");
-    details.with(id).with_blob(changes).with(
+    details.with(id).with_blob(changed).with(
         static_cast<int64_t>(spec.cards ? spec.cards->by : lease::By::free));
     details.with(int64_t{!spec.cards || !spec.cards->exclusive ? -1 : *spec.cards->exclusive});
     details.with(spec.time_limit ? spec.time_limit->count() : 0).with_blob(spec.notify);
@@ -320,9 +336,18 @@ Status Store::explain(JobId id, const std::string& reason) {
   return details.with_blob(reason).with(id).run();
 }
 
-Status Store::hold(JobId id, bool held) {
-  Query job(*database_, "UPDATE jobs SET held=? WHERE id=? AND state<=1");
-  return job.with(int64_t{held}).with(id).run();
+Result<int64_t> Store::hold(const std::vector<JobId>& ids, bool held) {
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  int64_t count = 0;
+  for (const JobId id : ids) {
+    if (const Result<JobLine> now = known(id); !now.ok()) return now.status();
+    Query job(*database_, "UPDATE jobs SET held=? WHERE id=? AND state<=1");
+    IK_RETURN_IF_ERROR(job.with(int64_t{held}).with(id).run());
+    count += database_->changes();
+  }
+  IK_RETURN_IF_ERROR(transaction.commit());
+  return count;
 }
 
 Status Store::set(const std::string& name, int64_t value) {

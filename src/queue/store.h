@@ -52,6 +52,16 @@ struct Ready {
   int cpu_slots = 0;
 };
 
+// The first of those ready jobs whose requests for cards are granted or refused alike. The best is the least.
+struct Head {
+  int64_t shape = 0;
+  int priority = 0;
+  JobId id = 0;
+  bool operator<(const Head& other) const {
+    return priority != other.priority ? priority > other.priority : id < other.id;
+  }
+};
+
 // What a command needed when it ran before.
 struct Measured {
   int64_t runs = 0;
@@ -86,7 +96,10 @@ class Store {
   Result<std::vector<JobId>> members(JobId array);
 
   // For the runner.
-  Result<std::vector<Ready>> ready(bool with_cards, int limit);
+  Result<std::vector<Ready>> ready(int limit);  // without cards, in their order
+  // With cards: the first of each shape, in their order, at most so many; and the first of one shape.
+  Result<std::vector<Head>> heads(int limit);
+  Result<std::optional<Head>> head(int64_t shape);
   Result<std::vector<Running>> running();
   // Makes a ready job running, as its next attempt, which is `attempt`. False: it is not ready any more.
   Result<bool> claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id);
@@ -103,7 +116,8 @@ class Store {
   // Queued jobs are cancelled at once; of running ones it is noted. All or none: or the end of one would let
   // another begin meanwhile. Gives what they were.
   Result<std::vector<State>> cancel(const std::vector<JobId>& ids);
-  Status hold(JobId id, bool held);
+  // All or none, but for those that have ended. Gives how many have not.
+  Result<int64_t> hold(const std::vector<JobId>& ids, bool held);
 
   Result<int64_t> setting(const std::string& name, int64_t otherwise);
   Status set(const std::string& name, int64_t value);

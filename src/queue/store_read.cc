@@ -1,12 +1,17 @@
 // The reading half of the store.
+#include <algorithm>
+
 #include "base/lines.h"
 #include "lease/record.h"
 #include "lease/request.h"
+#include "queue/environment.h"
 #include "queue/store.h"
 #include "queue/values.h"
 
 namespace innkeeper::queue {
 namespace {
+
+constexpr int kMostShapes = 4096;  // that are looked at: a few milliseconds
 
 #define IK_LINE_COLUMNS \
   "SELECT id, array, state, held, how, code, priority, cards, memory, attempt, unmet, added, started, " \
@@ -149,7 +154,11 @@ Result<Job> Store::get(JobId id) {
   job.directory = more.text(2);
   job.command = split_words(more.text(3));
   job.environment = split_words(more.text(4));
-  for (std::string& variable : split_words(more.text(5))) job.environment.push_back(std::move(variable));
+  for (const std::string& variable : split_words(more.text(5))) {
+    const size_t equals = std::min(variable.find('='), variable.size());
+    set_variable(job.environment, variable.substr(0, equals),
+                 std::string_view(variable).substr(std::min(equals + 1, variable.size())));
+  }
   job.by = lease::to_string(by_of(more.integer(6)));
   if (more.integer(7) >= 0) job.exclusive = more.integer(7) != 0;
   if (more.integer(8) > 0) job.time_limit = std::chrono::milliseconds(std::min(more.integer(8), kMostMs));
@@ -179,18 +188,45 @@ Result<Job> Store::get(JobId id) {
   return job;
 }
 
-Result<std::vector<Ready>> Store::ready(bool with_cards, int limit) {
+Result<std::vector<Ready>> Store::ready(int limit) {
   Query query(*database_,
-              with_cards
-                  ? "SELECT id, slots FROM jobs INDEXED BY jobs_ready_cards WHERE state=0 AND held=0 AND "
-                    "unmet=0 AND cards>0 ORDER BY priority DESC, id LIMIT ?"
-                  : "SELECT id, slots FROM jobs INDEXED BY jobs_ready_cpu WHERE state=0 AND held=0 AND "
-                    "unmet=0 AND cards=0 ORDER BY priority DESC, id LIMIT ?");
+              "SELECT id, slots FROM jobs INDEXED BY jobs_ready_cpu WHERE state=0 AND held=0 AND "
+              "unmet=0 AND cards=0 ORDER BY priority DESC, id LIMIT ?");
   query.with(int64_t{limit});
   std::vector<Ready> list;
   while (query.step()) list.push_back({query.integer(0), count_of(query.integer(1))});
   IK_RETURN_IF_ERROR(query.status());
   return list;
+}
+
+#define IK_HEAD \
+  "SELECT shape, priority, id FROM jobs INDEXED BY jobs_ready_cards WHERE state=0 AND held=0 AND unmet=0 " \
+  "AND cards>0 AND "
+
+Result<std::vector<Head>> Store::heads(int limit) {
+  std::vector<Head> list;
+  // From one shape to the next, however many jobs have it.
+  for (int64_t from = INT64_MIN; static_cast<int>(list.size()) < kMostShapes;) {
+    Query query(*database_, IK_HEAD "shape>=? ORDER BY shape, priority DESC, id LIMIT 1");
+    if (!query.with(from).step()) {
+      IK_RETURN_IF_ERROR(query.status());
+      break;
+    }
+    list.push_back({query.integer(0), number_of(query.integer(1)), query.integer(2)});
+    if (list.back().shape == INT64_MAX) break;
+    from = list.back().shape + 1;
+  }
+  std::sort(list.begin(), list.end());
+  if (list.size() > static_cast<size_t>(limit)) list.resize(static_cast<size_t>(limit));
+  return list;
+}
+
+Result<std::optional<Head>> Store::head(int64_t shape) {
+  Query query(*database_, IK_HEAD "shape=? ORDER BY priority DESC, id LIMIT 1");
+  std::optional<Head> found;
+  if (query.with(shape).step()) found = {query.integer(0), number_of(query.integer(1)), query.integer(2)};
+  IK_RETURN_IF_ERROR(query.status());
+  return found;
 }
 
 Result<std::vector<Running>> Store::running() {

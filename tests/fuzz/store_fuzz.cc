@@ -85,7 +85,7 @@ class FilledQueue {
     ending.code = 1;
     (void)good(store.finish(with_cards, 1, ending));
     (void)good(store.cancel({first + 2}));
-    IK_CHECK(store.hold(first + 3, true).ok() && store.set("slots", 4).ok());
+    IK_CHECK(store.hold({first + 3}, true).ok() && store.set("slots", 4).ok());
   }
   void read_columns() {
     sqlite3* file = nullptr;
@@ -187,15 +187,16 @@ class User {
 
   void use() {
     look();
-    for (int round = 0; round < 2; ++round)
-      for (const bool cards : {false, true}) {
-        const auto ready = answer(store_.ready(cards, 4));
-        if (!ready) continue;
-        for (const Ready& job : *ready) {
-          IK_CHECK(job.cpu_slots >= 0, "slots are given back by starting");
-          begin(job.id);
-        }
+    for (int round = 0; round < 2; ++round) {
+      for (const Ready& job : answer(store_.ready(4)).value_or(std::vector<Ready>())) {
+        IK_CHECK(job.cpu_slots >= 0, "slots are given back by starting");
+        begin(job.id);
       }
+      for (const Head& head : answer(store_.heads(4)).value_or(std::vector<Head>())) {
+        begin(head.id);
+        (void)answer(store_.head(head.shape));
+      }
+    }
     add();
     for (JobId id = 0; id < 9; ++id)
       if (const auto states = answer(store_.cancel({id}))) IK_CHECK(known(states->front()));

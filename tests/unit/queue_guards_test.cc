@@ -98,13 +98,13 @@ TEST_F(GuardTest, AJobIsAddedWholeOrNotAtAll) {
 TEST_F(GuardTest, WhatIsHeldOrWaitsIsNotClaimed) {
   Store store = this->store();
   const JobId held = good(store.add(spec()))[0];
-  ASSERT_TRUE(store.hold(held, true).ok());
+  ASSERT_TRUE(store.hold({held}, true).ok());
   EXPECT_FALSE(good(store.claim(held, 1, "", "boot")));
   JobSpec job = spec();
   job.after = {{held}};
   const JobId waits = good(store.add(job))[0];
   EXPECT_FALSE(good(store.claim(waits, 1, "", "boot")));
-  ASSERT_TRUE(store.hold(held, false).ok());
+  ASSERT_TRUE(store.hold({held}, false).ok());
   EXPECT_TRUE(good(store.claim(held, 1, "", "boot")));
 }
 

@@ -96,7 +96,7 @@ TEST_F(PruneTest, ByAgeAndByNumber) {
 TEST_F(PruneTest, WhatWaitsOrRunsStays) {
   const JobId waits = add(), runs = add(), held = add(), again = add();
   begin(runs);
-  ASSERT_TRUE(store_.hold(held, true).ok());
+  ASSERT_TRUE(store_.hold({held}, true).ok());
   ASSERT_TRUE(good(store_.claim(again, 1, "", "boot")));
   ASSERT_TRUE(store_.take_back(again, 1).ok());
   sql("UPDATE jobs SET ended=1, added=1, started=1");

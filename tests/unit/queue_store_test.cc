@@ -45,7 +45,7 @@ class StoreTest : public ::testing::Test {
     for (JobId id = 0; id < 12; ++id)
       if (const Result<Job> job = store.get(id); !job.ok()) clear(job.status());
     if (const auto running = store.running(); !running.ok()) clear(running.status());
-    if (const auto ready = store.ready(true, 9); !ready.ok()) clear(ready.status());
+    if (const auto heads = store.heads(9); !heads.ok()) clear(heads.status());
     if (const auto added = store.add(spec()); !added.ok()) clear(added.status());
     if (const auto ended = store.finish(2, 1, {}); !ended.ok()) clear(ended.status());
   }
@@ -151,13 +151,13 @@ TEST_F(StoreTest, ReadyJobsComeByPriorityThenAge) {
     job.priority = priority;
     ids.push_back(good(store.add(job))[0]);
   }
-  ASSERT_TRUE(store.hold(ids[1], true).ok());
+  ASSERT_TRUE(store.hold({ids[1]}, true).ok());
   std::vector<JobId> order;
-  const std::vector<Ready> ready = good(store.ready(false, 10));
+  const std::vector<Ready> ready = good(store.ready(10));
   for (const Ready& job : ready) order.push_back(job.id);
   EXPECT_EQ(order, (std::vector<JobId>{ids[3], ids[0], ids[2], ids[4]}));
-  EXPECT_EQ(good(store.ready(false, 1)).size(), 1U);
-  EXPECT_TRUE(good(store.ready(true, 10)).empty());
+  EXPECT_EQ(good(store.ready(1)).size(), 1U);
+  EXPECT_TRUE(good(store.heads(10)).empty());
 }
 
 TEST_F(StoreTest, ADamagedOrForeignFileIsLeftAsItIs) {
