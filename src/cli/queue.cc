@@ -13,6 +13,7 @@
 #include "cli/need_subcommand.h"
 #include "cli/queue_common.h"
 #include "queue/environment.h"
+#include "queue/limits.h"
 #include "queue/runner.h"
 
 namespace innkeeper::cli {
@@ -72,8 +73,11 @@ std::vector<queue::JobId> resolve(queue::Queue& queue, const std::vector<std::st
 }
 
 queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& words) {
+  const std::string limits = queue::own_limits();
+  queue::raise_limits();  // the job's are not for the queue's own files
   queue::Queue queue = open_queue();
   queue::JobSpec spec = options.spec(words);
+  spec.limits = limits;
   if (std::error_code error; !std::filesystem::is_directory(spec.directory, error))
     fail(kUsage, "--directory " + spec.directory + (error ? ": " + error.message() : " is no folder"));
   for (const queue::JobId id : resolve(queue, options.after())) spec.after.push_back({id, false});

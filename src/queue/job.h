@@ -58,7 +58,8 @@ struct JobSpec {
   std::string directory;             // where it runs; empty: the caller's
   // "NAME=value"; none: the caller's, as it is now.
   std::optional<std::vector<std::string>> environment;
-  std::string name;  // for people; empty: the command's words
+  std::string limits;  // umask, nice and ulimits (limits.h); empty: the caller's
+  std::string name;    // for people; empty: the command's words
   // none: no card at all, but CPU slots. Its `wait`, `allowed`, `inside` and `key` do not count: a job always
   // waits, and has the cards that CUDA_VISIBLE_DEVICES (and its kin) of its environment names.
   std::optional<lease::Request> cards;
@@ -107,6 +108,7 @@ struct Job : JobLine {
   std::vector<std::string> command;  // with the sweep's values in it
   std::string directory;
   std::vector<std::string> environment;
+  std::string limits;
   std::vector<Need> after;
   std::string by;  // lease::By as text
   std::optional<bool> exclusive;

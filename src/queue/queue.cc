@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "queue/environment.h"
 #include "queue/life.h"
+#include "queue/limits.h"
 #include "queue/measure.h"
 #include "queue/scheduler.h"
 #include "queue/sweep.h"
@@ -81,6 +82,7 @@ Result<std::vector<JobId>> Queue::add(JobSpec spec) {
   if (spec.directory.empty()) spec.directory = std::filesystem::current_path(error);
   if (error) return Status(Code::invalid_argument, "the current folder is gone: " + error.message());
   if (!spec.environment) spec.environment = own_environment();
+  if (spec.limits.empty()) spec.limits = own_limits();
   Result<std::vector<JobId>> ids = store_.add(spec);
   if (!ids.ok()) return ids;
   folder_->wake();
@@ -134,7 +136,7 @@ Status Queue::hold(const std::vector<JobId>& ids, bool held) {
   if (!count.ok()) return count.status();
   if (count.value() > 0) changed();
   if (count.value() > 0 || ids.empty()) return Status::okay();
-  const Result<JobLine> job = store_.known(ids[0]);
+  const Result<JobLine> job = store_.line(ids[0]);
   if (!job.ok()) return job.status();
   return Status(Code::invalid_argument, "job " + std::to_string(ids[0]) +
                                             (ids.size() == 1 ? "" : " and all others that were named") +

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
+#include "queue/limits.h"
 #include "queue/scheduler.h"
 #include "queue/watch.h"
 
@@ -152,6 +153,8 @@ int run_runner(const std::string& path, const Program& program) {
     return 1;
   }
   const Folder& folder = *opened.value();
+  raise_limits();
+  signal(SIGXFSZ, SIG_IGN);  // where even the hard limit is too low writing fails, and that is said
   for (int fd = 3; fd < 1024; ++fd) close(fd);  // whatever a careless caller left open
   open_log(folder);
   int ready[2];

@@ -218,6 +218,7 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   launch.command = std::move(job.command);
   launch.directory = std::move(job.directory);
   launch.environment = std::move(job.environment);
+  launch.limits = std::move(job.limits);
   launch.time_limit = job.time_limit;
   launch.life = std::move(life).value();
   remove_variable(launch.environment, lease::kLeaseVariable);

@@ -17,7 +17,8 @@ CREATE TABLE commands(
   runs INTEGER NOT NULL DEFAULT 0, peak_memory INTEGER NOT NULL DEFAULT 0,
   peak_host INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX commands_hash ON commands(hash);
-CREATE TABLE environments(id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, bytes BLOB NOT NULL);
+CREATE TABLE environments(
+  id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, bytes BLOB NOT NULL, limits BLOB NOT NULL);
 CREATE INDEX environments_hash ON environments(hash);
 CREATE TABLE jobs(
   id INTEGER PRIMARY KEY AUTOINCREMENT,

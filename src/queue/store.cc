@@ -82,13 +82,13 @@ Result<Store> Store::open(const Folder& folder, Durable durable) {
   return Store(std::move(database).value());
 }
 
-Result<int64_t> Store::intern_environment(const std::string& bytes) {
+Result<int64_t> Store::intern_environment(const std::string& bytes, const std::string& limits) {
   const int64_t hash = signed_hash(bytes);
-  Query find(*database_, "SELECT id FROM environments WHERE hash=? AND bytes=?");
-  if (find.with(hash).with_blob(bytes).step()) return find.integer(0);
+  Query find(*database_, "SELECT id FROM environments WHERE hash=? AND bytes=? AND limits=?");
+  if (find.with(hash).with_blob(bytes).with_blob(limits).step()) return find.integer(0);
   IK_RETURN_IF_ERROR(find.status());
-  Query insert(*database_, "INSERT INTO environments(hash, bytes) VALUES(?, ?)");
-  IK_RETURN_IF_ERROR(insert.with(hash).with_blob(bytes).run());
+  Query insert(*database_, "INSERT INTO environments(hash, bytes, limits) VALUES(?, ?, ?)");
+  IK_RETURN_IF_ERROR(insert.with(hash).with_blob(bytes).with_blob(limits).run());
   return database_->last_id();
 }
 
@@ -135,7 +135,7 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
   IK_RETURN_IF_ERROR(transaction.status());
   const Result<int> waits = unmet(after);
   if (!waits.ok()) return waits.status();
-  const Result<int64_t> environment_id = intern_environment(environment);
+  const Result<int64_t> environment_id = intern_environment(environment, spec.limits);
   if (!environment_id.ok()) return environment_id.status();
   std::vector<JobId> ids;
   for (const Values& values : tasks.value()) {
@@ -341,7 +341,7 @@ Result<int64_t> Store::hold(const std::vector<JobId>& ids, bool held) {
   IK_RETURN_IF_ERROR(transaction.status());
   int64_t count = 0;
   for (const JobId id : ids) {
-    if (const Result<JobLine> now = known(id); !now.ok()) return now.status();
+    if (const Result<JobLine> now = line(id); !now.ok()) return now.status();
     Query job(*database_, "UPDATE jobs SET held=? WHERE id=? AND state<=1");
     IK_RETURN_IF_ERROR(job.with(int64_t{held}).with(id).run());
     count += database_->changes();

@@ -136,7 +136,7 @@ class Store {
 
  private:
   explicit Store(Database database) : database_(std::make_unique<Database>(std::move(database))) {}
-  Result<int64_t> intern_environment(const std::string& bytes);
+  Result<int64_t> intern_environment(const std::string& bytes, const std::string& limits);
   Result<int64_t> intern_command(const std::string& directory, const std::string& words);
   Result<int> unmet(const std::vector<Need>& after);
   Status end(JobId id, State state, const std::string& reason);

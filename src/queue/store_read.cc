@@ -141,7 +141,8 @@ Result<Job> Store::get(JobId id) {
   Query more(
       *database_,
       "SELECT slots, retries, commands.directory, commands.words, environments.bytes, details.variables, "
-      "by_mode, exclusive, time_limit_ms, notify, reason FROM jobs JOIN commands ON commands.id=command "
+      "by_mode, exclusive, time_limit_ms, notify, reason, environments.limits FROM jobs JOIN commands ON "
+      "commands.id=command "
       "JOIN environments ON environments.id=environment JOIN details ON details.job=jobs.id "
       "WHERE jobs.id=?");
   if (!more.with(id).step())
@@ -164,6 +165,7 @@ Result<Job> Store::get(JobId id) {
   if (more.integer(8) > 0) job.time_limit = std::chrono::milliseconds(std::min(more.integer(8), kMostMs));
   job.notify = more.text(9);
   job.reason = more.text(10);
+  job.limits = more.text(11);
 
   Query needs(*database_, "SELECT needs, any_end FROM needs WHERE job=? ORDER BY needs");
   needs.with(id);

@@ -20,6 +20,7 @@
 #include "lease/process.h"
 #include "queue/environment.h"
 #include "queue/life.h"
+#include "queue/limits.h"
 
 extern char** environ;
 
@@ -160,6 +161,7 @@ class Supervisor {
     close_on_exec_all_but({launch_.life.fd(), launch_.lease.descriptor()});
     std::vector<char*> arguments = pointers(launch_.command);
     std::vector<char*> variables = pointers(launch_.environment);
+    take_limits(launch_.limits);
     environ = variables.data();  // before execvp: it is the job's PATH that counts
     if (chdir(launch_.directory.c_str()) == 0) execvp(arguments[0], arguments.data());
     const int error = errno;

@@ -32,6 +32,7 @@ struct Launch {
   std::vector<std::string> command;
   std::string directory;
   std::vector<std::string> environment;
+  std::string limits;  // see limits.h
   std::optional<std::chrono::milliseconds> time_limit;
   lease::OpenFile life;  // made and locked
   lease::Lease lease;    // none: no cards

@@ -60,6 +60,23 @@ def test_a_sweeps_values_win_over_the_adders_variables(jobs: Jobs) -> None:
     assert [jobs.log(f"{sweep}.{i}") for i in range(2)] == ["1\n3\n", "2\n3\n"]
 
 
+def test_a_job_has_the_limits_of_its_adder_and_not_of_the_runners_starter(jobs: Jobs) -> None:
+    env = jobs.machine.env
+
+    def shell(script: str) -> str:
+        done = subprocess.run(["/bin/sh", "-c", script], env=env, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    ask = "'umask; ulimit -n; ulimit -f; nice'"
+    add = f"{PROGRAM} queue add --gpus=0 -- /bin/sh -c"
+    first = shell(f"umask 077; ulimit -S -n 64; ulimit -S -f 8; {add} 'sleep 1'")
+    second = shell(f"umask 027; ulimit -S -n 99; exec nice -n 3 {add} {ask}")
+    third = shell(f"{add} {ask}")
+    assert jobs.wait(first, second, third) == 0
+    assert jobs.log(second).split() == ["0027", "99", "unlimited", "3"]
+    assert jobs.log(third).strip() == shell(f"eval {ask}")
+
+
 def test_an_array_is_paused_and_resumed_though_some_of_it_has_ended(jobs: Jobs) -> None:
     jobs("slots", "1")
     go = jobs.machine.folder / "go"
