@@ -125,11 +125,9 @@ int list(const ListOptions& options) {
     filter.newest = options.newest;
     jobs = value_of(queue.list(filter));
   } else {
-    queue::Filter over, waiting;
-    over.states = std::vector<State>{State::done, State::failed, State::cancelled, State::interrupted};
-    over.newest = kShownEnded;
+    queue::Filter waiting;
     waiting.states = std::vector<State>{State::queued, State::running};
-    jobs = value_of(queue.list(over));
+    jobs = value_of(queue.ended_last(kShownEnded));
     std::vector<JobLine> rest = value_of(queue.list(waiting));
     const auto middle = static_cast<std::ptrdiff_t>(jobs.size());
     jobs.insert(jobs.end(), std::move_iterator(rest.begin()), std::move_iterator(rest.end()));

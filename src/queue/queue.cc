@@ -93,6 +93,7 @@ Result<std::vector<JobId>> Queue::add(JobSpec spec) {
 }
 
 Result<std::vector<JobLine>> Queue::list(const Filter& filter) { return store_.list(filter); }
+Result<std::vector<JobLine>> Queue::ended_last(int64_t count) { return store_.ended_last(count); }
 Result<Job> Queue::show(JobId id) { return store_.get(id); }
 
 Result<std::string> Queue::log_path(JobId id, int attempt) {

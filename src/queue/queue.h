@@ -53,6 +53,8 @@ class Queue {
 
   // By id. 100,000 jobs take less than 100 ms.
   Result<std::vector<JobLine>> list(const Filter& filter = {});
+  // The last so many that ended, by id.
+  Result<std::vector<JobLine>> ended_last(int64_t count);
   Result<Job> show(JobId id);
   // Where an attempt's output is, the last one's for 0. The file may not be there yet.
   Result<std::string> log_path(JobId id, int attempt = 0);

@@ -85,6 +85,17 @@ Result<std::vector<JobLine>> Store::list(const Filter& filter) {
   return lines;
 }
 
+Result<std::vector<JobLine>> Store::ended_last(int64_t count) {
+  Query query(*database_,
+              IK_LINE_COLUMNS "INDEXED BY jobs_ended WHERE state>1 ORDER BY ended DESC, id DESC LIMIT ?");
+  query.with(count);
+  std::vector<JobLine> lines;
+  while (query.step()) read_line(query, lines.emplace_back());
+  IK_RETURN_IF_ERROR(query.status());
+  std::sort(lines.begin(), lines.end(), [](const JobLine& a, const JobLine& b) { return a.id < b.id; });
+  return lines;
+}
+
 Result<JobLine> Store::line(JobId id) {
   Query query(*database_, IK_LINE_COLUMNS "WHERE id=?");
   if (!query.with(id).step()) return query.status().ok() ? no_job(id) : query.status();

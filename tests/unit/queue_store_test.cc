@@ -160,6 +160,23 @@ TEST_F(StoreTest, ReadyJobsComeByPriorityThenAge) {
   EXPECT_TRUE(good(store.heads(10)).empty());
 }
 
+TEST_F(StoreTest, WhatEndedLastIsNotWhatWasAddedLast) {
+  Store store = this->store();
+  std::vector<JobId> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(good(store.add(spec()))[0]);
+  for (const JobId id : {ids[3], ids[0], ids[2]}) {
+    ASSERT_TRUE(good(store.claim(id, 1, "", "boot")));
+    Ending ending;
+    ending.how = How::exited;
+    good(store.finish(id, 1, ending));
+  }
+  const std::vector<JobLine> lines = good(store.ended_last(2));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].id, ids[0]);
+  EXPECT_EQ(lines[1].id, ids[2]);
+  EXPECT_EQ(good(store.ended_last(9)).size(), 3U);
+}
+
 TEST_F(StoreTest, ADamagedOrForeignFileIsLeftAsItIs) {
   good(store().add(spec()));
   const std::string path = folder_->database();
