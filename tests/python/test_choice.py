@@ -129,6 +129,30 @@ start = lambda: cuda.cuInit(0)
 """
 
 
+def test_a_choice_ends_even_if_a_framework_fails_at_it(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import auto_choice, frameworks
+def fail(*_):
+    raise KeyError("of a framework")
+real = frameworks.forget
+for where in ("forget", "leaving"):
+    choice = auto_choice(memory=1 << 30)
+    if where == "forget":
+        frameworks.forget = fail
+    else:
+        frameworks.forget = real
+        choice._entered.callback(fail)
+    try:
+        choice.release()
+    except KeyError as error:
+        print(error, choice.lease.held, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    choice.release()
+"""
+    )
+    assert said == ["'of a framework' False None"] * 2
+
+
 def test_ordinals_once_cuda_is_started(machine: FakeMachine):
     """CUDA's order is C, B, A; NVML's is A, B, C."""
     program = (

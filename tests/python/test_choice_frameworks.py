@@ -25,10 +25,7 @@ print(sorted({"tensorflow", "jax"} & set(sys.modules)), torch.cuda.is_initialize
     assert said == ["[] False"]
 
 
-def test_pytorch_is_limited_when_cuda_starts_and_not_before(machine: FakeMachine):
-    """PyTorch's CUDA is played by what its Python side calls, since no card is here."""
-    said = machine.run(
-        """
+FAKE_TORCH = """
 import types, torch
 from innkeeper.frameworks import torch_gpu
 calls = []
@@ -45,7 +42,14 @@ class Device:
     def __enter__(self): calls.append(("in", self.i))
     def __exit__(self, *_): calls.append(("out", self.i))
 torch.cuda.device = Device
+"""
+"""PyTorch's CUDA, played by what its Python side calls, since no card is here."""
 
+
+def test_pytorch_is_limited_when_cuda_starts_and_not_before(machine: FakeMachine):
+    said = machine.run(
+        FAKE_TORCH
+        + """
 over = innkeeper.auto_choice(1, memory=1 << 30)
 over.release()
 with innkeeper.auto_choice(1, memory=6 << 30) as first:  # B
@@ -71,6 +75,24 @@ print(torch_gpu.allocator_bytes(600 << 20) >> 20)
         "[(1.0, 0)]",
         "300",
     ]
+
+
+def test_pytorch_s_limit_is_lifted_from_the_cards_that_are_left(machine: FakeMachine):
+    """One that CUDA was started without stops neither the others' end nor the lease's."""
+    said = machine.run(
+        FAKE_TORCH
+        + """
+import ctypes
+cuda = ctypes.CDLL(os.environ["FAKE_CUDA"])
+choice = innkeeper.auto_choice(n=3, memory=1 << 30)
+os.environ["CUDA_VISIBLE_DEVICES"] = f"{B},{C}"  # the program's own doing
+cuda.cuInit(0)
+started = True
+choice.release()
+print(sorted(calls), choice.lease.held)
+"""
+    )
+    assert said == ["[(1.0, 0), (1.0, 1)] False"]
 
 
 TENSORFLOW = """

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import torch
-from innkeeper import _C
+from innkeeper import _C, visible
 
 if TYPE_CHECKING:
     from innkeeper.choice import Choice
@@ -49,8 +49,12 @@ def enter(choice: Choice, stack: ExitStack) -> None:
 
 
 def forget(choice: Choice) -> None:
-    """Lifts the limit."""
+    """Lifts the limit on each GPU that CUDA still sees."""
     if choice.memory is None or not _usable() or not torch.cuda.is_initialized():
         return
-    for ordinal in choice.ordinals:
+    for uuid in choice.uuids:
+        try:
+            (ordinal,) = visible.ordinals([uuid])
+        except RuntimeError:  # the card is lost, or CUDA was started with another one
+            continue
         torch.cuda.set_per_process_memory_fraction(1.0, ordinal)
