@@ -369,6 +369,29 @@ with auto_choice(memory=30 << 30, wait=True) as second:
     assert said == ["True True", "True False", "never", "interrupted", "2"]
 
 
+def test_who_asks_about_a_lease_that_is_changed_stops_no_other_thread(machine: FakeMachine):
+    said = machine.run(
+        """
+import fcntl, threading, time
+held = innkeeper.lease(memory=1 << 30)
+with open(os.path.join(os.environ["INNKEEPER_LEASE_DIR"], "alloc.lock")) as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)  # resize waits for it, for some seconds
+    asks = [lambda: held.resize(2 << 30), *(
+        lambda name=name: getattr(held, name) for name in ("id", "claims", "exclusive", "held"))]
+    threads = []
+    for ask in asks:
+        threads.append(threading.Thread(target=ask))
+        threads[-1].start()
+        time.sleep(0.5)
+    print([thread.is_alive() for thread in threads])
+for thread in threads:
+    thread.join()
+print(held.claims[A] == 2 << 30)
+"""
+    )
+    assert said == [str([True] * 5), "True"]
+
+
 def test_a_killed_holder_leaves_nothing(machine: FakeMachine):
     program = (
         "import innkeeper, time; a = innkeeper.auto_choice(memory=30 << 30); print(*a.uuids, flush=True)"
