@@ -167,7 +167,7 @@ with gm.auto_choice() as still:
         "device:CPU:0",
         "this GPUManager has no session: it was made with initSession=False",
         "[('one', True), ('two', True)]",
-        "[('one', 8192), ('two', 8192)]",
+        "[('one', 7680), ('two', 7680)]",
         "True",
     ]
 
@@ -238,8 +238,9 @@ second.release()
 print(part())
 """
     )
-    # Of B, which has 24 GiB: 6, then 3 of C's 32 are less, even if B has 12; then B's 12 and 6.
-    assert said == ["6.0", "2.3", "True 2.3", "12.0", "6.0", "None", "12.0"]
+    # Of B, which has 24 GiB: 6, then 3 of C's 32 are less, even if B has 12; then B's 12 and 6. Each time
+    # 512 MiB go to the CUDA context.
+    assert said == ["5.5", "1.9", "True 1.9", "11.5", "5.5", "None", "12.0"]
 
 
 @pytest.mark.slow
@@ -248,7 +249,7 @@ def test_jax_has_its_default_device(machine: FakeMachine):
     said = machine.run(
         """
 import jax, jax.numpy as jnp
-with innkeeper.auto_choice(memory=8 << 30):  # without a GPU of JAX's nothing is entered, and the limit stands
+with innkeeper.auto_choice(memory=17 << 29):  # JAX has no GPU: nothing is entered, the limit stands
     print(float(jnp.ones(3).sum()), os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"])
 print("XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ)
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from innkeeper import visible
+from innkeeper.frameworks.torch_gpu import allocator_bytes
 from innkeeper.gpus import gpus
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _limit() -> None:
         for gpu in gpus():
             promised = sum(choice.memory or 0 for choice in held if gpu.uuid in choice.uuids)
             if promised and gpu.memory_total:
-                parts.append(promised / gpu.memory_total)
+                parts.append(allocator_bytes(promised) / gpu.memory_total)
         _written = f"{min(1.0, *parts):.4f}" if parts else None
         if _written is None:
             os.environ.pop(FRACTION, None)

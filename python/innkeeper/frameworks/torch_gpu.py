@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
 allocator_bytes = _C.allocator_bytes
-"""What the caching allocator may have of a lease of so many bytes: the CUDA context has the rest."""
+"""What a framework's allocator may have of a lease of so many bytes: the CUDA context has the rest."""
 
 _limiting: list[Choice] = []
 _lock = threading.RLock()  # so that the limit that is set last knows all of them
