@@ -50,6 +50,21 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.listdir(os.environ["INNKEEPER_L
     assert said[21:] == ["ValueError True"] * 2 + ["None ['alloc.lock']"]
 
 
+def test_a_key_that_is_no_number_is_refused(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import GPUManager, auto_choice, lease
+for choose in (auto_choice, GPUManager().auto_choice, lease):
+    try:
+        choose(key=lambda gpu: float("nan") if gpu.uuid == B else 1.0)
+    except ValueError as error:
+        print(str(error).replace(B, "B"))
+print(auto_choice(key=lambda gpu: float("inf") if gpu.uuid == B else 1.0).uuids == [B])
+"""
+    )
+    assert said == ["the key of B is NaN: expected a number"] * 3 + ["True"]
+
+
 def test_cards_that_nobody_has_come_first_and_promises_hold(machine: FakeMachine):
     said = machine.run(
         """
