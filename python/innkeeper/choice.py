@@ -60,14 +60,15 @@ class Choice:
         return self.devices[0]
 
     def release(self) -> None:
-        """Gives the GPUs back. Again: does nothing."""
+        """Gives the GPUs back, even if a framework fails at it. Again: does nothing."""
         if self not in _live:
             return
         _live.remove(self)
-        self._entered.close()
-        frameworks.forget(self)
-        visible.hide(self._shown)
-        self.lease.release()
+        with ExitStack() as ending:  # the last first, each whatever the others raise
+            ending.callback(self.lease.release)
+            ending.callback(visible.hide, self._shown)
+            ending.callback(frameworks.forget, self)
+            ending.callback(self._entered.close)
 
     def __enter__(self) -> Choice:
         try:

@@ -6,6 +6,7 @@ that is done stands in ``docs/design/leases.md``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
@@ -152,7 +153,7 @@ def lease(
             memory=memory,
             exclusive=exclusive,
             by=str(mode),
-            keys=None if key is None else {gpu.uuid: float(key(gpu)) for gpu in gpus()},
+            keys=None if key is None else _keys(key),
             wait=wait is not False,
             wait_limit=limit,
             allowed=None if uuids is None else list(uuids),
@@ -161,6 +162,14 @@ def lease(
             job=job,
         )
     )
+
+
+def _keys(key: Key) -> dict[str, float]:
+    keys = {gpu.uuid: float(key(gpu)) for gpu in gpus()}
+    for uuid, value in keys.items():
+        if math.isnan(value):  # it has no place in an order
+            raise ValueError(f"the key of {uuid} is NaN: expected a number")
+    return keys
 
 
 def adopt(descriptor: int | None = None) -> Lease:

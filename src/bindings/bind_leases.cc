@@ -52,6 +52,13 @@ struct SharedLease {
 };
 using Held = std::shared_ptr<SharedLease>;
 
+// For a property. Another thread may have the mutex for seconds, and all threads would wait with one that waits
+// for it with the GIL. A guard given to def_property_readonly itself would not reach the function.
+template <class Function>
+py::cpp_function getter(Function function) {
+  return py::cpp_function([function](SharedLease& s) { return s.with(function); }, WithoutGil());
+}
+
 std::vector<std::pair<std::string, int64_t>> claims_of(const std::vector<lease::Claim>& claims) {
   std::vector<std::pair<std::string, int64_t>> pairs;
   for (const lease::Claim& claim : claims) pairs.emplace_back(claim.uuid, claim.bytes.count());
@@ -135,12 +142,10 @@ std::map<std::string, std::optional<std::string>> variables() {
 void bind_leases(py::module_& m) {
   py::register_exception<LeaseBusy>(m, "LeaseBusy", PyExc_RuntimeError);
   py::class_<SharedLease, Held>(m, "Lease")
-      .def_property_readonly("id", [](SharedLease& s) { return s.with([](auto& l) { return l.id(); }); })
-      .def_property_readonly(
-          "claims", [](SharedLease& s) { return s.with([](auto& l) { return claims_of(l.claims()); }); })
-      .def_property_readonly("exclusive",
-                             [](SharedLease& s) { return s.with([](auto& l) { return l.exclusive(); }); })
-      .def_property_readonly("held", [](SharedLease& s) { return s.with([](auto& l) { return l.held(); }); })
+      .def_property_readonly("id", getter([](auto& l) { return l.id(); }))
+      .def_property_readonly("claims", getter([](auto& l) { return claims_of(l.claims()); }))
+      .def_property_readonly("exclusive", getter([](auto& l) { return l.exclusive(); }))
+      .def_property_readonly("held", getter([](auto& l) { return l.held(); }))
       .def(
           "intact", [](SharedLease& s) { return s.with([](auto& l) { return l.intact(); }); }, WithoutGil())
       .def(

@@ -50,6 +50,21 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.listdir(os.environ["INNKEEPER_L
     assert said[21:] == ["ValueError True"] * 2 + ["None ['alloc.lock']"]
 
 
+def test_a_key_that_is_no_number_is_refused(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import GPUManager, auto_choice, lease
+for choose in (auto_choice, GPUManager().auto_choice, lease):
+    try:
+        choose(key=lambda gpu: float("nan") if gpu.uuid == B else 1.0)
+    except ValueError as error:
+        print(str(error).replace(B, "B"))
+print(auto_choice(key=lambda gpu: float("inf") if gpu.uuid == B else 1.0).uuids == [B])
+"""
+    )
+    assert said == ["the key of B is NaN: expected a number"] * 3 + ["True"]
+
+
 def test_cards_that_nobody_has_come_first_and_promises_hold(machine: FakeMachine):
     said = machine.run(
         """
@@ -127,6 +142,30 @@ import ctypes
 cuda = ctypes.CDLL(os.environ["FAKE_CUDA"])
 start = lambda: cuda.cuInit(0)
 """
+
+
+def test_a_choice_ends_even_if_a_framework_fails_at_it(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import auto_choice, frameworks
+def fail(*_):
+    raise KeyError("of a framework")
+real = frameworks.forget
+for where in ("forget", "leaving"):
+    choice = auto_choice(memory=1 << 30)
+    if where == "forget":
+        frameworks.forget = fail
+    else:
+        frameworks.forget = real
+        choice._entered.callback(fail)
+    try:
+        choice.release()
+    except KeyError as error:
+        print(error, choice.lease.held, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    choice.release()
+"""
+    )
+    assert said == ["'of a framework' False None"] * 2
 
 
 def test_ordinals_once_cuda_is_started(machine: FakeMachine):
@@ -343,6 +382,29 @@ with auto_choice(memory=30 << 30, wait=True) as second:
 """
     )
     assert said == ["True True", "True False", "never", "interrupted", "2"]
+
+
+def test_who_asks_about_a_lease_that_is_changed_stops_no_other_thread(machine: FakeMachine):
+    said = machine.run(
+        """
+import fcntl, threading, time
+held = innkeeper.lease(memory=1 << 30)
+with open(os.path.join(os.environ["INNKEEPER_LEASE_DIR"], "alloc.lock")) as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)  # resize waits for it, for some seconds
+    asks = [lambda: held.resize(2 << 30), *(
+        lambda name=name: getattr(held, name) for name in ("id", "claims", "exclusive", "held"))]
+    threads = []
+    for ask in asks:
+        threads.append(threading.Thread(target=ask))
+        threads[-1].start()
+        time.sleep(0.5)
+    print([thread.is_alive() for thread in threads])
+for thread in threads:
+    thread.join()
+print(held.claims[A] == 2 << 30)
+"""
+    )
+    assert said == [str([True] * 5), "True"]
 
 
 def test_a_killed_holder_leaves_nothing(machine: FakeMachine):

@@ -25,10 +25,7 @@ print(sorted({"tensorflow", "jax"} & set(sys.modules)), torch.cuda.is_initialize
     assert said == ["[] False"]
 
 
-def test_pytorch_is_limited_when_cuda_starts_and_not_before(machine: FakeMachine):
-    """PyTorch's CUDA is played by what its Python side calls, since no card is here."""
-    said = machine.run(
-        """
+FAKE_TORCH = """
 import types, torch
 from innkeeper.frameworks import torch_gpu
 calls = []
@@ -39,20 +36,27 @@ torch.cuda._is_in_bad_fork = lambda: False
 torch.cuda.is_initialized = lambda: started
 torch.cuda._lazy_call = lambda f: f() if started else queue.append(f)
 torch.cuda.get_device_properties = lambda i: types.SimpleNamespace(total_memory=[24 << 30, 80 << 30][i])
-torch.cuda.set_per_process_memory_fraction = lambda part, i: calls.append((round(part, 4), i))
+torch.cuda.set_per_process_memory_fraction = lambda part, i: calls.append((round(part, 6), i))
 class Device:
     def __init__(self, i): self.i = i
     def __enter__(self): calls.append(("in", self.i))
     def __exit__(self, *_): calls.append(("out", self.i))
 torch.cuda.device = Device
+"""
+"""PyTorch's CUDA, played by what its Python side calls, since no card is here."""
 
+
+def test_pytorch_is_limited_when_cuda_starts_and_not_before(machine: FakeMachine):
+    said = machine.run(
+        FAKE_TORCH
+        + """
 over = innkeeper.auto_choice(1, memory=1 << 30)
 over.release()
 with innkeeper.auto_choice(1, memory=6 << 30) as first:  # B
     print(first.uuids == [B], calls)
     started = True
     for each in queue: each()
-    print(calls == [(round(5.5 / 24, 4), 0)])
+    print(calls == [(round(5.5 / 24, 6), 0)])
     calls.clear()
     with innkeeper.auto_choice(0, memory=17 << 29) as second:  # A
         print(second.uuids == [A], calls)
@@ -71,6 +75,44 @@ print(torch_gpu.allocator_bytes(600 << 20) >> 20)
         "[(1.0, 0)]",
         "300",
     ]
+
+
+def test_pytorch_s_limit_is_lifted_from_the_cards_that_are_left(machine: FakeMachine):
+    """One that CUDA was started without stops neither the others' end nor the lease's."""
+    said = machine.run(
+        FAKE_TORCH
+        + """
+import ctypes
+cuda = ctypes.CDLL(os.environ["FAKE_CUDA"])
+choice = innkeeper.auto_choice(n=3, memory=1 << 30)
+os.environ["CUDA_VISIBLE_DEVICES"] = f"{B},{C}"  # the program's own doing
+cuda.cuInit(0)
+started = True
+choice.release()
+print(sorted(calls), choice.lease.held)
+"""
+    )
+    assert said == ["[(1.0, 0), (1.0, 1)] False"]
+
+
+def test_pytorch_s_limit_is_that_of_all_choices_of_a_card_together(machine: FakeMachine):
+    said = machine.run(
+        FAKE_TORCH
+        + """
+os.environ["CUDA_VISIBLE_DEVICES"] = B
+first, second, third = (innkeeper.auto_choice(memory=gib << 30) for gib in (6, 4, 2))
+second.release()
+started = True
+for each in queue: each()
+second = innkeeper.auto_choice(memory=4 << 30)
+innkeeper.auto_choice().release()
+for each in (first, third, second):
+    each.release()
+print([round(part * 24, 2) for part, i in calls])
+"""
+    )
+    # 512 MiB go to the one CUDA context that they all have.
+    assert said == ["[7.5, 7.5, 11.5, 5.5, 3.5, 24.0]"]
 
 
 TENSORFLOW = """
@@ -125,7 +167,7 @@ with gm.auto_choice() as still:
         "device:CPU:0",
         "this GPUManager has no session: it was made with initSession=False",
         "[('one', True), ('two', True)]",
-        "[('one', 8192), ('two', 8192)]",
+        "[('one', 7680), ('two', 7680)]",
         "True",
     ]
 
@@ -164,13 +206,50 @@ print(config.allow_soft_placement)
     assert said == ["11.0 /device:GPU:0", "True True", "True 0", "True True", "1 True True", "False"]
 
 
+def test_jax_s_part_is_that_of_all_choices_together(machine: FakeMachine):
+    """The variable alone is looked at, so an empty module stands for JAX."""
+    said = machine.run(
+        """
+import types
+sys.modules["jax"] = types.ModuleType("jax")
+def choice(uuid, gib):
+    return innkeeper.auto_choice(key=lambda gpu: gpu.uuid == uuid, memory=gib << 30)
+def part():
+    said = os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION")
+    return said and round(float(said) * 24, 1)
+os.environ["CUDA_VISIBLE_DEVICES"] = f"{B},{C}"
+first = choice(B, 6)
+print(part())
+second = choice(C, 3)
+print(part())
+third = choice(B, 6)
+print(first.uuids == third.uuids == [B], part())
+second.release()
+print(part())
+first.release()
+print(part())
+third.release()
+print(part())
+first = choice(B, 6)
+os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = "0.5"  # the program's own stays
+second = choice(C, 3)
+first.release()
+second.release()
+print(part())
+"""
+    )
+    # Of B, which has 24 GiB: 6, then 3 of C's 32 are less, even if B has 12; then B's 12 and 6. Each time
+    # 512 MiB go to the CUDA context.
+    assert said == ["5.5", "1.9", "True 1.9", "11.5", "5.5", "None", "12.0"]
+
+
 @pytest.mark.slow
 def test_jax_has_its_default_device(machine: FakeMachine):
     need("jax")
     said = machine.run(
         """
 import jax, jax.numpy as jnp
-with innkeeper.auto_choice(memory=8 << 30):  # without a GPU of JAX's nothing is entered, and the limit stands
+with innkeeper.auto_choice(memory=17 << 29):  # JAX has no GPU: nothing is entered, the limit stands
     print(float(jnp.ones(3).sum()), os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"])
 print("XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ)
 

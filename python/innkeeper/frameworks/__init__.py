@@ -36,7 +36,8 @@ def enter(choice: Choice, stack: ExitStack) -> None:
 
 
 def forget(choice: Choice) -> None:
-    """Lifts the limits."""
-    for ours in _in_use():
-        if hasattr(ours, "forget"):
-            ours.forget(choice)
+    """Lifts the limits, each even if another framework fails at it."""
+    with ExitStack() as each:
+        for ours in _in_use():
+            if hasattr(ours, "forget"):
+                each.callback(ours.forget, choice)

@@ -7,30 +7,51 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from innkeeper import visible
+from innkeeper.frameworks.torch_gpu import allocator_bytes
 from innkeeper.gpus import gpus
 
 if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
-_set_for: list[Choice] = []
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+
+_limiting: list[Choice] = []
+_written: str | None = None  # to the variable, by us: another value is the program's own
 
 
 def prepare(choice: Choice) -> None:
     """Limits what JAX takes when it starts to the lease, unless the program has said how much itself."""
-    if choice.memory is None or FRACTION in os.environ:
-        return
-    totals = [gpu.memory_total for gpu in gpus() if gpu.uuid in choice.uuids and gpu.memory_total]
-    if totals:
-        os.environ[FRACTION] = f"{min(1.0, choice.memory / max(totals)):.4f}"
-        _set_for.append(choice)
+    if choice.memory is not None:
+        _limiting.append(choice)
+        _limit()
 
 
 def forget(choice: Choice) -> None:
-    """Lifts the limit, for a JAX that starts later."""
-    if choice in _set_for:
-        _set_for.remove(choice)
-        os.environ.pop(FRACTION, None)
+    """Limits it to the other choices' leases, or lifts the limit, for a JAX that starts later."""
+    if choice in _limiting:
+        _limiting.remove(choice)
+        _limit()
+
+
+def _limit() -> None:
+    # One part serves all of JAX's GPUs: the least of what all choices of a GPU were promised of it together.
+    global _written
+    with visible._lock:
+        if os.environ.get(FRACTION) != _written:
+            _written = None
+            return
+        held = [choice for choice in _limiting if choice.lease.held]
+        parts = []
+        for gpu in gpus():
+            promised = sum(choice.memory or 0 for choice in held if gpu.uuid in choice.uuids)
+            if promised and gpu.memory_total:
+                parts.append(allocator_bytes(promised) / gpu.memory_total)
+        _written = f"{min(1.0, *parts):.4f}" if parts else None
+        if _written is None:
+            os.environ.pop(FRACTION, None)
+        else:
+            os.environ[FRACTION] = _written
 
 
 def device(choice: Choice) -> Any:

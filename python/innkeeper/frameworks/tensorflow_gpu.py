@@ -7,6 +7,8 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from innkeeper.frameworks.torch_gpu import allocator_bytes
+
 if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
@@ -27,7 +29,8 @@ def prepare(choice: Choice) -> None:
             if choice.memory is None:
                 tf.config.experimental.set_memory_growth(gpu, True)
             elif not tf.config.get_logical_device_configuration(gpu):
-                limit = tf.config.LogicalDeviceConfiguration(memory_limit=choice.memory >> 20)  # MiB
+                mib = allocator_bytes(choice.memory) >> 20
+                limit = tf.config.LogicalDeviceConfiguration(memory_limit=mib)
                 tf.config.set_logical_device_configuration(gpu, [limit])
         except (RuntimeError, ValueError):
             return  # TensorFlow has started, or the program has set one of the two itself

@@ -5,17 +5,21 @@ What would start it is put off until the program does, by the queue that ``torch
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import torch
-from innkeeper import _C
+from innkeeper import _C, visible
 
 if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
 allocator_bytes = _C.allocator_bytes
-"""What the caching allocator may have of a lease of so many bytes: the CUDA context has the rest."""
+"""What a framework's allocator may have of a lease of so many bytes: the CUDA context has the rest."""
+
+_limiting: list[Choice] = []
+_lock = threading.RLock()  # so that the limit that is set last knows all of them
 
 
 def _usable() -> bool:
@@ -24,19 +28,25 @@ def _usable() -> bool:
 
 def prepare(choice: Choice) -> None:
     """Limits PyTorch's memory on each GPU to what was leased, at once or when CUDA starts."""
-    memory = choice.memory
-    if memory is None or not _usable():
+    if choice.memory is None or not _usable():
         return
+    _limiting.append(choice)
 
     def limit() -> None:
-        if not choice.lease.held:
-            return
-        for ordinal in choice.ordinals:
-            total = torch.cuda.get_device_properties(ordinal).total_memory
-            fraction = min(1.0, allocator_bytes(memory) / total)
-            torch.cuda.set_per_process_memory_fraction(fraction, ordinal)
+        if choice in _limiting and choice.lease.held:
+            for uuid, ordinal in zip(choice.uuids, choice.ordinals, strict=True):
+                _limit(uuid, ordinal)
 
     torch.cuda._lazy_call(limit)
+
+
+def _limit(uuid: str, ordinal: int) -> None:
+    # The allocator has one limit for each GPU, so it is what all choices of that GPU were promised together.
+    with _lock:
+        promised = sum(each.memory or 0 for each in _limiting if uuid in each.uuids and each.lease.held)
+        total = torch.cuda.get_device_properties(ordinal).total_memory
+        fraction = min(1.0, allocator_bytes(promised) / total) if promised else 1.0
+        torch.cuda.set_per_process_memory_fraction(fraction, ordinal)
 
 
 def enter(choice: Choice, stack: ExitStack) -> None:
@@ -49,8 +59,15 @@ def enter(choice: Choice, stack: ExitStack) -> None:
 
 
 def forget(choice: Choice) -> None:
-    """Lifts the limit."""
-    if choice.memory is None or not _usable() or not torch.cuda.is_initialized():
+    """Takes its part off the limit of each GPU that CUDA still sees; the last choice lifts it."""
+    if choice not in _limiting:
         return
-    for ordinal in choice.ordinals:
-        torch.cuda.set_per_process_memory_fraction(1.0, ordinal)
+    _limiting.remove(choice)
+    if not _usable() or not torch.cuda.is_initialized():
+        return
+    for uuid in choice.uuids:
+        try:
+            (ordinal,) = visible.ordinals([uuid])
+        except RuntimeError:  # the card is lost, or CUDA was started with another one
+            continue
+        _limit(uuid, ordinal)
