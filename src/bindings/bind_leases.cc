@@ -52,8 +52,8 @@ struct SharedLease {
 };
 using Held = std::shared_ptr<SharedLease>;
 
-// For a property. Another thread may have the mutex for seconds, and all threads would wait with one that waits
-// for it with the GIL. A guard given to def_property_readonly itself would not reach the function.
+// For a property. Another thread may have the mutex for seconds, and all threads would wait with one that
+// waits for it with the GIL. A guard given to def_property_readonly itself would not reach the function.
 template <class Function>
 py::cpp_function getter(Function function) {
   return py::cpp_function([function](SharedLease& s) { return s.with(function); }, WithoutGil());
