@@ -43,7 +43,8 @@ struct Scan {
   int dead = 0;             // unlocked or expired ones that were seen; removed where this user may
 };
 
-// Reads all. With the lock dead files are removed, without it they are only skipped.
+// Reads all. With the lock dead files are removed, without it they are only skipped. Fails rather than leave
+// out a lease that may be alive: where no descriptor or no memory is left, or the disk fails.
 Result<Scan> scan(const Directory& directory, const GlobalLock* lock);
 
 // One's own live file.
