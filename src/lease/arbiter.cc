@@ -147,7 +147,6 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   Request request;
   request.memory = each;
   request.count = static_cast<int>(file.record.claims.size());
-  request.inside = file.record.inside;
   IK_RETURN_IF_ERROR(sensible(request, machine));
   Attempt attempt(request, machine);
   GlobalLock lock;
@@ -156,9 +155,12 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
   attempt.live = std::move(found.value().live);
-  IK_RETURN_IF_ERROR(attempt.weigh(std::nullopt));
   const View view{wall_clock_ns(), attempt.record.pid_namespace};
-  const Ledger parts = make_ledger_inside(machine, attempt.live, {file.id, file.record, 0}, view);
+  const Entry own{file.id, file.record, 0};
+  // Of what is left there; once all its wholes have ended, of what is left of the cards.
+  if (const Entry* whole = whole_of(own, attempt.live, view.now_ns)) request.inside = whole->id;
+  IK_RETURN_IF_ERROR(attempt.weigh(std::nullopt));
+  const Ledger parts = make_ledger_inside(machine, attempt.live, own, view);
   Record record = file.record;
   for (Claim& claim : record.claims) {
     const Bytes more = each - claim.bytes;

@@ -25,7 +25,8 @@ std::vector<const Entry*> places_ahead(const std::vector<Entry>& live, const std
   constexpr int64_t kLost = std::chrono::nanoseconds(kPlaceLost).count();
   std::vector<const Entry*> places;
   for (const Entry& entry : live) {
-    if (entry.record.kind != Kind::waiting || entry.record.inside != inside) continue;
+    const std::vector<std::string>& its = entry.record.inside;
+    if (entry.record.kind != Kind::waiting || (its.empty() ? "" : its.front()) != inside) continue;
     if (now_ns - entry.touched_ns > kLost) continue;
     if (own != nullptr && (entry.id == own->id || !earlier(entry, *own))) continue;
     places.push_back(&entry);
@@ -78,7 +79,6 @@ std::string holders(const std::vector<Entry>& live, const std::string& uuid) {
 Attempt::Attempt(const Request& asked, const Machine& snapshot)
     : request(asked), machine(snapshot), wish(wish_of(asked)) {
   sign(record);
-  record.inside = request.inside;
   record.exclusive = wish.exclusive;
   record.job = printable(request.job);
   if (request.key)
@@ -97,6 +97,12 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
       return Status(Code::unavailable,
                     "the lease " + printable(request.inside) +
                         ", of which a part was asked, is over or belongs to somebody else");
+    record.inside = outer->record.inside;
+    record.inside.insert(record.inside.begin(), outer->id);
+    if (record.inside.size() > kMaxWholes)
+      return Status(Code::invalid_argument, "asked for a part of the lease " + outer->id +
+                                                ", which is a part " + std::to_string(kMaxWholes) +
+                                                " deep: that is the most");
     ledger = make_ledger_inside(machine, live, *outer, view);
   }
   const Entry own = place ? Entry{place->id, place->record, 0} : Entry{};

@@ -223,7 +223,7 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
     Record record;
     record.claims = {{"GPU-1000", GiB(30)}};
     record.uid = 0;
-    record.inside = outer.id();
+    record.inside = {outer.id()};
     record.process.pid = 1;
     record.revision = 5;
     if (hold(path("l00000000000000bb"), encode(record).value()) < 0) return 1;

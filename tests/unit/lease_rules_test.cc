@@ -49,7 +49,7 @@ TEST(LeaseRecord, ReadsWhatItWrote) {
   record.each = GiB(20);
   record.exclusive = true;
   record.allowed = {"GPU-1000", "MIG-GPU-8f6c/1/0"};
-  record.inside = "0123456789abcdef";
+  record.inside = {"0123456789abcdef", "00000000000000aa"};
   record.expires_ns = kNow + 5;
   record.job = "job 7";
   const auto read = decode(encode(record).value());
@@ -134,6 +134,10 @@ TEST(LeaseRecord, ForgedRecordsKeepToTheLimits) {
   std::string many;
   for (int i = 0; i < 65; ++i) many += "gpu=G" + std::to_string(100 + i) + " 1\n";
   EXPECT_FALSE(decode(forged(many)));
+  std::string deep;
+  for (size_t i = 0; i < kMaxWholes; ++i) deep += "inside=00000000000000aa\n";
+  EXPECT_TRUE(decode(forged(deep)));
+  EXPECT_FALSE(decode(forged(deep + "inside=00000000000000aa\n")));
 }
 
 TEST(LeaseRecord, OtherPeoplesTextCannotDriveATerminal) {
@@ -257,7 +261,7 @@ TEST(LeaseLedger, ExpiredLeasesClaimNothing) {
 TEST(LeaseLedger, PartsCountOnceAndStandForThemselvesLater) {
   const Machine machine = idle_machine(1);
   Entry outer = entry({{"GPU-1000", GiB(30)}}, 1), part = entry({{"GPU-1000", GiB(10)}}, 2);
-  part.record.inside = outer.id;
+  part.record.inside = {outer.id};
   EXPECT_EQ(make_ledger(machine, {outer, part}, kView)[0].promised, GiB(30));
   EXPECT_EQ(make_ledger(machine, {part}, kView)[0].promised, GiB(10));
   EXPECT_EQ(make_ledger_inside(machine, {outer, part}, outer, kView)[0].available, GiB(20));
