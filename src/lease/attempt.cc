@@ -19,14 +19,17 @@ bool earlier(const Entry& a, const Entry& b) {
   return a.record.since_ns != b.record.since_ns ? a.record.since_ns < b.record.since_ns : a.id < b.id;
 }
 
-// The places that go before `own` (before a newcomer: all), in their order.
-std::vector<const Entry*> places_ahead(const std::vector<Entry>& live, const std::string& inside,
+// The places that go before `own` (before a newcomer: all), in their order. Inside a lease only its owner stands
+// in line: nobody else can have a part of it.
+std::vector<const Entry*> places_ahead(const std::vector<Entry>& live, const Request& request, uint32_t user,
                                        const Entry* own, int64_t now_ns) {
   constexpr int64_t kLost = std::chrono::nanoseconds(kPlaceLost).count();
   std::vector<const Entry*> places;
   for (const Entry& entry : live) {
     const std::vector<std::string>& its = entry.record.inside;
-    if (entry.record.kind != Kind::waiting || (its.empty() ? "" : its.front()) != inside) continue;
+    if (entry.record.kind != Kind::waiting || (its.empty() ? "" : its.front()) != request.inside)
+      continue;
+    if (!its.empty() && entry.record.uid != user) continue;
     if (now_ns - entry.touched_ns > kLost) continue;
     if (own != nullptr && (entry.id == own->id || !earlier(entry, *own))) continue;
     places.push_back(&entry);
@@ -106,7 +109,7 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
     ledger = make_ledger_inside(machine, live, *outer, view);
   }
   const Entry own = place ? Entry{place->id, place->record, 0} : Entry{};
-  const auto places = places_ahead(live, request.inside, place ? &own : nullptr, view.now_ns);
+  const auto places = places_ahead(live, request, record.uid, place ? &own : nullptr, view.now_ns);
   for (const Entry* entry : places) set_aside(machine, entry->record, ledger);
   ahead = static_cast<int>(places.size());
   if (request.allowed) restrict_to(ledger, machine, *request.allowed);
