@@ -34,6 +34,13 @@ Status sensible(const Request& request, const Machine& machine) {
 
 Status over() { return Status(Code::unavailable, "this lease is over, or another process's"); }
 
+// Under the lock: is it a lease still? Its record is then the one in force.
+Status refresh(LeaseFile& file) {
+  if (!file.named()) return over();
+  IK_RETURN_IF_ERROR(reread(file));
+  return file.record.expired(wall_clock_ns()) ? over() : Status::okay();
+}
+
 }  // namespace
 
 Result<Arbiter> Arbiter::open() {
@@ -133,10 +140,12 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
   }
 }
 
-Status Arbiter::change(LeaseFile& file, Record record) {
+Status Arbiter::change(LeaseFile& file, const std::function<void(Record&)>& edit) {
   GlobalLock lock;
   IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
-  if (!file.named() || file.record.expired(wall_clock_ns())) return over();
+  IK_RETURN_IF_ERROR(refresh(file));
+  Record record = file.record;
+  edit(record);
   return rewrite(file, std::move(record), lock);
 }
 
@@ -151,7 +160,7 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   Attempt attempt(request, machine);
   GlobalLock lock;
   IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
-  if (!file.named() || file.record.expired(wall_clock_ns())) return over();
+  IK_RETURN_IF_ERROR(refresh(file));
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
   attempt.live = std::move(found.value().live);
@@ -184,19 +193,19 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
 
 Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
   if (!lease.held()) return over();
-  Record record = lease.file_->record;
-  record.expires_ns = wall_clock_ns() + std::chrono::nanoseconds(expires_after).count();
-  return change(*lease.file_, std::move(record));
+  return change(*lease.file_, [expires_after](Record& record) {
+    record.expires_ns = wall_clock_ns() + std::chrono::nanoseconds(expires_after).count();
+  });
 }
 
 Result<Lease> Arbiter::adopt(int descriptor) {
   Result<LeaseFile> adopted = adopt_file(directory_, descriptor);
   if (!adopted.ok()) return adopted.status();
-  Record record = adopted.value().record;
-  const uint32_t owner = record.uid;
-  sign(record);
-  record.uid = owner;
-  const Status signed_over = change(adopted.value(), std::move(record));
+  const Status signed_over = change(adopted.value(), [](Record& record) {
+    const uint32_t owner = record.uid;
+    sign(record);
+    record.uid = owner;
+  });
   // Somebody holding the lock too long costs the name in the record, not the lease.
   if (!signed_over.ok() && signed_over.code() != Code::busy) return signed_over;
   return Lease(std::move(adopted).value());

@@ -59,6 +59,8 @@ class Arbiter {
   // Waits as the request says. Blocks.
   Result<Lease> acquire(const Request& request, const Look& look, const Cancelled& cancelled = nullptr);
 
+  // These change what is in force, whichever process that has the lease changed it last.
+  //
   // Changes how much of each of its cards a shared lease has. Growing takes what nobody has or waits for; on
   // failure it stays as it was.
   Status resize(Lease& lease, Bytes each, const Machine& machine);
@@ -83,7 +85,7 @@ class Arbiter {
   // Grants, or refuses. With a place it is the place's turn that counts, and it becomes the lease. Without
   // one, and with `line_up`, a refused attempt that may succeed later takes a place.
   Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up);
-  Status change(LeaseFile& file, Record record);
+  Status change(LeaseFile& file, const std::function<void(Record&)>& edit);
 
   std::shared_ptr<const Directory> directory_;
   std::chrono::milliseconds lock_limit_{10'000};

@@ -166,6 +166,16 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   return made;
 }
 
+Status reread(LeaseFile& file) {
+  const std::optional<std::string> slots = read_slots(file.file.fd());
+  if (!slots) return failed(*file.directory, "read a lease", errno);
+  std::optional<Record> record = decode(*slots);
+  if (!record) return Status(Code::io_error, "the lease " + file.id + " has been damaged");
+  record->uid = file.record.uid;  // the file's owner
+  file.record = *std::move(record);
+  return Status::okay();
+}
+
 Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock) {
   IK_CHECK(lock.held(), "leases are changed under the lock");
   record.revision = file.record.revision + 1;

@@ -52,7 +52,7 @@ struct LeaseFile {
   std::shared_ptr<const Directory> directory;
   OpenFile file;
   std::string id;
-  Record record;
+  Record record;  // as it was last read or written; see reread()
 
   std::string name() const { return "l" + id; }
   // The name still leads to this file. False: its owner, the folder's or root has removed it.
@@ -62,7 +62,12 @@ struct LeaseFile {
 // Makes a live file. Requires: the lock is held.
 Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock);
 
-// Puts `record` in force in place of the old one. On failure the old one stays. Requires: the lock is held.
+// Brings file.record up to what is in force: another process that shares the lease may have changed it. On
+// failure it stays as it was.
+Status reread(LeaseFile& file);
+
+// Puts `record` in force in place of file.record. On failure the old one stays. Requires: the lock is held,
+// and file.record is what is in force (only one's own place in the line is never shared).
 Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock);
 
 // Shows that a waiting one still waits.
