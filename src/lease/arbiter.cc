@@ -207,7 +207,11 @@ Result<Lease> Arbiter::adopt(int descriptor) {
     record.uid = owner;
   });
   // Somebody holding the lock too long costs the name in the record, not the lease.
-  if (!signed_over.ok() && signed_over.code() != Code::busy) return signed_over;
+  if (!signed_over.ok() && signed_over.code() != Code::busy) {
+    adopted.value().file.take();  // it stays the caller's, as it was
+    return signed_over;
+  }
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   return Lease(std::move(adopted).value());
 }
 

@@ -66,7 +66,9 @@ class Arbiter {
   Status resize(Lease& lease, Bytes each, const Machine& machine);
   // Moves the expiry. Not once it has passed: the bytes may be somebody else's.
   Status renew(Lease& lease, std::chrono::milliseconds expires_after);
-  // A lease whose descriptor was inherited or received. This process becomes the one who holds it.
+  // A lease whose descriptor was inherited or received. This process becomes the one who holds it, and the
+  // descriptor the Lease's. A failure leaves the descriptor as it was, the caller's. Of a lease that this
+  // process has already a copy of the descriptor can be adopted, not the same one.
   Result<Lease> adopt(int descriptor);
 
   // Ends a lease, or a place in the line, of this user (of any, for root) by its id: its file is removed.

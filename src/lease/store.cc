@@ -37,6 +37,14 @@ Status failed(const Directory& directory, const std::string& what, int error) {
                 "cannot " + what + " in the lease folder " + directory.path() + ": " + std::strerror(error));
 }
 
+// Is it the file of this name?
+bool leads_to(const Directory& directory, const std::string& name, int fd) {
+  struct stat ours {
+  }, there{};
+  return fstat(fd, &ours) == 0 && fstatat(directory.fd(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
 class Reader {
  public:
   Reader(const Directory& directory, const GlobalLock* lock) : directory_(directory), lock_(lock) {}
@@ -128,13 +136,7 @@ Result<Scan> scan(const Directory& directory, const GlobalLock* lock) {
   return reader.take();
 }
 
-bool LeaseFile::named() const {
-  struct stat ours {
-  }, there{};
-  return file.valid() && fstat(file.fd(), &ours) == 0 &&
-         fstatat(directory->fd(), name().c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-         ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
-}
+bool LeaseFile::named() const { return file.valid() && leads_to(*directory, name(), file.fd()); }
 
 Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock) {
   IK_CHECK(lock.held(), "leases are made under the lock");
@@ -203,18 +205,13 @@ void remove(LeaseFile& file) {
 }
 
 Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd) {
-  LeaseFile adopted{std::move(directory), OpenFile([fd] { return fd; }), "", {}};
   const auto refuse = [&](const std::string& why) {
-    return Status(Code::invalid_argument, "descriptor " + std::to_string(fd) + " is no lease of " +
-                                              adopted.directory->path() + ": " + why);
+    return Status(Code::invalid_argument,
+                  "descriptor " + std::to_string(fd) + " is no lease of " + directory->path() + ": " + why);
   };
   struct stat about {};
   const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || fstat(fd, &about) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
-    const int error = errno;
-    adopted.file.take();  // not ours to close: nothing, or somebody else's
-    return refuse(std::strerror(error));
-  }
+  if (flags < 0 || fstat(fd, &about) != 0) return refuse(std::strerror(errno));
   if ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(about.st_mode)) return refuse("not a file open for writing");
   // It is the lease if its own lock does not stand in its way, and somebody else's descriptor sees the lock.
   struct flock life = whole_file(F_WRLCK);
@@ -224,19 +221,23 @@ Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd)
   char path[4096];
   const ssize_t length = readlink(link.c_str(), path, sizeof path);
   const std::string_view target(path, length > 0 ? static_cast<size_t>(length) : 0);
-  const std::string_view name = target.substr(target.rfind('/') + 1);
-  if (name.size() != 17 || name[0] != 'l' || !valid_id(name.substr(1))) return refuse("it was released");
-  adopted.id = name.substr(1);
+  const std::string name(target.substr(target.rfind('/') + 1));
+  if (name.size() != 17 || name[0] != 'l' || !valid_id(name.substr(1)) || !leads_to(*directory, name, fd))
+    return refuse("it was released");
   const std::optional<std::string> slots = read_slots(fd);
   std::optional<Record> record = slots ? decode(*slots) : std::nullopt;
-  if (!record || !adopted.named()) return refuse("it was released");
-  const int again = openat(adopted.directory->fd(), adopted.name().c_str(), kReadFlags);
+  if (!record) return refuse("it has no record");
+  const int again = openat(directory->fd(), name.c_str(), kReadFlags);
   const bool alive = again >= 0 && write_locked(again).value_or(false);
   if (again >= 0) ::close(again);
   if (!alive) return refuse("nobody holds it");
   record->uid = about.st_uid;
-  adopted.record = *std::move(record);
-  return adopted;
+  OpenFile file = OpenFile::adopt(fd);
+  if (!file.valid())
+    return Status(
+        Code::invalid_argument,
+        "descriptor " + std::to_string(fd) + " is a lease that this process has already: adopt a copy of it");
+  return LeaseFile{std::move(directory), std::move(file), name.substr(1), *std::move(record)};
 }
 
 }  // namespace innkeeper::lease

@@ -76,8 +76,8 @@ void touch(const LeaseFile& file);
 // Removes and closes it. In a child that kept a copy it only closes.
 void remove(LeaseFile& file);
 
-// Takes over a live file by a descriptor that was inherited or received. The descriptor is the result's, or
-// is closed.
+// Takes over a live file by a descriptor that was inherited or received. It is the result's only once it has
+// been proven to be a lease's; else it is left as it was: it may be another file of the program.
 Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd);
 
 }  // namespace innkeeper::lease

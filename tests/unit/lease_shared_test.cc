@@ -76,5 +76,37 @@ TEST_F(LeaseShared, WhatAnotherChangedIsSeen) {
   EXPECT_FALSE(lease.intact());
 }
 
+// The number may be of some other file of the program, by mistake.
+TEST_F(LeaseShared, AdoptLeavesWhatIsNoLeaseAsItWas) {
+  const std::string path = folder_.path() + "/user";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);  // not closed by exec()
+  EXPECT_EQ(arbiter_.adopt(file).status().code(), Code::invalid_argument);
+  EXPECT_EQ(fcntl(file, F_GETFD), 0);
+  EXPECT_EQ(write(file, "x", 1), 1);
+  close(file);
+  // A lease that is over: found out late, under the lock.
+  Request request = share(GiB(10));
+  request.expires_after = 1ms;
+  const Lease lease = arbiter_.acquire(request, machine_).value();
+  std::this_thread::sleep_for(5ms);
+  const int copy = dup(lease.descriptor());
+  EXPECT_EQ(arbiter_.adopt(copy).status().code(), Code::unavailable);
+  EXPECT_EQ(fcntl(copy, F_GETFD), 0);
+  close(copy);
+}
+
+TEST_F(LeaseShared, OneDescriptorIsAdoptedOnce) {
+  const Lease lease = arbiter_.acquire(share(GiB(10)), machine_).value();
+  const Status refused = arbiter_.adopt(lease.descriptor()).status();
+  EXPECT_EQ(refused.code(), Code::invalid_argument);
+  EXPECT_NE(refused.message().find("has already"), std::string::npos) << refused.message();
+  const int copy = dup(lease.descriptor());
+  Lease adopted = arbiter_.adopt(copy).value();
+  EXPECT_EQ(fcntl(copy, F_GETFD), FD_CLOEXEC);
+  EXPECT_FALSE(arbiter_.adopt(copy).ok());
+  adopted.leave();
+  EXPECT_TRUE(lease.intact());
+}
+
 }  // namespace
 }  // namespace innkeeper::lease
