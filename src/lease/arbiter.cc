@@ -10,6 +10,7 @@
 
 #include "lease/attempt.h"
 #include "lease/process.h"
+#include "lease/ticker.h"
 #include "lease/watch.h"
 
 namespace innkeeper::lease {
@@ -20,7 +21,7 @@ using std::chrono::milliseconds;
 // How long after an event that did not help to look again: a dead holder's lock goes a moment after the
 // event.
 constexpr milliseconds kAfterEvent{20};
-// Without events. A place must be touched well within kPlaceLost.
+// Without events.
 constexpr milliseconds kPause{1000};
 // How often a waiting caller is asked whether it has given up.
 constexpr milliseconds kAsk{100};
@@ -110,6 +111,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
       if (place) remove(*place);
     }
   } leave_line{place};
+  std::optional<Ticker> ticker;  // ends before the place does
   bool event = false;
   for (;;) {
     Result<Machine> machine = look();
@@ -119,6 +121,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     Attempt attempt(request, machine.value());
     Result<Lease> result = try_once(attempt, place, request.wait);
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
+    if (place && !ticker) ticker.emplace(place->file.fd());
     // Once more, so that no event since the first attempt is missed.
     if (!watch) {
       watch.emplace(*directory_);
