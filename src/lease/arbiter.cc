@@ -26,10 +26,11 @@ constexpr milliseconds kPause{1000};
 // How often a waiting caller is asked whether it has given up.
 constexpr milliseconds kAsk{100};
 
-Status sensible(const Request& request, const Machine& machine) {
+Status sensible(const Request& request, const Machine& machine, bool in_line = false) {
   IK_RETURN_IF_ERROR(check(request));
   if (machine.cards.empty())
-    return Status(Code::unavailable, "asked for " + describe(request) + ", but no GPU can be seen");
+    return Status(in_line ? Code::busy : Code::unavailable,
+                  "asked for " + describe(request) + ", but no GPU can be seen");
   return Status::okay();
 }
 
@@ -117,9 +118,12 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     Result<Machine> machine = look();
     if (!machine.ok()) return machine.status();
     if (place) touch(*place);
-    IK_RETURN_IF_ERROR(sensible(request, machine.value()));
-    Attempt attempt(request, machine.value());
-    Result<Lease> result = try_once(attempt, place, request.wait);
+    const auto attempt_now = [&]() -> Result<Lease> {
+      IK_RETURN_IF_ERROR(sensible(request, machine.value(), place.has_value()));
+      Attempt attempt(request, machine.value());
+      return try_once(attempt, place, request.wait);
+    };
+    Result<Lease> result = attempt_now();
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
     if (place && !ticker) ticker.emplace(place->file.fd());
     // Once more, so that no event since the first attempt is missed.

@@ -45,7 +45,8 @@ struct Attempt;
 
 class Arbiter {
  public:
-  // Takes the snapshot; called without any lock, once for each attempt. A failure ends the waiting.
+  // Takes the snapshot; called without any lock, once for each attempt. A failure ends the waiting. In line
+  // "no cards", or a card of unknown memory, is no failure: drivers stumble.
   using Look = std::function<Result<Machine>()>;
   // Asked between attempts while waiting: true gives up. May be null.
   using Cancelled = std::function<bool()>;

@@ -85,5 +85,24 @@ TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
   EXPECT_EQ(folder_.files(), 1);
 }
 
+// A driver that stumbles once must not end a wait of hours; from the start it says "never".
+TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
+  Machine unknown = machine_;
+  unknown.cards[0].total = Bytes(0);
+  unknown.cards[0].free.reset();
+  for (const Machine& blind : {unknown, Machine()}) {
+    Lease lease = arbiter_.acquire(whole(), machine_).value();
+    int looks = 0;
+    const auto look = [&]() -> Result<Machine> {
+      if (++looks == 4) lease.release();
+      return looks == 3 ? blind : machine_;
+    };
+    const Result<Lease> granted = arbiter_.acquire(waiting(share(GiB(40))), look);
+    EXPECT_TRUE(granted.ok()) << granted.status().message();
+    EXPECT_GE(looks, 4);
+  }
+  EXPECT_EQ(arbiter_.acquire(share(GiB(40)), unknown).status().code(), Code::invalid_argument);
+}
+
 }  // namespace
 }  // namespace innkeeper::lease
