@@ -148,6 +148,7 @@ Record Attempt::waiting(const std::vector<size_t>& cards) const {
     for (const Card& card : machine.cards)
       if (std::find(request.allowed->begin(), request.allowed->end(), card.uuid) != request.allowed->end())
         result.allowed.push_back(card.uuid);
+  if (result.allowed.size() == machine.cards.size()) result.allowed.clear();  // nothing is kept from it
   return result;
 }
 

@@ -103,6 +103,12 @@ bool valid_id(std::string_view id) {
 std::string printable(std::string_view text) { return innkeeper::printable(text, kMaxTextLength); }
 
 Result<std::string> encode(const Record& record) {
+  if (record.allowed.size() > kMaxClaims)
+    return Status(Code::invalid_argument,
+                  "cannot wait in line: the " + std::to_string(record.allowed.size()) +
+                      " GPUs that may be used are not all of the machine's, and of a part "
+                      "at most " +
+                      std::to_string(kMaxClaims) + " can be written down");
   std::string body;
   const auto line = [&](std::string_view key, std::string_view value) {
     body.append(key).append("=").append(value).append("\n");

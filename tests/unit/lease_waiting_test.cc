@@ -104,5 +104,25 @@ TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
   EXPECT_EQ(arbiter_.acquire(share(GiB(40)), unknown).status().code(), Code::invalid_argument);
 }
 
+// Who may use all cards need not name them, which is possible only up to kMaxClaims.
+TEST_F(LeaseWaiting, OnAMachineOfManyCards) {
+  const int count = static_cast<int>(kMaxClaims) + 6;
+  machine_ = test::idle_machine(count);
+  Request request = whole();
+  request.allowed.emplace();
+  for (const Card& card : machine_.cards) request.allowed->push_back(card.uuid);
+  std::vector<Lease> all;
+  for (int i = 0; i < count; ++i) all.push_back(arbiter_.acquire(request, machine_).value());
+  request.wait_limit = 10ms;
+  const auto look = [&]() -> Result<Machine> { return machine_; };
+  Status refused = arbiter_.acquire(waiting(request), look).status();
+  EXPECT_EQ(refused.code(), Code::busy);
+  EXPECT_EQ(refused.message().substr(0, 7), "waited ") << refused.message();
+  request.allowed->pop_back();
+  refused = arbiter_.acquire(waiting(request), look).status();
+  EXPECT_EQ(refused.code(), Code::invalid_argument);
+  EXPECT_NE(refused.message().find("the 69 GPUs that may be used"), std::string::npos) << refused.message();
+}
+
 }  // namespace
 }  // namespace innkeeper::lease
