@@ -199,6 +199,7 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
 }
 
 Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
+  IK_RETURN_IF_ERROR(check_expiry(expires_after));
   if (!lease.held()) return over();
   return change(*lease.file_, [expires_after](Record& record) {
     record.expires_ns = wall_clock_ns() + std::chrono::nanoseconds(expires_after).count();

@@ -1,6 +1,7 @@
 // The rules of leasing that need no files: records, what is left of a card, which cards are chosen, requests.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "lease/choose.h"
@@ -308,6 +309,15 @@ TEST(LeaseChoice, EachModePrefersItsOwn) {
   EXPECT_EQ(chosen(machine, {}, request), Cards{0});
 }
 
+TEST(LeaseChoice, AKeyThatIsNoNumberIsTheWorst) {
+  const Machine machine = idle_machine(40);
+  Request request = share(GiB(4));
+  request.key = [](const Card& card) { return card.uuid == "GPU-1037" ? 1.0 : std::nan(""); };
+  EXPECT_EQ(chosen(machine, {}, request), Cards{37});
+  request.count = 2;
+  EXPECT_EQ(chosen(machine, {}, request), (Cards{0, 37}));
+}
+
 TEST(LeaseChoice, PrefersCardsThatNobodyHolds) {
   Machine machine = idle_machine(2);
   machine.cards[1].free = GiB(40);
@@ -418,6 +428,20 @@ TEST(LeaseRequest, RefusesWithOneLine) {
     const Result<Request> result = parsed(arguments);
     ASSERT_FALSE(result.ok()) << message;
     EXPECT_EQ(result.status().message().substr(0, message.size()), message);
+  }
+}
+
+TEST(LeaseRequest, ExpiresAfterATimeThatCanBe) {
+  using std::chrono::milliseconds;
+  Request request = whole();
+  for (const milliseconds wrong : {milliseconds(-5000), milliseconds(0), milliseconds::max(),
+                                   milliseconds::min(), milliseconds(kLongest) + milliseconds(1)}) {
+    request.expires_after = wrong;
+    EXPECT_EQ(check(request).code(), Code::invalid_argument) << wrong.count();
+  }
+  for (const milliseconds right : {milliseconds(1), milliseconds(kLongest)}) {
+    request.expires_after = right;
+    EXPECT_TRUE(check(request).ok()) << right.count();
   }
 }
 

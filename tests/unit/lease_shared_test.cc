@@ -76,6 +76,13 @@ TEST_F(LeaseShared, WhatAnotherChangedIsSeen) {
   EXPECT_FALSE(lease.intact());
 }
 
+TEST_F(LeaseShared, RenewingTakesATimeThatCanBe) {
+  Lease lease = arbiter_.acquire(share(GiB(10)), machine_).value();
+  for (const auto wrong : {-5000ms, 0ms, std::chrono::milliseconds::max()})
+    EXPECT_EQ(arbiter_.renew(lease, wrong).code(), Code::invalid_argument);
+  EXPECT_EQ(lease.expires_ns(), 0);
+}
+
 // The number may be of some other file of the program, by mistake.
 TEST_F(LeaseShared, AdoptLeavesWhatIsNoLeaseAsItWas) {
   const std::string path = folder_.path() + "/user";
