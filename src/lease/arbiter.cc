@@ -23,6 +23,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAfterEvent{20};
 // Without events.
 constexpr milliseconds kPause{1000};
+// A look at the cards that takes longer than this may soon take longer than kPlaceLost.
+constexpr milliseconds kSlowLook{500};
 // How often a waiting caller is asked whether it has given up.
 constexpr milliseconds kAsk{100};
 
@@ -115,8 +117,10 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
   std::optional<Ticker> ticker;  // ends before the place does
   bool event = false;
   for (;;) {
+    const milliseconds before = waited();
     Result<Machine> machine = look();
     if (!machine.ok()) return machine.status();
+    const bool slow = waited() - before > kSlowLook;
     if (place) touch(*place);
     const auto attempt_now = [&]() -> Result<Lease> {
       IK_RETURN_IF_ERROR(sensible(request, machine.value(), place.has_value()));
@@ -125,7 +129,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     };
     Result<Lease> result = attempt_now();
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
-    if (place && !ticker) ticker.emplace(place->file.fd());
+    if (place && slow && !ticker) ticker.emplace(place->file.fd());
     // Once more, so that no event since the first attempt is missed.
     if (!watch) {
       watch.emplace(*directory_);

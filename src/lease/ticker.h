@@ -1,5 +1,6 @@
-// Shows that a place in the line still waits, by touching its file each second from a thread of its own: one
-// look at the cards may take longer than a place is believed without. When the process is stopped so is this.
+// Shows that a place in the line still waits, by touching its file each second from a thread of its own:
+// where a look at the cards takes longer than a place is believed without. When the process is stopped so is
+// this.
 #pragma once
 
 namespace innkeeper::lease {

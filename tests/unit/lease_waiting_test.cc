@@ -45,19 +45,20 @@ class LeaseWaiting : public testing::Test {
   Machine machine_ = test::idle_machine(1);
 };
 
-// Looking at the cards may take longer than kPlaceLost.
+// Looking at the cards may take longer than kPlaceLost, each time.
 TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   Lease lease = arbiter_.acquire(whole(), machine_).value();
   std::atomic<int> looks{0};
   std::atomic<bool> go_on{false};
   std::thread waiter([&] {
     const auto look = [&]() -> Result<Machine> {
-      for (int i = 0; ++looks >= 3 && i < 500 && !go_on; ++i) std::this_thread::sleep_for(10ms);
+      if (++looks == 1) std::this_thread::sleep_for(600ms);
+      for (int i = 0; looks > 1 && i < 500 && !go_on; ++i) std::this_thread::sleep_for(10ms);
       return machine_;
     };
     EXPECT_TRUE(arbiter_.acquire(waiting(whole()), look).ok());
   });
-  ASSERT_TRUE(soon([&] { return looks >= 3; }));
+  ASSERT_TRUE(soon([&] { return looks == 2; }));
   const int64_t before = touched();
   EXPECT_GT(before, 0);
   EXPECT_TRUE(soon([&] { return touched() > before + 500'000'000; }));
@@ -77,7 +78,10 @@ TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
     }
     return true;
   };
-  const auto look = [&]() -> Result<Machine> { return machine_; };
+  const auto look = [&]() -> Result<Machine> {
+    if (child < 0) std::this_thread::sleep_for(600ms);  // slow, so that there is a thread
+    return machine_;
+  };
   const Status given_up = arbiter_.acquire(waiting(whole()), look, fork_once).status();
   if (child == 0) _exit(given_up.code() == Code::busy ? 0 : 1);
   EXPECT_EQ(wait_for(child), 0);
