@@ -137,7 +137,8 @@ class IK_EXPORT Choice {
 // The lease alone: no variable is touched. Without `memory` GPUs are taken whole.
 [[nodiscard]] IK_EXPORT Lease take_lease(const ChoiceRequest& request = {});
 
-// The lease that this process was started with (INNKEEPER_LEASE_FD), or that of another inherited descriptor.
+// The lease that this process was started with (INNKEEPER_LEASE_FD), or that of another inherited descriptor,
+// which is the Lease's from then on. A failure leaves it as it was.
 [[nodiscard]] IK_EXPORT Lease adopt_lease(std::optional<int> descriptor = std::nullopt);
 
 }  // namespace innkeeper

@@ -1,6 +1,8 @@
 // The GPUs of the machine and leases on them. A failure is an exception by its code: ValueError, OSError,
 // RuntimeError, and LeaseBusy for what may succeed later.
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <mutex>
 
 #include "bindings/bindings.h"
@@ -35,7 +37,8 @@ T value_of(Result<T> result) {
 }
 
 milliseconds from_seconds(double seconds) {
-  return milliseconds(static_cast<int64_t>(std::min(seconds, 3e9) * 1000));
+  if (!std::isfinite(seconds)) throw py::value_error("expected a number of seconds");
+  return milliseconds(static_cast<int64_t>(std::clamp(seconds, -3e9, 3e9) * 1000));  // of a century
 }
 
 // A Python object may be used by several threads, a lease by one at a time.

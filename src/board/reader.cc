@@ -40,7 +40,7 @@ std::vector<Shown> read(const lease::Directory& directory) {
   std::vector<Shown> all;
   std::unordered_map<uid_t, int> files;
   each_file(directory, [&](int fd, const char*, const struct stat& about) {
-    if (++files[about.st_uid] > kMaxFilesPerUser || !lease::write_locked(fd)) return;
+    if (++files[about.st_uid] > kMaxFilesPerUser || !lease::write_locked(fd).value_or(false)) return;
     // A reader may meet a writer in the middle; the second time it is through.
     for (int attempt = 0; attempt < 2; ++attempt) {
       std::string text(kFileBytes, '\0');
@@ -60,7 +60,7 @@ std::vector<Shown> read(const lease::Directory& directory) {
 void reap(const lease::Directory& directory) {
   const uid_t user = geteuid();
   each_file(directory, [&](int fd, const char* name, const struct stat& about) {
-    if (about.st_uid == user && !lease::write_locked(fd)) unlinkat(directory.fd(), name, 0);
+    if (about.st_uid == user && !lease::write_locked(fd).value_or(true)) unlinkat(directory.fd(), name, 0);
   });
 }
 

@@ -16,6 +16,7 @@
 #include "cli/request_options.h"
 #include "cli/screen.h"
 #include "cli/survey.h"
+#include "lease/process.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -59,7 +60,8 @@ int hold(const HoldOptions& options) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
-  if (expires_ns == 0) fail(kNoLease, "the lease was released by somebody else");
+  if (expires_ns == 0 || lease::wall_clock_ns() < expires_ns)
+    fail(kNoLease, "the lease was released by somebody else");
   return kDone;
 }
 

@@ -29,7 +29,7 @@ Json lease_json(const Survey& survey, const Held& held) {
                {"command", record.command},
                {"job", record.job},
                {"exclusive", record.exclusive},
-               {"inside", record.inside.empty() ? Json(nullptr) : Json(record.inside)},
+               {"inside", record.inside.empty() ? Json(nullptr) : Json(record.inside.front())},
                {"claims", claims},
                {"age_seconds", static_cast<double>(survey.now_ns - record.since_ns) / 1e9}};
   if (record.kind == lease::Kind::waiting) {

@@ -58,7 +58,9 @@ std::string lease_of(const lease::Process& process, const std::string& uuid, con
       if (record.kind != lease::Kind::held || record.process != ancestor ||
           record.pid_namespace != pid_namespace || !claims(entry, uuid))
         continue;
-      if (best == nullptr || record.inside == best->id) best = &entry;
+      const bool deeper = best != nullptr && std::find(record.inside.begin(), record.inside.end(),
+                                                       best->id) != record.inside.end();
+      if (best == nullptr || deeper) best = &entry;
     }
     if (best != nullptr) return best->id;
   }

@@ -10,6 +10,7 @@
 
 #include "lease/attempt.h"
 #include "lease/process.h"
+#include "lease/ticker.h"
 #include "lease/watch.h"
 
 namespace innkeeper::lease {
@@ -20,19 +21,29 @@ using std::chrono::milliseconds;
 // How long after an event that did not help to look again: a dead holder's lock goes a moment after the
 // event.
 constexpr milliseconds kAfterEvent{20};
-// Without events. A place must be touched well within kPlaceLost.
+// Without events.
 constexpr milliseconds kPause{1000};
+// A look at the cards that takes longer than this may soon take longer than kPlaceLost.
+constexpr milliseconds kSlowLook{500};
 // How often a waiting caller is asked whether it has given up.
 constexpr milliseconds kAsk{100};
 
-Status sensible(const Request& request, const Machine& machine) {
+Status sensible(const Request& request, const Machine& machine, bool in_line = false) {
   IK_RETURN_IF_ERROR(check(request));
   if (machine.cards.empty())
-    return Status(Code::unavailable, "asked for " + describe(request) + ", but no GPU can be seen");
+    return Status(in_line ? Code::busy : Code::unavailable,
+                  "asked for " + describe(request) + ", but no GPU can be seen");
   return Status::okay();
 }
 
 Status over() { return Status(Code::unavailable, "this lease is over, or another process's"); }
+
+// Under the lock: is it a lease still? Its record is then the one in force.
+Status refresh(LeaseFile& file) {
+  if (!file.named()) return over();
+  IK_RETURN_IF_ERROR(reread(file));
+  return file.record.expired(wall_clock_ns()) ? over() : Status::okay();
+}
 
 }  // namespace
 
@@ -103,15 +114,22 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
       if (place) remove(*place);
     }
   } leave_line{place};
+  std::optional<Ticker> ticker;  // ends before the place does
   bool event = false;
   for (;;) {
+    const milliseconds before = waited();
     Result<Machine> machine = look();
     if (!machine.ok()) return machine.status();
+    const bool slow = waited() - before > kSlowLook;
     if (place) touch(*place);
-    IK_RETURN_IF_ERROR(sensible(request, machine.value()));
-    Attempt attempt(request, machine.value());
-    Result<Lease> result = try_once(attempt, place, request.wait);
+    const auto attempt_now = [&]() -> Result<Lease> {
+      IK_RETURN_IF_ERROR(sensible(request, machine.value(), place.has_value()));
+      Attempt attempt(request, machine.value());
+      return try_once(attempt, place, request.wait);
+    };
+    Result<Lease> result = attempt_now();
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
+    if (place && slow && !ticker) ticker.emplace(place->file.fd());
     // Once more, so that no event since the first attempt is missed.
     if (!watch) {
       watch.emplace(*directory_);
@@ -133,10 +151,12 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
   }
 }
 
-Status Arbiter::change(LeaseFile& file, Record record) {
+Status Arbiter::change(LeaseFile& file, const std::function<void(Record&)>& edit) {
   GlobalLock lock;
   IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
-  if (!file.named() || file.record.expired(wall_clock_ns())) return over();
+  IK_RETURN_IF_ERROR(refresh(file));
+  Record record = file.record;
+  edit(record);
   return rewrite(file, std::move(record), lock);
 }
 
@@ -147,18 +167,20 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   Request request;
   request.memory = each;
   request.count = static_cast<int>(file.record.claims.size());
-  request.inside = file.record.inside;
   IK_RETURN_IF_ERROR(sensible(request, machine));
   Attempt attempt(request, machine);
   GlobalLock lock;
   IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
-  if (!file.named() || file.record.expired(wall_clock_ns())) return over();
+  IK_RETURN_IF_ERROR(refresh(file));
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
   attempt.live = std::move(found.value().live);
-  IK_RETURN_IF_ERROR(attempt.weigh(std::nullopt));
   const View view{wall_clock_ns(), attempt.record.pid_namespace};
-  const Ledger parts = make_ledger_inside(machine, attempt.live, {file.id, file.record, 0}, view);
+  const Entry own{file.id, file.record, 0};
+  // Of what is left there; once all its wholes have ended, of what is left of the cards.
+  if (const Entry* whole = whole_of(own, attempt.live, view.now_ns)) request.inside = whole->id;
+  IK_RETURN_IF_ERROR(attempt.weigh(std::nullopt));
+  const Ledger parts = make_ledger_inside(machine, attempt.live, own, view);
   Record record = file.record;
   for (Claim& claim : record.claims) {
     const Bytes more = each - claim.bytes;
@@ -181,22 +203,27 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
 }
 
 Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
+  IK_RETURN_IF_ERROR(check_expiry(expires_after));
   if (!lease.held()) return over();
-  Record record = lease.file_->record;
-  record.expires_ns = wall_clock_ns() + std::chrono::nanoseconds(expires_after).count();
-  return change(*lease.file_, std::move(record));
+  return change(*lease.file_, [expires_after](Record& record) {
+    record.expires_ns = wall_clock_ns() + std::chrono::nanoseconds(expires_after).count();
+  });
 }
 
 Result<Lease> Arbiter::adopt(int descriptor) {
   Result<LeaseFile> adopted = adopt_file(directory_, descriptor);
   if (!adopted.ok()) return adopted.status();
-  Record record = adopted.value().record;
-  const uint32_t owner = record.uid;
-  sign(record);
-  record.uid = owner;
-  const Status signed_over = change(adopted.value(), std::move(record));
+  const Status signed_over = change(adopted.value(), [](Record& record) {
+    const uint32_t owner = record.uid;
+    sign(record);
+    record.uid = owner;
+  });
   // Somebody holding the lock too long costs the name in the record, not the lease.
-  if (!signed_over.ok() && signed_over.code() != Code::busy) return signed_over;
+  if (!signed_over.ok() && signed_over.code() != Code::busy) {
+    adopted.value().file.take();  // it stays the caller's, as it was
+    return signed_over;
+  }
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   return Lease(std::move(adopted).value());
 }
 

@@ -45,7 +45,8 @@ struct Attempt;
 
 class Arbiter {
  public:
-  // Takes the snapshot; called without any lock, once for each attempt. A failure ends the waiting.
+  // Takes the snapshot; called without any lock, once for each attempt. A failure ends the waiting. In line
+  // "no cards", or a card of unknown memory, is no failure: drivers stumble.
   using Look = std::function<Result<Machine>()>;
   // Asked between attempts while waiting: true gives up. May be null.
   using Cancelled = std::function<bool()>;
@@ -59,12 +60,16 @@ class Arbiter {
   // Waits as the request says. Blocks.
   Result<Lease> acquire(const Request& request, const Look& look, const Cancelled& cancelled = nullptr);
 
+  // These change what is in force, whichever process that has the lease changed it last.
+  //
   // Changes how much of each of its cards a shared lease has. Growing takes what nobody has or waits for; on
   // failure it stays as it was.
   Status resize(Lease& lease, Bytes each, const Machine& machine);
   // Moves the expiry. Not once it has passed: the bytes may be somebody else's.
   Status renew(Lease& lease, std::chrono::milliseconds expires_after);
-  // A lease whose descriptor was inherited or received. This process becomes the one who holds it.
+  // A lease whose descriptor was inherited or received. This process becomes the one who holds it, and the
+  // descriptor the Lease's. A failure leaves the descriptor as it was, the caller's. Of a lease that this
+  // process has already a copy of the descriptor can be adopted, not the same one.
   Result<Lease> adopt(int descriptor);
 
   // Ends a lease, or a place in the line, of this user (of any, for root) by its id: its file is removed.
@@ -83,7 +88,7 @@ class Arbiter {
   // Grants, or refuses. With a place it is the place's turn that counts, and it becomes the lease. Without
   // one, and with `line_up`, a refused attempt that may succeed later takes a place.
   Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up);
-  Status change(LeaseFile& file, Record record);
+  Status change(LeaseFile& file, const std::function<void(Record&)>& edit);
 
   std::shared_ptr<const Directory> directory_;
   std::chrono::milliseconds lock_limit_{10'000};

@@ -19,13 +19,16 @@ bool earlier(const Entry& a, const Entry& b) {
   return a.record.since_ns != b.record.since_ns ? a.record.since_ns < b.record.since_ns : a.id < b.id;
 }
 
-// The places that go before `own` (before a newcomer: all), in their order.
-std::vector<const Entry*> places_ahead(const std::vector<Entry>& live, const std::string& inside,
+// The places that go before `own` (before a newcomer: all), in their order. Inside a lease only its owner
+// stands in line: nobody else can have a part of it.
+std::vector<const Entry*> places_ahead(const std::vector<Entry>& live, const Request& request, uint32_t user,
                                        const Entry* own, int64_t now_ns) {
   constexpr int64_t kLost = std::chrono::nanoseconds(kPlaceLost).count();
   std::vector<const Entry*> places;
   for (const Entry& entry : live) {
-    if (entry.record.kind != Kind::waiting || entry.record.inside != inside) continue;
+    const std::vector<std::string>& its = entry.record.inside;
+    if (entry.record.kind != Kind::waiting || (its.empty() ? "" : its.front()) != request.inside) continue;
+    if (!its.empty() && entry.record.uid != user) continue;
     if (now_ns - entry.touched_ns > kLost) continue;
     if (own != nullptr && (entry.id == own->id || !earlier(entry, *own))) continue;
     places.push_back(&entry);
@@ -78,7 +81,6 @@ std::string holders(const std::vector<Entry>& live, const std::string& uuid) {
 Attempt::Attempt(const Request& asked, const Machine& snapshot)
     : request(asked), machine(snapshot), wish(wish_of(asked)) {
   sign(record);
-  record.inside = request.inside;
   record.exclusive = wish.exclusive;
   record.job = printable(request.job);
   if (request.key)
@@ -97,10 +99,17 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
       return Status(Code::unavailable,
                     "the lease " + printable(request.inside) +
                         ", of which a part was asked, is over or belongs to somebody else");
+    record.inside = outer->record.inside;
+    record.inside.insert(record.inside.begin(), outer->id);
+    if (record.inside.size() > kMaxWholes)
+      return Status(Code::invalid_argument, "asked for a part of the lease " + outer->id +
+                                                ", which is a part " + std::to_string(kMaxWholes) +
+                                                " deep: that is the most");
     ledger = make_ledger_inside(machine, live, *outer, view);
   }
+  in_line = place.has_value();
   const Entry own = place ? Entry{place->id, place->record, 0} : Entry{};
-  const auto places = places_ahead(live, request.inside, place ? &own : nullptr, view.now_ns);
+  const auto places = places_ahead(live, request, record.uid, place ? &own : nullptr, view.now_ns);
   for (const Entry* entry : places) set_aside(machine, entry->record, ledger);
   ahead = static_cast<int>(places.size());
   if (request.allowed) restrict_to(ledger, machine, *request.allowed);
@@ -108,7 +117,11 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
 }
 
 bool Attempt::ever() const {
-  const size_t most = most_of_one_maker(machine, [&](size_t i) { return can_ever_fit(ledger[i], wish); });
+  // Who is in line fitted once: what cannot be read at the moment does not change that.
+  const size_t most = most_of_one_maker(machine, [&](size_t i) {
+    const bool unknown = in_line && ledger[i].allowed && machine.cards[i].total == Bytes(0);
+    return unknown || can_ever_fit(ledger[i], wish);
+  });
   return most >= static_cast<size_t>(wish.count);
 }
 
@@ -135,6 +148,7 @@ Record Attempt::waiting(const std::vector<size_t>& cards) const {
     for (const Card& card : machine.cards)
       if (std::find(request.allowed->begin(), request.allowed->end(), card.uuid) != request.allowed->end())
         result.allowed.push_back(card.uuid);
+  if (result.allowed.size() == machine.cards.size()) result.allowed.clear();  // nothing is kept from it
   return result;
 }
 

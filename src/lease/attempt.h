@@ -26,11 +26,12 @@ struct Attempt {
   std::vector<Entry> live;
   Ledger ledger;  // with places ahead counted, and restricted to what is allowed
   int ahead = 0;  // places that come first
+  bool in_line = false;
 
   // Fills `ledger` from `live`. `place` is the caller's own, if it has one. Fails if the lease that it asks a
   // part of is over.
   Status weigh(const std::optional<LeaseFile>& place);
-  bool ever() const;  // enough cards could fit it, were they empty
+  bool ever() const;  // enough cards could fit it, were they empty; in line also those of unknown memory
 
   // The record of the lease on these cards, or of the place that waits for them.
   Record granted(const std::vector<size_t>& cards) const;

@@ -1,6 +1,7 @@
 #include "lease/choose.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -148,9 +149,12 @@ Wish wish_of(const Record& waiting) {
 
 std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by,
                            const std::vector<double>& keys) {
-  if (!keys.empty()) return keys;
   constexpr double kUnknown = -std::numeric_limits<double>::infinity();
-  std::vector<double> result;
+  std::vector<double> result = keys;
+  // Not a number is in no order with others, and sorting needs one.
+  std::replace_if(
+      result.begin(), result.end(), [](double key) { return std::isnan(key); }, kUnknown);
+  if (!keys.empty()) return result;
   for (size_t i = 0; i < ledger.size(); ++i) {
     const Card& card = machine.cards[i];
     const auto available = static_cast<double>(ledger[i].available.count());

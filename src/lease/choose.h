@@ -22,7 +22,8 @@ struct Wish {
 Wish wish_of(const Request& request);
 Wish wish_of(const Record& waiting);
 
-// Higher is better. `keys` are the values of Request::key, one a card; empty: by `by`.
+// Higher is better. `keys` are the values of Request::key, one a card, of which "not a number" is the worst;
+// empty: by `by`.
 std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by,
                            const std::vector<double>& keys);
 

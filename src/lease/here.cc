@@ -77,9 +77,9 @@ Result<Lease> acquire_here(const Request& request, const Arbiter::Cancelled& can
   IK_RETURN_IF_ERROR(check(request));
   Result<Arbiter> arbiter = Arbiter::open();
   if (!arbiter.ok()) return arbiter.status();
-  const auto look = [&request]() -> Result<Machine> {
+  const auto look = [&request, first = true]() mutable -> Result<Machine> {
     const Snapshot snapshot = telemetry::snapshot(wanted_for(request));
-    if (snapshot.cards.empty()) return no_cards(snapshot);
+    if (std::exchange(first, false) && snapshot.cards.empty()) return no_cards(snapshot);
     return from_snapshot(snapshot);
   };
   return arbiter.value().acquire(request, look, cancelled);

@@ -37,7 +37,8 @@ Status restrict_here(Request& request, const std::string& maker = "");
 // can be seen at all with what the driver says. Blocks.
 Result<Lease> acquire_here(const Request& request, const Arbiter::Cancelled& cancelled = nullptr);
 
-// The lease that this process was started with (kDescriptorVariable), or that of another descriptor.
+// The lease that this process was started with (kDescriptorVariable), or that of another descriptor, which a
+// failure leaves as it was.
 Result<Lease> adopt_here(std::optional<int> descriptor);
 
 // Changes what a shared lease has of each of its cards (Arbiter::resize).

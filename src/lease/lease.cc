@@ -20,14 +20,21 @@ const std::string& Lease::id() const {
   return file_ ? file_->id : none;
 }
 
-const std::vector<Claim>& Lease::claims() const {
-  static const std::vector<Claim> none;
-  return file_ ? file_->record.claims : none;
+void Lease::refresh() const {
+  if (held()) (void)reread(*file_);  // what cannot be read is as it was
+}
+
+std::vector<Claim> Lease::claims() const {
+  refresh();
+  return file_ ? file_->record.claims : std::vector<Claim>();
 }
 
 bool Lease::exclusive() const { return file_ && file_->record.exclusive; }
 
-int64_t Lease::expires_ns() const { return file_ ? file_->record.expires_ns : 0; }
+int64_t Lease::expires_ns() const {
+  refresh();
+  return file_ ? file_->record.expires_ns : 0;
+}
 
 std::vector<std::string> Lease::cards() const {
   std::vector<std::string> uuids;
@@ -41,7 +48,10 @@ std::string Lease::uuids() const {
   return list;
 }
 
-bool Lease::intact() const { return held() && !file_->record.expired(wall_clock_ns()) && file_->named(); }
+bool Lease::intact() const {
+  refresh();
+  return held() && !file_->record.expired(wall_clock_ns()) && file_->named();
+}
 
 void Lease::release() {
   if (!file_) return;

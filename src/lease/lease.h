@@ -30,8 +30,9 @@ class Lease {
 
   // 16 hexadecimal digits, empty for none. What a part of it is asked for by (Request::inside).
   const std::string& id() const;
-  // Sorted by UUID. Empty for none.
-  const std::vector<Claim>& claims() const;
+  // Sorted by UUID. Empty for none. This and expires_ns() are as they are now, also if another process that
+  // has the lease changed them; where this process does not have it (any more), as they were last.
+  std::vector<Claim> claims() const;
   bool exclusive() const;
   int64_t expires_ns() const;  // wall clock, 0: never
   // UUIDs of its cards, sorted; and as CUDA_VISIBLE_DEVICES wants them, "GPU-1,GPU-2".
@@ -58,6 +59,7 @@ class Lease {
 
  private:
   friend class Arbiter;
+  void refresh() const;
   std::unique_ptr<LeaseFile> file_;
 };
 

@@ -22,7 +22,8 @@ std::vector<Share> shares_of(const Card& card, const std::vector<Entry>& live, c
   std::vector<Share> shares;
   for (const Entry& entry : live) {
     const Record& record = entry.record;
-    if (record.kind != Kind::held || record.expired(view.now_ns) || is_part(entry, live, view.now_ns))
+    if (record.kind != Kind::held || record.expired(view.now_ns) ||
+        whole_of(entry, live, view.now_ns) != nullptr)
       continue;
     for (const Claim& claim : record.claims)
       if (claim.uuid == card.uuid) shares.push_back({&record, clamp(claim.bytes, card), Bytes(0)});
@@ -71,13 +72,16 @@ std::optional<size_t> index_of(const Machine& machine, std::string_view uuid) {
   return std::nullopt;
 }
 
-bool is_part(const Entry& entry, const std::vector<Entry>& live, int64_t now_ns) {
-  if (entry.record.inside.empty()) return false;
-  // Sorted by id. Only one's own lease can be divided: nobody else may use up somebody's share of it.
-  const auto outer = std::lower_bound(live.begin(), live.end(), entry.record.inside,
-                                      [](const Entry& a, const std::string& id) { return a.id < id; });
-  return outer != live.end() && outer->id == entry.record.inside && outer->record.uid == entry.record.uid &&
-         outer->record.kind == Kind::held && outer->id != entry.id && !outer->record.expired(now_ns);
+const Entry* whole_of(const Entry& entry, const std::vector<Entry>& live, int64_t now_ns) {
+  for (const std::string& id : entry.record.inside) {
+    const auto outer = std::lower_bound(live.begin(), live.end(), id,
+                                        [](const Entry& a, const std::string& b) { return a.id < b; });
+    // Only one's own lease can be divided: nobody else may use up somebody's share of it.
+    if (outer != live.end() && outer->id == id && outer->record.uid == entry.record.uid &&
+        outer->record.kind == Kind::held && outer->id != entry.id && !outer->record.expired(now_ns))
+      return &*outer;
+  }
+  return nullptr;
 }
 
 void take(Standing& standing, Bytes bytes, bool exclusive, bool waiting) {
@@ -130,8 +134,9 @@ Ledger make_ledger_inside(const Machine& machine, const std::vector<Entry>& live
   }
   for (const Entry& entry : live) {
     const Record& record = entry.record;
-    if (record.inside != outer.id || record.kind != Kind::held || record.expired(view.now_ns)) continue;
-    if (!is_part(entry, live, view.now_ns)) continue;
+    if (record.kind != Kind::held || record.expired(view.now_ns)) continue;
+    const Entry* whole = whole_of(entry, live, view.now_ns);
+    if (whole == nullptr || whole->id != outer.id) continue;
     for (const Claim& claim : record.claims)
       if (const std::optional<size_t> at = index_of(machine, claim.uuid); at && ledger[*at].allowed)
         take(ledger[*at], clamp(claim.bytes, machine.cards[*at]), record.exclusive, false);

@@ -51,7 +51,7 @@ struct View {
 // Leases alone; who waits is not counted. Expired leases claim nothing.
 Ledger make_ledger(const Machine& machine, const std::vector<Entry>& live, const View& view);
 
-// What is left of one lease's cards for parts of it.
+// What is left of one lease's cards for parts of it: those whose nearest live whole it is.
 Ledger make_ledger_inside(const Machine& machine, const std::vector<Entry>& live, const Entry& outer,
                           const View& view);
 
@@ -61,9 +61,9 @@ void restrict_to(Ledger& ledger, const Machine& machine, const std::vector<std::
 // Takes a part of card `at`, or all of it.
 void take(Standing& standing, Bytes bytes, bool exclusive, bool waiting);
 
-// Is this entry a part of another live one of the same user, which already claims its bytes? When that one
-// ends it stands for itself, and the parts of a lease are never more than the lease was.
-bool is_part(const Entry& entry, const std::vector<Entry>& live, int64_t now_ns);
+// The nearest live lease of the same user that this one is a part of, which claims its bytes already; null:
+// it stands for itself. `live` is sorted by id.
+const Entry* whole_of(const Entry& entry, const std::vector<Entry>& live, int64_t now_ns);
 
 std::optional<size_t> index_of(const Machine& machine, std::string_view uuid);
 

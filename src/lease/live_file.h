@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,10 +37,20 @@ inline bool lock_for_life(int fd) {
   return fcntl(fd, F_OFD_SETLK, &life) == 0;
 }
 
-// Does somebody hold a write lock? A question for a read lock: other read locks do not answer it.
-inline bool write_locked(int fd) {
+// Does somebody hold a write lock? A question for a read lock: other read locks do not answer it. None:
+// nobody can say, and errno says why; it is not dead.
+inline std::optional<bool> write_locked(int fd) {
   struct flock lock = whole_file(F_RDLCK);
-  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+  if (fcntl(fd, F_OFD_GETLK, &lock) != 0) return std::nullopt;
+  return lock.l_type == F_WRLCK;
+}
+
+// Is this what reading a file fails with that is gone, or that its owner made so that nobody can read it (a
+// link, a socket, no rights, F_SETLEASE)? Such a file may be skipped. After all else (no descriptor, no
+// memory, the disk) it may well be alive.
+inline bool gone_or_barred(int error) {
+  return error == ENOENT || error == ELOOP || error == EACCES || error == EPERM || error == EWOULDBLOCK ||
+         error == ENXIO || error == ENODEV;
 }
 
 }  // namespace innkeeper::lease

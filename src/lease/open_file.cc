@@ -54,6 +54,17 @@ OpenFile::OpenFile(const std::function<int()>& open) : entry_(new Entry) {
   head_ = entry_.get();
 }
 
+OpenFile OpenFile::adopt(int fd) {
+  return OpenFile([fd] {  // under the list's mutex
+    for (Entry* entry = head_; entry != nullptr; entry = entry->next) {
+      if (entry->fd != fd) continue;
+      if (entry->owner == getpid()) return -1;
+      entry->fd = -1;
+    }
+    return fd;
+  });
+}
+
 void OpenFile::unlist(Entry& entry) {
   if (entry.previous != nullptr)
     entry.previous->next = entry.next;

@@ -24,6 +24,9 @@ class OpenFile {
   OpenFile() = default;
   // `open` gives a descriptor or -1, and must be short. Check valid(); errno is open's.
   explicit OpenFile(const std::function<int()>& open);
+  // Takes over a descriptor that is open; in a child also from the object that it kept. Not valid if this
+  // process has opened or adopted it already.
+  static OpenFile adopt(int fd);
   ~OpenFile() { close(); }
   OpenFile(OpenFile&& other) noexcept = default;
   OpenFile& operator=(OpenFile&& other) noexcept;

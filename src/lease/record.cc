@@ -38,8 +38,8 @@ bool read_line(std::string_view key, std::string_view value, Record& record) {
     return value == "0" || value == "1";
   }
   if (key == "inside") {
-    record.inside = value;
-    return valid_id(value);
+    record.inside.emplace_back(value);
+    return valid_id(value) && record.inside.size() <= kMaxWholes;
   }
   if (key == "count")
     return read_number(value, record.count) && record.count <= static_cast<int64_t>(kMaxClaims);
@@ -103,6 +103,12 @@ bool valid_id(std::string_view id) {
 std::string printable(std::string_view text) { return innkeeper::printable(text, kMaxTextLength); }
 
 Result<std::string> encode(const Record& record) {
+  if (record.allowed.size() > kMaxClaims)
+    return Status(Code::invalid_argument,
+                  "cannot wait in line: the " + std::to_string(record.allowed.size()) +
+                      " GPUs that may be used are not all of the machine's, and of a part "
+                      "at most " +
+                      std::to_string(kMaxClaims) + " can be written down");
   std::string body;
   const auto line = [&](std::string_view key, std::string_view value) {
     body.append(key).append("=").append(value).append("\n");
@@ -112,7 +118,7 @@ Result<std::string> encode(const Record& record) {
   for (const Claim& claim : record.claims)
     line("gpu", claim.uuid + " " + std::to_string(claim.bytes.count()));
   if (record.exclusive) line("exclusive", "1");
-  if (!record.inside.empty()) line("inside", record.inside);
+  for (const std::string& id : record.inside) line("inside", id);
   if (record.kind == Kind::waiting) {
     number("count", record.count);
     number("each", record.each.count());

@@ -27,6 +27,7 @@ namespace innkeeper::lease {
 inline constexpr size_t kSlotBytes = 8192;
 inline constexpr size_t kMaxClaims = 64;      // cards in one lease
 inline constexpr size_t kMaxUuidLength = 96;  // an old MIG name has 52
+inline constexpr size_t kMaxWholes = 16;      // of parts of parts
 inline constexpr size_t kMaxTextLength = 400;
 
 // A part of a card: `bytes` of it, all of it where the lease is exclusive.
@@ -46,7 +47,9 @@ struct Record {
   uint64_t revision = 0;
   std::vector<Claim> claims;  // each card once, sorted by UUID
   bool exclusive = false;
-  std::string inside;  // the id of the lease that this one is a part of, empty for most
+  // The ids of the leases that this one is a part of, nearest first; empty for most. All of them, so that
+  // when one in the middle ends the next is known.
+  std::vector<std::string> inside;
 
   // Of waiting ones: what is waited for.
   int64_t count = 0;

@@ -91,7 +91,7 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   if (unit == "m") seconds = 60;
   if (unit == "h") seconds = 3600;
   if (unit == "d") seconds = 86400;
-  constexpr uint64_t kMost = uint64_t{100} * 365 * 86400;  // a century, so that sums fit
+  constexpr uint64_t kMost = std::chrono::seconds(kLongest).count();
   if (error != std::errc() || seconds == 0 || number > kMost / seconds)
     return refuse("\"" + printable(text) +
                   "\" is no time, expected a whole number and s, m, h or d, as in 30s");
@@ -166,7 +166,13 @@ Status check(const Request& request) {
   if (request.memory && *request.memory <= Bytes(0))
     return refuse("asked for no memory: a lease of it holds nothing");
   if (!request.whole() && !request.memory) return refuse("--share needs --mem: how much of each GPU?");
-  return Status::okay();
+  return request.expires_after ? check_expiry(*request.expires_after) : Status::okay();
+}
+
+Status check_expiry(std::chrono::milliseconds expires_after) {
+  if (expires_after > std::chrono::milliseconds(0) && expires_after <= kLongest) return Status::okay();
+  return refuse("a lease that expires after " + std::to_string(expires_after.count()) +
+                " ms: expected more than none, and at most a century");
 }
 
 }  // namespace innkeeper::lease

@@ -59,6 +59,10 @@ std::string describe(const Request& request);
 // Fails if it makes no sense, whatever the machine.
 Status check(const Request& request);
 
+// A lease ends after some time, at most a century, so that sums fit.
+inline constexpr std::chrono::hours kLongest{100 * 365 * 24};
+Status check_expiry(std::chrono::milliseconds expires_after);
+
 // "30", "30s", "5m", "2h", "1d".
 Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 

@@ -21,10 +21,12 @@ namespace {
 
 constexpr int kMakeFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
-std::string read_slots(int fd) {
+// None: errno says why.
+std::optional<std::string> read_slots(int fd) {
   std::string text(2 * kSlotBytes, '\0');
   const ssize_t length = pread(fd, text.data(), text.size(), 0);
-  text.resize(length > 0 ? static_cast<size_t>(length) : 0);
+  if (length < 0) return std::nullopt;
+  text.resize(static_cast<size_t>(length));
   return text;
 }
 
@@ -35,17 +37,29 @@ Status failed(const Directory& directory, const std::string& what, int error) {
                 "cannot " + what + " in the lease folder " + directory.path() + ": " + std::strerror(error));
 }
 
+// Is it the file of this name?
+bool leads_to(const Directory& directory, const std::string& name, int fd) {
+  struct stat ours {
+  }, there{};
+  return fstat(fd, &ours) == 0 && fstatat(directory.fd(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
 class Reader {
  public:
   Reader(const Directory& directory, const GlobalLock* lock) : directory_(directory), lock_(lock) {}
 
-  void visit(const char* name) {
+  // A failure says nothing about the lease: who went on as if it were not there would promise its bytes
+  // twice.
+  Status visit(const char* name) {
     const bool draft = name[0] == 't';
-    if ((!draft && name[0] != 'l') || !valid_id(name + 1)) return;
+    if ((!draft && name[0] != 'l') || !valid_id(name + 1)) return Status::okay();
     const int fd = openat(directory_.fd(), name, kReadFlags);
-    if (fd < 0) return;  // gone, a link, somebody's draft
-    look(fd, name, draft);
-    ::close(fd);
+    const bool seen = fd >= 0 && look(fd, name, draft);
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    if (seen || gone_or_barred(error)) return Status::okay();
+    return failed(directory_, "read " + std::string(name), error);
   }
   Scan take() {
     std::sort(result_.live.begin(), result_.live.end(),
@@ -54,37 +68,38 @@ class Reader {
   }
 
  private:
-  void look(int fd, const char* name, bool draft) {
+  // False: errno says why it cannot be read.
+  bool look(int fd, const char* name, bool draft) {
     struct stat about {};
-    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) return;
+    if (fstat(fd, &about) != 0) return false;
+    if (!S_ISREG(about.st_mode)) return true;
     // The same file under two names counts once; it is not dropped, or a link would make it disappear.
-    if (about.st_nlink > 1 && !linked_.insert(about.st_ino).second) return;
+    if (about.st_nlink > 1 && !linked_.insert(about.st_ino).second) return true;
     const bool own = about.st_uid == user_;
-    if (++files_[about.st_uid] > kMaxFilesPerUser && !own) return;
+    if (++files_[about.st_uid] > kMaxFilesPerUser && !own) return true;
     const bool may = own || user_ == 0 || directory_.owner() == user_;
-    if (!write_locked(fd)) {
-      reap(name, may);
-      return;
-    }
-    if (draft) return;  // being made: seen only without the lock
+    const std::optional<bool> alive = write_locked(fd);
+    if (!alive) return false;
+    if (!*alive) return reap(name, may);
+    if (draft) return true;  // being made: seen only without the lock
     if (own) ++result_.own_live;
-    std::optional<Record> record = decode(read_slots(fd));
-    if (!record) return;  // claims nothing
-    if (record->expired(now_ns_)) {
-      reap(name, may);
-      return;
-    }
+    const std::optional<std::string> slots = read_slots(fd);
+    if (!slots) return false;
+    std::optional<Record> record = decode(*slots);
+    if (!record) return true;  // claims nothing
+    if (record->expired(now_ns_)) return reap(name, may);
     record->uid = about.st_uid;
     result_.live.push_back({name + 1, *std::move(record), nanoseconds(about.st_mtim)});
+    return true;
   }
 
   // Dead, or expired. Only under the lock: without it a draft is not yet locked.
-  void reap(const char* name, bool may) {
+  bool reap(const char* name, bool may) {
     ++result_.dead;
-    if (!may || lock_ == nullptr || !lock_->held()) return;
+    if (!may || lock_ == nullptr || !lock_->held()) return true;
     step("before reaping");
-    if (unlinkat(directory_.fd(), name, 0) != 0) return;
-    step("reaped");
+    if (unlinkat(directory_.fd(), name, 0) == 0) step("reaped");
+    return true;
   }
 
   const Directory& directory_;
@@ -107,19 +122,21 @@ Result<Scan> scan(const Directory& directory, const GlobalLock* lock) {
     return failed(directory, "list the files", error);
   }
   Reader reader(directory, lock);
-  while (const dirent* entry = readdir(names)) reader.visit(entry->d_name);
+  Status status;
+  errno = 0;  // at the end of the names it stays 0
+  while (const dirent* entry = readdir(names)) {
+    status = reader.visit(entry->d_name);
+    if (!status.ok()) break;
+    errno = 0;
+  }
+  if (status.ok() && errno != 0) status = failed(directory, "list the files", errno);
   closedir(names);
+  IK_RETURN_IF_ERROR(status);
   step("scanned");
   return reader.take();
 }
 
-bool LeaseFile::named() const {
-  struct stat ours {
-  }, there{};
-  return file.valid() && fstat(file.fd(), &ours) == 0 &&
-         fstatat(directory->fd(), name().c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-         ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
-}
+bool LeaseFile::named() const { return file.valid() && leads_to(*directory, name(), file.fd()); }
 
 Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock) {
   IK_CHECK(lock.held(), "leases are made under the lock");
@@ -151,6 +168,16 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   return made;
 }
 
+Status reread(LeaseFile& file) {
+  const std::optional<std::string> slots = read_slots(file.file.fd());
+  if (!slots) return failed(*file.directory, "read a lease", errno);
+  std::optional<Record> record = decode(*slots);
+  if (!record) return Status(Code::io_error, "the lease " + file.id + " has been damaged");
+  record->uid = file.record.uid;  // the file's owner
+  file.record = *std::move(record);
+  return Status::okay();
+}
+
 Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock) {
   IK_CHECK(lock.held(), "leases are changed under the lock");
   record.revision = file.record.revision + 1;
@@ -178,18 +205,13 @@ void remove(LeaseFile& file) {
 }
 
 Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd) {
-  LeaseFile adopted{std::move(directory), OpenFile([fd] { return fd; }), "", {}};
   const auto refuse = [&](const std::string& why) {
-    return Status(Code::invalid_argument, "descriptor " + std::to_string(fd) + " is no lease of " +
-                                              adopted.directory->path() + ": " + why);
+    return Status(Code::invalid_argument,
+                  "descriptor " + std::to_string(fd) + " is no lease of " + directory->path() + ": " + why);
   };
   struct stat about {};
   const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || fstat(fd, &about) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
-    const int error = errno;
-    adopted.file.take();  // not ours to close: nothing, or somebody else's
-    return refuse(std::strerror(error));
-  }
+  if (flags < 0 || fstat(fd, &about) != 0) return refuse(std::strerror(errno));
   if ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(about.st_mode)) return refuse("not a file open for writing");
   // It is the lease if its own lock does not stand in its way, and somebody else's descriptor sees the lock.
   struct flock life = whole_file(F_WRLCK);
@@ -199,18 +221,23 @@ Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd)
   char path[4096];
   const ssize_t length = readlink(link.c_str(), path, sizeof path);
   const std::string_view target(path, length > 0 ? static_cast<size_t>(length) : 0);
-  const std::string_view name = target.substr(target.rfind('/') + 1);
-  if (name.size() != 17 || name[0] != 'l' || !valid_id(name.substr(1))) return refuse("it was released");
-  adopted.id = name.substr(1);
-  std::optional<Record> record = decode(read_slots(fd));
-  if (!record || !adopted.named()) return refuse("it was released");
-  const int again = openat(adopted.directory->fd(), adopted.name().c_str(), kReadFlags);
-  const bool alive = again >= 0 && write_locked(again);
+  const std::string name(target.substr(target.rfind('/') + 1));
+  if (name.size() != 17 || name[0] != 'l' || !valid_id(name.substr(1)) || !leads_to(*directory, name, fd))
+    return refuse("it was released");
+  const std::optional<std::string> slots = read_slots(fd);
+  std::optional<Record> record = slots ? decode(*slots) : std::nullopt;
+  if (!record) return refuse("it has no record");
+  const int again = openat(directory->fd(), name.c_str(), kReadFlags);
+  const bool alive = again >= 0 && write_locked(again).value_or(false);
   if (again >= 0) ::close(again);
   if (!alive) return refuse("nobody holds it");
   record->uid = about.st_uid;
-  adopted.record = *std::move(record);
-  return adopted;
+  OpenFile file = OpenFile::adopt(fd);
+  if (!file.valid())
+    return Status(
+        Code::invalid_argument,
+        "descriptor " + std::to_string(fd) + " is a lease that this process has already: adopt a copy of it");
+  return LeaseFile{std::move(directory), std::move(file), name.substr(1), *std::move(record)};
 }
 
 }  // namespace innkeeper::lease

@@ -43,7 +43,8 @@ struct Scan {
   int dead = 0;             // unlocked or expired ones that were seen; removed where this user may
 };
 
-// Reads all. With the lock dead files are removed, without it they are only skipped.
+// Reads all. With the lock dead files are removed, without it they are only skipped. Fails rather than leave
+// out a lease that may be alive: where no descriptor or no memory is left, or the disk fails.
 Result<Scan> scan(const Directory& directory, const GlobalLock* lock);
 
 // One's own live file.
@@ -51,7 +52,7 @@ struct LeaseFile {
   std::shared_ptr<const Directory> directory;
   OpenFile file;
   std::string id;
-  Record record;
+  Record record;  // as it was last read or written; see reread()
 
   std::string name() const { return "l" + id; }
   // The name still leads to this file. False: its owner, the folder's or root has removed it.
@@ -61,7 +62,12 @@ struct LeaseFile {
 // Makes a live file. Requires: the lock is held.
 Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock);
 
-// Puts `record` in force in place of the old one. On failure the old one stays. Requires: the lock is held.
+// Brings file.record up to what is in force: another process that shares the lease may have changed it. On
+// failure it stays as it was.
+Status reread(LeaseFile& file);
+
+// Puts `record` in force in place of file.record. On failure the old one stays. Requires: the lock is held,
+// and file.record is what is in force (only one's own place in the line is never shared).
 Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock);
 
 // Shows that a waiting one still waits.
@@ -70,8 +76,8 @@ void touch(const LeaseFile& file);
 // Removes and closes it. In a child that kept a copy it only closes.
 void remove(LeaseFile& file);
 
-// Takes over a live file by a descriptor that was inherited or received. The descriptor is the result's, or
-// is closed.
+// Takes over a live file by a descriptor that was inherited or received. It is the result's only once it has
+// been proven to be a lease's; else it is left as it was: it may be another file of the program.
 Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd);
 
 }  // namespace innkeeper::lease

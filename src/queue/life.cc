@@ -40,9 +40,11 @@ std::optional<std::string> read_slot(const char* bytes) {
 Life read_life(int fd) {
   Life life;
   life.present = true;
-  life.alive = lease::write_locked(fd);
+  life.alive = lease::write_locked(fd).value_or(true);
   char bytes[2 * kSlot];
-  if (pread(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) return life;
+  const ssize_t length = pread(fd, bytes, sizeof bytes, 0);
+  if (length < 0) life.alive = true;  // nobody can say
+  if (length != static_cast<ssize_t>(sizeof bytes)) return life;
   if (const auto text = read_slot(bytes)) {
     Began began;
     if (std::sscanf(text->c_str(), "began %" SCNd64 " %" SCNu64, &began.supervisor.pid,
@@ -68,7 +70,10 @@ Life read_life(int fd) {
 
 Life look(const std::string& path) {
   const lease::OpenFile file([&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); });
-  return file.valid() ? read_life(file.fd()) : Life();
+  if (file.valid()) return read_life(file.fd());
+  Life life;
+  life.present = life.alive = !lease::gone_or_barred(errno);
+  return life;
 }
 
 Result<lease::OpenFile> begin_life(const std::string& path) {

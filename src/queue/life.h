@@ -34,6 +34,7 @@ struct Life {
   std::optional<Ending> ended;
 };
 
+// What cannot be looked at, for want of a descriptor say, counts as alive: nothing is done about it.
 Life look(const std::string& path);
 
 // Makes the file, which must not be there, and locks it.

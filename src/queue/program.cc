@@ -20,7 +20,7 @@ namespace innkeeper::queue {
 bool runner_alive(const Folder& folder) {
   const lease::OpenFile file(
       [&] { return open(folder.runner_lock().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); });
-  return file.valid() && lease::write_locked(file.fd());
+  return file.valid() && lease::write_locked(file.fd()).value_or(false);
 }
 
 Status ensure_runner(const Folder& folder, const Program& program) {

@@ -78,11 +78,14 @@ class Supervisor {
   // the lease is as good: it ends when the last descriptor is closed.
   void take_lease() {
     if (!launch_.lease.held()) return;
-    const int descriptor = dup(launch_.lease.descriptor());
     Result<lease::Arbiter> arbiter = lease::Arbiter::open();
-    if (!arbiter.ok() || descriptor < 0) return;
-    Result<lease::Lease> adopted = arbiter.value().adopt(descriptor);  // which closes it on failure
-    if (!adopted.ok()) return;
+    if (!arbiter.ok()) return;
+    const int copy = fcntl(launch_.lease.descriptor(), F_DUPFD_CLOEXEC, 0);
+    Result<lease::Lease> adopted = arbiter.value().adopt(copy);
+    if (!adopted.ok()) {
+      close(copy);
+      return;
+    }
     launch_.lease.leave();
     launch_.lease = std::move(adopted).value();
     (void)launch_.lease.share_through_exec();

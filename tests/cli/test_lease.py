@@ -47,8 +47,9 @@ def test_hold_in_the_background(machine: Machine):
     wait_until(lambda: not Path(f"/proc/{lease['pid']}").exists())
 
 
-def test_release_ends_a_lease_that_runs(machine: Machine):
-    process = machine.start("lease", "hold")
+@pytest.mark.parametrize("time", [(), ("--for", "1h")])
+def test_release_ends_a_lease_that_runs(machine: Machine, time: tuple[str, ...]):
+    process = machine.start("lease", "hold", *time)
     assert process.stdout is not None
     identity = process.stdout.readline().split()[0]
     machine.ok("lease", "release", identity)

@@ -45,7 +45,8 @@ void check_record(const Record& record) {
   }
   for (const std::string& uuid : record.allowed) IK_CHECK(valid_uuid(uuid));
   IK_CHECK(record.count >= 0 && record.count <= static_cast<int64_t>(kMaxClaims) && record.each >= Bytes(0));
-  IK_CHECK(record.inside.empty() || valid_id(record.inside));
+  IK_CHECK(record.inside.size() <= kMaxWholes);
+  for (const std::string& id : record.inside) IK_CHECK(valid_id(id));
   IK_CHECK(record.since_ns >= 0 && record.expires_ns >= 0 && record.process.pid >= 0);
   for (const std::string& text : {record.command, record.job, record.boot_id})
     IK_CHECK(text.size() <= kMaxTextLength && fuzz::is_one_line(text));
@@ -83,7 +84,9 @@ Record some_record(Input& input, const std::vector<std::string>& wholes) {
   const uint8_t kind = input.byte();
   record.kind = kind % 8 == 7 ? Kind::waiting : Kind::held;
   record.exclusive = kind / 8 % 4 == 1;
-  if (kind / 32 % 4 == 1 && !wholes.empty()) record.inside = input.one_of(wholes);
+  // A whole, or it and one further out.
+  if (kind / 32 % 4 == 1 && !wholes.empty()) record.inside = {input.one_of(wholes)};
+  if (kind % 64 == 32 && !wholes.empty()) record.inside.push_back(input.one_of(wholes));
   record.expires_ns = kind >= 224 ? 1 : 0;
   record.revision = 1;
   for (int card = 0; card < kCards; ++card) {
@@ -140,7 +143,11 @@ class Scene {
           file.live && record && file.name[0] == 'l')
         if (record->kind == Kind::held && !record->expired(now_ns_)) live[file.name.substr(1)] = *record;
     for (const auto& [id, record] : live) {
-      if (record.inside != id && live.contains(record.inside)) continue;  // the whole has its bytes
+      const auto whole = [&live, &own = id](const std::string& outer) {
+        return outer != own && live.contains(outer);
+      };
+      if (std::any_of(record.inside.begin(), record.inside.end(), whole))
+        continue;  // the whole has its bytes
       for (const Claim& claim : record.claims) {
         if (claim.uuid != test::card_name(card)) continue;
         sum.bytes += std::min(claim.bytes, kCapacity);

@@ -223,7 +223,7 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
     Record record;
     record.claims = {{"GPU-1000", GiB(30)}};
     record.uid = 0;
-    record.inside = outer.id();
+    record.inside = {outer.id()};
     record.process.pid = 1;
     record.revision = 5;
     if (hold(path("l00000000000000bb"), encode(record).value()) < 0) return 1;
@@ -238,6 +238,36 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   Request part = share(GiB(30));
   part.inside = outer.id();
   EXPECT_TRUE(arbiter_.acquire(part, machine_).ok());  // he used up nothing of it
+  kill(villain, SIGKILL);
+  wait_for(villain);
+  close(ready[0]), close(ready[1]);
+}
+
+// A place in the line inside a lease that is not his keeps nothing of it.
+TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
+  NEEDS_ROOT();
+  const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t villain = in_child([&] {
+    if (!become(kVillain)) return 77;
+    Record record;
+    record.kind = Kind::waiting;
+    record.claims = {{outer.uuids(), GiB(80)}};
+    record.exclusive = true;
+    record.count = 1;
+    record.each = GiB(80);
+    record.inside = {outer.id()};
+    record.revision = record.since_ns = 1;
+    if (hold(path("l00000000000000bb"), encode(record).value()) < 0) return 1;
+    return write(ready[1], "x", 1) == 1 ? pause() : 2;
+  });
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  Request part = share(GiB(30));
+  part.inside = outer.id();
+  const Result<Lease> granted = arbiter_.acquire(part, machine_);
+  EXPECT_TRUE(granted.ok()) << granted.status().message();
   kill(villain, SIGKILL);
   wait_for(villain);
   close(ready[0]), close(ready[1]);

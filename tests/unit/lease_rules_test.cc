@@ -1,6 +1,7 @@
 // The rules of leasing that need no files: records, what is left of a card, which cards are chosen, requests.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "lease/choose.h"
@@ -49,7 +50,7 @@ TEST(LeaseRecord, ReadsWhatItWrote) {
   record.each = GiB(20);
   record.exclusive = true;
   record.allowed = {"GPU-1000", "MIG-GPU-8f6c/1/0"};
-  record.inside = "0123456789abcdef";
+  record.inside = {"0123456789abcdef", "00000000000000aa"};
   record.expires_ns = kNow + 5;
   record.job = "job 7";
   const auto read = decode(encode(record).value());
@@ -134,6 +135,10 @@ TEST(LeaseRecord, ForgedRecordsKeepToTheLimits) {
   std::string many;
   for (int i = 0; i < 65; ++i) many += "gpu=G" + std::to_string(100 + i) + " 1\n";
   EXPECT_FALSE(decode(forged(many)));
+  std::string deep;
+  for (size_t i = 0; i < kMaxWholes; ++i) deep += "inside=00000000000000aa\n";
+  EXPECT_TRUE(decode(forged(deep)));
+  EXPECT_FALSE(decode(forged(deep + "inside=00000000000000aa\n")));
 }
 
 TEST(LeaseRecord, OtherPeoplesTextCannotDriveATerminal) {
@@ -257,7 +262,7 @@ TEST(LeaseLedger, ExpiredLeasesClaimNothing) {
 TEST(LeaseLedger, PartsCountOnceAndStandForThemselvesLater) {
   const Machine machine = idle_machine(1);
   Entry outer = entry({{"GPU-1000", GiB(30)}}, 1), part = entry({{"GPU-1000", GiB(10)}}, 2);
-  part.record.inside = outer.id;
+  part.record.inside = {outer.id};
   EXPECT_EQ(make_ledger(machine, {outer, part}, kView)[0].promised, GiB(30));
   EXPECT_EQ(make_ledger(machine, {part}, kView)[0].promised, GiB(10));
   EXPECT_EQ(make_ledger_inside(machine, {outer, part}, outer, kView)[0].available, GiB(20));
@@ -302,6 +307,15 @@ TEST(LeaseChoice, EachModePrefersItsOwn) {
   EXPECT_EQ(chosen(machine, {}, request), Cards{3});
   request.key = [](const Card& card) { return card.uuid == "GPU-1003" ? 0.0 : *card.power_ratio; };
   EXPECT_EQ(chosen(machine, {}, request), Cards{0});
+}
+
+TEST(LeaseChoice, AKeyThatIsNoNumberIsTheWorst) {
+  const Machine machine = idle_machine(40);
+  Request request = share(GiB(4));
+  request.key = [](const Card& card) { return card.uuid == "GPU-1037" ? 1.0 : std::nan(""); };
+  EXPECT_EQ(chosen(machine, {}, request), Cards{37});
+  request.count = 2;
+  EXPECT_EQ(chosen(machine, {}, request), (Cards{0, 37}));
 }
 
 TEST(LeaseChoice, PrefersCardsThatNobodyHolds) {
@@ -414,6 +428,20 @@ TEST(LeaseRequest, RefusesWithOneLine) {
     const Result<Request> result = parsed(arguments);
     ASSERT_FALSE(result.ok()) << message;
     EXPECT_EQ(result.status().message().substr(0, message.size()), message);
+  }
+}
+
+TEST(LeaseRequest, ExpiresAfterATimeThatCanBe) {
+  using std::chrono::milliseconds;
+  Request request = whole();
+  for (const milliseconds wrong : {milliseconds(-5000), milliseconds(0), milliseconds::max(),
+                                   milliseconds::min(), milliseconds(kLongest) + milliseconds(1)}) {
+    request.expires_after = wrong;
+    EXPECT_EQ(check(request).code(), Code::invalid_argument) << wrong.count();
+  }
+  for (const milliseconds right : {milliseconds(1), milliseconds(kLongest)}) {
+    request.expires_after = right;
+    EXPECT_TRUE(check(request).ok()) << right.count();
   }
 }
 

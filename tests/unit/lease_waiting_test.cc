@@ -1,0 +1,132 @@
+// Waiting in line while the machine is slow, or cannot be seen for a moment.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "support/lease_folder.h"
+#include "support/watchdog.h"
+
+namespace innkeeper::lease {
+namespace {
+
+using namespace std::chrono_literals;
+using test::share;
+using test::wait_for;
+using test::whole;
+
+class LeaseWaiting : public testing::Test {
+ protected:
+  static Request waiting(Request request) {
+    request.wait = true;
+    return request;
+  }
+  static bool soon(const std::function<bool()>& true_at_last) {
+    for (int i = 0; i < 300; ++i) {
+      if (true_at_last()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  // When the place in the line was last touched; 0: there is none.
+  int64_t touched() {
+    const std::vector<Entry> live = arbiter_.list().value();
+    for (const Entry& entry : live)
+      if (entry.record.kind == Kind::waiting) return entry.touched_ns;
+    return 0;
+  }
+
+  test::Watchdog watchdog_{60s};
+  test::LeaseFolder folder_;
+  Arbiter arbiter_ = folder_.arbiter();
+  Machine machine_ = test::idle_machine(1);
+};
+
+// Looking at the cards may take longer than kPlaceLost, each time.
+TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
+  Lease lease = arbiter_.acquire(whole(), machine_).value();
+  std::atomic<int> looks{0};
+  std::atomic<bool> go_on{false};
+  std::thread waiter([&] {
+    const auto look = [&]() -> Result<Machine> {
+      if (++looks == 1) std::this_thread::sleep_for(600ms);
+      for (int i = 0; looks > 1 && i < 500 && !go_on; ++i) std::this_thread::sleep_for(10ms);
+      return machine_;
+    };
+    EXPECT_TRUE(arbiter_.acquire(waiting(whole()), look).ok());
+  });
+  ASSERT_TRUE(soon([&] { return looks == 2; }));
+  const int64_t before = touched();
+  EXPECT_GT(before, 0);
+  EXPECT_TRUE(soon([&] { return touched() > before + 500'000'000; }));
+  lease.release();
+  go_on = true;
+  waiter.join();
+}
+
+// A child that is made while waiting has neither the place nor the thread that touches it.
+TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
+  const Lease lease = arbiter_.acquire(whole(), machine_).value();
+  pid_t child = -1;
+  const auto fork_once = [&] {
+    if (child < 0) {
+      child = fork();
+      return child == 0;
+    }
+    return true;
+  };
+  const auto look = [&]() -> Result<Machine> {
+    if (child < 0) std::this_thread::sleep_for(600ms);  // slow, so that there is a thread
+    return machine_;
+  };
+  const Status given_up = arbiter_.acquire(waiting(whole()), look, fork_once).status();
+  if (child == 0) _exit(given_up.code() == Code::busy ? 0 : 1);
+  EXPECT_EQ(wait_for(child), 0);
+  EXPECT_EQ(given_up.code(), Code::busy);
+  EXPECT_EQ(folder_.files(), 1);
+}
+
+// A driver that stumbles once must not end a wait of hours; from the start it says "never".
+TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
+  Machine unknown = machine_;
+  unknown.cards[0].total = Bytes(0);
+  unknown.cards[0].free.reset();
+  for (const Machine& blind : {unknown, Machine()}) {
+    Lease lease = arbiter_.acquire(whole(), machine_).value();
+    int looks = 0;
+    const auto look = [&]() -> Result<Machine> {
+      if (++looks == 4) lease.release();
+      return looks == 3 ? blind : machine_;
+    };
+    const Result<Lease> granted = arbiter_.acquire(waiting(share(GiB(40))), look);
+    EXPECT_TRUE(granted.ok()) << granted.status().message();
+    EXPECT_GE(looks, 4);
+  }
+  EXPECT_EQ(arbiter_.acquire(share(GiB(40)), unknown).status().code(), Code::invalid_argument);
+}
+
+// Who may use all cards need not name them, which is possible only up to kMaxClaims.
+TEST_F(LeaseWaiting, OnAMachineOfManyCards) {
+  const int count = static_cast<int>(kMaxClaims) + 6;
+  machine_ = test::idle_machine(count);
+  Request request = whole();
+  request.allowed.emplace();
+  for (const Card& card : machine_.cards) request.allowed->push_back(card.uuid);
+  std::vector<Lease> all;
+  for (int i = 0; i < count; ++i) all.push_back(arbiter_.acquire(request, machine_).value());
+  request.wait_limit = 10ms;
+  const auto look = [&]() -> Result<Machine> { return machine_; };
+  Status refused = arbiter_.acquire(waiting(request), look).status();
+  EXPECT_EQ(refused.code(), Code::busy);
+  EXPECT_EQ(refused.message().substr(0, 7), "waited ") << refused.message();
+  request.allowed->pop_back();
+  refused = arbiter_.acquire(waiting(request), look).status();
+  EXPECT_EQ(refused.code(), Code::invalid_argument);
+  EXPECT_NE(refused.message().find("the 69 GPUs that may be used"), std::string::npos) << refused.message();
+}
+
+}  // namespace
+}  // namespace innkeeper::lease
