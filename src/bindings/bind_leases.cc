@@ -37,7 +37,7 @@ T value_of(Result<T> result) {
 }
 
 milliseconds from_seconds(double seconds) {
-  if (!std::isfinite(seconds)) throw py::value_error("expected a number of seconds");
+  if (std::isnan(seconds)) throw py::value_error("expected a number of seconds");
   return milliseconds(static_cast<int64_t>(std::clamp(seconds, -3e9, 3e9) * 1000));  // of a century
 }
 
