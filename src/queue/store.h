@@ -89,7 +89,7 @@ class Store {
 
   Result<std::vector<JobLine>> list(const Filter& filter);
   Result<std::vector<JobLine>> ended_last(int64_t count);  // so many, by id
-  Result<Job> get(JobId id);  // invalid_argument: there is no such job
+  Result<Job> get(JobId id);                               // invalid_argument: there is no such job
   Result<JobLine> line(JobId id);
   // The same; of a pruned job its id, array and state only.
   Result<JobLine> known(JobId id);
