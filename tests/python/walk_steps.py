@@ -351,8 +351,9 @@ def read(w: Worker, a: int, b: int, c: int) -> None:
 @step(1)
 def read_real(w: Worker, a: int, b: int, c: int) -> None:
     pair = w.any(c)
-    if pair.pins:
-        return
+    mine = pair.plain.untyped_storage().data_ptr()
+    if any(each.pins and each.plain.untyped_storage().data_ptr() == mine for each in w.pairs):
+        return  # held elsewhere it cannot be written here, also if it is a view of it that is pinned
     write = a % 4 == 0 and all(pair is not p for p in w.shared) and pair.plain.numel() and is_dense((pair,))
     with innkeeper.resident(pair.ours, None if b % 2 else w.computing(b), write=bool(write)) as real:
         if write:
