@@ -100,7 +100,8 @@ shown() { # PATTERN: until the screen has it, and half a second more for the res
   sleep 0.5
 }
 capture() { # NAME WIDTH HEIGHT PATTERN COMMAND
-  tmux -L "$socket" -f /dev/null new-session -d -x "$2" -y "$3" "$5; sleep 1000"
+  # The server stays for the next: one that is asked while it leaves is an error.
+  tmux -L "$socket" -f /dev/null new-session -d -x "$2" -y "$3" "$5; sleep 1000" \; set-option -s exit-empty off
   shown "$4"
   [ "$1" != top ] || for used in 22 25 31 38 44 51 55 57; do
     machine "$used"
