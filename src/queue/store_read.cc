@@ -36,6 +36,13 @@ void read_line(const Query& row, JobLine& line) {
   line.title = lease::printable(row.text(14));
 }
 
+Result<std::vector<JobLine>> read_lines(Query& query) {
+  std::vector<JobLine> lines;
+  while (query.step()) read_line(query, lines.emplace_back());
+  IK_RETURN_IF_ERROR(query.status());
+  return lines;
+}
+
 }  // namespace
 
 const char* to_string(State state) {
@@ -78,10 +85,9 @@ Result<std::vector<JobLine>> Store::list(const Filter& filter) {
   if (!everything) query.with(mask);
   if (of_array) query.with(filter.array);
   if (newest) query.with(filter.newest);
-  std::vector<JobLine> lines;
-  while (query.step()) read_line(query, lines.emplace_back());
-  IK_RETURN_IF_ERROR(query.status());
-  if (newest) std::reverse(lines.begin(), lines.end());
+  Result<std::vector<JobLine>> lines = read_lines(query);
+  if (!lines.ok()) return lines;
+  if (newest) std::reverse(lines.value().begin(), lines.value().end());
   return lines;
 }
 
@@ -89,10 +95,9 @@ Result<std::vector<JobLine>> Store::ended_last(int64_t count) {
   Query query(*database_,
               IK_LINE_COLUMNS "INDEXED BY jobs_ended WHERE state>1 ORDER BY ended DESC, id DESC LIMIT ?");
   query.with(count);
-  std::vector<JobLine> lines;
-  while (query.step()) read_line(query, lines.emplace_back());
-  IK_RETURN_IF_ERROR(query.status());
-  std::sort(lines.begin(), lines.end(), [](const JobLine& a, const JobLine& b) { return a.id < b.id; });
+  Result<std::vector<JobLine>> lines = read_lines(query);
+  if (!lines.ok()) return lines;
+  std::ranges::sort(lines.value(), {}, &JobLine::id);
   return lines;
 }
 
