@@ -1,31 +1,37 @@
-#include "lease/ticker.h"
+#include "base/repeat.h"
 
 #include <pthread.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "base/thread_annotations.h"
 
-namespace innkeeper::lease {
+namespace innkeeper {
 
-struct Ticker::State {
-  explicit State(int place) : fd(place) {}
+struct Repeat::State {
+  State(std::function<void()> body_, std::chrono::microseconds every_)
+      : body(std::move(body_)), every(every_) {}
 
   void run() {
     MutexLock lock(mutex);
     while (!stop) {
-      futimens(fd, nullptr);
-      wake.wait_for(mutex, std::chrono::seconds(1));
+      lock.unlock();
+      body();
+      lock.lock();
+      const auto next = std::chrono::steady_clock::now() + every;
+      for (auto now = next - every; !stop && now < next; now = std::chrono::steady_clock::now())
+        wake.wait_for(mutex, std::chrono::duration_cast<std::chrono::microseconds>(next - now));
     }
   }
 
-  const int fd;
+  const std::function<void()> body;
+  const std::chrono::microseconds every;
   const pid_t owner = getpid();
   Mutex mutex;
   CondVar wake;
@@ -33,21 +39,23 @@ struct Ticker::State {
   std::thread thread;
 };
 
-Ticker::Ticker(int fd) : state_(new State(fd)) {
+Repeat::Repeat(std::function<void()> body, std::chrono::microseconds every, const char* without)
+    : state_(new State(std::move(body), every)) {
   // The program's signals are for the program's threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     state_->thread = std::thread([state = state_] { state->run(); });
-  } catch (const std::system_error&) {
-    log(LogLevel::debug, "no thread to keep a place in the line");
+  } catch (const std::system_error& error) {
+    log(LogLevel::info, std::string(without) + ": no thread: " + error.what());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Ticker::~Ticker() {
-  // A child of fork() has the state without the thread, its mutex in whatever state it was.
+Repeat::~Repeat() {
+  // A child of fork() has the state without the thread, its mutex in whatever state it was: neither can be
+  // ended.
   if (state_->owner != getpid()) return;
   {
     const MutexLock lock(state_->mutex);
@@ -58,4 +66,4 @@ Ticker::~Ticker() {
   delete state_;
 }
 
-}  // namespace innkeeper::lease
+}  // namespace innkeeper

@@ -1,22 +1,26 @@
-// Shows that a place in the line still waits, by touching its file each second from a thread of its own:
-// where a look at the cards takes longer than a place is believed without. When the process is stopped so is
-// this.
+// Does something again and again from a thread of its own, on which no signal of the program's is delivered.
+//
+// The thread ends with the object. A child of fork() has the object without the thread, and may destroy it.
 #pragma once
 
-namespace innkeeper::lease {
+#include <chrono>
+#include <functional>
 
-class Ticker {
+namespace innkeeper {
+
+class Repeat {
  public:
-  // `fd` stays open for as long as this lives. Without threads to be had it does nothing.
-  explicit Ticker(int fd);
-  // In a child of fork(), where there is no such thread, it does nothing.
-  ~Ticker();
-  Ticker(const Ticker&) = delete;
-  Ticker& operator=(const Ticker&) = delete;
+  // At once, and then `every` so often. What `body` uses must outlive this. Without threads to be had it does
+  // nothing, and logs `without`.
+  Repeat(std::function<void()> body, std::chrono::microseconds every, const char* without);
+  // Waits for a `body` that is under way.
+  ~Repeat();
+  Repeat(const Repeat&) = delete;
+  Repeat& operator=(const Repeat&) = delete;
 
  private:
   struct State;
   State* const state_;
 };
 
-}  // namespace innkeeper::lease
+}  // namespace innkeeper

@@ -1,20 +1,16 @@
 #include "board/publisher.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <string>
-#include <system_error>
-#include <thread>
 
 #include "base/lines.h"
 #include "base/log.h"
-#include "base/thread_annotations.h"
+#include "base/repeat.h"
 #include "board/reader.h"
 #include "lease/live_file.h"
 #include "lease/open_file.h"
@@ -74,25 +70,21 @@ class File {
 }  // namespace
 
 struct Publisher::State {
-  State(Look look_, std::chrono::milliseconds every_) : look(std::move(look_)), every(every_) {
+  State(Look look_, std::chrono::milliseconds every)
+      : look(std::move(look_)),
+        record(own_record()),
+        thread([this] { publish(); }, every, "innkeeper top will not show this process") {}
+
+  static Record own_record() {
     lease::Record self;
     lease::sign(self);
+    Record record;
     record.pid = self.process.pid;
     record.pid_namespace = self.pid_namespace;
     record.command = self.command;
+    return record;
   }
 
-  void run() {
-    MutexLock lock(mutex);
-    while (!stop) {
-      lock.unlock();
-      publish();
-      lock.lock();
-      const auto next = std::chrono::steady_clock::now() + every;
-      for (auto now = next - every; !stop && now < next; now = std::chrono::steady_clock::now())
-        wake.wait_for(mutex, std::chrono::duration_cast<std::chrono::microseconds>(next - now));
-    }
-  }
   // The publisher's thread.
   void publish() {
     std::vector<NodeRow> rows = look();
@@ -107,40 +99,18 @@ struct Publisher::State {
   }
 
   const Look look;
-  const std::chrono::milliseconds every;
   const pid_t owner = getpid();
   Record record;
   File file;
-  Mutex mutex;
-  CondVar wake;
-  bool stop IK_GUARDED_BY(mutex) = false;
-  std::thread thread;
+  Repeat thread;  // the last, so that it ends before what it uses
 };
 
-Publisher::Publisher(Look look, std::chrono::milliseconds every) : state_(new State(std::move(look), every)) {
-  // The program's signals are for the program's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    state_->thread = std::thread([state = state_] { state->run(); });
-  } catch (const std::system_error& error) {
-    log(LogLevel::info, std::string("innkeeper top will not show this process: no thread: ") + error.what());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+Publisher::Publisher(Look look, std::chrono::milliseconds every)
+    : state_(new State(std::move(look), every)) {}
 
 Publisher::~Publisher() {
-  // A child of fork() has the state without the thread, its mutex in whatever state it was: neither can be
-  // ended, and the file is the parent's.
-  if (state_->owner != getpid()) return;
-  {
-    const MutexLock lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wake.notify_all();
-  if (state_->thread.joinable()) state_->thread.join();
-  delete state_;
+  // The file is the parent's of a child of fork(), and the thread may have been in the middle of its record.
+  if (state_->owner == getpid()) delete state_;
 }
 
 }  // namespace innkeeper::board

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/repeat.h"
 #include "lease/attempt.h"
 #include "lease/process.h"
-#include "lease/ticker.h"
 #include "lease/watch.h"
 
 namespace innkeeper::lease {
@@ -25,6 +25,8 @@ constexpr milliseconds kAfterEvent{20};
 constexpr milliseconds kPause{1000};
 // A look at the cards that takes longer than this may soon take longer than kPlaceLost.
 constexpr milliseconds kSlowLook{500};
+// A place must be touched well within kPlaceLost. When the process is stopped so is the thread that does it.
+constexpr std::chrono::seconds kTouch{1};
 // How often a waiting caller is asked whether it has given up.
 constexpr milliseconds kAsk{100};
 
@@ -114,7 +116,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
       if (place) remove(*place);
     }
   } leave_line{place};
-  std::optional<Ticker> ticker;  // ends before the place does
+  std::optional<Repeat> ticker;  // ends before the place does
   bool event = false;
   for (;;) {
     const milliseconds before = waited();
@@ -129,7 +131,9 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     };
     Result<Lease> result = attempt_now();
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
-    if (place && slow && !ticker) ticker.emplace(place->file.fd());
+    if (place && slow && !ticker)
+      ticker.emplace([fd = place->file.fd()] { futimens(fd, nullptr); }, kTouch,
+                     "a place in line may be lost");
     // Once more, so that no event since the first attempt is missed.
     if (!watch) {
       watch.emplace(*directory_);
