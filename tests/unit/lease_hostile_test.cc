@@ -32,6 +32,33 @@ constexpr uid_t kVillain = 40002;
 
 bool become(uid_t user) { return setgroups(0, nullptr) == 0 && setgid(user) == 0 && setuid(user) == 0; }
 
+// Another user's process: it has done `body`, and stays until this is gone.
+class Villain {
+ public:
+  explicit Villain(const std::function<bool()>& body) {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    process_ =
+        in_child([&] { return become(kVillain) && body() && write(ends[1], "x", 1) == 1 ? pause() : 1; });
+    close(ends[1]);  // so that one who fails is seen to
+    char byte = 0;
+    ready_ = read(ends[0], &byte, 1) == 1;
+    close(ends[0]);
+  }
+  ~Villain() {
+    if (process_ <= 0) return;
+    kill(process_, SIGKILL);
+    wait_for(process_);
+  }
+  Villain(const Villain&) = delete;
+  Villain& operator=(const Villain&) = delete;
+  bool ready() const { return ready_; }
+
+ private:
+  pid_t process_ = -1;
+  bool ready_ = false;
+};
+
 class LeaseHostileTest : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
@@ -177,23 +204,16 @@ TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
 // What others cannot read claims nothing of theirs, and stops nobody.
 TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
   NEEDS_ROOT();
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t villain = in_child([&] {
-    if (!become(kVillain)) return 77;
+  const Villain villain([&] {
     Record record;
     record.claims = {{"GPU-1000", GiB(80)}};
     record.exclusive = true;
     record.revision = 1;
     const int fd = hold(path("l00000000000000cc"), encode(record).value());
-    return fchmod(fd, 0) == 0 && write(ready[1], "x", 1) == 1 ? pause() : 1;
+    return fchmod(fd, 0) == 0;
   });
-  char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  ASSERT_TRUE(villain.ready());
   EXPECT_EQ(as(kVictim, [&] { return arbiter_.acquire(whole(2), machine_).ok() ? 0 : 1; }), 0);
-  kill(villain, SIGKILL);
-  wait_for(villain);
-  close(ready[0]), close(ready[1]);
 }
 
 // Opening a file under F_SETLEASE waits, 45 seconds as a rule, for its owner to let go.
@@ -216,21 +236,16 @@ TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
 TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t villain = in_child([&] {
-    if (!become(kVillain)) return 77;
+  const Villain villain([&] {
     Record record;
     record.claims = {{"GPU-1000", GiB(30)}};
     record.uid = 0;
     record.inside = {outer.id()};
     record.process.pid = 1;
     record.revision = 5;
-    if (hold(path("l00000000000000bb"), encode(record).value()) < 0) return 1;
-    return write(ready[1], "x", 1) == 1 ? pause() : 2;
+    return hold(path("l00000000000000bb"), encode(record).value()) >= 0;
   });
-  char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  ASSERT_TRUE(villain.ready());
   const auto live = arbiter_.list().value();
   ASSERT_EQ(live.size(), 2U);
   EXPECT_EQ(live[0].record.uid, kVillain);
@@ -238,19 +253,13 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   Request part = share(GiB(30));
   part.inside = outer.id();
   EXPECT_TRUE(arbiter_.acquire(part, machine_).ok());  // he used up nothing of it
-  kill(villain, SIGKILL);
-  wait_for(villain);
-  close(ready[0]), close(ready[1]);
 }
 
 // A place in the line inside a lease that is not his keeps nothing of it.
 TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
   NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t villain = in_child([&] {
-    if (!become(kVillain)) return 77;
+  const Villain villain([&] {
     Record record;
     record.kind = Kind::waiting;
     record.claims = {{outer.uuids(), GiB(80)}};
@@ -259,37 +268,28 @@ TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
     record.each = GiB(80);
     record.inside = {outer.id()};
     record.revision = record.since_ns = 1;
-    if (hold(path("l00000000000000bb"), encode(record).value()) < 0) return 1;
-    return write(ready[1], "x", 1) == 1 ? pause() : 2;
+    return hold(path("l00000000000000bb"), encode(record).value()) >= 0;
   });
-  char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  ASSERT_TRUE(villain.ready());
   Request part = share(GiB(30));
   part.inside = outer.id();
   const Result<Lease> granted = arbiter_.acquire(part, machine_);
   EXPECT_TRUE(granted.ok()) << granted.status().message();
-  kill(villain, SIGKILL);
-  wait_for(villain);
-  close(ready[0]), close(ready[1]);
 }
 
 // More files than anybody needs: only their owner's leases suffer.
 TEST_F(LeaseHostileTest, AFloodHarmsItsMaker) {
   NEEDS_ROOT();
   const Lease mine = arbiter_.acquire(share(GiB(30)), machine_).value();
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t villain = in_child([&] {
-    if (!become(kVillain)) return 77;
+  const Villain villain([&] {
     for (int i = 0; i < 3000; ++i) {
       char name[32];
       std::snprintf(name, sizeof name, "l%016x", i);
       close(open(path(name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     }
-    return write(ready[1], "x", 1) == 1 ? pause() : 1;
+    return true;
   });
-  char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  ASSERT_TRUE(villain.ready());
   EXPECT_EQ(as(kVictim,
                [&] {
                  const auto ledger = arbiter_.ledger(machine_).value();
@@ -297,9 +297,6 @@ TEST_F(LeaseHostileTest, AFloodHarmsItsMaker) {
                                                                                                           : 1;
                }),
             0);
-  kill(villain, SIGKILL);
-  wait_for(villain);
-  close(ready[0]), close(ready[1]);
 }
 
 TEST_F(LeaseHostileTest, FilesDeletedUnderUsChangeNothing) {
