@@ -8,11 +8,11 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
-#include <torch/library.h>
 
 #include <optional>
 
 #include "torch/host_kernels.h"
+#include "torch/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -71,18 +71,15 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   return output.size(-1) == head ? output : output.slice(-1, 0, head);
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+}  // namespace
+
+// CompositeImplicit: see random_ops.cc.
+void register_attention() {
+  kernels_for("aten", kManagedAutogradKey).impl("scaled_dot_product_attention", attention);
+  torch::Library& m = kernels_for("aten", kManagedKey);
   m.impl("_fused_sdp_choice", choose_attention);
   m.impl("scaled_dot_product_attention", attention);
+  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&choose_attention);
 }
-// CompositeImplicit: see random_ops.cc.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("scaled_dot_product_attention", attention); }
 
-}  // namespace
 }  // namespace innkeeper::torch_layer
-
-namespace at::native {
-
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &innkeeper::torch_layer::choose_attention)
-
-}  // namespace at::native

@@ -1,9 +1,9 @@
 // Mixed precision on the managed device: torch.autocast("managed") casts as torch.autocast("cuda") does, by
 // PyTorch's own lists. The lower precision is float16 unless the program says otherwise, as on CUDA.
 #include <ATen/autocast_mode.h>
-#include <torch/library.h>
 
 #include "torch/compat.h"
+#include "torch/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -24,8 +24,6 @@ using at::Scalar;
 using at::ScalarType;
 using at::Tensor;
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
-
 #define FOR_ALL_RNNS(_) \
   _(lstm, input) \
   _(lstm, data) \
@@ -36,7 +34,12 @@ TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::m
   _(rnn_relu, input) \
   _(rnn_relu, data)
 
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+}  // namespace
+
+void register_autocast() {
+  constexpr c10::DispatchKey kKey = c10::DispatchKey::AutocastPrivateUse1;
+  kernels_for("_", kKey).fallback(torch::CppFunction::makeFallthrough());
+  torch::Library& m = kernels_for("aten", kKey);
 #define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
   AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
   // On CUDA these are cuDNN's _cudnn_rnn, which is cast as a whole.
@@ -55,5 +58,4 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   m.impl("binary_cross_entropy", binary_cross_entropy_is_unsafe);
 }
 
-}  // namespace
 }  // namespace innkeeper::torch_layer

@@ -3,12 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/native/Normalization.h>
 #include <ATen/ops/_batch_norm_impl_index_native.h>
-#include <torch/library.h>
 
 #include <optional>
 #include <tuple>
 
 #include "torch/host_kernels.h"
+#include "torch/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -50,9 +50,13 @@ Normed batch_norm(const at::Tensor& input, const OptionalTensor& weight, const O
   return {output, save_mean, save_variance, reserve, kCudnn};
 }
 
-// CompositeImplicit: see random_ops.cc.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("_batch_norm_impl_index", batch_norm); }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_batch_norm_impl_index", batch_norm); }
-
 }  // namespace
+
+// CompositeImplicit: see random_ops.cc.
+void register_batch_norm() {
+  for (const c10::DispatchKey key : {kManagedAutogradKey, kManagedKey}) {
+    kernels_for("aten", key).impl("_batch_norm_impl_index", batch_norm);
+  }
+}
+
 }  // namespace innkeeper::torch_layer

@@ -2,10 +2,11 @@
 // because the boxed kernel takes convolution and convolution_backward whole; who calls the pair directly is
 // led back to those.
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include <array>
 #include <tuple>
+
+#include "torch/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -27,10 +28,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
                                          dilation, transposed, output_padding, std::move(groups), wanted);
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+}  // namespace
+
+void register_convolutions() {
+  torch::Library& m = kernels_for("aten", kManagedKey);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
 }
 
-}  // namespace
 }  // namespace innkeeper::torch_layer

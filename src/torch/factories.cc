@@ -2,10 +2,10 @@
 // handles.
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
-#include <torch/library.h>
 
 #include "torch/copy.h"
 #include "torch/handle.h"
+#include "torch/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -127,7 +127,8 @@ bool is_set_to(const Tensor& self, const Tensor& other) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_factories() {
+  torch::Library& m = kernels_for("aten", kManagedKey);
   m.impl("empty.memory_format", &empty);
   m.impl("empty_strided", &empty_strided);
   m.impl("_efficientzerotensor", &efficient_zero);

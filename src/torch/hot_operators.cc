@@ -2,15 +2,15 @@
 // the operators of a GPT's, a ResNet's and an MLP's training steps; what is not on it goes through the boxed
 // function.
 #include <ATen/Operators.h>
-#include <torch/library.h>
-
+#include "torch/own_kernels.h"
 #include "torch/typed_kernel.h"
 
 namespace innkeeper::torch_layer {
 
 #define IK_TYPED(name, op) m.impl(name, &TypedKernel<at::_ops::op>::run)
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_hot_operators() {
+  torch::Library& m = kernels_for("aten", kManagedKey);
   IK_TYPED("add.Tensor", add_Tensor);
   IK_TYPED("add_.Tensor", add__Tensor);
   IK_TYPED("sub.Tensor", sub_Tensor);

@@ -5,13 +5,14 @@
 
 #include <mutex>
 
-#include "innkeeper/torch/runtime.h"
+#include "innkeeper/torch/managed.h"
 #include "torch/cpu_allocator.h"
 #include "torch/fallback.h"
 #include "torch/handle.h"
 #include "torch/shell.h"
 
-namespace innkeeper::torch_layer {
+namespace innkeeper {
+namespace torch_layer {
 
 void load() {
   static std::once_flag once;
@@ -25,4 +26,25 @@ void load() {
   });
 }
 
-}  // namespace innkeeper::torch_layer
+namespace {
+
+// A program that links the library has the device before main(). Where that fails (another backend has the
+// key) a program may do without: who asks for the device is told.
+[[maybe_unused]] const bool loaded = [] {
+  try {
+    load();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}();
+
+}  // namespace
+}  // namespace torch_layer
+
+c10::Device device() {
+  torch_layer::load();
+  return torch_layer::managed_device();
+}
+
+}  // namespace innkeeper

@@ -3,12 +3,12 @@
 #include <ATen/ATen.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/library.h>
 
 #include <utility>
 
 #include "torch/handle.h"
 #include "torch/operator_call.h"
+#include "torch/own_kernels.h"
 #include "torch/thread_context.h"
 
 namespace innkeeper::torch_layer {
@@ -37,18 +37,18 @@ bool use_cudnn_ctc_loss_tensor(const at::Tensor&, const at::Tensor&, const at::T
   return false;
 }
 
+}  // namespace
+
 // CompositeImplicit: see random_ops.cc.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
-}
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_small_operators() {
+  kernels_for("aten", kManagedAutogradKey)
+      .impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+  torch::Library& m = kernels_for("aten", kManagedKey);
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
   m.impl("record_stream", record_stream);
   m.impl("_use_cudnn_ctc_loss", use_cudnn_ctc_loss);
   m.impl("_use_cudnn_ctc_loss.Tensor", use_cudnn_ctc_loss_tensor);
 }
-
-}  // namespace
 
 bool on_first_use_of_thread() {
   static thread_local bool cleared = false;

@@ -5,11 +5,11 @@
 // for an out-of-tree device, whose scale is rounded differently (p=0.15 shows it). native_dropout gives the
 // bits of native_dropout on a CPU.
 #include <ATen/ATen.h>
-#include <torch/library.h>
 
 #include <tuple>
 
 #include "torch/host_kernels.h"
+#include "torch/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -38,13 +38,15 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return {output, mask};
 }
 
+}  // namespace
+
 // dropout is CompositeImplicit: with a kernel for the backend alone it would lose its gradient. So it has the
 // same one for autograd, which takes it apart.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("dropout", dropout); }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_random_operators() {
+  kernels_for("aten", kManagedAutogradKey).impl("dropout", dropout);
+  torch::Library& m = kernels_for("aten", kManagedKey);
   m.impl("dropout", dropout);
   m.impl("native_dropout", native_dropout);
 }
 
-}  // namespace
 }  // namespace innkeeper::torch_layer

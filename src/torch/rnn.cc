@@ -7,12 +7,12 @@
 #include <ATen/Context.h>
 #include <ATen/NativeFunctions.h>
 #include <c10/core/GradMode.h>
-#include <torch/library.h>
 
 #include <tuple>
 #include <vector>
 
 #include "torch/host_kernels.h"
+#include "torch/own_kernels.h"
 #include "torch/rnn_layers.h"
 
 namespace innkeeper::torch_layer {
@@ -181,22 +181,23 @@ Tensor gru_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const
   return gru_step(weights.input_gates(input), {hx, {}}, weights).h;
 }
 
-void register_rnns(torch::Library& m) {
-  m.impl("lstm.input", lstm_input);
-  m.impl("lstm.data", lstm_data);
-  m.impl("gru.input", rnn_input<gru_step, at::native::gru>);
-  m.impl("gru.data", rnn_data<gru_step, at::native::gru>);
-  m.impl("rnn_tanh.input", rnn_input<tanh_step, at::native::rnn_tanh>);
-  m.impl("rnn_tanh.data", rnn_data<tanh_step, at::native::rnn_tanh>);
-  m.impl("rnn_relu.input", rnn_input<relu_step, at::native::rnn_relu>);
-  m.impl("rnn_relu.data", rnn_data<relu_step, at::native::rnn_relu>);
-  m.impl("lstm_cell", lstm_cell);
-  m.impl("gru_cell", gru_cell);
-}
+}  // namespace
 
 // CompositeImplicit: see random_ops.cc.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_rnns(m); }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { register_rnns(m); }
+void register_rnns() {
+  for (const c10::DispatchKey key : {kManagedAutogradKey, kManagedKey}) {
+    torch::Library& m = kernels_for("aten", key);
+    m.impl("lstm.input", lstm_input);
+    m.impl("lstm.data", lstm_data);
+    m.impl("gru.input", rnn_input<gru_step, at::native::gru>);
+    m.impl("gru.data", rnn_data<gru_step, at::native::gru>);
+    m.impl("rnn_tanh.input", rnn_input<tanh_step, at::native::rnn_tanh>);
+    m.impl("rnn_tanh.data", rnn_data<tanh_step, at::native::rnn_tanh>);
+    m.impl("rnn_relu.input", rnn_input<relu_step, at::native::rnn_relu>);
+    m.impl("rnn_relu.data", rnn_data<relu_step, at::native::rnn_relu>);
+    m.impl("lstm_cell", lstm_cell);
+    m.impl("gru_cell", gru_cell);
+  }
+}
 
-}  // namespace
 }  // namespace innkeeper::torch_layer

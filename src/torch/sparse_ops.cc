@@ -5,7 +5,6 @@
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "torch/boxed_kernel.h"
 #include "torch/handle.h"
 #include "torch/operator_call.h"
+#include "torch/own_kernels.h"
 #include "torch/random_stream.h"
 
 namespace innkeeper::torch_layer {
@@ -252,13 +252,9 @@ void register_sparse_operators() {
       register_unless_there(*op, DispatchKey::SparseCsrPrivateUse1);
     }
   }
-}
-
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_sparse>>());
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_sparse>>());
+  for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1}) {
+    kernels_for("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_sparse>>());
+  }
 }
 
 }  // namespace innkeeper::torch_layer

@@ -2,11 +2,15 @@
 // use the parts as any dense managed tensors and touch no bytes themselves. The rest runs on the host
 // (sparse_ops.h).
 #include <ATen/NativeFunctions.h>
-#include <torch/library.h>
+
+#include "torch/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 
-TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+namespace {
+
+void register_coordinate_parts() {
+  torch::Library& m = kernels_for("aten", c10::DispatchKey::SparsePrivateUse1);
   m.impl("_coalesced_", &at::native::_coalesced_sparse_);
   m.impl("_dimI", &at::native::sparse_dim_sparse);
   m.impl("_dimV", &at::native::dense_dim_sparse);
@@ -32,7 +36,9 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("values", &at::native::values_sparse);
   m.impl("zero_", &at::native::zero_sparse_);
 }
-TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+
+void register_compressed_parts() {
+  torch::Library& m = kernels_for("aten", c10::DispatchKey::SparseCsrPrivateUse1);
   m.impl("_nnz", &at::native::_nnz_sparse_csr);
   m.impl("_pin_memory", &at::native::_pin_memory_sparse_compressed);
   m.impl("ccol_indices", &at::native::ccol_indices_sparse_csr);
@@ -51,6 +57,13 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   m.impl("sparse_dim", &at::native::sparse_dim_sparse_csr);
   m.impl("values", &at::native::values_sparse_csr);
   m.impl("zero_", &at::native::zero_sparse_csr_);
+}
+
+}  // namespace
+
+void register_sparse_parts() {
+  register_coordinate_parts();
+  register_compressed_parts();
 }
 
 }  // namespace innkeeper::torch_layer

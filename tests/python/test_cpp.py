@@ -12,6 +12,8 @@ import innkeeper
 import pytest
 from fake_machine import A, FakeMachine
 
+import torch
+
 SOURCE = Path(__file__).resolve().parent.parent / "consumer"
 
 
@@ -30,7 +32,8 @@ def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, tmp_pa
         "-B",
         str(tmp_path),
         f"-DCMAKE_PREFIX_PATH={innkeeper.cmake_prefix_path}",
-        f"-DINNKEEPER_TORCH_DIR={Path(__import__('torch').__file__).parent}",
+        f"-DINNKEEPER_TORCH_DIR={Path(torch.__file__).parent}",
+        "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed",  # many compilers' default; by_name needs nothing of ours
     )
     run("cmake", "--build", str(tmp_path))
     assert run(str(tmp_path / "consumer")).splitlines() == [
@@ -41,6 +44,10 @@ def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, tmp_pa
         "sum 32",
         'refused: pin: there is no node "sim:7"; the nodes are sim:0, sim:1, host',
     ]
+    # The first thing that touches the device is a module; memory is less than a step needs.
+    small = environment | {"INNKEEPER_NODES": "sim:1x128KiB,host:1GiB"}
+    assert run(str(tmp_path / "train"), env=small) == "9 tensors equal\n"
+    assert run(str(tmp_path / "by_name"), env=small) == "managed:0 holds 2\n"
     choose = str(tmp_path / "choose")
     assert run(choose, env=machine.environment()) == f"cuda:0 is {A}\n"
     held = (

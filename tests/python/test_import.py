@@ -42,6 +42,41 @@ def test_refuses_another_out_of_tree_device_in_one_line():
     )
 
 
+LIBRARY = """
+import ctypes, torch
+from importlib.util import find_spec
+from pathlib import Path
+library = str(Path(find_spec("innkeeper").origin).parent / "libinnkeeper_torch.so")
+"""
+
+
+def test_a_library_that_is_loaded_and_closed_before_the_import_is_no_harm():
+    script = """
+import _ctypes
+_ctypes.dlclose(ctypes.CDLL(library)._handle)
+try:
+    torch.ones(2, device="managed")
+except ModuleNotFoundError:
+    pass
+else:
+    raise SystemExit("Python has the device without import innkeeper")
+import innkeeper
+assert torch.ones(2, device="managed").tolist() == [1, 1]
+"""
+    done = run_python("-c", LIBRARY + script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_library_that_finds_the_slot_taken_leaves_it_alone():
+    script = """
+torch.utils.rename_privateuse1_backend("other")
+ctypes.CDLL(library)
+assert not torch._C._dispatch_has_kernel_for_dispatch_key("aten::empty.memory_format", "PrivateUse1")
+"""
+    done = run_python("-c", LIBRARY + script)
+    assert done.returncode == 0, done.stderr
+
+
 FORK = """
 import os, torch, innkeeper
 if {start}:

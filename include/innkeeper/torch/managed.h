@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "innkeeper/export.h"
 #include "innkeeper/stats.h"
 #include "innkeeper/torch/runtime.h"
 
@@ -36,8 +37,9 @@ using torch_layer::find_device;
 using torch_layer::manual_seed;
 using torch_layer::synchronize;
 
-// The device that all managed tensors are on.
-inline c10::Device device() { return {c10::DeviceType::PrivateUse1, 0}; }
+// The device that all managed tensors are on. Throws c10::Error where the library could not register it,
+// because another out-of-tree device has PyTorch's one slot.
+IK_EXPORT c10::Device device();
 
 // Tensors without operands are born at `node` while this lives.
 class On {

@@ -1,0 +1,10 @@
+// Names the device and nothing of innkeeper's: what is linked is there all the same.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+
+int main() {
+  const at::Tensor x = at::ones({2}, c10::Device("managed"));
+  std::printf("%s holds %g\n", x.device().str().c_str(), x.sum().item<double>());
+  return 0;
+}
