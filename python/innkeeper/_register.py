@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from typing import Any
+
+from torch.utils.dlpack import DLDeviceType
 
 import torch
 
@@ -29,11 +33,27 @@ def register() -> None:
     from innkeeper import _C, managed_device  # noqa: F401
 
     _print_on_the_host()
+    _answer_dlpack()
     torch.utils.rename_privateuse1_backend(DEVICE)  # the Python side of the name; C++ has it already
     torch._register_device_module(DEVICE, managed_device)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
+
+
+def _answer_dlpack() -> None:
+    """Says what managed tensors are in DLPack's words: an out-of-tree device's, which other libraries refuse.
+
+    So ``torch.from_dlpack`` takes them, and shares their memory. PyTorch looks for the name that such a
+    device has before it has one.
+    """
+    original = torch.Tensor.__dlpack_device__
+
+    @functools.wraps(original)
+    def device(self: torch.Tensor) -> tuple[Any, int]:
+        return (DLDeviceType.kDLExtDev, 0) if self.device.type == DEVICE else original(self)
+
+    torch.Tensor.__dlpack_device__ = device  # type: ignore[method-assign]
 
 
 def _print_on_the_host() -> None:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/types.h"
@@ -37,7 +38,7 @@ AddressSpace::AddressSpace() : limit_(address_limit()), chunk_size_(chunk_for(li
 
 AddressSpace::~AddressSpace() {
   MutexLock lock(mutex_);
-  for (const Chunk& chunk : chunks_) munmap(reinterpret_cast<void*>(chunk.begin), chunk.size);
+  for (const auto& [begin, chunk] : chunks_) munmap(reinterpret_cast<void*>(begin), chunk.size);
 }
 
 AddressSpace::Class AddressSpace::class_of(size_t size) {
@@ -48,55 +49,59 @@ AddressSpace::Class AddressSpace::class_of(size_t size) {
   return {8 * octave + steps - 1, (steps << octave) * kGranule};
 }
 
-void* AddressSpace::take(size_t size) {
+AddressSpace::Range* AddressSpace::take(size_t size) {
   if (size == 0) return nullptr;
   const Class wanted = class_of(size);
   MutexLock lock(mutex_);
   if (wanted.index >= kClasses) throw_exhausted(size);
-  std::vector<void*>& free = free_[wanted.index];
-  void* address = nullptr;
+  std::vector<Range*>& free = free_[wanted.index];
+  Range* range = nullptr;
   if (!free.empty()) {
-    address = free.back();
+    range = free.back();
     free.pop_back();
   } else {
-    address = carve(wanted.size);
-    if (address == nullptr) throw_exhausted(size);
+    range = carve(wanted.size);
+    if (range == nullptr) throw_exhausted(size);
   }
   live_ += wanted.size;
-  return address;
+  return range;
 }
 
-void AddressSpace::give_back(void* address, size_t size) noexcept {
-  if (address == nullptr) return;
-  const Class given = class_of(size);
+void AddressSpace::give_back(Range* range) noexcept {
+  if (range == nullptr) return;
+  range->owner.store(nullptr, std::memory_order_relaxed);
   MutexLock lock(mutex_);
-  free_[given.index].push_back(address);
-  live_ -= given.size;
+  free_[class_of(range->size).index].push_back(range);
+  live_ -= range->size;
 }
 
-void* AddressSpace::carve(size_t size) {
-  if (size >= chunk_size_ / kOwnMapping) return map(size);
+AddressSpace::Range* AddressSpace::carve(size_t size) {
+  const auto alone = [this, size]() -> Range* {
+    Chunks::value_type* chunk = map(size);
+    return chunk == nullptr ? nullptr : &chunk->second.ranges.emplace_back(chunk->first, size);
+  };
+  if (size >= chunk_size_ / kOwnMapping) return alone();
   if (size > left_) {
-    void* chunk = map(chunk_size_);
-    if (chunk == nullptr) return map(size);
-    next_ = reinterpret_cast<uintptr_t>(chunk);
+    Chunks::value_type* chunk = map(chunk_size_);
+    if (chunk == nullptr) return alone();
+    shared_ = chunk;
+    next_ = chunk->first;
     left_ = chunk_size_;
   }
-  void* address = reinterpret_cast<void*>(next_);
+  const uintptr_t begin = next_;
   next_ += size;
   left_ -= size;
-  return address;
+  return &shared_->second.ranges.emplace_back(begin, size);
 }
 
-void* AddressSpace::map(size_t size) {
+AddressSpace::Chunks::value_type* AddressSpace::map(size_t size) {
   void* data = MAP_FAILED;
   do {
     data = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   } while (data == MAP_FAILED && unmap_spare());
   if (data == MAP_FAILED) return nullptr;
-  chunks_.push_back({reinterpret_cast<uintptr_t>(data), size});
   reserved_ += size;
-  return data;
+  return &*chunks_.try_emplace(reinterpret_cast<uintptr_t>(data), size).first;
 }
 
 // Free ranges with a mapping of their own go back to the system: other sizes may need their addresses.
@@ -104,13 +109,11 @@ bool AddressSpace::unmap_spare() {
   const size_t reserved_before = reserved_;
   for (size_t index = class_of(std::max(chunk_size_ / kOwnMapping, kGranule)).index; index < kClasses;
        ++index) {
-    for (void* address : free_[index]) {
-      const auto chunk = std::find_if(chunks_.begin(), chunks_.end(), [address](const Chunk& candidate) {
-        return candidate.begin == reinterpret_cast<uintptr_t>(address);
-      });
+    for (const Range* range : free_[index]) {
+      const auto chunk = chunks_.find(range->begin);
       IK_CHECK(chunk != chunks_.end(), "a range of this size has a mapping of its own");
-      munmap(address, chunk->size);
-      reserved_ -= chunk->size;
+      munmap(range->address(), chunk->second.size);
+      reserved_ -= chunk->second.size;
       chunks_.erase(chunk);
     }
     free_[index].clear();
@@ -118,11 +121,18 @@ bool AddressSpace::unmap_spare() {
   return reserved_ != reserved_before;
 }
 
-bool AddressSpace::contains(const void* address) const {
+AddressSpace::Range* AddressSpace::find(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   MutexLock lock(mutex_);
-  return std::any_of(chunks_.begin(), chunks_.end(),
-                     [at](const Chunk& chunk) { return at >= chunk.begin && at - chunk.begin < chunk.size; });
+  auto chunk = chunks_.upper_bound(at);
+  if (chunk == chunks_.begin()) return nullptr;
+  std::deque<Range>& ranges = std::prev(chunk)->second.ranges;
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), at,
+                       [](uintptr_t value, const Range& range) { return value < range.begin; });
+  if (after == ranges.begin()) return nullptr;
+  Range& range = *std::prev(after);
+  return at - range.begin < range.size ? &range : nullptr;
 }
 
 size_t AddressSpace::reserved() const {

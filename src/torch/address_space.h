@@ -1,5 +1,6 @@
 // Reserved addresses for handles: unique while they are live, and never backed by memory (PROT_NONE), so that
-// a stray dereference of a managed tensor's data pointer traps (decision 1).
+// a stray dereference of a managed tensor's data pointer traps (decision 1). An address leads back to who has
+// the range that it lies in.
 //
 // Addresses are reserved from the system in big chunks and recycled by size class, last in, first out. Two
 // live ranges never overlap. Reserving costs address space alone; where that is limited (RLIMIT_AS) chunks
@@ -10,8 +11,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <vector>
 
 #include "base/thread_annotations.h"
@@ -26,13 +30,24 @@ class IK_EXPORT AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  // A range of class_size(size) bytes, aligned to kGranule; nullptr for size 0. Throws c10::OutOfMemoryError.
-  void* take(size_t size);
-  // Requires: `address` came from take(size) with a size of the same class, and is live.
-  void give_back(void* address, size_t size) noexcept;
+  struct Range {
+    Range(uintptr_t its_begin, size_t its_size) : begin(its_begin), size(its_size) {}
+    void* address() const { return reinterpret_cast<void*>(begin); }
 
-  // Whether the address lies in any chunk, live or not.
-  bool contains(const void* address) const;
+    const uintptr_t begin;
+    const size_t size;
+    // A word for whoever has the range; null when it is taken, and again when it is given back.
+    std::atomic<void*> owner{nullptr};
+  };
+
+  // A range of class_size(size) bytes, aligned to kGranule; nullptr for size 0. Throws c10::OutOfMemoryError.
+  Range* take(size_t size);
+  // Requires: `range` came from take() and was not given back. nullptr does nothing.
+  void give_back(Range* range) noexcept;
+
+  // The range that the address lies in, live or not; nullptr if there is none. Takes the lock and searches:
+  // for those who have nothing but an address.
+  Range* find(const void* address);
   size_t reserved() const;  // bytes of all chunks
   size_t live() const;      // bytes of all live ranges
 
@@ -46,24 +61,28 @@ class IK_EXPORT AddressSpace {
     size_t size;
   };
   struct Chunk {
-    uintptr_t begin;
-    size_t size;
+    explicit Chunk(size_t its_size) : size(its_size) {}
+    const size_t size;
+    std::deque<Range> ranges;  // by address, and never moved
   };
+  using Chunks = std::map<uintptr_t, Chunk>;  // by where they begin
   // Up to 2^48 bytes: more than a process has addresses.
   static constexpr size_t kClasses = 16 + 8 * 35;
 
   static Class class_of(size_t size);
-  void* carve(size_t size) IK_REQUIRES(mutex_);
-  void* map(size_t size) IK_REQUIRES(mutex_);
+  Range* carve(size_t size) IK_REQUIRES(mutex_);
+  Chunks::value_type* map(size_t size) IK_REQUIRES(mutex_);
   bool unmap_spare() IK_REQUIRES(mutex_);
   [[noreturn]] void throw_exhausted(size_t size) const IK_REQUIRES(mutex_);
 
   const size_t limit_;  // RLIMIT_AS; 0 if there is none
   const size_t chunk_size_;
   mutable Mutex mutex_;
-  std::array<std::vector<void*>, kClasses> free_ IK_GUARDED_BY(mutex_);
-  std::vector<Chunk> chunks_ IK_GUARDED_BY(mutex_);
-  uintptr_t next_ IK_GUARDED_BY(mutex_) = 0;  // what is left of the newest shared chunk
+  std::array<std::vector<Range*>, kClasses> free_ IK_GUARDED_BY(mutex_);
+  Chunks chunks_ IK_GUARDED_BY(mutex_);
+  Chunks::value_type* shared_ IK_GUARDED_BY(mutex_) =
+      nullptr;  // the newest shared chunk, and what is left of it
+  uintptr_t next_ IK_GUARDED_BY(mutex_) = 0;
   size_t left_ IK_GUARDED_BY(mutex_) = 0;
   size_t reserved_ IK_GUARDED_BY(mutex_) = 0;
   size_t live_ IK_GUARDED_BY(mutex_) = 0;

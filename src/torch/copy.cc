@@ -84,8 +84,8 @@ void resize_storage(const c10::Storage& storage, size_t size) {
   Runtime& runtime = torch_layer::runtime();
   Engine& engine = runtime.engine();
   const auto wanted = Bytes(static_cast<int64_t>(size));
+  TORCH_CHECK(handle.resizable() && owns_block(handle), "Trying to resize storage that is not resizable");
   Block* block = block_of(handle);
-  TORCH_CHECK(block != nullptr, "resize_: this storage is not managed memory");
   if (engine.resize_unwritten(*block, wanted).ok()) {
     resize_handle(handle, wanted);
     return;

@@ -38,7 +38,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool isPinnedPtr(const void* data) const override { return is_pinned_address(data); }
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   c10::Device getDeviceFromPtr(void* data) const override {
-    TORCH_CHECK(address_space().contains(data), "no managed tensor is at address ", data);
+    const AddressSpace::Range* range = address_space().find(data);
+    TORCH_CHECK(range != nullptr && range->owner.load() != nullptr, "no managed tensor is at address ", data);
     return managed_device();
   }
 

@@ -1,5 +1,7 @@
 #include "torch/real_memory.h"
 
+#include <cstddef>
+
 namespace innkeeper::torch_layer {
 namespace {
 
@@ -13,6 +15,22 @@ Memory take_memory(c10::StorageImpl& real) {
   const c10::DeleterFnPtr release = owned.get_deleter();
   void* context = owned.release_context();
   return {data, size, context, context == nullptr ? nullptr : release};
+}
+
+// Where a borrowing storage begins is a matter of bytes, and it cannot be resized: it has a real storage of
+// its own, over a part of the block's. That one stays as long as it does, so that who keeps it is seen (I12).
+c10::intrusive_ptr<c10::StorageImpl> borrowing_storage(const c10::StorageImpl& shown, c10::StorageImpl* whole,
+                                                       c10::Device device) {
+  const auto make = [&](c10::DataPtr data) {
+    return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), shown.nbytes(),
+                                                 std::move(data), /*allocator=*/nullptr, /*resizable=*/false);
+  };
+  if (whole == nullptr) return make(borrowed(nullptr, device));
+  auto* data = static_cast<std::byte*>(whole->_mutable_data_ptr_no_checks().get());
+  c10::raw::intrusive_ptr::incref(whole);
+  return make({data + borrowed_block(shown).offset, whole,
+               [](void* kept) { c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(kept)); },
+               device});
 }
 
 }  // namespace
@@ -54,14 +72,21 @@ void copy_geometry(const at::Tensor& source, c10::TensorImpl& target) {
 }
 
 at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node) {
-  c10::StorageImpl& storage = real_storage(runtime, block, node);
   const c10::TensorImpl& handle = *managed.unsafeGetTensorImpl();
-  if (auto kept = attachment_of(block).real[index_of(node)].views.take(handle, storage)) {
-    return at::Tensor(std::move(kept));
+  const c10::StorageImpl& shown = *handle.unsafe_storage().unsafeGetStorageImpl();
+  c10::intrusive_ptr<c10::StorageImpl> storage;
+  if (owns_block(shown)) [[likely]] {
+    c10::StorageImpl& whole = real_storage(runtime, block, node);
+    if (auto kept = attachment_of(block).real[index_of(node)].views.take(handle, whole)) {
+      return at::Tensor(std::move(kept));
+    }
+    storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&whole);
+  } else {
+    c10::StorageImpl* whole = block.size() == Bytes(0) ? nullptr : &real_storage(runtime, block, node);
+    storage = borrowing_storage(shown, whole, runtime.backend(node).device);
   }
   auto real = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&storage)),
-      c10::DispatchKeySet(runtime.backend(node).key), handle.dtype());
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(runtime.backend(node).key), handle.dtype());
   real->set_sizes_and_strides(handle.sizes(), handle.strides(), handle.storage_offset());
   if (handle.is_conj()) real->_set_conj(true);
   if (handle.is_neg()) real->_set_neg(true);

@@ -249,6 +249,7 @@ void configure(const std::string& nodes) {
   (void)parse(nodes);  // a bad setting changes nothing
   const std::lock_guard<std::mutex> lock(start_mutex);
   if (Runtime* running = runtime_if_started()) {
+    forget_empty_block();
     const size_t alive = running->engine().block_count();
     if (alive != 0) {
       throw_status(Status(Code::invalid_argument,

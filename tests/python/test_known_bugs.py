@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 import threading
 from collections.abc import Iterator
 
@@ -257,12 +258,13 @@ def test_pickles_and_copies_keep_what_is_shared(squeeze: Squeeze):
         state = torch.load(buffer, map_location=location)
         assert state["0.weight"].data_ptr() == state["3.weight"].data_ptr()
         assert all(same(model.state_dict()[name], value.cpu()) for name, value in state.items())
-    flood(256 * KiB)
-    twin = copy.deepcopy(model)
-    assert twin[3].weight is twin[0].weight and twin[0].weight is not model[0].weight
-    with torch.no_grad():
-        twin[0].weight.zero_()
-    assert model[0].weight.abs().sum().item() > 0 and twin[3].weight.abs().sum().item() == 0
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        flood(256 * KiB)
+        assert twin[3].weight is twin[0].weight and twin[0].weight is not model[0].weight
+        assert all(same(a, b.cpu()) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+        with torch.no_grad():
+            twin[0].weight.zero_()
+        assert model[0].weight.abs().sum().item() > 0 and twin[3].weight.abs().sum().item() == 0
 
 
 def test_gradients_of_many_uses_are_summed_once(squeeze: Squeeze):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 
 import innkeeper
 import pytest
@@ -102,7 +103,8 @@ def test_copies_and_pickles():
         buffer = io.BytesIO()
         torch.save(net, buffer)
         buffer.seek(0)
-        for other in (copy.deepcopy(net), torch.load(buffer, weights_only=False)):
+        pickled = pickle.loads(pickle.dumps(net))
+        for other in (copy.deepcopy(net), torch.load(buffer, weights_only=False), pickled):
             assert (
                 type(other) is type(net) and all_managed(other) and torch.equal(other(x).cpu(), net(x).cpu())
             )

@@ -43,48 +43,58 @@ TEST(AddressSpace, SizeClassesAreLargeEnoughAndAtMostAnEighthLarger) {
   }
 }
 
-TEST(AddressSpace, LiveRangesNeverOverlap) {
+TEST(AddressSpace, LiveRangesNeverOverlapAndAreFoundByEachOfTheirAddresses) {
   IK_SKIP_UNDER_ASAN();
   AddressSpace space;
   std::mt19937_64 random(test::from_environment("SEED", 1));
-  std::map<uintptr_t, size_t> live;
+  std::map<uintptr_t, AddressSpace::Range*> live;
   size_t bytes = 0;
   for (int step = 0; step < 20000; ++step) {
     if (live.empty() || random() % 5 < 3) {
       const size_t size = 1 + (random() >> (24 + random() % 40));  // up to 2^40, all magnitudes
-      const auto begin = reinterpret_cast<uintptr_t>(space.take(size));
-      ASSERT_EQ(begin % AddressSpace::kGranule, 0U);
-      const auto after = live.lower_bound(begin);
+      AddressSpace::Range* range = space.take(size);
+      ASSERT_EQ(range->owner.load(), nullptr);
+      ASSERT_EQ(range->size, AddressSpace::class_size(size));
+      ASSERT_EQ(range->begin % AddressSpace::kGranule, 0U);
+      const auto after = live.lower_bound(range->begin);
       if (after != live.end()) {
-        ASSERT_LE(begin + size, after->first);
+        ASSERT_LE(range->begin + range->size, after->first);
       }
       if (after != live.begin()) {
-        ASSERT_LE(std::prev(after)->first + std::prev(after)->second, begin);
+        ASSERT_LE(std::prev(after)->first + std::prev(after)->second->size, range->begin);
       }
-      ASSERT_TRUE(space.contains(reinterpret_cast<void*>(begin + size - 1)));
-      live[begin] = size;
-      bytes += AddressSpace::class_size(size);
+      range->owner = &live;
+      live[range->begin] = range;
+      bytes += range->size;
     } else {
       auto victim = std::next(live.begin(), static_cast<int64_t>(random() % live.size()));
-      space.give_back(reinterpret_cast<void*>(victim->first), victim->second);
-      bytes -= AddressSpace::class_size(victim->second);
+      space.give_back(victim->second);
+      bytes -= victim->second->size;
       live.erase(victim);
     }
     ASSERT_EQ(space.live(), bytes);
+    if (live.empty()) continue;
+    AddressSpace::Range* any = std::next(live.begin(), static_cast<int64_t>(random() % live.size()))->second;
+    for (const size_t offset : {size_t{0}, random() % any->size, any->size - 1}) {
+      ASSERT_EQ(space.find(reinterpret_cast<void*>(any->begin + offset)), any);
+    }
   }
-  for (const auto& [begin, size] : live) space.give_back(reinterpret_cast<void*>(begin), size);
+  for (const auto& [begin, range] : live) {
+    space.give_back(range);
+    ASSERT_EQ(range->owner.load(), nullptr);
+  }
   EXPECT_EQ(space.live(), 0U);
 }
 
 TEST(AddressSpace, RecyclesInsteadOfReserving) {
   AddressSpace space;
-  void* first = space.take(100 * kKiB);
+  AddressSpace::Range* first = space.take(100 * kKiB);
   const size_t reserved = space.reserved();
-  space.give_back(first, 100 * kKiB);
+  space.give_back(first);
   for (int i = 0; i < 1000; ++i) {
-    void* again = space.take(100 * kKiB - 1);  // the same class
+    AddressSpace::Range* again = space.take(100 * kKiB - 1);  // the same class
     ASSERT_EQ(again, first);
-    space.give_back(again, 100 * kKiB - 1);
+    space.give_back(again);
   }
   EXPECT_EQ(space.reserved(), reserved);
 }
@@ -92,40 +102,50 @@ TEST(AddressSpace, RecyclesInsteadOfReserving) {
 TEST(AddressSpace, NothingHasNoAddress) {
   AddressSpace space;
   EXPECT_EQ(space.take(0), nullptr);
-  space.give_back(nullptr, 0);
+  space.give_back(nullptr);
   EXPECT_EQ(space.live(), 0U);
+}
+
+TEST(AddressSpace, FindsNothingWhereNothingWasTaken) {
+  AddressSpace space;
   int local = 0;
-  EXPECT_FALSE(space.contains(&local));
+  EXPECT_EQ(space.find(&local), nullptr);
+  EXPECT_EQ(space.find(nullptr), nullptr);
+  const AddressSpace::Range* range = space.take(4096);
+  EXPECT_EQ(space.find(&local), nullptr);
+  EXPECT_EQ(space.find(nullptr), nullptr);
+  EXPECT_EQ(space.find(reinterpret_cast<void*>(range->begin - 1)), nullptr);
+  EXPECT_EQ(space.find(reinterpret_cast<void*>(range->begin + range->size)), nullptr);
 }
 
 TEST(AddressSpace, AStrayDereferenceTraps) {
   IK_SKIP_UNDER_ASAN();
   AddressSpace space;
-  auto* data = static_cast<volatile char*>(space.take(4096));
+  auto* data = static_cast<volatile char*>(space.take(4096)->address());
   EXPECT_EXIT((void)data[17], testing::KilledBySignal(SIGSEGV), "");
   EXPECT_EXIT(data[17] = 1, testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST(AddressSpace, ThreadsGetRangesOfTheirOwn) {
   AddressSpace space;
-  std::vector<std::vector<void*>> taken(4);
+  std::vector<std::vector<AddressSpace::Range*>> taken(4);
   std::vector<std::thread> threads;
   for (auto& own : taken) {
     threads.emplace_back([&space, &own] {
       for (int i = 0; i < 2000; ++i) {
-        void* address = space.take(1024);
+        AddressSpace::Range* range = space.take(1024);
         if (i % 3 == 0) {
-          space.give_back(address, 1024);
+          space.give_back(range);
         } else {
-          own.push_back(address);
+          own.push_back(range);
         }
       }
     });
   }
   for (auto& thread : threads) thread.join();
-  std::map<void*, int> owners;
+  std::map<uintptr_t, int> owners;
   for (const auto& own : taken) {
-    for (void* address : own) ++owners[address];
+    for (const AddressSpace::Range* range : own) ++owners[range->begin];
   }
   for (const auto& [address, count] : owners) ASSERT_EQ(count, 1) << address;
   EXPECT_EQ(space.live(), owners.size() * 1024);
@@ -141,9 +161,9 @@ void use_up_addresses() {
   if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
   AddressSpace space;
   for (size_t size = size_t{300} << 20; size < (size_t{700} << 20); size += size_t{40} << 20) {
-    space.give_back(space.take(size), size);  // each needs the addresses of the one before
+    space.give_back(space.take(size));  // each needs the addresses of the one before
   }
-  void* kept = space.take(size_t{600} << 20);
+  const AddressSpace::Range* kept = space.take(size_t{600} << 20);
   if (kept == nullptr) _exit(3);
   try {
     space.take(size_t{600} << 20);

@@ -53,7 +53,7 @@ TEST_F(Handle, AddressesAreUniqueWhileAlive) {
   for (int i = 0; i < 200; ++i) {
     storages.push_back(make_handle(Bytes(1 + 37 * i)));
     EXPECT_TRUE(addresses.insert(storages.back()->data()).second);
-    EXPECT_TRUE(address_space().contains(storages.back()->data()));
+    EXPECT_NE(address_space().find(storages.back()->data()), nullptr);
   }
 }
 
@@ -72,17 +72,81 @@ TEST_F(Handle, GrowsAndShrinks) {
   EXPECT_EQ(storage->nbytes(), 400U);
   resize_handle(*storage, MiB(3));
   EXPECT_NE(storage->data(), small);
-  EXPECT_GE(attachment_of(*block).reserved, static_cast<size_t>(MiB(3).count()));
+  EXPECT_GE(attachment_of(*block).addresses->size, static_cast<size_t>(MiB(3).count()));
   resize_handle(*storage, Bytes(0));
   EXPECT_EQ(storage->data(), nullptr);
   EXPECT_EQ(block_of(*storage), block);
 }
 
-TEST_F(Handle, AForeignDataPointerIsRefused) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 4,
-                                                       c10::DataPtr(nullptr, managed_device()), nullptr,
-                                                       /*resizable=*/false);
-  EXPECT_THROW(block_of(*storage), c10::Error);
+c10::intrusive_ptr<c10::StorageImpl> borrow(void* data, size_t size) {
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), size,
+                                               c10::DataPtr(data, managed_device()), nullptr,
+                                               /*resizable=*/false);
+}
+
+TEST_F(Handle, AnAddressThatIsNoManagedTensorsIsRefused) {
+  int local = 0;
+  EXPECT_THROW(block_of(*borrow(&local, 4)), c10::Error);
+  EXPECT_THROW(block_of(*borrow(nullptr, 4)), c10::Error);
+  auto lent = make_handle(Bytes(400));
+  auto* data = static_cast<std::byte*>(lent->mutable_data());
+  EXPECT_THROW(block_of(*borrow(data, 401)), c10::Error);
+  EXPECT_THROW(block_of(*borrow(data + 399, 2)), c10::Error);
+  lent.reset();
+  EXPECT_THROW(block_of(*borrow(data, 400)), c10::Error) << "it is gone";
+}
+
+TEST_F(Handle, AnAddressLeadsToItsBlock) {
+  auto lent = make_handle(Bytes(400));
+  auto* data = static_cast<std::byte*>(lent->mutable_data());
+  Block* block = block_of(*lent);
+  EXPECT_EQ(borrowed_block(*borrow(data, 400)).block, block);
+  const Borrowed part = borrowed_block(*borrow(data + 100, 300));
+  EXPECT_EQ(part.block, block);
+  EXPECT_EQ(part.offset, 100U);
+  resize_handle(*lent, MiB(3));
+  EXPECT_EQ(block_of(*borrow(lent->mutable_data(), 4)), block) << "wherever its addresses are";
+  EXPECT_THROW(block_of(*borrow(data, 4)), c10::Error) << "the ones before are nobody's";
+}
+
+TEST_F(Handle, NothingIsBorrowedFromOneBlockForAll) {
+  Block* block = block_of(*borrow(nullptr, 0));
+  EXPECT_EQ(block_of(*borrow(nullptr, 0)), block);
+  EXPECT_EQ(block->size(), Bytes(0));
+  EXPECT_EQ(runtime().engine().block_count(), 1U);
+  forget_empty_block();
+  EXPECT_EQ(runtime().engine().block_count(), 0U);
+}
+
+at::Tensor from_address(const at::Tensor& x) {
+  return at::from_blob(x.mutable_data_ptr(), x.sizes(), x.strides(), x.options());
+}
+
+TEST_F(Handle, OperatorsReadAndWriteABorrowedPart) {
+  const at::Tensor x = at::zeros({100}, managed());
+  const at::Tensor part = from_address(x.narrow(0, 10, 20));
+  part.add_(3);
+  part.narrow(0, 1, 2).zero_();
+  evict(x);
+  const at::Tensor expected = at::zeros({100});
+  expected.narrow(0, 10, 20).fill_(3).narrow(0, 1, 2).zero_();
+  EXPECT_TRUE(at::equal(x.cpu(), expected));
+  EXPECT_TRUE(at::equal(part.cpu(), expected.narrow(0, 10, 20)));
+  EXPECT_TRUE(at::equal((x.narrow(0, 10, 20) + part).cpu(), expected.narrow(0, 10, 20) * 2));
+  EXPECT_THROW(at::add_out(const_cast<at::Tensor&>(part), at::ones({50}, managed()), 1), c10::Error)
+      << "what is borrowed cannot be resized";
+}
+
+TEST_F(Handle, ABorrowedTensorThatIsKeptKeepsTheMemory) {  // I12
+  const at::Tensor x = at::full({1000}, 3.0, managed());
+  const at::Tensor part = from_address(x.narrow(0, 500, 500));
+  at::Tensor real = resident(part, std::nullopt, false);
+  release_resident(part, resident_node(part, std::nullopt));
+  EXPECT_EQ(stats().escaped, 1);
+  EXPECT_TRUE(at::equal(real.cpu(), at::full({500}, 3.0)));
+  real.reset();
+  evict(x);
+  EXPECT_EQ(stats().escaped, 0);
 }
 
 TEST_F(Handle, RealMemoryHeldByOthersOutlivesTheBlock) {  // I12

@@ -34,7 +34,7 @@ c10::intrusive_ptr<c10::StorageImpl> KernelCall::make_face(c10::StorageImpl* sto
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage->nbytes(),
       c10::DataPtr(bytes ? data : nullptr, kept.release(), &release_storage, device),
-      c10::GetAllocator(device.type()), /*resizable=*/true);
+      c10::GetAllocator(device.type()), storage->resizable());
 }
 
 const c10::intrusive_ptr<c10::StorageImpl>& KernelCall::lend(c10::StorageImpl* storage) {

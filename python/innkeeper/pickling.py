@@ -1,0 +1,70 @@
+"""How managed tensors are pickled, where PyTorch's own way would not do.
+
+``pickle``, ``torch.save`` and ``copy`` go PyTorch's way: by storages, so that what is shared stays shared.
+Added are two things, in Python's own registries: sparse tensors, and what is sent to other processes.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import warnings
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from torch.multiprocessing import reductions
+
+import torch
+from innkeeper._register import DEVICE
+
+
+def register() -> None:
+    """Adds them."""
+    copyreg.pickle(torch.Tensor, _reduce_tensor)
+    ForkingPickler.register(torch.UntypedStorage, _send_storage)
+
+
+def _reduce_tensor(x: torch.Tensor) -> tuple[Any, ...]:
+    """Takes a sparse tensor by its parts, as PyTorch does where it knows the device.
+
+    It would take a copy on the CPU instead, and move that when it is unpickled: in the old format of files
+    before its bytes have been read.
+    """
+    if x.device.type == DEVICE and x.layout != torch.strided:
+        return _sparse_parts(x)
+    return x.__reduce_ex__(2)
+
+
+def _sparse_parts(x: torch.Tensor) -> tuple[Any, ...]:
+    if x.layout == torch.sparse_coo:
+        parts: tuple[Any, ...] = (x._indices(), x._values(), x.size(), x.is_coalesced())
+    elif x.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = (x.crow_indices(), x.col_indices(), x.values(), x.size())
+    else:
+        parts = (x.ccol_indices(), x.row_indices(), x.values(), x.size())
+    return torch._utils._rebuild_sparse_tensor, (x.layout, parts)
+
+
+def _send_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
+    """Sends a copy: managed memory belongs to one process, and moves."""
+    if storage.device.type != DEVICE:
+        return reductions.reduce_storage(storage)
+    warnings.warn(
+        "a managed tensor goes to another process as a copy: neither sees what the other writes from now on. "
+        "Send x.cpu() where both must see it.",
+        stacklevel=2,
+    )
+    data = bytearray(storage.nbytes())
+    if data:
+        torch.frombuffer(data, dtype=torch.uint8).copy_(_bytes_of(storage))
+    return _receive_storage, (data,)
+
+
+def _receive_storage(data: bytearray) -> torch.UntypedStorage:
+    storage = torch.UntypedStorage(len(data), device=DEVICE)
+    if data:
+        _bytes_of(storage).copy_(torch.frombuffer(data, dtype=torch.uint8))
+    return storage
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=DEVICE).set_(storage)
