@@ -39,10 +39,13 @@ def managed_tensors(x: Tensor | nn.Module) -> dict[str, Tensor]:
         tensors = {"": x}
     else:
         raise TypeError(f"expected a tensor or a module, got {type(x).__name__}")
-    for name, tensor in tensors.items():
-        if tensor.device.type != DEVICE:
-            what = f"{name!r} of the module" if name else "the tensor"
-            raise ValueError(f"{what} is on {tensor.device}, not managed: move it with .to('{DEVICE}') first")
+    with torch._C.DisableTorchFunction():  # no mode of the user's sees the verbs
+        for name, tensor in tensors.items():
+            if tensor.device.type != DEVICE:
+                what = f"{name!r} of the module" if name else "the tensor"
+                raise ValueError(
+                    f"{what} is on {tensor.device}, not managed: move it with .to('{DEVICE}') first"
+                )
     return tensors
 
 

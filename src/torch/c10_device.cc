@@ -1,14 +1,18 @@
 #include "torch/c10_device.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Type.h>
+
+#include <string_view>
+#include <typeinfo>
 
 #include "torch/cpu_allocator.h"
 #include "torch/faults.h"
+#include "torch/unseen.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -46,13 +50,15 @@ at::Tensor host_bytes(void* data, Bytes size) {
 template <class Function>
 auto guarded(const std::string& name, Function&& function) -> decltype(function()) {
   try {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const Unseen unseen;
     const DisarmedCpu disarmed;
     return function();
   } catch (const c10::OutOfMemoryError& error) {
     return Status(Code::out_of_memory, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return Status(Code::io_error, name + ": " + error.what());
+    const std::string_view what = error.what();  // an exception of Python's has none
+    return Status(Code::io_error,
+                  name + ": " + (what.empty() ? c10::demangle(typeid(error).name()) : std::string(what)));
   }
 }
 

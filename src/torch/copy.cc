@@ -7,6 +7,7 @@
 #include "torch/errors.h"
 #include "torch/operator_call.h"
 #include "torch/real_memory.h"
+#include "torch/unseen.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -91,6 +92,7 @@ void resize_storage(const c10::Storage& storage, size_t size) {
     return;
   }
   // Fresh memory on the node where the bytes are, and what fits of them; finish() hands it to the engine.
+  const Unseen unseen;
   at::Tensor whole = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(managed_device()));
   whole.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({block->size().count()});

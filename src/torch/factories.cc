@@ -2,6 +2,8 @@
 // handles.
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
+#include <ATen/native/ResizeCommon.h>
+#include <ATen/native/TensorFactories.h>
 
 #include "torch/copy.h"
 #include "torch/handle.h"
@@ -21,6 +23,18 @@ void check_device(const std::optional<at::Device>& device) {
               "chooses one");
 }
 
+// torch.use_deterministic_algorithms: what nobody has written is filled.
+bool fills_uninitialized() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+Tensor uninitialized(Tensor made) {
+  if (fills_uninitialized()) [[unlikely]]
+    at::native::fill_empty_deterministic_(made);
+  return made;
+}
+
 Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
              std::optional<at::Device> device, std::optional<bool> pin_memory,
              std::optional<at::MemoryFormat> format) {
@@ -28,8 +42,8 @@ Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std:
   TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "empty: managed tensors are dense; got layout ",
               *layout);
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
-  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), handle_allocator(), kKeys,
-                                   c10::dtype_or_default(dtype), format);
+  return uninitialized(at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), handle_allocator(), kKeys,
+                                                 c10::dtype_or_default(dtype), format));
 }
 
 Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
@@ -37,8 +51,9 @@ Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                      std::optional<at::Device> device, std::optional<bool> pin_memory) {
   check_device(device);
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
-  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
-                                           handle_allocator(), kKeys, c10::dtype_or_default(dtype));
+  return uninitialized(at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size),
+                                                         C10_AS_INTARRAYREF_SLOW(stride), handle_allocator(),
+                                                         kKeys, c10::dtype_or_default(dtype)));
 }
 
 // A tensor without memory that reads as zeros would need a kernel for each reader; ours costs memory when it
@@ -80,12 +95,15 @@ void cover(const Tensor& self) {
 const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
   c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
   const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const auto bytes_before = static_cast<int64_t>(impl.unsafe_storage().nbytes());
   if (impl.sizes() != sizes) impl.set_sizes_contiguous(sizes);
   if (format.has_value()) {
     TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format ", *format);
     impl.empty_tensor_restride(*format);
   }
   cover(self);
+  if (fills_uninitialized()) [[unlikely]]
+    at::native::fill_resize_deterministic_(self, bytes_before);
   return self;
 }
 

@@ -19,10 +19,13 @@ namespace innkeeper::torch_layer {
 namespace {
 
 Block& block_for(const at::Tensor& x, const char* what) {
-  TORCH_CHECK_TYPE(is_managed(x), what, ": expected a tensor on managed, got one on ",
+  TORCH_CHECK_TYPE(x.defined() && x.device().type() == kManagedType, what,
+                   ": expected a tensor on managed, got one on ",
                    x.defined() ? x.device().str() : std::string("nothing"));
-  TORCH_CHECK_TYPE(x.has_storage(), what,
+  TORCH_CHECK_TYPE(x.layout() == at::kStrided, what,
                    ": a sparse tensor's bytes are those of its indices and values; name these");
+  TORCH_CHECK_TYPE(is_managed(x) && x.has_storage(), what,
+                   ": a fake tensor, or one inside a functional transform, has no bytes of its own");
   return *block_of(x);
 }
 

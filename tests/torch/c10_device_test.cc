@@ -1,0 +1,34 @@
+// A device through c10's interfaces: what PyTorch throws becomes a Status that says something.
+#include "torch/c10_device.h"
+
+#include <c10/core/Allocator.h>
+
+#include <exception>
+
+#include "torch/sim_fixture.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// As an exception of Python's is to C++: it has no message.
+struct Wordless final : std::exception {
+  const char* what() const noexcept override { return ""; }
+};
+
+struct WordlessAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t) override { throw Wordless(); }
+  void copy_data(void*, const void*, size_t) const override {}
+};
+
+TEST_F(SimBackendTest, an_exception_without_a_message_is_named) {
+  C10Device device("sim:0", c10::Device(c10::kHPU, 0), c10::DispatchKey::HPU, [] { return Bytes(0); });
+  WordlessAllocator allocator;
+  c10::SetAllocator(c10::kHPU, &allocator, /*priority=*/200);
+  const Result<Memory> memory = device.allocate(Bytes(64));
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.status().code(), Code::io_error);
+  EXPECT_NE(memory.status().message().find("Wordless"), std::string::npos) << memory.status().message();
+}
+
+}  // namespace
+}  // namespace innkeeper::torch_layer
