@@ -40,6 +40,7 @@ def sound_engine() -> Iterator[None]:
 @pytest.fixture
 def configure() -> Iterator[Callable[[str], None]]:
     """Other nodes, for one test."""
+    gc.collect()  # tensors that an earlier test left in a cycle
     yield innkeeper.configure
     gc.collect()
     innkeeper.configure(NODES)
