@@ -16,10 +16,6 @@ from innkeeper import _register
 
 _register.register()
 
-from innkeeper import pickling  # noqa: E402  (after the device)
-
-pickling.register()
-
 from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
 from innkeeper.gpu_manager import GPUManager  # noqa: E402
 from innkeeper.leases import LeaseBusy, lease  # noqa: E402

@@ -18,7 +18,7 @@ from innkeeper._register import DEVICE
 
 
 def register() -> None:
-    """Adds them."""
+    """Adds them. Once."""
     copyreg.pickle(torch.Tensor, _reduce_tensor)
     ForkingPickler.register(torch.UntypedStorage, _send_storage)
 

@@ -199,6 +199,33 @@ def test_ctc_loss():
     assert torch.equal(F.ctc_loss(log_probs.to("managed"), targets.to("managed"), *lengths).cpu(), expected)
 
 
+class Head(nn.Module):
+    """The end of a language model, in a lower precision, with PyTorch's own choice of how to accumulate."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 50, dtype=dtype)
+
+    def forward(self, x: Tensor, target: Tensor, reduction: str) -> Tensor:
+        options = nn.modules.linear_cross_entropy_options.LinearCrossEntropyOptions()
+        return F.linear_cross_entropy(
+            x, self.linear.weight, target, linear_bias=self.linear.bias, reduction=reduction, options=options
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_linear_cross_entropy_accumulates_as_on_the_cpu(dtype: torch.dtype, reduction: str):
+    inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(6)).to(dtype)
+    target = torch.arange(64) % 50
+    assert_same_bits(
+        on_both(
+            lambda: Head(dtype),
+            lambda head, device: head(inputs.to(device), target.to(device), reduction),
+        )
+    )
+
+
 # ---------------------------------------------------------------- autocast
 
 
