@@ -1,4 +1,5 @@
-"""Every operator of PyTorch's own OpInfo database against the CPU, by the acceptance script beside the tree.
+"""Every operator of PyTorch's own OpInfo database against the CPU, bit for bit, by the acceptance script beside
+the tree.
 
 The script forks a child for each operator, so a crash is one failure. What may fail stands, with its reason,
 in opinfo_known.txt. The machine is one simulated GPU whose results are poison until somebody waits for them.
@@ -47,7 +48,7 @@ def run(name: str) -> subprocess.CompletedProcess[str]:
     if stress:
         environment["INNKEEPER_STRESS"] = stress
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *options],
+        [sys.executable, str(SCRIPT), "--exact", *options],
         env=environment, capture_output=True, text=True, timeout=1500, check=False,
     )  # fmt: skip
 
