@@ -131,9 +131,7 @@ at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node,
   if (block.size() != Bytes(0)) {
     const bool on_device = !machine.backend(id).host;
     if (on_device) order_compute_queue_after_program(machine.backend(id).device);
-    const OperatorScope scope(machine.engine(), id);
-    Access access{&block, write, false};
-    throw_if_error(machine.engine().acquire(id, std::span(&access, 1)), "resident");
+    throw_if_error(machine.engine().hold(block, id, write), "resident");
     if (on_device) order_program_after_compute_queue(machine.backend(id).device);
   }
   return real_tensor(machine, x, block, id);
@@ -145,7 +143,7 @@ void release_resident(const at::Tensor& x, const std::string& node) {
   const NodeId id = named(node, "resident");
   if (block.size() == Bytes(0)) return;
   if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
-  Access access{&block, false, true};
+  Access access = machine.engine().let_go(block, id);
   if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
   machine.engine().release(id, std::span(&access, 1));
 }

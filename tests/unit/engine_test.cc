@@ -315,7 +315,7 @@ TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
   EXPECT_EQ(machine->stats().escaped, 1);
   EXPECT_EQ(machine->stats().nodes.at("sim:0").pinned, static_cast<int64_t>(kSize));
   EXPECT_EQ(machine->room(machine.sim(0)), Bytes(kSize));
-  EXPECT_EQ(machine->evict(*block).code(), Code::busy);
+  EXPECT_EQ(machine->evict(*block).code(), Code::invalid_argument);
   EXPECT_FALSE(machine->device(machine.sim(0)).allocate(Bytes(2 * kSize)).ok());
   const Access operand{.block = block};
   EXPECT_EQ(machine->place(std::span(&operand, 1), machine.sim(1)), machine.sim(0));

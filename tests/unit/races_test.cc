@@ -43,7 +43,7 @@ TEST(Races, I3WhatIsPinnedWhileVictimsAreChosenStays) {
   ASSERT_TRUE(pinned);
   EXPECT_TRUE(machine->has_replica(*first, machine.sim()));
   EXPECT_FALSE(machine->has_replica(*second, machine.sim())) << "the other one left in its place";
-  first->replica(machine.sim()).word.remove_pin();
+  first->replica(machine.sim()).word.remove_pin(false);
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : {first, second, third.value()}) machine->destroy(block);
 }
