@@ -132,11 +132,12 @@ struct FaultCase {
   bool peers = true;
 };
 
-constexpr unsigned kAll = 15;
+constexpr unsigned kAll = 256 + 15;
 constexpr auto kAllocation = static_cast<unsigned>(Fault::allocation);
 constexpr auto kCopy = static_cast<unsigned>(Fault::copy);
 constexpr auto kLateCopy = static_cast<unsigned>(Fault::late_copy);
 constexpr auto kOrder = static_cast<unsigned>(Fault::order);
+constexpr auto kEvent = static_cast<unsigned>(Fault::event);
 
 class FaultTest : public testing::TestWithParam<FaultCase> {};
 
@@ -173,6 +174,7 @@ const FaultCase kCases[] = {
     {"TheDiskLate", kLateCopy},
     {"TheDiskLateForever", kLateCopy, kForever},
     {"AWait", kOrder},
+    {"EventsForever", kEvent, kForever},
     {"Anything", kAll},
     {"AnythingThreeTimes", kAll, 2},
     {"CopiesForever", kCopy, kForever, false},
