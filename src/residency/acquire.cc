@@ -96,7 +96,7 @@ Status Engine::claim(Block& block, NodeId id) {
     if (at->id == id || replica.word.state() == ReplicaState::absent) continue;
     if (replica.escapes != 0) poll_escapes();
     if (!replica.word.close_if_unpinned()) {
-      failure = pinned(block, *at, "cannot be written at " + node(id).device->name());
+      failure = pinned(block, *at, " and cannot be written at " + node(id).device->name());
       break;
     }
     others[count++] = at->id;
@@ -121,24 +121,21 @@ bool Engine::held_by_me(const Block& block, NodeId id) const {
   });
 }
 
-// Why a pinned replica cannot leave: told at once where waiting would not help, since all its
-// pins last until the program does something about them, this thread among others.
+// Why a pinned replica cannot leave: told at once where waiting would not help, since all its pins last until
+// the program does something about them, this thread among others.
 Status Engine::pinned(const Block& block, const Node& at, const std::string& consequence) const {
   const Replica& replica = block.replica(at.id);
-  const std::string where = " at " + at.device->name();
+  const std::string at_node = " at " + at.device->name();
+  const std::string where = at_node + consequence;
+  const auto lasting = [](const std::string& line) { return Status(Code::invalid_argument, line); };
   if (held_by_me(block, at.id)) {
-    return Status(Code::invalid_argument, "a block that this thread works on itself" + where + " " +
-                                              consequence + "; leave innkeeper.resident() first");
+    return lasting("this thread works on the block itself" + where + "; leave innkeeper.resident() first");
   }
-  if (replica.user_pins != 0) {
-    return Status(Code::invalid_argument,
-                  "a block that is pinned" + where + " " + consequence + "; unpin it first");
-  }
+  if (replica.user_pins != 0) return lasting("the block is pinned" + where + "; unpin it first");
   if (replica.escapes != 0 && replica.word.pins() == replica.escapes) {
-    return Status(Code::invalid_argument,
-                  "a block whose real memory" + where +
-                      " is still held by somebody after the operator that was lent it " + consequence +
-                      "; let go of it first");
+    return lasting("the block's real memory" + at_node +
+                   " is still held by somebody whom an operator or resident() lent it" + consequence +
+                   "; let go of it first");
   }
   return Status(Code::busy, "the block is in use" + where);
 }
@@ -147,15 +144,15 @@ Status Engine::pinned(const Block& block, const Node& at, const std::string& con
 Status Engine::written(const Block& block, const Node& at) const {
   const std::string where = " at " + at.device->name();
   if (!held_by_me(block, at.id)) return Status(Code::busy, "the block is being written" + where);
-  return Status(Code::invalid_argument, "a block that this thread writes itself" + where +
-                                            " cannot be copied from there; leave innkeeper.resident() first");
+  return Status(Code::invalid_argument, "this thread writes the block itself" + where +
+                                            ", so it cannot be copied; leave innkeeper.resident() first");
 }
 
 // ---------------------------------------------------------------- pins of users, and escapes
 
 Status Engine::pin(Block& block, NodeId id) {
   Access access{&block, false, false};
-  OperatorScope scope(*this, id);
+  OperatorScope scope(*this, id, block.size());
   IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
   MutexLock lock(mutex_);
   ++block.replica(id).user_pins;
@@ -184,7 +181,7 @@ bool Engine::is_pinned(const Block& block) const {
 
 Status Engine::hold(Block& block, NodeId id, bool write) {
   Access access{&block, write, false};
-  OperatorScope scope(*this, id);
+  OperatorScope scope(*this, id, block.size());
   IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
   MutexLock lock(mutex_);
   holds_.push_back({&block, id, write, &thread_state()});

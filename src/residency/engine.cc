@@ -273,8 +273,13 @@ size_t Engine::block_count() const { return static_cast<size_t>(blocks_.load(std
 
 // ---------------------------------------------------------------- turns
 
-OperatorScope::OperatorScope(Engine& engine, NodeId id) : engine_(engine), node_(engine.node(id)) {
+OperatorScope::OperatorScope(Engine& engine, NodeId id, Bytes operands)
+    : engine_(engine), node_(engine.node(id)) {
   int& nested = thread_state().running[index_of(id)];
+  if (Engine::kLargeOperator * operands.count() > node_.budget.load(std::memory_order_relaxed) &&
+      !node_.tight.load(std::memory_order_relaxed)) {
+    node_.tight.store(true, std::memory_order_seq_cst);
+  }
   node_.running.fetch_add(1, std::memory_order_seq_cst);
   // Looked at after the count: whoever takes a turn either is seen here or sees this operator.
   if (nested == 0 && node_.tight.load(std::memory_order_seq_cst)) {

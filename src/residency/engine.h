@@ -3,11 +3,11 @@
 // It owns the nodes' devices and the blocks. It knows no tensor, no kernel and no torch.
 //
 // An operator runs like this:
-//     OperatorScope scope(engine, node);              // one at a time on a node that is short of room
-//     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));   // every operand is at `node` and pinned
+//     OperatorScope scope(engine, node, bytes);            // one at a time on a node that is short of room
+//     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));  // every operand is at `node` and pinned
 //     ... the kernel; its allocations call charge() ...
-//     engine.adopt(block, node, memory);              // results that are new: pinned, as operands are
-//     engine.release(node, accesses);                       // and results
+//     engine.adopt(block, node, memory);                   // results that are new: pinned, as operands are
+//     engine.release(node, accesses);                      // and results
 //
 // Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what
 // can be.
@@ -174,7 +174,8 @@ class Engine final : public Accountant {
     std::atomic<int64_t> ops{0};
     std::atomic<int64_t> evictions{0};
     std::atomic<int> running{0};     // operators between OperatorScope's ends
-    std::atomic<bool> tight{false};  // has been more than half full: operators take turns from now on
+    // Has been more than half full, or asked to take a large operator: they take turns from now on.
+    std::atomic<bool> tight{false};
     // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
     // have been given back, so whoever reads zero has to ask for the room once more.
     std::atomic<int> moving{0};
@@ -185,6 +186,10 @@ class Engine final : public Accountant {
     int stuck = 0;          // of `running`, operators that wait for room here or for their operands
     std::deque<Leaving> leaving;
   };
+
+  // An operator is large if its operands take more than one part in so many of a budget: with its results and
+  // scratch memory two of them may not fit beside each other.
+  static constexpr int64_t kLargeOperator = 4;
 
   // How many pieces of parked memory are looked at whenever one is parked.
   static constexpr size_t kReapedAtOnce = 4;
@@ -314,7 +319,8 @@ class Engine final : public Accountant {
 // inside one at another.
 class OperatorScope {
  public:
-  OperatorScope(Engine& engine, NodeId node);
+  // `operands`: bytes of the operator's operands.
+  OperatorScope(Engine& engine, NodeId node, Bytes operands);
   ~OperatorScope();
   OperatorScope(const OperatorScope&) = delete;
   OperatorScope& operator=(const OperatorScope&) = delete;

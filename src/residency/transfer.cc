@@ -337,7 +337,7 @@ Status Engine::evict(Block& block) {
       if (replica.word.state() == ReplicaState::absent) continue;
       if (replica.escapes != 0) poll_escapes();
       if (!replica.word.close_if_unpinned()) {
-        return pinned(block, *at, "cannot be evicted");
+        return pinned(block, *at, "");
       }
       Status status;
       {

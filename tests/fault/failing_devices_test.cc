@@ -96,7 +96,7 @@ class Program {
     Owned& owned = blocks_[index];
     const NodeId at = machine_.sim(node);
     std::vector<Access> accesses{{.block = owned.block, .write = true}};
-    const OperatorScope scope(machine_.engine(), at);
+    const OperatorScope scope(machine_.engine(), at, Bytes(0));
     if (!step(machine_->acquire(at, std::span(accesses)))) return;
     const Bytes size = owned.block->size() + Bytes(64);
     Result<Memory> memory = machine_->device(at).allocate(size);

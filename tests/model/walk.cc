@@ -265,7 +265,7 @@ class Walk {
     const size_t to = step.lane * size_t{31} % (out->contents.size() - length + 1);
     std::vector<Access> accesses{{.block = out->block, .write = true}};
     if (in != out) accesses.push_back({.block = in->block});
-    const OperatorScope scope(machine_.engine(), node);
+    const OperatorScope scope(machine_.engine(), node, Bytes(0));
     if (!done(machine_->acquire(node, std::span(accesses)), out->pinned)) return;
     auto* target = static_cast<unsigned char*>(out->block->data(node)) + to;
     const auto* source = static_cast<const unsigned char*>(in->block->data(node)) + from;
@@ -323,7 +323,7 @@ class Walk {
     if (!started(hold) || model->held() || held() + pinning_ >= kLongHeld || !model->written) return;
     if (model->contents.empty()) return;
     Access access{.block = model->block};
-    const OperatorScope scope(machine_.engine(), node);
+    const OperatorScope scope(machine_.engine(), node, Bytes(0));
     ++pinning_;
     const bool acquired = done(machine_->acquire(node, std::span(&access, 1)));
     --pinning_;
@@ -370,7 +370,7 @@ class Walk {
     }
     const NodeId node = computing(step.node);
     std::vector<Access> accesses{{.block = model->block, .write = true}};
-    const OperatorScope scope(machine_.engine(), node);
+    const OperatorScope scope(machine_.engine(), node, Bytes(0));
     if (!done(machine_->acquire(node, std::span(accesses)))) return;
     Result<Memory> memory = machine_->device(node).allocate(bytes);
     if (done(memory.status())) {

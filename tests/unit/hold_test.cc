@@ -67,7 +67,7 @@ TEST(Hold, WhoeverWouldWaitForItselfIsToldAtOnce) {
   ASSERT_TRUE(machine->hold(*block, machine.host(), /*write=*/false).ok());
   const Status elsewhere = machine.write(*block, machine.sim(0), pattern(kSize, 2));
   EXPECT_EQ(elsewhere.code(), Code::invalid_argument);
-  EXPECT_NE(elsewhere.message().find("this thread works on itself at host"), std::string::npos);
+  EXPECT_NE(elsewhere.message().find("this thread works on the block itself at host"), std::string::npos);
   EXPECT_TRUE(machine.read(*block, machine.sim(1)).ok()) << "reading needs no wait";
   Access access = machine->let_go(*block, machine.host());
   EXPECT_FALSE(access.write);
@@ -123,7 +123,7 @@ TEST(Hold, WhatHasEscapedIsNotWaitedFor) {
   machine->keep_escaped(machine.sim(0), access);
   const Status refused = machine.write(*block, machine.sim(1), pattern(kSize, 2));
   EXPECT_EQ(refused.code(), Code::invalid_argument);
-  EXPECT_NE(refused.message().find("still held by somebody"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("is still held by somebody"), std::string::npos) << refused.message();
   EXPECT_TRUE(machine.read(*block, machine.sim(1)).value() == pattern(kSize, 1));
   EXPECT_EQ(machine->check_invariants(), "");
   machine->set_escape_probe([](Block&, NodeId) { return false; });

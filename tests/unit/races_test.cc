@@ -142,7 +142,7 @@ TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
     Access access{.block = holds};
     std::thread other;
     {
-      const OperatorScope scope(machine.engine(), node);
+      const OperatorScope scope(machine.engine(), node, Bytes(0));
       ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
       other = std::thread([&] { fetched = machine->prefetch(*wanted, node); });
       while (!waits) std::this_thread::yield();
