@@ -5,6 +5,7 @@
 #include "innkeeper/torch/runtime.h"
 #include "torch/compute_queue.h"
 #include "torch/errors.h"
+#include "torch/fork.h"
 #include "torch/handle.h"
 #include "torch/home.h"
 #include "torch/operator_call.h"
@@ -138,6 +139,7 @@ at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node,
 }
 
 void release_resident(const at::Tensor& x, const std::string& node) {
+  if (is_forked_child()) return;  // its parent's pin
   Runtime& machine = runtime();
   Block& block = block_for(x, "resident");
   const NodeId id = named(node, "resident");
@@ -149,13 +151,17 @@ void release_resident(const at::Tensor& x, const std::string& node) {
 }
 
 void synchronize() {
+  refuse_in_forked_child();
   if (Runtime* machine = runtime_if_started()) throw_if_error(machine->engine().synchronize(), "synchronize");
 }
 
 int64_t empty_cache() {
+  refuse_in_forked_child();
   Runtime* machine = runtime_if_started();
   return machine == nullptr ? 0 : machine->engine().trim().count();
 }
+
+bool is_bad_fork() { return is_forked_child(); }
 
 void log_moves(bool on) { set_log_level(on ? LogLevel::info : LogLevel::warn); }
 

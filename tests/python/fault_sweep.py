@@ -1,4 +1,4 @@
-"""Fails the n-th allocation, copy, kernel or event of a training step, for every n until the step passes clean.
+"""Fails the n-th allocation, copy, kernel or event of a step, for every n until the step passes clean.
 
     python tests/python/fault_sweep.py WORKLOAD NODES
 
