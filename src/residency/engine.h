@@ -173,7 +173,7 @@ class Engine final : public Accountant {
     std::atomic<int64_t> peak{0};
     std::atomic<int64_t> ops{0};
     std::atomic<int64_t> evictions{0};
-    std::atomic<int> running{0};     // operators between OperatorScope's ends
+    std::atomic<int> running{0};  // operators between OperatorScope's ends
     // Has been more than half full, or asked to take a large operator: they take turns from now on.
     std::atomic<bool> tight{false};
     // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes

@@ -22,8 +22,7 @@ bool Engine::try_charge(Node& node, Bytes size) {
   const int64_t now = used + size.count();
   // Well before room runs out: two kernels that wait for each other's memory cannot be told apart from one
   // that is too large, and operators that have begun are not stopped.
-  if (2 * now > node.budget.load(std::memory_order_relaxed) &&
-      !node.tight.load(std::memory_order_relaxed)) {
+  if (2 * now > node.budget.load(std::memory_order_relaxed) && !node.tight.load(std::memory_order_relaxed)) {
     node.tight.store(true, std::memory_order_seq_cst);
   }
   int64_t peak = node.peak.load(std::memory_order_relaxed);
