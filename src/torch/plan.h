@@ -49,8 +49,8 @@ struct OpPlan {
   bool foreach = false;
   int8_t scalars_arg = -1;  // index of that argument
   bool is_view = false;     // the result shares the operand's storage by the schema
-  bool metadata_write =
-      false;  // changes sizes or strides of the tensor object it is given (t_, squeeze_, set_)
+  // Changes sizes or strides of the tensor object it is given (t_, squeeze_, set_).
+  bool metadata_write = false;
   // The host waits for the result: it is a number, or a tensor whose shape depends on data.
   bool host_result = false;
   bool shape_from_data = false;  // a result's shape depends on what the operands hold
