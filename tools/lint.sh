@@ -21,6 +21,7 @@ format() {
 
 structure() {
   "$PYTHON" tools/check_layers.py
+  "$PYTHON" tools/check_figures.py
   "$PYTHON" tools/loc.py
 }
 
