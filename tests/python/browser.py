@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,8 +38,7 @@ def started() -> Iterator[Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for argument in ("--headless=new", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"):
         options.add_argument(argument)
-    if os.getuid() == 0:
-        options.add_argument("--no-sandbox")  # which chromium refuses to be for root
+    options.add_argument("--no-sandbox")  # root has none, nor have many containers; the pages are our own
     driver = Chrome(options=options, service=ChromeService(shutil.which("chromedriver")))
     try:
         yield driver
