@@ -7,16 +7,16 @@
 //     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));  // every operand is at `node` and pinned
 //     ... the kernel; its allocations call charge() ...
 //     engine.adopt(block, node, memory);                   // results that are new: pinned, as operands are
-//     engine.release(node, accesses);                      // and results
+//     engine.release(node, accesses);                      // operands and results
 //
 // Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what
 // can be.
 //
 // Thread safety: every method may be called from any thread. Two threads that use one block must be ordered
-// by the program where one of them writes, as PyTorch asks of them (I8). Locks: one mutex. It is never held
-// across a copy, an allocation, a kernel or a wait for a device (I10): a thread that works on a block without
-// it sets the block's `moving` flag. No thread waits for a moving block while it pins others, so waits form
-// no cycle.
+// by the program where one of them writes, as PyTorch asks of them (I8).
+// Locks: one mutex. It is never held across a copy, an allocation, a kernel or a wait for a device (I10): a
+// thread that works on a block without it sets the block's `moving` flag. No thread waits for a moving block
+// while it pins others, so waits form no cycle.
 #pragma once
 
 #include <array>

@@ -52,8 +52,8 @@ struct OpPlan {
   // Each element of the result depends on those at its place alone, by arithmetic (not: copies, fills).
   bool pointwise = false;
   bool is_view = false;  // the result shares the operand's storage by the schema
-  bool metadata_write =
-      false;  // changes sizes or strides of the tensor object it is given (t_, squeeze_, set_)
+  // Changes sizes or strides of the tensor object it is given (t_, squeeze_, set_).
+  bool metadata_write = false;
   // The host waits for the result: it is a number, or a tensor whose shape depends on data.
   bool host_result = false;
   bool shape_from_data = false;  // a result's shape depends on what the operands hold
