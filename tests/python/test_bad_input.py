@@ -118,8 +118,12 @@ def held() -> torch.Tensor:
 def overfull() -> None:
     for node in ("sim:0", "sim:1"):
         innkeeper.manager().set_budget(node, 1 << 20)
-    with innkeeper.on("sim:0"):
-        torch.full((1 << 20,), 2.0, device="managed")
+    innkeeper.manager().soft_placement = False
+    try:
+        with innkeeper.on("sim:0"):
+            torch.full((1 << 20,), 2.0, device="managed")
+    finally:
+        innkeeper.manager().soft_placement = True
 
 
 def keep_pinned_bytes_out() -> None:
