@@ -42,23 +42,37 @@ system_packages() {
   [ -n "$missing" ] || return 0
   command -v apt-get >/dev/null || die "Please install: $missing"
   [ "$(id -u)" = 0 ] || die "Missing Debian packages; please run: sudo apt-get install -y $missing"
-  echo "Installing Debian packages: $missing"
-  apt-get update -qq || echo "apt-get update failed; trying with the package lists there are" >&2
   # shellcheck disable=SC2086
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+  apt_install $missing
 }
 
-# libFuzzer's runtime, which Debian packages apart from clang. Without it fuzzing is skipped, so this never fails.
-fuzzer_runtime() {
-  local clang package
+apt_install() {
+  echo "Installing Debian packages: $*"
+  if [ -z "${lists_updated:-}" ]; then
+    apt-get update -qq || echo "apt-get update failed; trying with the package lists there are" >&2
+    lists_updated=yes
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# What only some tests need: libFuzzer's runtime, which Debian packages apart from clang, and a browser to open the
+# demo's page in. Where they cannot be had those tests are skipped, so this never fails.
+optional_packages() {
+  local wanted=() package clang
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
   clang=$(find_tool clang++)
-  [ -n "$clang" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
-  [ -e "$("$clang" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] && return 0
-  compgen -G "$("$clang" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null && return 0
-  package=libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev
-  echo "Installing Debian packages: $package"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
-    echo "$package cannot be installed; fuzzing will be skipped" >&2
+  [ -z "$clang" ] || fuzzer_runtime_exists "$clang" ||
+    wanted+=("libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev")
+  command -v chromium >/dev/null || wanted+=(chromium)
+  command -v chromedriver >/dev/null || wanted+=(chromium-driver)
+  for package in "${wanted[@]}"; do
+    apt_install "$package" || echo "$package cannot be installed; the tests that need it will be skipped" >&2
+  done
+}
+
+fuzzer_runtime_exists() {
+  [ -e "$("$1" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] ||
+    compgen -G "$("$1" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null
 }
 
 virtual_environment() {
@@ -110,7 +124,7 @@ mkdir -p build
 exec 9>build/.setup.lock
 flock 9  # one set-up at a time
 system_packages
-fuzzer_runtime
+optional_packages
 virtual_environment
 python_packages
 package

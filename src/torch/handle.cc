@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/thread_annotations.h"
 #include "torch/device_allocator.h"
+#include "torch/fork.h"
 #include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {
@@ -65,10 +66,12 @@ Block* empty_block() {
 // Runs on any thread, with or without the GIL, and after main has ended: the runtime and the address space
 // are never destroyed, and nothing here calls Python.
 void delete_handle(void* context) {
+  Runtime* const machine = runtime_if_started();
+  if (machine == nullptr) return;  // in a child of fork(): nothing of it is ours (fork.h)
   auto* block = static_cast<Block*>(context);
   std::unique_ptr<Attachment> attachment(&attachment_of(*block));
   address_space().give_back(attachment->addresses);  // before the block goes that they lead to
-  Engine& engine = runtime_if_started()->engine();
+  Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
   engine.destroy(block);
 }
@@ -89,6 +92,7 @@ c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size) {
 }
 
 Borrowed borrowed_block(const c10::StorageImpl& storage) {
+  refuse_in_forked_child();
   const c10::Device device = storage.device();
   TORCH_CHECK(device.type() == kManagedType, "a storage on ", device, " holds no managed memory");
   const size_t size = storage.nbytes();

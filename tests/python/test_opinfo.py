@@ -1,5 +1,5 @@
-"""Every operator of PyTorch's own OpInfo database against the CPU, bit for bit, by the acceptance script beside
-the tree.
+"""Every operator of PyTorch's own OpInfo database against the CPU, bit for bit, by the acceptance script
+beside this tree.
 
 The script forks a child for each operator, so a crash is one failure. What may fail stands, with its reason,
 in opinfo_known.txt. The machine is one simulated GPU whose results are poison until somebody waits for them.

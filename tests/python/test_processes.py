@@ -10,6 +10,7 @@ from typing import Any
 import innkeeper
 import numpy as np
 import pytest
+from conftest import run_python
 from tight import Squeeze, flood
 from torch.utils.dlpack import to_dlpack
 
@@ -20,7 +21,7 @@ KiB = 1 << 10
 COPIES = "goes to another process as a copy"
 
 
-@pytest.fixture(params=["fork", "spawn", "forkserver"])
+@pytest.fixture(params=["spawn", "forkserver"])
 def context(request: pytest.FixtureRequest) -> Any:
     return multiprocessing.get_context(request.param)
 
@@ -117,9 +118,37 @@ class Rows(torch.utils.data.Dataset[Tensor]):
 
 @pytest.mark.filterwarnings(f"ignore:.*{COPIES}")
 def test_workers_of_a_data_loader_make_managed_batches():
-    loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2)
+    loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2, multiprocessing_context="spawn")
     batches = [batch.tolist() for batch in loader]
     assert batches == [batch.tolist() for batch in (torch.arange(40.0).reshape(10, 4) + 1).split(4)]
+
+
+FORKS = """
+import torch, innkeeper, warnings
+from torch import multiprocessing
+
+def ones(n):
+    return torch.ones(n, device="managed")
+
+warnings.simplefilter("ignore")
+if {used}:
+    ones(1)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print([x.tolist() for x in pool.map(ones, [1, 2])])
+    print(pool.map(torch.Tensor.sum, [ones(2), ones(3)]))
+"""
+
+
+def test_forked_workers_have_the_device_unless_it_was_used_before():
+    done = run_python("-c", FORKS.format(used=False))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "[[1.0], [1.0, 1.0]]",
+        "[tensor(2., device='managed:0'), tensor(3., device='managed:0')]",
+    ]
+    done = run_python("-c", FORKS.format(used=True))
+    assert done.returncode != 0
+    assert "cannot be used in a process that was forked after its first use" in done.stderr.splitlines()[-1]
 
 
 def test_from_dlpack_shares_the_memory(squeeze: Squeeze):
