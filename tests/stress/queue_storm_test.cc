@@ -52,28 +52,32 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   const std::string ran = (folder.outer() / "ran").string();
   std::vector<JobId> ids;
   int killed = 0, added = 0;
-  // Jobs are added while runners die, so that every state meets every kill.
+  const auto nothing_left = [&] {
+    return queue.list({{{State::queued, State::running}}, 0, 0}).value().empty();
+  };
+  // Jobs are added while runners die, so that every state meets every kill. Where none is left the runner
+  // leaves at once, and is hardly ever met alive: one more job is due then, also beyond `jobs`.
   while (added < jobs || killed < kills) {
-    if (added < jobs && added * kills <= killed * jobs + 4 * kills) {
+    const bool due = added < jobs && added * kills <= killed * jobs + 4 * kills;
+    if (due || nothing_left()) {
       JobSpec spec = counted(added, ran, random() % 2 == 0 ? "0" : "0.03");
       if (!ids.empty() && random() % 4 == 0) spec.after = {{ids[random() % ids.size()], true}};
       ids.push_back(queue.add(spec).value().at(0));
       ++added;
-      continue;
+      if (due) continue;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
     if (folder.kill_runner()) {
       ++killed;
     } else {
       ASSERT_TRUE(queue.ensure_runner().ok());  // it may have had nothing left to do
-      if (added == jobs && queue.list({{{State::queued, State::running}}, 0, 0}).value().empty()) break;
     }
   }
   const auto lines = queue.wait(ids, kLong);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   const std::map<int, int> count = count_lines(ran);
   int interrupted = 0;
-  for (int i = 0; i < jobs; ++i) {
+  for (int i = 0; i < added; ++i) {
     const JobLine& line = lines.value()[static_cast<size_t>(i)];
     const int times = count.contains(i) ? count.at(i) : 0;
     interrupted += line.state == State::interrupted;
@@ -85,8 +89,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   }
   // Only runners were killed, and a supervisor outlives its runner: nothing needed to be interrupted.
   EXPECT_EQ(interrupted, 0);
-  EXPECT_GE(killed, kills / 2);
-  std::printf("%d jobs, %d runners killed, %d interrupted\n", jobs, killed, interrupted);
+  std::printf("%d jobs, %d runners killed, %d interrupted\n", added, killed, interrupted);
 }
 
 // Steps of the runner: whoever is killed there, the job runs exactly once.
