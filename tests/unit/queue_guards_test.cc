@@ -38,7 +38,7 @@ using test::QueueFolder;
 using test::shell;
 using test::soon;
 
-constexpr auto kLong = 30'000ms;
+constexpr auto kLong = 60'000ms;
 
 class GuardTest : public ::testing::Test {
  protected:
@@ -224,7 +224,7 @@ TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
 
 // Two would start a job twice, but for what else keeps them from it.
 TEST_F(GuardTest, ThereIsOneRunner) {
-  const JobId id = add(shell("sleep 0.5"));
+  const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
   const pid_t runner = outer_.runner();
   ASSERT_GT(runner, 0);
@@ -232,6 +232,7 @@ TEST_F(GuardTest, ThereIsOneRunner) {
   EXPECT_EQ(std::system(command.c_str()), 0) << "there is one, which is well";
   EXPECT_EQ(content(folder_->runner_lock()), std::to_string(runner) + "\n");
   EXPECT_EQ(outer_.runner(), runner);
+  test::spit(path("go"), "");
 }
 
 // Somebody cleans up: another runner would find no lock, so the first must not go on beside it.
@@ -281,18 +282,21 @@ TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
 
 TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
   // A child that saves its work when it is told, and a job that waits for it.
-  JobSpec job = shell("(trap 'echo saved > " + path("saved") +
-                      "; exit' TERM; while :; do sleep 0.02; done) & trap : TERM; wait; wait; exit 1");
-  job.time_limit = 300ms;
-  EXPECT_EQ(good(queue_.wait({add(job)}, kLong))[0].how, How::time_limit);
+  const JobId id = add(shell("trap : TERM; (trap 'echo saved > " + path("saved") + "; exit' TERM; touch " +
+                             path("up") + "; while :; do sleep 0.02; done) & wait; wait; exit 1"));
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("up")); }));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].how, How::stopped);
   EXPECT_EQ(content(path("saved")), "saved\n");
 }
 
 TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
   // The job obeys, a child of its own does not.
-  JobSpec job = shell("(trap '' TERM; exec sleep 30) & echo $! > " + path("child") + "; wait");
-  job.time_limit = 300ms;
-  EXPECT_EQ(good(queue_.wait({add(job)}, kLong))[0].how, How::time_limit);
+  const JobId id = add(shell("(trap '' TERM; touch " + path("up") + "; exec sleep 100) & echo $! > " +
+                             path("child") + "; wait"));
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("up")) && !content(path("child")).empty(); }));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].how, How::stopped);
   const std::string child = content(path("child"));
   ASSERT_GT(std::atoi(child.c_str()), 1);
   EXPECT_TRUE(soon([&] {  // not all machines have somebody who reaps it
@@ -305,11 +309,11 @@ TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
 // A pause takes nothing of a job's time.
 TEST_F(GuardTest, TheTimeLimitStopsWhileAJobIsPaused) {
   JobSpec job = shell("echo up; while [ ! -e " + path("go") + " ]; do sleep 0.02; done");
-  job.time_limit = 4s;  // enough for all but the pause, however busy the machine is
+  job.time_limit = 6s;  // enough for all but the pause, however busy the machine is
   const JobId id = add(job);
   ASSERT_TRUE(soon([&] { return content(good(queue_.log_path(id))) == "up\n"; }));
   ASSERT_TRUE(queue_.pause({id}).ok());
-  std::this_thread::sleep_for(4100ms);
+  std::this_thread::sleep_for(6100ms);
   test::spit(path("go"), "");  // so that it ends as soon as it goes on
   ASSERT_TRUE(queue_.resume({id}).ok());
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
