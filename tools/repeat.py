@@ -4,15 +4,18 @@
     python3 tools/repeat.py --busy 4 50 .venv/bin/python -m pytest -q tests/cli
     python3 tools/repeat.py 50 build/dev/tests/stress_queue_storm_test
 
-What ctest or pytest runs is counted test by test, any other command as one. Fails when a run failed, or when a test
-once took more than ten times its median and more than a second. What a failed run printed stays in build/repeat.
+What ctest or pytest runs is counted test by test, any other command as one. Fails when a run failed, or when a
+test once took more than ten times its median and more than a second. What a failed run printed stays in
+build/repeat.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -23,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 TOP = Path(__file__).resolve().parent.parent
 TIMES_MEDIAN = 10
@@ -68,7 +72,9 @@ def tests_of(report: Path) -> Iterator[tuple[str, float, bool]]:
     for case in ElementTree.parse(report).iter("testcase"):
         if case.find("skipped") is not None:
             continue
-        failed = case.get("status") == "fail" or any(case.find(tag) is not None for tag in ("failure", "error"))
+        failed = case.get("status") == "fail" or any(
+            case.find(tag) is not None for tag in ("failure", "error")
+        )
         name = case.get("name", "")
         prefix = case.get("classname", "")
         yield (name if prefix in ("", name) else f"{prefix}::{name}"), float(case.get("time", 0)), failed
@@ -77,7 +83,8 @@ def tests_of(report: Path) -> Iterator[tuple[str, float, bool]]:
 @contextmanager
 def busy(count: int) -> Iterator[None]:
     """That many processes beside, which do nothing but take time."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    script = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+    others = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(count)]
     try:
         yield
     finally:
@@ -86,15 +93,26 @@ def busy(count: int) -> Iterator[None]:
             other.wait()
 
 
+def status_of(command: Sequence[str], output: IO[bytes]) -> int:
+    """Runs it to its end, in a session of its own; an interrupt ends all of that."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+
+
 def run_once(command: Sequence[str], number: int, folder: Path, records: dict[str, Record]) -> bool:
     """One run, added to the records; whether it failed."""
     report, log = folder / "report.xml", folder / f"run-{number}.log"
     report.unlink(missing_ok=True)
     begin = time.perf_counter()
     with log.open("wb") as output:
-        status = subprocess.run(
-            with_report(command, report), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        ).returncode
+        status = status_of(with_report(command, report), output)
     whole = time.perf_counter() - begin
     tests = list(tests_of(report)) if report.exists() else [(shlex.join(command), whole, status != 0)]
     for name, seconds, failed in tests:
@@ -129,12 +147,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside N processes that only take time")
+    parser.add_argument(
+        "--busy", type=int, default=0, metavar="N", help="beside N processes that only take time"
+    )
     parser.add_argument("times", type=int)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args(arguments)
     if args.times < 1 or not args.command:
         parser.error("how many times, and which command?")
+    # Also where a shell has its background jobs ignore an interrupt.
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.default_int_handler)
     logs = TOP / "build" / "repeat"
     logs.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=logs))
@@ -154,7 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary(records)
     too_long = sum(record.too_long for record in records.values())
     beside = f" beside {args.busy} busy processes" if args.busy else ""
-    print(f"{done} runs{beside} of {len(records)} tests: {bad_runs} runs failed, {too_long} tests took too long")
+    print(
+        f"{done} runs{beside} of {len(records)} tests: {bad_runs} runs failed, {too_long} tests took too long"
+    )
     return 0 if done == args.times and bad_runs == 0 and too_long == 0 else 1
 
 
