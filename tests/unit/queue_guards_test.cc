@@ -319,6 +319,32 @@ TEST_F(GuardTest, TheTimeLimitStopsWhileAJobIsPaused) {
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
 }
 
+// "Go on" of a new runner and "stop" may both be pending when the supervisor comes to run, and the kernel
+// hands over "stop" first.
+TEST_F(GuardTest, APauseIsNotLostWhereTheSupervisorIsSlow) {
+  const JobId id = add(shell("exec sleep 200"));
+  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
+  const auto supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
+  const std::string process = "/proc/" + std::to_string(supervisor);
+  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);
+  const auto pending = [&](int signal) {
+    const std::string status = content(process + "/status"), field = "ShdPnd:";
+    return std::strtoull(status.c_str() + status.find(field) + field.size(), nullptr, 16) >> (signal - 1) & 1;
+  };
+  const auto stopped = [&] {
+    const std::string child = content(process + "/task/" + std::to_string(supervisor) + "/children");
+    return content("/proc/" + child.substr(0, child.find(' ')) + "/stat").find(") T ") != std::string::npos;
+  };
+  ASSERT_TRUE(outer_.kill_runner());
+  ASSERT_TRUE(soon([&] { return pending(SIGUSR2); }));
+  ASSERT_TRUE(queue_.pause({id}).ok());
+  ASSERT_TRUE(soon([&] { return pending(SIGUSR1); }));
+  kill(supervisor, SIGCONT);
+  EXPECT_TRUE(soon(stopped));
+  ASSERT_TRUE(queue_.resume({id}).ok());
+  EXPECT_TRUE(soon([&] { return !stopped(); }));
+}
+
 // Slots of what a killed runner started count in the next one.
 TEST_F(GuardTest, SlotsCountWhatAnotherRunnerStarted) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
