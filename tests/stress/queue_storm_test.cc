@@ -130,7 +130,8 @@ TEST(QueueStorm, KilledWhilePruning) {
   for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
   const auto output = folder.path() / "output";
   EXPECT_TRUE(soon([&] { return std::filesystem::exists(once); })) << "the step was never reached";
-  EXPECT_TRUE(soon([&] { return queue.list().value().size() == 1; }));
+  EXPECT_TRUE(soon([&] { return queue.list().value().size() == 1; }))
+      << queue.list().value().size() << " are left; " << test::content(folder.path() / "runner.log");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(output), {}), 1);
 }
 
