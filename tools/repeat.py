@@ -1,11 +1,11 @@
 """Runs a command many times in a row: which tests failed, how often, and how long each took at most.
 
-    python3 tools/repeat.py 50 ctest --preset asan-ubsan -L stress
+    python3 tools/repeat.py 50 setarch -R ctest --preset tsan
     python3 tools/repeat.py --busy 4 50 .venv/bin/python -m pytest -q tests/cli
     python3 tools/repeat.py 50 build/dev/tests/stress_queue_storm_test
 
-What ctest or pytest runs is counted test by test, any other command as one. Fails when a run failed, or when a
-test once took more than ten times its median and more than a second. What a failed run printed stays in
+What ctest or pytest runs is counted test by test, any other command as one. Fails when a run failed, or when
+a test once took more than ten times its median and more than a second. What a failed run printed stays in
 build/repeat.
 """
 
@@ -59,12 +59,12 @@ class Record:
 
 def with_report(command: Sequence[str], report: Path) -> list[str]:
     """The command, asked to write a JUnit report where it is a runner that can."""
-    words = list(command)
-    if Path(words[0]).name == "ctest":
-        return [*words, "--output-junit", str(report)]
-    if Path(words[0]).name == "pytest" or words[1:3] == ["-m", "pytest"]:
-        return [*words, f"--junitxml={report}"]
-    return words
+    names = {Path(word).name for word in command}
+    if "ctest" in names:
+        return [*command, "--output-junit", str(report)]
+    if "pytest" in names:
+        return [*command, f"--junitxml={report}"]
+    return list(command)
 
 
 def tests_of(report: Path) -> Iterator[tuple[str, float, bool]]:
