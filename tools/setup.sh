@@ -2,6 +2,7 @@
 # Makes a checkout ready: system packages, a virtual environment with PyTorch, and the package built into it.
 # Does nothing, fast, where nothing has changed. Never touches an environment outside $VENV.
 source "$(dirname "$0")/common.sh"
+source tools/apt.sh
 
 # Debian package <- how to see that it is there.
 missing_packages() {
@@ -42,24 +43,38 @@ system_packages() {
   [ -n "$missing" ] || return 0
   command -v apt-get >/dev/null || die "Please install: $missing"
   [ "$(id -u)" = 0 ] || die "Missing Debian packages; please run: sudo apt-get install -y $missing"
-  echo "Installing Debian packages: $missing"
-  apt-get update -qq || echo "apt-get update failed; trying with the package lists there are" >&2
+  apt_get update || echo "apt-get update failed; trying with the package lists there are" >&2
   # shellcheck disable=SC2086
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+  install_packages $missing
 }
 
-# libFuzzer's runtime, which Debian packages apart from clang. Without it fuzzing is skipped, so this never fails.
-fuzzer_runtime() {
-  local clang package
-  clang=$(find_tool clang++)
-  [ -n "$clang" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
-  [ -e "$("$clang" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] && return 0
-  compgen -G "$("$clang" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null && return 0
-  package=libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev
-  echo "Installing Debian packages: $package"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
-    echo "$package cannot be installed; fuzzing will be skipped" >&2
+install_packages() {
+  echo "Installing Debian packages: $*"
+  apt_get install -y --no-install-recommends "$@"
 }
+
+# What only some tests need. Those are skipped without it, so this never fails.
+optional_packages() {
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
+  local package
+  for package in $(missing_optional_packages); do
+    install_packages "$package" || { apt_get update && install_packages "$package"; } ||
+      echo "$package cannot be installed; what needs it will be skipped" >&2
+  done
+}
+
+# libFuzzer's runtime, which Debian packages apart from clang; and Slurm, for tests/cli/test_real_slurm.py.
+missing_optional_packages() {
+  local clang
+  clang=$(find_tool clang++)
+  if [ -n "$clang" ] && [ ! -e "$("$clang" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] &&
+     ! compgen -G "$("$clang" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null; then
+    echo "libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev"
+  fi
+  daemon_exists slurmctld && daemon_exists slurmd && daemon_exists munged || echo slurm-wlm
+}
+
+daemon_exists() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
 
 virtual_environment() {
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
@@ -108,9 +123,9 @@ package() {
 
 mkdir -p build
 exec 9>build/.setup.lock
-flock 9  # one set-up at a time
+flock -n 9 || { echo "Waiting for another set-up of this checkout"; flock 9; }
 system_packages
-fuzzer_runtime
+optional_packages
 virtual_environment
 python_packages
 package
