@@ -267,7 +267,7 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
 // The runner and its watcher killed: who waits replaces them, and so does a job that ends with nobody there.
 TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
-  ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
+  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
   kill_runner_and_watcher();
   test::spit(path("go"), "");
   Store store = this->store();
