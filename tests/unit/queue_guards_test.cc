@@ -61,6 +61,7 @@ class GuardTest : public ::testing::Test {
     ASSERT_GT(parent, 1);
     ASSERT_EQ(kill(parent, SIGKILL), 0);
     ASSERT_EQ(kill(runner, SIGKILL), 0);
+    ASSERT_TRUE(soon([&] { return outer_.runner() == 0; })) << "until it is dead it has its lock";
   }
   // A child that is killed at this step of adding a job.
   void add_and_die(const char* step) const {
