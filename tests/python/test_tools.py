@@ -140,3 +140,23 @@ def test_the_skips_of_slurms_tests_are_all_allowed() -> None:
     tests = len(re.findall(r"^def test_", text, re.MULTILINE))
     allowed = (ROOT / "tests/allowed_skips.txt").read_text()
     assert f"pytest {tests} Slurm's\n" in allowed
+
+
+def test_a_script_that_hides_a_module_is_refused(tmp_path: Path) -> None:
+    for name in ("bench/queue.py", "bench/fine.py", "bench/rich/__init__.py", "tests/cli/numpy.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name in ("python/innkeeper/__init__.py", "python/innkeeper/queue.py"):  # a package's own
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    script = (
+        "import pathlib, sys\n"
+        "from check_shadows import shadows, taken\n"
+        "top, project = map(pathlib.Path, sys.argv[1:])\n"
+        "print(*shadows(top, taken(project.read_text())), sep='\\n')\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path), str(ROOT / "pyproject.toml")]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "tools")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    hidden = [line.split(" hides the module ")[0] for line in done.stdout.splitlines()]
+    assert hidden == ["bench/queue.py", "bench/rich", "tests/cli/numpy.py"]
