@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "sum": lambda x, y: x.sum(),
     "add_": lambda x, y: x.add_(y),
 }
+LISTS = (500, 4000)  # tensors of a list
 ROUND_SECONDS = 0.004  # so long does plain PyTorch run in a round: many small calls, or one large one
 
 
@@ -90,6 +91,18 @@ def operator_rows(rounds: int) -> Iterator[Row]:
             yield compare(f"{name} {size}", calls[0], calls[1], rounds)
 
 
+def list_rows(rounds: int) -> Iterator[Row]:
+    """An operator over a list, out of place, per tensor: the same for short lists and long ones."""
+    for count in LISTS:
+        calls = []
+        for device in ("cpu", "managed"):
+            tensors = [torch.full((8, 8), 1e-3, device=device) for _ in range(count)]
+            calls.append(lambda tensors=tensors: torch._foreach_add(tensors, 1))
+        row = compare(f"add, lists of {count}, a tensor", calls[0], calls[1], rounds)
+        times = {key: value / count for key, value in asdict(row).items() if key not in ("name", "ratio")}
+        yield replace(row, **times)
+
+
 def training_row(rounds: int) -> Row:
     """One step of a GPT of 4 layers, width 128, batch 4 x 64, AdamW."""
     sys.path.insert(0, str(EXAMPLES))
@@ -118,7 +131,7 @@ def measure(rounds: int) -> list[Row]:
 
     torch.set_num_threads(1)
     with torch.no_grad():
-        rows = list(operator_rows(rounds))
+        rows = [*operator_rows(rounds), *list_rows(rounds)]
     return [*rows, training_row(rounds)]
 
 

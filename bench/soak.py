@@ -5,10 +5,11 @@
 
 Each round trains a language model and a convolutional one on batches of another shape, and their twins on
 plain CPU; evaluates them; throws an exception in the middle of a backward pass; makes a model, trains it and
-drops it; and starts threads that use the shared weights and go. Between rounds nothing but the two models and
-their optimizers may be left: blocks, bytes, pins, escapes, file descriptors and threads are counted exactly.
-Every tenth round all weights and the optimizers' state are compared with the twins', bit by bit. At the end
-the process's memory must not have grown. With --quick it ends after twenty rounds, and does not judge memory.
+drops it; and starts threads that use the shared weights and go. After every ten rounds, in which nothing
+looked, only the two models and their optimizers may be left: blocks, bytes, pins, escapes, file descriptors
+and threads are counted exactly. The host must never have held much more than what there is. All weights and
+the optimizers' state are compared with the twins', bit by bit. At the end the process's memory must not have
+grown. With --quick it ends after twenty rounds, and does not judge memory.
 
 Exits with 1 at the first leak or difference, and says what it is.
 """
@@ -25,6 +26,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "python"))
@@ -36,7 +38,8 @@ import torch.nn.functional as F  # noqa: E402
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-COMPARE_EVERY = 10  # rounds
+COMPARE_EVERY = 10  # rounds; between them nothing asks for statistics, since that cleans up
+MOST_ON_HOST = 2.0  # times what there is at all: the models and what the accelerators hold
 WARM_UP = 0.25  # of the time: caches fill, allocators find their size
 MOST_GROWTH_MIB = 16.0  # from the median after warm-up to the one at the end
 MOST_SLOPE_MIB = 16.0  # an hour, for runs that are long enough to have a slope
@@ -238,6 +241,7 @@ def soak(minutes: float, seed: int) -> None:
     before: dict[str, int] | None = None
     times: list[float] = []
     memory: list[float] = []
+    total: dict[str, int] = {}
     while (elapsed := time.monotonic() - start) < 60 * minutes or rounds < 2 * COMPARE_EVERY:
         for twin, draw in zip(twins, draws, strict=True):
             for _ in range(2):
@@ -247,41 +251,54 @@ def soak(minutes: float, seed: int) -> None:
         create_and_drop(r)
         threads_come_and_go(r, twins[0].ours, r.randint(1, 3))
         rounds += 1
-        now = count_what_is_left(twins)
-        if rounds == COMPARE_EVERY:
-            before = now
-        elif before is not None and now != before:
-            grown = {name: (before[name], now[name]) for name in now if now[name] != before[name]}
-            raise Broken(f"round {rounds}: counts (at round {COMPARE_EVERY}, now) differ: {grown}")
         if rounds % COMPARE_EVERY == 0:
+            total = add(total, innkeeper.stats())
+            now = count_what_is_left(twins)
+            before = before or now
+            if now != before:
+                grown = {name: (before[name], now[name]) for name in now if now[name] != before[name]}
+                raise Broken(f"round {rounds}: counts (at round {COMPARE_EVERY}, now) differ: {grown}")
             for twin in twins:
                 twin.compare()
+            innkeeper.manager().reset_stats()
         if elapsed > WARM_UP * 60 * minutes:
             times.append(elapsed)
             memory.append(resident_mib())
         if elapsed - said >= 60:
             said = elapsed
             print(f"{elapsed / 60:5.1f} min, {rounds} rounds, {resident_mib():.1f} MiB resident", flush=True)
-    report(rounds, before or {}, times, memory, minutes)
+    report(rounds, total, before or {}, times, memory, minutes)
+
+
+def add(total: dict[str, int], stats: dict[str, Any]) -> dict[str, int]:
+    """What was done so far, and since the last reset. The host's peak is looked at."""
+    host = stats["nodes"]["host"]
+    cards = sum(row["budget"] for name, row in stats["nodes"].items() if name.startswith("sim"))
+    if host["peak"] > MOST_ON_HOST * (host["resident"] + cards):
+        raise Broken(f"the host held {host['peak']} bytes, and {host['resident']} are left")
+    return {key: total.get(key, 0) + stats[key] for key in ("ops", "fetches", "evictions")}
 
 
 def report(
-    rounds: int, counts: dict[str, int], times: list[float], memory: list[float], minutes: float
+    rounds: int,
+    done: dict[str, int],
+    counts: dict[str, int],
+    times: list[float],
+    memory: list[float],
+    minutes: float,
 ) -> None:
     """Says what was done, and judges the memory."""
     quarter = max(1, len(memory) // 4)
     growth = statistics.median(memory[-quarter:]) - statistics.median(memory[:quarter])
     an_hour = slope(times, memory)
-    stats = innkeeper.stats()
     print(
-        f"{rounds} rounds, {stats['ops']} operators, {stats['fetches']} fetches,"
-        f" {stats['evictions']} evictions"
+        f"{rounds} rounds, {done['ops']} operators, {done['fetches']} fetches, {done['evictions']} evictions"
     )
-    print("the same after every round:")
+    print(f"the same after every {COMPARE_EVERY} rounds:")
     print(textwrap.fill(", ".join(f"{value} {name}" for name, value in counts.items()), 100))
     print(f"resident memory: {growth:+.1f} MiB from the first to the last quarter after warm-up,"
           f" {an_hour:+.1f} MiB an hour")  # fmt: skip
-    if stats["evictions"] == 0:
+    if done["evictions"] == 0:
         raise Broken("nothing was evicted: the nodes are too large to show anything")
     grown = minutes >= GROWTH_MINUTES and growth > MOST_GROWTH_MIB
     if grown or (minutes >= SLOPE_MINUTES and an_hour > MOST_SLOPE_MIB):

@@ -2,7 +2,7 @@
 
 The runs of ``train_text.py``: plain PyTorch; the managed device with room for all; the managed device with
 40 % of the memory that the second run needed at its peak. Without a GPU the managed runs use simulated ones.
-Then a table, and a page with plots. Exits with 1 and one line if the weights differ or the loss did not fall.
+Then a table, and a page to look at. Exits with 1 and one line if the weights differ or the loss did not fall.
 
     python examples/demo.py
     python examples/demo.py --fraction 0.3 --gpus 2 --steps 30
@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import demo_report
+import demo_page
+from demo_report import peak_of, print_table
 
 import torch
 
@@ -39,7 +40,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     p.add_argument("--room", default="1GiB", help="of the one simulated GPU of the second run")
     p.add_argument("--host", default="2GiB", help="host memory beside simulated GPUs")
     p.add_argument("--simulate", action="store_true", help="simulate GPUs though there is a real one")
-    p.add_argument("--page", type=Path, default=Path("build/demo.html"), help="where to write the plots")
+    p.add_argument("--page", type=Path, default=Path("build/demo.html"), help="the page to write")
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--seed", type=int, default=1)
     args, rest = p.parse_known_args(arguments)
@@ -61,7 +62,7 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
         nodes: ``INNKEEPER_NODES`` for ``managed``.
 
     Returns:
-        What ``demo_run.py`` wrote: losses, seconds, hash, and for ``managed`` statistics and samples.
+        What ``demo_run.py`` wrote: losses, seconds, hash, steps, and for ``managed`` statistics and samples.
 
     Raises:
         DemoError: the process failed.
@@ -87,13 +88,6 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
         return {"name": name, "nodes": nodes, **json.loads(result.read_text())}
 
 
-def peak_of(managed: dict[str, Any]) -> int:
-    """The most bytes that the run had on its accelerators, by ``stats()``."""
-    return sum(
-        node["peak"] for name, node in managed["stats"]["nodes"].items() if name not in ("host", "disk")
-    )
-
-
 def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Plain, with room, and with ``fraction`` of the second one's peak."""
     real = torch.cuda.is_available() and not args.simulate
@@ -105,7 +99,7 @@ def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
         nodes = ",".join([*(f"cuda:{n}:{budget}B" for n in range(args.gpus)), "host"])
     else:
         nodes = f"sim:{args.gpus}x{budget}B,host:{args.host}"
-    tight = run(f"managed, {args.fraction:.0%} of the peak", "managed", args.training, nodes)
+    tight = run(f"managed, {args.fraction * 100:g} % of the peak", "managed", args.training, nodes)
     return [plain, ample, tight]
 
 
@@ -133,10 +127,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
     try:
         runs = three_runs(args)
-        demo_report.print_table(runs, peak_of)
+        print_table(runs)
         args.page.parent.mkdir(parents=True, exist_ok=True)
-        args.page.write_text(demo_report.page(runs, peak_of), encoding="utf-8")
-        print(f"\nPlots: {args.page.resolve()}")
+        called = ["python", "examples/demo.py", *(sys.argv[1:] if arguments is None else arguments)]
+        args.page.write_text(demo_page.page(runs, called), encoding="utf-8")
+        print(f"\nPage: {args.page.resolve()}")
         check(runs)
     except DemoError as error:
         print(f"demo failed: {error}", file=sys.stderr)

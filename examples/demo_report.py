@@ -1,139 +1,185 @@
-"""The demo's table and its page of plots."""
+"""What the demo's runs gave, as numbers with units: for the terminal's table and for the page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
-import plotly.graph_objects as go
 from rich.console import Console
 from rich.table import Table
 
 Run = dict[str, Any]
-_COLOURS = ("#7f7f7f", "#1f77b4", "#d62728")
-_COLUMNS = (
-    "run",
-    "last loss",
-    "weights",
-    "peak on GPUs",
-    "budget",
-    "fetched",
-    "written back",
-    "between GPUs",
-    "evictions",
-    "time",
-    "simulated",
-    "slowdown",
-)
+UNKNOWN = "-"
+HASH, SHOWN = "SHA-256", 12  # and how many digits of it
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def mib(count: float) -> str:
-    """``"123.4 MiB"``."""
-    return f"{count / (1 << 20):,.1f} MiB"
+def is_accelerator(node: str) -> bool:
+    """Whether the node is a GPU, real or simulated."""
+    return node not in ("host", "disk")
 
 
-def rows(runs: Sequence[Run], peak_of: Callable[[Run], int]) -> list[list[str]]:
-    """The table's cells. A run without a manager has no bytes to tell."""
-    table = []
-    for run in runs:
-        cells = [run["name"], f"{run['losses'][-1]:.4f}", run["sha256"][:12]]
-        stats = run.get("stats")
-        if stats is None:
-            cells += ["-"] * 6
-        else:
-            gpus = [node for name, node in stats["nodes"].items() if name not in ("host", "disk")]
-            cells += [mib(peak_of(run)), mib(sum(node["budget"] for node in gpus))]
-            cells += [mib(stats[key]) for key in ("bytes_fetched", "bytes_written_back", "bytes_between")]
-            cells += [f"{stats['evictions']:,}"]
-        simulated = stats["simulated_seconds"] if stats else 0
-        cells += [f"{run['seconds']:.1f} s", f"{simulated:.2f} s" if simulated else "-"]
-        cells += [f"{run['seconds'] / runs[0]['seconds']:.2f}x"]
-        table.append(cells)
+def of_gpus(run: Run) -> str:
+    """``"GPU"``, or how many."""
+    count = sum(map(is_accelerator, run["stats"]["nodes"]))
+    return "GPU" if count == 1 else f"{count} GPUs"
+
+
+def short(run: Run) -> str:
+    """The run's name, where it is clear that it is a managed one."""
+    return run["name"].removeprefix("managed, ")
+
+
+def peak_of(run: Run) -> int:
+    """The most bytes that the run had on its accelerators, by ``stats()``."""
+    return sum(node["peak"] for name, node in run["stats"]["nodes"].items() if is_accelerator(name))
+
+
+def budget_of(run: Run) -> int:
+    """The budget of its accelerators, in bytes."""
+    return sum(node["budget"] for name, node in run["stats"]["nodes"].items() if is_accelerator(name))
+
+
+def per_step(run: Run, key: str) -> list[float]:
+    """How much ``key`` (of ``demo_run.COUNTERS``, or ``seconds``) grew from each step's end to the next's."""
+    if any(key not in step for step in run["steps"]):
+        return []
+    return [after[key] - before[key] for before, after in pairwise(run["steps"])]
+
+
+def typical(run: Run, key: str) -> float | None:
+    """A step's growth of ``key``; None where the run cannot tell.
+
+    The median one's. By the computer's own clock the fastest one's: other programs only make steps slower.
+    """
+    grown = per_step(run, key)
+    choose = min if key == "seconds" else median
+    return choose(grown) if grown else None
+
+
+def is_simulated(run: Run) -> bool:
+    """Whether a simulated GPU's clock was running."""
+    return bool(run.get("stats", {}).get("simulated_seconds"))
+
+
+def clock_of(run: Run) -> str:
+    """The clock that says what memory costs: the simulated GPU's, which other programs do not disturb."""
+    return "simulated_seconds" if is_simulated(run) else "seconds"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A name, and how many of the smallest unit it is."""
+
+    name: str
+    size: float
+
+    def number(self, value: float | None, decimals: int = 1) -> str:
+        """``"1,234.5"``; ``-`` for None."""
+        if value is None:
+            return UNKNOWN
+        return f"{value / self.size:,.{0 if self.name == 'B' else decimals}f}"
+
+    def text(self, value: float) -> str:
+        """``"1,234.5 MiB"``, the space being one that does not break."""
+        return f"{self.number(value)}\N{NO-BREAK SPACE}{self.name}"
+
+
+_BYTES = (Unit("B", 1), Unit("KiB", 1 << 10), Unit("MiB", 1 << 20), Unit("GiB", 1 << 30))
+_SECONDS = (Unit("µs", 1e-6), Unit("ms", 1e-3), Unit("s", 1))
+
+
+def bytes_unit(*values: float | None) -> Unit:
+    """The unit in which some numbers of bytes are read best beside each other."""
+    return _fitting(_BYTES, values)
+
+
+def seconds_unit(*values: float | None) -> Unit:
+    """The unit in which some times are read best beside each other."""
+    return _fitting(_SECONDS, values)
+
+
+def _fitting(units: Sequence[Unit], values: Sequence[float | None]) -> Unit:
+    """The largest unit that leaves no number below 1, unless another would then have six digits."""
+    known = [value for value in values if value] or [0.0]
+    long = [unit for unit in units if max(known) < 100_000 * unit.size] or units[-1:]
+    return next((unit for unit in reversed(long) if min(known) >= unit.size), long[0])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity: its name, its unit, and a number for each run."""
+
+    title: str
+    unit: str
+    cells: tuple[str, ...]
+
+
+def rows(runs: Sequence[Run]) -> list[Row]:
+    """The table. A run without the managed device has no bytes to tell."""
+
+    def of_bytes(**quantities: Sequence[float | None]) -> list[Row]:
+        """In one unit, so that they can be compared."""
+        unit = bytes_unit(*(value for values in quantities.values() for value in values))
+        return [
+            Row(title.replace("_", " "), unit.name, tuple(unit.number(value) for value in values))
+            for title, values in quantities.items()
+        ]
+
+    def of_seconds(title: str, key: str) -> Row:
+        values = [typical(run, key) for run in runs]
+        unit = seconds_unit(*values)
+        return Row(title, unit.name, tuple(unit.number(value, 2) for value in values))
+
+    def counted(key: str) -> list[int | None]:
+        return [run["stats"][key] if "stats" in run else None for run in runs]
+
+    def of_counts(title: str, key: str) -> Row:
+        return Row(title, "", tuple(UNKNOWN if n is None else f"{n:,}" for n in counted(key)))
+
+    def ratios(title: str, key: str, base: Run) -> Row:
+        values = [times_of(run, base, key) for run in runs]
+        return Row(title, TIMES, tuple(UNKNOWN if value is None else f"{value:.2f}" for value in values))
+
+    managed = [run if "stats" in run else None for run in runs]
+    table = [
+        Row("weights", HASH, tuple(run["sha256"][:SHOWN] for run in runs)),
+        Row("last loss", "nats", tuple(f"{run['losses'][-1]:.4f}" for run in runs)),
+        *of_bytes(
+            peak_on_GPUs=[run and peak_of(run) for run in managed],
+            budget_of_GPUs=[run and budget_of(run) for run in managed],
+            peak_on_host=[run and run["stats"]["nodes"]["host"]["peak"] for run in managed],
+        ),
+        *of_bytes(fetched=counted("bytes_fetched"), written_back=counted("bytes_written_back")),
+    ]
+    if any(counted("bytes_between")):
+        table += of_bytes(between_GPUs=counted("bytes_between"))
+    table += [of_counts("evictions", "evictions"), of_counts("operators", "ops")]
+    if any(is_simulated(run) for run in runs):
+        table.append(of_seconds("step (simulated)", "simulated_seconds"))
+        table.append(ratios("slowdown (simulated)", "simulated_seconds", runs[1]))
+    table.append(of_seconds("step (computer)", "seconds"))
+    table.append(ratios("slowdown (computer)", "seconds", runs[0]))
     return table
 
 
-def print_table(runs: Sequence[Run], peak_of: Callable[[Run], int]) -> None:
+def times_of(run: Run, base: Run, key: str) -> float | None:
+    """How many times as long as one of ``base`` the median step takes; None where a run cannot tell."""
+    mine, other = typical(run, key), typical(base, key)
+    return mine / other if mine is not None and other else None
+
+
+def print_table(runs: Sequence[Run]) -> None:
     """One column a run, so that it fits a terminal."""
     table = Table(show_header=True, header_style="bold")
-    by_run = rows(runs, peak_of)
-    table.add_column(_COLUMNS[0])
-    for cells in by_run:
-        table.add_column(cells[0], justify="right")
-    for number, title in enumerate(_COLUMNS[1:], start=1):
-        table.add_row(title, *(cells[number] for cells in by_run))
+    table.add_column("run")
+    table.add_column("unit")
+    for run in runs:
+        table.add_column(run["name"], justify="right")
+    for row in rows(runs):
+        table.add_row(row.title, row.unit, *row.cells)
     print()
     Console().print(table)
-
-
-def loss_figure(runs: Sequence[Run]) -> go.Figure:
-    """Loss by step; equal curves lie on top of each other, so the later ones are thinner and dashed."""
-    figure = go.Figure()
-    for run, colour, width, dash in zip(runs, _COLOURS, (8, 4, 2), ("solid", "solid", "dot"), strict=True):
-        steps = list(range(1, len(run["losses"]) + 1))
-        line = {"color": colour, "width": width, "dash": dash}
-        figure.add_scatter(x=steps, y=run["losses"], name=run["name"], mode="lines", line=line)
-    figure.update_layout(title="Loss", xaxis_title="step", yaxis_title="cross entropy per character (nats)")
-    return figure
-
-
-def steps_of(run: Run) -> list[float]:
-    """The samples' operators as steps of training."""
-    ordinals = run["samples"]["op"]
-    return [op / max(1, ordinals[-1]) * len(run["losses"]) for op in ordinals]
-
-
-def memory_figure(run: Run) -> go.Figure:
-    """Bytes on each node over time, and the accelerators' budgets."""
-    figure = go.Figure()
-    steps = steps_of(run)
-    for number, name in enumerate(run["samples"]["nodes"]):
-        used = [row[number] / (1 << 20) for row in run["samples"]["resident"]]
-        figure.add_scatter(x=steps, y=used, name=name, mode="lines", line={"width": 1})
-        if name not in ("host", "disk"):
-            budget = run["stats"]["nodes"][name]["budget"] / (1 << 20)
-            figure.add_hline(y=budget, line_dash="dash", annotation_text=f"budget of {name}")
-    figure.update_layout(
-        title=f"Bytes on each node: {run['name']}", xaxis_title="step", yaxis_title="MiB", showlegend=True
-    )
-    return figure
-
-
-def transfer_figure(runs: Sequence[Run]) -> go.Figure:
-    """Bytes moved so far, over time."""
-    figure = go.Figure()
-    for run, colour in zip(runs, _COLOURS[1:], strict=True):
-        for key, dash in (("bytes_fetched", "solid"), ("bytes_written_back", "dot")):
-            total = [count / (1 << 20) for count in run["samples"][key]]
-            name = f"{run['name']}: {key.removeprefix('bytes_').replace('_', ' ')}"
-            figure.add_scatter(x=steps_of(run), y=total, name=name, line={"color": colour, "dash": dash})
-    figure.update_layout(title="Transfers so far", xaxis_title="step", yaxis_title="MiB")
-    return figure
-
-
-def page(runs: Sequence[Run], peak_of: Callable[[Run], int]) -> str:
-    """One HTML page with everything in it, plotly's script too: it needs no network."""
-    figures = [loss_figure(runs), *(memory_figure(run) for run in runs[1:]), transfer_figure(runs[1:])]
-    plots = [
-        figure.update_layout(template="plotly_white", height=420).to_html(
-            full_html=False, include_plotlyjs=number == 0
-        )
-        for number, figure in enumerate(figures)
-    ]
-    head = "".join(f"<th>{escape(title)}</th>" for title in _COLUMNS)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows(runs, peak_of)
-    )
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Innkeeper: one model, three memories</title>
-<style>
-body {{ font-family: sans-serif; margin: 2rem auto; max-width: 76rem; }}
-table {{ border-collapse: collapse; }}
-th, td {{ border: 1px solid #ccc; padding: .3rem .6rem; text-align: right; }}
-</style></head><body>
-<h1>One model, three memories</h1>
-<p>The same script from the same seed. Equal weights have equal hashes.</p>
-<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>
-{"".join(plots)}
-</body></html>
-"""

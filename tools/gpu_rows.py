@@ -36,10 +36,19 @@ def figures(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
         yield from figures(inner, (*path, name))
 
 
+def origin(commit: str = "", **machine: str) -> str:
+    """Where the figures come from, in the words that tools/check_figures.py knows."""
+    where = ", ".join(f"{name} {value}" for name, value in machine.items() if value)
+    return (
+        f"Measured at {commit} by `make gpu`, of `src/residency` and `src/torch`: {where}"
+        if commit
+        else where
+    )
+
+
 def rows(results: dict[str, Any]) -> Iterator[str]:
     """The lines of the table."""
-    machine = results.get("machine", {})
-    yield ", ".join(f"{name} {value}" for name, value in machine.items() if value)
+    yield origin(**results.get("machine", {}))
     yield ""
     yield "| test | figure | value |"
     yield "|---|---|---|"

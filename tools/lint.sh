@@ -16,10 +16,15 @@ format() {
     "$tool" --dry-run --Werror "$file" 2>/dev/null || { echo "$file" && wrong=1; }
   done < <(cxx_files | some)
   [ "$wrong" = 0 ] || die "clang-format would change the files above; run: make format"
+  # It leaves comments as they are (ReflowComments), so their length is looked at here.
+  if cxx_files | some | xargs grep -nHE '^.{111,}' | grep '//'; then
+    die "the comments above are longer than 110 columns; break them by hand"
+  fi
 }
 
 structure() {
   "$PYTHON" tools/check_layers.py
+  "$PYTHON" tools/check_figures.py
   "$PYTHON" tools/loc.py
   "$PYTHON" tools/check_shadows.py
 }

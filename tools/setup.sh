@@ -43,35 +43,38 @@ system_packages() {
   [ -n "$missing" ] || return 0
   command -v apt-get >/dev/null || die "Please install: $missing"
   [ "$(id -u)" = 0 ] || die "Missing Debian packages; please run: sudo apt-get install -y $missing"
-  apt_get update || echo "apt-get update failed; trying with the package lists there are" >&2
   # shellcheck disable=SC2086
-  install_packages $missing
+  apt_install $missing
 }
 
-install_packages() {
+apt_install() {
   echo "Installing Debian packages: $*"
+  if [ -z "${lists_updated:-}" ]; then
+    apt_get update || echo "apt-get update failed; trying with the package lists there are" >&2
+    lists_updated=yes
+  fi
   apt_get install -y --no-install-recommends "$@"
 }
 
-# What only some tests need. Those are skipped without it, so this never fails.
+# What only some tests need: libFuzzer's runtime, which Debian packages apart from clang, a browser to open the demo's
+# page in, and Slurm to submit to. Where they cannot be had those tests are skipped, so this never fails.
 optional_packages() {
+  local wanted=() package clang
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
-  local package
-  for package in $(missing_optional_packages); do
-    install_packages "$package" || { apt_get update && install_packages "$package"; } ||
-      echo "$package cannot be installed; what needs it will be skipped" >&2
+  clang=$(find_tool clang++)
+  [ -z "$clang" ] || fuzzer_runtime_exists "$clang" ||
+    wanted+=("libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev")
+  command -v chromium >/dev/null || wanted+=(chromium)
+  command -v chromedriver >/dev/null || wanted+=(chromium-driver)
+  daemon_exists slurmctld && daemon_exists slurmd && daemon_exists munged || wanted+=(slurm-wlm)
+  for package in "${wanted[@]}"; do
+    apt_install "$package" || echo "$package cannot be installed; the tests that need it will be skipped" >&2
   done
 }
 
-# libFuzzer's runtime, which Debian packages apart from clang; and Slurm, for tests/cli/test_real_slurm.py.
-missing_optional_packages() {
-  local clang
-  clang=$(find_tool clang++)
-  if [ -n "$clang" ] && [ ! -e "$("$clang" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] &&
-     ! compgen -G "$("$clang" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null; then
-    echo "libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev"
-  fi
-  daemon_exists slurmctld && daemon_exists slurmd && daemon_exists munged || echo slurm-wlm
+fuzzer_runtime_exists() {
+  [ -e "$("$1" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] ||
+    compgen -G "$("$1" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null
 }
 
 daemon_exists() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }

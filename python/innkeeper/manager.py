@@ -16,20 +16,24 @@ _making = threading.Lock()
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
 
 
-def configure(nodes: str = "auto") -> None:
+def configure(nodes: str = "auto", *, soft_placement: bool | None = None) -> None:
     """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
+
+    What is refused changes nothing. Not to be called beside threads that use the device.
 
     Args:
         nodes: as in ``"sim:2x64MiB,host:1GiB,disk:PATH:8GiB"``; sizes are ``B``, ``KiB``, ``MiB``, ``GiB``.
             ``auto`` is the visible GPUs, then the host.
+        soft_placement: sets ``DeviceManager.soft_placement`` too. None: leaves it as it is.
 
     Raises:
         ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
-            machine has.
-        RuntimeError: managed memory is alive, so that it is too late.
+            machine has; or managed memory is alive, or memory that was lent, so that it is too late.
 
     """
     _C.configure(nodes)
+    if soft_placement is not None:
+        _C.set_soft_placement(soft_placement)
 
 
 class DeviceManager:
@@ -42,8 +46,6 @@ class DeviceManager:
     """How often ``find_device`` looks again when no node has room."""
     wait_time: float = 0.1
     """Seconds between two looks."""
-    soft_placement: bool = True
-    """Whether ``find_device`` gives the host when no other node has room."""
     size_heuristic: Callable[[int], int] = staticmethod(lambda nbytes: nbytes)
     """From the bytes of a tensor to the bytes that ``size_estimate`` counts for it."""
 
@@ -96,6 +98,20 @@ class DeviceManager:
             if node.kind not in ("host", "disk"):
                 _C.set_budget(node.name, int(node.capacity * (1 - fraction)))
         self._reserve = fraction
+
+    @property
+    def soft_placement(self) -> bool:
+        """Whether the host does what a node cannot: a setting of the process.
+
+        On, the host runs an operator that is too large for its node, or that has no kernel there, and a
+        warning names the operator, once; ``find_device`` gives the host when no other node has room. Off,
+        both are errors. At first on, or as ``INNKEEPER_SOFT_PLACEMENT`` says.
+        """
+        return _C.soft_placement()
+
+    @soft_placement.setter
+    def soft_placement(self, soft: bool) -> None:
+        _C.set_soft_placement(soft)
 
     @property
     def policy(self) -> str:

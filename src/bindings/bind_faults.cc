@@ -5,10 +5,10 @@ namespace innkeeper::bindings {
 
 void bind_faults(py::module_& m) {
   using namespace torch_layer;
-  m.def("inject_faults", &faults::arm, py::arg("kinds"), py::arg("nth"), py::arg("more") = 0,
-        "For tests: the nth call of these kinds fails, and so many more after it. Bits: 1 allocation, 2 "
-        "copy, 4 "
-        "kernel before it computes, 8 kernel after. nth=0 only counts, kinds=0 turns it off.");
+  m.def(
+      "inject_faults", &faults::arm, py::arg("kinds"), py::arg("nth"), py::arg("more") = 0,
+      "For tests: the nth call of these kinds fails, and so many more after it. Bits: 1 allocation, 2 copy, "
+      "4 kernel before it computes, 8 kernel after, 16 event. nth=0 only counts, kinds=0 turns it off.");
   m.def(
       "injected_faults",
       [] {

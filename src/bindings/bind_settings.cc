@@ -7,8 +7,11 @@ void bind_settings(py::module_& m) {
   using namespace torch_layer;
   m.def("configure", &configure, py::arg("nodes"), WithoutGil(),
         "Sets the nodes, in the grammar of INNKEEPER_NODES. ValueError if they make no sense.");
+  m.def("soft_placement", &soft_placement, "Whether the host runs what its node cannot.");
+  m.def("set_soft_placement", &set_soft_placement, py::arg("soft"), "Sets that.");
   m.def("start", &start, WithoutGil(), "Starts the runtime, if it has not started.");
   m.def("started", &started, "Whether the runtime has started.");
+  m.def("is_bad_fork", &is_bad_fork, "Whether this process was forked after the runtime had started.");
   py::class_<NodeInfo>(m, "NodeInfo", "One memory: its name, kind, budget and capacity in bytes.")
       .def_readonly("name", &NodeInfo::name)
       .def_readonly("kind", &NodeInfo::kind)

@@ -1,11 +1,10 @@
 // A job as Slurm's sbatch wants it. Pure.
 //
-//   --gpus 2             --gres=gpu:2            --time 2h        --time=120 (minutes, rounded up)
-//   --mem 8G --shard 1G  --gres=shard:8          --array, --sweep --array=0-N, and a script with one case for
-//   each
-//   --gpus 0 --cpus 4    --cpus-per-task=4       --after 12       --dependency=afterok:12
-//   --priority -3        --nice=300              --after-any 12   --dependency=afterany:12
-//   --retry 2            a loop in the script    --name           --job-name
+//   --gpus 2             --gres=gpu:2          --time 2h         --time=120 (minutes, rounded up)
+//   --mem 8G --shard 1G  --gres=shard:8        --array, --sweep  --array=0-N, a case for each in the script
+//   --gpus 0 --cpus 4    --cpus-per-task=4     --after 12        --dependency=afterok:12
+//   --priority -3        --nice=300            --after-any 12    --dependency=afterany:12
+//   --retry 2            a loop in the script  --name            --job-name
 //   --env A=1            export in the script
 //
 // Slurm has no request for a part of a GPU's memory but shards, whose size only the cluster's administrator

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
+
 namespace innkeeper {
 
 inline std::string_view trimmed(std::string_view text) {
@@ -30,6 +32,12 @@ inline std::string quoted(std::string_view text) {
   std::string result = "\"";
   for (char c : text) result += static_cast<unsigned char>(c) < ' ' ? '?' : c;
   return result + "\"";
+}
+
+// on or off, of the setting `name`.
+inline Result<bool> parse_switch(std::string_view name, std::string_view text) {
+  if (text == "on" || text == "off") return text == "on";
+  return Status(Code::invalid_argument, std::string(name) + ": " + quoted(text) + ": expected on or off");
 }
 
 }  // namespace innkeeper

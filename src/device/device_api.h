@@ -26,9 +26,11 @@ enum class NodeKind : uint8_t { accelerator, host, disk };
 enum class Queue : uint8_t { compute = 0, copy_in = 1, copy_out = 2 };
 
 // A point in a queue. Shared: whoever holds it may ask or wait. A null Event is one that is long past.
+// Neither throws, whatever the device says: deleters ask.
 class EventState {
  public:
   virtual ~EventState() = default;
+  // False if it cannot be known. True for good once somebody has waited.
   virtual bool done() = 0;
   virtual Status synchronize() = 0;  // Blocks until done. Fails if the work before it failed.
 };

@@ -1,9 +1,8 @@
 // The folder of the machine's lease files: where it is, and whether it can be trusted to hold them.
 //
 //   INNKEEPER_LEASE_DIR   that one, made if it is missing
-//   else                  /run/lock/innkeeper, or /dev/shm/innkeeper, whichever is there already (the first,
-//   if
-//                         both are); if none is, the first of them that can be made
+//   else                  /run/lock/innkeeper, or /dev/shm/innkeeper, whichever is there already (the
+//                         first, if both are); if none is, the first of them that can be made
 //
 // All who share the GPUs must share the folder: into a container it is mounted. It is 1777 as /tmp is:
 // everybody may add a file, only a file's owner may change or remove it. It must be in this machine's memory

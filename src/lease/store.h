@@ -33,8 +33,8 @@ inline constexpr int kMaxFilesPerUser = 1024;
 struct Entry {
   std::string id;
   Record record;
-  int64_t touched_ns =
-      0;  // when it was last written or touched; waiting ones are touched to show that they wait
+  // When it was last written or touched; waiting ones are touched to show that they wait.
+  int64_t touched_ns = 0;
 };
 
 struct Scan {

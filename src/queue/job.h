@@ -21,8 +21,7 @@ enum class State : uint8_t {
   done,         // ended with status 0
   failed,       // ended otherwise, ran out of time, or could not be started
   cancelled,    // by its user, or since a job that it needs did not succeed
-  interrupted,  // it ran, and nobody knows how it ended: it and its supervisor were killed, or the machine
-                // was
+  interrupted,  // it ran, and nobody knows how it ended: killed with its supervisor, or the machine was
 };
 const char* to_string(State state);
 inline bool ended(State state) { return state != State::queued && state != State::running; }
@@ -41,8 +40,8 @@ const char* to_string(How how);
 // Another job that must have ended before.
 struct Need {
   JobId job = 0;
-  bool any =
-      false;  // however it ended; else it must have succeeded, and if it does not this one is cancelled
+  // However it ended; else it must have succeeded, and if it does not this one is cancelled.
+  bool any = false;
   bool operator==(const Need&) const = default;
 };
 

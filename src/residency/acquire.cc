@@ -1,7 +1,9 @@
 // Bringing operands together and pinning them.
+#include <algorithm>
+
 #include "base/test_point.h"
 #include "residency/engine.h"
-#include "residency/thread_state.h"
+#include "residency/moving.h"
 
 namespace innkeeper {
 
@@ -51,7 +53,7 @@ void Engine::release(NodeId id, std::span<Access> accesses) {
   for (Access& access : accesses) {
     if (!access.pinned) continue;
     access.pinned = false;
-    access.block->replica(id).word.remove_pin();
+    access.block->replica(id).word.remove_pin(access.write);
   }
   wake_waiters();
 }
@@ -64,31 +66,27 @@ Status Engine::settle(Block& block, NodeId id, bool write) {
     if (is_moving(block)) return Status(Code::busy, "the block is being moved by another thread");
     const ReplicaState state = replica.word.state();
     if (state == ReplicaState::shared && write && !replica.word.is_closed()) {
-      begin_move(block);
-      Status claimed = claim(block, id);
-      if (claimed.ok()) replica.word.add_pin();
-      end_move(block);
-      return claimed;
+      IK_RETURN_IF_ERROR(claim(block, id));
+      replica.word.add_pin(write);
+      return {};
     }
-    begin_move(block);
-    lock.unlock();
-    reach("settle");
     Status status;
-    if (state == ReplicaState::absent) {
-      status = bring(block, id);
-    } else if (state == ReplicaState::arriving) {
-      status = finish_arrival(block, id);
-    } else {
-      status = open_replica(block, id);
+    {
+      const MoveScope move(*this, block);
+      reach("settle");
+      if (state == ReplicaState::absent) {
+        status = bring(block, id);
+      } else if (state == ReplicaState::arriving) {
+        status = finish_arrival(block, id);
+      } else {
+        status = open_replica(block, id);
+      }
     }
-    lock.lock();
-    end_move(block);
     if (!status.ok()) return status;
   }
 }
 
-// I2: before an operator writes, every other valid replica goes. The block is moving; the lock is let go
-// meanwhile.
+// I2: before an operator writes, every other valid replica goes. The lock is let go meanwhile.
 Status Engine::claim(Block& block, NodeId id) {
   std::array<NodeId, kMaxNodes> others;
   size_t count = 0;
@@ -98,58 +96,109 @@ Status Engine::claim(Block& block, NodeId id) {
     if (at->id == id || replica.word.state() == ReplicaState::absent) continue;
     if (replica.escapes != 0) poll_escapes();
     if (!replica.word.close_if_unpinned()) {
-      failure = replica.user_pins != 0
-                    ? Status(Code::invalid_argument, "a block that is pinned at " + at->device->name() +
-                                                         " cannot be written at " + node(id).device->name() +
-                                                         "; unpin it first")
-                    : Status(Code::busy, "the block is read at " + at->device->name());
+      failure = pinned(block, *at, " and cannot be written at " + node(id).device->name());
       break;
     }
     others[count++] = at->id;
   }
-  if (failure.ok()) {
-    mutex_.unlock();
+  if (!failure.ok()) {
+    for (size_t i = 0; i < count; ++i) reopen(block.replica(others[i]));
+    return failure;
+  }
+  {
+    const MoveScope move(*this, block);
     for (size_t i = 0; i < count; ++i) drop_replica(block, others[i]);
     failure = open_replica(block, id);
-    mutex_.lock();
-    if (failure.ok()) transition(block.replica(id), ReplicaEvent::write);
-  } else {
-    for (size_t i = 0; i < count; ++i) reopen(block.replica(others[i]));
   }
+  if (failure.ok()) transition(block.replica(id), ReplicaEvent::write);
   return failure;
+}
+
+// Does this thread work on the replica itself (hold)? Then waiting for it would be waiting for oneself.
+bool Engine::held_by_me(const Block& block, NodeId id) const {
+  return std::any_of(holds_.begin(), holds_.end(), [&](const Hold& hold) {
+    return hold.block == &block && hold.node == id && hold.thread == &thread_state();
+  });
+}
+
+// Why a pinned replica cannot leave: told at once where waiting would not help, since all its pins last until
+// the program does something about them, this thread among others.
+Status Engine::pinned(const Block& block, const Node& at, const std::string& consequence) const {
+  const Replica& replica = block.replica(at.id);
+  const std::string at_node = " at " + at.device->name();
+  const std::string where = at_node + consequence;
+  const auto lasting = [](const std::string& line) { return Status(Code::invalid_argument, line); };
+  if (held_by_me(block, at.id)) {
+    return lasting("this thread works on the block itself" + where + "; leave innkeeper.resident() first");
+  }
+  if (replica.user_pins != 0) return lasting("the block is pinned" + where + "; unpin it first");
+  if (replica.escapes != 0 && replica.word.pins() == replica.escapes) {
+    return lasting("the block's real memory" + at_node +
+                   " is still held by somebody whom an operator or resident() lent it" + consequence +
+                   "; let go of it first");
+  }
+  return Status(Code::busy, "the block is in use" + where);
+}
+
+// Why a replica that is written cannot be copied from (M2).
+Status Engine::written(const Block& block, const Node& at) const {
+  const std::string where = " at " + at.device->name();
+  if (!held_by_me(block, at.id)) return Status(Code::busy, "the block is being written" + where);
+  return Status(Code::invalid_argument, "this thread writes the block itself" + where +
+                                            ", so it cannot be copied; leave innkeeper.resident() first");
 }
 
 // ---------------------------------------------------------------- pins of users, and escapes
 
 Status Engine::pin(Block& block, NodeId id) {
   Access access{&block, false, false};
-  OperatorScope scope(*this, id);
+  OperatorScope scope(*this, id, block.size());
   IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
   MutexLock lock(mutex_);
   ++block.replica(id).user_pins;
+  pinned_at_[&block].push_back(id);
   return {};
 }
 
 void Engine::unpin(Block& block) {
   {
     MutexLock lock(mutex_);
-    for (const auto& at : nodes_) {
-      Replica& replica = block.replica(at->id);
-      if (replica.user_pins == 0) continue;
-      --replica.user_pins;
-      replica.word.remove_pin();
-      break;
-    }
+    const auto found = pinned_at_.find(&block);
+    if (found == pinned_at_.end()) return;
+    Replica& replica = block.replica(found->second.back());
+    found->second.pop_back();
+    if (found->second.empty()) pinned_at_.erase(found);
+    --replica.user_pins;
+    replica.word.remove_pin(false);
   }
   wake_waiters();
 }
 
 bool Engine::is_pinned(const Block& block) const {
   MutexLock lock(mutex_);
-  for (const auto& at : nodes_) {
-    if (block.replica(at->id).user_pins != 0) return true;
-  }
-  return false;
+  return pinned_at_.contains(&block);
+}
+
+Status Engine::hold(Block& block, NodeId id, bool write) {
+  Access access{&block, write, false};
+  OperatorScope scope(*this, id, block.size());
+  IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
+  MutexLock lock(mutex_);
+  holds_.push_back({&block, id, write, &thread_state()});
+  return {};
+}
+
+Access Engine::let_go(Block& block, NodeId id) {
+  MutexLock lock(mutex_);
+  const auto mine = [&](const Hold& hold) { return hold.block == &block && hold.node == id; };
+  auto found = std::find_if(holds_.rbegin(), holds_.rend(),
+                            [&](const Hold& hold) { return mine(hold) && hold.thread == &thread_state(); });
+  // A context may be left on another thread than it was entered on.
+  if (found == holds_.rend()) found = std::find_if(holds_.rbegin(), holds_.rend(), mine);
+  IK_CHECK(found != holds_.rend(), "let_go without hold");
+  const Access access{&block, found->write, true};
+  holds_.erase(std::next(found).base());
+  return access;
 }
 
 void Engine::keep_escaped(NodeId id, Access& access) {
@@ -158,9 +207,10 @@ void Engine::keep_escaped(NodeId id, Access& access) {
   MutexLock lock(mutex_);
   Replica& replica = access.block->replica(id);
   if (replica.escapes != 0) {
-    replica.word.remove_pin();  // one pin is enough for as long as it lasts
+    replica.word.remove_pin(access.write);  // one pin is enough for as long as it lasts
     return;
   }
+  if (access.write) replica.word.end_write();
   ++replica.escapes;
   escaped_.emplace_back(access.block, id);
 }

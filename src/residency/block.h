@@ -21,41 +21,56 @@ namespace innkeeper {
 
 class Block;
 
-// The atomic part of a replica: bits 0-1 the state, bit 2 `closed` (no new fast pins), the rest a count of
-// pins.
+// The atomic part of a replica: bits 0-1 the state, bit 2 `closed` (no new fast pins), bits 3-31 how many
+// operators that write pin it, the rest how many pin it.
 class ReplicaWord {
  public:
-  static constexpr uint32_t kStateMask = 3;
-  static constexpr uint32_t kClosed = 4;
-  static constexpr uint32_t kPin = 8;
+  static constexpr uint64_t kStateMask = 3;
+  static constexpr uint64_t kClosed = 4;
+  static constexpr uint64_t kWriter = 8;
+  static constexpr uint64_t kPin = uint64_t{1} << 32;
 
-  static ReplicaState state_of(uint32_t word) { return static_cast<ReplicaState>(word & kStateMask); }
-  static uint32_t pins_of(uint32_t word) { return word / kPin; }
+  static ReplicaState state_of(uint64_t word) { return static_cast<ReplicaState>(word & kStateMask); }
+  static uint32_t pins_of(uint64_t word) { return static_cast<uint32_t>(word / kPin); }
+  static uint32_t writers_of(uint64_t word) { return static_cast<uint32_t>(word % kPin / kWriter); }
 
-  uint32_t load() const { return word_.load(std::memory_order_acquire); }
+  uint64_t load() const { return word_.load(std::memory_order_acquire); }
   ReplicaState state() const { return state_of(load()); }
   uint32_t pins() const { return pins_of(load()); }
+  uint32_t writers() const { return writers_of(load()); }
 
   // Adds a pin if the replica is open and valid (for a write: owned). This is an operator's fast path.
   bool try_pin(bool write) {
-    uint32_t word = word_.load(std::memory_order_relaxed);
+    uint64_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
       const ReplicaState state = state_of(word);
       const bool fits = state == ReplicaState::owned || (state == ReplicaState::shared && !write);
       if (!fits || (word & kClosed) != 0) return false;
-      if (word_.compare_exchange_weak(word, word + kPin, std::memory_order_acquire,
+      if (word_.compare_exchange_weak(word, word + pin_of(write), std::memory_order_acquire,
                                       std::memory_order_relaxed)) {
         return true;
       }
     }
   }
-  void add_pin() { word_.fetch_add(kPin, std::memory_order_acquire); }
-  // Returns how many pins are left.
-  uint32_t remove_pin() { return pins_of(word_.fetch_sub(kPin, std::memory_order_release)) - 1; }
+  void add_pin(bool write) { word_.fetch_add(pin_of(write), std::memory_order_acquire); }
+  void remove_pin(bool write) { word_.fetch_sub(pin_of(write), std::memory_order_release); }
+  // The operator that wrote is through; its pin stays.
+  void end_write() { word_.fetch_sub(kWriter, std::memory_order_release); }
+
+  // Makes a valid replica shared, so that it may be copied from, unless an operator writes it. Whoever wants
+  // to write from now on must claim it, and finds the copy.
+  bool try_lend() {
+    uint64_t word = word_.load(std::memory_order_relaxed);
+    do {
+      if (writers_of(word) != 0) return false;
+    } while (!word_.compare_exchange_weak(word, with_state(word, ReplicaState::shared),
+                                          std::memory_order_acq_rel));
+    return true;
+  }
 
   // Closes the replica against fast pins, unless somebody pins it. Closing twice is closing once.
   bool close_if_unpinned() {
-    uint32_t word = word_.load(std::memory_order_relaxed);
+    uint64_t word = word_.load(std::memory_order_relaxed);
     do {
       if (pins_of(word) != 0) return false;
     } while (!word_.compare_exchange_weak(word, word | kClosed, std::memory_order_acq_rel));
@@ -67,14 +82,18 @@ class ReplicaWord {
   void open() { word_.fetch_and(~kClosed, std::memory_order_release); }
   // Changes the state and keeps pins and flag.
   void set_state(ReplicaState state) {
-    uint32_t word = word_.load(std::memory_order_relaxed);
-    while (!word_.compare_exchange_weak(word, (word & ~kStateMask) | static_cast<uint32_t>(state),
-                                        std::memory_order_acq_rel)) {
+    uint64_t word = word_.load(std::memory_order_relaxed);
+    while (!word_.compare_exchange_weak(word, with_state(word, state), std::memory_order_acq_rel)) {
     }
   }
 
  private:
-  std::atomic<uint32_t> word_{0};
+  static constexpr uint64_t pin_of(bool write) { return write ? kPin + kWriter : kPin; }
+  static uint64_t with_state(uint64_t word, ReplicaState state) {
+    return (word & ~kStateMask) | static_cast<uint64_t>(state);
+  }
+
+  std::atomic<uint64_t> word_{0};
 };
 
 struct Replica {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/test_point.h"
-#include "residency/thread_state.h"
+#include "residency/moving.h"
 
 namespace innkeeper {
 
@@ -29,11 +29,11 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
 Engine::~Engine() {
   // Host memory that copies still touch goes back once they are done.
   for (auto& node : nodes_) (void)node->device->synchronize();
-  std::vector<std::pair<Memory, std::vector<Event>>> leaving;
   for (auto& node : nodes_) {
+    std::deque<Leaving> leaving;
     MutexLock lock(mutex_);
-    for (auto& entry : node->leaving) leaving.push_back(std::move(entry));
-    node->leaving.clear();
+    leaving.swap(node->leaving);
+    lock.unlock();
   }
 }
 
@@ -183,6 +183,8 @@ void Engine::destroy(Block* block) {
     begin_move(*block);  // for good: nobody picks it as a victim any more
     std::erase_if(escaped_,
                   [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
+    std::erase_if(holds_, [block](const Hold& hold) { return hold.block == block; });
+    if (!pinned_at_.empty()) pinned_at_.erase(block);
     if (const NodeId id = any_replica(*block); id != kNoNode) {
       freed = begin_release(*block, id, ReplicaEvent::free);
     }
@@ -206,7 +208,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   MutexLock lock(mutex_);
   replica.memory = std::move(memory);
   transition(replica, ReplicaEvent::born);
-  replica.word.add_pin();
+  replica.word.add_pin(false);
   list(block, id);
 }
 
@@ -234,13 +236,10 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   unlist(block, id);
   replica.memory.swap(memory);
   list(block, id);
-  begin_move(block);
   begin_release(node(id));
   std::vector<Event> users = take_users(replica);
-  lock.unlock();
+  const MoveScope move(*this, block);
   release_memory(id, std::move(memory), std::move(users));
-  lock.lock();
-  end_move(block);
 }
 
 Status Engine::resize_unwritten(Block& block, Bytes size) {
@@ -263,13 +262,10 @@ Memory Engine::surrender(Block& block, NodeId id) {
   unlist(block, id);
   transition(replica, ReplicaEvent::free);
   inherit_if_last(block);
-  begin_move(block);
   Memory memory = std::move(replica.memory);
   const std::vector<Event> users = take_users(replica);
-  lock.unlock();
+  const MoveScope move(*this, block);
   order_after(id, users);  // I6: whoever frees it knows nothing of our copies
-  lock.lock();
-  end_move(block);
   return memory;
 }
 
@@ -277,8 +273,13 @@ size_t Engine::block_count() const { return static_cast<size_t>(blocks_.load(std
 
 // ---------------------------------------------------------------- turns
 
-OperatorScope::OperatorScope(Engine& engine, NodeId id) : engine_(engine), node_(engine.node(id)) {
+OperatorScope::OperatorScope(Engine& engine, NodeId id, Bytes operands)
+    : engine_(engine), node_(engine.node(id)) {
   int& nested = thread_state().running[index_of(id)];
+  if (Engine::kLargeOperator * operands.count() > node_.budget.load(std::memory_order_relaxed) &&
+      !node_.tight.load(std::memory_order_relaxed)) {
+    node_.tight.store(true, std::memory_order_seq_cst);
+  }
   node_.running.fetch_add(1, std::memory_order_seq_cst);
   // Looked at after the count: whoever takes a turn either is seen here or sees this operator.
   if (nested == 0 && node_.tight.load(std::memory_order_seq_cst)) {

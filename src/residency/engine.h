@@ -3,29 +3,31 @@
 // It owns the nodes' devices and the blocks. It knows no tensor, no kernel and no torch.
 //
 // An operator runs like this:
-//     OperatorScope scope(engine, node);              // one at a time on a node that is short of room
-//     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));   // every operand is at `node` and pinned
+//     OperatorScope scope(engine, node, bytes);            // one at a time on a node that is short of room
+//     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));  // every operand is at `node` and pinned
 //     ... the kernel; its allocations call charge() ...
-//     engine.adopt(block, node, memory);              // results that are new: pinned, as operands are
-//     engine.release(node, accesses);                       // and results
+//     engine.adopt(block, node, memory);                   // results that are new: pinned, as operands are
+//     engine.release(node, accesses);                      // operands and results
 //
 // Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what
 // can be.
 //
 // Thread safety: every method may be called from any thread. Two threads that use one block must be ordered
-// by the program where one of them writes, as PyTorch asks of them (I8). Locks: one mutex. It is never held
-// across a copy, an allocation, a kernel or a wait for a device (I10): a thread that works on a block without
-// it sets the block's `moving` flag. No thread waits for a moving block while it pins others, so waits form
-// no cycle.
+// by the program where one of them writes, as PyTorch asks of them (I8).
+// Locks: one mutex. It is never held across a copy, an allocation, a kernel or a wait for a device (I10): a
+// thread that works on a block without it sets the block's `moving` flag. No thread waits for a moving block
+// while it pins others, so waits form no cycle.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -107,6 +109,12 @@ class Engine final : public Accountant {
   Status acquire(NodeId node, std::span<Access> accesses);
   // Gives back the pins that are still marked in `accesses`.
   void release(NodeId node, std::span<Access> accesses);
+  // Pins one block at `node` for the calling thread, which works on its bytes itself (innkeeper.resident).
+  // Whatever waiting for that pin would be waiting for oneself fails at once.
+  Status hold(Block& block, NodeId node, bool write);
+  // The access of the thread's last hold() of the block there: the caller releases it, or keeps it as
+  // escaped.
+  Access let_go(Block& block, NodeId node);
   // Keeps the pin of one access because the real memory escaped; given back when the probe says so (I12).
   void keep_escaped(NodeId node, Access& access);
   // The block dies while its real memory on `node` is still held by somebody: hands the memory over to them.
@@ -118,7 +126,7 @@ class Engine final : public Accountant {
 
   // ---- requests about one block
   Status pin(Block& block, NodeId node);  // kept until unpinned as often
-  void unpin(Block& block);
+  void unpin(Block& block);               // takes back the last pin
   bool is_pinned(const Block& block) const;
   Status prefetch(Block& block, NodeId node);  // starts the copy; the first use waits for it
   Status write_back(Block& block);             // copies dirty bytes to the host and keeps the replica
@@ -149,6 +157,12 @@ class Engine final : public Accountant {
  private:
   friend class OperatorScope;
 
+  // Host memory that left a replica, and the copies that may still touch it (I5).
+  struct Leaving {
+    Memory memory;
+    std::vector<Event> users;
+  };
+
   struct Node {
     NodeId id{};
     std::unique_ptr<Device> device;
@@ -159,8 +173,9 @@ class Engine final : public Accountant {
     std::atomic<int64_t> peak{0};
     std::atomic<int64_t> ops{0};
     std::atomic<int64_t> evictions{0};
-    std::atomic<int> running{0};     // operators between OperatorScope's ends
-    std::atomic<bool> tight{false};  // has been more than half full: operators take turns from now on
+    std::atomic<int> running{0};  // operators between OperatorScope's ends
+    // Has been more than half full, or asked to take a large operator: they take turns from now on.
+    std::atomic<bool> tight{false};
     // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
     // have been given back, so whoever reads zero has to ask for the room once more.
     std::atomic<int> moving{0};
@@ -169,8 +184,15 @@ class Engine final : public Accountant {
     Bytes replica_bytes{0};
     bool has_turn = false;  // some thread has the turn
     int stuck = 0;          // of `running`, operators that wait for room here or for their operands
-    std::vector<std::pair<Memory, std::vector<Event>>> leaving;  // host memory that a copy still touches (I5)
+    std::deque<Leaving> leaving;
   };
+
+  // An operator is large if its operands take more than one part in so many of a budget: with its results and
+  // scratch memory two of them may not fit beside each other.
+  static constexpr int64_t kLargeOperator = 4;
+
+  // How many pieces of parked memory are looked at whenever one is parked.
+  static constexpr size_t kReapedAtOnce = 4;
 
   // How long a request goes on trying while others hold the room or the blocks it needs.
   static constexpr std::chrono::seconds kPatience{60};
@@ -180,6 +202,11 @@ class Engine final : public Accountant {
 
   // engine.cc. Every state change goes through the table.
   static void transition(Replica& replica, ReplicaEvent event);
+  // Makes a valid replica a copy's source, which shares it. False if an operator writes it (M2).
+  static bool lend(Replica& source) {
+    IK_CHECK(is_valid(source.word.state()), "only valid bytes are lent");
+    return source.word.try_lend();
+  }
   // A valid replica stays closed while a copy into it is not done, and the owner while one out of it is not:
   // the next pin orders itself after them (open_replica).
   static void reopen(Replica& replica) {
@@ -191,6 +218,7 @@ class Engine final : public Accountant {
   void list(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void unlist(Block& block, NodeId id) IK_REQUIRES(mutex_);
   static bool is_moving(const Block& block) { return block.mover_ != nullptr; }
+  class MoveScope;  // moving.h
   void begin_move(Block& block) IK_REQUIRES(mutex_);
   void end_move(Block& block) IK_REQUIRES(mutex_);
   void wait_move(Block& block) IK_REQUIRES(mutex_);
@@ -206,6 +234,9 @@ class Engine final : public Accountant {
   // acquire.cc
   Status settle(Block& block, NodeId id, bool write);
   Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  bool held_by_me(const Block& block, NodeId id) const IK_REQUIRES(mutex_);
+  Status pinned(const Block& block, const Node& at, const std::string& consequence) const IK_REQUIRES(mutex_);
+  Status written(const Block& block, const Node& at) const IK_REQUIRES(mutex_);
   void wake_waiters();
 
   // transfer.cc: called without the lock, while the block is marked as moving by this thread
@@ -244,7 +275,8 @@ class Engine final : public Accountant {
   Status leave(Node& node, Block& block, bool peers) IK_EXCLUDES(mutex_);
   Status copy_to_peer(Block& block, const Node& from) IK_EXCLUDES(mutex_);
   bool wait_leaving(Node& node) IK_REQUIRES(mutex_);
-  bool reap(Node& node) IK_REQUIRES(mutex_);
+  std::vector<Memory> reap(Node& node, size_t entries) IK_REQUIRES(mutex_);
+  bool reclaim(Node& node) IK_REQUIRES(mutex_);
   bool poll_escapes() IK_REQUIRES(mutex_);
   bool others_move(const Node& node) const IK_REQUIRES(mutex_);
   void wait_for_room(Node& node) IK_REQUIRES(mutex_);
@@ -267,6 +299,15 @@ class Engine final : public Accountant {
   std::atomic<int64_t> blocks_{0};
   std::atomic<int> waiters_{0};
   std::vector<std::pair<Block*, NodeId>> escaped_ IK_GUARDED_BY(mutex_);
+  struct Hold {
+    const Block* block;
+    NodeId node;
+    bool write;
+    const void* thread;  // its ThreadState
+  };
+  std::vector<Hold> holds_ IK_GUARDED_BY(mutex_);
+  std::unordered_map<const Block*, std::vector<NodeId>> pinned_at_
+      IK_GUARDED_BY(mutex_);  // by the user, in order
 
   std::atomic<int64_t> fetches_{0}, evictions_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
@@ -278,7 +319,8 @@ class Engine final : public Accountant {
 // inside one at another.
 class OperatorScope {
  public:
-  OperatorScope(Engine& engine, NodeId node);
+  // `operands`: bytes of the operator's operands.
+  OperatorScope(Engine& engine, NodeId node, Bytes operands);
   ~OperatorScope();
   OperatorScope(const OperatorScope&) = delete;
   OperatorScope& operator=(const OperatorScope&) = delete;

@@ -14,7 +14,7 @@ Stats Engine::stats() const {
   const_cast<Engine*>(this)->poll_escapes();
   stats.escaped = static_cast<int64_t>(escaped_.size());
   for (const auto& at : nodes_) {
-    const_cast<Engine*>(this)->reap(*at);
+    const_cast<Engine*>(this)->reclaim(*at);
     NodeStats& row = stats.nodes[at->device->name()];
     row = glance(at->id);
     row.replicas = at->replica_bytes.count();
@@ -62,6 +62,8 @@ std::string Engine::check_invariants() const {
         return what + "has memory of another size";
       if (replica.word.pins() < replica.user_pins + replica.escapes)
         return "I3: " + what + "has fewer pins than promised";
+      if (replica.word.writers() != 0 && replica.word.state() != ReplicaState::owned)
+        return "I2: " + what + "is being written and " + to_string(replica.word.state());
       if (is_moving(*block)) continue;
       int valid = 0;
       bool owned = false;
@@ -103,7 +105,7 @@ std::string Engine::check_invariants() const {
 Status Engine::synchronize() {
   for (const auto& at : nodes_) IK_RETURN_IF_ERROR(at->device->synchronize());
   MutexLock lock(mutex_);
-  for (const auto& at : nodes_) reap(*at);
+  for (const auto& at : nodes_) reclaim(*at);
   return {};
 }
 

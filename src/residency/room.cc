@@ -22,8 +22,7 @@ bool Engine::try_charge(Node& node, Bytes size) {
   const int64_t now = used + size.count();
   // Well before room runs out: two kernels that wait for each other's memory cannot be told apart from one
   // that is too large, and operators that have begun are not stopped.
-  if (node.computes && 2 * now > node.budget.load(std::memory_order_relaxed) &&
-      !node.tight.load(std::memory_order_relaxed)) {
+  if (2 * now > node.budget.load(std::memory_order_relaxed) && !node.tight.load(std::memory_order_relaxed)) {
     node.tight.store(true, std::memory_order_seq_cst);
   }
   int64_t peak = node.peak.load(std::memory_order_relaxed);
@@ -55,7 +54,7 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
   if (size > Bytes(node.budget.load(std::memory_order_relaxed))) return out_of_room(node, size);
   for (;;) {
     if (try_charge(node, size)) return {};
-    if (reap(node)) continue;
+    if (reclaim(node)) continue;
     const Bytes shortfall = Bytes(node.used.load(std::memory_order_relaxed)) + size -
                             Bytes(node.budget.load(std::memory_order_relaxed));
     if (shortfall <= Bytes(0)) continue;  // memory was given back meanwhile
@@ -110,23 +109,41 @@ void Engine::wait_for_room(Node& node) {
 // Waits for the copies that still touch the memory that left first, if any did.
 bool Engine::wait_leaving(Node& node) {
   if (node.leaving.empty()) return false;
-  const std::vector<Event> pending = node.leaving.front().second;
+  const std::vector<Event> pending = node.leaving.front().users;
   mutex_.unlock();
   for (const Event& event : pending) (void)event->synchronize();
   mutex_.lock();
   return true;
 }
 
-// Host memory whose last copy is done goes back.
-bool Engine::reap(Node& node) {
+// Takes parked memory whose last copy is done, of at most so many entries, the first that were parked; those
+// that a copy still touches go to the back. The caller gives it back without the lock.
+std::vector<Memory> Engine::reap(Node& node, size_t entries) {
   std::vector<Memory> done;
-  std::erase_if(node.leaving, [&done](auto& entry) {
-    std::erase_if(entry.second, [](const Event& event) { return is_done(event); });
-    if (!entry.second.empty()) return false;
-    done.push_back(std::move(entry.first));
-    return true;
-  });
-  return !done.empty();
+  for (size_t looks = std::min(entries, node.leaving.size()); looks > 0; --looks) {
+    Leaving entry = std::move(node.leaving.front());
+    node.leaving.pop_front();
+    std::erase_if(entry.users, [](const Event& event) { return is_done(event); });
+    if (entry.users.empty()) {
+      done.push_back(std::move(entry.memory));
+    } else {
+      node.leaving.push_back(std::move(entry));
+    }
+  }
+  return done;
+}
+
+// Gives back all host memory whose last copy is done. Returns whether there was any.
+bool Engine::reclaim(Node& node) {
+  std::vector<Memory> done = reap(node, SIZE_MAX);
+  if (done.empty()) return false;
+  begin_release(node);  // others who need room wait for it
+  mutex_.unlock();
+  done.clear();
+  mutex_.lock();
+  node.moving.fetch_sub(1, std::memory_order_acq_rel);
+  changed_.notify_all();
+  return true;
 }
 
 bool Engine::poll_escapes() {
@@ -135,7 +152,7 @@ bool Engine::poll_escapes() {
     Replica& replica = entry.first->replica(entry.second);
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
-    replica.word.remove_pin();
+    replica.word.remove_pin(false);
     return true;
   });
   return freed != 0;
@@ -180,6 +197,14 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers
     return block->replica(node.id).word.state() != ReplicaState::owned;
   });
   const Moving moving(*this, node);
+  struct Moves {  // those that have not ended, whatever happens
+    ~Moves() {
+      MutexLock lock(engine.mutex_);
+      for (Block* block : left) engine.end_move(*block);
+    }
+    Engine& engine;
+    std::span<Block*> left;
+  } moves{*this, victims};
   Status failure;
   bool any = false;
   for (Block* block : victims) {
@@ -187,6 +212,7 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers
     Status status = leave(node, *block, peers);
     MutexLock lock(mutex_);
     end_move(*block);
+    moves.left = moves.left.subspan(1);
     if (status.ok()) {
       any = true;
     } else if (failure.ok()) {
@@ -272,7 +298,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
   for (;;) {
     const Bytes excess = Bytes(at.used.load()) - wanted;
     if (excess <= Bytes(0)) return {};
-    if (reap(at) || poll_escapes()) continue;
+    if (reclaim(at) || poll_escapes()) continue;
     std::vector<Block*> victims = collect_victims(at, excess);
     Status status;
     if (victims.empty()) {
@@ -302,7 +328,7 @@ Status Engine::relieve(NodeId id, Bytes size) {
   Node& at = node(id);
   MutexLock lock(mutex_);
   for (;;) {
-    if (reap(at)) return {};
+    if (reclaim(at)) return {};
     std::vector<Block*> victims = collect_victims(at, size);
     if (!victims.empty()) {
       lock.unlock();

@@ -26,22 +26,24 @@ enum class ReplicaEvent : uint8_t {
   fetch_fail,   // that copy cannot be made; the memory is given back
   lend,         // another replica is being filled from this one
   write,        // an operator here is about to write; all other replicas are dropped first
-  drop,     // spare bytes are given up: another valid replica stays (I1); an owner leaves by lending first
-  inherit,  // every other valid replica is gone: this one is the only copy
-  free,     // the block dies
+  drop,         // spare bytes are given up: another valid replica stays (I1); an owner lends first
+  inherit,      // every other valid replica is gone: this one is the only copy
+  free,         // the block dies
 };
 inline constexpr size_t kReplicaEvents = 9;
 
 inline constexpr uint8_t kIllegal = 255;
 
 // kTransitions[state][event] is the next state.
+// clang-format off
 inline constexpr std::array<std::array<uint8_t, kReplicaEvents>, kReplicaStates> kTransitions = {{
-    //            born      fetch_begin fetch_end fetch_fail lend      write     drop      inherit   free
-    /* absent */ {{3, 1, kIllegal, kIllegal, kIllegal, kIllegal, kIllegal, kIllegal, 0}},
-    /* arriving*/ {{kIllegal, kIllegal, 2, 0, kIllegal, kIllegal, kIllegal, kIllegal, 0}},
-    /* shared */ {{kIllegal, kIllegal, kIllegal, kIllegal, 2, 3, 0, 3, 0}},
-    /* owned  */ {{kIllegal, kIllegal, kIllegal, kIllegal, 2, 3, kIllegal, 3, 0}},
+    //               born      fetch_begin fetch_end fetch_fail lend      write     drop      inherit   free
+    /* absent   */ {{3,        1,          kIllegal, kIllegal,  kIllegal, kIllegal, kIllegal, kIllegal, 0}},
+    /* arriving */ {{kIllegal, kIllegal,   2,        0,         kIllegal, kIllegal, kIllegal, kIllegal, 0}},
+    /* shared   */ {{kIllegal, kIllegal,   kIllegal, kIllegal,  2,        3,        0,        3,        0}},
+    /* owned    */ {{kIllegal, kIllegal,   kIllegal, kIllegal,  2,        3,        kIllegal, 3,        0}},
 }};
+// clang-format on
 
 constexpr uint8_t next_state(ReplicaState state, ReplicaEvent event) {
   return kTransitions[static_cast<size_t>(state)][static_cast<size_t>(event)];

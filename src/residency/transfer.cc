@@ -1,5 +1,7 @@
 // Copies between nodes. Everything here runs without the engine's lock (I10), on a block that this thread has
 // marked as moving, so nobody else changes its replicas; valid replicas may be pinned and read meanwhile.
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/test_point.h"
 #include "residency/engine.h"
@@ -133,8 +135,8 @@ Status Engine::bring(Block& block, NodeId to) {
   Replica& source = block.replica(from);
   {
     MutexLock lock(mutex_);
+    if (!lend(source)) return written(block, node(from));
     transition(replica, ReplicaEvent::fetch_begin);
-    transition(source, ReplicaEvent::lend);
   }
   Result<Filled> filled = fill(block, to, from);
   if (!filled.ok()) {
@@ -190,8 +192,8 @@ Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
   Replica& source = block.replica(from);
   {
     MutexLock lock(mutex_);
+    if (!lend(source)) return written(block, node(from));
     transition(target, ReplicaEvent::fetch_begin);
-    transition(source, ReplicaEvent::lend);
   }
   Result<Filled> filled = fill(block, to, from);
   if (!filled.ok()) {
@@ -259,18 +261,23 @@ Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent eve
 void Engine::begin_release(Node& node) { ++node.moving; }
 
 // Gives memory back as soon as no copy touches it (I5, I6). An accelerator orders that on its queue; host
-// memory is parked until the copies are done.
+// memory is parked until the copies are done. Each time that some is, a few of those parked before are looked
+// at, so that they never pile up.
 void Engine::release_memory(NodeId id, Memory memory, std::vector<Event> users) {
+  Node& at = node(id);
   std::erase_if(users, [](const Event& event) { return is_done(event); });
-  const bool park = memory && !users.empty() && node(id).kind != NodeKind::accelerator;
+  const bool park = memory && !users.empty() && at.kind != NodeKind::accelerator;
   if (park) {
+    std::vector<Memory> reclaimed;
     MutexLock lock(mutex_);
-    node(id).leaving.emplace_back(std::move(memory), std::move(users));
+    at.leaving.push_back({std::move(memory), std::move(users)});
+    reclaimed = reap(at, kReapedAtOnce);
+    lock.unlock();
   } else {
     order_after(id, users);
     memory.reset();
   }
-  node(id).moving.fetch_sub(1, std::memory_order_acq_rel);
+  at.moving.fetch_sub(1, std::memory_order_acq_rel);
   wake_waiters();
 }
 
@@ -284,15 +291,15 @@ Status Engine::prefetch(Block& block, NodeId id) {
   for (;;) {
     wait_move(block);
     if (block.replica(id).word.state() != ReplicaState::absent || source_of(block, id) == kNoNode) return {};
-    begin_move(block);
-    lock.unlock();
-    ++self.acquiring;  // never wait for room while the block is moving: who has the room may wait for the
-                       // block
-    self.refused = false;
-    Status status = bring(block, id);
-    --self.acquiring;
-    lock.lock();
-    end_move(block);
+    Status status;
+    {
+      const MoveScope move(*this, block);
+      // Never wait for room while the block is moving: who has the room may wait for the block.
+      ++self.acquiring;
+      self.refused = false;
+      status = bring(block, id);
+      --self.acquiring;
+    }
     const bool may_pass = status.code() == Code::busy || self.refused;
     if (status.ok() || !may_pass || std::chrono::steady_clock::now() > deadline) return status;
     wait_change();
@@ -300,20 +307,22 @@ Status Engine::prefetch(Block& block, NodeId id) {
 }
 
 Status Engine::write_back(Block& block) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   MutexLock lock(mutex_);
-  wait_move(block);
-  for (const auto& at : nodes_) {
-    Replica& replica = block.replica(at->id);
-    const NodeId to = backing(*at);
-    if (at->kind != NodeKind::accelerator || replica.word.state() != ReplicaState::owned) continue;
-    begin_move(block);
-    lock.unlock();
-    Status status = copy_to_backing(block, at->id, to);
-    lock.lock();
-    end_move(block);
-    return status;
+  for (;;) {
+    wait_move(block);
+    const auto owner = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& at) {
+      return at->kind == NodeKind::accelerator && block.replica(at->id).word.state() == ReplicaState::owned;
+    });
+    if (owner == nodes_.end()) return {};
+    Status status;
+    {
+      const MoveScope move(*this, block);
+      status = copy_to_backing(block, (*owner)->id, backing(**owner));
+    }
+    if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
+    wait_change();
   }
-  return {};
 }
 
 Status Engine::evict(Block& block) {
@@ -328,16 +337,13 @@ Status Engine::evict(Block& block) {
       if (replica.word.state() == ReplicaState::absent) continue;
       if (replica.escapes != 0) poll_escapes();
       if (!replica.word.close_if_unpinned()) {
-        return replica.user_pins != 0
-                   ? Status(Code::invalid_argument,
-                            "the block is pinned at " + at->device->name() + "; unpin it first")
-                   : Status(Code::busy, "the block is in use at " + at->device->name());
+        return pinned(block, *at, "");
       }
-      begin_move(block);
-      lock.unlock();
-      Status status = leave(*at, block, false);
-      lock.lock();
-      end_move(block);
+      Status status;
+      {
+        const MoveScope move(*this, block);
+        status = leave(*at, block, false);
+      }
       IK_RETURN_IF_ERROR(status);
       left = true;
     }

@@ -23,17 +23,16 @@ constexpr std::array kCards = {
     Card{"H100", GiB(79), 989e12, 3.35e12, kLaunchSeconds},
     // NVIDIA A100 80GB data sheet (SXM4): 80 GB HBM2e, 2039 GB/s, bf16 312 TFLOPS dense.
     Card{"A100", GiB(79), 312e12, 2.039e12, kLaunchSeconds},
-    // NVIDIA Ada GPU architecture white paper, appendix A (GeForce RTX 4090): 24 GB GDDR6X, 1008 GB/s, bf16
-    // with
-    // fp32 accumulation 165.2 TFLOPS dense.
+    // NVIDIA Ada GPU architecture white paper, appendix A (GeForce RTX 4090): 24 GB GDDR6X, 1008 GB/s,
+    // bf16 with fp32 accumulation 165.2 TFLOPS dense.
     Card{"RTX 4090", GiB(23), 165.2e12, 1.008e12, kLaunchSeconds},
     // NVIDIA L4 Tensor Core GPU data sheet: 24 GB GDDR6, 300 GB/s, bf16 242 TFLOPS with sparsity.
     Card{"L4", GiB(22), 121e12, 300e9, kLaunchSeconds},
 };
 
 constexpr std::array kLinks = {
-    // PCI Express 4.0: 16 GT/s and 128b/130b make 31.5 GB/s for 16 lanes; packet headers leave pinned
-    // copies 25.
+    // PCI Express 4.0: 16 GT/s and 128b/130b make 31.5 GB/s for 16 lanes; packet headers leave some 25 for
+    // pinned copies.
     Link{"PCIe 4 x16", 25e9, 10e-6},
     // PCI Express 5.0: 32 GT/s make 63 GB/s; pinned copies reach some 55.
     Link{"PCIe 5 x16", 55e9, 10e-6},
@@ -41,9 +40,8 @@ constexpr std::array kLinks = {
     Link{"NVLink 3", 300e9, 5e-6},
     // NVIDIA H100 and H200 data sheets: NVLink 4, 900 GB/s in both directions together, so 450 in one.
     Link{"NVLink 4", 450e9, 5e-6},
-    // Samsung 990 PRO data sheet (PCIe 4.0 x4): sequential read up to 7450 MB/s. Latency of a read of a few
-    // MB's
-    // first bytes. Sustained writes are slower once a drive's cache is full.
+    // Samsung 990 PRO data sheet (PCIe 4.0 x4): sequential read up to 7450 MB/s. Latency of the first bytes
+    // of a read of a few MB. Sustained writes are slower once a drive's cache is full.
     Link{"NVMe 4", 7.4e9, 100e-6},
     // Samsung PM1743 data sheet (PCIe 5.0 x4): sequential read up to 14 GB/s.
     Link{"NVMe 5", 14e9, 100e-6},

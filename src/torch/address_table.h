@@ -13,12 +13,20 @@
 
 #include "base/thread_annotations.h"
 #include "base/types.h"
+#include "torch/fork.h"
 
 namespace innkeeper::torch_layer {
 
 template <class Owner>
 class AddressTable {
  public:
+  // Leaked by whoever makes one: memory is freed at any time, in children of fork() too.
+  AddressTable() {
+    for (Part& part : parts_) take_at_fork(part.mutex);
+  }
+  AddressTable(const AddressTable&) = delete;
+  AddressTable& operator=(const AddressTable&) = delete;
+
   // Returns the owner that stood there, if any did.
   std::optional<Owner> insert(void* data, Owner owner) {
     Part& part = part_of(data);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "torch/fallback.h"
+#include "torch/fork.h"
 
 namespace innkeeper::torch_layer {
 
@@ -33,6 +34,7 @@ class BoxedKernel final : public c10::OperatorKernel {
 // A backend's fallback: for operators that libraries bring later.
 template <BoxedFunction Run>
 void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  refuse_in_forked_child();  // before a lock is taken
   Run(ManagedOp(plan_of(op)), stack);
 }
 

@@ -7,25 +7,13 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <atomic>
+
 #include "torch/cpu_allocator.h"
 #include "torch/faults.h"
 
 namespace innkeeper::torch_layer {
 namespace {
-
-class C10Event final : public EventState {
- public:
-  explicit C10Event(const c10::Stream& stream) : event_(stream.device_type()) { event_.record(stream); }
-  bool done() override { return event_.query(); }
-  Status synchronize() override {
-    event_.synchronize();
-    return {};
-  }
-  void block(const c10::Stream& stream) { event_.block(stream); }
-
- private:
-  c10::Event event_;
-};
 
 // `size` bytes at `data` as a tensor that owns nothing.
 at::Tensor bytes_at(void* data, Bytes size, c10::Device device, c10::DispatchKey key) {
@@ -56,6 +44,30 @@ auto guarded(const std::string& name, Function&& function) -> decltype(function(
   }
 }
 
+class C10Event final : public EventState {
+ public:
+  explicit C10Event(const c10::Stream& stream) : event_(stream.device_type()) { event_.record(stream); }
+  // Whoever asks may be a deleter: an error is for whoever waits. Until then nothing is known to be done.
+  bool done() override {
+    if (over_.load(std::memory_order_acquire)) return true;
+    const Result<bool> answer = guarded("an event", [&]() -> Result<bool> { return event_.query(); });
+    return answer.ok() && answer.value();
+  }
+  Status synchronize() override {
+    Status status = guarded(event_.device().str(), [&]() -> Status {
+      event_.synchronize();
+      return {};
+    });
+    over_.store(true, std::memory_order_release);
+    return status;
+  }
+  void block(const c10::Stream& stream) { event_.block(stream); }
+
+ private:
+  c10::Event event_;
+  std::atomic<bool> over_{false};  // somebody has waited: no more will be known
+};
+
 }  // namespace
 
 C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
@@ -85,6 +97,17 @@ Result<Memory> C10Device::allocate(Bytes size) {
 
 Event C10Device::record_on(const c10::Stream& stream) const { return std::make_shared<C10Event>(stream); }
 
+// The event of a copy that was just put on the stream. Without one nobody could wait for the copy, which may
+// go on when its memory is given back: then it is waited for here.
+Event C10Device::record_copy(const c10::Stream& stream) const {
+  try {
+    return record_on(stream);
+  } catch (...) {
+    c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(stream);
+    throw;
+  }
+}
+
 Result<Event> C10Device::record(Queue queue) {
   return guarded(name_, [&]() -> Result<Event> { return record_on(stream(queue)); });
 }
@@ -105,7 +128,7 @@ Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
     const c10::StreamGuard on_stream(stream(Queue::copy_in));
     bytes_at(device, size, device_, key_)
         .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
-    return record_on(stream(Queue::copy_in));
+    return record_copy(stream(Queue::copy_in));
   });
 }
 
@@ -114,7 +137,7 @@ Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
     const c10::StreamGuard on_stream(stream(Queue::copy_out));
     host_bytes(host, size)
         .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
-    return record_on(stream(Queue::copy_out));
+    return record_copy(stream(Queue::copy_out));
   });
 }
 
@@ -134,8 +157,14 @@ Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* 
     const c10::StreamGuard on_our_stream(ours);
     bytes_at(destination, size, device_, key_)
         .copy_(bytes_at(const_cast<void*>(source), size, other.device_, key_), /*non_blocking=*/true);
-    C10Event(theirs).block(ours);
-    return record_on(ours);
+    auto copied = std::dynamic_pointer_cast<C10Event>(other.record_copy(theirs));
+    try {
+      copied->block(ours);
+      return record_on(ours);
+    } catch (...) {
+      c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(theirs);
+      throw;
+    }
   });
 }
 

@@ -43,6 +43,7 @@ class C10Device final : public Device {
  private:
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<size_t>(queue)]; }
   Event record_on(const c10::Stream& stream) const;
+  Event record_copy(const c10::Stream& stream) const;
 
   const std::string name_;
   const c10::Device device_;

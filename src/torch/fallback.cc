@@ -5,13 +5,18 @@
 
 #include <optional>
 
+#include "torch/meta_results.h"
 #include "torch/operator_call.h"
 #include "torch/random_stream.h"
+#include "torch/soft_placement.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
 using Kind = ArgPlan::Kind;
+
+// Only where nothing has been drawn, nor any operand written, may an operator that failed be run again (I9).
+bool is_repeatable(const OpPlan& plan) { return plan.aten && !plan.draws && !plan.metadata_write; }
 
 // Takes the managed tensors out of the arguments, then puts the real ones in their place.
 class Arguments {
@@ -38,6 +43,13 @@ class Arguments {
         }
       }
     }
+  }
+
+  // As they came, for an operator that may be run again; empty for any other.
+  using Given = c10::SmallVector<c10::IValue, 8>;
+  Given given() const {
+    if (!is_repeatable(plan_) || call_.overwrites() || call_.runtime().backend(call_.node()).host) return {};
+    return Given(stack_.begin() + static_cast<std::ptrdiff_t>(first_), stack_.end());
   }
 
   void replace() {
@@ -109,6 +121,44 @@ bool has_kernel(const OpPlan& plan, const NodeBackend& backend) {
   return plan.op.hasComputedKernelForDispatchKey(backend.kind == "sim" ? c10::DispatchKey::CPU : backend.key);
 }
 
+// Should the results of an operator that draws random numbers not fit, it cannot be run again elsewhere. They
+// are counted before, where its operands take one part in so many of a budget: dropout's take as much and a
+// mask.
+constexpr int64_t kCountedBefore = 4;
+
+bool draws_too_much(const OperatorCall& call, const OpPlan& plan, NodeId node,
+                    c10::ArrayRef<c10::IValue> arguments) {
+  if (!plan.draws || plan.any_written) [[likely]]
+    return false;
+  const Bytes budget = call.runtime().engine().budget(node);
+  if (kCountedBefore * call.operand_bytes().count() <= budget.count()) return false;
+  return call.operand_bytes() + bytes_of_results(plan, arguments) > budget;
+}
+
+NodeId where_to_run(const OperatorCall& call, const OpPlan& plan, c10::ArrayRef<c10::IValue> arguments) {
+  Runtime& runtime = call.runtime();
+  const NodeId node = call.choose();
+  const NodeBackend& backend = runtime.backend(node);
+  if (backend.host) return node;
+  const std::string& name = runtime.engine().device(node).name();
+  std::string why;
+  if (!has_kernel(plan, backend)) [[unlikely]] {
+    why = name + " has no kernel for it";
+  } else if (draws_too_much(call, plan, node, arguments)) [[unlikely]] {
+    why = "its results do not fit " + name;
+  } else {
+    return node;
+  }
+  const NodeId other = instead_of(runtime, node);
+  if (other != node) {
+    warn_of_host(plan.op.schema().name(), why);
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(plan, backend), plan.op.schema().name(), ": ", why,
+                                ", and soft_placement is off");
+  }
+  return other;
+}
+
 // Whether the kernel is going to draw from PyTorch's default generator. `arguments`: the operator's.
 bool draws(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (!op.draws_from_default_generator) [[likely]]
@@ -133,19 +183,18 @@ void give_back(OperatorCall& call, c10::IValue& value) {
 
 void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
   const OpPlan& plan = *op.plan;
+  const size_t bottom = stack->size() - plan.args.size();
   refuse_mixed_devices(op, torch::jit::last(*stack, plan.args.size()));
   if (plan.foreach && run_in_sublists(op, stack)) return;
   OperatorCall call(plan.op.schema().name());
   Arguments arguments(call, plan, *stack);
   arguments.collect();
-  NodeId node = call.choose();
-  const NodeBackend& backend = call.runtime().backend(node);
-  if (!backend.host && !has_kernel(plan, backend)) [[unlikely]] {
-    TORCH_WARN_ONCE("innkeeper: ", plan.op.schema().name(), " and perhaps others have no kernel for ",
-                    backend.device, "; they run on the host");
-    node = call.runtime().engine().host();
+  if (plan.pointwise && call.too_large()) [[unlikely]] {
+    if (run_in_slices(op, stack)) return;
   }
+  const NodeId node = where_to_run(call, plan, torch::jit::last(*stack, plan.args.size()));
   call.begin(node);
+  Arguments::Given given = arguments.given();
   arguments.replace();
   // By the real tensors' own keys, so that views with a conjugate bit and the like take the way they take
   // there.
@@ -155,8 +204,17 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
       turn.emplace(current_stream(), call.runtime().backend(node).device);
     plan.op.callBoxed(stack);
   } catch (const c10::OutOfMemoryError& error) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, plan.op.schema().name(), ": ", error.what_without_backtrace(),
-                     "; its operands take ", to_string(call.operand_bytes()));
+    const std::string why = std::string(error.what_without_backtrace()) + "; its operands take " +
+                            to_string(call.operand_bytes());
+    if (!given.empty() && instead_of(call.runtime(), call.node()) != call.node()) {
+      call.give_up();
+      warn_of_host(plan.op.schema().name(), why);
+      stack->resize(bottom);
+      stack->insert(stack->end(), given.begin(), given.end());
+      const OnHost on_host;
+      return run_managed(op, stack);
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, false, plan.op.schema().name(), ": ", why);
   }
   for (size_t i = stack->size() - plan.nrets; i < stack->size(); ++i) give_back(call, (*stack)[i]);
   call.finish();

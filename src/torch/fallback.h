@@ -29,6 +29,10 @@ void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> argume
 // Returns false, and does nothing, where all fit at once.
 bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack);
 
+// Runs an element-wise operator whose operands are larger than every accelerator slice by slice, so that its
+// bits are an accelerator's (slices.cc). Returns false, and does nothing, where it cannot be cut.
+bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack);
+
 // Registers the device's kernels with the dispatcher. Once.
 void register_operators();
 

@@ -1,8 +1,8 @@
 // Faults on demand, for tests: the n-th allocation, copy or kernel fails. Each place that may fail asks
 // injected() first.
 //
-// The places are below the engine: memory that a simulated accelerator or the host hands out, copies and
-// kernels of the simulated accelerators. So everything above is tried: what gives back, what undoes, what
+// The places are below the engine: memory that a simulated accelerator or the host hands out, copies, kernels
+// and events of the simulated accelerators. So everything above is tried: what gives back, what undoes, what
 // retries.
 //
 // Off, it costs one relaxed load in each place, none of which is on the path of an operator of a real
@@ -24,6 +24,7 @@ enum class Fault : uint8_t {
   copy = 2,         // a copy is refused
   kernel = 4,       // a kernel throws before it computes
   late_kernel = 8,  // a kernel throws when it has written
+  event = 16,       // recording an event, waiting for one or asking it throws, as errors of a card do
 };
 
 namespace detail {

@@ -12,6 +12,7 @@
 #include <chrono>
 
 #include "torch/errors.h"
+#include "torch/fork.h"
 #include "torch/handle.h"
 #include "torch/runtime_state.h"
 #include "torch/shell.h"
@@ -40,6 +41,7 @@ void check_device(Device device) {
 }
 
 void wait_for_engine() {
+  refuse_in_forked_child();
   if (Runtime* started = runtime_if_started()) throw_if_error(started->engine().synchronize(), "synchronize");
 }
 

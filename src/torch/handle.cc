@@ -35,9 +35,11 @@ void release_storages(Engine& engine, Block& block, Attachment& attachment) {
 // The deleter of a handle's DataPtr. Runs on any thread, with or without the GIL, and after main has ended:
 // the runtime and the address space are never destroyed, and nothing here calls Python.
 void delete_handle(void* context) {
+  Runtime* const machine = runtime_if_started();
+  if (machine == nullptr) return;  // in a child of fork(): nothing of it is ours (fork.h)
   auto* block = static_cast<Block*>(context);
   std::unique_ptr<Attachment> attachment(&attachment_of(*block));
-  Engine& engine = runtime_if_started()->engine();
+  Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
   engine.destroy(block);
   address_space().give_back(attachment->address, attachment->reserved);

@@ -7,6 +7,7 @@
 
 #include "innkeeper/torch/runtime.h"
 #include "torch/errors.h"
+#include "torch/fork.h"
 #include "torch/random_stream.h"
 #include "torch/runtime_state.h"
 #include "torch/thread_context.h"
@@ -133,6 +134,7 @@ void forget_homes() {
 std::string home() { return runtime().engine().device(home_node()).name(); }
 
 std::string set_home(const std::string& node) {
+  if (is_forked_child()) return {};  // where a context ends that its parent entered
   const NodeId wanted = node.empty() ? kNoNode : node_named(node, "on");
   if (wanted != kNoNode) {
     const auto& computing = runtime().engine().computing_nodes();

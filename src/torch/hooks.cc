@@ -3,6 +3,7 @@
 
 #include "torch/address_space.h"
 #include "torch/copy.h"
+#include "torch/fork.h"
 #include "torch/handle.h"
 #include "torch/pinned_memory.h"
 #include "torch/random_stream.h"
@@ -38,12 +39,14 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool isPinnedPtr(const void* data) const override { return is_pinned_address(data); }
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   c10::Device getDeviceFromPtr(void* data) const override {
+    refuse_in_forked_child();
     TORCH_CHECK(address_space().contains(data), "no managed tensor is at address ", data);
     return managed_device();
   }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
     check_index(index);
+    refuse_in_forked_child();
     return current_stream().generator();
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {

@@ -50,6 +50,7 @@ void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> argume
     const c10::IValue& value = arguments[i];
     const ArgPlan& arg = op.plan->args[i];
     if (arg.kind == Kind::tensor) {
+      if (static_cast<int>(i) == op.plan->scalars_arg) continue;  // numbers: CUDA wants them on the CPU
       if (value.isTensor()) check.look_at(value.toTensor(), arg.written);
     } else if (arg.kind == Kind::tensor_list && value.isTensorList()) {
       const auto list = value.toTensorList();

@@ -2,12 +2,14 @@
 
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
 
 #include "torch/errors.h"
 #include "torch/real_memory.h"
 #include "torch/samples.h"
+#include "torch/soft_placement.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -44,7 +46,15 @@ OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtim
     seen = on_first_use_of_thread();
 }
 
-OperatorCall::~OperatorCall() {
+bool OperatorCall::overwrites() const {
+  return std::any_of(operands_.begin(), operands_.end(), [](const Operand& operand) {
+    return operand.written && operand.block->size() != Bytes(0);
+  });
+}
+
+OperatorCall::~OperatorCall() { give_up(); }
+
+void OperatorCall::give_up() {
   if (!begun_) return;
   try {
     settle_written();
@@ -57,27 +67,63 @@ OperatorCall::~OperatorCall() {
 size_t OperatorCall::operand(at::Tensor managed, bool written) {
   Block* block = block_of(managed);
   operands_.push_back({std::move(managed), at::Tensor(), block, written});
-  if (block->size() != Bytes(0)) accesses_.push_back({block, written, false});
+  if (const Bytes size = block->size(); size != Bytes(0)) {
+    accesses_.push_back({block, written, false});
+    operand_bytes_ += size;
+  }
   return operands_.size() - 1;
 }
 
-Bytes OperatorCall::operand_bytes() const {
-  Bytes total{0};
-  for (const Access& access : accesses_) total += access.block->size();
-  return total;
-}
-
-NodeId OperatorCall::choose() const {
+NodeId OperatorCall::preferred() const {
   Engine& engine = runtime_.engine();
   if (engine.computing_nodes().size() == 1) return engine.computing_nodes().front();
   return engine.place(std::span(accesses_.data(), accesses_.size()), home_node());
 }
 
-void OperatorCall::begin(NodeId node) {
-  node_ = node;
+bool OperatorCall::too_large() const {
   Engine& engine = runtime_.engine();
-  scope_.emplace(engine, node);
-  const Status acquired = engine.acquire(node, std::span(accesses_.data(), accesses_.size()));
+  for (const NodeId node : engine.computing_nodes()) {
+    if (operand_bytes_ <= engine.budget(node) || runtime_.backend(node).host) return false;
+  }
+  return true;
+}
+
+NodeId OperatorCall::choose() const {
+  if (OnHost::wanted()) [[unlikely]]
+    return runtime_.engine().host();
+  const NodeId node = preferred();
+  if (operand_bytes_ <= runtime_.engine().budget(node)) [[likely]]
+    return node;
+  const NodeId other = instead_of(runtime_, node);
+  if (other != node && name_ != "aten::copy_") {  // a copy computes nothing
+    warn_of_host(name_, "its operands of " + to_string(operand_bytes_) + " are more than the " +
+                            to_string(runtime_.engine().budget(node)) + " of " +
+                            runtime_.engine().device(node).name());
+  }
+  return other;
+}
+
+Status OperatorCall::bring_together(NodeId node) {
+  node_ = node;
+  scope_.reset();  // one at another node must not be open
+  scope_.emplace(runtime_.engine(), node, operand_bytes_);
+  return runtime_.engine().acquire(node, std::span(accesses_.data(), accesses_.size()));
+}
+
+void OperatorCall::begin(NodeId node) {
+  Status acquired = bring_together(node);
+  if (acquired.code() == Code::out_of_memory) [[unlikely]] {
+    if (const NodeId other = instead_of(runtime_, node); other != node) {
+      const std::string why = acquired.message();
+      acquired = bring_together(other);
+      if (acquired.ok()) {
+        if (name_ != "aten::copy_") warn_of_host(name_, why);
+        node = other;
+      } else {
+        acquired = Status(acquired.code(), why + "; nor can the host run it: " + acquired.message());
+      }
+    }
+  }
   if (!acquired.ok()) throw_status(acquired, name_);
   begun_ = true;
   for (Operand& operand : operands_) {
@@ -92,7 +138,7 @@ void OperatorCall::begin(NodeId node) {
   }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
-  if (backend.host) armed_.emplace(&engine, node);
+  if (backend.host) armed_.emplace(&runtime_.engine(), node);
 }
 
 // The real tensor of an earlier operand that is the same tensor: kernels go by identity where an output is
@@ -109,33 +155,80 @@ at::Tensor OperatorCall::given_before(const Operand& operand) const {
 
 void OperatorCall::hash_operands() {
   read_check_.emplace();
+  ska::flat_hash_set<const Block*> written;  // one that is written through another operand may change
   for (const Operand& operand : operands_) {
-    // A block that is written through another operand may change.
-    const bool written = std::any_of(operands_.begin(), operands_.end(), [&](const Operand& other) {
-      return other.written && other.block == operand.block;
-    });
-    if (!written) read_check_->before(operand.real);
+    if (operand.written) written.insert(operand.block);
   }
+  for (const Operand& operand : operands_) {
+    if (written.count(operand.block) == 0) read_check_->before(operand.real);
+  }
+}
+
+// A result is looked for among all operands and earlier results. One after the other is the fastest way while
+// they are few; lists of thousands have an index.
+struct OperatorCall::Index {
+  ska::flat_hash_map<const void*, const Operand*> tensors;   // by the real tensor
+  ska::flat_hash_map<const void*, const Operand*> operands;  // by the real storage
+  ska::flat_hash_map<const void*, size_t> adopted;           // by the real storage
+
+  static constexpr size_t kFew = 16;
+};
+
+const OperatorCall::Operand* OperatorCall::operand_of(const c10::TensorImpl* real) const {
+  if (index_ != nullptr) {
+    const auto found = index_->tensors.find(real);
+    return found == index_->tensors.end() ? nullptr : found->second;
+  }
+  for (const Operand& operand : operands_) {
+    if (operand.real.unsafeGetTensorImpl() == real) return &operand;
+  }
+  return nullptr;
+}
+
+const OperatorCall::Operand* OperatorCall::operand_over(const c10::StorageImpl* storage) const {
+  if (index_ != nullptr) {
+    const auto found = index_->operands.find(storage);
+    return found == index_->operands.end() ? nullptr : found->second;
+  }
+  for (const Operand& operand : operands_) {
+    if (operand.real.storage().unsafeGetStorageImpl() == storage) return &operand;
+  }
+  return nullptr;
+}
+
+const OperatorCall::Adopted* OperatorCall::adopted_over(const c10::StorageImpl* storage) const {
+  if (index_ != nullptr) {
+    const auto found = index_->adopted.find(storage);
+    return found == index_->adopted.end() ? nullptr : &adopted_[found->second];
+  }
+  for (const Adopted& adopted : adopted_) {
+    if (adopted.real.storage().unsafeGetStorageImpl() == storage) return &adopted;
+  }
+  return nullptr;
 }
 
 at::Tensor OperatorCall::give_back(at::Tensor real) {
   if (!real.defined() || real.layout() != c10::kStrided) return real;
-  c10::TensorImpl* impl = real.unsafeGetTensorImpl();
-  for (const Operand& operand : operands_) {
-    if (operand.real.unsafeGetTensorImpl() == impl) return operand.managed;
+  if (index_ == nullptr && operands_.size() + adopted_.size() > Index::kFew) [[unlikely]] {
+    index_ = std::make_unique<Index>();
+    for (const Operand& operand : operands_) {
+      index_->tensors.emplace(operand.real.unsafeGetTensorImpl(), &operand);
+      index_->operands.emplace(operand.real.storage().unsafeGetStorageImpl(), &operand);
+    }
+    for (size_t i = 0; i < adopted_.size(); ++i) {
+      index_->adopted.emplace(adopted_[i].real.storage().unsafeGetStorageImpl(), i);
+    }
   }
+  if (const Operand* operand = operand_of(real.unsafeGetTensorImpl())) return operand->managed;
   if (!real.has_storage() || real.device().type() != runtime_.backend(node_).device.type()) return real;
   const c10::StorageImpl* storage = real.storage().unsafeGetStorageImpl();
-  for (const Operand& operand : operands_) {
-    if (operand.real.storage().unsafeGetStorageImpl() == storage) return view_of(operand.managed, real);
-  }
-  for (const Adopted& adopted : adopted_) {
-    if (adopted.real.storage().unsafeGetStorageImpl() == storage) return new_managed(adopted.handle, real);
-  }
+  if (const Operand* operand = operand_over(storage)) return view_of(operand->managed, real);
+  if (const Adopted* adopted = adopted_over(storage)) return new_managed(adopted->handle, real);
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
   Block* block = block_of(*handle.unsafeGetStorageImpl());
   if (block->size() != Bytes(0)) accesses_.push_back({block, false, true});
   at::Tensor managed = new_managed(handle, real);
+  if (index_ != nullptr) index_->adopted.emplace(storage, adopted_.size());
   adopted_.push_back({std::move(real), std::move(handle), block});
   return managed;
 }

@@ -13,6 +13,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/SmallVector.h>
 
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -34,13 +35,18 @@ class OperatorCall {
   // Takes a managed tensor; returns its index for real().
   size_t operand(at::Tensor managed, bool written);
   size_t operand_count() const { return operands_.size(); }
-  Bytes operand_bytes() const;
-  Runtime& runtime() { return runtime_; }
+  Bytes operand_bytes() const { return operand_bytes_; }
+  Runtime& runtime() const { return runtime_; }
 
-  // Where the operator should run: where most of its operands' bytes are, the thread's home without any.
+  // Where the operator should run: where most of its operands' bytes are, the thread's home without any; the
+  // host instead, if they are too large for that (soft_placement.h).
   NodeId choose() const;
-  // Brings everything to `node`, pins it and makes the real tensors. Throws torch.OutOfMemoryError with the
-  // numbers.
+  // Whether an operand that has any bytes is written.
+  bool overwrites() const;
+  // Whether the operands alone are larger than every accelerator.
+  bool too_large() const;
+  // Brings everything to `node`, pins it and makes the real tensors: on the host instead, where they do not
+  // fit (soft_placement.h). Throws torch.OutOfMemoryError with the numbers.
   void begin(NodeId node);
   NodeId node() const { return node_; }
   const at::Tensor& real(size_t index) const { return operands_[index].real; }
@@ -50,6 +56,8 @@ class OperatorCall {
   // stays as it is.
   at::Tensor give_back(at::Tensor real);
   void finish();
+  // What the destructor does, where the call did not come to its end.
+  void give_up();
 
  private:
   struct Operand {
@@ -64,6 +72,11 @@ class OperatorCall {
     Block* block;
   };
 
+  NodeId preferred() const;
+  Status bring_together(NodeId node);
+  const Operand* operand_of(const c10::TensorImpl* real) const;
+  const Operand* operand_over(const c10::StorageImpl* storage) const;
+  const Adopted* adopted_over(const c10::StorageImpl* storage) const;
   at::Tensor given_before(const Operand& operand) const;
   void settle_written();
   void hash_operands();
@@ -74,9 +87,12 @@ class OperatorCall {
   const std::string_view name_;
   NodeId node_ = kNoNode;
   bool begun_ = false;
+  Bytes operand_bytes_{0};
   c10::SmallVector<Operand, 5> operands_;
   c10::SmallVector<Access, 5> accesses_;
   c10::SmallVector<Adopted, 1> adopted_;
+  struct Index;  // of all these by what they are over, where lists are long
+  std::unique_ptr<Index> index_;
   std::optional<OperatorScope> scope_;
   std::optional<ArmedCpu> armed_;
   std::optional<c10::OptionalDeviceGuard> device_;

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/thread_annotations.h"
+#include "torch/fork.h"
 #include "torch/handle.h"
 
 namespace innkeeper::torch_layer {
@@ -22,6 +23,7 @@ bool has_cuda() {
 // The ranges that are out, by address.
 class PinnedRanges {
  public:
+  PinnedRanges() { take_at_fork(mutex_); }
   void add(const void* address, size_t size) {
     MutexLock lock(mutex_);
     ranges_[reinterpret_cast<uintptr_t>(address)] = size;

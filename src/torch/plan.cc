@@ -120,22 +120,54 @@ const OpPlan* build_plan(const c10::OperatorHandle& op) {
     plan->host_result |= !is_tensors(kind_of(*result.type()));
     plan->numbers_alone &= !is_tensors(kind_of(*result.type()));
   }
+  plan->pointwise = plan->aten && op.hasTag(at::Tag::pointwise) && name != "aten::clone" &&
+                    !op.hasTag(at::Tag::nondeterministic_seeded);
   plan->metadata_write = op.hasTag(at::Tag::inplace_view);
+  plan->draws = generator || op.hasTag(at::Tag::nondeterministic_seeded);
   plan->random_without_generator = !generator && op.hasTag(at::Tag::nondeterministic_seeded);
   return plan.release();
 }
 
-const OpPlan* plan_of(const c10::OperatorHandle& op) {
-  // Leaked: a fallback may run while static objects are destroyed.
-  static auto& mutex = *new std::shared_mutex;
-  static auto& plans = *new std::unordered_map<c10::OperatorName, const OpPlan*>;
-  {
-    std::shared_lock lock(mutex);
-    if (auto found = plans.find(op.operator_name()); found != plans.end()) return found->second;
+namespace {
+
+// By name. A library may go, and another define an operator of that name.
+class Plans final : public c10::OpRegistrationListener {
+ public:
+  const OpPlan* find(const c10::OperatorHandle& op) {
+    {
+      std::shared_lock lock(mutex_);
+      if (auto found = plans_.find(op.operator_name()); found != plans_.end()) return found->second;
+    }
+    const OpPlan* plan = build_plan(op);
+    std::unique_lock lock(mutex_);
+    return plans_.emplace(op.operator_name(), plan).first->second;
   }
-  const OpPlan* plan = build_plan(op);
-  std::unique_lock lock(mutex);
-  return plans.emplace(op.operator_name(), plan).first->second;
+
+ private:
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  // The plan stays: a call may be under way.
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override {
+    std::unique_lock lock(mutex_);
+    plans_.erase(op.operator_name());
+  }
+
+  std::shared_mutex mutex_;
+  std::unordered_map<c10::OperatorName, const OpPlan*> plans_;
+};
+
+Plans& plans() {
+  // Leaked: a fallback may run while static objects are destroyed.
+  static Plans& all = *[] {
+    auto made = std::make_unique<Plans>();
+    Plans* kept = made.get();
+    new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::move(made)));
+    return kept;
+  }();
+  return all;
 }
+
+}  // namespace
+
+const OpPlan* plan_of(const c10::OperatorHandle& op) { return plans().find(op); }
 
 }  // namespace innkeeper::torch_layer

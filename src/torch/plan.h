@@ -43,14 +43,17 @@ struct OpPlan {
   bool tensor_args = false;  // some argument is, or is a list of, tensors
   // Draws random numbers, and has no Generator argument to draw them from (decision 7).
   bool random_without_generator = false;
+  bool draws = false;  // draws random numbers, from whatever
   // Works element by element over its lists of tensors, so that it may run in sub-lists (decision 2). A
   // tensor argument named "scalars" (_foreach_addcmul.Tensor and the like) is one number for each element,
   // too.
   bool foreach = false;
   int8_t scalars_arg = -1;  // index of that argument
-  bool is_view = false;     // the result shares the operand's storage by the schema
-  bool metadata_write =
-      false;  // changes sizes or strides of the tensor object it is given (t_, squeeze_, set_)
+  // Each element of the result depends on those at its place alone, by arithmetic (not: copies, fills).
+  bool pointwise = false;
+  bool is_view = false;  // the result shares the operand's storage by the schema
+  // Changes sizes or strides of the tensor object it is given (t_, squeeze_, set_).
+  bool metadata_write = false;
   // The host waits for the result: it is a number, or a tensor whose shape depends on data.
   bool host_result = false;
   bool shape_from_data = false;  // a result's shape depends on what the operands hold

@@ -7,6 +7,7 @@
 
 #include "base/thread_annotations.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/fork.h"
 #include "torch/handle.h"
 #include "torch/thread_context.h"
 #ifdef INNKEEPER_WITH_CUDA
@@ -193,22 +194,28 @@ void DefaultGeneratorTurn::give_back() {
 
 // ---------------------------------------------------------------- the public interface (runtime.h)
 
+// A thread that was drawing when a child was forked holds its generator's lock there for ever.
+static at::Generator generator_here() {
+  refuse_in_forked_child();
+  return current_stream().generator();
+}
+
 void manual_seed(uint64_t seed) {
-  at::Generator generator = current_stream().generator();
+  at::Generator generator = generator_here();
   generator.set_current_seed(seed);
 }
 
 uint64_t seed() {
-  at::Generator generator = current_stream().generator();
+  at::Generator generator = generator_here();
   return generator.seed();
 }
 
-uint64_t initial_seed() { return current_stream().generator().current_seed(); }
+uint64_t initial_seed() { return generator_here().current_seed(); }
 
-at::Tensor get_rng_state() { return current_stream().generator().get_state(); }
+at::Tensor get_rng_state() { return generator_here().get_state(); }
 
 void set_rng_state(const at::Tensor& state) {
-  at::Generator generator = current_stream().generator();
+  at::Generator generator = generator_here();
   generator.set_state(state);
 }
 

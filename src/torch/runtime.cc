@@ -14,11 +14,13 @@
 #include "torch/cpu_allocator.h"
 #include "torch/errors.h"
 #include "torch/fallback.h"
+#include "torch/fork.h"
 #include "torch/home.h"
 #include "torch/load.h"
 #include "torch/real_memory.h"
 #include "torch/runtime_state.h"
 #include "torch/sim/sim_backend.h"
+#include "torch/soft_placement.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -52,6 +54,7 @@ LateAccountant& late_accountant() {
 }
 
 std::mutex start_mutex;
+std::atomic<bool> starting{false};
 std::atomic<Runtime*> the_runtime{nullptr};
 std::string& wanted_nodes() {
   static auto& text = *new std::string;
@@ -133,29 +136,55 @@ Status resolve_cards(MachineSpec& spec) {
 
 }  // namespace
 
-Runtime::Runtime(const std::string& text) {
+// All of a new machine that may be refused, made before the old one goes.
+struct Runtime::Prepared {
+  MachineSpec spec;
+  bool stress_evict = false;
+  bool stress_hash = false;
+  std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
+  std::vector<NodeId> accelerator_nodes;
+  std::unique_ptr<DiskDevice> disk;
+};
+
+Runtime::Prepared Runtime::prepare(const std::string& text) {
   (void)log_enabled(LogLevel::warn);  // a bad INNKEEPER_LOG is named now, not at the first line
+  Prepared prepared;
   const std::string stress = from_environment("INNKEEPER_STRESS");
-  stress_evict_ = stress == "evict";
-  stress_hash_ = stress == "hash";
-  if (!stress.empty() && !stress_evict_ && !stress_hash_) {
+  prepared.stress_evict = stress == "evict";
+  prepared.stress_hash = stress == "hash";
+  if (!stress.empty() && !prepared.stress_evict && !prepared.stress_hash) {
     throw_status(Status(Code::invalid_argument, "\"" + stress + "\" is not a stress; expected evict or hash"),
                  "INNKEEPER_STRESS");
   }
-  MachineSpec spec = parse(text);
-  if (Status resolved = resolve_cards(spec); !resolved.ok()) throw_status(resolved, "INNKEEPER_NODES");
-  has_data_ = spec.data;
+  check_soft_setting();
+  prepared.spec = parse(text);
+  if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
+    throw_status(resolved, "INNKEEPER_NODES");
+  for (size_t i = 0; i < prepared.spec.nodes.size(); ++i) {
+    const NodeSpec& node = prepared.spec.nodes[i];
+    if (node.make == NodeMake::sim) {
+      prepared.accelerators.push_back(std::make_shared<sim::Accelerator>(node.sim));
+      prepared.accelerator_nodes.push_back(NodeId{static_cast<uint8_t>(i)});
+    } else if (node.make == NodeMake::disk) {
+      Result<std::unique_ptr<DiskDevice>> disk = DiskDevice::open(node.path, node.budget.value_or(Bytes(0)));
+      if (!disk.ok()) throw_status(disk.status(), "INNKEEPER_NODES");
+      prepared.disk = std::move(disk).value();
+    }
+  }
+  return prepared;
+}
+
+Runtime::Runtime(Prepared prepared)
+    : stress_evict_(prepared.stress_evict),
+      stress_hash_(prepared.stress_hash),
+      has_data_(prepared.spec.data) {
+  const MachineSpec& spec = prepared.spec;
   const bool has_cards = std::any_of(spec.nodes.begin(), spec.nodes.end(),
                                      [](const NodeSpec& node) { return node.make == NodeMake::cuda; });
-  std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
-  std::vector<NodeId> accelerator_nodes;
-  for (size_t i = 0; i < spec.nodes.size(); ++i) {
-    const NodeSpec& node = spec.nodes[i];
-    if (node.make != NodeMake::sim) continue;
-    accelerators.push_back(std::make_shared<sim::Accelerator>(node.sim));
-    accelerator_nodes.push_back(NodeId{static_cast<uint8_t>(i)});
+  const auto& accelerators = prepared.accelerators;
+  if (!accelerators.empty() || sim_backend::count() != 0) {
+    sim_backend::install(accelerators, &late_accountant(), prepared.accelerator_nodes);
   }
-  if (!accelerators.empty()) sim_backend::install(accelerators, &late_accountant(), accelerator_nodes);
 
   std::vector<NodeSetup> setups;
   for (const NodeSpec& node : spec.nodes) {
@@ -188,11 +217,9 @@ Runtime::Runtime(const std::string& text) {
         break;
       }
       case NodeMake::disk: {
-        Result<std::unique_ptr<DiskDevice>> disk = DiskDevice::open(node.path, setup.budget);
-        if (!disk.ok()) throw_status(disk.status(), "INNKEEPER_NODES");
         backend.kind = "disk";
         backend.capacity = setup.budget;
-        setup.device = std::move(disk).value();
+        setup.device = std::move(prepared.disk);
         break;
       }
       case NodeMake::cuda:
@@ -233,43 +260,97 @@ static void stop_publishing_at_exit() {
 
 Runtime* runtime_if_started() { return the_runtime.load(std::memory_order_acquire); }
 
+bool runtime_is_there() { return runtime_if_started() != nullptr || starting.load(); }
+void forget_runtime_in_child() { the_runtime.store(nullptr, std::memory_order_release); }
+
+namespace {
+
+// Holds the lock under which the runtime is started or replaced. A child that is forked meanwhile by another
+// thread knows.
+class Starting {
+ public:
+  Starting() : lock_(start_mutex) { starting.store(true); }
+  ~Starting() { starting.store(false); }
+  Starting(const Starting&) = delete;
+  Starting& operator=(const Starting&) = delete;
+
+ private:
+  const std::lock_guard<std::mutex> lock_;
+};
+
+}  // namespace
+
 Runtime& runtime() {
   if (Runtime* running = runtime_if_started()) [[likely]]
     return *running;
-  const std::lock_guard<std::mutex> lock(start_mutex);
+  refuse_in_forked_child();
+  watch_forks();
+  const Starting start;
   if (Runtime* running = runtime_if_started()) return *running;
-  std::string nodes = wanted_nodes().empty() ? from_environment("INNKEEPER_NODES") : wanted_nodes();
-  the_runtime.store(new Runtime(nodes), std::memory_order_release);
+  const std::string nodes = wanted_nodes().empty() ? from_environment("INNKEEPER_NODES") : wanted_nodes();
+  the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
   stop_publishing_at_exit();
   return *runtime_if_started();
 }
 
+// Memory that belongs to a machine but to no block any more: what somebody was lent by an operator or by
+// resident(), and has kept.
+static void refuse_while_memory_is_held(Engine& engine) {
+  throw_if_error(engine.synchronize(), "configure");
+  for (size_t i = 0; i < engine.node_count(); ++i) {
+    const Device& device = engine.device(NodeId{static_cast<uint8_t>(i)});
+    if (device.live() == Bytes(0)) continue;
+    throw_status(Status(Code::invalid_argument,
+                        to_string(device.live()) + " of " + device.name() +
+                            " are still held by somebody whom an operator or resident() lent them; configure "
+                            "the nodes when that is gone"),
+                 "configure");
+  }
+}
+
 void configure(const std::string& nodes) {
   load();
-  (void)parse(nodes);  // a bad setting changes nothing
-  const std::lock_guard<std::mutex> lock(start_mutex);
-  if (Runtime* running = runtime_if_started()) {
-    const size_t alive = running->engine().block_count();
-    if (alive != 0) {
-      throw_status(Status(Code::invalid_argument,
-                          std::to_string(alive) + " managed storages are alive; configure the "
-                                                  "nodes before the first tensor, or after the last is gone"),
-                   "configure");
-    }
-    late_accountant().set(nullptr);
-    the_runtime.store(nullptr, std::memory_order_release);
-    delete running;
-    forget_homes();
+  refuse_in_forked_child();
+  watch_forks();
+  const Starting start;
+  Runtime* const running = runtime_if_started();
+  if (running == nullptr) {
+    (void)parse(nodes);  // a bad setting changes nothing
+    wanted_nodes() = nodes;
+    the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
+    stop_publishing_at_exit();
+    return;
   }
+  if (const size_t alive = running->engine().block_count(); alive != 0) {
+    throw_status(Status(Code::invalid_argument, std::to_string(alive) +
+                                                    " managed storages are alive; configure the nodes before "
+                                                    "the first tensor, or after the last is gone"),
+                 "configure");
+  }
+  refuse_while_memory_is_held(running->engine());
+  Runtime::Prepared prepared = Runtime::prepare(nodes);
+  const std::string before = wanted_nodes();
+  late_accountant().set(nullptr);
+  the_runtime.store(nullptr, std::memory_order_release);
+  delete running;
+  forget_homes();
   wanted_nodes() = nodes;
-  the_runtime.store(new Runtime(nodes), std::memory_order_release);
-  stop_publishing_at_exit();
+  try {
+    the_runtime.store(new Runtime(std::move(prepared)), std::memory_order_release);
+  } catch (...) {
+    wanted_nodes() = before;  // the next use starts the machine that was
+    throw;
+  }
 }
 
 void start() {
   load();
   (void)runtime();
 }
+
+bool soft_placement() { return is_soft(); }
+
+void set_soft_placement(bool soft) { set_soft(soft); }
 
 bool started() { return runtime_if_started() != nullptr; }
 

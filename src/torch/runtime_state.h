@@ -4,7 +4,6 @@
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,7 +41,9 @@ class Runtime {
  private:
   friend Runtime& runtime();
   friend void configure(const std::string&);
-  explicit Runtime(const std::string& nodes);
+  struct Prepared;
+  static Prepared prepare(const std::string& nodes);
+  explicit Runtime(Prepared prepared);
   std::unique_ptr<Engine> engine_;
   std::vector<NodeBackend> backends_;
   trace::Recorder recorder_;

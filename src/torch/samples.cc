@@ -2,6 +2,7 @@
 
 #include "base/thread_annotations.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/fork.h"
 #include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {
@@ -64,6 +65,7 @@ void sample(Engine& engine) {
 }
 
 void sample_start(int64_t every_ops) {
+  refuse_in_forked_child();
   Runtime& machine = runtime();
   Recording& all = recording();
   MutexLock lock(all.mutex);
@@ -78,6 +80,7 @@ void sample_start(int64_t every_ops) {
 }
 
 Samples sample_stop() {
+  refuse_in_forked_child();
   g_sampling.store(false);
   Recording& all = recording();
   MutexLock lock(all.mutex);

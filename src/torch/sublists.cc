@@ -1,119 +1,251 @@
-// Element-by-element operators over lists (_foreach_*, fused optimizers) in sub-lists whose operands fit the
-// room. Each element is written exactly once and its bits are the same, however the list is cut (decision 2,
-// I9).
+// Element-by-element operators over lists (_foreach_*, fused optimizers) in parts that fit the room and whose
+// elements are at one node. Each element is written exactly once and its bits are the same, however the list
+// is cut (decision 2, I9).
+//
+// The largest elements come first: where one cannot run at all, nothing has been written yet.
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <vector>
 
+#include "torch/errors.h"
 #include "torch/fallback.h"
 #include "torch/handle.h"
 #include "torch/runtime_state.h"
+#include "torch/soft_placement.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
 using Kind = ArgPlan::Kind;
 
-// Operands of one sub-list take at most this part of the room: the rest is for what the kernel returns and
-// for what other threads pin meanwhile.
+// Operands of one part take at most this part of the room: the rest is for what the kernel returns and for
+// what other threads pin meanwhile.
 constexpr int64_t kPartOfRoom = 3;
 
-Bytes bytes_of(const at::Tensor& tensor) { return is_managed(tensor) ? block_of(tensor)->size() : Bytes(0); }
+// The elements of one call, in order.
+using Part = std::vector<size_t>;
+
+struct Element {
+  Bytes bytes{0};   // of what all lists have at its place
+  Bytes pinned{0};  // of these, what the user has pinned at `node`: there already, and no part of its room
+  NodeId node = kNoNode;
+};
 
 bool is_tensor_list(const ArgPlan& arg, const c10::IValue& value) {
   return arg.kind == Kind::tensor_list && value.isTensorList();
 }
 
-// The part [begin, end) of a list argument; other arguments, and lists of another length, stay whole.
-c10::IValue part(const ArgPlan& arg, const c10::IValue& value, size_t length, size_t begin, size_t end) {
-  if (is_tensor_list(arg, value)) {
-    const auto list = value.toTensorList();
-    if (list.size() != length) return value;
-    c10::List<at::Tensor> some;
-    some.reserve(end - begin);
-    for (size_t k = begin; k < end; ++k) some.push_back(list.get(k));
+class Lists {
+ public:
+  Lists(const OpPlan& plan, c10::ArrayRef<c10::IValue> arguments) : plan_(plan), arguments_(arguments) {
+    for (size_t i = 0; i < plan.args.size(); ++i) {
+      if (!is_tensor_list(plan.args[i], arguments[i])) continue;
+      length_ = std::max(length_, arguments[i].toTensorList().size());
+    }
+  }
+  size_t length() const { return length_; }
+
+  std::vector<Element> elements(Engine& engine) const {
+    std::vector<Element> all(length_);
+    std::vector<c10::List<at::Tensor>> lists;
+    std::vector<bool> written;
+    for (size_t i = 0; i < plan_.args.size(); ++i) {
+      if (!is_cut(i)) continue;
+      lists.push_back(arguments_[i].toTensorList());
+      written.push_back(plan_.args[i].written);
+    }
+    std::vector<Access> accesses;
+    for (size_t k = 0; k < length_; ++k) {
+      accesses.clear();
+      for (size_t i = 0; i < lists.size(); ++i) {
+        const at::Tensor tensor = lists[i].get(k);
+        if (!is_managed(tensor)) continue;
+        Block* block = block_of(tensor);
+        if (std::any_of(accesses.begin(), accesses.end(),
+                        [block](const Access& before) { return before.block == block; })) {
+          continue;
+        }
+        all[k].bytes += block->size();
+        accesses.push_back({block, written[i]});
+      }
+      all[k].node = engine.place(std::span<const Access>(accesses), home_node());
+      for (const Access& access : accesses) {
+        if (access.block->replica(all[k].node).user_pins != 0) all[k].pinned += access.block->size();
+      }
+    }
+    return all;
+  }
+
+  // The arguments of a call on a part of the elements. What is no list of as many elements stays whole.
+  torch::jit::Stack arguments(const Part& part) const {
+    torch::jit::Stack some;
+    some.reserve(arguments_.size());
+    for (size_t i = 0; i < arguments_.size(); ++i) some.push_back(argument(i, part));
     return some;
   }
-  if (arg.kind == Kind::scalar_list && value.isList()) {
-    const auto list = value.toListRef();
-    if (list.size() != length) return value;
-    c10::impl::GenericList some(value.toList().elementType());
-    for (size_t k = begin; k < end; ++k) some.push_back(list[k]);
-    return some;
+
+ private:
+  bool is_cut(size_t i) const {
+    return is_tensor_list(plan_.args[i], arguments_[i]) && arguments_[i].toTensorList().size() == length_;
   }
-  return value;
+
+  c10::IValue argument(size_t i, const Part& part) const {
+    const c10::IValue& value = arguments_[i];
+    if (is_cut(i)) {
+      const auto list = value.toTensorList();
+      c10::List<at::Tensor> some;
+      some.reserve(part.size());
+      for (const size_t k : part) some.push_back(list.get(k));
+      return some;
+    }
+    if (plan_.args[i].kind == Kind::scalar_list && value.isList() && value.toListRef().size() == length_) {
+      c10::impl::GenericList some(value.toList().elementType());
+      for (const size_t k : part) some.push_back(value.toListRef()[k]);
+      return some;
+    }
+    // One scalar for each element may also come as a tensor.
+    if (static_cast<int>(i) == plan_.scalars_arg && value.isTensor() && value.toTensor().dim() == 1) {
+      const at::Tensor& scalars = value.toTensor();
+      std::vector<at::Tensor> some;
+      for (const size_t k : part) some.push_back(scalars.select(0, static_cast<int64_t>(k)));
+      return at::stack(some);
+    }
+    return value;
+  }
+
+  const OpPlan& plan_;
+  const c10::ArrayRef<c10::IValue> arguments_;
+  size_t length_ = 0;
+};
+
+// Throws where an element fits neither its node nor the host instead: before any has been written.
+void check_each_fits(Runtime& runtime, const std::string& name, const std::vector<Element>& elements) {
+  Engine& engine = runtime.engine();
+  std::array<Bytes, kMaxNodes> rooms{};
+  for (size_t i = 0; i < engine.node_count(); ++i) rooms[i] = engine.room(NodeId{static_cast<uint8_t>(i)});
+  for (size_t k = 0; k < elements.size(); ++k) {
+    const Element& element = elements[k];
+    const Bytes room = rooms[index_of(element.node)];
+    if (element.bytes - element.pinned <= room) continue;
+    const NodeId other = element.pinned == Bytes(0) ? instead_of(runtime, element.node) : element.node;
+    if (other != element.node && element.bytes <= rooms[index_of(other)]) continue;
+    throw_status(Status(Code::out_of_memory,
+                        "element " + std::to_string(k) + " of its lists takes " + to_string(element.bytes) +
+                            ", and " + engine.device(element.node).name() + " has " + to_string(room) +
+                            " that is not pinned (a budget of " + to_string(engine.budget(element.node)) +
+                            "); nothing was written. A larger budget in INNKEEPER_NODES or "
+                            "manager().set_budget(\"" +
+                            engine.device(element.node).name() + "\", bytes) would help"),
+                 name);
+  }
 }
+
+// In parts whose elements are at one node and whose operands fit its room; the largest first.
+std::vector<Part> cut(Engine& engine, const std::vector<Element>& elements) {
+  Part order(elements.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tuple(elements[b].bytes, elements[a].node) < std::tuple(elements[a].bytes, elements[b].node);
+  });
+  std::vector<Part> parts;
+  for (const NodeId node : engine.computing_nodes()) {
+    Bytes sum{0};
+    const Bytes limit(std::min(engine.room(node), engine.budget(engine.host())).count() / kPartOfRoom);
+    bool fresh = true;
+    for (const size_t k : order) {
+      if (elements[k].node != node) continue;
+      if (fresh || sum + elements[k].bytes > limit) {
+        parts.emplace_back();
+        sum = Bytes(0);
+        fresh = false;
+      }
+      parts.back().push_back(k);
+      sum += elements[k].bytes;
+    }
+  }
+  std::stable_sort(parts.begin(), parts.end(), [&](const Part& a, const Part& b) {
+    return elements[a.front()].bytes > elements[b.front()].bytes;
+  });
+  return parts;
+}
+
+// What the parts returned, each result at its element's place.
+class Results {
+ public:
+  Results(size_t count, size_t length) : lists_(count), single_(count), length_(length) {}
+
+  void add(const Part& part, const torch::jit::Stack& returned) {
+    for (size_t r = 0; r < lists_.size(); ++r) {
+      if (!returned[r].isTensorList()) {  // a tensor that every part wrote, returned again
+        single_[r] = returned[r];
+        continue;
+      }
+      lists_[r].resize(length_);
+      const auto list = returned[r].toTensorList();
+      for (size_t i = 0; i < part.size(); ++i) lists_[r][part[i]] = list.get(i);
+    }
+  }
+
+  void push_to(torch::jit::Stack& stack) {
+    for (size_t r = 0; r < lists_.size(); ++r) {
+      if (lists_[r].empty()) {
+        stack.push_back(std::move(single_[r]));
+      } else {
+        stack.emplace_back(c10::List<at::Tensor>(lists_[r]));
+      }
+    }
+  }
+
+ private:
+  std::vector<std::vector<at::Tensor>> lists_;
+  std::vector<c10::IValue> single_;
+  const size_t length_;
+};
 
 }  // namespace
 
 bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack) {
   const OpPlan& plan = *op.plan;
   const size_t first = stack->size() - plan.args.size();
-  size_t length = 0;
-  for (size_t i = 0; i < plan.args.size(); ++i) {
-    if (is_tensor_list(plan.args[i], (*stack)[first + i])) {
-      length = std::max(length, (*stack)[first + i].toTensorList().size());
-    }
-  }
-  if (length < 2) return false;
-
-  std::vector<Bytes> bytes(length, Bytes(0));  // of the k-th elements of all lists
-  Bytes total{0};
-  for (size_t i = 0; i < plan.args.size(); ++i) {
-    const c10::IValue& value = (*stack)[first + i];
-    if (!is_tensor_list(plan.args[i], value)) continue;
-    const auto list = value.toTensorList();
-    if (list.size() != length) continue;
-    for (size_t k = 0; k < length; ++k) {
-      const Bytes size = bytes_of(list.get(k));
-      bytes[k] += size;
-      total += size;
-    }
-  }
+  const Lists given(plan, torch::jit::last(*stack, plan.args.size()));
+  if (given.length() < 2) return false;
   Engine& engine = runtime().engine();
-  Bytes room = engine.budget(engine.host());
-  for (const NodeId node : engine.computing_nodes()) room = std::min(room, engine.budget(node));
-  if (total.count() <= room.count() / kPartOfRoom) return false;
-  for (const NodeId node : engine.computing_nodes()) room = std::min(room, engine.room(node));
-  const Bytes limit(room.count() / kPartOfRoom);
-
-  // One scalar for each element may also come as a tensor, where it is cut like the lists.
-  const auto scalars_part = [&](const c10::IValue& value, size_t begin, size_t end) -> c10::IValue {
-    if (!value.isTensor() || value.toTensor().dim() != 1) return value;
-    return value.toTensor().slice(0, static_cast<int64_t>(begin), static_cast<int64_t>(end));
-  };
-
-  const std::vector<c10::IValue> whole(stack->end() - static_cast<std::ptrdiff_t>(plan.args.size()),
-                                       stack->end());
-  stack->resize(first);
-  std::vector<c10::IValue> results;
-  for (size_t begin = 0; begin < length;) {
-    size_t end = begin + 1;
-    Bytes sum = bytes[begin];
-    while (end < length && sum + bytes[end] <= limit) sum += bytes[end++];
-    torch::jit::Stack some;
-    some.reserve(whole.size());
-    for (size_t i = 0; i < whole.size(); ++i) {
-      some.push_back(static_cast<int>(i) == plan.scalars_arg
-                         ? scalars_part(whole[i], begin, end)
-                         : part(plan.args[i], whole[i], length, begin, end));
-    }
-    if (end - begin == length) return stack->insert(stack->end(), whole.begin(), whole.end()), false;
-    run_managed(op, &some);
-    if (results.empty()) {
-      results.assign(some.begin(), some.end());
-    } else {
-      for (size_t r = 0; r < results.size(); ++r) {
-        if (!results[r].isTensorList()) continue;  // a tensor that every part wrote, returned again
-        auto list = results[r].toTensorList();
-        for (const at::Tensor& tensor : some[r].toTensorVector()) list.push_back(tensor);
-      }
-    }
-    begin = end;
+  const std::vector<Element> elements = given.elements(engine);
+  const bool one_node = std::all_of(elements.begin(), elements.end(), [&](const Element& element) {
+    return element.node == elements.front().node;
+  });
+  if (one_node) {
+    Bytes total{0};
+    for (const Element& element : elements) total += element.bytes;
+    const Bytes budget = std::min(engine.budget(elements.front().node), engine.budget(engine.host()));
+    if (total.count() <= budget.count() / kPartOfRoom) return false;
   }
-  stack->insert(stack->end(), results.begin(), results.end());
+  const std::vector<Part> parts = cut(engine, elements);
+  if (parts.size() == 1) return false;
+  check_each_fits(runtime(), plan.op.schema().name(), elements);
+
+  const torch::jit::Stack whole(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  const Lists lists(plan, whole);
+  stack->resize(first);
+  Results results(plan.nrets, elements.size());
+  size_t done = 0;
+  for (const Part& part : parts) {
+    torch::jit::Stack some = lists.arguments(part);
+    try {
+      run_managed(op, &some);
+    } catch (const c10::OutOfMemoryError& error) {
+      if (done == 0 || !plan.any_written) throw;
+      TORCH_CHECK_WITH(OutOfMemoryError, false, error.what_without_backtrace(), "; ", done, " of ",
+                       elements.size(), " elements of its lists had been written by then");
+    }
+    results.add(part, some);
+    done += part.size();
+  }
+  results.push_to(*stack);
   return true;
 }
 

@@ -15,7 +15,9 @@
 #include <utility>
 
 #include "torch/device_check.h"
+#include "torch/fallback.h"
 #include "torch/operator_call.h"
+#include "torch/soft_placement.h"
 
 namespace innkeeper::torch_layer {
 
@@ -30,6 +32,8 @@ struct TypedKernel<Op, Return(Args...)> {
     check.refuse_mixed(Op::name);
     OperatorCall call(Op::name);
     (collect(call, args), ...);
+    if (call.too_large()) [[unlikely]]
+      return boxed(args...);
     call.begin(call.choose());
     size_t next = 0;
     try {
@@ -47,12 +51,34 @@ struct TypedKernel<Op, Return(Args...)> {
         return result;
       }
     } catch (const c10::OutOfMemoryError& error) {
-      TORCH_CHECK_WITH(OutOfMemoryError, false, Op::name, ": ", error.what_without_backtrace(),
-                       "; its operands take ", to_string(call.operand_bytes()));
+      const std::string why = std::string(error.what_without_backtrace()) + "; its operands take " +
+                              to_string(call.operand_bytes());
+      const bool writes = std::is_same_v<Return, at::Tensor&>;
+      if (writes || instead_of(call.runtime(), call.node()) == call.node()) {
+        TORCH_CHECK_WITH(OutOfMemoryError, false, Op::name, ": ", why);
+      }
+      call.give_up();
+      warn_of_host(Op::name, why);
+      const OnHost on_host;
+      return boxed(args...);
     }
   }
 
  private:
+  // The rare cases, by the boxed function.
+  static Return boxed(Args... args) {
+    static const ManagedOp& op = *new ManagedOp(
+        build_plan(c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name)));
+    torch::jit::Stack stack;
+    torch::jit::push(stack, args...);
+    run_managed(op, &stack);
+    if constexpr (std::is_same_v<Return, at::Tensor&>) {
+      return written(args...);
+    } else {
+      return c10::impl::PopResult<Return>::call(stack);
+    }
+  }
+
   template <class T>
   static constexpr bool kTensor = std::is_same_v<std::remove_cvref_t<T>, at::Tensor>;
   template <class T>

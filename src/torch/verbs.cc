@@ -5,6 +5,7 @@
 #include "innkeeper/torch/runtime.h"
 #include "torch/compute_queue.h"
 #include "torch/errors.h"
+#include "torch/fork.h"
 #include "torch/handle.h"
 #include "torch/home.h"
 #include "torch/operator_call.h"
@@ -131,33 +132,36 @@ at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node,
   if (block.size() != Bytes(0)) {
     const bool on_device = !machine.backend(id).host;
     if (on_device) order_compute_queue_after_program(machine.backend(id).device);
-    const OperatorScope scope(machine.engine(), id);
-    Access access{&block, write, false};
-    throw_if_error(machine.engine().acquire(id, std::span(&access, 1)), "resident");
+    throw_if_error(machine.engine().hold(block, id, write), "resident");
     if (on_device) order_program_after_compute_queue(machine.backend(id).device);
   }
   return real_tensor(machine, x, block, id);
 }
 
 void release_resident(const at::Tensor& x, const std::string& node) {
+  if (is_forked_child()) return;  // its parent's pin
   Runtime& machine = runtime();
   Block& block = block_for(x, "resident");
   const NodeId id = named(node, "resident");
   if (block.size() == Bytes(0)) return;
   if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
-  Access access{&block, false, true};
+  Access access = machine.engine().let_go(block, id);
   if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
   machine.engine().release(id, std::span(&access, 1));
 }
 
 void synchronize() {
+  refuse_in_forked_child();
   if (Runtime* machine = runtime_if_started()) throw_if_error(machine->engine().synchronize(), "synchronize");
 }
 
 int64_t empty_cache() {
+  refuse_in_forked_child();
   Runtime* machine = runtime_if_started();
   return machine == nullptr ? 0 : machine->engine().trim().count();
 }
+
+bool is_bad_fork() { return is_forked_child(); }
 
 void log_moves(bool on) { set_log_level(on ? LogLevel::info : LogLevel::warn); }
 

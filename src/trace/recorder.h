@@ -1,9 +1,9 @@
 // A record of what operators access, as text: for reports, for studies of policies, for planning.
 //
 // One line an event:
-//     O <operator> <block>:<bytes><kind> ...   an operator; kind is r (read), w (written) or o (born: its
-//     result) F <block>                                a block was freed M <text> a mark, for example the end
-//     of a training step
+//     O <operator> <block>:<bytes><kind> ...   an operator; kind is r (read), w (written) or o (born)
+//     F <block>                                a block was freed
+//     M <text>                                 a mark, for example the end of a training step
 //
 // Thread safety: all methods; lines of several threads are whole and in the order in which they were
 // recorded. Off, it costs one relaxed load.

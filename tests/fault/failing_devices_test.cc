@@ -96,7 +96,7 @@ class Program {
     Owned& owned = blocks_[index];
     const NodeId at = machine_.sim(node);
     std::vector<Access> accesses{{.block = owned.block, .write = true}};
-    const OperatorScope scope(machine_.engine(), at);
+    const OperatorScope scope(machine_.engine(), at, Bytes(0));
     if (!step(machine_->acquire(at, std::span(accesses)))) return;
     const Bytes size = owned.block->size() + Bytes(64);
     Result<Memory> memory = machine_->device(at).allocate(size);
@@ -132,11 +132,12 @@ struct FaultCase {
   bool peers = true;
 };
 
-constexpr unsigned kAll = 15;
+constexpr unsigned kAll = 256 + 15;
 constexpr auto kAllocation = static_cast<unsigned>(Fault::allocation);
 constexpr auto kCopy = static_cast<unsigned>(Fault::copy);
 constexpr auto kLateCopy = static_cast<unsigned>(Fault::late_copy);
 constexpr auto kOrder = static_cast<unsigned>(Fault::order);
+constexpr auto kEvent = static_cast<unsigned>(Fault::event);
 
 class FaultTest : public testing::TestWithParam<FaultCase> {};
 
@@ -173,6 +174,7 @@ const FaultCase kCases[] = {
     {"TheDiskLate", kLateCopy},
     {"TheDiskLateForever", kLateCopy, kForever},
     {"AWait", kOrder},
+    {"EventsForever", kEvent, kForever},
     {"Anything", kAll},
     {"AnythingThreeTimes", kAll, 2},
     {"CopiesForever", kCopy, kForever, false},

@@ -169,7 +169,7 @@ const Setup kSetups[] = {
      {.accelerators = 2, .budget = KiB(12), .host_budget = KiB(14), .disk_budget = MiB(1), .peers = false}},
 };
 
-constexpr unsigned kDevices = 15;  // every kind of Fault
+constexpr unsigned kDevices = 256 + 15;  // every kind of Fault
 constexpr unsigned kShort = static_cast<unsigned>(DiskFault::short_transfer);
 constexpr unsigned kIo = static_cast<unsigned>(DiskFault::io_error);
 constexpr unsigned kSpace = static_cast<unsigned>(DiskFault::no_space);

@@ -22,6 +22,7 @@ struct Model {
   // Steps that are using it, in other lanes too.
   int readers = 0;
   bool writer = false;
+  int requests = 0;  // about where it is: they are ordered with nothing, but it must not die meanwhile
 
   bool held() const { return pinned || escaped_at != kNoNode; }
 };
@@ -54,6 +55,18 @@ class Hold {
   const ModelPtr written_;
   std::vector<ModelPtr> read_;
   bool free_ = false;
+};
+
+// A request about a block, as any thread may make at any time while the block lives.
+class Requested {
+ public:
+  explicit Requested(ModelPtr model) : model_(std::move(model)) { ++model_->requests; }
+  ~Requested() { --model_->requests; }
+  Requested(const Requested&) = delete;
+  Requested& operator=(const Requested&) = delete;
+
+ private:
+  const ModelPtr model_;
 };
 
 // What the holder of an escaped tensor keeps when its block dies.

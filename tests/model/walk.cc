@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "base/test_point.h"
 #include "model/block_model.h"
 #include "model/interleaving.h"
 
@@ -191,7 +192,13 @@ class Walk {
     const Hold hold(model, {});
     if (!started(hold) || held_elsewhere(*model, node)) return;
     const Contents contents = fresh(model->contents.size());
-    if (!done(machine_.write(*model->block, node, contents), model->pinned)) return;
+    const Status status = machine_.run(node, {{.block = model->block, .write = true}}, [&](auto operands) {
+      const auto half = static_cast<std::ptrdiff_t>(contents.size() / 2);
+      std::copy(contents.begin(), contents.begin() + half, operands[0].begin());
+      reach("kernel");
+      std::copy(contents.begin() + half, contents.end(), operands[0].begin() + half);
+    });
+    if (!done(status, model->pinned)) return;
     model->contents = contents;
     model->written = true;
   }
@@ -228,7 +235,10 @@ class Walk {
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] != out) compare("operand " + name_of(*inputs[i]), operands[i + 1], inputs[i]->contents);
       }
-      for (size_t i = 0; i < inputs.size(); ++i) apply(operands[0], operands[i + 1]);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        reach("kernel");
+        apply(operands[0], operands[i + 1]);
+      }
     });
     if (!done(status, out->pinned)) return;
     if (!out->written) std::fill(out->contents.begin(), out->contents.end(), static_cast<unsigned char>(0));
@@ -255,7 +265,7 @@ class Walk {
     const size_t to = step.lane * size_t{31} % (out->contents.size() - length + 1);
     std::vector<Access> accesses{{.block = out->block, .write = true}};
     if (in != out) accesses.push_back({.block = in->block});
-    const OperatorScope scope(machine_.engine(), node);
+    const OperatorScope scope(machine_.engine(), node, Bytes(0));
     if (!done(machine_->acquire(node, std::span(accesses)), out->pinned)) return;
     auto* target = static_cast<unsigned char*>(out->block->data(node)) + to;
     const auto* source = static_cast<const unsigned char*>(in->block->data(node)) + from;
@@ -272,13 +282,12 @@ class Walk {
 
   template <class Request>
   void request(const ModelPtr& model, const Request& make_request) {
-    const Hold hold(nullptr, {model});
-    if (started(hold)) done(make_request());
+    const Requested requested(model);
+    done(make_request());
   }
 
   void evict(const ModelPtr& model) {
-    const Hold hold(nullptr, {model});
-    if (!started(hold)) return;
+    const Requested requested(model);
     if (!done(machine_->evict(*model->block), model->held() || options_.lanes > 1) || options_.lanes > 1)
       return;
     for (const NodeId node : machine_->where(*model->block)) {
@@ -314,7 +323,7 @@ class Walk {
     if (!started(hold) || model->held() || held() + pinning_ >= kLongHeld || !model->written) return;
     if (model->contents.empty()) return;
     Access access{.block = model->block};
-    const OperatorScope scope(machine_.engine(), node);
+    const OperatorScope scope(machine_.engine(), node, Bytes(0));
     ++pinning_;
     const bool acquired = done(machine_->acquire(node, std::span(&access, 1)));
     --pinning_;
@@ -361,7 +370,7 @@ class Walk {
     }
     const NodeId node = computing(step.node);
     std::vector<Access> accesses{{.block = model->block, .write = true}};
-    const OperatorScope scope(machine_.engine(), node);
+    const OperatorScope scope(machine_.engine(), node, Bytes(0));
     if (!done(machine_->acquire(node, std::span(accesses)))) return;
     Result<Memory> memory = machine_->device(node).allocate(bytes);
     if (done(memory.status())) {
@@ -380,7 +389,7 @@ class Walk {
 
   void destroy(const ModelPtr& model) {
     const Hold hold(model, {});
-    if (!started(hold)) return;
+    if (!started(hold) || model->requests != 0) return;
     std::erase(blocks_, model);
     if (model->escaped_at != kNoNode) {
       surrendered_.push_back(

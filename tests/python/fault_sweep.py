@@ -1,4 +1,4 @@
-"""Fails the n-th allocation, copy or kernel of a training step, for every n until the step passes clean.
+"""Fails the n-th allocation, copy, kernel or event of a step, for every n until the step passes clean.
 
     python tests/python/fault_sweep.py WORKLOAD NODES
 
@@ -29,8 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import torch
 from torch import Tensor, nn
 
-ALLOCATION, COPY, KERNEL, LATE_KERNEL = 1, 2, 4, 8
-KINDS = {"allocation": ALLOCATION, "copy": COPY, "kernel": KERNEL, "late kernel": LATE_KERNEL}
+KINDS = {"allocation": 1, "copy": 2, "kernel": 4, "late kernel": 8, "event": 16}
 
 
 @dataclass
@@ -251,7 +250,7 @@ def main() -> None:
     print(f"two faults: seed {seed}", file=sys.stderr)
     every = sum(row["calls"] for row in report.values())
     for _ in range(10):
-        sweep.attempt(r.randrange(1, 16), r.randrange(1, every + 1), r.randrange(1, 3))
+        sweep.attempt(r.randrange(1, 32), r.randrange(1, every + 1), r.randrange(1, 3))
     print(json.dumps({"evictions": sweep.evictions, "faults": report}))
 
 

@@ -118,8 +118,12 @@ def held() -> torch.Tensor:
 def overfull() -> None:
     for node in ("sim:0", "sim:1"):
         innkeeper.manager().set_budget(node, 1 << 20)
-    with innkeeper.on("sim:0"):
-        torch.full((1 << 20,), 2.0, device="managed")
+    innkeeper.manager().soft_placement = False
+    try:
+        with innkeeper.on("sim:0"):
+            torch.full((1 << 20,), 2.0, device="managed")
+    finally:
+        innkeeper.manager().soft_placement = True
 
 
 def keep_pinned_bytes_out() -> None:
@@ -163,7 +167,7 @@ BAD_CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "evict, pinned": (evict_pinned, ValueError, "evict: the block is pinned at sim:0; unpin it first"),
     "resident, written elsewhere": (
         write_pinned_elsewhere, ValueError,
-        "resident: a block that is pinned at sim:0 cannot be written at sim:1; unpin it first"),
+        "resident: the block is pinned at sim:0 and cannot be written at sim:1; unpin it first"),
     "resident, no such node": (lambda: innkeeper.resident(x(), "disk").__enter__(), ValueError,
                                f'resident: there is no node "disk"; {KNOWN}'),
     "on, no such node": (lambda: innkeeper.on("sim:9").__enter__(), ValueError, 'there is no node "sim:9"'),

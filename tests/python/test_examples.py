@@ -46,14 +46,6 @@ def test_train_text_gives_the_same_weights_as_plain_pytorch(nodes: str, tmp_path
     assert len(plain["losses"]) == 6 and plain["losses"][-1] < plain["losses"][0]
 
 
-def test_demo(tmp_path: Path):
-    page = tmp_path / "page.html"
-    out = run_example("demo", "--simulate", "--steps", "30", "--page", str(page), *SMALL)
-    assert "bitwise equal" in out and str(page) in out and "slowdown" in out
-    text = page.read_text()
-    assert "Bytes on each node" in text and 'src="http' not in text
-
-
 def test_demo_fails_in_one_line_when_the_loss_does_not_fall(tmp_path: Path):
     page = str(tmp_path / "page.html")
     done = run_python(

@@ -23,6 +23,16 @@ def test_they_pass_on_a_simulated_card(tmp_path: Path, monkeypatch: pytest.Monke
     assert "| bits | gpt-fused equal to plain | yes |" in rows.stdout
 
 
+def test_rows_say_where_they_come_from(tmp_path: Path) -> None:
+    """So that they can stand in a document: tools/check_figures.py asks for it."""
+    machine = {"card": "H200", "PyTorch": "2.11", "CUDA": "", "commit": "0123abc"}
+    (tmp_path / "results.json").write_text(json.dumps({"machine": machine, "room": {"highest": 1.5}}))
+    rows = run_python("tools/gpu_rows.py", str(tmp_path / "results.json")).stdout
+    assert rows.startswith(
+        "Measured at 0123abc by `make gpu`, of `src/residency` and `src/torch`: card H200, PyTorch 2.11\n"
+    )
+
+
 def test_nothing_measured_is_said_in_one_line(tmp_path: Path) -> None:
     rows = run_python(str(ROOT / "tools/gpu_rows.py"), str(tmp_path / "none.json"))
     assert rows.returncode == 1

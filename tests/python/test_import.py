@@ -44,9 +44,6 @@ def test_refuses_another_out_of_tree_device_in_one_line():
 
 FORK = """
 import os, torch, innkeeper
-if {start}:
-    before = torch.arange(4.0, device="managed")
-    assert before.sum().item() == 6
 pid = os.fork()
 if pid == 0:
     assert not torch.managed._is_in_bad_fork()
@@ -56,20 +53,13 @@ if pid == 0:
     torch.manual_seed(0)
     z = torch.randn(100, 100)
     ok = torch.equal(y.cpu(), (z @ z).relu())
-    if {start}:
-        ok = ok and before.tolist() == [0, 1, 2, 3]
     os._exit(0 if ok else 1)
 assert os.waitpid(pid, 0)[1] == 0
 """
 
 
 def test_a_child_forked_before_the_first_use_can_use_the_device():
-    done = run_python("-c", FORK.format(start=False))
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_child_forked_after_the_first_use_can_use_simulated_nodes():
-    done = run_python("-c", FORK.format(start=True))
+    done = run_python("-c", FORK)
     assert done.returncode == 0, done.stderr
 
 

@@ -45,6 +45,13 @@ def without_numbers(text: str) -> str:
     )
 
 
+def numbers(text: str) -> list[float]:
+    """All numbers, those of bytes in bytes."""
+    units = ("", "KiB", "MiB", "GiB", "TiB")
+    found = re.findall(r"(\d[\d,]*(?:\.\d+)?)(?:\s([KMGT]iB)\b)?", text)
+    return [float(digits.replace(",", "")) * 1024 ** units.index(unit) for digits, unit in found]
+
+
 # The first example is one of more memory than there is.
 NEEDS_MORE = """
 now = innkeeper.stats()
@@ -81,6 +88,8 @@ def test_python_blocks_print_what_stands_below_them(document: Path, line: int):
     shown = found[index + 1]
     assert shown.language == "text", f"line {line}: its output is not shown"
     assert without_numbers(done.stdout) == without_numbers(shown.text), done.stdout
+    for now, then in zip(numbers(done.stdout), numbers(shown.text), strict=True):
+        assert abs(now - then) <= max(now, then) / 4, f"{then} is stale; now it prints\n{done.stdout}"
 
 
 def test_mistakes_in_settings_read_as_documented():

@@ -1,10 +1,10 @@
 // queue_runner FOLDER: what `innkeeper queue runner` is, for tests of the library.
 //
 // INNKEEPER_KILL_STEP=NAME and INNKEEPER_KILL_FILE=PATH: kills itself (or the supervisor that it became) at
-// the first step of that name, once: the file is made at that moment, and while it is there nothing is
-// killed.
+//   the first step of that name, once: the file is made at that moment, and while it is there nothing is
+//   killed.
 // INNKEEPER_WAIT_STEP=NAME and INNKEEPER_WAIT_FILE=PATH: makes the file at the first such step, and waits
-// until it is removed.
+//   until it is removed.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>

@@ -15,11 +15,13 @@
 
 namespace innkeeper::test {
 
-enum class Fault : uint8_t {
+// DiskFault (faulty_disk.h) has the bits between.
+enum class Fault : uint16_t {
   allocation = 1,
   copy = 2,       // the copy is refused
   late_copy = 4,  // of a disk: the copy is taken, never made, and its event fails
   order = 8,      // record and wait
+  event = 256,    // an event waited for by the host: the wait is over, and fails
 };
 
 // Which calls fail. Thread safe; one plan may serve all devices of a machine.
@@ -69,16 +71,21 @@ class FailedEvent final : public EventState {
 
 class StubbornEvent final : public EventState {
  public:
-  explicit StubbornEvent(Event inner) : inner_(std::move(inner)) {}
+  StubbornEvent(Event inner, FaultPlan* plan) : inner_(std::move(inner)), plan_(plan) {}
   bool done() override {
     const auto* simulated = dynamic_cast<const sim::SimEvent*>(inner_.get());
     return simulated != nullptr ? simulated->passed() : inner_->done();
   }
-  Status synchronize() override { return inner_->synchronize(); }
+  Status synchronize() override {
+    const Status status = inner_->synchronize();
+    if (plan_ == nullptr || !plan_->fails(Fault::event)) return status;
+    return Status(Code::io_error, "injected: an event failed");
+  }
   const Event& inner() const { return inner_; }
 
  private:
   const Event inner_;
+  FaultPlan* const plan_;
 };
 
 class FaultyDevice final : public Device {
@@ -137,9 +144,9 @@ class FaultyDevice final : public Device {
     }
     return stubborn(call());
   }
-  static Result<Event> stubborn(Result<Event> event) {
+  Result<Event> stubborn(Result<Event> event) const {
     if (!event.ok() || event.value() == nullptr) return event;
-    return Event(std::make_shared<StubbornEvent>(std::move(event).value()));
+    return Event(std::make_shared<StubbornEvent>(std::move(event).value(), plan_));
   }
 
   const std::unique_ptr<Device> inner_;

@@ -82,7 +82,7 @@ class Machine {
 
   // Runs a kernel at `node` with its operands acquired.
   Status run(NodeId node, std::vector<Access> accesses, const Kernel& kernel) {
-    const OperatorScope scope(*engine_, node);
+    const OperatorScope scope(*engine_, node, size_of(accesses));
     IK_RETURN_IF_ERROR(engine_->acquire(node, std::span(accesses)));
     launch(node, accesses, kernel);
     engine_->count_operator(node);
@@ -121,7 +121,7 @@ class Machine {
   // do.
   Result<Block*> run_for_result(NodeId node, std::vector<Access> accesses, Bytes size, Bytes scratch,
                                 const Kernel& kernel) {
-    const OperatorScope scope(*engine_, node);
+    const OperatorScope scope(*engine_, node, size_of(accesses));
     IK_RETURN_IF_ERROR(engine_->acquire(node, std::span(accesses)));
     Result<Memory> memory = allocate_result(node, size, scratch);
     Block* block = nullptr;
@@ -156,6 +156,12 @@ class Machine {
     if (!temporary.ok()) return temporary.status();
     if (pause_) pause_();
     return engine_->device(node).allocate(size);
+  }
+
+  static Bytes size_of(std::span<const Access> accesses) {
+    Bytes total{0};
+    for (const Access& access : accesses) total += access.block->size();
+    return total;
   }
 
   static std::vector<std::span<unsigned char>> bytes_of(NodeId node, std::span<const Access> accesses) {

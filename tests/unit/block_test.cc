@@ -39,9 +39,11 @@ TEST(ReplicaWord, I3IsNotClosedWhileSomebodyPinsIt) {
   ASSERT_TRUE(word.try_pin(false));
   EXPECT_FALSE(word.close_if_unpinned());
   EXPECT_FALSE(word.is_closed());
-  EXPECT_EQ(word.remove_pin(), 1u);
+  word.remove_pin(true);
+  EXPECT_EQ(word.pins(), 1u);
   EXPECT_FALSE(word.close_if_unpinned());
-  EXPECT_EQ(word.remove_pin(), 0u);
+  word.remove_pin(false);
+  EXPECT_EQ(word.pins(), 0u);
   EXPECT_TRUE(word.close_if_unpinned());
   EXPECT_TRUE(word.close_if_unpinned()) << "closing twice is closing once";
   EXPECT_TRUE(word.is_closed());
@@ -52,13 +54,33 @@ TEST(ReplicaWord, I3IsNotClosedWhileSomebodyPinsIt) {
 TEST(ReplicaWord, ChangesItsStateAndKeepsPinsAndFlag) {
   ReplicaWord word;
   word.set_state(ReplicaState::owned);
-  word.add_pin();
-  word.add_pin();
+  word.add_pin(false);
+  word.add_pin(true);
   word.close();
   word.set_state(ReplicaState::shared);
   EXPECT_EQ(word.state(), ReplicaState::shared);
   EXPECT_EQ(word.pins(), 2u);
+  EXPECT_EQ(word.writers(), 1u);
   EXPECT_TRUE(word.is_closed());
+}
+
+TEST(ReplicaWord, LendsWhatNoOperatorWrites) {
+  ReplicaWord word;
+  word.set_state(ReplicaState::owned);
+  ASSERT_TRUE(word.try_pin(true));
+  ASSERT_TRUE(word.try_pin(true)) << "two views of one block";
+  ASSERT_TRUE(word.try_pin(false));
+  EXPECT_EQ(word.writers(), 2u);
+  EXPECT_FALSE(word.try_lend());
+  word.remove_pin(true);
+  EXPECT_FALSE(word.try_lend());
+  EXPECT_EQ(word.state(), ReplicaState::owned);
+  word.end_write();  // its pin stays
+  EXPECT_TRUE(word.try_lend());
+  EXPECT_EQ(word.state(), ReplicaState::shared);
+  EXPECT_EQ(word.pins(), 2u);
+  EXPECT_FALSE(word.try_pin(true)) << "a writer claims it first";
+  EXPECT_TRUE(word.try_pin(false));
 }
 
 // Of many threads, either some hold pins or one has closed the replica, never both.
@@ -72,7 +94,7 @@ TEST(ReplicaWord, I3PinsAndClosingExcludeEachOther) {
       for (int round = 0; round < 3000; ++round) {
         if (!word.try_pin(false)) continue;
         EXPECT_EQ(guarded % 2, 0);
-        word.remove_pin();
+        word.remove_pin(false);
       }
     });
   }
@@ -105,7 +127,7 @@ TEST(ReplicaWord, CountsThePinsOfThreadsThatContend) {
         if (!word.try_pin(round % 2 == 0)) {
           ++refused;
         } else if (round != 0) {
-          word.remove_pin();
+          word.remove_pin(round % 2 == 0);
         }
       }
     });

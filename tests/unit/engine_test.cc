@@ -79,7 +79,7 @@ TEST(Engine, AcquiresAllOperandsOrNone) {
   for (uint64_t i = 0; i < 4; ++i) {
     accesses.push_back({.block = must_make(machine, machine.sim(), pattern(kSize, i))});
   }
-  const OperatorScope scope(machine.engine(), machine.sim());
+  const OperatorScope scope(machine.engine(), machine.sim(), Bytes(0));
   EXPECT_EQ(machine->acquire(machine.sim(), std::span(accesses)).code(), Code::out_of_memory);
   for (const Access& access : accesses) {
     EXPECT_FALSE(access.pinned);
@@ -128,7 +128,7 @@ TEST(Engine, I3APinnedReplicaStaysWhereItIs) {
   const Status elsewhere = machine.write(*pinned, machine.sim(1), pattern(kSize, 2));
   EXPECT_EQ(elsewhere.code(), Code::invalid_argument);
   EXPECT_EQ(elsewhere.message(),
-            "a block that is pinned at sim:0 cannot be written at sim:1; unpin it first");
+            "the block is pinned at sim:0 and cannot be written at sim:1; unpin it first");
   expect_contents(machine, *pinned, machine.sim(1), pattern(kSize, 1));
   ASSERT_TRUE(machine.write(*pinned, machine.sim(0), pattern(kSize, 3)).ok()) << "here it may be written";
   EXPECT_EQ(pinned->data(machine.sim(0)), data);
@@ -315,7 +315,7 @@ TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
   EXPECT_EQ(machine->stats().escaped, 1);
   EXPECT_EQ(machine->stats().nodes.at("sim:0").pinned, static_cast<int64_t>(kSize));
   EXPECT_EQ(machine->room(machine.sim(0)), Bytes(kSize));
-  EXPECT_EQ(machine->evict(*block).code(), Code::busy);
+  EXPECT_EQ(machine->evict(*block).code(), Code::invalid_argument);
   EXPECT_FALSE(machine->device(machine.sim(0)).allocate(Bytes(2 * kSize)).ok());
   const Access operand{.block = block};
   EXPECT_EQ(machine->place(std::span(&operand, 1), machine.sim(1)), machine.sim(0));

@@ -43,7 +43,7 @@ TEST(Races, I3WhatIsPinnedWhileVictimsAreChosenStays) {
   ASSERT_TRUE(pinned);
   EXPECT_TRUE(machine->has_replica(*first, machine.sim()));
   EXPECT_FALSE(machine->has_replica(*second, machine.sim())) << "the other one left in its place";
-  first->replica(machine.sim()).word.remove_pin();
+  first->replica(machine.sim()).word.remove_pin(false);
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : {first, second, third.value()}) machine->destroy(block);
 }
@@ -142,7 +142,7 @@ TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
     Access access{.block = holds};
     std::thread other;
     {
-      const OperatorScope scope(machine.engine(), node);
+      const OperatorScope scope(machine.engine(), node, Bytes(0));
       ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
       other = std::thread([&] { fetched = machine->prefetch(*wanted, node); });
       while (!waits) std::this_thread::yield();

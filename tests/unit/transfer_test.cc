@@ -153,7 +153,7 @@ TEST_P(TransferTest, ACopyIntoReusedMemoryWaitsForItsEarlierUsers) {
   Block* near = make(machine, machine.sim(0), 8);
   for (int round = 0; round < 4; ++round) {
     {
-      const OperatorScope scope(machine.engine(), machine.sim(0));
+      const OperatorScope scope(machine.engine(), machine.sim(0), Bytes(0));
       Result<Memory> scratch = machine->device(machine.sim(0)).allocate(Bytes(kSize));
       ASSERT_TRUE(scratch.ok()) << scratch.status().message();
       const sim::WrittenRange written{scratch.value().data(), kSize};

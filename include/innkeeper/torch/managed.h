@@ -21,6 +21,8 @@ using torch_layer::configure;
 using torch_layer::NodeInfo;
 using torch_layer::nodes;
 using torch_layer::set_budget;
+using torch_layer::set_soft_placement;
+using torch_layer::soft_placement;
 
 using torch_layer::reset_stats;
 using torch_layer::stats;

@@ -19,12 +19,21 @@
 
 namespace innkeeper::torch_layer {
 
-// Sets the nodes: "sim:2x64MiB,host:1GiB". Fails if the runtime has started and any managed memory is alive.
+// Sets the nodes: "sim:2x64MiB,host:1GiB". Fails, and leaves the machine as it is, if any managed memory is
+// alive, or memory of a node that somebody was lent. Not beside a thread that uses the device.
 IK_EXPORT void configure(const std::string& nodes);
+
+// Whether the host runs an operator that its node cannot, being too large for it or without a kernel there,
+// with a warning that names it, once (the default, or INNKEEPER_SOFT_PLACEMENT); else it fails.
+IK_EXPORT bool soft_placement();
+IK_EXPORT void set_soft_placement(bool soft);
+
 // Registers the device if this was not done yet (also done when the library is loaded), and starts the
 // runtime.
 IK_EXPORT void start();
 IK_EXPORT bool started();
+// Whether this is a child that was forked after the runtime had started: it has no managed device.
+IK_EXPORT bool is_bad_fork();
 
 struct NodeInfo {
   std::string name;  // "sim:0", "cuda:1", "host", "disk"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import torch
@@ -29,23 +28,10 @@ __all__ = [
     "synchronize",
 ]
 
-_forked_with_accelerators = False
-
-
-def _after_fork_in_child() -> None:
-    global _forked_with_accelerators
-    # A real card's context does not survive a fork; simulated nodes and the host do.
-    _forked_with_accelerators = _C.started() and any(
-        n.kind not in ("sim", "host", "disk") for n in _C.nodes()
-    )
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
 
 def _is_in_bad_fork() -> bool:
-    """Whether this is a forked child of a process that had started the runtime with real accelerators."""
-    return _forked_with_accelerators
+    """Whether this is a forked child of a process that had started the runtime: it has no managed device."""
+    return _C.is_bad_fork()
 
 
 def index_of(device: Any = None) -> int:

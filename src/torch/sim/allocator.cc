@@ -5,12 +5,14 @@
 
 #include "torch/cpu_allocator.h"
 #include "torch/faults.h"
+#include "torch/fork.h"
 #include "torch/sim/current.h"
 #include "torch/sim/machine.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 
 void Allocation::release(void* context) {
+  if (is_forked_child()) return;  // its parent's memory
   std::unique_ptr<Allocation> allocation(static_cast<Allocation*>(context));
   sim::Accelerator& accelerator = *allocation->accelerator;
   for (uint64_t queues = allocation->queues.load(std::memory_order_acquire); queues != 0;

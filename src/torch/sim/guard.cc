@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "torch/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/current.h"
 #include "torch/sim/machine.h"
@@ -25,6 +26,10 @@ struct RecordedEvent {
 RecordedEvent& recorded(void* event) { return *static_cast<RecordedEvent*>(event); }
 
 void check(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
+
+void may_fail(const char* what) {
+  TORCH_CHECK(!faults::injected(faults::Fault::event), faults::message(what));
+}
 
 sim::QueueIndex queue_of(const Stream& stream) {
   TORCH_CHECK(stream.id() >= 0 && stream.id() < kMaxStreams, "no such stream of ", stream.device(), ": ",
@@ -89,16 +94,24 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   void record(void** event, const Stream& stream, DeviceIndex, c10::EventFlag) const override {
+    may_fail("recording an event");
     if (*event == nullptr) *event = new RecordedEvent;
     recorded(*event).event = accelerator(stream.device_index()).record(queue_of(stream));
   }
   void block(void* event, const Stream& stream) const override {
     if (event == nullptr) return;
+    may_fail("waiting for an event on a stream");
     accelerator(stream.device_index()).wait(queue_of(stream), recorded(event).event);
   }
-  bool queryEvent(void* event) const override { return event == nullptr || is_done(recorded(event).event); }
+  bool queryEvent(void* event) const override {
+    if (event == nullptr) return true;
+    may_fail("asking an event");
+    return is_done(recorded(event).event);
+  }
   void synchronizeEvent(void* event) const override {
-    if (event != nullptr && recorded(event).event != nullptr) check(recorded(event).event->synchronize());
+    if (event == nullptr || recorded(event).event == nullptr) return;
+    check(recorded(event).event->synchronize());
+    may_fail("waiting for an event");  // an error comes when the wait is over
   }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
     delete static_cast<RecordedEvent*>(event);

@@ -3,8 +3,7 @@
 // GPU.
 //
 // Operators run PyTorch's CPU kernels on the accelerator's bytes; its meta kernels where accelerators hold no
-// data. Dense tensors only: sparse and quantized
-// ones are refused.
+// data. Dense tensors only: sparse and quantized ones are refused.
 //
 // Thread safety: install must not run beside anything that uses the device; the rest may be called from any
 // thread.

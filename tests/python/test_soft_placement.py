@@ -1,0 +1,166 @@
+"""Operators larger than every accelerator: slice by slice, on the host, or an error, as it is set."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+
+import innkeeper
+import pytest
+from conftest import run_python
+from tight import same
+
+import torch
+from torch import nn
+
+KIB = 1 << 10
+SMALL = "sim:2x2MiB,host:256MiB"  # a matrix() below has 4 MiB
+
+
+@pytest.fixture
+def small(configure: Callable[[str], None]) -> Iterator[None]:
+    configure(SMALL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    innkeeper.manager().soft_placement = True
+
+
+def matrix(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*(shape or (1024, 1024)), generator=torch.Generator().manual_seed(seed))
+
+
+def ops_at(node: str) -> int:
+    return innkeeper.stats()["nodes"][node]["ops"]
+
+
+ELEMENTWISE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": torch.add,
+    "exp": lambda a, b: a.exp(),
+    "in place": lambda a, b: a.clone().mul_(b),
+    "transposed": lambda a, b: a.t() + b.t(),
+    "a row of the other": lambda a, b: a * b[3],
+    "a column of the other": lambda a, b: a * b[:, 3:4].contiguous(),
+    "a number": lambda a, b: a.sub(0.5, alpha=3),
+    "where": lambda a, b: torch.where(a > 0, a, b),
+    "out": lambda a, b: torch.add(a, b, out=torch.empty_like(a)),
+    "another type": lambda a, b: a.double() * b,
+    "a view of it": lambda a, b: a[1:].clone().tanh_(),
+    "three": lambda a, b: torch.addcmul(a, a, b, value=0.5),
+    "gradient": lambda a, b: torch.ops.aten.gelu_backward(a, b),
+}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("operator", ELEMENTWISE.values(), ids=ELEMENTWISE.keys())
+def test_element_wise_operators_run_in_slices_on_the_accelerators(operator: Callable[..., torch.Tensor]):
+    a, b = matrix(1), matrix(2)
+    innkeeper.manager().reset_stats()
+    result = operator(a.to("managed"), b.to("managed"))
+    assert same(result, operator(a, b))
+    assert ops_at("sim:0") + ops_at("sim:1") >= 12, "each slice is computed by an accelerator"
+    for name in ("sim:0", "sim:1"):
+        assert innkeeper.stats()["nodes"][name]["peak"] <= 2048 * KIB
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_no_slice_runs_on_the_host():
+    a, b = matrix(1), matrix(2)
+    zeros = torch.zeros(1 << 20, device="managed")
+    assert innkeeper.where(zeros) == ["host"]
+    assert zeros.sum().item() == 0
+    managed_a, managed_b = a.to("managed"), b.to("managed")
+    assert same(managed_a @ managed_b, a @ b)
+    assert same(managed_a.expand(2, 1024, 1024) + 1, a.expand(2, 1024, 1024) + 1)
+    assert same(managed_a[:, ::2].exp(), a[:, ::2].exp())  # not dense
+    assert same(managed_a.sort(dim=0).values, a.sort(dim=0).values)
+
+
+@pytest.mark.usefixtures("small")
+def test_operands_that_fit_and_results_that_do_not():
+    x = torch.arange(1000.0)
+    managed = x.to("managed")
+    assert same(torch.outer(managed, managed), torch.outer(x, x))
+    assert same(torch.arange(1 << 20, device="managed"), torch.arange(1 << 20))
+    assert same(managed.repeat(1000), x.repeat(1000))
+    assert same(torch.cdist(managed[:, None], managed[:, None]), torch.cdist(x[:, None], x[:, None]))
+    torch.manual_seed(3)
+    dropped = nn.functional.dropout(managed.repeat(300), 0.5)  # 1.2 MiB, and as much again, and the mask
+    assert 0.4 < (dropped == 0).double().mean().item() < 0.6
+
+
+@pytest.mark.usefixtures("small")
+def test_a_layer_larger_than_every_accelerator_trains():
+    def train(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.Linear(1024, 4))
+        model.to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=True)
+        x = matrix(3, 8, 64).to(device)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+        return [p.detach().cpu() for p in model.parameters()]
+
+    for ours, plain in zip(train("managed"), train("cpu"), strict=True):
+        assert torch.equal(ours, plain)
+    assert ops_at("host") > 0 and ops_at("sim:0") + ops_at("sim:1") > 0
+
+
+@pytest.mark.usefixtures("small")
+def test_one_warning_names_the_operator_and_the_setting():
+    a = matrix(1).to("managed")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            torch.linalg.vector_norm(a, 3)
+    lines = [str(w.message) for w in said if "runs on the host" in str(w.message)]
+    assert len(lines) == 1, lines
+    assert (
+        "aten::linalg_vector_norm runs on the host: its operands of 4.0 MiB are more than the 2.0 MiB of"
+        in lines[0]
+    )
+    assert "soft_placement=False" in lines[0]
+
+
+@pytest.mark.usefixtures("small")
+def test_without_soft_placement_it_is_an_error():
+    a = matrix(1).to("managed")
+    manager = innkeeper.manager()
+    assert manager.soft_placement
+    manager.soft_placement = False
+    for operator in (
+        lambda: torch.zeros(1 << 20, device="managed"),
+        lambda: a + 1,
+        lambda: a @ a,
+        lambda: torch.arange(1 << 20, device="managed"),
+    ):
+        with pytest.raises(torch.OutOfMemoryError, match=r"MiB asked, .* of its budget of 2\.0 MiB"):
+            operator()
+    manager.soft_placement = True
+    assert same(a, matrix(1)), "nothing is lost"
+
+
+def test_the_setting_comes_from_the_environment_or_from_configure():
+    program = """
+import torch, innkeeper
+print(innkeeper.manager().soft_placement)
+innkeeper.configure("sim:1MiB,host:64MiB", soft_placement=True)
+print(innkeeper.manager().soft_placement, torch.ones(1 << 20, device="managed").sum().item())
+innkeeper.configure("sim:1MiB,host:64MiB", soft_placement=False)
+print(innkeeper.manager().soft_placement)
+"""
+    os.environ["INNKEEPER_SOFT_PLACEMENT"] = "off"
+    try:
+        done = run_python("-W", "ignore", "-c", program)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == ["False", "True", "1048576.0", "False"]
+        os.environ["INNKEEPER_SOFT_PLACEMENT"] = "maybe"
+        done = run_python("-c", "import torch, innkeeper; torch.ones(1, device='managed')")
+    finally:
+        del os.environ["INNKEEPER_SOFT_PLACEMENT"]
+    assert done.stderr.strip().splitlines()[-1] == (
+        'ValueError: INNKEEPER_SOFT_PLACEMENT: "maybe": expected on or off'
+    )

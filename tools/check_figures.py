@@ -1,0 +1,256 @@
+"""Holds the figures in the documents to the runs that they come from.
+
+A sentence says where the figures of its section come from:
+
+    Measured at 0123abc by `build/release/bench/lease_bench`, of `src/lease` and `src/base`.
+
+The commit is one of this history, the command one of this tree, and behind `of` stands the code that the
+figures are about. They are stale once more than a tenth of that code has changed, the command's own source
+included. Then the sentence says so, "Measured at 0123abc (stale) by", until somebody measures again: so a
+reader is never shown an old figure as a new one, and who changes code has a word to add and no benchmark to
+run. With --fresh, for releases, a stale figure is an error.
+
+A number with a unit of measured time or speed (µs, ms, 1.5 s, GiB/s, "a second") needs such a sentence in its
+section. Shown output of shown code, and of the screens in docs/screens, is compared by tests instead. In a
+table with the columns `command` and `commit` each row says what was run, once: that is history, never stale.
+
+Usage: check_figures.py [--fresh] [ROOT]. Without history (no git, or a shallow clone that lacks a commit)
+what needs it is left out, with a line that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+STALE = 0.1  # of the lines of code
+MARK = re.compile(r"[Mm]easured at (\w+)( \(stale\))? by `([^`]+)`, of ((?:`[^`]+`(?:, | and )?)+)")
+SPAN = re.compile(r"`[^`]*`")
+BEGUN = re.compile(r"\b[Mm]easured at\b")
+UNIT = r"(?:ns|µs|us|ms|[KMGT]i?B/s)"
+FIGURE = re.compile(
+    rf"\d\s?{UNIT}\b|\d\.\d+\s(?:s|seconds|minutes|hours)\b|\d\s(?:[a-z]+\s)?a second\b|^\|\s*{UNIT}\s*\|"
+)
+NO_CODE = re.compile(r"^\s*(//|#|\*|/\*|$)")
+SHA = re.compile(r"[0-9a-f]{7,40}")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a document; `fence` is the language of the code block that it stands in, or None."""
+
+    number: int
+    text: str
+    fence: str | None
+    shown: bool  # output of the code block before it
+
+
+@dataclass
+class Section:
+    """What stands below one heading."""
+
+    line: int
+    lines: list[Line]
+
+    def prose(self) -> str:
+        """All text outside of code blocks, without line ends."""
+        return " ".join(" ".join(line.text for line in self.lines if line.fence is None).split())
+
+
+def sections(text: str) -> list[Section]:
+    """The sections of a document in Markdown, the one before the first heading included."""
+    found = [Section(1, [])]
+    fence: str | None = None
+    before = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("```"):
+            if fence is None:
+                fence, shown = line[3:].strip(), before == "python" and line[3:].strip() == "text"
+            else:
+                before, fence = fence, None
+            continue
+        if fence is None and line.strip():
+            before = ""
+            if line.startswith("#"):
+                found.append(Section(number, []))
+        found[-1].lines.append(Line(number, line, fence, fence is not None and shown))
+    return found
+
+
+class History:
+    """What git can tell of the tree at `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.there = self._run("rev-parse", "--git-dir") is not None
+        said = self._run("rev-parse", "--is-shallow-repository")
+        self.shallow = said is not None and said.strip() == "true"
+
+    def _run(self, *arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(self._root), *arguments], capture_output=True, text=True, check=False
+            )
+        except OSError:
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    def has(self, commit: str) -> bool:
+        """Whether the commit is in the object store."""
+        return self._run("cat-file", "-e", f"{commit}^{{commit}}") is not None
+
+    def landed(self, commit: str) -> bool:
+        """Whether the commit is HEAD or before it."""
+        return self._run("merge-base", "--is-ancestor", commit, "HEAD") is not None
+
+    def change_since(self, commit: str, paths: list[str]) -> float:
+        """Which part of the code below `paths` has been changed since: lines of code, without comments."""
+        old = self._run("grep", "-hvE", NO_CODE.pattern, commit, "--", *paths) or ""
+        changes = self._run("diff", "-U0", "-w", "--no-color", "--no-ext-diff", commit, "--", *paths)
+        added = removed = 0
+        for line in (changes or "").splitlines():
+            if line.startswith(("+++", "---")) or NO_CODE.match(line[1:]):
+                continue
+            added += line.startswith("+")
+            removed += line.startswith("-")
+        return max(added, removed) / max(1, len(old.splitlines()))
+
+
+def source_of(command: str, root: Path) -> str | None:
+    """The file of this tree that a command runs, the Makefile for `make TARGET`; None if there is none.
+
+    It is the first word that is a file or is built from one, as in `perf stat build/dev/src/cli/innkeeper`.
+    """
+    words = shlex.split(command)
+    if words[:1] == ["make"]:
+        targets = re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.MULTILINE)
+        return "Makefile" if len(words) > 1 and words[1] in targets else None
+    return next((source for word in words if (source := _source(word, root)) is not None), None)
+
+
+def _source(word: str, root: Path) -> str | None:
+    built = re.fullmatch(r"build/([\w-]+)/(bench|tests|src/cli)/(\w+)", word)
+    if built is None:
+        return word if (root / word).is_file() else None
+    preset, folder, name = built.groups()
+    presets = json.loads((root / "CMakePresets.json").read_text())["configurePresets"]
+    if preset not in {row["name"] for row in presets}:
+        return None
+    if folder == "tests":  # tests/CMakeLists.txt names a test after its folder and its file
+        folder, name = f"tests/{name.partition('_')[0]}", name.partition("_")[2]
+    source = "src/cli/main.cc" if folder == "src/cli" else f"{folder}/{name}.cc"
+    return source if (root / source).is_file() else None
+
+
+class Check:
+    """Looks at documents, and gathers what is wrong."""
+
+    def __init__(self, root: Path, fresh: bool) -> None:
+        self._root, self._fresh = root, fresh
+        self._history = History(root)
+        screens = [screen.read_text() for screen in root.glob("docs/screens/*.txt")]
+        self._screens = {line.rstrip() for screen in screens for line in screen.splitlines()}
+        self.wrong: list[str] = []
+        self.notes: list[str] = []
+        if not self._history.there:
+            self.notes.append("no git here: the commits of figures are not looked at")
+
+    def document(self, path: Path) -> None:
+        """Looks at one document."""
+        name = path.relative_to(self._root).as_posix()
+        for section in sections(path.read_text(encoding="utf-8")):
+            where = f"{name}:{section.line}"
+            prose = section.prose()
+            marks = MARK.findall(prose)
+            if len(BEGUN.findall(SPAN.sub("", prose))) != len(marks):
+                self.wrong.append(f'{where}: write "Measured at COMMIT by `COMMAND`, of `PATH`."')
+            for commit, stale, command, paths in marks:
+                self._mark(where, commit, command, re.findall("`([^`]+)`", paths), bool(stale))
+            self._rows(where, section)
+            if not marks:
+                self._unmarked(name, section)
+
+    def _mark(self, where: str, commit: str, command: str, paths: list[str], stale: bool) -> None:
+        source = source_of(command, self._root)
+        if source is None:
+            self.wrong.append(f"{where}: there is no such command here: {command}")
+        missing = [path for path in paths if not (self._root / path).exists()]
+        self.wrong += [f"{where}: there is no {path}" for path in missing]
+        if not self._commit(where, commit) or source is None or missing:
+            return
+        change = self._history.change_since(commit, [*paths, source])
+        about = f"{' and '.join(paths)} changed by {change:.0%} since {commit}"
+        if change > STALE and not stale:
+            self.wrong.append(f'{where}: stale, {about}: measure again, or write "at {commit} (stale)"')
+        elif change <= STALE and stale:
+            self.wrong.append(f'{where}: not stale, {about}: take "(stale)" out')
+        elif stale and self._fresh:
+            self.wrong.append(f"{where}: stale, {about}: measure again")
+
+    def _commit(self, where: str, commit: str) -> bool:
+        """Whether the commit can be looked into; an error if it should, and cannot."""
+        if not SHA.fullmatch(commit):
+            self.wrong.append(f"{where}: {commit} is no commit")
+        elif self._history.there and self._history.has(commit):
+            if self._history.landed(commit) or self._history.shallow:
+                return True
+            self.wrong.append(f"{where}: {commit} is not in the history of this tree")
+        elif self._history.shallow:
+            self.notes.append(f"{where}: this clone does not reach back to {commit}, which is not looked at")
+        elif self._history.there:
+            self.wrong.append(f"{where}: there is no commit {commit}")
+        return False
+
+    def _rows(self, where: str, section: Section) -> None:
+        """Rows that name their command and commit."""
+        columns: list[str] = []
+        for line in section.lines:
+            cells = [cell.strip() for cell in line.text.strip().strip("|").split("|")]
+            if not line.text.startswith("|"):
+                columns = []
+            elif not columns:
+                columns = cells
+            elif {"command", "commit"} <= set(columns) and not cells[0].startswith("---"):
+                row = dict(zip(columns, cells, strict=False))
+                command = re.search("`([^`]+)`", row["command"])
+                if command is None or source_of(command.group(1), self._root) is None:
+                    self.wrong.append(f"{where}: there is no such command here: {row['command']}")
+                self._commit(where, row["commit"])
+
+    def _unmarked(self, name: str, section: Section) -> None:
+        for line in self._claims(section):
+            said = "a measured figure, and its section does not say by what it was measured"
+            self.wrong.append(f"{name}:{line.number}: {said}: {line.text.strip()}")
+
+    def _claims(self, section: Section) -> Iterator[Line]:
+        for line in section.lines:
+            text = line.text if line.fence is not None else SPAN.sub("", line.text)
+            if FIGURE.search(text) and not line.shown and line.text.rstrip() not in self._screens:
+                yield line
+
+
+def main() -> int:
+    """Returns the exit status."""
+    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    p.add_argument("--fresh", action="store_true", help="a figure that says it is stale is an error, too")
+    p.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
+    args = p.parse_args()
+    check = Check(args.root, args.fresh)
+    for path in sorted([*args.root.glob("*.md"), *args.root.glob("docs/**/*.md")]):
+        check.document(path)
+    for note in check.notes:
+        print(note)
+    for wrong in check.wrong:
+        print(wrong)
+    return 1 if check.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
