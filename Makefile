@@ -5,13 +5,15 @@
 #   make format  clang-format and ruff, in place                    make clean   remove build/ (not $(VENV))
 #   make asan    the torch layer's C++ tests under AddressSanitizer
 #   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included
+#   make fresh RUN="make lint"  a command, or make test, in a clone on an empty Debian (USER_MODE=1: in a home of its own)
+#   QUICK=1      behind demo, bench, lint, asan or check-torch: the shortest form, to see that it works
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench gpu lint format clean check-torch asan
+.PHONY: help setup demo test bench gpu lint format clean check-torch asan fresh
 
 VENV ?= .venv
 PYTHON ?= python3
-export VENV PYTHON
+export VENV PYTHON QUICK USER_MODE
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -42,6 +44,9 @@ lint: setup
 
 format: setup
 	@tools/lint.sh fix
+
+fresh:
+	@tools/fresh.sh $(RUN)
 
 clean:
 	rm -rf build

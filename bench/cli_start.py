@@ -6,12 +6,13 @@ own tool costs it nothing. Each is started many times, in turn. Wall time depend
 does; processor time (user and system, with children) hardly does. ``true`` is what starting any process
 costs.
 
-The others are taken from build/peers, else from this Python. ``bench/cli_start.py --install`` makes
-build/peers by pip; what is missing is named and left out. ROUNDS says how often (21).
+The others are taken from build/peers, else from this Python. ``python bench/cli_start.py --install`` makes
+build/peers by pip; what is missing is named and left out. ROUNDS says how often (21), --quick: once.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import statistics
@@ -110,10 +111,10 @@ def install() -> None:
     subprocess.run([str(PEERS / "bin/pip"), "install", "--quiet", *PACKAGES], check=True)
 
 
-def report(build: Path, table: dict[str, Contender], missing: list[str]) -> None:
+def report(build: Path, rounds: int, table: dict[str, Contender], missing: list[str]) -> None:
     """Prints a table."""
     others = os.getloadavg()[0]
-    print(f"{ROUNDS} times each in turn, {build.name} build, {os.cpu_count()} processors, load {others:.1f}")
+    print(f"{rounds} times each in turn, {build.name} build, {os.cpu_count()} processors, load {others:.1f}")
     width = max(map(len, table))
     print(f"{'ms':{width}}  {'wall: median':>13} {'best':>8}  {'processor: median':>18} {'best':>8}")
     for name, row in table.items():
@@ -122,15 +123,18 @@ def report(build: Path, table: dict[str, Contender], missing: list[str]) -> None
         line = f"{name:{width}}  {numbers[0]:13.1f} {numbers[1]:8.1f}  {numbers[2]:18.1f} {numbers[3]:8.1f}"
         print(line + ("  (ended with an error)" if row.failed else ""))
     if missing:
-        print(f"not installed, left out: {', '.join(missing)}; bench/cli_start.py --install gets them")
+        print(f"not installed, left out: {', '.join(missing)}; python bench/cli_start.py --install gets them")
 
 
 def main() -> None:
     """Measures all in turn."""
-    if sys.argv[1:] == ["--install"]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--install", action="store_true", help="the other tools, into build/peers")
+    parser.add_argument("--quick", action="store_true", help="once each, to see that it works")
+    args = parser.parse_args()
+    if args.install:
         install()
-    elif sys.argv[1:]:
-        sys.exit("usage: bench/cli_start.py [--install]")
+    rounds = 1 if args.quick else ROUNDS
     build = build_folder()
     fake = build / "tests/fake_nvml"
     python = str(PEERS / "bin/python") if (PEERS / "bin/python").exists() else sys.executable
@@ -153,10 +157,10 @@ def main() -> None:
         if shutil.which("true") is None:
             sys.exit("there is no true(1)")
         table, missing = contenders(build / "src/cli/innkeeper", python)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for row in table.values():
                 row.run(env)
-    report(build, table, missing)
+    report(build, rounds, table, missing)
 
 
 if __name__ == "__main__":

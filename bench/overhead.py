@@ -173,11 +173,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measures both kinds of node, prints the table, and writes the figures if asked."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=30)
+    p.add_argument("--quick", action="store_true", help="the fewest rounds, to see that it works")
     p.add_argument("--host", default="host:2GiB")
     p.add_argument("--simulated", default="sim:1x1GiB,host:2GiB")
     p.add_argument("--json", type=Path, help="write the figures to this file")
     p.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     args = p.parse_args(arguments)
+    if args.quick:
+        args.rounds = 2
     if args.child is not None:
         args.child.write_text(json.dumps([asdict(row) for row in measure(args.rounds)]))
         return

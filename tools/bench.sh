@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Benchmarks: those of core in C++, then each bench/*.py. They measure; they do not judge.
+# Benchmarks: those of core in C++, then each bench/*.py but the soak, which takes an hour. They measure; they do not
+# judge. QUICK=1: as shortly as each can, to see that it works.
 source "$(dirname "$0")/common.sh"
 
-cmake --preset release >/dev/null
+# The compiler by the name that set-up's build uses, so that ccache has most of this one.
+CXX=${CXX:-g++} cmake --preset release >/dev/null
 cmake --build --preset release -j "$JOBS" -- --quiet
 for binary in build/release/bench/*_bench; do
   [ -x "$binary" ] || continue
   header "$(basename "$binary")"
-  "$binary"
+  "$binary" ${QUICK:+--benchmark_min_time=0.001}
 done
 for script in bench/*.py; do
-  [ -e "$script" ] || continue
+  [ "$script" != bench/soak.py ] || continue
   header "$script"
-  "$VENV_PYTHON" "$script"
+  "$VENV_PYTHON" "$script" ${QUICK:+--quick}
 done

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Style and structure. lint.sh all | format | structure | python | tidy | fix
+# QUICK=1: looks at one file of C++ and one of Python only, to see that it works.
 source "$(dirname "$0")/common.sh"
 set -- "${1:-all}"
+
+some() { if [ -n "${QUICK:-}" ]; then sed 1q; else cat; fi; }
 
 cxx_files() { find src include tests bench examples -name '*.h' -o -name '*.cc'; }
 
@@ -11,10 +14,10 @@ format() {
   [ -n "$tool" ] || die "clang-format is not installed"
   while read -r file; do
     "$tool" --dry-run --Werror "$file" 2>/dev/null || { echo "$file" && wrong=1; }
-  done < <(cxx_files)
+  done < <(cxx_files | some)
   [ "$wrong" = 0 ] || die "clang-format would change the files above; run: make format"
   # It leaves comments as they are (ReflowComments), so their length is looked at here.
-  if cxx_files | xargs grep -nE '^.{111,}' | grep '//'; then
+  if cxx_files | some | xargs grep -nHE '^.{111,}' | grep '//'; then
     die "the comments above are longer than 110 columns; break them by hand"
   fi
 }
@@ -23,12 +26,14 @@ structure() {
   "$PYTHON" tools/check_layers.py
   "$PYTHON" tools/check_figures.py
   "$PYTHON" tools/loc.py
+  "$PYTHON" tools/check_shadows.py
 }
 
 python() {
-  "$VENV_PYTHON" -m ruff format --check --quiet . || die "ruff would format the files above; run: make format"
-  "$VENV_PYTHON" -m ruff check --quiet .
-  "$VENV_PYTHON" -m mypy
+  "$VENV_PYTHON" -m ruff format --check --quiet ${QUICK:+tools/loc.py} ||
+    die "ruff would format the files above; run: make format"
+  "$VENV_PYTHON" -m ruff check --quiet ${QUICK:+tools/loc.py}
+  "$VENV_PYTHON" -m mypy ${QUICK:+tools/loc.py}
 }
 
 # Core alone: the torch layer's headers would take minutes.
@@ -38,7 +43,7 @@ tidy() {
   clang=$(find_tool clang++)
   if [ -z "$tool" ] || [ -z "$clang" ]; then die "clang and clang-tidy are not installed"; fi
   cmake --preset clang-thread-safety -DCMAKE_CXX_COMPILER="$clang" >/dev/null
-  find src -name '*.cc' ! -path 'src/torch/*' ! -path 'src/bindings/*' -print0 |
+  find src -name '*.cc' ! -path 'src/torch/*' ! -path 'src/bindings/*' | some | tr '\n' '\0' |
     xargs -0 -r -n 4 -P "$JOBS" "$tool" -p build/clang-thread-safety --quiet 2> >(grep -v 'warnings generated' >&2)
 }
 

@@ -215,7 +215,11 @@ def write_report(outcomes: list[Outcome], command: str, base: str, seed: int | N
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="tools/mutate", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--list", action="store_true", help="print the lists and check that they apply")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="print the lists and check that they apply, or what --random draws",
+    )
     parser.add_argument(
         "--random", type=int, metavar="N", default=0, help="try N random ones instead of the lists"
     )
@@ -246,11 +250,12 @@ def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
     return [mutant for mutant in mutants if re.search(args.only, mutant.name)]
 
 
-def print_list(only: str) -> int:
-    """Prints every list; returns 1 if one does not apply to the sources as they are."""
+def print_list(args: argparse.Namespace) -> int:
+    """Prints every list, or what is drawn; returns 1 if one does not apply to the sources as they are."""
     status = 0
-    for mutant in read_lists(TOP / "tools" / "mutants"):
-        if not re.search(only, mutant.name):
+    drawn = choose(args, TOP)[: args.random] if args.random else read_lists(TOP / "tools" / "mutants")
+    for mutant in drawn:
+        if not re.search(args.only, mutant.name):
             continue
         try:
             mutant.apply((TOP / mutant.file).read_text())
@@ -265,12 +270,12 @@ def print_list(only: str) -> int:
 def main() -> int:
     """Tries the mutants; returns the exit status."""
     args = parse()
-    if args.list:
-        return print_list(args.only)
-    if shutil.which("ccache") is None:
-        print("without ccache every mutant costs much more", file=sys.stderr)
     if args.random and args.seed is None:
         args.seed = secrets.randbelow(2**32)
+    if args.list:
+        return print_list(args)
+    if shutil.which("ccache") is None:
+        print("without ccache every mutant costs much more", file=sys.stderr)
     os.nice(10)
     SCRATCH.mkdir(parents=True, exist_ok=True)
     base = must(["git", "rev-parse", "--short", args.base], TOP).strip()

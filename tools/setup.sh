@@ -2,6 +2,7 @@
 # Makes a checkout ready: system packages, a virtual environment with PyTorch, and the package built into it.
 # Does nothing, fast, where nothing has changed. Never touches an environment outside $VENV.
 source "$(dirname "$0")/common.sh"
+source tools/apt.sh
 
 # Debian package <- how to see that it is there.
 missing_packages() {
@@ -49,14 +50,14 @@ system_packages() {
 apt_install() {
   echo "Installing Debian packages: $*"
   if [ -z "${lists_updated:-}" ]; then
-    apt-get update -qq || echo "apt-get update failed; trying with the package lists there are" >&2
+    apt_get update || echo "apt-get update failed; trying with the package lists there are" >&2
     lists_updated=yes
   fi
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  apt_get install -y --no-install-recommends "$@"
 }
 
-# What only some tests need: libFuzzer's runtime, which Debian packages apart from clang, and a browser to open the
-# demo's page in. Where they cannot be had those tests are skipped, so this never fails.
+# What only some tests need: libFuzzer's runtime, which Debian packages apart from clang, a browser to open the demo's
+# page in, and Slurm to submit to. Where they cannot be had those tests are skipped, so this never fails.
 optional_packages() {
   local wanted=() package clang
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
@@ -65,6 +66,7 @@ optional_packages() {
     wanted+=("libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev")
   command -v chromium >/dev/null || wanted+=(chromium)
   command -v chromedriver >/dev/null || wanted+=(chromium-driver)
+  daemon_exists slurmctld && daemon_exists slurmd && daemon_exists munged || wanted+=(slurm-wlm)
   for package in "${wanted[@]}"; do
     apt_install "$package" || echo "$package cannot be installed; the tests that need it will be skipped" >&2
   done
@@ -74,6 +76,8 @@ fuzzer_runtime_exists() {
   [ -e "$("$1" -print-file-name=libclang_rt.fuzzer-x86_64.a)" ] ||
     compgen -G "$("$1" -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" >/dev/null
 }
+
+daemon_exists() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
 
 virtual_environment() {
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
@@ -122,7 +126,7 @@ package() {
 
 mkdir -p build
 exec 9>build/.setup.lock
-flock 9  # one set-up at a time
+flock -n 9 || { echo "Waiting for another set-up of this checkout"; flock 9; }
 system_packages
 optional_packages
 virtual_environment

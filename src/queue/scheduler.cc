@@ -172,8 +172,11 @@ void Scheduler::tell(const Running& job, const std::string& path) {
   Told& told = told_[job.id];
   if (told.attempt != job.attempt) told = {job.attempt, false, std::nullopt};
   if (job.cancel && !told.cancel) told.cancel = signal_supervisor(path, SIGTERM);
-  // A new runner does not know whether the job is stopped, so it says it once.
-  if (told.held != job.held && signal_supervisor(path, job.held ? SIGUSR1 : SIGUSR2)) told.held = job.held;
+  // A new runner does not know whether the job is stopped, so it says it once. That a job is to stop is said
+  // in each pass: of two signals that wait for a busy supervisor it gets SIGUSR1 first, whichever was sent
+  // last.
+  if ((job.held || told.held != job.held) && signal_supervisor(path, job.held ? SIGUSR1 : SIGUSR2))
+    told.held = job.held;
 }
 
 Status Scheduler::start_without_cards() {

@@ -60,7 +60,7 @@ def visible(environment: str) -> list[str]:
     return sorted(f"{name.split('_')[0]} {value}" for name, value in lines)
 
 
-def wait_until(true: Callable[[], object], seconds: float = 20) -> None:
+def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
     """Fails when it does not become true in time."""
     end = time.monotonic() + seconds
     while not true():
@@ -110,7 +110,7 @@ class Machine:
             env=self.env | (env or {}),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 
@@ -122,7 +122,7 @@ class Machine:
         return done.stdout
 
     def start(self, *words: str, **options: object) -> subprocess.Popen[str]:
-        """Starts it; it is killed when the test ends."""
+        """Starts it; it is killed when the test ends, and what it started in its session."""
         process = subprocess.Popen(
             ["innkeeper", *words],
             executable=PROGRAM,
@@ -130,6 +130,7 @@ class Machine:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             **options,  # type: ignore[call-overload]
         )
         self.started.append(process)
@@ -150,7 +151,7 @@ class Machine:
     def close(self) -> None:
         for process in self.started:
             if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
         for file in self.files():  # ends what holds leases in the background
             (self.leases / file).unlink(missing_ok=True)

@@ -49,11 +49,11 @@ def test_exclusive_with_memory_is_a_card_for_one(machine: Machine):
 
 
 def test_hold_promises_it_for_a_while(machine: Machine):
-    first = machine.ok("pick", "--hold", "2s")
-    second = machine.ok("pick", "--hold", "2s")
+    first = machine.ok("pick", "--hold", "5s")
+    second = machine.ok("pick", "--hold", "5s")
     assert {first, second} == {uuid(0) + "\n", uuid(1) + "\n"}
     assert machine.run("pick").returncode == 75
-    wait_until(lambda: machine.run("pick").returncode == 0, 10)
+    wait_until(lambda: machine.run("pick").returncode == 0)
 
 
 def test_wait_is_served_when_a_lease_ends(machine: Machine):
@@ -64,7 +64,7 @@ def test_wait_is_served_when_a_lease_ends(machine: Machine):
     wait_until(lambda: len(machine.files()) == 2)
     assert waiting.poll() is None
     holder.kill()
-    assert waiting.communicate(timeout=20)[0] == uuid(0) + "\n"
+    assert waiting.communicate(timeout=60)[0] == uuid(0) + "\n"
 
 
 def test_wait_has_a_limit(machine: Machine):
@@ -73,7 +73,7 @@ def test_wait_has_a_limit(machine: Machine):
     wait_until(lambda: len(machine.files()) == 1)
     begin = time.monotonic()
     done = machine.run("pick", "--wait=1s")
-    assert done.returncode == 75 and 1 <= time.monotonic() - begin < 10
+    assert done.returncode == 75 and 1 <= time.monotonic() - begin < 60
     assert "waited" in done.stderr and "139.0 GiB" not in done.stdout
     assert len(machine.files()) == 1  # the place in the line is gone
 

@@ -22,6 +22,9 @@ class Jobs:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.folder = machine.folder / "queue"
+        self.go = machine.folder / "go"
+        self.until_go = f"while [ ! -e {self.go} ]; do sleep 0.02; done"
+        """A job's script: it goes on when the test touches the file `go`."""
         machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
         machine.env["PATH"] = "/usr/bin:/bin"
 
@@ -41,7 +44,7 @@ class Jobs:
         return self("log", job)
 
     def wait(self, *jobs: str) -> int:
-        return self.machine.run("queue", "wait", "--timeout", "30s", *jobs).returncode
+        return self.machine.run("queue", "wait", "--timeout", "60s", *jobs).returncode
 
     def runner(self) -> int | None:
         """The runner's process, if there is one."""
@@ -61,6 +64,20 @@ class Jobs:
                 run("queue", "resume", str(job["id"]))
                 run("queue", "cancel", str(job["id"]))
         wait_until(lambda: self.runner() is None)
+        while self.kill_processes():  # a supervisor that comes late would make the folder again
+            time.sleep(0.01)
+
+    def kill_processes(self) -> int:
+        """How many there were of this queue's runner, and what it became by forking."""
+        count = 0
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"runner\0{self.folder}\0" in (process / "cmdline").read_text(errors="replace"):
+                    os.kill(int(process.name), signal.SIGKILL)
+                    count += 1
+            except OSError:
+                continue
+        return count
 
 
 @pytest.fixture
@@ -140,10 +157,11 @@ def test_in_a_machine_of_two_makers_a_job_sees_one_s(jobs: Jobs) -> None:
 
 
 def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
-    job = jobs.shell("echo $CUDA_VISIBLE_DEVICES; sleep 0.3", "--mem", "8G", "--share")
+    job = jobs.shell(f"echo $CUDA_VISIBLE_DEVICES; {jobs.until_go}", "--mem", "8G", "--share")
     wait_until(lambda: jobs.show(job)["state"] == "running" and jobs.machine.held())
     held = jobs.machine.held()
     assert [lease["job"] for lease in held] == [f"queue {job}"]
+    jobs.go.touch()
     assert jobs.wait(job) == 0
     card = jobs.log(job).strip()
     assert card in (uuid(0), uuid(1))
@@ -152,8 +170,7 @@ def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
 
 
 def test_a_lease_belongs_to_its_job_and_outlives_the_runner(jobs: Jobs) -> None:
-    go = jobs.machine.folder / "go"
-    job = jobs.shell(f"while [ ! -e {go} ]; do sleep 0.02; done", "--gpus=2")
+    job = jobs.shell(jobs.until_go, "--gpus=2")
     wait_until(lambda: jobs.show(job)["state"] == "running")
     # The file says "began PID ...": the supervisor's, which is in the lease as well from then on.
     life = jobs.folder / "life" / f"{job}.1"
@@ -166,15 +183,17 @@ def test_a_lease_belongs_to_its_job_and_outlives_the_runner(jobs: Jobs) -> None:
     wait_until(lambda: jobs.runner() not in (None, runner))
     assert [lease["pid"] for lease in jobs.machine.held()] == [supervisor]
     assert jobs.machine.run("pick").returncode == 75, "its cards are taken"
-    go.touch()
+    jobs.go.touch()
     assert jobs.wait(job) == 0
     assert jobs.machine.held() == []
 
 
 def test_cards_are_never_shared_by_whole_requests(jobs: Jobs) -> None:
-    script = "echo $CUDA_VISIBLE_DEVICES; sleep 0.4"
+    script = f"echo $CUDA_VISIBLE_DEVICES; {jobs.until_go}; sleep 0.1"
     first, second, third = (jobs.shell(script) for _ in range(3))
     both = jobs.shell(script, "--gpus=2", "--priority=-1")
+    wait_until(lambda: jobs.show(second)["state"] == "running")
+    jobs.go.touch()
     assert jobs.wait(first, second, third, both) == 0
     assert {jobs.log(first).strip(), jobs.log(second).strip()} == {uuid(0), uuid(1)}
     assert jobs.show(third)["started"] > min(jobs.show(j)["ended"] for j in (first, second)) - 0.05
@@ -225,9 +244,13 @@ def test_log_follows_until_the_end(jobs: Jobs) -> None:
 
 
 def test_pause_resume_and_drain(jobs: Jobs) -> None:
-    running = jobs.shell("sleep 0.5", "--gpus=0")
+    running = jobs.shell(jobs.until_go, "--gpus=0")
     wait_until(lambda: jobs.show(running)["state"] == "running")
-    jobs("drain")
+    drain = jobs.machine.start("queue", "drain")
+    wait_until(lambda: "paused" in jobs("list"))
+    assert drain.poll() is None
+    jobs.go.touch()
+    assert drain.wait(60) == 0
     assert jobs.show(running)["state"] == "done"
     waiting = jobs.shell("true", "--gpus=0")
     time.sleep(0.3)
@@ -257,12 +280,13 @@ def test_memory_that_was_measured_is_proposed(jobs: Jobs) -> None:
 
 
 def test_the_runner_may_be_killed(jobs: Jobs) -> None:
-    job = jobs.shell("sleep 0.6; echo end", "--gpus=0")
+    job = jobs.shell(f"{jobs.until_go}; echo end", "--gpus=0")
     wait_until(lambda: jobs.show(job)["state"] == "running")
     before = jobs.runner()
     assert before is not None
     os.kill(before, signal.SIGKILL)
     wait_until(lambda: jobs.runner() not in (None, before))
+    jobs.go.touch()
     assert jobs.wait(job) == 0
     assert jobs.log(job) == "end\n"
     assert len(jobs.show(job)["attempts"]) == 1

@@ -69,9 +69,10 @@ def test_a_job_has_the_limits_of_its_adder_and_not_of_the_runners_starter(jobs: 
 
     ask = "'umask; ulimit -n; ulimit -f; nice'"
     add = f"{PROGRAM} queue add --gpus=0 -- /bin/sh -c"
-    first = shell(f"umask 077; ulimit -S -n 64; ulimit -S -f 8; {add} 'sleep 1'")
+    first = shell(f"umask 077; ulimit -S -n 64; ulimit -S -f 8; {add} '{jobs.until_go}'")
     second = shell(f"umask 027; ulimit -S -n 99; exec nice -n 3 {add} {ask}")
     third = shell(f"{add} {ask}")
+    jobs.go.touch()
     assert jobs.wait(first, second, third) == 0
     assert jobs.log(second).split() == ["0027", "99", "unlimited", "3"]
     assert jobs.log(third).strip() == shell(f"eval {ask}")
@@ -79,15 +80,12 @@ def test_a_job_has_the_limits_of_its_adder_and_not_of_the_runners_starter(jobs: 
 
 def test_an_array_is_paused_and_resumed_though_some_of_it_has_ended(jobs: Jobs) -> None:
     jobs("slots", "1")
-    go = jobs.machine.folder / "go"
-    array = jobs.shell(
-        f"test {{index}} = 0 || while [ ! -e {go} ]; do sleep 0.05; done", "--gpus=0", "--array=0-2"
-    )
+    array = jobs.shell(f"test {{index}} = 0 || {jobs.until_go}", "--gpus=0", "--array=0-2")
     wait_until(lambda: jobs.show(f"{array}.1")["state"] == "running")
     jobs("pause", array)
     assert "paused" in jobs("list")
     jobs("resume", array)
-    go.touch()
+    jobs.go.touch()
     assert jobs.wait(array) == 0
     refused = jobs.machine.run("queue", "pause", array)
     assert refused.returncode == 64 and "has ended: it is done" in refused.stderr

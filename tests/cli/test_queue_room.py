@@ -72,15 +72,16 @@ def test_prune_by_itself_is_set_and_shown(jobs: Jobs) -> None:
 
 
 def test_output_that_is_followed_stays(jobs: Jobs) -> None:
-    job = jobs.shell("echo first; sleep 0.5; echo last", "--gpus=0", "--retry=1")
+    job = jobs.shell(f"echo first; {jobs.until_go}; echo last", "--gpus=0", "--retry=1")
     follower = jobs.machine.start("queue", "log", "-f", job)
     assert follower.stdout is not None
     assert follower.stdout.readline() == "first\n"
     os.kill(follower.pid, 19)  # SIGSTOP: it is slow
+    jobs.go.touch()
     assert jobs.wait(job) == 0
     assert jobs("prune", "--keep=0") == "pruned 0 jobs and 0 B of output\n"
     os.kill(follower.pid, 18)
-    assert follower.communicate(timeout=20)[0] == "last\n"
+    assert follower.communicate(timeout=60)[0] == "last\n"
     assert jobs("prune", "--keep=0") == "pruned 1 job and 11 B of output\n"
 
 
@@ -112,8 +113,7 @@ def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_di
     jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(small_disk / "queue")
     jobs.folder = small_disk / "queue"
     jobs("slots", "1")
-    go = jobs.machine.folder / "go"
-    running = jobs.shell(f"while [ ! -e {go} ]; do sleep 0.02; done", "--gpus=0")
+    running = jobs.shell(jobs.until_go, "--gpus=0")
     wait_until(lambda: jobs.show(running)["state"] == "running")
     waiting = [jobs.shell("echo out", "--gpus=0") for _ in range(3)]
     filler = fill(small_disk)
@@ -128,7 +128,7 @@ def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_di
             break
         waiting.append(done.stdout.strip())
     assert refused == 1
-    go.touch()
+    jobs.go.touch()
     time.sleep(0.5)
     # What ended is known, or will be; nothing says that it has failed.
     assert jobs.show(running)["state"] in ("running", "done")

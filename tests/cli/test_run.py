@@ -68,7 +68,7 @@ def test_signals_reach_the_command(machine: Machine, number: signal.Signals):
     process = machine.start("run", "--", sys.executable, "-c", script)
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.send_signal(number)
-    assert process.wait(20) == 42
+    assert process.wait(60) == 42
     assert machine.held() == []
 
 
@@ -78,7 +78,7 @@ def test_a_signal_that_kills_the_command_ends_the_lease(machine: Machine, number
     started(machine)
     assert len(machine.held()) == 1
     process.send_signal(number)
-    assert process.wait(20) == -number
+    assert process.wait(60) == -number
     wait_until(lambda: machine.held() == [])
     assert machine.ok("pick", "-n2") == f"{uuid(0)},{uuid(1)}\n"  # all can be had again
     wait_until(lambda: machine.files() == [])

@@ -47,7 +47,7 @@ class Slurm:
         """Runs the script as Slurm would."""
         env = {"PATH": "/usr/bin:/bin"} | ({} if task is None else {"SLURM_ARRAY_TASK_ID": str(task)})
         return subprocess.run(
-            ["/bin/sh", str(self.script())], env=env, capture_output=True, text=True, timeout=20, check=False
+            ["/bin/sh", str(self.script())], env=env, capture_output=True, text=True, timeout=60, check=False
         )
 
 
@@ -149,12 +149,13 @@ def test_inside_a_slurm_job_its_own_gpus_are_subdivided(slurm: Slurm) -> None:
     machine = slurm.machine
     machine.set(cards(3))
     machine.env |= {"SLURM_JOB_ID": "77", "SLURM_JOB_GPUS": "1,2", "SLURM_TMPDIR": str(machine.folder)}
-    jobs = [
-        machine.ok("slurm", "submit", "--", "/bin/sh", "-c", "echo $CUDA_VISIBLE_DEVICES; sleep 0.3").strip()
-        for _ in range(3)
-    ]
+    go = machine.folder / "go"
+    script = f"echo $CUDA_VISIBLE_DEVICES; while [ ! -e {go} ]; do sleep 0.02; done"
+    jobs = [machine.ok("slurm", "submit", "--", "/bin/sh", "-c", script).strip() for _ in range(3)]
     assert not slurm.script().exists()
-    machine.ok("queue", "wait", "--timeout=30s", *jobs)
+    wait_until(lambda: machine.ok("queue", "list").count("running") == 2)
+    go.touch()
+    machine.ok("queue", "wait", "--timeout=60s", *jobs)
     got = [machine.ok("queue", "log", job).strip() for job in jobs]
     assert set(got) == {uuid(1), uuid(2)}, "never the card that Slurm gave to others"
     folders = [path.name for path in machine.folder.iterdir() if path.name.endswith("-slurm-77")]

@@ -225,7 +225,7 @@ def on_terminal(machine: Machine, width: int, *words: str, **env: str) -> str:
             break
         chunks.append(chunk)
     os.close(main)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     return b"".join(chunks).decode().replace("\r\n", "\n")
 
 

@@ -97,6 +97,8 @@ void BasicCall::follow(const Behaviour& behaviour, const char* function) {
   if (const auto slow = behaviour.slow_ms.find(function); slow != behaviour.slow_ms.end()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(slow->second));
   }
+  while (behaviour.held.contains(function) && script_version(stage_.variable_) == script_->version)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (const auto error = behaviour.errors.find(function); error != behaviour.errors.end())
     code_ = error->second;
 }

@@ -83,6 +83,8 @@ class Reader {
       error();
     else if (key == "slow")
       slow();
+    else if (key == "hold")
+      behaviour().held.insert(word());
     else if (key == "garbage")
       garbage();
     else if (key == "answers")

@@ -10,13 +10,15 @@
 //   topology A B LEVEL            the common ancestor of the cards A and B (0, 10, ... 50)
 //   error FUNCTION CODE           FUNCTION fails: for all, or for the card or instance it stands under
 //   slow FUNCTION MILLISECONDS    FUNCTION takes so long
+//   hold FUNCTION                 FUNCTION does not return before the file has changed
 //   card UUID                     begins a card; what follows is the card's
 //     bus 00000000:81:00.0        name NVIDIA H200              lost
 //     memory TOTAL RESERVED USED  utilization GPU MEMORY        power WATTS [LIMIT]
 //     temperature CELSIUS         clocks SM MEMORY              mig MAX_INSTANCES
 //     process PID BYTES|unknown [graphics]
 //     nvlink CARD|switch COUNT
-//   instance UUID GI CI           begins a MIG instance of the card above: memory, process, name, error, slow
+//   instance UUID GI CI           begins a MIG instance of the card above: memory, process, name, error,
+//   slow, hold
 //
 // For AMD SMI: `card` has the unique id in hexadecimal digits, or `none`; LEVEL of `topology` is the hops;
 // and
@@ -32,6 +34,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +54,7 @@ struct Process {
 struct Behaviour {
   std::map<std::string, int> errors;
   std::map<std::string, int> slow_ms;
+  std::set<std::string> held;
 };
 
 struct Device {

@@ -22,6 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::from_environment;
 using test::QueueFolder;
+using test::soon;
 
 constexpr auto kLong = 500'000ms;
 
@@ -52,28 +53,32 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   const std::string ran = (folder.outer() / "ran").string();
   std::vector<JobId> ids;
   int killed = 0, added = 0;
-  // Jobs are added while runners die, so that every state meets every kill.
+  const auto nothing_left = [&] {
+    return queue.list({{{State::queued, State::running}}, 0, 0}).value().empty();
+  };
+  // Jobs are added while runners die, so that every state meets every kill. Where none is left the runner
+  // leaves at once, and is hardly ever met alive: one more job is due then, also beyond `jobs`.
   while (added < jobs || killed < kills) {
-    if (added < jobs && added * kills <= killed * jobs + 4 * kills) {
+    const bool due = added < jobs && added * kills <= killed * jobs + 4 * kills;
+    if (due || nothing_left()) {
       JobSpec spec = counted(added, ran, random() % 2 == 0 ? "0" : "0.03");
       if (!ids.empty() && random() % 4 == 0) spec.after = {{ids[random() % ids.size()], true}};
       ids.push_back(queue.add(spec).value().at(0));
       ++added;
-      continue;
+      if (due) continue;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
     if (folder.kill_runner()) {
       ++killed;
     } else {
       ASSERT_TRUE(queue.ensure_runner().ok());  // it may have had nothing left to do
-      if (added == jobs && queue.list({{{State::queued, State::running}}, 0, 0}).value().empty()) break;
     }
   }
   const auto lines = queue.wait(ids, kLong);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   const std::map<int, int> count = count_lines(ran);
   int interrupted = 0;
-  for (int i = 0; i < jobs; ++i) {
+  for (int i = 0; i < added; ++i) {
     const JobLine& line = lines.value()[static_cast<size_t>(i)];
     const int times = count.contains(i) ? count.at(i) : 0;
     interrupted += line.state == State::interrupted;
@@ -85,8 +90,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   }
   // Only runners were killed, and a supervisor outlives its runner: nothing needed to be interrupted.
   EXPECT_EQ(interrupted, 0);
-  EXPECT_GE(killed, kills / 2);
-  std::printf("%d jobs, %d runners killed, %d interrupted\n", jobs, killed, interrupted);
+  std::printf("%d jobs, %d runners killed, %d interrupted\n", added, killed, interrupted);
 }
 
 // Steps of the runner: whoever is killed there, the job runs exactly once.
@@ -106,8 +110,7 @@ TEST_P(RunnerStep, RunsOnce) {
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{0, 1}, {1, 1}, {2, 1}}));
-  for (int i = 0; i < 400 && !std::filesystem::exists(once); ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_TRUE(std::filesystem::exists(once)) << "the step was never reached";
+  EXPECT_TRUE(soon([&] { return std::filesystem::exists(once); })) << "the step was never reached";
 }
 
 // What a killed runner had begun to forget is forgotten by the next.
@@ -126,10 +129,9 @@ TEST(QueueStorm, KilledWhilePruning) {
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
   const auto output = folder.path() / "output";
-  for (int i = 0; i < 400 && (queue.list().value().size() > 1 || !std::filesystem::exists(once)); ++i)
-    std::this_thread::sleep_for(10ms);
-  EXPECT_TRUE(std::filesystem::exists(once)) << "the step was never reached";
-  EXPECT_EQ(queue.list().value().size(), 1U);
+  EXPECT_TRUE(soon([&] { return std::filesystem::exists(once); })) << "the step was never reached";
+  EXPECT_TRUE(soon([&] { return queue.list().value().size() == 1; }))
+      << queue.list().value().size() << " are left; " << test::content(folder.path() / "runner.log");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(output), {}), 1);
 }
 
@@ -159,8 +161,7 @@ TEST_P(SupervisorStep, IsNeverRunTwice) {
   unsetenv("INNKEEPER_KILL_FILE");
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   // Whoever waits may hear of the end before the supervisor goes on to its last step.
-  for (int i = 0; i < 400 && !std::filesystem::exists(once); ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_TRUE(std::filesystem::exists(once)) << "the step was never reached";
+  EXPECT_TRUE(soon([&] { return std::filesystem::exists(once); })) << "the step was never reached";
   EXPECT_EQ(lines.value()[0].state, GetParam().state);
   const std::map<int, int> count = count_lines(ran);
   const int times = count.contains(7) ? count.at(7) : 0;
@@ -182,8 +183,10 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   const QueueFolder folder;
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
-  const JobId id = queue.add(counted(1, ran, "1; echo 2 >> " + ran)).value().at(0);
-  for (int i = 0; i < 1000 && count_lines(ran).empty(); ++i) std::this_thread::sleep_for(5ms);
+  const std::string go = (folder.outer() / "go").string();
+  const std::string more = "0; while [ ! -e " + go + " ]; do sleep 0.02; done; echo 2 >> " + ran;
+  const JobId id = queue.add(counted(1, ran, more)).value().at(0);
+  ASSERT_TRUE(soon([&] { return !count_lines(ran).empty(); }));
   const pid_t shell =
       std::atoi(test::content(folder.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
   ASSERT_GT(shell, 1);
@@ -192,6 +195,7 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   ASSERT_TRUE(queue.ensure_runner().ok());
   std::this_thread::sleep_for(300ms);
   EXPECT_EQ(queue.show(id).value().state, State::running);
+  test::spit(go, "");
   EXPECT_EQ(queue.wait({id}, 60'000ms).value().at(0).state, State::interrupted);
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 1}, {2, 1}}));
 }
@@ -200,12 +204,12 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
 TEST(QueueStorm, KilledAfterTheGrace) {
   const QueueFolder folder;
   Queue queue = folder.queue();
-  JobSpec spec = test::shell("trap '' TERM; sleep 60 & while :; do wait; done");
+  JobSpec spec = test::shell("trap '' TERM; sleep 100 & while :; do wait; done");
   spec.time_limit = 100ms;
   const JobLine line = queue.wait(queue.add(spec).value(), 60'000ms).value().at(0);
   EXPECT_EQ(line.how, How::time_limit);
   EXPECT_GE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(kGrace).count());
-  EXPECT_LE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(2 * kGrace).count());
+  EXPECT_LE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(5 * kGrace).count());
 }
 
 // --retry says that it may be run again, also when nobody knows how it ended.

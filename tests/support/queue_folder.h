@@ -10,12 +10,12 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "queue/queue.h"
+#include "support/soon.h"
 
 namespace innkeeper::test {
 
@@ -24,16 +24,6 @@ template <class T>
 T good(Result<T> result) {
   IK_CHECK(result.ok(), result.status().message());
   return std::move(result).value();
-}
-
-// Whether it becomes true within 15 s, which a busy machine may need.
-template <class Condition>
-bool soon(const Condition& condition) {
-  for (int i = 0; i < 3000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
 }
 
 inline queue::Program queue_runner() {
@@ -55,7 +45,7 @@ inline std::string content(const std::filesystem::path& path) {
 
 inline void spit(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-// Removed with everything in it, when its runner has gone. Leases are in a folder beside it.
+// Removed with everything in it, when its processes have gone. Leases are in a folder beside it.
 class QueueFolder {
  public:
   QueueFolder() {
@@ -81,7 +71,9 @@ class QueueFolder {
     }
     for (int i = 0; i < 500 && rest.runner_alive(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (rest.runner_alive()) kill_runner();
+    // Whoever is late, or waits for a test that is over, would make the folder again: watchers and
+    // supervisors start runners.
+    while (kill_processes() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     unsetenv("INNKEEPER_LEASE_DIR");
     std::error_code error;
     std::filesystem::remove_all(outer_, error);
@@ -105,6 +97,18 @@ class QueueFolder {
   }
 
  private:
+  // How many there were of `queue_runner FOLDER` and what it became by forking.
+  int kill_processes() const {
+    const std::string words = queue_runner().words.at(0) + '\0' + path().string() + '\0';
+    int count = 0;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+      const pid_t pid = std::atoi(entry.path().filename().c_str());
+      if (pid > 0 && content(entry.path() / "cmdline") == words && kill(pid, SIGKILL) == 0) ++count;
+    }
+    return count;
+  }
+
   std::filesystem::path outer_;
 };
 

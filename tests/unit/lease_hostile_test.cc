@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "support/lease_folder.h"
+#include "support/soon.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::lease {
@@ -121,7 +122,7 @@ TEST_F(LeaseHostileTest, AHugeFileIsNotRead) {
   ASSERT_EQ(ftruncate(fd, off_t{1} << 40), 0);
   const auto begin = std::chrono::steady_clock::now();
   everybody_gets_all();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
   close(fd);
 }
 
@@ -228,7 +229,7 @@ TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
   }
   const auto begin = std::chrono::steady_clock::now();
   everybody_gets_all();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 40s);
   close(fd);
 }
 
@@ -362,9 +363,7 @@ TEST_F(LeaseHostileTest, AnotherPidNamespaceIsSeen) {
   memcpy(&inner, message[0] == 'x' ? message + 1 : message, sizeof inner);
   if (message[0] == 'x' && message[sizeof(pid_t)] == 'x') memcpy(&inner, message, sizeof inner);
   kill(inner, SIGKILL);
-  for (int i = 0; i < 200 && !arbiter_.acquire(whole(2), machine_).ok(); ++i)
-    std::this_thread::sleep_for(10ms);
-  EXPECT_TRUE(arbiter_.acquire(whole(2), machine_).ok());
+  EXPECT_TRUE(test::soon([&] { return arbiter_.acquire(whole(2), machine_).ok(); }));
 }
 
 }  // namespace

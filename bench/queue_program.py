@@ -3,12 +3,14 @@
 Both get the same jobs: `true`, behind one that sleeps, so that they stay queued. They take turns,
 three rounds each with a queue of its own; the best round counts, since other programs only make it worse.
 task-spooler (`tsp`) is left out where it is not installed. Last, how long the program lists 100,000 jobs.
+With --quick there are few of all, to see that it works.
 
-    python bench/queue.py [JOBS]
+    python bench/queue_program.py 300
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -86,29 +88,31 @@ def task_spooler(folder: Path, jobs: int) -> tuple[float, int, float] | None:
     return rate, more, listing
 
 
-def long_list(folder: Path) -> None:
-    """What the program takes to list 100,000 jobs."""
+def long_list(folder: Path, jobs: int) -> None:
+    """What the program takes to list so many jobs."""
     env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(folder)}
     program = [str(PROGRAM), "queue"]
     timed([*program, "pause"], env)
-    timed(
-        [*program, "add", "--gpus=0", "--array=0-99999", "--", "python", "train.py", "--seed", "{index}"], env
-    )
+    array = f"--array=0-{jobs - 1}"
+    timed([*program, "add", "--gpus=0", array, "--", "python", "train.py", "--seed", "{index}"], env)
     for words in (["list", "--last", "20"], ["list"], ["list", "--json"]):
         best = min(timed([*program, *words], env) for _ in range(5))
-        print(f"innkeeper queue {' '.join(words):<15} {best * 1e3:8.1f} ms with 100,000 jobs")
+        print(f"innkeeper queue {' '.join(words):<15} {best * 1e3:8.1f} ms with {jobs:,} jobs")
 
 
 def main() -> int:
     """Measures both."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("jobs", type=int, nargs="?", default=400, help="that wait behind another (400)")
+    parser.add_argument("--quick", action="store_true", help="few of all, to see that it works")
+    args = parser.parse_args()
     if not PROGRAM.exists():
-        print(f"{PROGRAM} is not built: cmake --build --preset release")
-        return 0
-    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+        sys.exit(f"{PROGRAM} is not built: cmake --preset release && cmake --build --preset release")
+    jobs, rounds, listed = (5, 1, 1000) if args.quick else (args.jobs, 3, 100_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours, theirs = [], []
-        for i in range(3):
+        for i in range(rounds):
             ours.append(innkeeper(folder / f"queue{i}", jobs))
             theirs.append(task_spooler(folder / f"tsp{i}", jobs))
         for title, found in (("innkeeper", ours), ("task-spooler", theirs)):
@@ -121,7 +125,7 @@ def main() -> int:
                 f"{max(each[1] for each in good):5d} more processes for {jobs} queued jobs   "
                 f"{min(each[2] for each in good) * 1e3:6.1f} ms to list them"
             )
-        long_list(folder / "long")
+        long_list(folder / "long", listed)
     return 0
 
 

@@ -1,0 +1,176 @@
+"""How each command that a document names is tried by test_commands.py: a line for each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Elsewhere(NamedTuple):
+    """What runs it: a test, as FILE::NAME, or a part of a line of tools/test.sh."""
+
+    place: str
+
+
+class Short(NamedTuple):
+    """What is run in its place, and a part of what that prints."""
+
+    command: str
+    says: str = ""
+
+
+AS_IT_IS = Short("")
+TINY = "--width 32 --layers 2 --heads 2 --batch 4 --context 32 --lr 1e-2"
+BENCH = Short("make bench QUICK=1", "== bench/queue_program.py ==")
+DEMO = Short("make demo QUICK=1", "bitwise equal weights")
+TRAIN = Short(
+    f"INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/python examples/train_text.py --device managed"
+    f" --steps 2 {TINY}",
+    "parameters, loss",
+)
+GPU_TESTS = Elsewhere("tests/python/test_gpu_tests.py::test_they_pass_on_a_simulated_card")
+LIST_DRAWN = Short("tools/mutate --random 3 --seed 1 --list", " src/")
+LIST_MUTANTS = Short("tools/mutate --list", "torch/copy-write")
+INSTALL = Short("pip install --dry-run --no-build-isolation --no-deps .", "Would install innkeeper-")
+SLURM = Elsewhere("tests/cli/test_slurm.py::test_dry_run_submits_nothing")
+TSAN = Elsewhere("build_and_test tsan")
+
+TRIED: dict[str, Short | Elsewhere] = {
+    # the Makefile
+    "make help": Short("make help", "make check-torch"),
+    "make setup": AS_IT_IS,
+    "make demo": DEMO,
+    "make test": Elsewhere("ctest --preset"),
+    "make bench": BENCH,
+    "make gpu": Short("CUDA_VISIBLE_DEVICES= make gpu", "gpu tests skipped: "),
+    "make lint": Short("make lint QUICK=1", "== tidy =="),
+    "make format": Elsewhere("tests/python/test_commands.py::test_make_format_formats"),
+    "make clean": Elsewhere("tests/python/test_commands.py::test_make_clean_removes_what_was_built"),
+    "make asan": Short("make asan QUICK=1"),
+    "make check-torch": Short("make check-torch QUICK=1", "PyTorch ours: 1 files"),
+    "make fresh": Short("make fresh USER_MODE=1 RUN='make help'", "fresh: make help ended with 0"),
+    'make fresh RUN="make lint"': Short("make fresh USER_MODE=1 RUN='make help'"),
+    # C++
+    "cmake --preset dev && cmake --build --preset dev && ctest --preset dev": Elsewhere("build_and_test dev"),
+    "cmake --preset asan-ubsan && cmake --build --preset asan-ubsan && ctest --preset asan-ubsan": Elsewhere(
+        "build_and_test asan-ubsan"
+    ),
+    "cmake --preset tsan && cmake --build --preset tsan && setarch -R ctest --preset tsan": TSAN,
+    "cmake --preset clang-thread-safety": Elsewhere("cmake --preset clang-thread-safety"),
+    "cmake --preset clang-thread-safety && cmake --build --preset clang-thread-safety": Elsewhere(
+        "cmake --build --preset clang-thread-safety"
+    ),
+    "INNKEEPER_SEED=7 build/dev/tests/model_walk_test": AS_IT_IS,
+    "INNKEEPER_STEPS=1000000 build/dev/tests/model_walk_test": Short(
+        "INNKEEPER_STEPS=1000 build/dev/tests/model_walk_test", "PASSED"
+    ),
+    "INNKEEPER_STORM_GRANTS=30000 INNKEEPER_STORM_KILLS=300 build/dev/tests/stress_lease_storm_test": Short(
+        "INNKEEPER_STORM_GRANTS=30 INNKEEPER_STORM_KILLS=3 build/dev/tests/stress_lease_storm_test", "grants"
+    ),
+    "INNKEEPER_STORM_JOBS=500 INNKEEPER_STORM_KILLS=100 build/dev/tests/stress_queue_storm_test": Short(
+        "INNKEEPER_STORM_JOBS=5 INNKEEPER_STORM_KILLS=1 build/dev/tests/stress_queue_storm_test"
+        " --gtest_filter='*AtRandom'",
+        "jobs, 1 runners killed",
+    ),
+    "tools/fuzz.sh 600": Elsewhere("tools/fuzz.sh 60"),
+    "build/release/bench/lease_bench --benchmark_repetitions=3": BENCH,
+    "build/release/bench/queue_bench --benchmark_repetitions=3": BENCH,
+    # Python
+    "pip install .": INSTALL,
+    "pip install --no-build-isolation .": INSTALL,
+    ".venv/bin/python -m pytest tests/python -k bits": Short(
+        ".venv/bin/python -m pytest tests/python -k bits --collect-only -q", "test_bits.py"
+    ),
+    "python -c pass": AS_IT_IS,
+    "python bench/overhead.py": BENCH,
+    "python3 bench/overhead.py": BENCH,
+    "python bench/overhead.py --json overhead.json --rounds 50": BENCH,
+    "python bench/queue_program.py 300": BENCH,
+    "python bench/soak.py --minutes 60": Short(
+        "python bench/soak.py --minutes 60 --quick", "no leak, no drift"
+    ),
+    "python bench/cli_start.py --install": Short(
+        "python bench/cli_start.py --install --quick", "nvitop -1 (as status)"
+    ),
+    "python examples/demo.py": DEMO,
+    "python3 examples/demo.py": DEMO,
+    "python examples/demo.py --fraction 0.3 --gpus 2 --steps 30": Short(
+        f"python examples/demo.py --fraction 0.3 --gpus 2 --steps 30 {TINY} --page $TMPDIR/page.html",
+        "bitwise equal weights",
+    ),
+    "python examples/train_text.py --steps 50": Short(f"python examples/train_text.py --steps 2 {TINY}"),
+    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB python examples/train_text.py --device managed --steps 50": TRAIN,
+    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/python examples/train_text.py --device managed"
+    " --steps 20": TRAIN,
+    "INNKEEPER_GPU_TESTS=sim python3 -m pytest tests/gpu": GPU_TESTS,
+    "python3 tools/gpu_rows.py FILE": GPU_TESTS,
+    # tools
+    "python3 tools/repeat.py 50 setarch -R ctest --preset tsan": TSAN,
+    "python3 tools/repeat.py --busy 4 50 .venv/bin/python -m pytest -q tests/cli": Elsewhere(
+        "tests/python/test_tools.py::test_repeating_names_what_failed_and_what_took_long"
+    ),
+    "python3 tools/repeat.py --busy 4 50 ctest --preset dev -R stress": Short(
+        "python3 tools/repeat.py --busy 1 2 ctest --preset dev -R Bytes", "2 runs beside 1 busy processes"
+    ),
+    "python3 tools/repeat.py 50 build/dev/tests/stress_queue_storm_test": Short(
+        "python3 tools/repeat.py 2 build/dev/tests/unit_base_test", "2 runs of 1 tests: 0 runs failed"
+    ),
+    "tools/fresh.sh --help": Short("tools/fresh.sh --help", "KEEP=1"),
+    "tools/mutate": LIST_MUTANTS,
+    "tools/mutate --list": LIST_MUTANTS,
+    "tools/mutate --jobs 2": LIST_MUTANTS,
+    "tools/mutate --torch": LIST_MUTANTS,
+    "tools/mutate --random 50 --seed 1": LIST_DRAWN,
+    "tools/mutate --random N --seed S": LIST_DRAWN,
+    "tools/mutate --random 200 --seed 1 --jobs 2": LIST_DRAWN,
+    "tools/mutate --random 200 --seed 1 --jobs 1": LIST_DRAWN,
+    "tools/mutate --random 46 --seed 2": LIST_DRAWN,
+    "tools/mutate --torch --random 20 --seed 2": Short(
+        "tools/mutate --torch --random 20 --seed 2 --list", " src/torch/"
+    ),
+    "tools/screens.sh": Elsewhere(
+        "tests/cli/test_screens.py::test_the_screens_in_the_documents_are_the_programs"
+    ),
+    # the program
+    "man innkeeper": Elsewhere(
+        "tests/cli/test_help.py::test_the_man_page_has_the_commands_and_options_of_the_program"
+    ),
+    "innkeeper --help": Short("innkeeper --help", "Subcommands:"),
+    "innkeeper status": Short("innkeeper status", "3 GPUs"),
+    "innkeeper status --json": Short("innkeeper status --json", '"schema": 1'),
+    "innkeeper top": Elsewhere("tests/cli/test_top.py::test_shows_cards_leases_and_plots_and_quits"),
+    "innkeeper doctor": Elsewhere("tests/cli/test_doctor.py::test_a_good_machine_has_no_trouble"),
+    "innkeeper calibrate": Elsewhere(
+        "tests/cli/test_calibrate.py::test_calibrate_measures_and_keeps_its_figures"
+    ),
+    "innkeeper completion bash": Short("innkeeper completion bash", "complete "),
+    "innkeeper pick": Short("innkeeper pick", "GPU-"),
+    "innkeeper pick -n 2": Short("CUDA_VISIBLE_DEVICES=$(innkeeper pick -n 2) python -c pass"),
+    "CUDA_VISIBLE_DEVICES=$(innkeeper pick --hold 1m) python train.py": Short(
+        "CUDA_VISIBLE_DEVICES=$(innkeeper pick --hold 1m) python -c pass"
+    ),
+    "innkeeper run --mem 20G --wait -- python train.py": Short(
+        "innkeeper run --mem 20G --wait -- python -c pass"
+    ),
+    "innkeeper run --mem 20G --wait -- CMD": Short("innkeeper run --mem 20G --wait -- true"),
+    "innkeeper run -n 2 --exclusive -- torchrun --nproc-per-node 2 train.py": Short(
+        "innkeeper run -n 2 --exclusive -- true"
+    ),
+    "innkeeper lease list": Short("innkeeper lease list"),
+    "id=$(innkeeper lease hold --for 2h --background | cut -d ' ' -f 1)": Short(
+        "id=$(innkeeper lease hold --for 2h --background | cut -d ' ' -f 1); innkeeper lease release $id"
+    ),
+    "innkeeper lease release $id": Short(
+        "id=$(innkeeper lease hold --for 2h --background | cut -d ' ' -f 1); innkeeper lease release $id"
+    ),
+    "innkeeper queue": Short("innkeeper queue --help", "Subcommands:"),
+    "innkeeper queue add": Short("innkeeper queue add --gpus 0 -- true && innkeeper queue wait"),
+    "innkeeper queue add --mem 8G --sweep lr=0.1,0.01 -- python train.py --lr {lr}": Short(
+        "innkeeper queue add --mem 8G --sweep lr=0.1,0.01 -- /bin/echo --lr {lr} && innkeeper queue wait"
+    ),
+    "innkeeper queue prune": Short("innkeeper queue prune", "pruned 0 jobs"),
+    "innkeeper queue prune --auto": Short("innkeeper queue prune --auto", "kept by itself"),
+    "innkeeper queue prune --older 30d --keep 500": Short(
+        "innkeeper queue prune --older 30d --keep 500", "pruned"
+    ),
+    "innkeeper slurm submit": SLURM,
+}
