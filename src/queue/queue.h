@@ -109,6 +109,7 @@ class Queue {
   Queue(std::shared_ptr<const Folder> folder, Program program, Store store)
       : folder_(std::move(folder)), program_(std::move(program)), store_(std::move(store)) {}
   Status hold(const std::vector<JobId>& ids, bool held);
+  void judge(JobLine& job, const struct Life& life) const;
   // After a change: the runner looks, or there is one soon.
   void changed() const;
 

@@ -27,6 +27,15 @@ constexpr std::chrono::milliseconds kLook{1000};  // without an event
 constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
 constexpr int64_t kPrunedAtOnce = 100;            // a job that comes meanwhile waits for so many
 
+// What is to be said of a job whose program left others behind, once they are gone.
+std::string what_was_left(const Life& life) {
+  if (!life.left || !life.left->ended_by_us) return "";
+  const Left& left = *life.left;
+  return "its program left " + (left.count > 1 ? std::to_string(left.count) + " processes" : "a process") +
+         " behind, which " + (left.count > 1 ? "were" : "was") + " ended: " + left.name + " (" +
+         std::to_string(left.first) + ")" + (left.count > 1 ? " and others" : "");
+}
+
 std::string this_boot() {
   lease::Record record;
   lease::sign(record);
@@ -124,7 +133,7 @@ Status Scheduler::reap() {
     const std::string path = folder_.life(job.id, job.attempt);
     const Life life = look(path);
     if (life.ended) {
-      IK_RETURN_IF_ERROR(over(job, *life.ended));
+      IK_RETURN_IF_ERROR(over(job, *life.ended, what_was_left(life)));
     } else if (life.alive) {
       tell(job, path);
       running_.push_back(job);
@@ -137,7 +146,7 @@ Status Scheduler::reap() {
     } else {
       Ending lost;
       lost.ended_ns = lease::wall_clock_ns();
-      IK_RETURN_IF_ERROR(over(job, lost));
+      IK_RETURN_IF_ERROR(over(job, lost, ""));
     }
   }
   std::erase_if(told_, [&](const auto& entry) {
@@ -148,12 +157,12 @@ Status Scheduler::reap() {
   return Status::okay();
 }
 
-Status Scheduler::over(const Running& job, const Ending& ending) {
+Status Scheduler::over(const Running& job, const Ending& ending, const std::string& reason) {
   // Before its end is known: after that anybody may prune it.
   Result<Job> whole = store_.get(job.id);
   if (!whole.ok()) return whole.status();
   lease::step("before finish");
-  const Result<State> state = store_.finish(job.id, job.attempt, ending);
+  const Result<State> state = store_.finish(job.id, job.attempt, ending, reason);
   if (!state.ok()) return state.status();
   lease::step("finished");
   unlink(folder_.life(job.id, job.attempt).c_str());
@@ -220,6 +229,8 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   launch.environment = std::move(job.environment);
   launch.limits = std::move(job.limits);
   launch.time_limit = job.time_limit;
+  launch.grace = job.grace;
+  launch.linger = job.linger;
   launch.life = std::move(life).value();
   remove_variable(launch.environment, lease::kLeaseVariable);
   remove_variable(launch.environment, lease::kDescriptorVariable);

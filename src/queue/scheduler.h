@@ -67,7 +67,7 @@ class Scheduler {
   };
 
   Status reap();
-  Status over(const Running& job, const Ending& ending);
+  Status over(const Running& job, const Ending& ending, const std::string& reason);
   void tell(const Running& job, const std::string& path);
   Status start_without_cards();
   Status start_with_cards();

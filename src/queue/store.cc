@@ -54,6 +54,8 @@ Status sensible(const JobSpec& spec) {
   if (spec.cpu_slots < 1 || spec.cpu_slots > 1'000'000) return wrong("a job takes at least one CPU slot");
   if (spec.retries < 0 || spec.retries > 1'000'000) return wrong("retries are a number from 0 on");
   if (spec.time_limit && spec.time_limit->count() <= 0) return wrong("a time limit is more than nothing");
+  if (spec.grace.count() < 0 || spec.grace.count() > kMostMs)
+    return wrong("a grace is no less than nothing, and no more than can be waited for");
   return Status::okay();
 }
 
@@ -163,12 +165,13 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
     ids.push_back(id);
     const std::string changed = join_words(changes);
     Query details(*database_,
-                  "INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, notify) "
-                  "VALUES(?, ?, ?, ?, ?, ?)");
+                  "INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, grace_ms, linger, "
+                  "notify) VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
     details.with(id).with_blob(changed).with(
         static_cast<int64_t>(spec.cards ? spec.cards->by : lease::By::free));
     details.with(int64_t{!spec.cards || !spec.cards->exclusive ? -1 : *spec.cards->exclusive});
-    details.with(spec.time_limit ? spec.time_limit->count() : 0).with_blob(spec.notify);
+    details.with(spec.time_limit ? spec.time_limit->count() : 0).with(spec.grace.count());
+    details.with(int64_t{spec.linger}).with_blob(spec.notify);
     IK_RETURN_IF_ERROR(details.run());
     for (const Need& need : after) {
       Query row(*database_, "INSERT INTO needs(job, needs, any_end) VALUES(?, ?, ?)");
@@ -232,11 +235,12 @@ Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const
             "INSERT INTO attempts(job, number, started, cards, how, boot) VALUES(?, ?, ?, ?, ?, ?)");
   row.with(id).with(int64_t{attempt}).with(now).with_blob(cards).with(static_cast<int64_t>(How::unknown));
   IK_RETURN_IF_ERROR(row.with_blob(boot_id).run());
+  IK_RETURN_IF_ERROR(explain(id, ""));  // why it waited
   IK_RETURN_IF_ERROR(transaction.commit());
   return true;
 }
 
-Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
+Result<State> Store::finish(JobId id, int attempt, const Ending& ending, const std::string& reason) {
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
   State state = State::queued;
@@ -262,6 +266,7 @@ Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
   Query last(*database_, "UPDATE jobs SET how=?, code=?, ended=? WHERE id=?");
   last.with(static_cast<int64_t>(ending.how)).with(int64_t{ending.code});
   IK_RETURN_IF_ERROR(last.with(ending.ended_ns).with(id).run());
+  IK_RETURN_IF_ERROR(explain(id, reason));
   const bool good = ending.how == How::exited && ending.code == 0;
   if (!good && !cancelled && retries > 0) {
     state = State::queued;

@@ -104,8 +104,9 @@ class Store {
   Result<std::vector<Running>> running();
   // Makes a ready job running, as its next attempt, which is `attempt`. False: it is not ready any more.
   Result<bool> claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id);
-  // The attempt is over: gives the job's new state. Says the old one if it was over already.
-  Result<State> finish(JobId id, int attempt, const Ending& ending);
+  // The attempt is over: gives the job's new state. Says the old one if it was over already. `reason`: what
+  // there is to say of it besides.
+  Result<State> finish(JobId id, int attempt, const Ending& ending, const std::string& reason = "");
   // It never began: the job is queued again (or cancelled, if that was asked for).
   Status take_back(JobId id, int attempt);
   // A queued one can never run: it has failed.
