@@ -261,7 +261,9 @@ int show(const std::vector<std::string>& words, bool as_json) {
       text += fmt::format("  attempt {}: {}, from {}{}\n", attempt.number,
                           attempt.ended_ns == 0 ? "running" : queue::ending_text(attempt.how, attempt.code),
                           clock_text(attempt.started_ns),
-                          attempt.ended_ns == 0 ? "" : " to " + clock_text(attempt.ended_ns));
+                          attempt.ended_ns == 0                ? ""
+                          : attempt.how == queue::How::unknown ? ", last seen " + clock_text(attempt.ended_ns)
+                                                               : " to " + clock_text(attempt.ended_ns));
       field("  on", attempt.cards);
       field("  peak",
             (attempt.peak_memory.count() == 0 ? "" : to_string(attempt.peak_memory) + " of a GPU, ") +

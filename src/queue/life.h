@@ -7,6 +7,8 @@
 //   left    written by it when the program has ended and others of the job's processes have not
 //   ended   written by the supervisor, and on the disk, before it lets go
 //
+// While it lives the supervisor touches it every two seconds: what nobody saw end lived until then.
+//
 // So whoever reads it knows: ended -> it is over, and how. Else locked -> it lives. Else not begun -> it
 // never ran, and nobody will run it. Else it ran and nobody knows how it ended.
 //

@@ -19,7 +19,7 @@ struct Program {
 // A runner holds its lock.
 bool runner_alive(const Folder& folder);
 
-// Starts one, if there is none. Returns when it has begun, and leaves it
+// Starts one, if there is none. Returns when it has begun, and has noted what ended unseen, and leaves it
 // behind: it is no child of the caller. Blocks: for a few milliseconds. Inside of one of the folder's own
 // jobs it leaves that to the job's supervisor, within two seconds: a runner below a job would end with it.
 Status ensure_runner(const Folder& folder, const Program& program);

@@ -44,6 +44,7 @@ struct Running {
   int cards = 0;
   int cpu_slots = 0;
   std::string boot_id;  // of the boot in which it was begun
+  int64_t started_ns = 0;
 };
 
 // What decides whether a queued job can start; read often.
@@ -141,8 +142,8 @@ class Store {
   Result<int64_t> intern_environment(const std::string& bytes, const std::string& limits);
   Result<int64_t> intern_command(const std::string& directory, const std::string& words);
   Result<int> unmet(const std::vector<Need>& after);
-  Status end(JobId id, State state, const std::string& reason);
-  Status mark(JobId id, State state, const std::string& reason);
+  Status end(JobId id, State state, const std::string& reason, int64_t ended_ns);
+  Status mark(JobId id, State state, const std::string& reason, int64_t ended_ns);
   Status settle(JobId id, bool succeeded);
   Status no_job(JobId id);
   Status forget(JobId id);

@@ -276,6 +276,7 @@ Result<std::vector<Running>> Store::running() {
     job.cards = count_of(query.integer(4));
     job.cpu_slots = count_of(query.integer(5));
     job.boot_id = query.text(6);
+    job.started_ns = time_of(query.integer(7));
   }
   IK_RETURN_IF_ERROR(query.status());
   return list;

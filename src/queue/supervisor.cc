@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,6 +215,8 @@ class Supervisor {
       kill_at_ = Clock::now() + kill_again_;
     }
     if (now >= look_again_) {
+      futimens(launch_.life.fd(),
+               nullptr);  // so that it is known how long it lived, should nobody see its end
       ensure_runner_outside(folder_, program_);
       look_again_ = now + kLookForRunner;
     }
