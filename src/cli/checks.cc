@@ -119,17 +119,27 @@ void check_folder(const Patient& patient, Findings& findings) {
   const Survey& survey = patient.survey;
   if (!survey.folder.ok()) {
     add(findings, Grade::trouble, "lease-folder", survey.folder.message(),
-        "as root: mkdir -m 1777 /run/lock/innkeeper, or set INNKEEPER_LEASE_DIR to a folder that all users "
-        "share");
+        "as root: innkeeper setup, or set INNKEEPER_LEASE_DIR to a folder that all users share");
     return;
   }
   add(findings, Grade::good, "lease-folder",
       fmt::format("leases are in {}, {} held, {} waiting", survey.folder_path, survey.leases.size(),
                   survey.line.size()));
-  if (!survey.folder_trusted)
-    add(findings, Grade::hint, "folder-owner",
-        "the lease folder belongs to another user, who can remove your leases",
-        "root makes it at boot, in /etc/tmpfiles.d: d /run/lock/innkeeper 1777 root root -");
+  if (!survey.folder_weakness.empty())
+    add(findings, Grade::hint, "folder-owner", "leases protect among friends only: " + survey.folder_weakness,
+        "as root: innkeeper setup");
+  if (!survey.folder_writable)
+    add(findings, Grade::trouble, "folder-rights", "this user may make no lease in " + survey.folder_path,
+        "ask to join its group (ls -ld " + survey.folder_path +
+            "), then log in anew; or as root: innkeeper setup");
+  for (const std::string& line : survey.other_folders)
+    add(findings, Grade::trouble, "other-folder", line,
+        "as root: innkeeper setup removes it once nobody has leases there");
+  if (patient.shared_room > Bytes(0))
+    add(findings, Grade::hint, "folder-room",
+        fmt::format("the lease folder shares {} with other files: who fills them keeps everybody from leases",
+                    to_string(patient.shared_room)),
+        "as root: innkeeper setup");
   const std::string lock_path = survey.folder_path + "/alloc.lock";
   if (patient.lock.code() == Code::busy)
     add(findings, Grade::trouble, "lock", patient.lock.message(),

@@ -31,6 +31,7 @@ struct Patient {
   bool processes_hidden = false;  // /proc shows this user's processes alone
   bool container = false;
   bool folder_mounted = false;  // the lease folder is a mount of its own, or in one
+  Bytes shared_room;            // that a default lease folder shares with other files; 0: it has its own
   bool watches_left = true;     // inotify can be used
   int protected_regular = -1;   // fs.protected_regular; -1: unknown
   bool mps = false;             // an MPS daemon's pipe is there

@@ -1,7 +1,9 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -53,6 +55,19 @@ bool inotify_works() {
   return true;
 }
 
+// Of a folder that stands among others' files in a default place.
+Bytes shared_room(const std::string& path) {
+  const std::vector<std::string> defaults = lease::default_folders();
+  if (std::find(defaults.begin(), defaults.end(), path) == defaults.end()) return {};
+  struct stat here {
+  }, above{};
+  struct statvfs system {};
+  if (stat(path.c_str(), &here) != 0 || stat((path + "/..").c_str(), &above) != 0 ||
+      statvfs(path.c_str(), &system) != 0 || here.st_dev != above.st_dev)
+    return {};
+  return Bytes(static_cast<int64_t>(system.f_blocks) * static_cast<int64_t>(system.f_frsize));
+}
+
 Status try_lock(int limit_ms) {
   const auto directory = lease::Directory::open_default();
   if (!directory.ok()) return Status::okay();  // the folder's own finding says so
@@ -73,6 +88,7 @@ Patient examine(int lock_limit_ms) {
   patient.processes_hidden = hides_processes();
   patient.container = in_container();
   patient.folder_mounted = mounted(patient.survey.folder_path);
+  patient.shared_room = shared_room(patient.survey.folder_path);
   patient.watches_left = inotify_works();
   std::ifstream("/proc/sys/fs/protected_regular") >> patient.protected_regular;
   const std::string pipes = variable("CUDA_MPS_PIPE_DIRECTORY");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/survey.h"
 #include "lease/from_snapshot.h"
 #include "telemetry/visible.h"
 
@@ -31,6 +32,8 @@ std::optional<std::vector<std::string>> given_cards(const Snapshot& snapshot) {
 lease::Arbiter open_arbiter() {
   Result<lease::Arbiter> arbiter = lease::Arbiter::open();
   if (!arbiter.ok()) fail(kFolder, arbiter.status().message());
+  for (const std::string& line : other_folders(arbiter.value().directory()))
+    note("leases are in " + arbiter.value().directory().path() + "; " + line);
   return std::move(arbiter).value();
 }
 

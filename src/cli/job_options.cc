@@ -29,6 +29,12 @@ void JobOptions::add_to(CLI::App& command) {
       ->delimiter(',');
   command.add_option("--retry", retries_, "Run it again so often if it fails (0)")->type_name("N");
   command.add_option("--time", time_, "End it after so long (s, m, h, d)")->type_name("TIME");
+  command
+      .add_option("--grace", grace_,
+                  "Between SIGTERM and SIGKILL when it is cancelled, or its time is over (30s)")
+      ->type_name("TIME");
+  command.add_flag("--linger", linger_,
+                   "Go on until what it leaves in the background has ended; that is ended with it else");
   command.add_option("--name", name_, "A name to be shown with it")->type_name("NAME");
   command
       .add_option("--array", array_,
@@ -63,6 +69,8 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
   // One folder, one name: what a command needed is kept by it.
   while (spec.directory.size() > 1 && spec.directory.back() == '/') spec.directory.pop_back();
   if (!time_.empty()) spec.time_limit = duration(time_, "--time");
+  if (!grace_.empty()) spec.grace = duration(grace_, "--grace");
+  spec.linger = linger_;
   if (gpus_ == "0") {
     if (memory_named() || share_ || exclusive_ || !by_.empty())
       fail(kUsage, "--gpus 0 asks for no GPU, so --mem, --share, --exclusive and --by mean nothing");

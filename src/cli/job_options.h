@@ -31,8 +31,8 @@ class JobOptions {
   bool memory_auto() const { return memory_ == "auto"; }
 
  private:
-  std::string gpus_ = "1", memory_, by_, time_, name_, directory_, notify_, array_;
-  bool share_ = false, exclusive_ = false;
+  std::string gpus_ = "1", memory_, by_, time_, grace_, name_, directory_, notify_, array_;
+  bool share_ = false, exclusive_ = false, linger_ = false;
   int priority_ = 0, retries_ = 0, cpus_ = 1;
   std::vector<std::string> after_, after_any_, sweep_, variables_;
 };

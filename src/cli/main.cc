@@ -34,6 +34,7 @@ void add_commands(CLI::App& program) {
   register_queue(program);
   register_slurm(program);
   register_doctor(program);
+  register_setup(program);
   register_calibrate(program);
   register_completion(program);
 }

@@ -30,20 +30,12 @@ using queue::State;
 
 constexpr int64_t kShownEnded = 10;  // of those that have ended, without --all
 
-std::string ending_text(queue::How how, int code) {
-  switch (how) {
-    case queue::How::exited: return "exit " + std::to_string(code);
-    case queue::How::signalled: return fmt::format("signal {}", code);
-    case queue::How::not_started: return strerror(code);
-    default: return queue::to_string(how);
-  }
-}
-
 std::string state_text(const JobLine& job) {
   std::string text = queue::to_string(job.state);
   if (job.held) text += ", paused";
+  if (job.program_ended) text += ", program ended";
   if (job.state == State::queued && job.needs > 0) text += fmt::format(", after {}", job.needs);
-  if (job.state == State::failed && job.attempt > 0) text += ", " + ending_text(job.how, job.code);
+  if (job.state == State::failed && job.attempt > 0) text += ", " + queue::ending_text(job.how, job.code);
   return text;
 }
 
@@ -94,7 +86,8 @@ json line_json(const JobLine& job) {
           {"added", static_cast<double>(job.added_ns) / 1e9},
           {"started", static_cast<double>(job.started_ns) / 1e9},
           {"ended", static_cast<double>(job.ended_ns) / 1e9},
-          {"title", job.title}};
+          {"title", job.title},
+          {"program_ended", job.program_ended}};
 }
 
 // The same, for many: a json of each would take longer than all the rest.
@@ -104,12 +97,12 @@ void append_line(std::string& text, const JobLine& job) {
   fmt::format_to(
       std::back_inserter(text),
       R"({{"id":{},"array":{},"state":"{}","paused":{},"how":{},"code":{},"priority":{},"gpus":{},"memory":{},)"
-      R"("attempt":{},"needs":{},"added":{},"started":{},"ended":{},"title":{}}})",
+      R"("attempt":{},"needs":{},"added":{},"started":{},"ended":{},"title":{},"program_ended":{}}})",
       job.id, job.array, queue::to_string(job.state), job.held,
       over ? fmt::format("\"{}\"", queue::to_string(job.how)) : "null",
       over ? std::to_string(job.code) : "null", job.priority, job.cards, job.memory.count(), job.attempt,
       job.needs, seconds(job.added_ns), seconds(job.started_ns), seconds(job.ended_ns),
-      json(job.title).dump(-1, ' ', false, json::error_handler_t::replace));
+      json(job.title).dump(-1, ' ', false, json::error_handler_t::replace), job.program_ended);
 }
 
 struct ListOptions {
@@ -188,6 +181,14 @@ json job_json(queue::Queue& queue, const Job& job) {
   value["after"] = after;
   value["retries_left"] = job.retries_left;
   value["time_limit"] = job.time_limit ? json(static_cast<double>(job.time_limit->count()) / 1e3) : json();
+  value["grace"] = static_cast<double>(job.grace.count()) / 1e3;
+  value["linger"] = job.linger;
+  value["left"] = json();
+  if (job.left)
+    value["left"] = {{"how", queue::to_string(job.left->how)},
+                     {"code", job.left->code},
+                     {"ending", job.left->ending},
+                     {"processes", job.left->processes}};
   value["cpus"] = job.cpu_slots;
   value["notify"] = job.notify;
   value["reason"] = job.reason;
@@ -211,6 +212,17 @@ std::string shell_words(const std::vector<std::string>& words) {
     text += '\'';
   }
   return lease::printable(text);
+}
+
+// "its program has ended, exit 0; not yet: sleep (4711), python (4712), 3 more; they have been told to end"
+std::string left_text(const queue::LeftBehind& left) {
+  constexpr size_t kShown = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(left.processes.size(), kShown); ++i)
+    text += (i == 0 ? "" : ", ") + left.processes[i];
+  if (left.processes.size() > kShown) text += fmt::format(", {} more", left.processes.size() - kShown);
+  return fmt::format("its program has ended, {}; not yet: {}{}", queue::ending_text(left.how, left.code),
+                     text, left.ending ? "; told to end" : "");
 }
 
 int show(const std::vector<std::string>& words, bool as_json) {
@@ -240,13 +252,18 @@ int show(const std::vector<std::string>& words, bool as_json) {
     field("priority", job.priority == 0 ? "" : std::to_string(job.priority));
     field("retries", job.retries_left == 0 ? "" : std::to_string(job.retries_left) + " left");
     field("limit", job.time_limit ? age_text(std::chrono::nanoseconds(*job.time_limit).count()) : "");
+    field("grace", job.grace == queue::kGrace ? "" : age_text(std::chrono::nanoseconds(job.grace).count()));
+    field("lingers", job.linger ? "until what it leaves in the background has ended" : "");
     field("added", clock_text(job.added_ns));
     field("because", lease::printable(job.reason));
+    if (job.left) field("left", left_text(*job.left));
     for (const queue::Attempt& attempt : job.attempts) {
       text += fmt::format("  attempt {}: {}, from {}{}\n", attempt.number,
-                          attempt.ended_ns == 0 ? "running" : ending_text(attempt.how, attempt.code),
+                          attempt.ended_ns == 0 ? "running" : queue::ending_text(attempt.how, attempt.code),
                           clock_text(attempt.started_ns),
-                          attempt.ended_ns == 0 ? "" : " to " + clock_text(attempt.ended_ns));
+                          attempt.ended_ns == 0                ? ""
+                          : attempt.how == queue::How::unknown ? ", last seen " + clock_text(attempt.ended_ns)
+                                                               : " to " + clock_text(attempt.ended_ns));
       field("  on", attempt.cards);
       field("  peak",
             (attempt.peak_memory.count() == 0 ? "" : to_string(attempt.peak_memory) + " of a GPU, ") +

@@ -221,7 +221,13 @@ std::vector<std::string> remarks(const Survey& survey) {
   if (std::any_of(survey.residents.begin(), survey.residents.end(),
                   [](const Resident& resident) { return !resident.here; }))
     lines.push_back("*: the process's number in its container");
-  if (!survey.folder.ok()) lines.push_back("leases are not known: " + survey.folder.message());
+  if (!survey.folder.ok())
+    lines.push_back("leases are not known: " + survey.folder.message());
+  else if (!survey.folder_weakness.empty())
+    lines.push_back("leases protect among friends only: " + survey.folder_weakness +
+                    ". As root: innkeeper setup");
+  for (const std::string& line : survey.other_folders)
+    lines.push_back("leases are in " + survey.folder_path + "; " + line);
   return lines;
 }
 

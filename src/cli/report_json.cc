@@ -134,8 +134,11 @@ std::string to_json(const Survey& survey) {
     driver["trouble"] = survey.snapshot.driver.text();
   }
   const Json visible = survey.visible.restricted ? Json(survey.visible.uuids) : Json(nullptr);
-  const Json folder = {{"path", survey.folder_path.empty() ? Json(nullptr) : Json(survey.folder_path)},
-                       {"trouble", survey.folder.ok() ? Json(nullptr) : Json(survey.folder.message())}};
+  const Json folder = {
+      {"path", survey.folder_path.empty() ? Json(nullptr) : Json(survey.folder_path)},
+      {"weakness", survey.folder_weakness.empty() ? Json(nullptr) : Json(survey.folder_weakness)},
+      {"others", survey.other_folders},
+      {"trouble", survey.folder.ok() ? Json(nullptr) : Json(survey.folder.message())}};
   const Json json = {{"schema", 1},
                      {"time_unix_seconds", static_cast<double>(survey.now_ns) / 1e9},
                      {"driver", driver},

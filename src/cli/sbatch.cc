@@ -88,7 +88,10 @@ Result<Sbatch> to_sbatch(const queue::JobSpec& spec, const std::vector<std::stri
                          const std::vector<std::string>& after_any, const SbatchOptions& options) {
   if (!spec.notify.empty())
     return wrong("Slurm tells by itself: --sbatch=--mail-type=END in place of --notify");
+  if (spec.linger) return wrong("Slurm ends what a job leaves behind: --linger means nothing there");
   Sbatch call;
+  if (spec.grace != queue::kGrace)
+    call.notes.emplace_back("on Slurm the cluster's KillWait is the grace: --grace means nothing there");
   call.words = {"sbatch", "--parsable", "--chdir=" + spec.directory};
   call.words.push_back("--job-name=" + (spec.name.empty() ? spec.command.front() : spec.name));
   IK_RETURN_IF_ERROR(cards(spec, options.shard, call));

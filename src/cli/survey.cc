@@ -142,6 +142,13 @@ std::vector<Resident> residents_of(const lease::Directory& directory) {
   return residents;
 }
 
+std::string weakness_of(const lease::Directory& directory) {
+  if (directory.protects()) return {};
+  if (directory.owner() != 0)
+    return directory.path() + " is " + lease::user_name(directory.owner()) + "'s, not root's";
+  return directory.path() + "/" + lease::kLockName + " is not root's";
+}
+
 std::vector<Entry> read_files(Survey& survey) {
   const auto directory = lease::Directory::open_default();
   if (!directory.ok()) {
@@ -149,7 +156,9 @@ std::vector<Entry> read_files(Survey& survey) {
     return {};
   }
   survey.folder_path = directory.value()->path();
-  survey.folder_trusted = directory.value()->owner_trusted();
+  survey.folder_weakness = weakness_of(*directory.value());
+  survey.folder_writable = directory.value()->writable();
+  survey.other_folders = other_folders(*directory.value());
   Result<lease::Scan> found = lease::scan(*directory.value(), nullptr);
   if (!found.ok()) {
     survey.folder = found.status();
@@ -161,6 +170,14 @@ std::vector<Entry> read_files(Survey& survey) {
 }
 
 }  // namespace
+
+std::vector<std::string> other_folders(const lease::Directory& directory) {
+  std::vector<std::string> lines;
+  for (const lease::OtherFolder& other : directory.others())
+    lines.push_back(other.path + " of " + lease::user_name(other.owner) +
+                    " is there too, and is not used: " + other.why);
+  return lines;
+}
 
 Survey look_around(Wanted wanted, const Survey* before) {
   Survey survey;

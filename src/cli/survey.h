@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "board/record.h"
 #include "lease/card.h"
+#include "lease/directory.h"
 #include "lease/ledger.h"
 #include "lease/store.h"
 #include "telemetry/snapshot.h"
@@ -65,7 +66,9 @@ struct Survey {
   std::vector<Resident> residents;  // by PID
   Status folder;                    // why leases and residents are not known
   std::string folder_path;
-  bool folder_trusted = true;
+  std::string folder_weakness;  // why leases there protect among friends only; empty: they protect
+  bool folder_writable = true;
+  std::vector<std::string> other_folders;  // a line for each: whose it is, and why it is not used
   int dead_files = 0;
   int64_t now_ns = 0;
 };
@@ -73,6 +76,9 @@ struct Survey {
 // Blocks: as the snapshot does, for /proc and for names of users. No lock is held or waited for. Where
 // `wanted` has no processes, they are as they were in `before`.
 Survey look_around(telemetry::Wanted wanted, const Survey* before = nullptr);
+
+// What is to be said of lease folders that are there beside this one.
+std::vector<std::string> other_folders(const lease::Directory& directory);
 
 // "43 s", "12 min", "5 h", "3 d".
 std::string age_text(int64_t nanoseconds);

@@ -55,9 +55,18 @@ Result<Arbiter> Arbiter::open() {
   return Arbiter(std::move(directory).value());
 }
 
+// Where all who ask now grant as well.
+Status Arbiter::lock_to_grant(GlobalLock& lock) {
+  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+  if (!directory_->superseded()) return Status::okay();
+  lock.unlock();
+  return Status(Code::io_error, "the leases of this machine are not in " + directory_->path() +
+                                    " any more: an administrator has set up another folder. Ask again");
+}
+
 Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up) {
   GlobalLock lock;
-  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+  IK_RETURN_IF_ERROR(lock_to_grant(lock));
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
   attempt.live = std::move(found.value().live);
@@ -174,7 +183,7 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   IK_RETURN_IF_ERROR(sensible(request, machine));
   Attempt attempt(request, machine);
   GlobalLock lock;
-  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+  IK_RETURN_IF_ERROR(lock_to_grant(lock));
   IK_RETURN_IF_ERROR(refresh(file));
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();

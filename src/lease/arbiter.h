@@ -88,6 +88,7 @@ class Arbiter {
   // Grants, or refuses. With a place it is the place's turn that counts, and it becomes the lease. Without
   // one, and with `line_up`, a refused attempt that may succeed later takes a place.
   Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up);
+  Status lock_to_grant(GlobalLock& lock);
   Status change(LeaseFile& file, const std::function<void(Record&)>& edit);
 
   std::shared_ptr<const Directory> directory_;

@@ -2,6 +2,7 @@
 // without one. from_snapshot.h makes it from a telemetry snapshot; all of it is gathered before any lock.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,7 +16,7 @@ namespace innkeeper::lease {
 struct ProcessKey {
   int64_t pid = 0;
   uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
-  bool operator==(const ProcessKey&) const = default;
+  auto operator<=>(const ProcessKey&) const = default;
 };
 
 // A process that has memory of a card.

@@ -5,10 +5,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 
 namespace innkeeper::lease {
 namespace {
@@ -45,12 +48,25 @@ Status make(const std::string& path) {
   return Status::okay();
 }
 
-std::vector<std::string> default_paths() {
-  if (const char* path = std::getenv(kVariable); path != nullptr && *path != '\0') return {path};
-  return {"/run/lock/innkeeper", "/dev/shm/innkeeper"};
+// INNKEEPER_LEASE_DIR, made absolute: who holds leases may leave for another folder.
+std::optional<std::string> named_folder() {
+  const char* const path = std::getenv(kVariable);
+  if (path == nullptr || *path == '\0') return std::nullopt;
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute;
+}
+
+std::string owner_name(uid_t owner) {
+  if (owner == 0) return "root's";
+  return owner == geteuid() ? "this user's own" : "uid " + std::to_string(owner) + "'s";
 }
 
 }  // namespace
+
+std::vector<std::string> default_folders() {
+  return {kSetUpFolder, "/run/lock/innkeeper", "/dev/shm/innkeeper"};
+}
 
 const char* remote_file_system(uint64_t type) {
   switch (type) {
@@ -72,63 +88,138 @@ const char* remote_file_system(uint64_t type) {
   }
 }
 
-Result<std::shared_ptr<const Directory>> Directory::open_existing(const std::string& path, bool& missing) {
+Result<std::shared_ptr<Directory>> Directory::open_existing(const std::string& path, bool& missing) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   missing = fd < 0 && errno == ENOENT;
   if (fd < 0) return failed("cannot open the lease folder", path, errno);
-  struct stat about {};
+  const std::shared_ptr<Directory> directory(new Directory(fd, path));
+  struct statx about {};
   struct statfs system {};
-  if (fstat(fd, &about) != 0 || fstatfs(fd, &system) != 0) {
-    const int error = errno;
-    ::close(fd);
-    return failed("cannot look at the lease folder", path, error);
-  }
-  const std::shared_ptr<const Directory> directory(new Directory(fd, path, about.st_uid));
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &about) != 0 || fstatfs(fd, &system) != 0)
+    return failed("cannot look at the lease folder", path, errno);
+  directory->owner_ = about.stx_uid;
+  if ((about.stx_mask & STATX_BTIME) != 0)
+    directory->born_ns_ = int64_t{about.stx_btime.tv_sec} * 1'000'000'000 + about.stx_btime.tv_nsec;
   if (const char* name = remote_file_system(static_cast<uint32_t>(system.f_type)); name != nullptr)
     return Status(Code::io_error, "the lease folder " + path + " is on " + name +
                                       ", where locks do not reach every process: set " + kVariable +
                                       " to a folder on this machine, as /dev/shm/innkeeper");
-  if ((about.st_mode & S_IWOTH) != 0 && (about.st_mode & S_ISVTX) == 0)
-    return Status(Code::io_error, "in the lease folder " + path +
-                                      " everybody may remove everybody's leases: chmod +t " + path);
+  const bool others_may_write = (about.stx_mode & (S_IWGRP | S_IWOTH)) != 0;
+  if (others_may_write && (about.stx_mode & S_ISVTX) == 0)
+    return Status(Code::io_error,
+                  "in the lease folder " + path + ", which is " + owner_name(about.stx_uid) +
+                      " and has no sticky bit, " +
+                      ((about.stx_mode & S_IWOTH) != 0 ? "everybody" : "everybody of its group") +
+                      " may remove everybody's leases: chmod +t " + path);
   return directory;
 }
 
-Result<std::shared_ptr<const Directory>> Directory::find_first(const std::vector<std::string>& paths,
-                                                               bool& missing) {
-  Result<std::shared_ptr<const Directory>> found = Status(Code::io_error, "no lease folder is named");
-  missing = true;
+// A path at which something is.
+struct Directory::Candidate {
+  std::string path;
+  uid_t owner = 0;
+  std::shared_ptr<Directory> opened;  // null: `problem`
+  Status problem;
+};
+
+Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<std::string>& paths,
+                                                              bool& missing) {
+  std::vector<Candidate> there;
+  Status problem(Code::io_error, "no lease folder is named");
   for (const std::string& path : paths) {
-    if (missing) found = open_existing(path, missing);
+    bool none = false;
+    Result<std::shared_ptr<Directory>> opened = open_existing(path, none);
+    if (!opened.ok()) problem = opened.status();
+    if (none) continue;
+    struct stat about {};
+    if (opened.ok())
+      there.push_back({path, opened.value()->owner_, opened.value(), {}});
+    else
+      there.push_back({path, lstat(path.c_str(), &about) == 0 ? about.st_uid : 0, nullptr, opened.status()});
   }
-  return found;
+  missing = there.empty();
+  if (missing) return problem;
+  const auto first = std::find_if(there.begin(), there.end(),
+                                  [](const Candidate& each) { return each.opened && each.owner == 0; });
+  const Candidate* best = first == there.end() ? nullptr : &*first;
+  for (const Candidate& each : there) {
+    if (best != nullptr && best->owner == 0) break;
+    if (!each.opened) {
+      if (paths.size() < 2) return each.problem;
+      return Status(
+          each.problem.code(),
+          each.problem.message() + "; `innkeeper setup`, as root, makes one that is used before it");
+    }
+    const bool known = best != nullptr && each.opened->born_ns_ > 0 && best->opened->born_ns_ > 0;
+    if (best == nullptr || (known && each.opened->born_ns_ < best->opened->born_ns_)) best = &each;
+  }
+  const std::shared_ptr<Directory> chosen = best->opened;
+  chosen->paths_ = paths;
+  for (const Candidate& each : there) {
+    if (&each == best) continue;
+    chosen->others_.push_back({each.path, each.owner,
+                               each.opened == nullptr ? each.problem.message()
+                               : best->owner != 0     ? "it was made later"
+                               : each.owner != 0      ? "it is not root's"
+                                                      : "it comes later in the list"});
+  }
+  return std::shared_ptr<const Directory>(chosen);
 }
 
-Result<std::shared_ptr<const Directory>> Directory::open_first(const std::vector<std::string>& paths) {
+Result<std::shared_ptr<const Directory>> Directory::open_best(const std::vector<std::string>& paths) {
   bool missing = true;
-  Result<std::shared_ptr<const Directory>> found = find_first(paths, missing);
+  Result<std::shared_ptr<const Directory>> found = find_best(paths, missing);
   if (!missing) return found;
   Status problem = found.status();
   for (const std::string& path : paths) {
+    if (path == kSetUpFolder) continue;  // that is `innkeeper setup`'s, which gives it room of its own
     problem = make(path);
-    if (problem.ok()) return open_existing(path, missing);
+    if (problem.ok()) return find_best(paths, missing);
   }
   return problem;
 }
 
 Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path) {
-  return open_first({path});
+  return open_best({path});
 }
 
-Result<std::shared_ptr<const Directory>> Directory::open_default() { return open_first(default_paths()); }
+Result<std::shared_ptr<const Directory>> Directory::open_default() {
+  if (const auto named = named_folder()) return open(*named);
+  return open_best(default_folders());
+}
 
 Result<std::shared_ptr<const Directory>> Directory::find_default() {
   bool missing = true;
-  return find_first(default_paths(), missing);
+  if (const auto named = named_folder()) return find_best({*named}, missing);
+  return find_best(default_folders(), missing);
 }
 
 Directory::~Directory() { ::close(fd_); }
 
-bool Directory::owner_trusted() const { return owner_ == 0 || owner_ == geteuid(); }
+bool Directory::protects() const {
+  struct stat lock {};
+  return owner_ == 0 && fstatat(fd_, kLockName, &lock, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(lock.st_mode) &&
+         lock.st_uid == 0;
+}
+
+bool Directory::writable() const { return faccessat(fd_, ".", W_OK | X_OK, AT_EACCESS) == 0; }
+
+bool Directory::is(const Directory& other) const {
+  struct stat ours {
+  }, theirs{};
+  return fstat(fd_, &ours) == 0 && fstat(other.fd_, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+         ours.st_ino == theirs.st_ino;
+}
+
+bool Directory::superseded() const {
+  bool missing = false;
+  const Result<std::shared_ptr<const Directory>> now = find_best(paths_, missing);
+  if (now.ok()) return !is(*now.value());
+  // Nobody who asks now gets a lease anywhere: only if it is away is this one another.
+  struct stat ours {
+  }, named{};
+  return fstat(fd_, &ours) != 0 || stat(path_.c_str(), &named) != 0 || ours.st_ino != named.st_ino ||
+         ours.st_dev != named.st_dev;
+}
 
 }  // namespace innkeeper::lease

@@ -1,22 +1,27 @@
 // The folder of the machine's lease files: where it is, and whether it can be trusted to hold them.
 //
 //   INNKEEPER_LEASE_DIR   that one, made if it is missing
-//   else                  /run/lock/innkeeper, or /dev/shm/innkeeper, whichever is there already (the
-//                         first, if both are); if none is, the first of them that can be made
+//   else                  of /run/innkeeper, /run/lock/innkeeper and /dev/shm/innkeeper, of those that
+//                         are there, the first that is root's; else the one that was made first
+//   if none is there      the first of the last two that can be made
+//
+// `innkeeper setup` makes /run/innkeeper, where nobody but root can make anything. In the other two anybody
+// can be first, so root's goes before anybody else's wherever it is, and who comes later with another folder
+// shadows nothing: all see the same folders and choose the same one. A folder that is there and cannot be
+// used is an error, not a reason to use another, unless there is root's: others may see it differently.
 //
 // All who share the GPUs must share the folder: into a container it is mounted. It is 1777 as /tmp is:
-// everybody may add a file, only a file's owner may change or remove it. It must be in this machine's memory
-// or on its disk: locks on network and FUSE file systems do not reach everybody, so these are refused.
+// everybody may add a file, only a file's owner may change or remove it; or 1775 for a group. Without the
+// sticky bit it is refused. It must be in this machine's memory or on its disk: locks on network and FUSE
+// file systems do not reach everybody, so these are refused.
 //
-// The folder's owner (and root) may remove anybody's file, and who owns alloc.lock may replace it. Where
-// users do not trust each other root makes both, with tmpfiles.d:
-//
-//   d /run/lock/innkeeper 1777 root root -
-//   f /run/lock/innkeeper/alloc.lock 0444 root root -
+// The folder's owner (and root) may remove anybody's file, and who owns alloc.lock may replace it. So unless
+// both are root's (protects()) leases protect among friends only.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +31,17 @@
 namespace innkeeper::lease {
 
 inline constexpr const char* kLockName = "alloc.lock";
+inline constexpr const char* kSetUpFolder = "/run/innkeeper";
+
+// Where leases may be without INNKEEPER_LEASE_DIR.
+std::vector<std::string> default_folders();
+
+// A lease folder that is there beside the one in use.
+struct OtherFolder {
+  std::string path;
+  uid_t owner = 0;
+  std::string why;  // it is not used
+};
 
 class Directory {
  public:
@@ -34,27 +50,39 @@ class Directory {
   static Result<std::shared_ptr<const Directory>> open(const std::string& path);
   // The default one if it is there; makes nothing.
   static Result<std::shared_ptr<const Directory>> find_default();
-  // The first of them that is there, else the first that can be made.
-  static Result<std::shared_ptr<const Directory>> open_first(const std::vector<std::string>& paths);
+  // The one of them that goes first, if any is there, else the first that can be made.
+  static Result<std::shared_ptr<const Directory>> open_best(const std::vector<std::string>& paths);
   ~Directory();
   Directory(const Directory&) = delete;
   Directory& operator=(const Directory&) = delete;
 
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
-  // Root, or this user: nobody else can remove our leases.
-  bool owner_trusted() const;
   uid_t owner() const { return owner_; }
+  // Root's, its lock too: no user can take another's lease away, or have two callers given the same bytes.
+  bool protects() const;
+  // This user may make leases there.
+  bool writable() const;
+  // Those that were there as well when this one was chosen.
+  const std::vector<OtherFolder>& others() const { return others_; }
+  // Who asks now is sent elsewhere: another has been set up, or this one was moved away. What is granted here
+  // is not seen there, so nothing may be.
+  bool superseded() const;
 
  private:
-  Directory(int fd, std::string path, uid_t owner) : fd_(fd), path_(std::move(path)), owner_(owner) {}
-  static Result<std::shared_ptr<const Directory>> open_existing(const std::string& path, bool& missing);
-  static Result<std::shared_ptr<const Directory>> find_first(const std::vector<std::string>& paths,
-                                                             bool& missing);
+  struct Candidate;
+  Directory(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  static Result<std::shared_ptr<Directory>> open_existing(const std::string& path, bool& missing);
+  static Result<std::shared_ptr<const Directory>> find_best(const std::vector<std::string>& paths,
+                                                            bool& missing);
+  bool is(const Directory& other) const;
 
   const int fd_;
   const std::string path_;
-  const uid_t owner_;
+  uid_t owner_ = 0;
+  int64_t born_ns_ = 0;             // 0: the file system does not say
+  std::vector<std::string> paths_;  // among which it was chosen
+  std::vector<OtherFolder> others_;
 };
 
 // The name of a file system on which locks do not reach everybody, or null. `type` is statfs' f_type.

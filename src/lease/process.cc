@@ -1,12 +1,17 @@
 #include "lease/process.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 
 namespace innkeeper::lease {
@@ -25,19 +30,24 @@ std::string read_file(const std::string& path) {
 
 struct Stat {
   int64_t parent = 0;
+  int64_t group = 0;
   uint64_t start_ticks = 0;
+  std::string name;
 };
 
-// Fields 4 and 22. The second field, the command, may hold spaces and parentheses.
+// Fields 2, 4, 5 and 22. The second, the command, may hold spaces and parentheses.
 bool read_stat(int64_t pid, Stat& stat) {
   const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const size_t name = text.find('(');
   size_t at = text.rfind(')');
-  if (at == std::string::npos) return false;
+  if (name == std::string::npos || at == std::string::npos || at < name) return false;
+  stat.name = printable(std::string_view(text).substr(name + 1, at - name - 1));
   for (int field = 3; field <= 22; ++field) {
     at = text.find(' ', at);
     if (at == std::string::npos) return false;
     ++at;
     if (field == 4) stat.parent = std::strtoll(text.c_str() + at, nullptr, 10);
+    if (field == 5) stat.group = std::strtoll(text.c_str() + at, nullptr, 10);
     if (field == 22) stat.start_ticks = std::strtoull(text.c_str() + at, nullptr, 10);
   }
   return true;
@@ -53,6 +63,42 @@ std::vector<ProcessKey> process_line(int64_t pid) {
     pid = stat.parent;
   }
   return line;
+}
+
+std::vector<Descendant> descendants(int64_t pid) {
+  std::multimap<int64_t, Descendant> by_parent;
+  DIR* const all = opendir("/proc");
+  if (all == nullptr) return {};
+  while (const dirent* entry = readdir(all)) {
+    char* end = nullptr;
+    const int64_t number = std::strtoll(entry->d_name, &end, 10);
+    Stat stat;
+    if (*end != '\0' || number <= 0 || !read_stat(number, stat)) continue;
+    by_parent.insert({stat.parent, {{number, stat.start_ticks}, stat.group, std::move(stat.name)}});
+  }
+  closedir(all);
+  std::vector<Descendant> found;
+  const auto add_children = [&](int64_t parent) {
+    const auto [first, last] = by_parent.equal_range(parent);
+    for (auto child = first; child != last; ++child) found.push_back(std::move(child->second));
+    by_parent.erase(first, last);  // read at different moments, numbers may form a circle
+  };
+  add_children(pid);
+  for (size_t at = 0; at < found.size(); ++at) add_children(found[at].process.pid);
+  return found;
+}
+
+bool signal_process(const ProcessKey& process, int signal) {
+  const pid_t number = static_cast<pid_t>(process.pid);
+  const int opened = static_cast<int>(syscall(SYS_pidfd_open, number, 0));
+  if (opened < 0 && errno != ENOSYS) return false;
+  // What was opened cannot become another, so it is enough to ask afterwards whose number it was.
+  Stat stat;
+  const bool same = read_stat(process.pid, stat) && stat.start_ticks == process.start_ticks;
+  if (opened < 0) return same && kill(number, signal) == 0;
+  const bool sent = same && syscall(SYS_pidfd_send_signal, opened, signal, nullptr, 0) == 0;
+  close(opened);
+  return sent;
 }
 
 uint64_t own_pid_namespace() {

@@ -12,6 +12,22 @@ namespace innkeeper::lease {
 // The process and its ancestors, nearest first. Empty if there is no such process here.
 std::vector<ProcessKey> process_line(int64_t pid);
 
+// One that descends from some process.
+struct Descendant {
+  ProcessKey process;
+  int64_t group = 0;  // its process group
+  std::string name;   // as ps shows it, printable
+};
+
+// All that this process started, and what these started and so on, parents first: in whatever session or
+// group it is, and also behind a double fork if `pid` is a subreaper. What is forked meanwhile may be
+// missing.
+std::vector<Descendant> descendants(int64_t pid);
+
+// Sends a signal to this very process, never to another that has its number by now. False: it is gone, or is
+// another user's.
+bool signal_process(const ProcessKey& process, int signal);
+
 // The inode of this process's PID namespace: numbers of another one mean nothing here.
 uint64_t own_pid_namespace();
 

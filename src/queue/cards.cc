@@ -53,6 +53,7 @@ void show_cards(std::vector<std::string>& environment, const lease::Lease& lease
 }
 
 lease::Arbiter* Scheduler::arbiter(std::string& problem) {
+  if (arbiter_ && arbiter_->directory().superseded()) arbiter_.reset();
   if (!arbiter_) {
     Result<lease::Arbiter> opened = lease::Arbiter::open();
     if (!opened.ok()) {

@@ -36,6 +36,11 @@ enum class How : uint8_t {
   unknown,      // interrupted
 };
 const char* to_string(How how);
+// "exit 3", "signal 9", "No such file or directory", "time limit".
+std::string ending_text(How how, int code);
+
+// As Slurm's KillWait: time to save what a job has computed.
+inline constexpr std::chrono::milliseconds kGrace{30'000};
 
 // Another job that must have ended before.
 struct Need {
@@ -66,6 +71,8 @@ struct JobSpec {
   int priority = 0;   // higher goes first; then who was added first
   int retries = 0;    // how often it is run again after it failed or was interrupted
   std::optional<std::chrono::milliseconds> time_limit;  // of each attempt
+  std::chrono::milliseconds grace = kGrace;             // between SIGTERM and SIGKILL where it is ended
+  bool linger = false;  // goes on until what its program leaves behind has ended too, which is ended else
   std::vector<Need> after;
   std::string notify;  // run by `sh -c` when the job has ended for good; INNKEEPER_JOB_* say how
   // Many jobs at once: one for each index and each combination of the axes' values.
@@ -89,7 +96,16 @@ struct JobLine {
   int64_t added_ns = 0;
   int64_t started_ns = 0;  // of the last attempt
   int64_t ended_ns = 0;
-  std::string title;  // its name, or the beginning of its command; printable
+  std::string title;           // its name, or the beginning of its command; printable
+  bool program_ended = false;  // of a running one: what its program has left behind has not
+};
+
+// What there is of a job whose program has ended.
+struct LeftBehind {
+  How how = How::exited;  // the program
+  int code = 0;
+  bool ending = false;                 // it has been told to end
+  std::vector<std::string> processes;  // "python (4711)", printable
 };
 
 struct Attempt {
@@ -114,8 +130,11 @@ struct Job : JobLine {
   int cpu_slots = 1;
   int retries_left = 0;
   std::optional<std::chrono::milliseconds> time_limit;
+  std::chrono::milliseconds grace = kGrace;
+  bool linger = false;
   std::string notify;
-  std::string reason;  // why it is where it is, if there is more to say
+  std::string reason;              // why it is where it is, if there is more to say
+  std::optional<LeftBehind> left;  // of a running one
   std::vector<Attempt> attempts;
 };
 

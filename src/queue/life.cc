@@ -1,9 +1,7 @@
 #include "queue/life.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +18,8 @@ namespace innkeeper::queue {
 namespace {
 
 constexpr size_t kSlot = 128;
+constexpr int kBegan = 0, kEnded = 1, kLeft = 2, kSlots = 3;
+constexpr size_t kName = 24;  // of a process; the kernel's are shorter
 
 // "TEXT checksum\n", padded to a slot: whole, or not there.
 bool write_slot(int fd, int slot, const std::string& text) {
@@ -37,32 +37,57 @@ std::optional<std::string> read_slot(const char* bytes) {
   return text;
 }
 
+// Said in one number, and read from a damaged file too.
+std::optional<How> how_in(int number) {
+  if (number < 0 || number > static_cast<int>(How::unknown)) return std::nullopt;
+  return static_cast<How>(number);
+}
+
+std::optional<Began> read_began(const std::string& text) {
+  Began began;
+  if (std::sscanf(text.c_str(), "began %" SCNd64 " %" SCNu64, &began.supervisor.pid,
+                  &began.supervisor.start_ticks) != 2)
+    return std::nullopt;
+  return began;
+}
+
+std::optional<Left> read_left(const std::string& text) {
+  Left left;
+  int how = 0, ours = 0, name = 0;
+  if (std::sscanf(text.c_str(), "left %d %d %d %d %" SCNd64 " %n", &how, &left.program.code, &ours,
+                  &left.count, &left.first, &name) != 5 ||
+      !how_in(how) || name == 0)
+    return std::nullopt;
+  left.program.how = *how_in(how);
+  left.ended_by_us = ours != 0;
+  left.name = lease::printable(text.substr(static_cast<size_t>(name)));
+  return left;
+}
+
+std::optional<Ending> read_ended(const std::string& text) {
+  int how = 0;
+  int64_t host = 0;
+  Ending ending;
+  if (std::sscanf(text.c_str(), "ended %d %d %" SCNd64 " %" SCNd64, &how, &ending.code, &ending.ended_ns,
+                  &host) != 4 ||
+      !how_in(how))
+    return std::nullopt;
+  ending.how = *how_in(how);
+  ending.peak_host = Bytes(host);
+  return ending;
+}
+
 Life read_life(int fd) {
   Life life;
   life.present = true;
   life.alive = lease::write_locked(fd).value_or(true);
-  char bytes[2 * kSlot];
+  char bytes[kSlots * kSlot];
   const ssize_t length = pread(fd, bytes, sizeof bytes, 0);
   if (length < 0) life.alive = true;  // nobody can say
   if (length != static_cast<ssize_t>(sizeof bytes)) return life;
-  if (const auto text = read_slot(bytes)) {
-    Began began;
-    if (std::sscanf(text->c_str(), "began %" SCNd64 " %" SCNu64, &began.supervisor.pid,
-                    &began.supervisor.start_ticks) == 2)
-      life.began = began;
-  }
-  if (const auto text = read_slot(bytes + kSlot)) {
-    int how = 0;
-    int64_t host = 0;
-    Ending ending;
-    if (std::sscanf(text->c_str(), "ended %d %d %" SCNd64 " %" SCNd64, &how, &ending.code, &ending.ended_ns,
-                    &host) == 4 &&
-        how >= 0 && how <= static_cast<int>(How::unknown)) {
-      ending.how = static_cast<How>(how);
-      ending.peak_host = Bytes(host);
-      life.ended = ending;
-    }
-  }
+  if (const auto text = read_slot(bytes + kBegan * kSlot)) life.began = read_began(*text);
+  if (const auto text = read_slot(bytes + kLeft * kSlot)) life.left = read_left(*text);
+  if (const auto text = read_slot(bytes + kEnded * kSlot)) life.ended = read_ended(*text);
   return life;
 }
 
@@ -85,7 +110,7 @@ Result<lease::OpenFile> begin_life(const std::string& path) {
   if (!file.valid()) return failed();
   lease::step("life made");
   if (!lease::lock_for_life(file.fd())) return failed();
-  const std::string blank(2 * kSlot, ' ');
+  const std::string blank(kSlots * kSlot, ' ');
   if (pwrite(file.fd(), blank.data(), blank.size(), 0) != static_cast<ssize_t>(blank.size())) {
     const Status status = failed();
     unlink(path.c_str());
@@ -99,31 +124,27 @@ bool write_began(int fd, const Began& began) {
   char text[kSlot];
   std::snprintf(text, sizeof text, "began %" PRId64 " %" PRIu64, began.supervisor.pid,
                 began.supervisor.start_ticks);
-  return write_slot(fd, 0, text);
+  return write_slot(fd, kBegan, text);
+}
+
+bool write_left(int fd, const Left& left) {
+  char text[kSlot];
+  std::snprintf(text, sizeof text, "left %d %d %d %d %" PRId64 " ", static_cast<int>(left.program.how),
+                left.program.code, left.ended_by_us ? 1 : 0, left.count, left.first);
+  return write_slot(fd, kLeft, text + left.name.substr(0, kName));
 }
 
 bool write_ended(int fd, const Ending& ending) {
   char text[kSlot];
   std::snprintf(text, sizeof text, "ended %d %d %" PRId64 " %" PRId64, static_cast<int>(ending.how),
                 ending.code, ending.ended_ns, ending.peak_host.count());
-  return write_slot(fd, 1, text) && fdatasync(fd) == 0;
+  return write_slot(fd, kEnded, text) && fdatasync(fd) == 0;
 }
 
 bool signal_supervisor(const std::string& path, int signal) {
-  const Life before = look(path);
-  if (!before.began || before.ended) return false;
-  const int process = static_cast<int>(syscall(SYS_pidfd_open, before.began->supervisor.pid, 0));
-  if (process < 0 && errno != ENOSYS) return false;
-  // It still holds its lock, and has not ended: so the process that was just opened is it, and not another
-  // one that has its number. (Where only the job's own processes are left to hold the lock, the start time
-  // tells.)
-  const Life after = look(path);
-  const auto line = lease::process_line(before.began->supervisor.pid);
-  const bool same = after.alive && !after.ended && !line.empty() && line[0] == before.began->supervisor;
-  if (process < 0) return same && kill(static_cast<pid_t>(before.began->supervisor.pid), signal) == 0;
-  const bool sent = same && syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0) == 0;
-  close(process);
-  return sent;
+  // Where only the job's own processes are left to hold the lock, the supervisor's start time tells.
+  const Life life = look(path);
+  return life.alive && life.began && !life.ended && lease::signal_process(life.began->supervisor, signal);
 }
 
 }  // namespace innkeeper::queue

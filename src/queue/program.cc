@@ -1,21 +1,43 @@
 #include "queue/program.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "lease/live_file.h"
 #include "lease/open_file.h"
+#include "lease/process.h"
+#include "queue/life.h"
 
 extern char** environ;
 
 namespace innkeeper::queue {
+namespace {
+
+// Does this process descend from the supervisor of one of the folder's jobs?
+bool inside_a_job(const Folder& folder) {
+  const std::vector<lease::ProcessKey> line = lease::process_line(getpid());
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.life_folder(), error)) {
+    const Life life = look(entry.path());
+    if (life.alive && life.began && std::find(line.begin(), line.end(), life.began->supervisor) != line.end())
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 bool runner_alive(const Folder& folder) {
   const lease::OpenFile file(
@@ -24,7 +46,7 @@ bool runner_alive(const Folder& folder) {
 }
 
 Status ensure_runner(const Folder& folder, const Program& program) {
-  if (runner_alive(folder)) return Status::okay();
+  if (runner_alive(folder) || inside_a_job(folder)) return Status::okay();
   std::vector<std::string> words = program.words;
   if (words.empty()) {
     const char* named = std::getenv("INNKEEPER_PROGRAM");
@@ -62,6 +84,16 @@ Status ensure_runner(const Folder& folder, const Program& program) {
   std::string line, last;
   while (std::getline(log, line)) last = line;
   return Status(Code::unavailable, "the runner could not be started: " + last);
+}
+
+void ensure_runner_outside(const Folder& folder, const Program& program) {
+  if (runner_alive(folder)) return;
+  // A child of our parent, so that it is not below us, and its orphans do not come to us. Nobody waits for
+  // it: the parent is a runner, which ignores its children, or whoever takes up orphans.
+  const long child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (child != 0) return;
+  (void)ensure_runner(folder, program);
+  _exit(0);
 }
 
 }  // namespace innkeeper::queue

@@ -19,8 +19,12 @@ struct Program {
 // A runner holds its lock.
 bool runner_alive(const Folder& folder);
 
-// Starts one, if there is none. Returns when it has begun, and leaves it behind: it is no child of the
-// caller. Blocks: for a few milliseconds.
+// Starts one, if there is none. Returns when it has begun, and has noted what ended unseen, and leaves it
+// behind: it is no child of the caller. Blocks: for a few milliseconds. Inside of one of the folder's own
+// jobs it leaves that to the job's supervisor, within two seconds: a runner below a job would end with it.
 Status ensure_runner(const Folder& folder, const Program& program);
+
+// The same for a job's supervisor, without waiting: the runner is not below it, and so outlives its job.
+void ensure_runner_outside(const Folder& folder, const Program& program);
 
 }  // namespace innkeeper::queue

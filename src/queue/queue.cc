@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "lease/process.h"
 #include "queue/environment.h"
 #include "queue/life.h"
 #include "queue/limits.h"
@@ -92,9 +93,59 @@ Result<std::vector<JobId>> Queue::add(JobSpec spec) {
   return ids;
 }
 
-Result<std::vector<JobLine>> Queue::list(const Filter& filter) { return store_.list(filter); }
-Result<std::vector<JobLine>> Queue::ended_last(int64_t count) { return store_.ended_last(count); }
-Result<Job> Queue::show(JobId id) { return store_.get(id); }
+// A runner that begins notes first what ended unseen, so that what is read after this is so.
+Status Queue::catch_up() {
+  if (runner_alive()) return Status::okay();
+  const Result<bool> idle = nothing_to_do(store_);
+  if (!idle.ok()) return idle.status();
+  return idle.value() ? Status::okay() : ensure_runner();
+}
+
+void Queue::catch_up_or_say() {
+  if (const Status status = catch_up(); !status.ok())
+    log(LogLevel::warn, "no runner: jobs that wait do not start. " + status.message());
+}
+
+// What the life file says beyond the database, which nobody can bring up to date where no runner can be
+// started.
+void Queue::judge(JobLine& job, const Life& life) const {
+  job.program_ended = life.alive && life.left && !life.ended;
+  if (life.alive || runner_alive()) return;  // the runner will have noted it in a moment
+  const Ending ending = life.ended.value_or(Ending());
+  job.how = ending.how;
+  job.code = ending.code;
+  job.state = !life.ended                                     ? State::interrupted
+              : ending.how == How::exited && ending.code == 0 ? State::done
+                                                              : State::failed;
+}
+
+Result<std::vector<JobLine>> Queue::list(const Filter& filter) {
+  catch_up_or_say();
+  Result<std::vector<JobLine>> lines = store_.list(filter);
+  if (!lines.ok()) return lines;
+  for (JobLine& job : lines.value())
+    if (job.state == State::running) judge(job, look(folder_->life(job.id, job.attempt)));
+  return lines;
+}
+
+Result<std::vector<JobLine>> Queue::ended_last(int64_t count) {
+  catch_up_or_say();
+  return store_.ended_last(count);
+}
+
+Result<Job> Queue::show(JobId id) {
+  catch_up_or_say();
+  Result<Job> found = store_.get(id);
+  if (!found.ok() || found.value().state != State::running) return found;
+  Job& job = found.value();
+  const Life life = look(folder_->life(id, job.attempt));
+  judge(job, life);
+  if (!job.program_ended || !life.began) return found;
+  job.left = {life.left->program.how, life.left->program.code, life.left->ended_by_us, {}};
+  for (const lease::Descendant& each : lease::descendants(life.began->supervisor.pid))
+    job.left->processes.push_back(each.name + " (" + std::to_string(each.process.pid) + ")");
+  return found;
+}
 
 Result<std::string> Queue::log_path(JobId id, int attempt) {
   const Result<JobLine> job = store_.line(id);

@@ -51,6 +51,9 @@ class Queue {
   // as it is now. The jobs are in the queue even where no runner can be started: ensure_runner() says so.
   Result<std::vector<JobId>> add(JobSpec spec);
 
+  // What these three say is so: where there is no runner, and something for it to do, they start one, which
+  // notes first what ended unseen.
+  //
   // By id. 100,000 jobs take less than 100 ms.
   Result<std::vector<JobLine>> list(const Filter& filter = {});
   // The last so many that ended, by id.
@@ -109,6 +112,9 @@ class Queue {
   Queue(std::shared_ptr<const Folder> folder, Program program, Store store)
       : folder_(std::move(folder)), program_(std::move(program)), store_(std::move(store)) {}
   Status hold(const std::vector<JobId>& ids, bool held);
+  Status catch_up();
+  void catch_up_or_say();
+  void judge(JobLine& job, const struct Life& life) const;
   // After a change: the runner looks, or there is one soon.
   void changed() const;
 

@@ -73,9 +73,10 @@ Status work(const Folder& folder, const Program& program, int ready) {
   }
   Result<Store> store = Store::open(folder, Durable::power);
   if (!store.ok()) return store.status();
-  say(ready);
   Watch watch(folder);
   Scheduler scheduler(folder, program, std::move(store).value());
+  IK_RETURN_IF_ERROR(scheduler.catch_up());
+  say(ready);  // who started it reads what is so
   IK_RETURN_IF_ERROR(scheduler.clear_leftovers());
   for (;;) {
     if (!lock.intact())

@@ -1,10 +1,12 @@
 #include "queue/scheduler.h"
 
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/log.h"
 #include "lease/from_snapshot.h"
@@ -26,6 +28,15 @@ constexpr std::chrono::seconds kMeasureEach{5}, kMeasureYoungEach{1}, kYoung{10}
 constexpr std::chrono::milliseconds kLook{1000};  // without an event
 constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
 constexpr int64_t kPrunedAtOnce = 100;            // a job that comes meanwhile waits for so many
+
+// What is to be said of a job whose program left others behind, once they are gone.
+std::string what_was_left(const Life& life) {
+  if (!life.left || !life.left->ended_by_us) return "";
+  const Left& left = *life.left;
+  return "its program left " + (left.count > 1 ? std::to_string(left.count) + " processes" : "a process") +
+         " behind, which " + (left.count > 1 ? "were" : "was") + " ended: " + left.name + " (" +
+         std::to_string(left.first) + ")" + (left.count > 1 ? " and others" : "");
+}
 
 std::string this_boot() {
   lease::Record record;
@@ -119,12 +130,12 @@ Result<bool> Scheduler::prune() {
 Status Scheduler::reap() {
   Result<std::vector<Running>> running = store_.running();
   if (!running.ok()) return running.status();
-  running_.clear();
+  const std::vector<Running> before = std::exchange(running_, {});
   for (const Running& job : running.value()) {
     const std::string path = folder_.life(job.id, job.attempt);
     const Life life = look(path);
     if (life.ended) {
-      IK_RETURN_IF_ERROR(over(job, *life.ended));
+      IK_RETURN_IF_ERROR(over(job, *life.ended, what_was_left(life)));
     } else if (life.alive) {
       tell(job, path);
       running_.push_back(job);
@@ -135,9 +146,12 @@ Status Scheduler::reap() {
       unlink(path.c_str());
       changed_ = true;
     } else {
-      Ending lost;
-      lost.ended_ns = lease::wall_clock_ns();
-      IK_RETURN_IF_ERROR(over(job, lost));
+      const bool seen = std::any_of(before.begin(), before.end(), [&](const Running& then) {
+        return then.id == job.id && then.attempt == job.attempt;
+      });
+      Ending lost = unseen(job);
+      if (seen) lost.ended_ns = lease::wall_clock_ns();  // at this runner's last look it lived
+      IK_RETURN_IF_ERROR(over(job, lost, why_unseen(job, life)));
     }
   }
   std::erase_if(told_, [&](const auto& entry) {
@@ -148,12 +162,40 @@ Status Scheduler::reap() {
   return Status::okay();
 }
 
-Status Scheduler::over(const Running& job, const Ending& ending) {
+// The end that nobody wrote down. It lived when it last gave a sign: its output grew, or its supervisor
+// touched its life.
+Ending Scheduler::unseen(const Running& job) const {
+  Ending lost;
+  lost.ended_ns = job.started_ns;
+  for (const std::string& path : {folder_.life(job.id, job.attempt), folder_.output(job.id, job.attempt)}) {
+    struct stat about {};
+    if (stat(path.c_str(), &about) != 0) continue;
+    const int64_t sign = int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
+    lost.ended_ns = std::max(lost.ended_ns, sign);
+  }
+  return lost;
+}
+
+std::string Scheduler::why_unseen(const Running& job, const Life& life) const {
+  std::string why = "nobody saw it end: ";
+  if (job.boot_id != boot_id_)
+    why += "the machine was started anew while it ran";
+  else if (life.present)
+    why += "its supervisor was killed";
+  else
+    why += "its file in " + folder_.life_folder() + " was removed";
+  if (life.left)
+    why += "; its program had ended (" + ending_text(life.left->program.how, life.left->program.code) +
+           "), what that left had not";
+  return why;
+}
+
+Status Scheduler::over(const Running& job, const Ending& ending, const std::string& reason) {
   // Before its end is known: after that anybody may prune it.
   Result<Job> whole = store_.get(job.id);
   if (!whole.ok()) return whole.status();
   lease::step("before finish");
-  const Result<State> state = store_.finish(job.id, job.attempt, ending);
+  const Result<State> state = store_.finish(job.id, job.attempt, ending, reason);
   if (!state.ok()) return state.status();
   lease::step("finished");
   unlink(folder_.life(job.id, job.attempt).c_str());
@@ -223,6 +265,8 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   launch.environment = std::move(job.environment);
   launch.limits = std::move(job.limits);
   launch.time_limit = job.time_limit;
+  launch.grace = job.grace;
+  launch.linger = job.linger;
   launch.life = std::move(life).value();
   remove_variable(launch.environment, lease::kLeaseVariable);
   remove_variable(launch.environment, lease::kDescriptorVariable);
@@ -237,7 +281,7 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
     return explain(id, status.message());
   }
   reasons_.erase(id);
-  running_.push_back({id, attempt, false, false, job.cards, job.cpu_slots, boot_id_});
+  running_.push_back({id, attempt, false, false, job.cards, job.cpu_slots, boot_id_, 0});
   if (job.cards > 0) {
     young_until_ = Clock::now() + kYoung;
     measure_again_ = std::min(measure_again_, Clock::now() + kMeasureYoungEach);

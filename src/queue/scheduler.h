@@ -46,6 +46,8 @@ class Scheduler {
  public:
   Scheduler(const Folder& folder, const Program& program, Store store);
 
+  // For the runner's beginning: notes what ended while there was none.
+  Status catch_up() { return reap(); }
   // Removes life files of attempts that are over: what a killed runner left.
   Status clear_leftovers();
   // One look at everything. A failure is the database's.
@@ -67,7 +69,9 @@ class Scheduler {
   };
 
   Status reap();
-  Status over(const Running& job, const Ending& ending);
+  Status over(const Running& job, const Ending& ending, const std::string& reason);
+  Ending unseen(const Running& job) const;
+  std::string why_unseen(const Running& job, const Life& life) const;
   void tell(const Running& job, const std::string& path);
   Status start_without_cards();
   Status start_with_cards();

@@ -4,7 +4,7 @@
 namespace innkeeper::queue {
 
 inline constexpr int kApplication = 0x494e4b51;  // "INKQ"
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
 
 // `jobs` holds what lists and the runner read, so that 100,000 of them are a few megabytes; what is long
 // stands elsewhere. Commands and environments are kept once, however many jobs have them. `unmet` counts the
@@ -40,7 +40,8 @@ CREATE TABLE endings(
   first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state INTEGER NOT NULL, array INTEGER NOT NULL);
 CREATE TABLE details(
   job INTEGER PRIMARY KEY, variables BLOB NOT NULL, by_mode INTEGER NOT NULL, exclusive INTEGER NOT NULL,
-  time_limit_ms INTEGER NOT NULL, notify BLOB NOT NULL, reason BLOB NOT NULL DEFAULT x'');
+  time_limit_ms INTEGER NOT NULL, grace_ms INTEGER NOT NULL, linger INTEGER NOT NULL, notify BLOB NOT NULL,
+  reason BLOB NOT NULL DEFAULT x'');
 CREATE TABLE needs(
   job INTEGER NOT NULL, needs INTEGER NOT NULL, any_end INTEGER NOT NULL, PRIMARY KEY(job, needs))
   WITHOUT ROWID;

@@ -54,6 +54,8 @@ Status sensible(const JobSpec& spec) {
   if (spec.cpu_slots < 1 || spec.cpu_slots > 1'000'000) return wrong("a job takes at least one CPU slot");
   if (spec.retries < 0 || spec.retries > 1'000'000) return wrong("retries are a number from 0 on");
   if (spec.time_limit && spec.time_limit->count() <= 0) return wrong("a time limit is more than nothing");
+  if (spec.grace.count() < 0 || spec.grace.count() > kMostMs)
+    return wrong("a grace is no less than nothing, and no more than can be waited for");
   return Status::okay();
 }
 
@@ -163,12 +165,13 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
     ids.push_back(id);
     const std::string changed = join_words(changes);
     Query details(*database_,
-                  "INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, notify) "
-                  "VALUES(?, ?, ?, ?, ?, ?)");
+                  "INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, grace_ms, linger, "
+                  "notify) VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
     details.with(id).with_blob(changed).with(
         static_cast<int64_t>(spec.cards ? spec.cards->by : lease::By::free));
     details.with(int64_t{!spec.cards || !spec.cards->exclusive ? -1 : *spec.cards->exclusive});
-    details.with(spec.time_limit ? spec.time_limit->count() : 0).with_blob(spec.notify);
+    details.with(spec.time_limit ? spec.time_limit->count() : 0).with(spec.grace.count());
+    details.with(int64_t{spec.linger}).with_blob(spec.notify);
     IK_RETURN_IF_ERROR(details.run());
     for (const Need& need : after) {
       Query row(*database_, "INSERT INTO needs(job, needs, any_end) VALUES(?, ?, ?)");
@@ -182,14 +185,14 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
 }
 
 // A queued or running job is over for good. Within a transaction.
-Status Store::end(JobId id, State state, const std::string& reason) {
-  IK_RETURN_IF_ERROR(mark(id, state, reason));
+Status Store::end(JobId id, State state, const std::string& reason, int64_t ended_ns) {
+  IK_RETURN_IF_ERROR(mark(id, state, reason, ended_ns));
   return settle(id, state == State::done);
 }
 
-Status Store::mark(JobId id, State state, const std::string& reason) {
+Status Store::mark(JobId id, State state, const std::string& reason, int64_t ended_ns) {
   Query job(*database_, "UPDATE jobs SET state=?, ended=?, held=0 WHERE id=?");
-  IK_RETURN_IF_ERROR(job.with(static_cast<int64_t>(state)).with(lease::wall_clock_ns()).with(id).run());
+  IK_RETURN_IF_ERROR(job.with(static_cast<int64_t>(state)).with(ended_ns).with(id).run());
   return reason.empty() ? Status::okay() : explain(id, reason);
 }
 
@@ -212,7 +215,8 @@ Status Store::settle(JobId id, bool succeeded) {
     while (find.step()) hopeless.push_back(find.integer(0));
     IK_RETURN_IF_ERROR(find.status());
     for (const JobId other : hopeless) {
-      IK_RETURN_IF_ERROR(mark(other, State::cancelled, "job " + std::to_string(job) + " did not succeed"));
+      IK_RETURN_IF_ERROR(mark(other, State::cancelled, "job " + std::to_string(job) + " did not succeed",
+                              lease::wall_clock_ns()));
       waiting.emplace_back(other, false);
     }
   }
@@ -232,11 +236,15 @@ Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const
             "INSERT INTO attempts(job, number, started, cards, how, boot) VALUES(?, ?, ?, ?, ?, ?)");
   row.with(id).with(int64_t{attempt}).with(now).with_blob(cards).with(static_cast<int64_t>(How::unknown));
   IK_RETURN_IF_ERROR(row.with_blob(boot_id).run());
+  IK_RETURN_IF_ERROR(explain(id, ""));  // why it waited
   IK_RETURN_IF_ERROR(transaction.commit());
   return true;
 }
 
-Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
+Result<State> Store::finish(JobId id, int attempt, const Ending& ending, const std::string& reason) {
+  const int64_t now = lease::wall_clock_ns();
+  const int64_t ended_ns =
+      ending.ended_ns > 0 ? std::min(ending.ended_ns, now) : now;  // a file may say anything
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
   State state = State::queued;
@@ -252,7 +260,7 @@ Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
     retries = job.integer(3);
   }
   Query row(*database_, "UPDATE attempts SET ended=?, how=?, code=?, peak_host=? WHERE job=? AND number=?");
-  row.with(ending.ended_ns).with(static_cast<int64_t>(ending.how)).with(int64_t{ending.code});
+  row.with(ended_ns).with(static_cast<int64_t>(ending.how)).with(int64_t{ending.code});
   IK_RETURN_IF_ERROR(row.with(ending.peak_host.count()).with(id).with(int64_t{attempt}).run());
   Query peaks(*database_,
               "UPDATE commands SET runs=runs+1, peak_host=max(peak_host, ?), peak_memory=max(peak_memory, "
@@ -261,7 +269,8 @@ Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
   IK_RETURN_IF_ERROR(peaks.with(ending.peak_host.count()).with(id).with(int64_t{attempt}).with(id).run());
   Query last(*database_, "UPDATE jobs SET how=?, code=?, ended=? WHERE id=?");
   last.with(static_cast<int64_t>(ending.how)).with(int64_t{ending.code});
-  IK_RETURN_IF_ERROR(last.with(ending.ended_ns).with(id).run());
+  IK_RETURN_IF_ERROR(last.with(ended_ns).with(id).run());
+  IK_RETURN_IF_ERROR(explain(id, reason));
   const bool good = ending.how == How::exited && ending.code == 0;
   if (!good && !cancelled && retries > 0) {
     state = State::queued;
@@ -272,7 +281,7 @@ Result<State> Store::finish(JobId id, int attempt, const Ending& ending) {
             : cancelled                  ? State::cancelled
             : ending.how == How::unknown ? State::interrupted
                                          : State::failed;
-    IK_RETURN_IF_ERROR(end(id, state, ""));
+    IK_RETURN_IF_ERROR(end(id, state, "", ended_ns));
   }
   IK_RETURN_IF_ERROR(transaction.commit());
   return state;
@@ -290,7 +299,7 @@ Status Store::take_back(JobId id, int attempt) {
   Query row(*database_, "DELETE FROM attempts WHERE job=? AND number=?");
   IK_RETURN_IF_ERROR(row.with(id).with(int64_t{attempt}).run());
   if (cancelled) {
-    IK_RETURN_IF_ERROR(end(id, State::cancelled, ""));
+    IK_RETURN_IF_ERROR(end(id, State::cancelled, "", lease::wall_clock_ns()));
   } else {
     Query back(*database_, "UPDATE jobs SET state=0 WHERE id=?");
     IK_RETURN_IF_ERROR(back.with(id).run());
@@ -312,7 +321,7 @@ Result<std::vector<State>> Store::cancel(const std::vector<JobId>& ids) {
     if (!now.ok()) return now.status();
     states.push_back(now.value().state);
     if (states.back() == State::queued)
-      IK_RETURN_IF_ERROR(end(id, State::cancelled, "cancelled by its user"));
+      IK_RETURN_IF_ERROR(end(id, State::cancelled, "cancelled by its user", lease::wall_clock_ns()));
     if (states.back() == State::running) {
       Query note(*database_, "UPDATE jobs SET cancel=1 WHERE id=?");
       IK_RETURN_IF_ERROR(note.with(id).run());
@@ -327,7 +336,8 @@ Status Store::give_up(JobId id, const std::string& reason) {
   IK_RETURN_IF_ERROR(transaction.status());
   const Result<JobLine> now = line(id);
   if (!now.ok()) return now.status();
-  if (now.value().state == State::queued) IK_RETURN_IF_ERROR(end(id, State::failed, reason));
+  if (now.value().state == State::queued)
+    IK_RETURN_IF_ERROR(end(id, State::failed, reason, lease::wall_clock_ns()));
   return transaction.commit();
 }
 

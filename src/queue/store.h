@@ -44,6 +44,7 @@ struct Running {
   int cards = 0;
   int cpu_slots = 0;
   std::string boot_id;  // of the boot in which it was begun
+  int64_t started_ns = 0;
 };
 
 // What decides whether a queued job can start; read often.
@@ -104,8 +105,9 @@ class Store {
   Result<std::vector<Running>> running();
   // Makes a ready job running, as its next attempt, which is `attempt`. False: it is not ready any more.
   Result<bool> claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id);
-  // The attempt is over: gives the job's new state. Says the old one if it was over already.
-  Result<State> finish(JobId id, int attempt, const Ending& ending);
+  // The attempt is over: gives the job's new state. Says the old one if it was over already. `reason`: what
+  // there is to say of it besides.
+  Result<State> finish(JobId id, int attempt, const Ending& ending, const std::string& reason = "");
   // It never began: the job is queued again (or cancelled, if that was asked for).
   Status take_back(JobId id, int attempt);
   // A queued one can never run: it has failed.
@@ -140,8 +142,8 @@ class Store {
   Result<int64_t> intern_environment(const std::string& bytes, const std::string& limits);
   Result<int64_t> intern_command(const std::string& directory, const std::string& words);
   Result<int> unmet(const std::vector<Need>& after);
-  Status end(JobId id, State state, const std::string& reason);
-  Status mark(JobId id, State state, const std::string& reason);
+  Status end(JobId id, State state, const std::string& reason, int64_t ended_ns);
+  Status mark(JobId id, State state, const std::string& reason, int64_t ended_ns);
   Status settle(JobId id, bool succeeded);
   Status no_job(JobId id);
   Status forget(JobId id);

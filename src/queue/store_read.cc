@@ -1,4 +1,6 @@
 // The reading half of the store.
+#include <string.h>
+
 #include <algorithm>
 
 #include "base/lines.h"
@@ -67,6 +69,15 @@ const char* to_string(How how) {
     case How::unknown: return "unknown";
   }
   return "unknown";
+}
+
+std::string ending_text(How how, int code) {
+  switch (how) {
+    case How::exited: return "exit " + std::to_string(code);
+    case How::signalled: return "signal " + std::to_string(code);
+    case How::not_started: return strerror(code);
+    default: return to_string(how);
+  }
 }
 
 Result<std::vector<JobLine>> Store::list(const Filter& filter) {
@@ -157,8 +168,9 @@ Result<Job> Store::get(JobId id) {
   Query more(
       *database_,
       "SELECT slots, retries, commands.directory, commands.words, environments.bytes, details.variables, "
-      "by_mode, exclusive, time_limit_ms, notify, reason, environments.limits FROM jobs JOIN commands ON "
-      "commands.id=command "
+      "by_mode, exclusive, time_limit_ms, notify, reason, environments.limits, grace_ms, linger FROM jobs "
+      "JOIN "
+      "commands ON commands.id=command "
       "JOIN environments ON environments.id=environment JOIN details ON details.job=jobs.id "
       "WHERE jobs.id=?");
   if (!more.with(id).step())
@@ -182,6 +194,8 @@ Result<Job> Store::get(JobId id) {
   job.notify = more.text(9);
   job.reason = more.text(10);
   job.limits = more.text(11);
+  job.grace = std::chrono::milliseconds(std::clamp<int64_t>(more.integer(12), 0, kMostMs));
+  job.linger = more.integer(13) != 0;
 
   Query needs(*database_, "SELECT needs, any_end FROM needs WHERE job=? ORDER BY needs");
   needs.with(id);
@@ -248,10 +262,10 @@ Result<std::optional<Head>> Store::head(int64_t shape) {
 }
 
 Result<std::vector<Running>> Store::running() {
-  Query query(
-      *database_,
-      "SELECT id, attempt, cancel, held, jobs.cards, slots, coalesce(boot, x'') FROM jobs LEFT JOIN attempts "
-      "ON attempts.job=jobs.id AND number=attempt WHERE state=1 ORDER BY id");
+  Query query(*database_,
+              "SELECT id, attempt, cancel, held, jobs.cards, slots, coalesce(boot, x''), jobs.started FROM "
+              "jobs LEFT JOIN "
+              "attempts ON attempts.job=jobs.id AND number=attempt WHERE state=1 ORDER BY id");
   std::vector<Running> list;
   while (query.step()) {
     Running& job = list.emplace_back();
@@ -262,6 +276,7 @@ Result<std::vector<Running>> Store::running() {
     job.cards = count_of(query.integer(4));
     job.cpu_slots = count_of(query.integer(5));
     job.boot_id = query.text(6);
+    job.started_ns = time_of(query.integer(7));
   }
   IK_RETURN_IF_ERROR(query.status());
   return list;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "queue/environment.h"
 #include "queue/life.h"
 #include "queue/limits.h"
+#include "queue/tree.h"
 
 extern char** environ;
 
@@ -32,6 +34,11 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLookForRunner{2000};
 constexpr milliseconds kWriteAgain{1000};
+// What a program leaves behind may end by itself: the last lines of a `tee`, workers that see their pipe
+// close.
+constexpr milliseconds kLeftAlone{2000};
+constexpr milliseconds kKillAgain{2};
+constexpr milliseconds kKillAgainAtMost{1000};  // another user's, or stuck in the kernel
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -56,6 +63,14 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return list;
 }
 
+// The earliest of moments, of which some are not set.
+Clock::time_point earliest(Clock::time_point first,
+                           std::initializer_list<std::optional<Clock::time_point>> rest) {
+  for (const auto& each : rest)
+    if (each) first = std::min(first, *each);
+  return first;
+}
+
 class Supervisor {
  public:
   Supervisor(Launch launch, const Folder& folder, const Program& program)
@@ -64,7 +79,6 @@ class Supervisor {
   [[noreturn]] void run() {
     lease::step("supervisor started");
     prctl(PR_SET_NAME, "innkeeper-job");
-    prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that whatever the job leaves behind is still found below us
     setsid();
     signal(SIGPIPE, SIG_IGN);
     take_lease();
@@ -172,33 +186,39 @@ class Supervisor {
     _exit(told > 0 ? 127 : 126);
   }
 
+  // Until nothing of the job is left.
   void watch_job() {
     if (launch_.time_limit) deadline_ = Clock::now() + *launch_.time_limit;
     const sigset_t set = watched_signals();
-    auto look_again = Clock::now() + kLookForRunner;
+    look_again_ = Clock::now() + kLookForRunner;
     while (!reap()) {
-      auto until = look_again;
-      if (kill_at_) until = std::min(until, *kill_at_);
-      if (deadline_ && !stopped_at_) until = std::min(until, *deadline_);
+      auto until = earliest(look_again_, {kill_at_});
+      if (!stopped_at_) until = earliest(until, {deadline_, left_until_});
       const auto rest = std::max<std::chrono::nanoseconds>(until - Clock::now(), std::chrono::nanoseconds(0));
       const timespec limit = {static_cast<time_t>(rest.count() / 1'000'000'000),
                               rest.count() % 1'000'000'000};
       siginfo_t about;
       const int signal = sigtimedwait(&set, &about, &limit);
       if (signal > 0) handle(signal);
-      const auto now = Clock::now();
-      if (deadline_ && !stopped_at_ && now >= *deadline_) {
-        deadline_.reset();
-        end_job(How::time_limit);
-      }
-      if (kill_at_ && now >= *kill_at_) {
-        kill(-job_, SIGKILL);
-        kill_at_ = now + kGrace;
-      }
-      if (now >= look_again) {
-        (void)ensure_runner(folder_, program_);
-        look_again = now + kLookForRunner;
-      }
+      keep_time(Clock::now());
+    }
+  }
+
+  void keep_time(Clock::time_point now) {
+    if (!stopped_at_ && deadline_ && now >= *deadline_) {
+      deadline_.reset();
+      end_job(How::time_limit);
+    }
+    if (!stopped_at_ && left_until_ && now >= *left_until_) end_what_is_left();
+    if (kill_at_ && now >= *kill_at_) {
+      kill_again_ = tree_.kill_all() ? kKillAgain : std::min(2 * kill_again_, kKillAgainAtMost);
+      kill_at_ = Clock::now() + kill_again_;
+    }
+    if (now >= look_again_) {
+      futimens(launch_.life.fd(),
+               nullptr);  // so that it is known how long it lived, should nobody see its end
+      ensure_runner_outside(folder_, program_);
+      look_again_ = now + kLookForRunner;
     }
   }
 
@@ -206,46 +226,89 @@ class Supervisor {
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) end_job(How::stopped);
     if (signal == SIGUSR1 && !stopped_at_ && !kill_at_) {
       stopped_at_ = Clock::now();
-      kill(-job_, SIGSTOP);
+      Tree::signal(SIGSTOP, group());
     }
     if (signal == SIGUSR2) go_on();
   }
 
+  // The program's process group. Once the program is reaped its number may be another group's.
+  pid_t group() const { return ended_ ? 0 : job_; }
+
   void go_on() {
     if (!stopped_at_) return;
-    if (deadline_) *deadline_ += Clock::now() - *stopped_at_;
+    const auto lost = Clock::now() - *stopped_at_;
+    if (deadline_) *deadline_ += lost;
+    if (left_until_) *left_until_ += lost;
     stopped_at_.reset();
-    kill(-job_, SIGCONT);
+    Tree::signal(SIGCONT, group());
   }
 
   void end_job(How why) {
-    if (kill_at_) return;  // on its way
+    if (kill_at_) return;                                      // on its way
+    if (ended_ && !launch_.linger) return end_what_is_left();  // the job has ended, and how is known
     why_ = why;
-    kill(-job_, SIGTERM);
-    go_on();
-    kill_at_ = Clock::now() + kGrace;
+    had_ended_ = ended_;
+    end_all();
   }
 
-  // True: the job's program has ended. What it left behind is reaped as well.
+  void end_what_is_left() {
+    left_.ended_by_us = true;
+    note_left();
+    end_all();
+  }
+
+  void end_all() {
+    left_until_.reset();
+    Tree::signal(SIGTERM, group());
+    go_on();
+    kill_at_ = Clock::now() + launch_.grace;
+  }
+
+  // True: nothing of the job is left, neither its program nor what that has left behind.
   bool reap() {
-    bool over = false;
     int status = 0;
-    for (pid_t child = 0; (child = waitpid(-1, &status, WNOHANG)) > 0;) {
+    pid_t child = 0;
+    bool program = false;
+    while ((child = waitpid(-1, &status, WNOHANG)) > 0) {
       if (child != job_) continue;
-      over = true;
+      program = ended_ = true;
       ending_.how = WIFEXITED(status) ? How::exited : How::signalled;
       ending_.code = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
     }
-    if (over && why_) {
-      // It may have ended well by itself at the last moment.
-      if (ending_.how != How::exited || ending_.code != 0) ending_.how = *why_;
-      kill(-job_, SIGKILL);  // the rest of its group
-    }
-    return over;
+    if (child < 0) return true;  // whoever descends from us has an ancestor among our children
+    if (program) leave_behind();
+    return false;
+  }
+
+  // The program has ended, others of the job have not.
+  void leave_behind() {
+    left_.program = ending_;
+    note_left();
+    if (launch_.linger || kill_at_) return;
+    deadline_.reset();
+    left_until_ = stopped_at_.value_or(Clock::now()) + kLeftAlone;
+  }
+
+  void note_left() {
+    const std::vector<lease::Descendant> others = lease::descendants(getpid());
+    if (others.empty()) return;  // gone meanwhile
+    left_.count = static_cast<int>(others.size());
+    left_.first = others.front().process.pid;
+    left_.name = others.front().name;
+    write_left(launch_.life.fd(), left_);
+    folder_.wake();
+  }
+
+  // How the job has ended, all in all. A program that ended well by itself at the last moment has.
+  void settle() {
+    if (!why_) return;
+    const bool well = ending_.how == How::exited && ending_.code == 0;
+    if (!well || had_ended_) ending_.how = *why_;
   }
 
   void finish() {
     lease::step("job ended");
+    settle();
     rusage usage{};
     if (getrusage(RUSAGE_CHILDREN, &usage) == 0) ending_.peak_host = KiB(usage.ru_maxrss);
     ending_.ended_ns = lease::wall_clock_ns();
@@ -253,16 +316,23 @@ class Supervisor {
     // A disk that is full or fails for a while does not lose the ending: the job stays "running" until then.
     while (!write_ended(launch_.life.fd(), ending_)) std::this_thread::sleep_for(kWriteAgain);
     lease::step("ended");
-    (void)ensure_runner(folder_, program_);
+    ensure_runner_outside(folder_, program_);
   }
 
   Launch launch_;
   const Folder& folder_;
   const Program& program_;
+  Tree tree_;
   pid_t job_ = -1;
-  Ending ending_;
-  std::optional<How> why_;
-  std::optional<Clock::time_point> deadline_, kill_at_, stopped_at_;
+  bool ended_ = false;  // the program has, and is reaped
+  Ending ending_;       // the program's
+  Left left_;
+  std::optional<How> why_;  // the job was ended
+  bool had_ended_ = false;  // the program had by then
+  // `left_until_`: what the program has left behind is left alone until then.
+  std::optional<Clock::time_point> deadline_, left_until_, kill_at_, stopped_at_;
+  Clock::time_point look_again_;
+  milliseconds kill_again_ = kKillAgain;
 };
 
 }  // namespace

@@ -2,11 +2,16 @@
 // began and how it ended (life.h), keeps its time limit, passes on what its user wants, and starts a runner
 // where the old one is gone. It knows nothing of the database. It lives on when the runner is killed.
 //
-//   SIGTERM          ends the job: SIGTERM to its process group, SIGKILL after kGrace
-//   SIGUSR1, SIGUSR2 stops the job's process group, and lets it go on; the time limit stops as well
+//   SIGTERM          ends the job: SIGTERM to all its processes (tree.h), SIGKILL after its grace
+//   SIGUSR1, SIGUSR2 stops all its processes, and lets them go on; the time limit stops as well
+//
+// The job, and its lease, end with the last of its processes. What its program leaves behind when it ends has
+// two seconds to end too, and is ended like the job then; with `linger` it may go on, and the job ends when
+// it does.
 //
 // The job's processes keep the attempt's life lock and lease, so that both stay where the supervisor itself
-// is killed: the job counts as running until its last process is gone, and then as interrupted.
+// is killed: the job counts as running until the last that has not closed them is gone, and then as
+// interrupted.
 #pragma once
 
 #include <sys/types.h>
@@ -24,8 +29,6 @@
 
 namespace innkeeper::queue {
 
-inline constexpr std::chrono::seconds kGrace{10};
-
 struct Launch {
   JobId id = 0;
   int attempt = 0;
@@ -34,6 +37,8 @@ struct Launch {
   std::vector<std::string> environment;
   std::string limits;  // see limits.h
   std::optional<std::chrono::milliseconds> time_limit;
+  std::chrono::milliseconds grace = kGrace;
+  bool linger = false;
   lease::OpenFile life;  // made and locked
   lease::Lease lease;    // none: no cards
 };

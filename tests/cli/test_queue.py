@@ -125,7 +125,7 @@ def test_a_list_for_programs_says_what_show_says(jobs: Jobs) -> None:
     for job in listed["jobs"]:
         shown = jobs.show(str(job["id"]))
         assert job == {name: shown[name] for name in job}
-    assert len(listed["jobs"][0]) == 15 and listed["jobs"][0]["how"] == "exited"
+    assert len(listed["jobs"][0]) == 16 and listed["jobs"][0]["how"] == "exited"
     jobs("cancel", "1-4")
 
 

@@ -27,6 +27,9 @@ def constant(text: str) -> list[str]:
     text = re.sub(r"(mem|util) [ \u2581-\u2588]*", r"\1 PLOT", text)
     text = re.sub(r"GPU-[0-9a-f-]+", "UUID", text)  # as much of it as there is room for; likewise commands
     text = re.sub(r"(python [tfn]|innkeeper run).*$", r"\1", text, flags=re.MULTILINE)
+    # Where whoever runs this is not root the folder is not root's: lines that a terminal may have wrapped.
+    for remark in (r"^hint +folder-owner .*?\n +cure:.*?\n", r"^leases protect .*?innkeeper\s+setup\n"):
+        text = re.sub(remark, "", text, flags=re.MULTILINE | re.DOTALL)
     # The kernel's own, and what the machine that runs this is.
     lines = [line for line in text.splitlines() if not re.match(r"\w+ +(protected-regular|container) ", line)]
     return [re.sub(r" +", " ", line) for line in lines]

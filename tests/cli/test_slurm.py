@@ -87,6 +87,11 @@ def test_memory_becomes_shards_where_their_size_is_known(slurm: Slurm) -> None:
     assert "--gres=gpu:1" in slurm.words("--mem=9G", "--exclusive", "--shard=2G", "--", "true")
 
 
+def test_the_grace_is_the_clusters(slurm: Slurm) -> None:
+    done = slurm.submit("--grace=2m", "--", "true")
+    assert done.returncode == 0 and "KillWait" in done.stderr
+
+
 def test_sweeps_become_arrays(slurm: Slurm) -> None:
     words = slurm.words(
         "--sweep", "lr=0.1,it's", "--array=3,5", "--", "sh", "-c", 'echo {index} "$lr" [{lr}]'
@@ -117,6 +122,7 @@ def test_variables_are_exported_and_a_sweeps_values_win(slurm: Slurm) -> None:
 def test_what_slurm_cannot_do_is_refused(slurm: Slurm) -> None:
     for words, text in [
         (["--notify=say", "--", "true"], "--mail-type"),
+        (["--linger", "--", "true"], "Slurm ends what a job leaves behind"),
         (["--gpus=2", "--mem=1G", "--shard=1G", "--", "true"], "shards of one GPU"),
         (["--after=x", "--", "true"], "Slurm job"),
         (["--shard=none", "--mem=1G", "--", "true"], "--shard"),

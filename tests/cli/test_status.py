@@ -237,7 +237,8 @@ def plain(text: str) -> str:
 def test_no_row_of_a_table_is_wider_than_the_terminal(machine: Machine, width: int):
     busy(machine)
     text = plain(on_terminal(machine, width, "status"))
-    for line in text.splitlines()[1:]:
+    # A remark is no row: an ordinary user's own folder has one.
+    for line in (line for line in text.splitlines()[1:] if not line.startswith("leases protect ")):
         assert len(line) <= width, (width, line)
     if width >= 40:
         assert "125.5" in text  # what is left goes last

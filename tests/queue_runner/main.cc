@@ -1,4 +1,7 @@
 // queue_runner FOLDER: what `innkeeper queue runner` is, for tests of the library.
+// queue_runner --hop FILE: forks and ends, and so does its child, as fast as that goes; deaf to SIGTERM. The
+// file grows by a byte with each. queue_runner --ensure FOLDER: what a caller of the queue does who wants
+// one; says "okay".
 //
 // INNKEEPER_KILL_STEP=NAME and INNKEEPER_KILL_FILE=PATH: kills itself (or the supervisor that it became) at
 //   the first step of that name, once: the file is made at that moment, and while it is there nothing is
@@ -9,10 +12,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "lease/kill_point.h"
+#include "queue/folder.h"
 #include "queue/runner.h"
 
 namespace {
@@ -36,9 +41,24 @@ void wait_at(const char* step) {
   while (access(file, F_OK) == 0) usleep(2000);
 }
 
+int hop(const char* path) {
+  signal(SIGTERM, SIG_IGN);
+  const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  while (fork() == 0) {
+    if (write(file, "x", 1) != 1) return 1;
+  }
+  _exit(0);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
+  if (count == 3 && std::string_view(arguments[1]) == "--hop") return hop(arguments[2]);
+  if (count == 3 && std::string_view(arguments[1]) == "--ensure") {
+    const auto folder = innkeeper::queue::Folder::open(arguments[2]);
+    const bool okay = folder.ok() && innkeeper::queue::ensure_runner(*folder.value(), {{arguments[0]}}).ok();
+    return okay && std::puts("okay") >= 0 ? 0 : 1;
+  }
   if (count != 2) return 2;
   if (std::getenv("INNKEEPER_KILL_STEP") != nullptr) innkeeper::lease::kill_point = die_at;
   if (std::getenv("INNKEEPER_WAIT_STEP") != nullptr) innkeeper::lease::kill_point = wait_at;

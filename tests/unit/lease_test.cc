@@ -472,13 +472,13 @@ TEST_F(LeaseTest, FoldersAreFoundInOrder) {
   const std::string base = folder_.path() + "-x";
   ASSERT_EQ(mkdir(base.c_str(), 0777), 0);
   const std::string a = base + "/a", b = base + "/b";
-  EXPECT_EQ(Directory::open_first({base + "/none/a", b}).value()->path(), b);  // the first that can be made
-  EXPECT_EQ(Directory::open_first({a, b}).value()->path(), b);                 // what is there goes first
+  EXPECT_EQ(Directory::open_best({base + "/none/a", b}).value()->path(), b);  // the first that can be made
+  EXPECT_EQ(Directory::open_best({a, b}).value()->path(), b);                 // what is there goes first
   ASSERT_EQ(mkdir(a.c_str(), 0777), 0);
   ASSERT_EQ(chmod(a.c_str(), 0777), 0);
   EXPECT_NE(Directory::open(a).status().message().find("chmod +t"), std::string::npos);
   ASSERT_EQ(chmod(a.c_str(), 01777), 0);
-  EXPECT_EQ(Directory::open_first({a, b}).value()->path(), a);
+  EXPECT_EQ(Directory::open_best({a, b}).value()->path(), geteuid() == 0 ? a : b);
   ASSERT_EQ(symlink(b.c_str(), (base + "/link").c_str()), 0);
   EXPECT_FALSE(Directory::open(base + "/link").ok());
 }

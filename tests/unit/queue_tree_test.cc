@@ -1,0 +1,297 @@
+// A job is all of its processes: those in sessions of their own, those that nobody waits for, those that fork
+// while they are ended. It ends with the last of them, and each has ended when the queue says that the job
+// has.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lease/process.h"
+#include "queue/life.h"
+#include "support/queue_folder.h"
+
+namespace innkeeper::queue {
+namespace {
+
+using namespace std::chrono_literals;
+using test::content;
+using test::good;
+using test::QueueFolder;
+using test::shell;
+using test::soon;
+
+constexpr auto kLong = 40'000ms;
+
+class TreeTest : public ::testing::Test {
+ protected:
+  JobId add(const JobSpec& spec) { return good(queue_.add(spec)).at(0); }
+  JobLine wait(JobId id) { return good(queue_.wait({id}, kLong)).at(0); }
+  JobLine line(JobId id) { return good(queue_.show(id)); }
+  std::string path(const char* name) const { return (outer_.outer() / name).string(); }
+  // What a process of a job has written there; 0: nothing yet.
+  pid_t number(const char* name) const { return std::atoi(content(path(name)).c_str()); }
+  bool written(const char* name) {
+    return soon([&] { return number(name) > 1; });
+  }
+  // Zombies are gone too: the supervisor has reaped all.
+  static bool gone(pid_t pid) { return pid > 1 && kill(pid, 0) != 0 && errno == ESRCH; }
+  // `body` in a session of its own that its parent does not wait for; its number goes to the file.
+  std::string session(const char* name, const std::string& body) const {
+    return "setsid sh -c 'echo $$ > " + path(name) + "; " + body + "' & ";
+  }
+  // As long as nobody ends it.
+  static constexpr const char* kDeaf = "trap \"\" TERM; while :; do sleep 0.05; done";
+  static constexpr const char* kWait = "while :; do sleep 0.05; done";
+  pid_t supervisor(JobId id) const {
+    const Life life = look(folder_->life(id, 1));
+    return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
+  }
+
+  QueueFolder outer_;
+  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
+  Queue queue_ = outer_.queue();
+};
+
+TEST_F(TreeTest, CancelEndsSessionsOfTheirOwn) {
+  // As torchrun's workers: each a session, deaf, and one that is nobody's child any more.
+  JobSpec job = shell(session("one", kDeaf) + "(" + session("two", kDeaf) + ") ; " + kWait);
+  job.grace = 500ms;
+  const JobId id = add(job);
+  ASSERT_TRUE(written("one") && written("two"));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(wait(id).state, State::cancelled);
+  EXPECT_TRUE(gone(number("one")));
+  EXPECT_TRUE(gone(number("two")));
+}
+
+TEST_F(TreeTest, TheTimeLimitEndsThemToo) {
+  JobSpec job = shell(session("one", kDeaf) + kWait);
+  job.time_limit = 500ms;
+  job.grace = 300ms;
+  const JobLine over = wait(add(job));
+  EXPECT_EQ(over.how, How::time_limit);
+  EXPECT_TRUE(gone(number("one")));
+}
+
+// Each is told, has its grace, and is not killed before it is over, whenever the program itself ends.
+TEST_F(TreeTest, EachHasTheWholeGrace) {
+  JobSpec job = shell(
+      session("one", "trap \"sleep 1; echo saved > " + path("saved") + "; exit\" TERM; " + kWait) + kWait);
+  job.grace = 20s;
+  const JobId id = add(job);
+  ASSERT_TRUE(written("one"));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  const JobLine over = wait(id);
+  EXPECT_EQ(over.state, State::cancelled);
+  EXPECT_EQ(content(path("saved")), "saved\n");
+  EXPECT_LT(over.ended_ns - over.started_ns, std::chrono::nanoseconds(15s).count()) << "it waits for nobody";
+}
+
+// So many idle processes that a look through all of them takes a while.
+class Crowd {
+ public:
+  explicit Crowd(int count) : leader_(fork()) {
+    if (leader_ > 0) return;
+    setpgid(0, 0);
+    while (count-- > 0 && fork() != 0) {
+    }
+    for (;;) pause();
+  }
+  ~Crowd() {
+    kill(-leader_, SIGKILL);
+    waitpid(leader_, nullptr, 0);
+  }
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+
+ private:
+  const pid_t leader_;
+};
+
+// Thousands of times a second: whoever was looked for is another by the time that he is found.
+TEST_F(TreeTest, WhatForksWhileItIsKilledIsEnded) {
+  const Crowd crowd(2000);
+  const std::string hop = test::queue_runner().words[0] + " --hop " + path("hops");
+  JobSpec job = shell("setsid " + hop + " & " + session("one", kDeaf) + kWait);
+  job.grace = 100ms;
+  const JobId id = add(job);
+  ASSERT_TRUE(soon([&] { return content(path("hops")).size() > 40; }));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(wait(id).state, State::cancelled);
+  const std::string hops = content(path("hops"));
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(content(path("hops")), hops) << "it goes on";
+}
+
+TEST_F(TreeTest, APauseStopsSessionsOfTheirOwn) {
+  const JobId id = add(shell(session("one", kWait) + kWait));
+  ASSERT_TRUE(written("one"));
+  const auto stopped = [&] {
+    const std::string stat = content("/proc/" + std::to_string(number("one")) + "/stat");
+    return stat.find(") T ") != std::string::npos;
+  };
+  ASSERT_TRUE(queue_.pause({id}).ok());
+  EXPECT_TRUE(soon(stopped));
+  ASSERT_TRUE(queue_.resume({id}).ok());
+  EXPECT_TRUE(soon([&] { return !stopped(); }));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  wait(id);
+}
+
+// A job that is stopped when it is ended is told first, and lives again to hear it.
+TEST_F(TreeTest, WhatIsPausedCanBeCancelled) {
+  const JobId id =
+      add(shell(session("one", "trap \"echo told > " + path("told") + "; exit\" TERM; " + kWait) + kWait));
+  ASSERT_TRUE(written("one"));
+  ASSERT_TRUE(queue_.pause({id}).ok());
+  std::this_thread::sleep_for(100ms);
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(wait(id).state, State::cancelled);
+  EXPECT_EQ(content(path("told")), "told\n");
+}
+
+TEST_F(TreeTest, WhatIsLeftBehindIsShownAndEnded) {
+  JobSpec job = shell("nohup " + session("one", kDeaf) + "while [ ! -s " + path("one") +
+                      " ]; do sleep 0.01; done; exit 3");
+  job.grace = 1s;
+  const JobId id = add(job);
+  ASSERT_TRUE(soon([&] { return line(id).program_ended; }));
+  const Job left = good(queue_.show(id));
+  EXPECT_EQ(left.state, State::running);
+  ASSERT_TRUE(left.left.has_value());
+  EXPECT_EQ(left.left->code, 3);
+  EXPECT_EQ(left.left->processes.at(0),
+            "sh (" + content(path("one")).substr(0, content(path("one")).size() - 1) + ")");
+  EXPECT_FALSE(gone(number("one")));
+  const JobLine over = wait(id);
+  EXPECT_EQ(over.state, State::failed);
+  EXPECT_EQ(over.how, How::exited);
+  EXPECT_EQ(over.code, 3) << "the program's";
+  EXPECT_GE(over.ended_ns - over.started_ns, std::chrono::nanoseconds(3s).count())
+      << "two alone, and the grace";
+  EXPECT_TRUE(gone(number("one")));
+  const Job after = good(queue_.show(id));
+  EXPECT_FALSE(after.program_ended);
+  EXPECT_NE(after.reason.find("left"), std::string::npos) << after.reason;
+  EXPECT_NE(after.reason.find(" ended: sh ("), std::string::npos) << after.reason;
+}
+
+// The last lines of a pipe, say.
+TEST_F(TreeTest, WhatEndsByItselfIsLeftAlone) {
+  const JobId id = add(shell("(trap 'echo told' TERM; sleep 0.5; echo last) & exit 0"));
+  EXPECT_EQ(wait(id).state, State::done);
+  EXPECT_EQ(content(good(queue_.log_path(id))), "last\n");
+  EXPECT_EQ(good(queue_.show(id)).reason, "");
+}
+
+TEST_F(TreeTest, CancellingWhatIsLeftHastensItsEndAndNoMore) {
+  const JobId id = add(shell(session("one", kWait) + "exit 0"));
+  ASSERT_TRUE(written("one") && soon([&] { return line(id).program_ended; }));
+  ASSERT_TRUE(queue_.cancel({id}).ok());
+  EXPECT_EQ(wait(id).state, State::done) << "its program had succeeded";
+  EXPECT_TRUE(gone(number("one")));
+}
+
+TEST_F(TreeTest, OneThatLingersEndsWithItsLast) {
+  JobSpec job = shell(session("one", "while [ ! -e " + path("go") + " ]; do sleep 0.02; done") + "exit 0");
+  job.linger = true;
+  const JobId id = add(job);
+  ASSERT_TRUE(written("one") && soon([&] { return line(id).program_ended; }));
+  std::this_thread::sleep_for(2500ms);  // longer than it would be left alone
+  EXPECT_EQ(line(id).state, State::running);
+  EXPECT_FALSE(gone(number("one")));
+  test::spit(path("go"), "");
+  EXPECT_EQ(wait(id).state, State::done);
+  EXPECT_EQ(good(queue_.show(id)).reason, "");
+}
+
+TEST_F(TreeTest, OneThatLingersCanBeCancelledAndHasItsTimeLimit) {
+  JobSpec job = shell(session("one", kDeaf) + "exit 0");
+  job.linger = true;
+  job.grace = 200ms;
+  const JobId cancelled = add(job);
+  ASSERT_TRUE(written("one") && soon([&] { return line(cancelled).program_ended; }));
+  ASSERT_TRUE(queue_.cancel({cancelled}).ok());
+  EXPECT_EQ(wait(cancelled).state, State::cancelled);
+  EXPECT_TRUE(gone(number("one")));
+
+  std::filesystem::remove(path("one"));
+  job.time_limit = 600ms;
+  const JobLine late = wait(add(job));
+  EXPECT_EQ(late.state, State::failed);
+  EXPECT_EQ(late.how, How::time_limit);
+  EXPECT_TRUE(gone(number("one")));
+}
+
+// Each supervisor starts a runner where there is none, and none of them is to end, or wait for, what that
+// starts.
+TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
+  const std::string waits = "while [ ! -e " + path("go") + " ]; do sleep 0.02; done";
+  const JobId first = add(shell(waits)), second = add(shell(waits));
+  ASSERT_TRUE(soon([&] { return supervisor(first) > 0 && supervisor(second) > 0; }));
+  const pid_t runner = outer_.runner();
+  const auto line = lease::process_line(runner);
+  ASSERT_GT(line.size(), 1U);
+  ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);  // its watcher
+  ASSERT_EQ(kill(runner, SIGKILL), 0);
+  ASSERT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != runner; }))
+      << "one of the supervisors";
+  for (const JobId id : {first, second})
+    for (const lease::Descendant& each : lease::descendants(supervisor(id)))
+      EXPECT_NE(each.process.pid, outer_.runner());
+  test::spit(path("go"), "");
+  EXPECT_EQ(wait(first).state, State::done);
+  EXPECT_EQ(wait(second).state, State::done);
+}
+
+// A job that adds jobs leaves it to its supervisor to start a runner: one below it would end with it.
+TEST_F(TreeTest, AJobStartsNoRunnerOfItsOwnQueue) {
+  const std::string starts = test::queue_runner().words[0] + " --ensure " + folder_->path();
+  const JobId id = add(shell("echo $$ > " + path("up") + "; while [ ! -e " + path("go") +
+                             " ]; do sleep 0.02; done; " + starts + " > " + path("said")));
+  ASSERT_TRUE(written("up"));
+  const pid_t above = supervisor(id), runner = outer_.runner();
+  ASSERT_EQ(kill(above, SIGSTOP), 0);  // it would do it too
+  const auto line = lease::process_line(runner);
+  ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);
+  ASSERT_EQ(kill(runner, SIGKILL), 0);
+  ASSERT_TRUE(soon([&] { return !runner_alive(*folder_); }));
+  test::spit(path("go"), "");
+  ASSERT_TRUE(soon([&] { return content(path("said")) == "okay\n"; }));
+  EXPECT_FALSE(runner_alive(*folder_));
+  kill(above, SIGCONT);
+  EXPECT_EQ(wait(id).state, State::done);
+}
+
+TEST(Descendants, OfAllGenerationsWhateverTheirSession) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (fork() == 0) {
+      setsid();
+      const char ready = 'r';
+      if (write(ends[1], &ready, 1) != 1) _exit(1);
+    }
+    for (;;) pause();
+  }
+  char ready = 0;
+  ASSERT_EQ(read(ends[0], &ready, 1), 1);
+  const auto all = lease::descendants(getpid());
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].process.pid, child);
+  EXPECT_EQ(all[1].group, all[1].process.pid);
+  EXPECT_EQ(lease::process_line(all[1].process.pid).at(1), all[0].process);
+  lease::ProcessKey another = all[1].process;
+  another.start_ticks += 1;
+  EXPECT_FALSE(lease::signal_process(another, SIGKILL)) << "its number only";
+  EXPECT_EQ(lease::descendants(getpid()).size(), 2U);
+  for (const lease::Descendant& each : all) EXPECT_TRUE(lease::signal_process(each.process, SIGKILL));
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(lease::signal_process(all[0].process, SIGKILL));
+  close(ends[0]);
+  close(ends[1]);
+}
+
+}  // namespace
+}  // namespace innkeeper::queue

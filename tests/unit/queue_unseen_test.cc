@@ -1,0 +1,250 @@
+// Jobs that end with nobody there to see it: all was killed at once, or the machine was started anew. Whoever
+// reads the queue is told, and what waited goes on.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "lease/process.h"
+#include "queue/life.h"
+#include "queue/scheduler.h"
+#include "support/queue_folder.h"
+
+namespace innkeeper::queue {
+namespace {
+
+using namespace std::chrono_literals;
+using test::content;
+using test::good;
+using test::QueueFolder;
+using test::shell;
+using test::soon;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+class UnseenTest : public ::testing::Test {
+ protected:
+  Store store() const { return good(Store::open(*folder_, Durable::processes)); }
+  JobId add(const JobSpec& spec) { return good(queue_.add(spec)).at(0); }
+  std::string path(const char* name) const { return (outer_.outer() / name).string(); }
+  pid_t supervisor(JobId id) const {
+    const Life life = look(folder_->life(id, 1));
+    return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
+  }
+  // What the machine's end does, but for the machine.
+  void kill_all(JobId running) {
+    ASSERT_TRUE(soon([&] { return supervisor(running) > 0; }));
+    const pid_t runner = outer_.runner(), above = supervisor(running);
+    const auto line = lease::process_line(runner);
+    ASSERT_GT(line.size(), 1U);
+    std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner, above};  // its watcher first
+    ASSERT_TRUE(soon([&] { return !lease::descendants(above).empty(); }));
+    for (const lease::Descendant& each : lease::descendants(above))
+      all.push_back(static_cast<pid_t>(each.process.pid));
+    for (const pid_t pid : all) EXPECT_EQ(kill(pid, SIGKILL), 0);
+    ASSERT_TRUE(soon([&] { return !look(folder_->life(running, 1)).alive && !queue_.runner_alive(); }));
+  }
+  // A job that a runner of a boot began, and that left no end.
+  JobId began(Store& store, const std::string& boot) {
+    JobSpec job = shell("true");
+    job.directory = "/";
+    const JobId id = good(store.add(job))[0];
+    EXPECT_TRUE(good(store.claim(id, 1, "", boot)));
+    const lease::OpenFile life = good(begin_life(folder_->life(id, 1)));
+    EXPECT_TRUE(write_began(life.fd(), {{1, 1}}));
+    return id;
+  }
+  static std::string this_boot() {
+    lease::Record record;
+    lease::sign(record);
+    return record.boot_id;
+  }
+  // Says that the file was written so many seconds ago.
+  static int64_t age(const std::string& path, int64_t seconds) {
+    const int64_t then = lease::wall_clock_ns() / kSecond - seconds;
+    const timespec times[2] = {{then, 0}, {then, 0}};
+    EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    return then * kSecond;
+  }
+
+  QueueFolder outer_;
+  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
+  Queue queue_ = outer_.queue();
+};
+
+TEST_F(UnseenTest, WhoListsIsToldAndItIsWrittenDown) {
+  const JobId id = add(shell("sleep 60"));
+  kill_all(id);
+  Store store = this->store();
+  EXPECT_EQ(good(store.line(id)).state, State::running) << "nobody has looked";
+  EXPECT_EQ(good(queue_.list()).at(0).state, State::interrupted);
+  EXPECT_EQ(good(store.line(id)).state, State::interrupted);
+  EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: its supervisor was killed");
+}
+
+TEST_F(UnseenTest, WhoShowsIsTold) {
+  const JobId id = add(shell("sleep 60"));
+  kill_all(id);
+  EXPECT_EQ(good(queue_.show(id)).state, State::interrupted);
+  EXPECT_EQ(good(store().line(id)).state, State::interrupted);
+}
+
+TEST_F(UnseenTest, WhoListsWhatHasEndedIsTold) {
+  const JobId id = add(shell("sleep 60"));
+  kill_all(id);
+  const auto ended = good(queue_.ended_last(5));
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].id, id);
+}
+
+TEST_F(UnseenTest, ReadingLetsWhatWaitsGoOn) {
+  ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
+  const JobId id = add(shell("sleep 60"));
+  ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
+  const JobId waits = add(shell("true"));
+  kill_all(id);
+  good(queue_.list());
+  Store store = this->store();  // which starts no runner
+  EXPECT_TRUE(soon([&] { return good(store.line(waits)).state == State::done; }));
+}
+
+TEST_F(UnseenTest, APausedQueueSaysSoToo) {
+  const JobId id = add(shell("sleep 60"));
+  ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
+  ASSERT_TRUE(queue_.pause_all().ok());
+  const JobId waits = add(shell("true"));
+  kill_all(id);
+  const auto lines = good(queue_.list());
+  EXPECT_EQ(lines.at(0).state, State::interrupted);
+  EXPECT_EQ(lines.at(1).state, State::queued);
+  EXPECT_TRUE(soon([&] { return !queue_.runner_alive(); }));
+  EXPECT_EQ(good(queue_.show(waits)).state, State::queued);
+}
+
+// The life files say it themselves where nobody can write it down.
+TEST_F(UnseenTest, ItIsSoWhereNoRunnerCanBeStarted) {
+  const JobId id = add(shell("sleep 60"));
+  kill_all(id);
+  {
+    Store store = this->store();
+    const JobId ended = began(store, this_boot());
+    const lease::OpenFile life([&] { return open(folder_->life(ended, 1).c_str(), O_RDWR | O_CLOEXEC); });
+    Ending three;
+    three.how = How::exited;
+    three.code = 3;
+    ASSERT_TRUE(write_ended(life.fd(), three));
+    Queue helpless = good(Queue::open(folder_->path(), {{"/no/such/runner"}}));
+    const auto lines = good(helpless.list());
+    EXPECT_EQ(lines.at(0).state, State::interrupted);
+    EXPECT_EQ(lines.at(1).state, State::failed);
+    EXPECT_EQ(lines.at(1).code, 3);
+    EXPECT_EQ(good(helpless.show(id)).state, State::interrupted);
+    EXPECT_EQ(good(store.line(id)).state, State::running);
+  }
+  EXPECT_EQ(good(queue_.list()).at(1).state, State::failed);
+}
+
+TEST_F(UnseenTest, ARestartOfTheMachineIsNamed) {
+  Store store = this->store();
+  const JobId id = began(store, "another boot");
+  EXPECT_EQ(good(queue_.list()).at(0).state, State::interrupted);
+  EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: the machine was started anew while it ran");
+}
+
+TEST_F(UnseenTest, WhatIsKnownOfItsProgramIsSaid) {
+  Store store = this->store();
+  const JobId id = began(store, this_boot());
+  const lease::OpenFile life([&] { return open(folder_->life(id, 1).c_str(), O_RDWR | O_CLOEXEC); });
+  Left left;
+  left.program.how = How::signalled;
+  left.program.code = 9;
+  left.count = 2;
+  left.name = "python";
+  ASSERT_TRUE(write_left(life.fd(), left));
+  EXPECT_EQ(good(queue_.list()).at(0).state, State::interrupted);
+  EXPECT_EQ(good(queue_.show(id)).reason,
+            "nobody saw it end: its supervisor was killed; its program had ended (signal 9), what that left "
+            "had not");
+}
+
+// It lived when it last gave a sign, and nobody knows more.
+TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
+  Store store = this->store();
+  const JobId written = began(store, "another boot"), touched = began(store, "another boot"),
+              silent = began(store, "another boot"), future = began(store, "another boot");
+  const int64_t now = lease::wall_clock_ns();
+  for (const JobId id : {written, touched, silent, future}) {
+    test::spit(folder_->output(id, 1), "");
+    age(folder_->output(id, 1), 9000);
+    age(folder_->life(id, 1), 9000);
+  }
+  age(folder_->output(written, 1), -2);  // jobs began just now, so signs of life are in the future
+  age(folder_->life(touched, 1), -3);
+  age(folder_->life(future, 1), -9000);
+  std::this_thread::sleep_for(3500ms);
+  good(queue_.list());
+  const auto ended = [&](JobId id) { return good(store.line(id)).ended_ns; };
+  EXPECT_NEAR(static_cast<double>(ended(written) - now), 2e9, 1.1e9);
+  EXPECT_NEAR(static_cast<double>(ended(touched) - now), 3e9, 1.1e9);
+  EXPECT_EQ(ended(silent), good(store.line(silent)).started_ns);
+  EXPECT_LE(ended(future), lease::wall_clock_ns()) << "a clock that was wrong";
+}
+
+TEST_F(UnseenTest, TheSupervisorGivesSignsOfLife) {
+  const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
+  ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
+  const int64_t before = age(folder_->life(id, 1), 9000);
+  EXPECT_TRUE(soon([&] {
+    struct stat about {};
+    return stat(folder_->life(id, 1).c_str(), &about) == 0 && about.st_mtim.tv_sec * kSecond > before;
+  }));
+  test::spit(path("go"), "");
+  EXPECT_EQ(good(queue_.wait({id}, 30'000ms)).at(0).state, State::done);
+}
+
+// One whose end the runner was there to notice ended then, however long it had been silent.
+TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
+  const JobId id = add(shell("sleep 60"));
+  ASSERT_TRUE(soon([&] { return supervisor(id) > 0 && !lease::descendants(supervisor(id)).empty(); }));
+  const pid_t above = supervisor(id);
+  const auto below = lease::descendants(above);
+  ASSERT_EQ(kill(above, SIGSTOP), 0);
+  std::this_thread::sleep_for(1500ms);
+  age(folder_->life(id, 1), 9000);
+  const int64_t before = lease::wall_clock_ns();
+  kill(above, SIGKILL);
+  for (const lease::Descendant& each : below) kill(static_cast<pid_t>(each.process.pid), SIGKILL);
+  Store store = this->store();
+  ASSERT_TRUE(soon([&] { return good(store.line(id)).state == State::interrupted; }));
+  EXPECT_GE(good(store.line(id)).ended_ns, before);
+}
+
+// Interrupted is an end like others: those who need it hear of it, its user is told, and it may be forgotten.
+TEST_F(UnseenTest, ItIsAnEndLikeOthers) {
+  JobSpec told = shell("sleep 60"), strict = shell("true"), any = shell("true");
+  told.notify =
+      "echo $INNKEEPER_JOB_STATE > " + path("told.tmp") + "; mv " + path("told.tmp") + " " + path("told");
+  const JobId id = add(told);
+  strict.after = {{id}};
+  any.after = {{id, true}};
+  const JobId never = add(strict), always = add(any);
+  kill_all(id);
+  good(queue_.list());
+  EXPECT_EQ(good(queue_.show(never)).state, State::cancelled);
+  EXPECT_EQ(good(queue_.wait({always}, 30'000ms)).at(0).state, State::done);
+  EXPECT_TRUE(soon([&] { return content(path("told")) == "interrupted\n"; }));
+  EXPECT_EQ(good(queue_.prune({.age = std::nullopt, .jobs = 0})).jobs, 3);
+}
+
+TEST_F(UnseenTest, ReadingStartsNoRunnerWhereThereIsNothingToDo) {
+  JobSpec job = shell("true");
+  ASSERT_TRUE(queue_.pause_all().ok());
+  const JobId id = add(job);
+  good(queue_.list());
+  good(queue_.show(id));
+  EXPECT_FALSE(queue_.runner_alive());
+  EXPECT_FALSE(std::filesystem::exists(folder_->runner_log())) << "none has ever been";
+}
+
+}  // namespace
+}  // namespace innkeeper::queue
