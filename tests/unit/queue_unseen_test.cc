@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "lease/process.h"
 #include "queue/life.h"
 #include "queue/scheduler.h"
@@ -32,15 +34,32 @@ class UnseenTest : public ::testing::Test {
     return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
   }
   // What the machine's end does, but for the machine.
+  // The supervisor and all processes of its job, stopped: none of them starts another any more.
+  std::vector<pid_t> stopped(JobId running) {
+    std::vector<pid_t> all;
+    if (!soon([&] { return supervisor(running) > 0 && !lease::descendants(supervisor(running)).empty(); }))
+      return all;
+    all.push_back(supervisor(running));
+    EXPECT_EQ(kill(all[0], SIGSTOP), 0);
+    for (size_t before = 0; before != all.size();) {
+      before = all.size();
+      for (const lease::Descendant& each : lease::descendants(all[0])) {
+        const auto pid = static_cast<pid_t>(each.process.pid);
+        if (std::find(all.begin(), all.end(), pid) != all.end()) continue;
+        EXPECT_EQ(kill(pid, SIGSTOP), 0);
+        all.push_back(pid);
+      }
+    }
+    return all;
+  }
   void kill_all(JobId running) {
-    ASSERT_TRUE(soon([&] { return supervisor(running) > 0; }));
-    const pid_t runner = outer_.runner(), above = supervisor(running);
+    const std::vector<pid_t> job = stopped(running);
+    ASSERT_GT(job.size(), 1U);
+    const pid_t runner = outer_.runner();
     const auto line = lease::process_line(runner);
     ASSERT_GT(line.size(), 1U);
-    std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner, above};  // its watcher first
-    ASSERT_TRUE(soon([&] { return !lease::descendants(above).empty(); }));
-    for (const lease::Descendant& each : lease::descendants(above))
-      all.push_back(static_cast<pid_t>(each.process.pid));
+    std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner};  // its watcher first
+    all.insert(all.end(), job.begin(), job.end());
     for (const pid_t pid : all) EXPECT_EQ(kill(pid, SIGKILL), 0);
     ASSERT_TRUE(soon([&] { return !look(folder_->life(running, 1)).alive && !queue_.runner_alive(); }));
   }
@@ -205,15 +224,12 @@ TEST_F(UnseenTest, TheSupervisorGivesSignsOfLife) {
 // One whose end the runner was there to notice ended then, however long it had been silent.
 TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
   const JobId id = add(shell("sleep 60"));
-  ASSERT_TRUE(soon([&] { return supervisor(id) > 0 && !lease::descendants(supervisor(id)).empty(); }));
-  const pid_t above = supervisor(id);
-  const auto below = lease::descendants(above);
-  ASSERT_EQ(kill(above, SIGSTOP), 0);
+  const std::vector<pid_t> job = stopped(id);
+  ASSERT_GT(job.size(), 1U);
   std::this_thread::sleep_for(1500ms);
   age(folder_->life(id, 1), 9000);
   const int64_t before = lease::wall_clock_ns();
-  kill(above, SIGKILL);
-  for (const lease::Descendant& each : below) kill(static_cast<pid_t>(each.process.pid), SIGKILL);
+  for (const pid_t pid : job) kill(pid, SIGKILL);
   Store store = this->store();
   ASSERT_TRUE(soon([&] { return good(store.line(id)).state == State::interrupted; }));
   EXPECT_GE(good(store.line(id)).ended_ns, before);
