@@ -90,7 +90,7 @@ std::string holders(const Directory& directory, const lease::GlobalLock* lock) {
 void refuse_if_held(const SetUp& set_up, const Directory& directory, const lease::GlobalLock* lock,
                     const std::string& otherwise) {
   const std::string who = holders(directory, lock);
-  if (who.empty() || !who.empty()) return;
+  if (who.empty()) return;
   const std::string text = "leases are held in " + directory.path() + ": " + who;
   if (!set_up.dry) fail(kBusy, text + ". When they have ended run this again" + otherwise);
   note(text + "; while they are this refuses");

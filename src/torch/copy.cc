@@ -7,6 +7,7 @@
 #include "torch/errors.h"
 #include "torch/operator_call.h"
 #include "torch/real_memory.h"
+#include "torch/soft_placement.h"
 #include "torch/unseen.h"
 
 namespace innkeeper::torch_layer {
@@ -98,8 +99,17 @@ void resize_storage(const c10::Storage& storage, size_t size) {
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({block->size().count()});
   OperatorCall call("aten::resize_");
   const size_t index = call.operand(whole, true);
-  call.begin(call.choose());
-  {
+  NodeId node = call.choose();
+  if (block->size() + wanted > engine.budget(node)) {
+    const NodeId other = instead_of(runtime, node);
+    if (other != node) {
+      warn_of_host("aten::resize_", to_string(wanted) + " beside the " + to_string(block->size()) +
+                                        " that they replace do not fit " + engine.device(node).name());
+    }
+    node = other;
+  }
+  call.begin(node);
+  try {
     const at::Tensor& real = call.real(index);
     const int64_t kept = std::min(wanted, block->size()).count();
     at::Tensor fresh = at::empty({wanted.count()}, real.options());
@@ -109,6 +119,8 @@ void resize_storage(const c10::Storage& storage, size_t size) {
     target.set_data_ptr_noswap(made.set_data_ptr(c10::DataPtr(nullptr, made.device())));
     target.set_nbytes(size);
     real.unsafeGetTensorImpl()->set_sizes_contiguous({wanted.count()});
+  } catch (const c10::OutOfMemoryError& error) {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "aten::resize_: ", error.what_without_backtrace());
   }
   call.finish();
 }

@@ -15,8 +15,9 @@ namespace {
 
 using Kind = ArgPlan::Kind;
 
-// Only where nothing has been drawn, nor any operand written, may an operator that failed be run again (I9).
-bool is_repeatable(const OpPlan& plan) { return plan.aten && !plan.draws && !plan.metadata_write; }
+// Only where no operand has been written may an operator that failed be run again (I9). What it drew is put
+// back (Drawn).
+bool is_repeatable(const OpPlan& plan) { return plan.aten && !plan.metadata_write; }
 
 // Takes the managed tensors out of the arguments, then puts the real ones in their place.
 class Arguments {
@@ -121,19 +122,45 @@ bool has_kernel(const OpPlan& plan, const NodeBackend& backend) {
   return plan.op.hasComputedKernelForDispatchKey(backend.kind == "sim" ? c10::DispatchKey::CPU : backend.key);
 }
 
-// Should the results of an operator that draws random numbers not fit, it cannot be run again elsewhere. They
-// are counted before, where its operands take one part in so many of a budget: dropout's take as much and a
-// mask.
+// The results of an operator that writes are counted before it runs, where its operands take one part in so
+// many of a budget: should they not fit, it cannot be run again elsewhere.
 constexpr int64_t kCountedBefore = 4;
 
-bool draws_too_much(const OperatorCall& call, const OpPlan& plan, NodeId node,
-                    c10::ArrayRef<c10::IValue> arguments) {
-  if (!plan.draws || plan.any_written) [[likely]]
+bool returns_too_much(const OperatorCall& call, const OpPlan& plan, NodeId node,
+                      c10::ArrayRef<c10::IValue> arguments) {
+  if (!plan.any_written || !plan.fresh_results) [[likely]]
     return false;
   const Bytes budget = call.runtime().engine().budget(node);
   if (kCountedBefore * call.operand_bytes().count() <= budget.count()) return false;
   return call.operand_bytes() + bytes_of_results(plan, arguments) > budget;
 }
+
+// The state from which an operator draws, to be put back before it is run again. What another thread drew from
+// the same stream meanwhile is drawn again.
+class Drawn {
+ public:
+  Drawn(const OpPlan& plan, c10::ArrayRef<c10::IValue> arguments) {
+    if (!plan.draws) return;
+    stream_ = current_stream().kernel_generator();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (plan.args[i].kind != Kind::generator || arguments[i].isNone()) continue;
+      const at::Generator given = arguments[i].toGenerator();
+      if (given.defined())
+        stream_ = given.device().type() == kManagedType ? kernel_generator_of(given) : given;
+    }
+    const std::lock_guard<std::mutex> lock(stream_.mutex());
+    state_ = stream_.get_state();
+  }
+  void put_back() {
+    if (!stream_.defined()) return;
+    const std::lock_guard<std::mutex> lock(stream_.mutex());
+    stream_.set_state(state_);
+  }
+
+ private:
+  at::Generator stream_;
+  at::Tensor state_;
+};
 
 NodeId where_to_run(const OperatorCall& call, const OpPlan& plan, c10::ArrayRef<c10::IValue> arguments) {
   Runtime& runtime = call.runtime();
@@ -144,7 +171,7 @@ NodeId where_to_run(const OperatorCall& call, const OpPlan& plan, c10::ArrayRef<
   std::string why;
   if (!has_kernel(plan, backend)) [[unlikely]] {
     why = name + " has no kernel for it";
-  } else if (draws_too_much(call, plan, node, arguments)) [[unlikely]] {
+  } else if (returns_too_much(call, plan, node, arguments)) [[unlikely]] {
     why = "its results do not fit " + name;
   } else {
     return node;
@@ -195,6 +222,9 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
   const NodeId node = where_to_run(call, plan, torch::jit::last(*stack, plan.args.size()));
   call.begin(node);
   Arguments::Given given = arguments.given();
+  std::optional<Drawn> drawn;
+  if (plan.draws && !given.empty()) [[unlikely]]
+    drawn.emplace(plan, given);
   arguments.replace();
   // By the real tensors' own keys, so that views with a conjugate bit and the like take the way they take
   // there.
@@ -211,6 +241,7 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
       warn_of_host(plan.op.schema().name(), why);
       stack->resize(bottom);
       stack->insert(stack->end(), given.begin(), given.end());
+      if (drawn.has_value()) drawn->put_back();
       const OnHost on_host;
       return run_managed(op, stack);
     }

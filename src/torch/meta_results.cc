@@ -66,8 +66,13 @@ std::vector<Tensor> meta_results(const OpPlan& plan, c10::ArrayRef<c10::IValue> 
 
 Bytes bytes_of_results(const OpPlan& plan, c10::ArrayRef<c10::IValue> arguments) {
   Bytes total{0};
-  for (const Tensor& result : meta_results(plan, arguments)) {
-    if (result.defined()) total += Bytes(static_cast<int64_t>(result.nbytes()));
+  if (!plan.fresh_results) return total;
+  const std::vector<Tensor> results = meta_results(plan, arguments);
+  const auto& returns = plan.op.schema().returns();
+  for (size_t i = 0; i < results.size(); ++i) {
+    // What comes of lists is more than the schema has; a list of fresh tensors is alone in it.
+    if (i < returns.size() && returns[i].alias_info() != nullptr) continue;
+    if (results[i].defined()) total += Bytes(static_cast<int64_t>(results[i].nbytes()));
   }
   return total;
 }

@@ -119,6 +119,7 @@ const OpPlan* build_plan(const c10::OperatorHandle& op) {
     plan->is_view |= result.alias_info() != nullptr && !result.alias_info()->isWrite();
     plan->host_result |= !is_tensors(kind_of(*result.type()));
     plan->numbers_alone &= !is_tensors(kind_of(*result.type()));
+    plan->fresh_results |= is_tensors(kind_of(*result.type())) && result.alias_info() == nullptr;
   }
   plan->pointwise = plan->aten && op.hasTag(at::Tag::pointwise) && name != "aten::clone" &&
                     !op.hasTag(at::Tag::nondeterministic_seeded);

@@ -58,6 +58,7 @@ struct OpPlan {
   bool host_result = false;
   bool shape_from_data = false;  // a result's shape depends on what the operands hold
   bool numbers_alone = false;    // there are results, and none is a tensor
+  bool fresh_results = false;    // some result is no written argument returned again
   int8_t dropout_arg = -1;       // index of `dropout_p`: where it is 0, nothing is drawn
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <shared_mutex>
 
 #include "base/log.h"
 #include "config/machine.h"
@@ -293,6 +294,17 @@ Runtime& runtime() {
   return *runtime_if_started();
 }
 
+static std::shared_mutex replace_mutex;
+
+KeptRuntime::KeptRuntime() : running_(nullptr) {
+  while (running_ == nullptr) {
+    (void)runtime();
+    lock_ = std::shared_lock(replace_mutex);
+    running_ = runtime_if_started();
+    if (running_ == nullptr) lock_.unlock();
+  }
+}
+
 // Memory that belongs to a machine but to no block any more: what somebody was lent by an operator or by
 // resident(), and has kept.
 static void refuse_while_memory_is_held(Engine& engine) {
@@ -331,6 +343,7 @@ void configure(const std::string& nodes) {
   refuse_while_memory_is_held(running->engine());
   Runtime::Prepared prepared = Runtime::prepare(nodes);
   const std::string before = wanted_nodes();
+  const std::unique_lock replacing(replace_mutex);
   late_accountant().set(nullptr);
   the_runtime.store(nullptr, std::memory_order_release);
   delete running;

@@ -5,6 +5,7 @@
 #include <c10/core/DispatchKeySet.h>
 
 #include <memory>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,18 @@ class Runtime {
 Runtime& runtime();
 // Null until it has started.
 Runtime* runtime_if_started();
+
+// The runtime, which configure() does not replace while this lives: for those who look at it, or change it, from
+// threads that have no managed tensors. Tensors keep their machine by themselves.
+class KeptRuntime {
+ public:
+  KeptRuntime();
+  Runtime* operator->() const { return running_; }
+
+ private:
+  std::shared_lock<std::shared_mutex> lock_;
+  Runtime* running_;
+};
 
 // The calling thread's home (home.cc): where operators without operands run. Assigned at the first use.
 NodeId home_node();

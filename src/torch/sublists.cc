@@ -2,13 +2,15 @@
 // elements are at one node. Each element is written exactly once and its bits are the same, however the list
 // is cut (decision 2, I9).
 //
-// The largest elements come first: where one cannot run at all, nothing has been written yet.
+// The largest elements come first: where one cannot run at all, nothing has been written yet. Elements that
+// depend on each other (one writes memory that another has) keep their order.
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <unordered_map>
 #include <vector>
 
 #include "torch/errors.h"
@@ -80,6 +82,30 @@ class Lists {
     return all;
   }
 
+  // Whether an element writes memory that another has too.
+  bool depend() const {
+    std::unordered_map<const Block*, size_t> writers;
+    const auto any = [this](auto&& what) {
+      for (size_t i = 0; i < plan_.args.size(); ++i) {
+        if (!is_cut(i)) continue;
+        const auto list = arguments_[i].toTensorList();
+        for (size_t k = 0; k < length_; ++k) {
+          const at::Tensor tensor = list.get(k);
+          if (is_managed(tensor) && tensor.numel() != 0 && what(block_of(tensor), k, plan_.args[i].written))
+            return true;
+        }
+      }
+      return false;
+    };
+    const bool written_twice = any([&](const Block* block, size_t k, bool written) {
+      return written && writers.try_emplace(block, k).first->second != k;
+    });
+    return written_twice || any([&](const Block* block, size_t k, bool) {
+             const auto writer = writers.find(block);
+             return writer != writers.end() && writer->second != k;
+           });
+  }
+
   // The arguments of a call on a part of the elements. What is no list of as many elements stays whole.
   torch::jit::Stack arguments(const Part& part) const {
     torch::jit::Stack some;
@@ -144,6 +170,27 @@ void check_each_fits(Runtime& runtime, const std::string& name, const std::vecto
   }
 }
 
+Bytes limit_of(Engine& engine, NodeId node) {
+  return Bytes(std::min(engine.room(node), engine.budget(engine.host())).count() / kPartOfRoom);
+}
+
+// In parts whose elements are at one node and whose operands fit its room, in the lists' order.
+std::vector<Part> cut_in_order(Engine& engine, const std::vector<Element>& elements) {
+  std::vector<Part> parts;
+  Bytes sum{0};
+  for (size_t k = 0; k < elements.size(); ++k) {
+    const bool fits = k != 0 && elements[k].node == elements[k - 1].node &&
+                      sum + elements[k].bytes <= limit_of(engine, elements[k].node);
+    if (!fits) {
+      parts.emplace_back();
+      sum = Bytes(0);
+    }
+    parts.back().push_back(k);
+    sum += elements[k].bytes;
+  }
+  return parts;
+}
+
 // In parts whose elements are at one node and whose operands fit its room; the largest first.
 std::vector<Part> cut(Engine& engine, const std::vector<Element>& elements) {
   Part order(elements.size());
@@ -154,7 +201,7 @@ std::vector<Part> cut(Engine& engine, const std::vector<Element>& elements) {
   std::vector<Part> parts;
   for (const NodeId node : engine.computing_nodes()) {
     Bytes sum{0};
-    const Bytes limit(std::min(engine.room(node), engine.budget(engine.host())).count() / kPartOfRoom);
+    const Bytes limit = limit_of(engine, node);
     bool fresh = true;
     for (const size_t k : order) {
       if (elements[k].node != node) continue;
@@ -224,7 +271,8 @@ bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack) {
     const Bytes budget = std::min(engine.budget(elements.front().node), engine.budget(engine.host()));
     if (total.count() <= budget.count() / kPartOfRoom) return false;
   }
-  const std::vector<Part> parts = cut(engine, elements);
+  const std::vector<Part> parts =
+      plan.any_written && given.depend() ? cut_in_order(engine, elements) : cut(engine, elements);
   if (parts.size() == 1) return false;
   check_each_fits(runtime(), plan.op.schema().name(), elements);
 

@@ -52,46 +52,47 @@ NodeId node_for(Block& block, const std::optional<std::string>& node, const char
 }  // namespace
 
 std::vector<NodeInfo> nodes() {
-  Runtime& machine = runtime();
-  Engine& engine = machine.engine();
+  const KeptRuntime machine;
+  Engine& engine = machine->engine();
   std::vector<NodeInfo> rows;
   for (size_t i = 0; i < engine.node_count(); ++i) {
     const NodeId node{static_cast<uint8_t>(i)};
     const auto& computing = engine.computing_nodes();
-    rows.push_back({engine.device(node).name(), machine.backend(node).kind, engine.budget(node).count(),
-                    machine.backend(node).capacity.count(),
+    rows.push_back({engine.device(node).name(), machine->backend(node).kind, engine.budget(node).count(),
+                    machine->backend(node).capacity.count(),
                     std::find(computing.begin(), computing.end(), node) != computing.end()});
   }
   return rows;
 }
 
 void set_budget(const std::string& node, int64_t bytes) {
-  Runtime& machine = runtime();
+  const KeptRuntime machine;
   const NodeId id = named(node, "set_budget");
-  const Bytes capacity = machine.backend(id).capacity;
+  const Bytes capacity = machine->backend(id).capacity;
   if (Bytes(bytes) > capacity) {
     throw_status(Status(Code::invalid_argument, to_string(Bytes(bytes)) + " is more than the " +
                                                     to_string(capacity) + " that " + node + " has"),
                  "set_budget");
   }
-  throw_if_error(machine.engine().set_budget(id, Bytes(bytes)), "set_budget");
+  throw_if_error(machine->engine().set_budget(id, Bytes(bytes)), "set_budget");
 #ifdef INNKEEPER_WITH_CUDA
-  const c10::Device device = machine.backend(id).device;
+  const c10::Device device = machine->backend(id).device;
   if (device.is_cuda()) cuda_backend::limit(device.index(), Bytes(bytes));
 #endif
 }
 
 Stats stats() {
-  Stats stats = runtime().engine().stats();
+  const KeptRuntime machine;
+  Stats stats = machine->engine().stats();
   for (c10::DeviceIndex i = 0; i < sim_backend::count(); ++i) {
     stats.simulated_seconds = std::max(stats.simulated_seconds, sim_backend::accelerator(i).time());
   }
   return stats;
 }
 
-void reset_stats() { runtime().engine().reset_stats(); }
+void reset_stats() { KeptRuntime()->engine().reset_stats(); }
 
-std::string check_invariants() { return runtime().engine().check_invariants(); }
+std::string check_invariants() { return KeptRuntime()->engine().check_invariants(); }
 
 std::vector<std::string> where(const at::Tensor& x) {
   Engine& engine = runtime().engine();

@@ -114,3 +114,29 @@ def test_one_tensor_twice_in_a_list():
     x = torch.zeros(100, device="managed")
     torch._foreach_add_([x, x, x], 1)
     assert x.sum().item() == 300
+
+
+DEPENDENT: dict[str, Callable[[list[torch.Tensor]], list[torch.Tensor]]] = {
+    "accumulate": lambda t: (acc := torch.zeros_like(t[0]), torch._foreach_add_([acc] * 4, [*t[:2], t[2][:60000], t[3]]))[:1],
+    "the last wins": lambda t: (x := torch.zeros_like(t[0]), torch._foreach_copy_([x, x], [t[0], t[2][:60000]]))[:1],
+    "the first is larger": lambda t: (x := torch.zeros_like(t[0]), torch._foreach_copy_([x, x], [t[2][:60000], t[0]]))[:1],
+    "a chain": lambda t: (torch._foreach_add_([t[0], t[1]], [t[1], t[2][:60000]]), [t[0], t[1]])[1],
+    "views of one": lambda t: (torch._foreach_add_([t[2][:60000], t[2][40000:]], [t[0], t[1]]), [t[2]])[1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", ["sim:1x2MiB,host:64MiB", "sim:2x64MiB,host:64MiB"])
+@pytest.mark.parametrize("call", DEPENDENT.values(), ids=DEPENDENT.keys())
+def test_elements_that_depend_on_each_other_keep_their_order(
+    configure: Callable[[str], None], call: Callable[..., list[torch.Tensor]], nodes: str
+):
+    configure(nodes)
+    plain = [torch.randn(n) for n in (60000, 60000, 100000, 60000)]
+    places = [node for node in innkeeper.manager().nodes if node.startswith("sim")]
+    managed = []
+    for i, x in enumerate(plain):
+        with innkeeper.on(places[-1 - i % len(places)]):
+            managed.append(x.to("managed"))
+    results = zip(call(managed), call(plain), strict=True)
+    assert all(same(got, expected) for got, expected in results)
+    del managed, results

@@ -164,3 +164,101 @@ print(innkeeper.manager().soft_placement)
     assert done.stderr.strip().splitlines()[-1] == (
         'ValueError: INNKEEPER_SOFT_PLACEMENT: "maybe": expected on or off'
     )
+
+
+BY_VECTORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "silu": nn.functional.silu,
+    "elu": nn.functional.elu,
+    "gelu": lambda x: nn.functional.gelu(x, approximate="tanh"),
+    "exp2": torch.exp2,
+    "pow": lambda x: x.abs().pow(2.5),
+    "log": lambda x: x.abs().log(),
+    "atan2": lambda x: torch.atan2(x, x.flip(0)),
+    "half": lambda x: x.to(torch.bfloat16).sigmoid(),
+    "double": lambda x: x.double().sigmoid(),
+    "channels last": lambda x: x[:900_000].view(9, 4, 100, 250).to(memory_format=torch.channels_last).sigmoid(),
+    "transposed": lambda x: x[:900_000].view(1000, 900).t().sigmoid(),
+    "broadcast": lambda x: torch.atan2(x[:999_999].view(9009, 111), x[:111]),
+    "into itself": lambda x: x.clone().sigmoid_(),
+    "out": lambda x: torch.sigmoid(x, out=torch.empty_like(x)),
+    "odd": lambda x: x[1:-1].sigmoid(),
+}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("operator", BY_VECTORS.values(), ids=BY_VECTORS.keys())
+def test_the_bits_are_those_of_the_whole(operator: Callable[[torch.Tensor], torch.Tensor], threads: int):
+    """CPU kernels compute the rest that makes no vector by another formula, and each thread has one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        x = torch.randn(1_000_003, generator=torch.Generator().manual_seed(3))
+        assert same(operator(x.to("managed")), operator(x))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("small")
+def test_results_that_must_be_resized():
+    a = matrix(1)
+    for shape in ((0,), (5,), (2, 2)):
+        out, plain = torch.empty(shape, device="managed"), torch.empty(shape)
+        assert same(torch.add(a.to("managed"), 1, out=out), torch.add(a, 1, out=plain))
+        assert same(out, plain)
+
+
+@pytest.mark.usefixtures("small")
+def test_operands_that_overlap_are_refused_as_ever():
+    a = matrix(1).to("managed")
+    before = a.cpu()
+    for call in (lambda: a[1:].add_(a[:-1]), lambda: a.add_(a[0]), lambda: a.expand(2, 1024, 1024).add_(1)):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            call()
+    assert same(a, before)
+    assert same(a.add_(a), before + before)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("large", [False, True])
+def test_results_beside_operands_that_fit_alone(large: bool):
+    x = matrix(1, 64 if large else 16, 32, 600)  # the smaller one: 1.2 MiB of an accelerator's 2
+    norm, plain = nn.BatchNorm1d(32).to("managed"), nn.BatchNorm1d(32)
+    assert same(norm(x.to("managed")).detach(), plain(x).detach())
+    assert same(norm.running_var, plain.running_var) and norm.num_batches_tracked.item() == 1
+    y = matrix(2, 320 * KIB)
+    managed = y.to("managed")
+    assert same(managed.resize_(900 * KIB)[: 320 * KIB], y)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_drawn_is_drawn_once():
+    weights = torch.rand(10)
+    torch.manual_seed(1)
+    expected = torch.multinomial(weights, 1 << 20, replacement=True), torch.rand(4)
+    torch.manual_seed(1)
+    got = torch.multinomial(weights.to("managed"), 1 << 20, replacement=True), torch.rand(4, device="managed")
+    assert all(same(a, b) for a, b in zip(got, expected, strict=True))
+    x = matrix(1, 200 * KIB)
+
+    def rrelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(2)
+        noise = torch.zeros_like(x)
+        return torch.ops.aten.rrelu_with_noise(x, noise, training=True), noise
+
+    assert all(same(a, b) for a, b in zip(rrelu(x.to("managed")), rrelu(x), strict=True))
+    generator, plain = torch.Generator("managed").manual_seed(4), torch.Generator().manual_seed(4)
+    drawn = torch.multinomial(weights.to("managed"), 1 << 20, True, generator=generator)
+    assert same(drawn, torch.multinomial(weights, 1 << 20, True, generator=plain))
+    assert torch.rand(3, generator=generator, device="managed").tolist() == torch.rand(3, generator=plain).tolist()
+
+
+def test_slices_are_of_the_largest_accelerator(configure: Callable[[str], None]):
+    configure("sim:1KiB,sim:2MiB,host:256MiB")
+    x = matrix(1)
+    managed = x.to("managed")
+    innkeeper.manager().reset_stats()
+    assert same(managed.exp(), x.exp())
+    assert ops_at("sim:0") + ops_at("sim:1") + ops_at("host") < 200
+    del managed
