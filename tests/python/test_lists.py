@@ -116,17 +116,31 @@ def test_one_tensor_twice_in_a_list():
     assert x.sum().item() == 300
 
 
-DEPENDENT: dict[str, Callable[[list[torch.Tensor]], list[torch.Tensor]]] = {
-    "accumulate": lambda t: (acc := torch.zeros_like(t[0]), torch._foreach_add_([acc] * 4, [*t[:2], t[2][:60000], t[3]]))[:1],
-    "the last wins": lambda t: (x := torch.zeros_like(t[0]), torch._foreach_copy_([x, x], [t[0], t[2][:60000]]))[:1],
-    "the first is larger": lambda t: (x := torch.zeros_like(t[0]), torch._foreach_copy_([x, x], [t[2][:60000], t[0]]))[:1],
-    "a chain": lambda t: (torch._foreach_add_([t[0], t[1]], [t[1], t[2][:60000]]), [t[0], t[1]])[1],
-    "views of one": lambda t: (torch._foreach_add_([t[2][:60000], t[2][40000:]], [t[0], t[1]]), [t[2]])[1],
-}  # fmt: skip
+def accumulate(t: list[Tensor]) -> list[Tensor]:
+    total = torch.zeros_like(t[0])
+    torch._foreach_add_([total] * 4, [t[0], t[1], t[2][:60000], t[3]])
+    return [total]
+
+
+def the_last_wins(t: list[Tensor]) -> list[Tensor]:
+    x, y = torch.zeros_like(t[0]), torch.zeros_like(t[0])
+    torch._foreach_copy_([x, x], [t[0], t[2][:60000]])
+    torch._foreach_copy_([y, y], [t[2][:60000], t[0]])
+    return [x, y]
+
+
+def chain(t: list[Tensor]) -> list[Tensor]:
+    torch._foreach_add_([t[0], t[1]], [t[1], t[2][:60000]])
+    return t[:2]
+
+
+def views_of_one(t: list[Tensor]) -> list[Tensor]:
+    torch._foreach_add_([t[2][:60000], t[2][40000:]], [t[0], t[1]])
+    return [t[2]]
 
 
 @pytest.mark.parametrize("nodes", ["sim:1x2MiB,host:64MiB", "sim:2x64MiB,host:64MiB"])
-@pytest.mark.parametrize("call", DEPENDENT.values(), ids=DEPENDENT.keys())
+@pytest.mark.parametrize("call", [accumulate, the_last_wins, chain, views_of_one])
 def test_elements_that_depend_on_each_other_keep_their_order(
     configure: Callable[[str], None], call: Callable[..., list[torch.Tensor]], nodes: str
 ):

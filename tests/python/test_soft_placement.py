@@ -178,7 +178,9 @@ BY_VECTORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "atan2": lambda x: torch.atan2(x, x.flip(0)),
     "half": lambda x: x.to(torch.bfloat16).sigmoid(),
     "double": lambda x: x.double().sigmoid(),
-    "channels last": lambda x: x[:900_000].view(9, 4, 100, 250).to(memory_format=torch.channels_last).sigmoid(),
+    "channels last": lambda x: (
+        x[:900_000].view(9, 4, 100, 250).to(memory_format=torch.channels_last).sigmoid()
+    ),
     "transposed": lambda x: x[:900_000].view(1000, 900).t().sigmoid(),
     "broadcast": lambda x: torch.atan2(x[:999_999].view(9009, 111), x[:111]),
     "into itself": lambda x: x.clone().sigmoid_(),
@@ -215,7 +217,7 @@ def test_operands_that_overlap_are_refused_as_ever():
     a = matrix(1).to("managed")
     before = a.cpu()
     for call in (lambda: a[1:].add_(a[:-1]), lambda: a.add_(a[0]), lambda: a.expand(2, 1024, 1024).add_(1)):
-        with pytest.raises(RuntimeError, match="refers? to a single memory location"):
+        with pytest.raises(RuntimeError, match=r"refers? to a single memory location"):
             call()
     assert same(a, before)
     assert same(a.add_(a), before + before)
@@ -252,7 +254,10 @@ def test_what_is_drawn_is_drawn_once():
     generator, plain = torch.Generator("managed").manual_seed(4), torch.Generator().manual_seed(4)
     drawn = torch.multinomial(weights.to("managed"), 1 << 20, True, generator=generator)
     assert same(drawn, torch.multinomial(weights, 1 << 20, True, generator=plain))
-    assert torch.rand(3, generator=generator, device="managed").tolist() == torch.rand(3, generator=plain).tolist()
+    assert (
+        torch.rand(3, generator=generator, device="managed").tolist()
+        == torch.rand(3, generator=plain).tolist()
+    )
 
 
 def test_slices_are_of_the_largest_accelerator(configure: Callable[[str], None]):
