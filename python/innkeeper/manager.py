@@ -190,7 +190,10 @@ class DeviceManager:
         _C.reset_stats()
 
     def check_invariants(self) -> None:
-        """Verifies the engine's books; RuntimeError names the first invariant that does not hold."""
+        """Verifies the engine's books; RuntimeError names the first invariant that does not hold.
+
+        To be called while no other thread runs an operator.
+        """
         broken = _C.check_invariants()
         if broken:
             raise RuntimeError(broken)
