@@ -72,6 +72,7 @@ TRIED: dict[str, Short | Elsewhere] = {
         "jobs, 1 runners killed",
     ),
     "tools/fuzz.sh 600": Elsewhere("tools/fuzz.sh 60"),
+    "build/release/bench/lease_bench": BENCH,
     "build/release/bench/lease_bench --benchmark_repetitions=3": BENCH,
     "build/release/bench/queue_bench --benchmark_repetitions=3": BENCH,
     # Python
@@ -114,6 +115,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python3 tools/repeat.py 50 build/dev/tests/stress_queue_storm_test": Short(
         "python3 tools/repeat.py 2 build/dev/tests/unit_base_test", "2 runs of 1 tests: 0 runs failed"
     ),
+    "tools/check_figures.py --fresh": Short("python3 tools/check_figures.py"),
     "tools/fresh.sh --help": Short("tools/fresh.sh --help", "KEEP=1"),
     "tools/mutate": LIST_MUTANTS,
     "tools/mutate --list": LIST_MUTANTS,
@@ -161,6 +163,11 @@ TRIED: dict[str, Short | Elsewhere] = {
     ),
     "innkeeper lease release $id": Short(
         "id=$(innkeeper lease hold --for 2h --background | cut -d ' ' -f 1); innkeeper lease release $id"
+    ),
+    "innkeeper setup": Elsewhere("tests/cli/test_setup.py::test_it_makes_a_folder_that_protects"),
+    "innkeeper queue list": AS_IT_IS,
+    "innkeeper queue add --mem 20G -- CMD": Short(
+        "innkeeper queue add --mem 8G -- true && innkeeper queue wait"
     ),
     "innkeeper queue": Short("innkeeper queue --help", "Subcommands:"),
     "innkeeper queue add": Short("innkeeper queue add --gpus 0 -- true && innkeeper queue wait"),
