@@ -18,17 +18,30 @@ using Future = c10::ivalue::Future;
 using Tensors = std::vector<Tensor>;
 using WorkPtr = c10::intrusive_ptr<Work>;
 
-c10::intrusive_ptr<Future> tensors_future() {
-  return c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
+// The other backend's future; null for a work that has none (Gloo's reduce-scatter).
+c10::intrusive_ptr<Future> future_of(Work& work) {
+  try {
+    return work.getFuture();
+  } catch (const c10::Error&) {
+    return {};
+  }
 }
 
-// A collective under way. It ends by the other backend's future, on that one's thread.
+// A collective under way. It ends by the other backend's future, on that one's thread; without such a future
+// when it is waited for, or dropped.
 class CollectiveWork final : public Work {
  public:
   CollectiveWork(int rank, OpType type, WorkPtr inner, std::shared_ptr<LentTensors> lent, Tensors outputs)
-      : Work(rank, type), inner_(std::move(inner)), outputs_(std::move(outputs)), future_(tensors_future()) {
-    inner_->getFuture()->addCallback(
-        [lent = std::move(lent), future = future_, outputs = outputs_](Future& ended) {
+      : Work(rank, type),
+        inner_(std::move(inner)),
+        lent_(std::move(lent)),
+        outputs_(std::move(outputs)),
+        future_(c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()))) {
+    const auto theirs = future_of(*inner_);
+    if (theirs == nullptr) return;
+    ends_by_itself_ = true;
+    theirs->addCallback(
+        [lent = lent_, future = future_, outputs = outputs_](Future& ended) {
           lent->give_back();
           if (ended.hasError()) {
             future->setError(ended.exception_ptr());
@@ -38,8 +51,16 @@ class CollectiveWork final : public Work {
         },
         /*uses_future=*/false);
   }
+  ~CollectiveWork() override {
+    if (ends_by_itself_ || future_->completed()) return;
+    try {
+      inner_->wait();
+    } catch (const std::exception&) {  // nobody asked
+    }
+    lent_->give_back();
+  }
 
-  bool isCompleted() override { return future_->completed(); }
+  bool isCompleted() override { return ends_by_itself_ ? future_->completed() : inner_->isCompleted(); }
   bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
   std::exception_ptr exception() const override {
     return future_->completed() ? future_->exception_ptr() : nullptr;
@@ -48,18 +69,30 @@ class CollectiveWork final : public Work {
   void synchronize() override { wait(kNoTimeout); }
   // The other's wait knows of timeouts; its future is fulfilled a moment later.
   bool wait(std::chrono::milliseconds timeout) override {
+    if (ends_by_itself_) {
+      const bool done = inner_->wait(timeout);
+      future_->waitAndThrow();
+      return done;
+    }
+    if (future_->completed()) return true;
     const bool done = inner_->wait(timeout);
-    future_->waitAndThrow();
+    lent_->give_back();
+    future_->markCompleted(c10::IValue(outputs_));
     return done;
   }
   void abort() override { inner_->abort(); }
-  c10::intrusive_ptr<Future> getFuture() override { return future_; }
+  c10::intrusive_ptr<Future> getFuture() override {
+    if (!ends_by_itself_) wait(kNoTimeout);
+    return future_;
+  }
   uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
 
  private:
   const WorkPtr inner_;
+  const std::shared_ptr<LentTensors> lent_;
   const Tensors outputs_;
   const c10::intrusive_ptr<Future> future_;
+  bool ends_by_itself_ = false;
 };
 
 // A message under way, by a copy on the host.
