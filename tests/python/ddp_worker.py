@@ -134,12 +134,27 @@ def unused() -> Any:
     return [p.grad.tolist() for p in model.parameters()]
 
 
+def home() -> Any:
+    """Where tensors without operands are born, when a program says its rank as it does for CUDA's devices."""
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.accelerator.set_device_index(rank)
+    torch.managed.set_device(rank)  # type: ignore[attr-defined]
+    refused = []
+    for call in (torch.accelerator.set_device_index, torch.managed.set_device):  # type: ignore[attr-defined]
+        try:
+            call(rank + 1)
+        except (RuntimeError, ValueError) as error:
+            refused.append("one managed device" in str(error))
+    return innkeeper.where(ones(3)), torch.accelerator.current_device_index(), refused
+
+
 CASES: dict[str, Callable[[], Any]] = {
     "collectives": collectives,
     "train": train,
     "views": lambda: train(gradient_as_bucket_view=True),
     "static": lambda: train(static_graph=True),
     "unused": unused,
+    "home": home,
 }
 
 

@@ -63,6 +63,10 @@ def test_data_parallel_training_has_the_bits_of_the_cpus(case: str):
     assert min(row["evictions"] for row in tight) > 0
 
 
+def test_the_local_rank_is_the_home():
+    assert found(run("home", 3)) == [[["sim:0"], 0, [True] * 2], [["sim:1"], 0, [True] * 2], [["sim:0"], 0, [True] * 2]]
+
+
 def test_parameters_that_a_process_does_not_use():
     assert found(run("unused")) == found(run("unused", device="cpu", backend="gloo"))
 
