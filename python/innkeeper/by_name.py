@@ -90,15 +90,16 @@ def _computing_device() -> torch.device:
 
 
 def _split_batches_over_nodes() -> None:
-    """Has ``nn.DataParallel`` of a managed module go over the nodes, and of another be what it is without us.
+    """Has ``nn.DataParallel`` of a managed module go over the nodes, and of another be as without us.
 
-    PyTorch asks which accelerator there is, not where the module is, and numbers an accelerator's devices; ours
-    has one. Which of the two it is can change: programs wrap a module, and then move it.
+    PyTorch asks which accelerator there is, not where the module is, and numbers an accelerator's devices;
+    ours has one. Which of the two it is can change: programs wrap a module, and then move it.
     """
     import torch.nn.parallel.data_parallel  # noqa: F401  (the module; its name in the package is a function)
+
     from innkeeper.data_parallel import data_parallel, is_managed
 
-    theirs = sys.modules["torch.nn.parallel.data_parallel"]
+    theirs: Any = sys.modules["torch.nn.parallel.data_parallel"]
     accelerator, functional = theirs._get_available_device_type, theirs.data_parallel
     wrap, forward = nn.DataParallel.__init__, nn.DataParallel.forward
 
@@ -121,7 +122,7 @@ def _split_batches_over_nodes() -> None:
     def call(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not is_managed(self.module):
             return forward(self, *inputs, **kwargs)
-        return data_parallel(self.module, inputs, *self._over_nodes, kwargs)
+        return data_parallel(self.module, inputs, *self._over_nodes, module_kwargs=kwargs)
 
     @functools.wraps(functional)
     def function(

@@ -52,7 +52,9 @@ def nodes_of(device_ids: Sequence[Where] | None) -> list[str]:
             return names[which]
         if which in names:
             return str(which)
-        raise ValueError(f"device_ids has {which!r}, and the {len(names)} computing nodes are {', '.join(names)}")
+        raise ValueError(
+            f"device_ids has {which!r}, and the {len(names)} computing nodes are {', '.join(names)}"
+        )
 
     chosen = [named(which) for which in device_ids]
     if not chosen:
@@ -63,15 +65,15 @@ def nodes_of(device_ids: Sequence[Where] | None) -> list[str]:
 
 
 class DataParallel(nn.DataParallel):
-    """A module whose batches are split over the computing nodes: ``torch.nn.DataParallel`` of managed modules.
+    """A module whose batches are split over the nodes: ``torch.nn.DataParallel`` of managed modules.
 
-    Inputs may be on the CPU. Tensors among them are split along ``dim``, whatever is in tuples, lists and dicts
-    too, and other objects are given to all replicas. Replica 0 runs on the calling thread with the module's own
-    buffers; the others have copies, which are dropped after the forward. A batch with fewer rows than there are
-    nodes uses fewer.
+    Inputs may be on the CPU. Tensors among them are split along ``dim``, whatever is in tuples, lists and
+    dicts too, and other objects are given to all replicas. Replica 0 runs on the calling thread with the
+    module's own buffers; the others have copies, which are dropped after the forward. A batch with fewer rows
+    than there are nodes uses fewer.
 
-    What a replica draws at random depends on the stream's state before the forward and on the replica's number
-    alone, not on its speed.
+    What a replica draws at random depends on the stream's state before the forward and on the replica's
+    number alone, not on its speed.
 
     Args:
         module: the module. It is moved to the device.
@@ -102,7 +104,7 @@ class DataParallel(nn.DataParallel):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's output for the whole batch."""
-        return data_parallel(self.module, inputs, self.nodes, self.output_device, self.dim, kwargs)  # type: ignore[arg-type]
+        return data_parallel(self.module, inputs, self.nodes, self.output_device, self.dim, kwargs)
 
 
 def data_parallel(
@@ -143,10 +145,10 @@ def data_parallel(
 
 
 def replica_seeds(count: int) -> list[int]:
-    """What each replica but the first is seeded with; nothing is drawn, so one that draws nothing leaves no trace."""
+    """What each replica but the first is seeded with. Nothing is drawn for it."""
     if count < 2:
         return [0] * count
-    state = hashlib.blake2b(_C.get_rng_state().numpy(), digest_size=16)
+    state = hashlib.blake2b(_C.get_rng_state().numpy().tobytes(), digest_size=16)
 
     def seed(replica: int) -> int:
         mine = state.copy()
@@ -168,9 +170,7 @@ def scatter(
     count = max(len(positional), len(named), 1)
     if positional and named and len(positional) != len(named):
         count = min(len(positional), len(named))
-    return [
-        (positional[i] if positional else (), named[i] if named else {}) for i in range(count)
-    ]
+    return [(positional[i] if positional else (), named[i] if named else {}) for i in range(count)]
 
 
 def _split(value: Any, nodes: Sequence[str], dim: int) -> list[Any]:
@@ -230,13 +230,13 @@ class _Scatter(torch.autograd.Function):
     """Parts of a batch, each at its node; the gradient is theirs put together."""
 
     @staticmethod
-    def forward(ctx: Any, whole: Tensor, nodes: tuple[str, ...], dim: int) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(ctx: Any, whole: Tensor, nodes: tuple[str, ...], dim: int) -> tuple[Tensor, ...]:
         ctx.device, ctx.dim = whole.device, dim
         sizes = [part.size(dim) for part in whole.chunk(len(nodes), dim)]
         return _parts(whole, sizes, nodes, dim)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         return torch.cat(gradients, ctx.dim).to(ctx.device), None, None
 
 
@@ -244,7 +244,7 @@ class _Gather(torch.autograd.Function):
     """Outputs put together; the gradient is parted again, each part at its replica's node."""
 
     @staticmethod
-    def forward(ctx: Any, nodes: tuple[str, ...], node: str, dim: int, *outputs: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, nodes: tuple[str, ...], node: str, dim: int, *outputs: Tensor) -> Tensor:
         ctx.scalars = outputs[0].dim() == 0 and dim == 0
         if ctx.scalars:
             warnings.warn(
@@ -258,6 +258,6 @@ class _Gather(torch.autograd.Function):
             return torch.cat([_start(output, node) for output in outputs], dim)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         parts = _parts(gradient, ctx.sizes, ctx.nodes, ctx.dim)
         return (None, None, None, *(part.view(()) if ctx.scalars else part for part in parts))

@@ -1,8 +1,8 @@
 """torch.distributed with managed tensors: collectives over the device's own c10d backend, ``"innkeeper"``.
 
-A process group that takes CPU tensors by Gloo takes managed ones too, over the same connections, however it was
-made: ``init_process_group()``, ``init_process_group("gloo")``, ``new_group()``. ``DistributedDataParallel`` needs
-nothing else.
+A process group that takes CPU tensors by Gloo takes managed ones too, over the same connections, however it
+was made: ``init_process_group()``, ``init_process_group("gloo")``, ``new_group()``.
+``DistributedDataParallel`` needs nothing else.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _made: list[Any] = []  # Gloo, until its group has it for CPU tensors too
 def _join_every_group(c10d: Any) -> None:
     """Has groups of CPU tensors take managed ones, and the reverse.
 
-    PyTorch makes a group's backends by a list of devices that no accelerator of its own joins by itself; for an
-    accelerator that it does not know it leaves CPU tensors without one.
+    PyTorch makes a group's backends by a list of devices that no accelerator of its own joins by itself; for
+    an accelerator that it does not know it leaves CPU tensors without one.
     """
     original = c10d._new_process_group_helper
 

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Any
 
 from torch._utils import ExceptionWrapper
-from torch.nn.parameter import UninitializedTensorMixin
 from torch.nn.parallel.replicate import _replicatable_module
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 import torch
 from innkeeper import _C
@@ -23,12 +23,12 @@ class _Share(torch.autograd.Function):
     """A parameter for each replica, of the same block; its gradient is their sum, in the replicas' order."""
 
     @staticmethod
-    def forward(ctx: Any, count: int, parameter: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(ctx: Any, count: int, parameter: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         return tuple(parameter.view_as(parameter) for _ in range(count))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, Tensor | None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, Tensor | None]:
         total = None
         ours = False  # whether total may be written
         for gradient in gradients:
@@ -84,7 +84,7 @@ def replicate(module: nn.Module, nodes: Sequence[str]) -> list[nn.Module]:
         copies = {id(each): each._replicate_for_data_parallel() for each in module.modules()}
         for original in module.modules():
             mine = copies[id(original)]
-            mine._former_parameters = {}  # type: ignore[assignment]  # as PyTorch's replicas have
+            mine._former_parameters = {}  # as PyTorch's replicas have
             for name, child in original._modules.items():
                 if child is None:
                     mine._modules[name] = None
@@ -95,7 +95,7 @@ def replicate(module: nn.Module, nodes: Sequence[str]) -> list[nn.Module]:
                     mine._parameters[name] = None
                 else:  # no leaf any more, so no parameter
                     setattr(mine, name, shared[id(parameter)][replica])
-                    mine._former_parameters[name] = shared[id(parameter)][replica]  # type: ignore[index,operator]
+                    mine._former_parameters[name] = shared[id(parameter)][replica]
             for name, buffer in original._buffers.items():
                 if buffer is None:
                     mine._buffers[name] = None
@@ -112,7 +112,7 @@ def run_replicas(
     nodes: Sequence[str],
     seeds: Sequence[int],
 ) -> list[Any]:
-    """The replicas' outputs. The first runs on this thread, each of the others on one with a stream of its own.
+    """The replicas' outputs. The first runs on this thread, each of the others on one of its own.
 
     Raises:
         Exception: what a replica raised, the first of them; when all have ended.

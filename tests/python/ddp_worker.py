@@ -1,4 +1,4 @@
-"""A process of a group, for test_distributed.py: runs the case that its argument names, and prints what it found."""
+"""A process of a group, for test_distributed.py: runs the case named, prints what it found."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import innkeeper
-import torch.distributed as dist
 from models import Gpt
 from torch.nn.parallel import DistributedDataParallel
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 DEVICE = os.environ.get("TEST_DEVICE", "managed")

@@ -1,4 +1,4 @@
-"""Data parallelism over nodes against the same parts of the batch one after another on the CPU, to the bit."""
+"""Data parallelism over nodes: the bits of the same parts one after another on the CPU."""
 
 from __future__ import annotations
 
@@ -216,7 +216,9 @@ class Nested(nn.Module):
     def forward(self, pair: Pair, *, rows: dict[str, Any], word: str, nothing: None = None) -> Any:
         assert word == "word" and nothing is None and rows["other"] == (3,)
         both = Pair(pair.left * self.scale, [pair.right + rows["x"][0]])
-        return OrderedDict(pair=both, none=None, tuple=(pair.left,), complex=torch.complex(pair.left, pair.right))
+        return OrderedDict(
+            pair=both, none=None, tuple=(pair.left,), complex=torch.complex(pair.left, pair.right)
+        )
 
 
 def test_nested_inputs_and_outputs():
@@ -423,7 +425,8 @@ def test_hundreds_of_rounds_leave_nothing():
 def test_the_plain_import_says_nothing_of_data_parallel_on_the_cpu():
     done = run_python(
         "-W", "error", "-c",
-        "import innkeeper, torch; m = torch.nn.DataParallel(torch.nn.Linear(2, 2)); print(m(torch.ones(3, 2)).device)",
+        "import innkeeper, torch; from torch.nn import DataParallel, Linear; "
+        "print(DataParallel(Linear(2, 2))(torch.ones(3, 2)).device)",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == "cpu\n"

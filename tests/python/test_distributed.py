@@ -1,4 +1,4 @@
-"""torch.distributed with managed tensors, in processes under torchrun: as Gloo with CPU tensors, to the bit."""
+"""torch.distributed with managed tensors, under torchrun: as Gloo with CPU tensors, to the bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def environment(device: str, nodes: str) -> dict[str, str]:
     return os.environ | {"TEST_DEVICE": device, "INNKEEPER_NODES": nodes, "OMP_NUM_THREADS": "1"}
 
 
-def run(case: str, processes: int = 2, device: str = "managed", backend: str = "none", nodes: str = ROOMY) -> Any:
+def run(
+    case: str, processes: int = 2, device: str = "managed", backend: str = "none", nodes: str = ROOMY
+) -> Any:
     """What each process found, by rank."""
     done = subprocess.run(
         command(case, processes, backend), env=environment(device, nodes),
@@ -46,7 +48,9 @@ def found(rows: Any) -> Any:
 
 @pytest.mark.parametrize("backend", ["none", "gloo", "cpu:gloo,managed:innkeeper"])
 def test_collectives_give_what_gloo_gives(backend: str):
-    assert found(run("collectives", backend=backend)) == found(run("collectives", device="cpu", backend="gloo"))
+    assert found(run("collectives", backend=backend)) == found(
+        run("collectives", device="cpu", backend="gloo")
+    )
 
 
 def test_collectives_of_four():
@@ -64,7 +68,11 @@ def test_data_parallel_training_has_the_bits_of_the_cpus(case: str):
 
 
 def test_the_local_rank_is_the_home():
-    assert found(run("home", 3)) == [[["sim:0"], 0, [True] * 2], [["sim:1"], 0, [True] * 2], [["sim:0"], 0, [True] * 2]]
+    assert found(run("home", 3)) == [
+        [["sim:0"], 0, [True] * 2],
+        [["sim:1"], 0, [True] * 2],
+        [["sim:0"], 0, [True] * 2],
+    ]
 
 
 def test_parameters_that_a_process_does_not_use():
@@ -88,5 +96,7 @@ def test_a_killed_process_ends_all(tmp_path: Path):
         env=environment("managed", ROOMY), capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode != 0 and "went on" not in done.stdout
-    assert f"Signal {int(signal.SIGKILL)} (SIGKILL)" in done.stderr or "Connection closed by peer" in done.stderr
+    assert (
+        f"Signal {int(signal.SIGKILL)} (SIGKILL)" in done.stderr or "Connection closed by peer" in done.stderr
+    )
     assert time.monotonic() - began < 150
