@@ -122,7 +122,8 @@ def _split_batches_over_nodes() -> None:
     def call(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not is_managed(self.module):
             return forward(self, *inputs, **kwargs)
-        return data_parallel(self.module, inputs, *self._over_nodes, module_kwargs=kwargs)
+        device_ids, output_device, dim = self._over_nodes
+        return data_parallel(self.module, inputs, device_ids, output_device, dim, kwargs)
 
     @functools.wraps(functional)
     def function(
