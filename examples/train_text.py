@@ -100,10 +100,10 @@ def load_text() -> tuple[Tensor, int]:
     return torch.tensor([number[character] for character in text]), len(number)
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None, device: str = "cpu") -> argparse.Namespace:
     """The command line's options."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--device", default="cpu")
+    p.add_argument("--device", default=device)
     p.add_argument("--steps", type=int, default=100)
     p.add_argument("--batch", type=int, default=8, help="texts in a step")
     p.add_argument("--context", type=int, default=64, help="characters in a text")

@@ -17,6 +17,7 @@ from innkeeper import _register
 _register.register()
 
 from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
+from innkeeper.data_parallel import DataParallel  # noqa: E402
 from innkeeper.gpu_manager import GPUManager  # noqa: E402
 from innkeeper.leases import LeaseBusy, lease  # noqa: E402
 from innkeeper.manager import DeviceManager, configure, manager  # noqa: E402
@@ -40,6 +41,7 @@ cmake_prefix_path = str(Path(__file__).parent / "share" / "cmake")
 
 __all__ = [
     "Choice",
+    "DataParallel",
     "DeviceManager",
     "GPUManager",
     "LeaseBusy",

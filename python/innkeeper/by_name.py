@@ -6,12 +6,14 @@ Nothing else of PyTorch is replaced. Each of these takes a list of names, or a n
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from torch.utils.dlpack import DLDeviceType
 
 import torch
 from innkeeper._register import DEVICE
+from torch import nn
 
 
 def tell() -> None:
@@ -19,6 +21,7 @@ def tell() -> None:
     _print_on_the_host()
     _answer_dlpack()
     _accumulate_as_behind()
+    _split_batches_over_nodes()
 
 
 def _print_on_the_host() -> None:
@@ -84,3 +87,57 @@ def _computing_device() -> torch.device:
 
     kinds = {node.kind for node in computing_nodes()}
     return torch.device("cuda" if kinds == {"cuda"} else "cpu")
+
+
+def _split_batches_over_nodes() -> None:
+    """Has ``nn.DataParallel`` of a managed module go over the nodes, and of another be as without us.
+
+    PyTorch asks which accelerator there is, not where the module is, and numbers an accelerator's devices;
+    ours has one. Which of the two it is can change: programs wrap a module, and then move it.
+    """
+    import torch.nn.parallel.data_parallel  # noqa: F401  (the module; its name in the package is a function)
+
+    from innkeeper.data_parallel import data_parallel, is_managed
+
+    theirs: Any = sys.modules["torch.nn.parallel.data_parallel"]
+    accelerator, functional = theirs._get_available_device_type, theirs.data_parallel
+    wrap, forward = nn.DataParallel.__init__, nn.DataParallel.forward
+
+    def other_accelerator() -> str | None:
+        found = accelerator()
+        return None if found == DEVICE else found
+
+    @functools.wraps(wrap)
+    def init(
+        self: Any, module: nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        if is_managed(module):
+            nn.Module.__init__(self)
+            self.module, self.device_ids = module, []
+        else:
+            wrap(self, module, device_ids, output_device, dim)
+        self._over_nodes = (device_ids, output_device, dim)
+
+    @functools.wraps(forward)
+    def call(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+        if not is_managed(self.module):
+            return forward(self, *inputs, **kwargs)
+        device_ids, output_device, dim = self._over_nodes
+        return data_parallel(self.module, inputs, device_ids, output_device, dim, kwargs)
+
+    @functools.wraps(functional)
+    def function(
+        module: nn.Module,
+        inputs: Any,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        module_kwargs: Any = None,
+    ) -> Any:
+        run = data_parallel if is_managed(module) else functional
+        return run(module, inputs, device_ids, output_device, dim, module_kwargs)
+
+    theirs._get_available_device_type = other_accelerator
+    theirs.data_parallel = nn.parallel.data_parallel = function
+    nn.DataParallel.__init__ = init  # type: ignore[method-assign]
+    nn.DataParallel.forward = call  # type: ignore[method-assign]

@@ -14,6 +14,8 @@ void bind_blocks(py::module_& m) {
         "Whether pin() holds the tensor's block.");
   m.def("prefetch", &prefetch, py::arg("x"), py::arg("node"), WithoutGil(),
         "Starts the copy to a node and returns before it is done.");
+  m.def("set_replicated", &set_replicated, py::arg("x"), py::arg("replicated"),
+        "Whether operators run where their operands other than this one are.");
   m.def("evict", &evict, py::arg("x"), WithoutGil(), "Moves the block from every accelerator to the host.");
   m.def("resident", &resident, py::arg("x"), py::arg("node") = py::none(), py::arg("write") = false,
         WithoutGil(), "The real tensor over the replica on a node, pinned until release_resident.");

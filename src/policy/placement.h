@@ -9,7 +9,7 @@ namespace innkeeper {
 
 struct NodeView {
   NodeId node = kNoNode;
-  Bytes operand_bytes{0};  // of this operator's operands, bytes that are valid here already
+  Bytes operand_bytes{0};  // of this operator's operands, bytes that are here or coming, and count
   Bytes free{0};           // budget not in use
   Bytes budget{0};
   bool required = false;  // an operand is pinned here by the user

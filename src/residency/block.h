@@ -120,6 +120,10 @@ class Block {
   // The replica's bytes, while it is pinned.
   void* data(NodeId node) const { return replicas_[index_of(node)].memory.data(); }
 
+  // Read at several nodes at the same time, as the weights of data-parallel replicas are: operators run where
+  // their other operands are (Engine::place).
+  std::atomic<bool> replicated{false};
+
   // For whoever made the block (the torch layer keeps the real storages here). The engine never looks at it.
   void* attachment = nullptr;
 

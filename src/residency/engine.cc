@@ -59,12 +59,18 @@ NodeId Engine::place(std::span<const Access> accesses, NodeId home) const {
   std::array<NodeView, kMaxNodes> views;
   size_t count = 0;
   Bytes operands{0};
-  for (const Access& access : accesses) operands += access.block->size();
+  bool all_replicated = true;
+  for (const Access& access : accesses) {
+    operands += access.block->size();
+    all_replicated = all_replicated && access.block->replicated.load(std::memory_order_relaxed);
+  }
   for (NodeId id : computing_) {
     NodeView view{.node = id, .free = free(id), .budget = budget(id)};
     for (const Access& access : accesses) {
       const Replica& replica = access.block->replica(id);
-      if (is_valid(replica.word.state())) view.operand_bytes += access.block->size();
+      const bool counts = all_replicated || !access.block->replicated.load(std::memory_order_relaxed);
+      // Bytes on their way here count too: somebody has prefetched them.
+      if (counts && replica.word.state() != ReplicaState::absent) view.operand_bytes += access.block->size();
       if (replica.user_pins != 0 || replica.escapes != 0) view.required = true;
     }
     views[count++] = view;

@@ -121,7 +121,7 @@ class Engine final : public Accountant {
   Memory surrender(Block& block, NodeId node);
   // Most bytes that one operator could have at `node` now: budget less what is pinned for long.
   Bytes room(NodeId node) const;
-  // Where an operator with these operands should run.
+  // Where an operator with these operands should run. Replicated operands count if there are no others.
   NodeId place(std::span<const Access> accesses, NodeId home) const;
 
   // ---- requests about one block

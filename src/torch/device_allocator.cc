@@ -4,14 +4,11 @@
 
 #include <algorithm>
 
+#include "torch/device_index.h"
 #include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {
-
-void check_index(c10::DeviceIndex index) {
-  TORCH_CHECK(index <= 0, "there is one managed device, managed:0, and no managed:", static_cast<int>(index));
-}
 
 class HandleAllocator final : public c10::DeviceAllocator {
  public:
@@ -31,7 +28,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
-    check_index(index);
+    check_device_index(index);
     c10::CachingDeviceAllocator::DeviceStats result;
     Runtime* started = runtime_if_started();
     if (started == nullptr) return result;
@@ -52,14 +49,14 @@ class HandleAllocator final : public c10::DeviceAllocator {
     result.allocation[kAll].current = result.active[kAll].current = blocks;
     return result;
   }
-  void resetAccumulatedStats(c10::DeviceIndex index) override { check_index(index); }
+  void resetAccumulatedStats(c10::DeviceIndex index) override { check_device_index(index); }
   void resetPeakStats(c10::DeviceIndex index) override {
-    check_index(index);
+    check_device_index(index);
     if (Runtime* started = runtime_if_started()) started->engine().reset_stats();
   }
   // {free, total} bytes of the budgets. Starts the runtime, which knows them.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    check_index(index);
+    check_device_index(index);
     Engine& engine = runtime().engine();
     Bytes free{0};
     Bytes total{0};

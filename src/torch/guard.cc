@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "torch/device_index.h"
 #include "torch/errors.h"
 #include "torch/fork.h"
 #include "torch/handle.h"
@@ -36,8 +37,8 @@ struct RecordedEvent {
 Stream stream_of(c10::StreamId id) { return Stream(Stream::UNSAFE, managed_device(), id); }
 
 void check_device(Device device) {
-  TORCH_CHECK(device.type() == kManagedType && device.index() <= 0,
-              "there is one managed device, managed:0, and no ", device);
+  TORCH_CHECK(device.type() == kManagedType, "the guard of the managed device was given ", device);
+  check_device_index(device.index(), /*may_be_rank=*/true);
 }
 
 void wait_for_engine() {

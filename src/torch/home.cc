@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "innkeeper/torch/runtime.h"
+#include "torch/device_index.h"
 #include "torch/errors.h"
 #include "torch/fork.h"
 #include "torch/random_stream.h"
@@ -74,6 +75,10 @@ std::atomic<int64_t> next_token{1};
 
 NodeId least_loaded(Bytes needed) {
   Engine& engine = runtime().engine();
+  // Processes of one machine, each at home at a node of its own.
+  const std::vector<NodeId>& computing = engine.computing_nodes();
+  if (local_rank() >= 0 && needed == Bytes(0))
+    return computing[static_cast<size_t>(local_rank()) % computing.size()];
   NodeId best = kNoNode;
   const auto better = [&](NodeId a, NodeId b) {
     const Bytes a_left = engine.budget(a) - Bytes(promised[index_of(a)].load());

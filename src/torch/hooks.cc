@@ -3,6 +3,7 @@
 
 #include "torch/address_space.h"
 #include "torch/copy.h"
+#include "torch/device_index.h"
 #include "torch/fork.h"
 #include "torch/handle.h"
 #include "torch/pinned_memory.h"
@@ -11,10 +12,6 @@
 
 namespace innkeeper::torch_layer {
 namespace {
-
-void check_index(c10::DeviceIndex index) {
-  TORCH_CHECK(index <= 0, "there is one managed device, managed:0, and no managed:", static_cast<int>(index));
-}
 
 // The runtime starts at the first tensor, so nothing here starts it.
 class Hooks final : public at::PrivateUse1HooksInterface {
@@ -25,14 +22,16 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex index) const override { return index == 0; }
 
   c10::DeviceIndex deviceCount() const override { return 1; }
-  void setCurrentDevice(c10::DeviceIndex index) const override { check_index(index); }
+  void setCurrentDevice(c10::DeviceIndex index) const override {
+    check_device_index(index, /*may_be_rank=*/true);
+  }
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
-    check_index(index);
+    check_device_index(index, /*may_be_rank=*/true);
     return 0;
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
-    check_index(index);
+    check_device_index(index, /*may_be_rank=*/true);
     return 0;
   }
 
@@ -46,12 +45,12 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    check_index(index);
+    check_device_index(index, /*may_be_rank=*/true);
     refuse_in_forked_child();
     return current_stream().generator();
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    check_index(index);
+    check_device_index(index, /*may_be_rank=*/true);
     return new_generator();
   }
 

@@ -115,6 +115,10 @@ void prefetch(const at::Tensor& x, const std::string& node) {
   throw_if_error(runtime().engine().prefetch(block_for(x, "prefetch"), named(node, "prefetch")), "prefetch");
 }
 
+void set_replicated(const at::Tensor& x, bool replicated) {
+  block_for(x, "set_replicated").replicated.store(replicated, std::memory_order_relaxed);
+}
+
 void evict(const at::Tensor& x) { throw_if_error(runtime().engine().evict(block_for(x, "evict")), "evict"); }
 
 std::string resident_node(const at::Tensor& x, const std::optional<std::string>& node) {

@@ -53,3 +53,15 @@ def test_demo_fails_in_one_line_when_the_loss_does_not_fall(tmp_path: Path):
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("demo failed: the last loss")
+
+
+def test_ddp_gives_the_same_weights_as_on_the_cpu():
+    hashes = set()
+    for device, nodes in (("cpu", "host:1GiB"), ("managed", "sim:1x1MiB,host:1GiB")):
+        done = run_python(
+            "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "examples/ddp.py",
+            "--device", device, "--steps", "4", "--dropout", "0", *SMALL, nodes=nodes,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        hashes.add(done.stdout.splitlines()[-1])
+    assert len(hashes) == 1 and "2 processes, weights " in hashes.pop()

@@ -27,6 +27,7 @@ TRAIN = Short(
     f" --steps 2 {TINY}",
     "parameters, loss",
 )
+DDP = Elsewhere("tests/python/test_examples.py::test_ddp_gives_the_same_weights_as_on_the_cpu")
 GPU_TESTS = Elsewhere("tests/python/test_gpu_tests.py::test_they_pass_on_a_simulated_card")
 LIST_DRAWN = Short("tools/mutate --random 3 --seed 1 --list", " src/")
 LIST_MUTANTS = Short("tools/mutate --list", "torch/copy-write")
@@ -102,6 +103,9 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB python examples/train_text.py --device managed --steps 50": TRAIN,
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/python examples/train_text.py --device managed"
     " --steps 20": TRAIN,
+    "torchrun --nproc-per-node 2 examples/ddp.py --device cpu": DDP,
+    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB torchrun --nproc-per-node 2 examples/ddp.py": DDP,
+    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/torchrun --nproc-per-node 2 examples/ddp.py": DDP,
     "INNKEEPER_GPU_TESTS=sim python3 -m pytest tests/gpu": GPU_TESTS,
     "python3 tools/gpu_rows.py FILE": GPU_TESTS,
     # tools

@@ -357,6 +357,12 @@ TEST(Engine, RunsOperatorsWhereTheirOperandsAre) {
   const Access accesses[] = {{.block = large}, {.block = small}};
   EXPECT_EQ(machine->place(accesses, machine.sim(2)), machine.sim(1));
   EXPECT_EQ(machine->place({}, machine.sim(2)), machine.sim(2));
+  large->replicated = true;
+  EXPECT_EQ(machine->place(accesses, machine.sim(2)), machine.sim(0));
+  EXPECT_EQ(machine->place(std::span(accesses, 1), machine.sim(2)), machine.sim(1)) << "there is no other";
+  large->replicated = false;
+  ASSERT_TRUE(machine->prefetch(*small, machine.sim(2)).ok());
+  EXPECT_EQ(machine->place(std::span(accesses + 1, 1), machine.sim(2)), machine.sim(2)) << "on its way there";
   ASSERT_TRUE(machine->pin(*small, machine.sim(2)).ok());
   EXPECT_EQ(machine->place(accesses, machine.sim(0)), machine.sim(2));
   machine->unpin(*small);

@@ -60,6 +60,8 @@ IK_EXPORT void pin(const at::Tensor& x, const std::optional<std::string>& node);
 IK_EXPORT void unpin(const at::Tensor& x);
 IK_EXPORT bool is_user_pinned(const at::Tensor& x);
 IK_EXPORT void prefetch(const at::Tensor& x, const std::string& node);  // returns before the copy is done
+// Replicated: read at several nodes at the same time. Operators then run where their other operands are.
+IK_EXPORT void set_replicated(const at::Tensor& x, bool replicated);
 IK_EXPORT void evict(const at::Tensor& x);  // from every accelerator, to the host. Pinned: an error.
 // The real tensor over the block's replica on `node` (default as for pin), pinned until release_resident.
 // With write=true the block counts as written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import torch
@@ -73,9 +74,14 @@ def current_device() -> int:
 
 
 def set_device(device: Any) -> None:
-    """Refuses any but the one device with ValueError. A negative index does nothing, as in torch.cuda."""
-    if not (isinstance(device, int) and device < 0):
-        index_of(device)
+    """Refuses any but the one device with ValueError. A negative index does nothing, as in torch.cuda.
+
+    Under torchrun the process's ``LOCAL_RANK`` means the one device too: its home is the node of that number.
+    """
+    index = device if isinstance(device, int) else torch.device(device).index
+    if isinstance(index, int) and (index < 0 or str(index) == os.environ.get("LOCAL_RANK")):
+        return
+    index_of(device)
 
 
 class device:

@@ -1,0 +1,94 @@
+"""torch.distributed with managed tensors: collectives over the device's own c10d backend, ``"innkeeper"``.
+
+A process group that takes CPU tensors by Gloo takes managed ones too, over the same connections, however it
+was made: ``init_process_group()``, ``init_process_group("gloo")``, ``new_group()``.
+``DistributedDataParallel`` needs nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from innkeeper import _C
+from innkeeper._register import DEVICE
+
+BACKEND = "innkeeper"
+
+
+def register() -> None:
+    """Makes the backend known to torch.distributed, where PyTorch was built with that. Once."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d as c10d
+
+    if BACKEND in c10d.Backend.backend_list:
+        return
+    c10d.Backend.register_backend(BACKEND, _create, extended_api=True, devices=[DEVICE])
+    _join_every_group(c10d)
+    _take_other_accelerators(c10d)
+
+
+def _create(options: Any, _: Any = None) -> Any:
+    """The backend of a group that has no other; Gloo under it is the group's for CPU tensors too."""
+    gloo = torch.distributed.ProcessGroupGloo(
+        options.store, options.group_rank, options.group_size, timeout=options.timeout
+    )
+    gloo._set_sequence_number_for_group()
+    _made.append(gloo)
+    return _C.make_process_group(gloo)
+
+
+_made: list[Any] = []  # Gloo, until its group has it for CPU tensors too
+
+
+def _join_every_group(c10d: Any) -> None:
+    """Has groups of CPU tensors take managed ones, and the reverse.
+
+    PyTorch makes a group's backends by a list of devices that no accelerator of its own joins by itself; for
+    an accelerator that it does not know it leaves CPU tensors without one.
+    """
+    original = c10d._new_process_group_helper
+
+    @functools.wraps(original)
+    def helper(*args: Any, **kwargs: Any) -> Any:
+        _made.clear()
+        group, store = original(*args, **kwargs)
+        if not isinstance(group, torch.distributed.ProcessGroup):
+            return group, store  # this process is not in it
+        devices = {device.type for device in group._device_types}
+        gloo_type = torch.distributed.ProcessGroup.BackendType.GLOO
+        if DEVICE in devices and "cpu" not in devices:
+            if _made:
+                group._register_backend(torch.device("cpu"), gloo_type, _made[-1])
+        elif "cpu" in devices and DEVICE not in devices:
+            cpu = group._get_backend(torch.device("cpu"))
+            if cpu.name() == "gloo":
+                custom = torch.distributed.ProcessGroup.BackendType.CUSTOM
+                group._register_backend(torch.device(DEVICE), custom, _C.make_process_group(cpu))
+        return group, store
+
+    c10d._new_process_group_helper = helper
+
+
+def _take_other_accelerators(c10d: Any) -> None:
+    """Lets ``init_process_group(device_id=torch.device("cuda:0"))`` be what it is without us.
+
+    PyTorch refuses a device that is not the accelerator's, and the managed device is that now.
+    """
+    original = c10d.init_process_group
+
+    @functools.wraps(original)
+    def init(*args: Any, **kwargs: Any) -> None:
+        device = kwargs.get("device_id")
+        if not isinstance(device, torch.device) or device.type in (DEVICE, "cpu"):
+            return original(*args, **kwargs)
+        original(*args, **(kwargs | {"device_id": None}))
+        group = c10d._get_default_group()
+        if device.type in {each.type for each in group._device_types}:
+            group.bound_device_id = device
+        return None
+
+    c10d.init_process_group = init
+    torch.distributed.init_process_group = init

@@ -1,0 +1,171 @@
+"""Replicas of a module that share its parameters, and threads that run them, each at a node of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import chain
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+from torch.nn.parallel.replicate import _replicatable_module
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+
+import torch
+from innkeeper import _C
+from innkeeper._register import DEVICE
+from innkeeper.placement import experiment, on
+from torch import Tensor, nn
+
+
+class _Share(torch.autograd.Function):
+    """A parameter for each replica, of the same block; its gradient is their sum, in the replicas' order."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, parameter: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        return tuple(parameter.view_as(parameter) for _ in range(count))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[None, Tensor | None]:
+        total = None
+        ours = False  # whether total may be written
+        for gradient in gradients:
+            if gradient is None:
+                continue
+            if total is None:
+                total = gradient
+            elif ours and not torch.is_grad_enabled():
+                total += gradient
+            else:
+                total, ours = total + gradient, True
+        return None, total
+
+
+def _shared(tensor: Tensor, count: int) -> tuple[Tensor, ...]:
+    if isinstance(tensor, UninitializedTensorMixin):
+        raise RuntimeError(
+            "Modules with uninitialized parameters can't be used with `DataParallel`. "
+            "Run a dummy forward pass to correctly initialize the modules"
+        )
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        return tuple(_Share.apply(count, tensor))
+    return (tensor.detach(),) * count
+
+
+def follow_activations(module: nn.Module) -> None:
+    """Operators on the module's parameters and buffers run where their other operands are, from now on."""
+    for tensor in chain(module.parameters(), module.buffers()):
+        if not isinstance(tensor, UninitializedTensorMixin):
+            _C.set_replicated(tensor, True)
+
+
+def replicate(module: nn.Module, nodes: Sequence[str]) -> list[nn.Module]:
+    """A replica for each node. Parameters are shared by all; buffers are the module's in the first replica.
+
+    Raises:
+        RuntimeError: a parameter is not initialised, or a module is a child of a ScriptModule.
+
+    """
+    if not _replicatable_module(module):
+        raise RuntimeError("Cannot replicate network where python modules are children of ScriptModule")
+    count = len(nodes)
+    shared = {id(p): _shared(p, count) for p in module.parameters()}
+    buffers: dict[int, list[Tensor]] = {}
+    for buffer in module.buffers():
+        if torch.is_grad_enabled() and buffer.requires_grad:
+            buffers[id(buffer)] = list(_shared(buffer, count))
+        else:
+            kept = buffer.detach()
+            buffers[id(buffer)] = [kept, *(kept.clone() for _ in nodes[1:])]
+
+    def copy(replica: int) -> nn.Module:
+        copies = {id(each): each._replicate_for_data_parallel() for each in module.modules()}
+        for original in module.modules():
+            mine = copies[id(original)]
+            mine._former_parameters = {}  # as PyTorch's replicas have
+            for name, child in original._modules.items():
+                if child is None:
+                    mine._modules[name] = None
+                else:
+                    setattr(mine, name, copies[id(child)])
+            for name, parameter in original._parameters.items():
+                if parameter is None:
+                    mine._parameters[name] = None
+                else:  # no leaf any more, so no parameter
+                    setattr(mine, name, shared[id(parameter)][replica])
+                    mine._former_parameters[name] = shared[id(parameter)][replica]
+            for name, buffer in original._buffers.items():
+                if buffer is None:
+                    mine._buffers[name] = None
+                else:
+                    setattr(mine, name, buffers[id(buffer)][replica])
+        return copies[id(module)]
+
+    return [copy(replica) for replica in range(count)]
+
+
+def run_replicas(
+    replicas: Sequence[nn.Module],
+    parts: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
+    nodes: Sequence[str],
+    seeds: Sequence[int],
+) -> list[Any]:
+    """The replicas' outputs. The first runs on this thread, each of the others on one of its own.
+
+    Raises:
+        Exception: what a replica raised, the first of them; when all have ended.
+
+    """
+    count = len(replicas)
+    results: list[Any] = [None] * count
+    modes = _Modes()
+
+    def run(replica: int) -> None:
+        args, kwargs = parts[replica]
+        try:
+            with ExitStack() as scopes:
+                if replica != 0:
+                    scopes.enter_context(experiment(f"replica {replica}"))
+                    _C.manual_seed(seeds[replica])
+                    modes.enter(scopes)
+                scopes.enter_context(on(nodes[replica]))
+                results[replica] = replicas[replica](*args, **kwargs)
+        except Exception:
+            if count == 1:
+                raise
+            results[replica] = ExceptionWrapper(where=f"in replica {replica} on node {nodes[replica]}")
+
+    threads = [threading.Thread(target=run, args=(replica,), daemon=True) for replica in range(1, count)]
+    for thread in threads:
+        thread.start()
+    try:
+        run(0)
+    finally:  # a KeyboardInterrupt too: nobody works on the caller's tensors when this is left
+        for thread in threads:
+            thread.join()
+    for result in results:
+        if isinstance(result, ExceptionWrapper):
+            result.reraise()
+    return results
+
+
+class _Modes:
+    """What PyTorch keeps for each thread and a forward depends on: the caller's, for other threads."""
+
+    def __init__(self) -> None:
+        self._grad = torch.is_grad_enabled()
+        self._inference = torch.is_inference_mode_enabled()
+        self._autocast = {
+            device: (torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
+            for device in (DEVICE, "cpu")
+        }
+        self._cache = torch.is_autocast_cache_enabled()
+
+    def enter(self, scopes: ExitStack) -> None:
+        if self._inference:
+            scopes.enter_context(torch.inference_mode())
+        scopes.enter_context(torch.set_grad_enabled(self._grad))
+        for device, (dtype, enabled) in self._autocast.items():
+            scopes.enter_context(torch.autocast(device, dtype, enabled, self._cache))

@@ -1,0 +1,63 @@
+#include "torch/distributed/lent_tensors.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+
+#include "torch/errors.h"
+#include "torch/handle.h"
+#include "torch/runtime_state.h"
+
+namespace innkeeper::torch_layer {
+
+void LentTensors::add(const std::vector<at::Tensor>& tensors, bool written) {
+  for (const at::Tensor& tensor : tensors) {
+    if (!is_managed(tensor)) continue;
+    TORCH_CHECK(tensor.layout() == c10::kStrided, "a collective on a managed tensor of layout ",
+                tensor.layout(), " is not there: collectives take strided tensors (to_dense() makes one)");
+    Block* const block = block_of(tensor);
+    if (block->size() == Bytes(0)) continue;
+    const auto same = [block](const Access& access) { return access.block == block; };
+    if (const auto before = std::find_if(accesses_.begin(), accesses_.end(), same);
+        before != accesses_.end()) {
+      before->write |= written;
+    } else {
+      accesses_.push_back({block, written, false});
+    }
+  }
+  lists_.push_back({tensors, {}});
+}
+
+void LentTensors::bring() {
+  Engine& engine = runtime().engine();
+  const NodeId host = engine.host();
+  throw_if_error(engine.acquire(host, std::span(accesses_.data(), accesses_.size())), "a collective");
+  pinned_.store(true);
+  for (List& list : lists_) {
+    for (const at::Tensor& tensor : list.managed) {
+      if (!is_managed(tensor)) {
+        list.real.push_back(tensor);
+        continue;
+      }
+      const at::TensorOptions options = tensor.options().device(c10::kCPU);
+      Block* const block = block_of(tensor);
+      if (block->size() == Bytes(0)) {
+        list.real.push_back(at::empty_strided(tensor.sizes(), tensor.strides(), options));
+        continue;
+      }
+      char* const bytes = static_cast<char*>(block->data(host)) +
+                          tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
+      list.real.push_back(at::from_blob(bytes, tensor.sizes(), tensor.strides(), options));
+    }
+  }
+}
+
+void LentTensors::give_back() noexcept {
+  if (!pinned_.exchange(false)) return;
+  Runtime* const running = runtime_if_started();
+  if (running == nullptr) return;  // in a child of fork()
+  Engine& engine = running->engine();
+  engine.release(engine.host(), std::span(accesses_.data(), accesses_.size()));
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,306 @@
+#include "torch/distributed/process_group.h"
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <memory>
+#include <utility>
+
+#include "torch/distributed/lent_tensors.h"
+#include "torch/fork.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using at::Tensor;
+using c10d::OpType;
+using c10d::Work;
+using Future = c10::ivalue::Future;
+using Tensors = std::vector<Tensor>;
+using WorkPtr = c10::intrusive_ptr<Work>;
+
+// The other backend's future; null for a work that has none (Gloo's reduce-scatter).
+c10::intrusive_ptr<Future> future_of(Work& work) {
+  try {
+    return work.getFuture();
+  } catch (const c10::Error&) {
+    return {};
+  }
+}
+
+// A collective under way. It ends by the other backend's future, on that one's thread; without such a future
+// when it is waited for, or dropped.
+class CollectiveWork final : public Work {
+ public:
+  CollectiveWork(int rank, OpType type, WorkPtr inner, std::shared_ptr<LentTensors> lent, Tensors outputs)
+      : Work(rank, type),
+        inner_(std::move(inner)),
+        lent_(std::move(lent)),
+        outputs_(std::move(outputs)),
+        future_(c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()))) {
+    const auto theirs = future_of(*inner_);
+    if (theirs == nullptr) return;
+    ends_by_itself_ = true;
+    theirs->addCallback(
+        [lent = lent_, future = future_, outputs = outputs_](Future& ended) {
+          lent->give_back();
+          if (ended.hasError()) {
+            future->setError(ended.exception_ptr());
+          } else {
+            future->markCompleted(c10::IValue(outputs));
+          }
+        },
+        /*uses_future=*/false);
+  }
+  ~CollectiveWork() override {
+    if (ends_by_itself_ || future_->completed()) return;
+    try {
+      inner_->wait();
+    } catch (const std::exception&) {  // nobody asked
+    }
+    lent_->give_back();
+  }
+
+  bool isCompleted() override { return ends_by_itself_ ? future_->completed() : inner_->isCompleted(); }
+  bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
+  std::exception_ptr exception() const override {
+    return future_->completed() ? future_->exception_ptr() : nullptr;
+  }
+  Tensors result() override { return outputs_; }
+  void synchronize() override { wait(kNoTimeout); }
+  // The other's wait knows of timeouts; its future is fulfilled a moment later.
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (ends_by_itself_) {
+      const bool done = inner_->wait(timeout);
+      future_->waitAndThrow();
+      return done;
+    }
+    if (future_->completed()) return true;
+    const bool done = inner_->wait(timeout);
+    lent_->give_back();
+    future_->markCompleted(c10::IValue(outputs_));
+    return done;
+  }
+  void abort() override { inner_->abort(); }
+  c10::intrusive_ptr<Future> getFuture() override {
+    if (!ends_by_itself_) wait(kNoTimeout);
+    return future_;
+  }
+  uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
+
+ private:
+  const WorkPtr inner_;
+  const std::shared_ptr<LentTensors> lent_;
+  const Tensors outputs_;
+  const c10::intrusive_ptr<Future> future_;
+  bool ends_by_itself_ = false;
+};
+
+// A message under way, by a copy on the host.
+class MessageWork final : public Work {
+ public:
+  // `target`: where what is received goes; undefined for what is sent.
+  MessageWork(int rank, OpType type, WorkPtr inner, Tensor copy, Tensor target)
+      : Work(rank, type), inner_(std::move(inner)), copy_(std::move(copy)), target_(std::move(target)) {}
+
+  bool isCompleted() override { return inner_->isCompleted(); }
+  bool isSuccess() const override { return inner_->isSuccess(); }
+  std::exception_ptr exception() const override { return inner_->exception(); }
+  int sourceRank() const override { return inner_->sourceRank(); }
+  Tensors result() override { return target_.defined() ? Tensors{target_} : Tensors(); }
+  void synchronize() override { wait(kNoTimeout); }
+  bool wait(std::chrono::milliseconds timeout) override {
+    const bool done = inner_->wait(timeout);
+    if (done && target_.defined() && !std::exchange(received_, true)) {
+      const at::NoGradGuard values_alone;
+      target_.copy_(copy_);
+    }
+    return done;
+  }
+  void abort() override { inner_->abort(); }
+
+ private:
+  const WorkPtr inner_;
+  const Tensor copy_;
+  Tensor target_;
+  bool received_ = false;
+};
+
+class ProcessGroup final : public c10d::Backend {
+ public:
+  explicit ProcessGroup(c10::intrusive_ptr<c10d::Backend> inner)
+      : c10d::Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
+
+  const std::string getBackendName() const override { return "innkeeper"; }  // NOLINT: c10d's own signature
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    return run(OpType::BROADCAST, {{&tensors, true}}, tensors,
+               [&](LentTensors& lent) { return inner_->broadcast(lent.of(0), options); });
+  }
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return run(OpType::ALLREDUCE, {{&tensors, true}}, tensors,
+               [&](LentTensors& lent) { return inner_->allreduce(lent.of(0), options); });
+  }
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
+    return run(OpType::ALLREDUCE_COALESCED, {{&tensors, true}}, tensors,
+               [&](LentTensors& lent) { return inner_->allreduce_coalesced(lent.of(0), options); });
+  }
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    return run(OpType::REDUCE, {{&tensors, true}}, tensors,
+               [&](LentTensors& lent) { return inner_->reduce(lent.of(0), options); });
+  }
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override {
+    return run_lists(
+        OpType::ALLGATHER, outputs, true, inputs, false,
+        [&](std::vector<Tensors>& outs, Tensors& ins) { return inner_->allgather(outs, ins, options); });
+  }
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override {
+    return run_lists(OpType::ALLGATHER_COALESCED, outputs, true, inputs, false,
+                     [&](std::vector<Tensors>& outs, Tensors& ins) {
+                       return inner_->allgather_coalesced(outs, ins, options);
+                     });
+  }
+  WorkPtr _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
+    Tensors out{output}, in{input};
+    return run(OpType::_ALLGATHER_BASE, {{&out, true}, {&in, false}}, out, [&](LentTensors& lent) {
+      return inner_->_allgather_base(lent.of(0).front(), lent.of(1).front(), options);
+    });
+  }
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override {
+    return run(OpType::COALESCED, {{&outputs, true}, {&inputs, false}}, outputs, [&](LentTensors& lent) {
+      return inner_->allgather_into_tensor_coalesced(lent.of(0), lent.of(1), options);
+    });
+  }
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override {
+    return run_lists(
+        OpType::GATHER, outputs, true, inputs, false,
+        [&](std::vector<Tensors>& outs, Tensors& ins) { return inner_->gather(outs, ins, options); });
+  }
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override {
+    return run_lists(
+        OpType::SCATTER, inputs, false, outputs, true,
+        [&](std::vector<Tensors>& ins, Tensors& outs) { return inner_->scatter(outs, ins, options); });
+  }
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override {
+    return run_lists(
+        OpType::REDUCE_SCATTER, inputs, false, outputs, true,
+        [&](std::vector<Tensors>& ins, Tensors& outs) { return inner_->reduce_scatter(outs, ins, options); });
+  }
+  WorkPtr _reduce_scatter_base(Tensor& output, Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override {
+    Tensors out{output}, in{input};
+    return run(OpType::_REDUCE_SCATTER_BASE, {{&out, true}, {&in, false}}, out, [&](LentTensors& lent) {
+      return inner_->_reduce_scatter_base(lent.of(0).front(), lent.of(1).front(), options);
+    });
+  }
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override {
+    return run(OpType::COALESCED, {{&outputs, true}, {&inputs, false}}, outputs, [&](LentTensors& lent) {
+      return inner_->reduce_scatter_tensor_coalesced(lent.of(0), lent.of(1), options);
+    });
+  }
+  WorkPtr alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
+    Tensors out{output}, in{input};
+    return run(OpType::ALLTOALL_BASE, {{&out, true}, {&in, false}}, out, [&](LentTensors& lent) {
+      return inner_->alltoall_base(lent.of(0).front(), lent.of(1).front(), output_sizes, input_sizes,
+                                   options);
+    });
+  }
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
+    return run(OpType::ALLTOALL, {{&outputs, true}, {&inputs, false}}, outputs,
+               [&](LentTensors& lent) { return inner_->alltoall(lent.of(0), lent.of(1), options); });
+  }
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    Tensors copies = on_host(tensors, /*with_data=*/true);
+    WorkPtr work = inner_->send(copies, to, tag);
+    return c10::make_intrusive<MessageWork>(getRank(), OpType::SEND, std::move(work), copies.front(),
+                                            Tensor());
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    Tensors copies = on_host(tensors, /*with_data=*/false);
+    WorkPtr work = inner_->recv(copies, from, tag);
+    return c10::make_intrusive<MessageWork>(getRank(), OpType::RECV, std::move(work), copies.front(),
+                                            tensors.front());
+  }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    Tensors copies = on_host(tensors, /*with_data=*/false);
+    WorkPtr work = inner_->recvAnysource(copies, tag);
+    return c10::make_intrusive<MessageWork>(getRank(), OpType::RECVANYSOURCE, std::move(work), copies.front(),
+                                            tensors.front());
+  }
+
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    c10d::BarrierOptions theirs = options;
+    theirs.device = c10::Device(c10::kCPU);
+    theirs.device_ids.clear();
+    return inner_->barrier(theirs);
+  }
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
+    inner_->monitoredBarrier(options, wait_for_all);
+  }
+  void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
+  void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
+  uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
+
+ private:
+  struct Use {
+    const Tensors* tensors;
+    bool written;
+  };
+
+  template <class Start>
+  WorkPtr run(OpType type, std::initializer_list<Use> uses, const Tensors& outputs, Start&& start) {
+    refuse_in_forked_child();
+    const auto lent = std::make_shared<LentTensors>();
+    for (const Use& use : uses) lent->add(*use.tensors, use.written);
+    lent->bring();
+    WorkPtr inner = start(*lent);
+    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(inner), lent, outputs);
+  }
+
+  // For those that take a list for each rank beside a list.
+  template <class Start>
+  WorkPtr run_lists(OpType type, const std::vector<Tensors>& lists, bool lists_written, const Tensors& list,
+                    bool list_written, Start&& start) {
+    refuse_in_forked_child();
+    const auto lent = std::make_shared<LentTensors>();
+    for (const Tensors& each : lists) lent->add(each, lists_written);
+    lent->add(list, list_written);
+    lent->bring();
+    std::vector<Tensors> reals;
+    for (size_t i = 0; i < lists.size(); ++i) reals.push_back(lent->of(i));
+    WorkPtr inner = start(reals, lent->of(lists.size()));
+    Tensors outputs;
+    if (list_written) outputs = list;
+    for (const Tensors& each : lists) {
+      if (lists_written) outputs.insert(outputs.end(), each.begin(), each.end());
+    }
+    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(inner), lent, std::move(outputs));
+  }
+
+  static Tensors on_host(const Tensors& tensors, bool with_data) {
+    refuse_in_forked_child();
+    TORCH_CHECK(tensors.size() == 1, "a message is one tensor, got ", tensors.size());
+    const Tensor& tensor = tensors.front();
+    TORCH_CHECK(tensor.is_contiguous(), "a message is a contiguous tensor");
+    return {with_data ? tensor.detach().cpu()
+                      : at::empty(tensor.sizes(), tensor.options().device(c10::kCPU))};
+  }
+
+  const c10::intrusive_ptr<c10d::Backend> inner_;
+};
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_process_group(c10::intrusive_ptr<c10d::Backend> inner) {
+  return c10::make_intrusive<ProcessGroup>(std::move(inner));
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,174 @@
+"""A process of a group, for test_distributed.py: runs the case named, prints what it found."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import innkeeper
+from models import Gpt
+from torch.nn.parallel import DistributedDataParallel
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+DEVICE = os.environ.get("TEST_DEVICE", "managed")
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def ones(*shape: int) -> torch.Tensor:
+    return torch.ones(*shape, device=DEVICE)
+
+
+def numbers(n: int, start: float = 0.0) -> torch.Tensor:
+    return torch.arange(n, dtype=torch.float32).to(DEVICE) + start
+
+
+def collectives() -> Any:
+    """What each collective gives, in an order that does not depend on the device."""
+    found: dict[str, Any] = {}
+    x = numbers(5, RANK)
+    dist.all_reduce(x)
+    found["all_reduce"] = x.tolist()
+    x = numbers(5, RANK)
+    dist.all_reduce(x[1:4], op=dist.ReduceOp.MAX)
+    found["all_reduce of a view"] = x.tolist()
+    x = numbers(3, 10 * RANK)
+    dist.broadcast(x, src=SIZE - 1)
+    found["broadcast"] = x.tolist()
+    x = numbers(3, RANK)
+    dist.reduce(x, dst=0)
+    found["reduce"] = x.tolist() if RANK == 0 else None
+    parts = [torch.zeros(2, device=DEVICE) for _ in range(SIZE)]
+    dist.all_gather(parts, numbers(2, RANK))
+    found["all_gather"] = [part.tolist() for part in parts]
+    whole = torch.zeros(2 * SIZE, device=DEVICE)
+    dist.all_gather_into_tensor(whole, numbers(2, RANK))
+    found["all_gather_into_tensor"] = whole.tolist()
+    views = list(torch.zeros(2 * SIZE, device=DEVICE).chunk(SIZE))
+    dist.all_gather(views, numbers(2, RANK))
+    found["all_gather into views of one"] = [view.tolist() for view in views]
+    part = torch.zeros(2, device=DEVICE)
+    dist.reduce_scatter_tensor(part, numbers(2 * SIZE, RANK))
+    found["reduce_scatter_tensor"] = part.tolist()
+    part = torch.zeros(2, device=DEVICE)
+    dist.reduce_scatter(part, [numbers(2, RANK + i) for i in range(SIZE)])
+    found["reduce_scatter"] = part.tolist()
+    parts = [torch.zeros(2, device=DEVICE) for _ in range(SIZE)] if RANK == 0 else None
+    dist.gather(numbers(2, RANK), parts, dst=0)
+    found["gather"] = [part.tolist() for part in parts] if parts else None
+    part = torch.zeros(2, device=DEVICE)
+    dist.scatter(part, [numbers(2, 5 * i) for i in range(SIZE)] if RANK == 0 else None, src=0)
+    found["scatter"] = part.tolist()
+    whole = torch.zeros(SIZE, device=DEVICE)
+    dist.all_to_all_single(whole, numbers(SIZE, 10 * RANK))
+    found["all_to_all_single"] = whole.tolist()
+    x = torch.zeros(3, device=DEVICE)
+    if RANK == 0:
+        dist.send(numbers(3, 7), dst=1)
+    elif RANK == 1:
+        dist.recv(x, src=0)
+    found["recv"] = x.tolist()
+    x = numbers(3, RANK)
+    work = dist.all_reduce(x, async_op=True)
+    y = x + 1  # on the managed device this waits; on the CPU whoever does it is to blame
+    work.wait()
+    assert DEVICE == "cpu" or y.equal(x + 1)
+    found["async"] = x.tolist()
+    dist.barrier()
+    objects = [{"rank": RANK}]
+    dist.broadcast_object_list(objects)
+    found["objects"] = objects
+    cpu = torch.full((2,), float(RANK))
+    dist.all_reduce(cpu)
+    found["cpu"] = cpu.tolist()
+    group = dist.new_group([0, 1])
+    if RANK < 2:
+        x = ones(2)
+        dist.all_reduce(x, group=group)
+        found["subgroup"] = x.tolist()
+    x = torch.zeros(0, device=DEVICE)
+    dist.all_reduce(x)
+    return found
+
+
+def train(steps: int = 4, **options: Any) -> Any:
+    torch.manual_seed(0)
+    model = Gpt(dropout=0.0).to(DEVICE)
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=1, **options)
+    optimizer = torch.optim.AdamW(wrapped.parameters(), lr=1e-2, foreach=True)
+    tokens = torch.randint(96, (SIZE * 4, 24), generator=torch.Generator().manual_seed(1)).chunk(SIZE)[RANK]
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        if step == 1 and options.get("static_graph") is None:
+            with wrapped.no_sync():
+                wrapped(tokens.to(DEVICE)).logsumexp(-1).mean().backward()
+        loss = wrapped(tokens.to(DEVICE)).logsumexp(-1).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    weights = torch.cat([p.detach().cpu().flatten() for p in model.parameters()])
+    return losses, weights.double().sum().item(), weights.view(torch.int32).sum().item()
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.one(x) if RANK == 0 else self.one(x) + self.other(x)
+
+
+def unused() -> Any:
+    torch.manual_seed(0)
+    model = DistributedDataParallel(Branches().to(DEVICE), find_unused_parameters=True)
+    for _ in range(3):
+        model(ones(2, 4)).sum().backward()
+    return [p.grad.tolist() for p in model.parameters()]
+
+
+def home() -> Any:
+    """Where tensors without operands are born, when a program says its rank as it does for CUDA's devices."""
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.accelerator.set_device_index(rank)
+    torch.managed.set_device(rank)  # type: ignore[attr-defined]
+    refused = []
+    for call in (torch.accelerator.set_device_index, torch.managed.set_device):  # type: ignore[attr-defined]
+        try:
+            call(rank + 1)
+        except (RuntimeError, ValueError) as error:
+            refused.append("one managed device" in str(error))
+    return innkeeper.where(ones(3)), torch.accelerator.current_device_index(), refused
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    "collectives": collectives,
+    "train": train,
+    "views": lambda: train(gradient_as_bucket_view=True),
+    "static": lambda: train(static_graph=True),
+    "unused": unused,
+    "home": home,
+}
+
+
+def main() -> None:
+    case, backend = sys.argv[1], sys.argv[2]
+    dist.init_process_group(None if backend == "none" else backend, timeout=timedelta(seconds=60))
+    found = CASES[case]()
+    if DEVICE == "managed":
+        innkeeper.manager().check_invariants()
+    evictions = innkeeper.stats()["evictions"]
+    dist.destroy_process_group()
+    line = json.dumps({"rank": RANK, "found": found, "evictions": evictions}) + "\n"
+    os.write(sys.stdout.fileno(), line.encode())  # at once: others write there too
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""torch.distributed with managed tensors, under torchrun: as Gloo with CPU tensors, to the bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORKER = Path(__file__).parent / "ddp_worker.py"
+ROOMY = "sim:2x16MiB,host:256MiB"
+
+
+def command(case: str, processes: int, backend: str) -> list[str]:
+    return [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
+        str(WORKER), case, backend,
+    ]  # fmt: skip
+
+
+def environment(device: str, nodes: str) -> dict[str, str]:
+    return os.environ | {"TEST_DEVICE": device, "INNKEEPER_NODES": nodes, "OMP_NUM_THREADS": "1"}
+
+
+def run(
+    case: str, processes: int = 2, device: str = "managed", backend: str = "none", nodes: str = ROOMY
+) -> Any:
+    """What each process found, by rank."""
+    done = subprocess.run(
+        command(case, processes, backend), env=environment(device, nodes),
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(rows) == processes, done.stdout
+    return sorted(rows, key=lambda row: row["rank"])
+
+
+def found(rows: Any) -> Any:
+    return [row["found"] for row in rows]
+
+
+@pytest.mark.parametrize("backend", ["none", "gloo", "cpu:gloo,managed:innkeeper"])
+def test_collectives_give_what_gloo_gives(backend: str):
+    assert found(run("collectives", backend=backend)) == found(
+        run("collectives", device="cpu", backend="gloo")
+    )
+
+
+def test_collectives_of_four():
+    assert found(run("collectives", 4)) == found(run("collectives", 4, device="cpu", backend="gloo"))
+
+
+@pytest.mark.parametrize("case", ["train", "views", "static"])
+def test_data_parallel_training_has_the_bits_of_the_cpus(case: str):
+    expected = found(run(case, device="cpu", backend="gloo"))
+    assert expected[0][1:] == expected[1][1:], "all have the same weights"
+    assert found(run(case)) == expected
+    tight = run(case, nodes="sim:1x1400KiB,host:256MiB")
+    assert found(tight) == expected
+    assert min(row["evictions"] for row in tight) > 0
+
+
+def test_the_local_rank_is_the_home():
+    assert found(run("home", 3)) == [
+        [["sim:0"], 0, [True] * 2],
+        [["sim:1"], 0, [True] * 2],
+        [["sim:0"], 0, [True] * 2],
+    ]
+
+
+def test_parameters_that_a_process_does_not_use():
+    assert found(run("unused")) == found(run("unused", device="cpu", backend="gloo"))
+
+
+def test_a_killed_process_ends_all(tmp_path: Path):
+    script = tmp_path / "die.py"
+    script.write_text(
+        "import os, signal, torch, innkeeper, torch.distributed as dist\n"
+        "dist.init_process_group()\n"
+        "x = torch.ones(10, device='managed')\n"
+        "dist.all_reduce(x)\n"
+        "if dist.get_rank() == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "dist.all_reduce(x)\n"
+        "print('went on')\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
+        env=environment("managed", ROOMY), capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0 and "went on" not in done.stdout
+    assert (
+        f"Signal {int(signal.SIGKILL)} (SIGKILL)" in done.stderr or "Connection closed by peer" in done.stderr
+    )
+    assert time.monotonic() - began < 150
