@@ -144,6 +144,8 @@ def lease(
         OSError: the folder of leases cannot be used.
 
     """
+    if memory is not None and not isinstance(memory, int):
+        raise TypeError(f"memory is an int, a number of bytes such as 8 << 30; got {memory!r}")
     if mode in MODES:
         mode = MODES[int(mode)]
     limit = float(wait) if not isinstance(wait, bool) else None

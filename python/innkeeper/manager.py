@@ -31,6 +31,8 @@ def configure(nodes: str = "auto", *, soft_placement: bool | None = None) -> Non
             machine has; or managed memory is alive, or memory that was lent, so that it is too late.
 
     """
+    if not isinstance(nodes, str):
+        raise TypeError(f"nodes is a str such as 'sim:2x64MiB,host:1GiB', got {type(nodes).__name__}")
     _C.configure(nodes)
     if soft_placement is not None:
         _C.set_soft_placement(soft_placement)
@@ -83,6 +85,8 @@ class DeviceManager:
             torch.OutOfMemoryError: more than that is pinned.
 
         """
+        if not isinstance(nbytes, int):
+            raise TypeError(f"nbytes is an int, a number of bytes such as 64 << 20; got {nbytes!r}")
         _C.set_budget(node, nbytes)
 
     @property

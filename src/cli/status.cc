@@ -42,7 +42,7 @@ int status(const Options& options) {
   else if (options.prometheus)
     print(to_prometheus(survey));
   else {
-    if (survey.snapshot.lost.empty()) need_cards(survey.snapshot);
+    if (survey.snapshot.lost.empty() && survey.residents.empty()) need_cards(survey.snapshot);
     print(status_text(survey, screen()));
   }
   return kDone;

@@ -364,8 +364,8 @@ Status Engine::out_of_room(const Node& node, Bytes size) const {
     message += "; nothing below " + node.device->name() +
                " can take what is here: add a disk node to INNKEEPER_NODES";
   }
-  message += "; a larger budget in INNKEEPER_NODES or manager().set_budget(\"" + node.device->name() +
-             "\", bytes) would help";
+  message += "; a larger budget for " + node.device->name() + " in INNKEEPER_NODES or configure() would help";
+  if (pinned_bytes(node) != Bytes(0)) message += ", and unpinning";
   return Status(Code::out_of_memory, std::move(message));
 }
 

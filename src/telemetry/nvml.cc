@@ -13,13 +13,18 @@ namespace innkeeper::telemetry::nvml {
 
 namespace {
 
-void* open_library() {
-  if (const char* path = std::getenv("INNKEEPER_NVML"); path != nullptr && *path != '\0') {
-    return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-  }
+// `reason`: why the first of those that were tried cannot be loaded, if none can.
+void* open_library(std::string& reason) {
+  const auto open = [&reason](const char* path) {
+    void* const file = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    const char* const why = file == nullptr ? dlerror() : nullptr;
+    if (reason.empty() && why != nullptr) reason = why;
+    return file;
+  };
+  if (const char* path = std::getenv("INNKEEPER_NVML"); path != nullptr && *path != '\0') return open(path);
   // The plain name is there only with development packages; the last is where Windows puts it for Linux.
   for (const char* path : {"libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}) {
-    if (void* file = dlopen(path, RTLD_LAZY | RTLD_LOCAL); file != nullptr) return file;
+    if (void* file = open(path); file != nullptr) return file;
   }
   return nullptr;
 }
@@ -68,13 +73,13 @@ Failure failed_init(const Library& library, Code code) {
 // Loads and starts the library.
 Failure start(Library& library) {
   // Never closed: the library has threads and handlers of its own, and one start more finds it loaded.
-  void* file = open_library();
+  std::string reason;
+  void* file = open_library(reason);
   if (file == nullptr) {
-    const char* reason = dlerror();
     return {Trouble::no_library,
             std::string("NVML cannot be loaded: no NVIDIA driver here, or a container without it (docker run "
                         "--gpus all); ") +
-                (reason == nullptr ? "" : clean_text(reason, 300))};
+                clean_text(reason, 300)};
   }
 #define IK_NVML_FIND(member, name, type) \
   library.member = reinterpret_cast<decltype(library.member)>(dlsym(file, name));

@@ -98,8 +98,7 @@ NodeId least_loaded(Bytes needed) {
 
 NodeId node_named(const std::string& name, const char* what) {
   const NodeId node = runtime().engine().find_node(name);
-  if (node == kNoNode)
-    throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\""), what);
+  if (node == kNoNode) throw_unknown_node(name, what);
   return node;
 }
 

@@ -71,6 +71,9 @@ class KeptRuntime {
   Runtime* running_;
 };
 
+// What whoever named a node that is not there is told: those that are.
+[[noreturn]] void throw_unknown_node(const std::string& name, const char* what);
+
 // The calling thread's home (home.cc): where operators without operands run. Assigned at the first use.
 NodeId home_node();
 

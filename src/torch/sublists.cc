@@ -159,14 +159,13 @@ void check_each_fits(Runtime& runtime, const std::string& name, const std::vecto
     if (element.bytes - element.pinned <= room) continue;
     const NodeId other = element.pinned == Bytes(0) ? instead_of(runtime, element.node) : element.node;
     if (other != element.node && element.bytes <= rooms[index_of(other)]) continue;
-    throw_status(Status(Code::out_of_memory,
-                        "element " + std::to_string(k) + " of its lists takes " + to_string(element.bytes) +
-                            ", and " + engine.device(element.node).name() + " has " + to_string(room) +
-                            " that is not pinned (a budget of " + to_string(engine.budget(element.node)) +
-                            "); nothing was written. A larger budget in INNKEEPER_NODES or "
-                            "manager().set_budget(\"" +
-                            engine.device(element.node).name() + "\", bytes) would help"),
-                 name);
+    throw_status(
+        Status(Code::out_of_memory,
+               "element " + std::to_string(k) + " of its lists takes " + to_string(element.bytes) + ", and " +
+                   engine.device(element.node).name() + " has " + to_string(room) +
+                   " that is not pinned (a budget of " + to_string(engine.budget(element.node)) +
+                   "); nothing was written. A larger budget in INNKEEPER_NODES or configure() would help"),
+        name);
   }
 }
 

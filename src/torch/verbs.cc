@@ -17,6 +17,17 @@
 #endif
 
 namespace innkeeper::torch_layer {
+
+void throw_unknown_node(const std::string& name, const char* what) {
+  Engine& engine = runtime().engine();
+  std::string known;
+  for (size_t i = 0; i < engine.node_count(); ++i) {
+    known += (i == 0 ? "" : ", ") + engine.device(NodeId{static_cast<uint8_t>(i)}).name();
+  }
+  throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\"; the nodes are " + known),
+               what);
+}
+
 namespace {
 
 Block& block_for(const at::Tensor& x, const char* what) {
@@ -34,12 +45,7 @@ NodeId named(const std::string& name, const char* what) {
   Engine& engine = runtime().engine();
   const NodeId node = engine.find_node(name);
   if (node != kNoNode) return node;
-  std::string known;
-  for (size_t i = 0; i < engine.node_count(); ++i) {
-    known += (i == 0 ? "" : ", ") + engine.device(NodeId{static_cast<uint8_t>(i)}).name();
-  }
-  throw_status(Status(Code::invalid_argument, "there is no node \"" + name + "\"; the nodes are " + known),
-               what);
+  throw_unknown_node(name, what);
 }
 
 // The node that was asked for; else the computing node where the block is; else the thread's home.

@@ -103,8 +103,6 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB python examples/train_text.py --device managed --steps 50": TRAIN,
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/python examples/train_text.py --device managed"
     " --steps 20": TRAIN,
-    "torchrun --nproc-per-node 2 examples/ddp.py --device cpu": DDP,
-    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB torchrun --nproc-per-node 2 examples/ddp.py": DDP,
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/torchrun --nproc-per-node 2 examples/ddp.py": DDP,
     "INNKEEPER_GPU_TESTS=sim python3 -m pytest tests/gpu": GPU_TESTS,
     "python3 tools/gpu_rows.py FILE": GPU_TESTS,
