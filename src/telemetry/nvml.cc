@@ -79,7 +79,7 @@ Failure start(Library& library) {
     return {Trouble::no_library,
             std::string("NVML cannot be loaded: no NVIDIA driver here, or a container without it (docker run "
                         "--gpus all); ") +
-                clean_text(reason, 300)};
+                clean_text(reason.c_str(), 300)};
   }
 #define IK_NVML_FIND(member, name, type) \
   library.member = reinterpret_cast<decltype(library.member)>(dlsym(file, name));
