@@ -12,7 +12,11 @@ engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`
 
 from pathlib import Path
 
-from innkeeper import _register
+from innkeeper import launch
+
+launch.when_run_as_module()  # python -m innkeeper: this process becomes the script's
+
+from innkeeper import _register  # noqa: E402
 
 _register.register()
 

@@ -19,5 +19,6 @@ void bind_random(py::module_& m);
 void bind_records(py::module_& m);
 void bind_faults(py::module_& m);
 void bind_leases(py::module_& m);
+void bind_device_names(py::module_& m);
 
 }  // namespace innkeeper::bindings

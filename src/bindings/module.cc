@@ -23,4 +23,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_records(m);
   bind_faults(m);
   bind_leases(m);
+  bind_device_names(m);
 }
