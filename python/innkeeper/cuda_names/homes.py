@@ -129,13 +129,9 @@ def home(index: int) -> Iterator[None]:
 
 
 def send(x: torch.Tensor, index: int) -> None:
-    """Notes that ``x`` was made or sent there, and starts the copy if it is elsewhere."""
-    if not _several or x.device.type != "cuda":
-        return
-    _sent[x] = index
-    with torch._C.DisableTorchFunctionSubclass():
-        if x.layout == torch.strided:
-            _C.prefetch(x.detach(), node_at(index))
+    """Notes that ``x`` was made or sent there."""
+    if _several:
+        _sent[x] = index
 
 
 def was_sent_to(x: torch.Tensor, index: int) -> bool:

@@ -104,13 +104,25 @@ def move(x: Tensor, index: int, **options: Any) -> Tensor:
     if index < 0 and not homes.several():
         return _tensor_to(x, **options)
     index = homes.current() if index < 0 else index
-    if x.device.type == "cuda" and not homes.was_sent_to(x, index):
-        options["copy"] = True
     with homes.home(index):
-        moved = _tensor_to(x, **options)
+        if x.device.type != "cuda" or homes.was_sent_to(x, index) or x.layout != torch.strided:
+            moved = _tensor_to(x, **options)
+        else:
+            moved = _copied_here(x, **options)
     if moved is not x:
         homes.send(moved, index)
     return moved
+
+
+def _copied_here(
+    x: Tensor,
+    dtype: torch.dtype | None = None,
+    memory_format: torch.memory_format = torch.preserve_format,
+    **_: Any,
+) -> Tensor:
+    """A copy whose bytes are at the thread's home: an operator runs where it finds its operands."""
+    there = torch.empty_like(x, dtype=dtype, memory_format=memory_format, requires_grad=False)
+    return there.zero_().copy_(x)
 
 
 def _cuda(
