@@ -25,11 +25,12 @@ def install() -> None:
     _installed = True
     import torch
     from innkeeper import _C
-    from innkeeper.cuda_names import answers, autocast, parallel, refusals, tensors
+    from innkeeper.cuda_names import answers, autocast, compiled, parallel, refusals, tensors
 
     _C.show_devices_as("cuda", torch.Generator, torch.Stream, torch.Event)
     tensors.install()
     answers.install()
     autocast.install()
+    compiled.install()
     parallel.install()
     refusals.install()
