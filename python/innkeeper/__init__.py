@@ -20,6 +20,10 @@ from innkeeper import _register  # noqa: E402
 
 _register.register()
 
+from innkeeper import libraries  # noqa: E402
+
+libraries.prepare()
+
 from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
 from innkeeper.gpu_manager import GPUManager  # noqa: E402
 from innkeeper.leases import LeaseBusy, lease  # noqa: E402

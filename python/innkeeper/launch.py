@@ -32,6 +32,11 @@ def when_run_as_module() -> None:
         become(sys.argv[1:])
 
 
+def is_preloaded() -> bool:
+    """Whether this process was started so, or by one that was."""
+    return str(_PRELOAD) in sys.path
+
+
 def become(words: list[str]) -> NoReturn:
     """Runs Python with these words, in this process. Prints the usage if they ask for it."""
     if words[:1] in (["-h"], ["--help"]):

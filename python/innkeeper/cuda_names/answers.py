@@ -13,17 +13,16 @@ from innkeeper.managed_device import streams
 from innkeeper.managed_device.types import __all__ as types
 from torch import Tensor
 
-_real_properties = getattr(torch._C, "_cuda_getDeviceProperties", None) or getattr(
-    torch._C, "_get_device_properties", None
-)
-
 
 def install() -> None:
     """Puts the answers in the place of torch.cuda's functions, in its parts too. Once."""
     answers = {name: getattr(managed_device, name) for name in (*_SAME.split(), *types)}
     answers |= {name: globals()[name] for name in _OWN.split()}
     answers |= dict.fromkeys(_NOTHING, do_nothing)
-    put(torch.cuda, **answers, _initialized=True)
+    if torch.backends.cuda.is_built():  # where cards are nodes, PyTorch starts CUDA for them
+        for name in ("_lazy_init", "_lazy_call", "is_initialized"):
+            del answers[name]
+    put(torch.cuda, **answers)
     for part in (torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.profiler):
         put(part, **{name: answer for name, answer in answers.items() if hasattr(part, name)})
     put(torch.cuda.nvtx, **dict.fromkeys(_MARKS, do_nothing), range=_Range)
@@ -175,9 +174,10 @@ class Properties(NamedTuple):
 def get_device_properties(device: Any = None) -> Any:
     """The node's: its name, its budget, and of a card what it says of itself."""
     node = _node(device)
-    if node.kind != "cuda" or _real_properties is None:
+    if node.kind != "cuda":
         return Properties(f"managed {node.name}", node.budget)
-    card = _real_properties(int(node.name.partition(":")[2]))
+    torch.cuda._lazy_init()
+    card = torch.cuda._get_device_properties(int(node.name.partition(":")[2]))
     said = {name: getattr(card, name) for name in Properties._fields if hasattr(card, name)}
     return Properties(**(said | {"total_memory": node.budget}))
 
