@@ -70,3 +70,8 @@ __all__ = [
     "unpin",
     "where",
 ]
+
+if launch.is_preloaded():  # a script that python -m innkeeper runs
+    from innkeeper import cuda_names
+
+    cuda_names.install()

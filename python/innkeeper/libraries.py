@@ -34,8 +34,6 @@ _CALLERS = {
 _PACKAGES = {name.partition(".")[0] for name in _CALLERS}
 _LOOKS = 1000
 
-_watched = False
-
 
 def prepare() -> None:
     """Makes the settings, and looks for the libraries. Where ``cuda_names`` is loaded they need neither."""

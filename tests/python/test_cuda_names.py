@@ -131,6 +131,18 @@ def test_without_torch_nothing_is_loaded(tmp_path: Path):
     )
 
 
+LOOK = "importlib.util; importlib.util.find_spec('torch')"  # as transformers does before it imports it
+
+
+@pytest.mark.parametrize(
+    "first", ["torch", "innkeeper", "torch.nn.functional as F", "innkeeper.report", LOOK]
+)
+def test_whichever_is_imported_first(tmp_path: Path, first: str):
+    """A script that imported innkeeper before torch ended in a circular import."""
+    code = f"import {first}\nimport torch, innkeeper\nx = torch.zeros(2).cuda()\nprint(x.is_cuda, innkeeper.where(x))"
+    assert ok(tmp_path, code) == "True ['sim:0']\n"
+
+
 def test_another_sitecustomize_still_runs(tmp_path: Path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 5\n")

@@ -1,8 +1,8 @@
 """What scripts written for CUDA say, answered by the managed device: ``innkeeper run --managed script.py``.
 
 Nothing here is loaded by ``import innkeeper``. ``python -m innkeeper script.py`` (see ``innkeeper.launch``)
-starts Python with ``preload`` on its path. Its hook calls ``install`` when PyTorch has been imported, in
-that process and in every Python that it starts. From then on, in Python:
+starts Python with ``preload`` on its path, and so does every Python that the script starts. There PyTorch's
+import is followed by innkeeper's, which calls ``install`` at its end. From then on, in Python:
 
 - ``cuda`` names the managed device wherever PyTorch takes a device, and that is how it shows itself;
 - ``cuda:1`` is the second node that computes: what is made or sent there has its home there (``homes``);

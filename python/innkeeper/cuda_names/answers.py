@@ -177,7 +177,7 @@ def get_device_properties(device: Any = None) -> Any:
     if node.kind != "cuda":
         return Properties(f"managed {node.name}", node.budget)
     torch.cuda._lazy_init()
-    card = torch.cuda._get_device_properties(int(node.name.partition(":")[2]))
+    card = torch.cuda._get_device_properties(int(node.name.partition(":")[2]))  # type: ignore[attr-defined]
     said = {name: getattr(card, name) for name in Properties._fields if hasattr(card, name)}
     return Properties(**(said | {"total_memory": node.budget}))
 

@@ -25,27 +25,26 @@ def _run_hidden() -> None:
 
 
 class _AfterTorch:
-    """Finds PyTorch as Python does, and calls ``install`` when it has been imported."""
+    """Finds PyTorch as Python does, and imports innkeeper when it has been imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
             def run_and_install(module: ModuleType) -> None:
                 run(module)
                 try:
-                    from innkeeper import cuda_names
+                    import innkeeper  # noqa: F401  (installs; where it imports PyTorch itself, at its end)
                 except ImportError as error:
                     print(
                         f"innkeeper: {sys.executable} cannot import innkeeper, so cuda stays cuda: {error}",
                         file=sys.stderr,
                     )
-                else:
-                    cuda_names.install()
 
             spec.loader.exec_module = run_and_install  # type: ignore[method-assign]
         return spec
