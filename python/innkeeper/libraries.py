@@ -36,15 +36,20 @@ _LOOKS = 1000
 
 
 def prepare() -> None:
-    """Makes the settings, and looks for the libraries. Where ``cuda_names`` is loaded they need neither."""
+    """Waits for the libraries. Where ``cuda_names`` is loaded they need nothing."""
     if launch.is_preloaded():
         return
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
     if _PACKAGES.isdisjoint(sys.modules):
         sys.meta_path.insert(0, _Finder())
     else:
-        _Look()
+        _begin()
+
+
+def _begin() -> None:
+    """Makes the settings, no sooner than a library is there: processes that this one starts inherit them."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    _Look()
 
 
 class _Finder:
@@ -53,7 +58,7 @@ class _Finder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name in _PACKAGES and self in sys.meta_path:
             sys.meta_path.remove(self)
-            _Look()
+            _begin()
 
 
 class _Look:

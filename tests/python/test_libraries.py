@@ -58,12 +58,16 @@ def test_trainer_uses_managed_after_a_plain_import(tmp_path: Path):
 
 
 def test_what_somebody_has_set_stays(tmp_path: Path):
-    said, _ = plain(tmp_path, "import os\nprint(os.environ['ACCELERATE_TORCH_DEVICE'])")
-    assert said == "managed\n"
-    said, _ = plain(
-        tmp_path, "import os\nprint(os.environ['ACCELERATE_TORCH_DEVICE'])", ACCELERATE_TORCH_DEVICE="cpu"
-    )
-    assert said == "cpu\n"
+    code = "import os\nimport accelerate\nprint(accelerate.Accelerator().device)"
+    assert plain(tmp_path, code)[0] == "managed\n"
+    assert plain(tmp_path, code, ACCELERATE_TORCH_DEVICE="cpu")[0] == "cpu\n"
+
+
+def test_children_of_programs_without_such_a_library_inherit_nothing(tmp_path: Path):
+    """They may not import innkeeper, and died of a device that they do not know."""
+    child = "import accelerate; print(accelerate.Accelerator().device)"
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    assert plain(tmp_path, code)[0] == "cpu\n"
 
 
 def test_a_pipeline_on_the_cpu_is_said_once_with_what_to_write(tmp_path: Path):

@@ -19,7 +19,7 @@ args.cuda = not args.disable_cuda and torch.cuda.is_available()
 torch.manual_seed(1111)
 if args.cuda:
     torch.cuda.manual_seed(1111)
-ntokens, bptt, bsz = 80, 20, 10
+ntokens, bptt, bsz = 800, 20, 10
 
 
 class RNNModel(nn.Module):
