@@ -317,6 +317,13 @@ except RuntimeError as error:
     assert lines[3].startswith("invalid device ordinal: cuda:2; cuda:0 is sim:0, cuda:1 is sim:1")
 
 
+def test_a_thread_that_has_not_chosen_is_at_cuda_0(tmp_path: Path):
+    """After the first "cuda:0" what was born without an index went to the emptiest node, which is sim:1 then."""
+    code = "import torch, innkeeper\na = torch.zeros(1 << 16, device='cuda:0')\n"
+    code += "print(innkeeper.where(a), innkeeper.where(torch.zeros(4, device='cuda')))"
+    assert ok(tmp_path, code) == "['sim:0'] ['sim:0']\n"
+
+
 def test_what_is_sent_is_a_copy_as_between_cards(tmp_path: Path):
     """A tensor that an operator made at cuda:1 was given back itself by .to("cuda:0"), and changed with it."""
     code = """

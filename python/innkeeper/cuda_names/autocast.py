@@ -23,7 +23,6 @@ def install() -> None:
         set_autocast_gpu_dtype=lambda dtype: torch.set_autocast_dtype(DEVICE, dtype),
     )
     put(torch._C, _is_autocast_available=_by_name(torch._C._is_autocast_available))
-    put(torch.amp.autocast_mode.autocast, __init__=_begin(torch.amp.autocast_mode.autocast.__init__))
     put(torch.cuda.amp.common, amp_definitely_not_available=lambda: False)
 
 
@@ -41,11 +40,3 @@ def _by_name(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(_named(args[0]), *args[1:])
 
     return asked
-
-
-def _begin(original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def begin(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        original(self, _named(device_type), *args, **kwargs)
-
-    return begin
