@@ -12,9 +12,17 @@ engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`
 
 from pathlib import Path
 
-from innkeeper import _register
+from innkeeper import launch
+
+launch.when_run_as_module()  # python -m innkeeper: this process becomes the script's
+
+from innkeeper import _register  # noqa: E402
 
 _register.register()
+
+from innkeeper import libraries  # noqa: E402
+
+libraries.prepare()
 
 from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
 from innkeeper.data_parallel import DataParallel  # noqa: E402
@@ -64,3 +72,8 @@ __all__ = [
     "unpin",
     "where",
 ]
+
+if launch.is_preloaded():  # a script that python -m innkeeper runs
+    from innkeeper import cuda_names
+
+    cuda_names.install()

@@ -12,6 +12,7 @@ from typing import Any
 from torch.utils.dlpack import DLDeviceType
 
 import torch
+from innkeeper import _C
 from innkeeper._register import DEVICE
 from torch import nn
 
@@ -33,7 +34,7 @@ def _print_on_the_host() -> None:
     original = torch._tensor_str._tensor_str
 
     def contents(self: torch.Tensor, indent: int) -> str:
-        whole = self.device.type == DEVICE and self.numel() <= torch._tensor_str.PRINT_OPTS.threshold
+        whole = _C.is_managed(self.device) and self.numel() <= torch._tensor_str.PRINT_OPTS.threshold
         return original(self.cpu() if whole else self, indent)
 
     torch._tensor_str._tensor_str = contents
@@ -49,7 +50,7 @@ def _answer_dlpack() -> None:
 
     @functools.wraps(original)
     def device(self: torch.Tensor) -> tuple[Any, int]:
-        return (DLDeviceType.kDLExtDev, 0) if self.device.type == DEVICE else original(self)
+        return (DLDeviceType.kDLExtDev, 0) if _C.is_managed(self.device) else original(self)
 
     torch.Tensor.__dlpack_device__ = device  # type: ignore[method-assign]
 
@@ -74,7 +75,7 @@ def _accumulate_as_behind() -> None:
         dtype: torch.dtype,
         device: Any = None,
     ) -> Any:
-        if device is not None and device.type == DEVICE:
+        if device is not None and _C.is_managed(device):
             device = _computing_device()
         return original(self, num_batches, in_features, num_classes, dtype, device)
 

@@ -31,7 +31,7 @@ Where = int | str | torch.device
 def is_managed(module: nn.Module) -> bool:
     """Whether the module is ours to run: its first parameter, or else its first buffer, is managed."""
     first = next(chain(module.parameters(), module.buffers()), None)
-    return first is not None and first.device.type == DEVICE
+    return first is not None and _C.is_managed(first.device)
 
 
 def nodes_of(device_ids: Sequence[Where] | None) -> list[str]:
@@ -47,7 +47,7 @@ def nodes_of(device_ids: Sequence[Where] | None) -> list[str]:
 
     def named(which: Where) -> str:
         if isinstance(which, torch.device):
-            which = (which.index or 0) if which.type == DEVICE else str(which)
+            which = (which.index or 0) if _C.is_managed(which) else str(which)
         if isinstance(which, int) and 0 <= which < len(names):
             return names[which]
         if which in names:
@@ -126,7 +126,7 @@ def data_parallel(
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
     for name, tensor in chain(module.named_parameters(), module.named_buffers()):
-        if tensor.device.type != DEVICE:
+        if not _C.is_managed(tensor.device):
             raise RuntimeError(
                 f"module must have its parameters and buffers on {DEVICE}, but {name!r} is on {tensor.device}"
             )
@@ -218,7 +218,7 @@ def _parts(whole: Tensor, sizes: Sequence[int], nodes: Sequence[str], dim: int) 
     """Parts with memory of their own: a view would take all of its base to its node."""
     parts = []
     for part, node in zip(whole.split(list(sizes), dim), nodes, strict=False):
-        if whole.device.type == DEVICE:
+        if _C.is_managed(whole.device):
             parts.append(_start(part.clone(memory_format=torch.contiguous_format), node))
         else:
             with on(node):

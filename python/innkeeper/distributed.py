@@ -57,7 +57,7 @@ def _join_every_group(c10d: Any) -> None:
         group, store = original(*args, **kwargs)
         if not isinstance(group, torch.distributed.ProcessGroup):
             return group, store  # this process is not in it
-        devices = {device.type for device in group._device_types}
+        devices = {DEVICE if _C.is_managed(device) else device.type for device in group._device_types}
         gloo_type = torch.distributed.ProcessGroup.BackendType.GLOO
         if DEVICE in devices and "cpu" not in devices:
             if _made:
@@ -82,7 +82,7 @@ def _take_other_accelerators(c10d: Any) -> None:
     @functools.wraps(original)
     def init(*args: Any, **kwargs: Any) -> None:
         device = kwargs.get("device_id")
-        if not isinstance(device, torch.device) or device.type in (DEVICE, "cpu"):
+        if not isinstance(device, torch.device) or device.type == "cpu" or _C.is_managed(device):
             return original(*args, **kwargs)
         original(*args, **(kwargs | {"device_id": None}))
         group = c10d._get_default_group()

@@ -14,6 +14,7 @@ from typing import Any
 from torch.multiprocessing import reductions
 
 import torch
+from innkeeper import _C
 from innkeeper._register import DEVICE
 
 
@@ -29,7 +30,7 @@ def _reduce_tensor(x: torch.Tensor) -> tuple[Any, ...]:
     It would take a copy on the CPU instead, and move that when it is unpickled: in the old format of files
     before its bytes have been read.
     """
-    if x.device.type == DEVICE and x.layout != torch.strided:
+    if _C.is_managed(x.device) and x.layout != torch.strided:
         return _sparse_parts(x)
     return x.__reduce_ex__(2)
 
@@ -46,7 +47,7 @@ def _sparse_parts(x: torch.Tensor) -> tuple[Any, ...]:
 
 def _send_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     """Sends a copy: managed memory belongs to one process, and moves."""
-    if storage.device.type != DEVICE:
+    if not _C.is_managed(storage.device):
         return reductions.reduce_storage(storage)
     warnings.warn(
         "a managed tensor goes to another process as a copy: neither sees what the other writes from now on. "

@@ -41,7 +41,7 @@ def managed_tensors(x: Tensor | nn.Module) -> dict[str, Tensor]:
         raise TypeError(f"expected a tensor or a module, got {type(x).__name__}")
     with torch._C.DisableTorchFunction():  # no mode of the user's sees the verbs
         for name, tensor in tensors.items():
-            if tensor.device.type != DEVICE:
+            if not _C.is_managed(tensor.device):
                 what = f"{name!r} of the module" if name else "the tensor"
                 raise ValueError(
                     f"{what} is on {tensor.device}, not managed: move it with .to('{DEVICE}') first"

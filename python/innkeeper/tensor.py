@@ -20,7 +20,7 @@ from torch import Tensor
 
 class _ManagedMeta(type(Tensor)):  # type: ignore[misc]  # the metaclass has no static name
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Tensor) and instance.device.type == DEVICE
+        return isinstance(instance, Tensor) and _C.is_managed(instance.device)
 
     def __call__(cls, data: Any = (), **options: Any) -> Tensor:
         return cls.create(data, **options)
@@ -54,7 +54,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
             disperse: choose the node as ``DeviceManager.find_device`` does; by default the thread's home.
 
         """
-        if disperse is None or x.device.type == DEVICE:
+        if disperse is None or _C.is_managed(x.device):
             return x.to(DEVICE)
         from innkeeper.manager import manager
 
@@ -80,7 +80,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
 
     def cuda(self, device: Any = None, *, disperse: bool | None = None, **_: Any) -> Tensor:  # type: ignore[override]
         """Returns it on the managed device, which is what the predecessor's users mean by ``cuda``."""
-        if device is not None and torch.device(device).type != DEVICE:
+        if device is not None and not _C.is_managed(torch.device(device)):
             raise ValueError(
                 f"place a managed tensor with innkeeper.on(node) or disperse=, not with {device!r}"
             )
@@ -89,7 +89,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
     @property
     def pinned(self) -> bool:
         """Whether ``pin`` holds it where it is."""
-        return self.device.type == DEVICE and _C.is_user_pinned(self)
+        return _C.is_managed(self.device) and _C.is_user_pinned(self)
 
     def pin(self, node: str | None = None) -> None:
         """See ``innkeeper.pin``."""
@@ -109,12 +109,12 @@ _PLAIN_RESULTS = frozenset({*torch.overrides.get_default_nowrap_functions(), Ten
 
 def _marked(x: Any) -> Any:
     """A managed tensor as a ManagedTensor; anything else as it is."""
-    return x.as_subclass(ManagedTensor) if type(x) is Tensor and x.device.type == DEVICE else x
+    return x.as_subclass(ManagedTensor) if type(x) is Tensor and _C.is_managed(x.device) else x
 
 
 def _moved(x: Any) -> Any:
     """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
-    if type(x) is not ManagedTensor or x.device.type == DEVICE:
+    if type(x) is not ManagedTensor or _C.is_managed(x.device):
         return x
     if x.requires_grad and not x.is_leaf:
         return x.as_subclass(Tensor).to(DEVICE).as_subclass(ManagedTensor)

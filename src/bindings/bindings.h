@@ -20,5 +20,6 @@ void bind_records(py::module_& m);
 void bind_faults(py::module_& m);
 void bind_leases(py::module_& m);
 void bind_distributed(py::module_& m);
+void bind_device_names(py::module_& m);
 
 }  // namespace innkeeper::bindings

@@ -50,13 +50,21 @@ void on_run(CLI::App& command, std::function<int()> body) {
   });
 }
 
-void on_run_job(CLI::App& command, std::function<int(const std::vector<std::string>&)> body) {
+void on_run_job(CLI::App& command, std::function<int(const std::vector<std::string>&)> body,
+                std::function<bool()> without_dashes) {
   job_takers().insert(&command);
-  command.final_callback([&command, body = std::move(body)] {
-    if (job().words.empty() || job().words.front().empty())
-      fail(kUsage,
-           "needs a command behind --, as in: " + full_name(command) + " --mem 8G -- python train.py");
-    code() = body(job().words);
+  if (without_dashes) command.prefix_command();
+  command.final_callback([&command, body = std::move(body), without_dashes = std::move(without_dashes)] {
+    std::vector<std::string> words = command.remaining();
+    const bool loose = without_dashes && without_dashes();
+    if (!words.empty() && !loose) throw CLI::ExtrasError(command.get_name(), words);
+    if (!words.empty() && job().given) words.emplace_back("--");  // the job's own
+    words.insert(words.end(), job().words.begin(), job().words.end());
+    if (words.empty() || words.front().empty())
+      fail(kUsage, loose ? "needs a script, as in: " + full_name(command) + " --managed train.py"
+                         : "needs a command behind --, as in: " + full_name(command) +
+                               " --mem 8G -- python train.py");
+    code() = body(words);
   });
 }
 

@@ -37,4 +37,9 @@ lease::Request RequestOptions::request() const {
   return std::move(parsed).value();
 }
 
+bool RequestOptions::given() const {
+  return share_ || exclusive_ ||
+         count_option_->count() + memory_option_->count() + by_option_->count() + wait_option_->count() > 0;
+}
+
 }  // namespace innkeeper::cli

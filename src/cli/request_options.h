@@ -19,6 +19,8 @@ class RequestOptions {
   void add_to(CLI::App& command);
   // Fails with kUsage.
   lease::Request request() const;
+  // Was one of them written?
+  bool given() const;
 
  private:
   std::string count_, memory_, by_, wait_;

@@ -11,18 +11,32 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/grant.h"
+#include "cli/managed_options.h"
 #include "cli/request_options.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::cli {
 namespace {
 
-int run(const RequestOptions& options, const std::vector<std::string>& job) {
+// The command replaces this program. If it cannot, `lease` ends, if there is one.
+[[noreturn]] void become(const std::vector<std::string>& job, lease::Lease* lease) {
+  std::vector<char*> words;
+  for (const std::string& word : job) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words.front(), words.data());
+  const int error = errno;
+  if (lease != nullptr) lease->release();
+  fail(error == ENOENT ? kNotFound : kCannotRun, "cannot run " + job.front() + ": " + std::strerror(error));
+}
+
+[[noreturn]] void run(const lease::Request& request, const std::vector<std::string>& job) {
   lease::Arbiter arbiter = open_arbiter();
-  lease::Lease lease = grant(arbiter, options.request());
+  lease::Lease lease = grant(arbiter, request);
   const Result<int> descriptor = lease.share_through_exec();
   if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
@@ -31,14 +45,7 @@ int run(const RequestOptions& options, const std::vector<std::string>& job) {
   set_own_variables(variables);
   setenv(lease::kLeaseVariable, lease.id().c_str(), 1);
   setenv(lease::kDescriptorVariable, std::to_string(descriptor.value()).c_str(), 1);
-
-  std::vector<char*> words;
-  for (const std::string& word : job) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  execvp(words.front(), words.data());
-  const int error = errno;
-  lease.release();
-  fail(error == ENOENT ? kNotFound : kCannotRun, "cannot run " + job.front() + ": " + std::strerror(error));
+  become(job, &lease);
 }
 
 }  // namespace
@@ -47,14 +54,32 @@ void register_run(CLI::App& program) {
   CLI::App& command = *program.add_subcommand(
       "run", "Run a command that holds a lease for as long as it runs: run [OPTIONS] -- COMMAND");
   const auto options = std::make_shared<RequestOptions>();
+  const auto managed = std::make_shared<ManagedOptions>();
   options->add_to(command);
+  managed->add_to(command);
   command.footer(
       "-- COMMAND ARGUMENTS...\n"
       "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES; of AMD's ROCR_ and "
       "HIP_VISIBLE_DEVICES).\n"
       "Signals and the exit status are the command's.\n"
-      "What it leaves behind in the background keeps the lease.");
-  on_run_job(command, [options](const std::vector<std::string>& job) { return run(*options, job); });
+      "What it leaves behind in the background keeps the lease.\n"
+      "\n"
+      "run --managed [OPTIONS] SCRIPT ARGUMENTS... (or -m MODULE, or -c CODE, as behind python)\n"
+      "runs a script made for CUDA on the managed device. Where INNKEEPER_NODES names no GPU, or the "
+      "machine\n"
+      "has none, nothing is leased, unless a request is written.");
+  on_run_job(
+      command,
+      [options, managed](const std::vector<std::string>& job) -> int {
+        managed->check();
+        const lease::Request request = options->request();
+        if (!managed->wanted()) run(request, job);
+        const std::vector<std::string> words = managed->command(job);
+        if (!options->given() && !managed->takes_gpus()) become(words, nullptr);
+        managed->set_nodes(request);
+        run(request, words);
+      },
+      [managed] { return managed->wanted(); });
 }
 
 }  // namespace innkeeper::cli

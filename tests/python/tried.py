@@ -33,6 +33,8 @@ LIST_DRAWN = Short("tools/mutate --random 3 --seed 1 --list", " src/")
 LIST_MUTANTS = Short("tools/mutate --list", "torch/copy-write")
 INSTALL = Short("pip install --dry-run --no-build-isolation --no-deps .", "Would install innkeeper-")
 SLURM = Elsewhere("tests/cli/test_slurm.py::test_dry_run_submits_nothing")
+SCRIPTS = Elsewhere("tests/python/test_scripts.py::test_a_script_trains_unmodified_at_60_percent_of_its_peak")
+TWO_HALVES = "INNKEEPER_NODES=sim:2x64MiB,host:2GiB innkeeper run --managed tests/scripts/model_parallel.py"
 TSAN = Elsewhere("build_and_test tsan")
 
 TRIED: dict[str, Short | Elsewhere] = {
@@ -155,6 +157,17 @@ TRIED: dict[str, Short | Elsewhere] = {
     "innkeeper run --mem 20G --wait -- python train.py": Short(
         "innkeeper run --mem 20G --wait -- python -c pass"
     ),
+    "innkeeper run --managed train.py": Elsewhere(
+        "tests/cli/test_run_managed.py::test_words_reach_the_script_as_they_are"
+    ),
+    "INNKEEPER_NODES=sim:2x1GiB,host:8GiB innkeeper run --managed train.py --epochs 3": Short(
+        "INNKEEPER_NODES=sim:2x1GiB,host:8GiB innkeeper run --managed tests/scripts/image_classifier.py "
+        "--epochs 1",
+        "test loss",
+    ),
+    TWO_HALVES.replace("innkeeper run", ".venv/bin/innkeeper run"): Short(TWO_HALVES, "step 7 loss"),
+    "python -m innkeeper": SCRIPTS,
+    "python -m innkeeper train.py": SCRIPTS,
     "innkeeper run --mem 20G --wait -- CMD": Short("innkeeper run --mem 20G --wait -- true"),
     "innkeeper run -n 2 --exclusive -- torchrun --nproc-per-node 2 train.py": Short(
         "innkeeper run -n 2 --exclusive -- true"

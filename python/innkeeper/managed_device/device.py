@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
 from innkeeper.report import format_bytes
 
 __all__ = [
@@ -47,7 +46,7 @@ def index_of(device: Any = None) -> int:
     index = device
     if not isinstance(device, int):
         device = torch.device(device)
-        if device.type != DEVICE:
+        if not _C.is_managed(device):
             raise ValueError(f"expected a managed device, got {device}")
         index = device.index or 0
     if index != 0:
@@ -99,7 +98,7 @@ class device_of(device):
     """``device`` for the device of a tensor or storage; does nothing for one that is elsewhere."""
 
     def __init__(self, obj: Any) -> None:
-        super().__init__(obj.device.index if obj.device.type == DEVICE else -1)
+        super().__init__(obj.device.index if _C.is_managed(obj.device) else -1)
 
 
 def init() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from innkeeper import _C
 from innkeeper._register import DEVICE
 from innkeeper.managed_device.device import index_of
 
@@ -33,7 +34,7 @@ class _OfManaged(type):
     base: type[torch.Stream | torch.Event]
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, cls.base) and getattr(x.device, "type", None) == DEVICE
+        return isinstance(x, cls.base) and _C.is_managed(x.device)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls.create(*args, **kwargs)  # type: ignore[attr-defined]

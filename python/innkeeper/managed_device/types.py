@@ -10,6 +10,7 @@ from typing import Any
 from torch.storage import _LegacyStorage
 
 import torch
+from innkeeper import _C
 from innkeeper._register import DEVICE
 from torch import Tensor
 
@@ -37,7 +38,7 @@ class _TensorType(type):
     dtype: torch.dtype
 
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, Tensor) and x.device.type == DEVICE and x.dtype == cls.dtype
+        return isinstance(x, Tensor) and _C.is_managed(x.device) and x.dtype == cls.dtype
 
     def __call__(cls, *data: Any) -> Tensor:
         """Sizes give an uninitialised tensor; a sequence, an array or a tensor gives its values."""

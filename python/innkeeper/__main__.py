@@ -1,0 +1,7 @@
+"""``python -m innkeeper [OPTIONS OF PYTHON] script.py ARGUMENTS``: see ``innkeeper.launch``."""
+
+import sys
+
+from innkeeper import launch
+
+launch.become(sys.argv[1:])

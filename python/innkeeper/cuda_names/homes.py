@@ -1,0 +1,142 @@
+"""``cuda:k`` is the k-th node that computes: the home of what is made or sent there.
+
+There is one managed device, and all its tensors say ``cuda:0``. A home is where a tensor's bytes arrive; the
+engine may move them, and operators take tensors of several homes together.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.utils.weak import WeakIdKeyDictionary
+
+import torch
+from innkeeper import _C
+from innkeeper.cuda_names.script import note
+
+CURRENT = -1
+"""The index of a device without one."""
+
+_thread = threading.local()  # index: what set_device said
+_sent = WeakIdKeyDictionary()  # from a tensor to the index that a script sent it to
+_several = False  # whether a script has named another home than the first
+
+
+def asked(device: Any) -> int | None:
+    """The index that a script means by ``device``, CURRENT if it says none, None if it does not mean CUDA."""
+    if isinstance(device, str) and device.startswith("cuda"):
+        device = torch.device(device)
+    if isinstance(device, torch.device):
+        if device.type != "cuda":
+            return None
+        return CURRENT if device.index is None else device.index
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
+    return None
+
+
+def index_of(device: Any) -> int:
+    """The index of an argument of ``torch.cuda``'s functions: None is the current device."""
+    index = CURRENT if device is None else asked(device)
+    if index is None:
+        raise ValueError(f"Expected a cuda device, but got: {device}")
+    return current() if index < 0 else index
+
+
+def hidden() -> bool:
+    """Whether ``CUDA_VISIBLE_DEVICES`` says that there is no device: scripts force the CPU like that."""
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if said is None or said.strip() not in ("", "-1"):
+        return False
+    note(
+        "hidden", f"CUDA_VISIBLE_DEVICES={said.strip()!r} hides every device, so this script is told of none"
+    )
+    return True
+
+
+def nodes() -> list[str]:
+    """The computing nodes, as ``CUDA_VISIBLE_DEVICES`` numbers them. Starts the runtime."""
+    if hidden():
+        return []
+    found = [node for node in _C.nodes() if node.computes]
+    names = [node.name for node in found]
+    said = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    if any(node.kind == "cuda" for node in found) or not all(word.strip().isdigit() for word in said):
+        return names  # the engine kept to it, or it names cards
+    chosen = [names[int(word)] for word in said if int(word) < len(names)]
+    return chosen or names
+
+
+def node_at(index: int) -> str:
+    """The node that ``cuda:index`` is. RuntimeError if there is none."""
+    names = nodes()
+    if not 0 <= index < len(names):
+        there = ", ".join(f"cuda:{i} is {name}" for i, name in enumerate(names)) or "no device"
+        raise RuntimeError(
+            f"invalid device ordinal: cuda:{index}; {there}. INNKEEPER_NODES=sim:2x8GiB gives two, simulated"
+        )
+    return names[index]
+
+
+def current() -> int:
+    """The thread's index, 0 until it is set."""
+    return getattr(_thread, "index", 0)
+
+
+def several() -> bool:
+    """Whether the script has named another home than the first."""
+    return _several
+
+
+def _take(index: int) -> str:
+    """Makes the node the thread's home; returns the one before."""
+    global _several
+    name = node_at(index)
+    if index > 0 and not _several:
+        _several = True
+        note("several", f"cuda:{index} is the home {name} of the one device, whose tensors all show cuda:0")
+    return _C.set_home(name)
+
+
+def set_current(index: int) -> None:
+    """``torch.cuda.set_device``."""
+    _take(index)
+    _thread.index = index
+
+
+@contextmanager
+def home(index: int) -> Iterator[None]:
+    """The thread's home inside; CURRENT leaves it."""
+    if index < 0:
+        yield
+        return
+    before, _thread.index = getattr(_thread, "index", None), index
+    try:
+        home_before = _take(index)
+        try:
+            yield
+        finally:
+            _C.set_home(home_before or node_at(0))  # a thread that has not chosen is at cuda:0
+    finally:
+        if before is None:
+            del _thread.index
+        else:
+            _thread.index = before
+
+
+def send(x: torch.Tensor, index: int) -> None:
+    """Notes that ``x`` was made or sent there."""
+    if _several:
+        _sent[x] = index
+
+
+def was_sent_to(x: torch.Tensor, index: int) -> bool:
+    """Whether ``x`` is known to be there, so that sending it again gives ``x`` itself, as on CUDA.
+
+    Of what operators made nothing is known: that is copied, so that writing the copy never changes ``x``.
+    """
+    return not _several or _sent.get(x) == index

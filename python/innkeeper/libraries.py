@@ -1,0 +1,97 @@
+"""Libraries that choose a device themselves, from lists of devices: none uses the CPU without a word.
+
+Where a library has a setting for it, ``import innkeeper`` makes managed the choice. Where one computes on the
+CPU all the same, and nothing of the program is managed, a warning says once what to write. Nothing of theirs
+or of PyTorch's is replaced: the look is a hook of PyTorch's for modules, added when such a library is
+imported, and taken away after the first calls.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import torch
+from innkeeper import _C, launch
+from innkeeper._register import DEVICE
+
+_SETTINGS = {"ACCELERATE_TORCH_DEVICE": DEVICE}  # accelerate, and so transformers' Trainer, TRL
+_BY_SCRIPT = "run the script by innkeeper run --managed"
+# Who calls modules, by the beginning of the caller's name, and what to write there.
+_CALLERS = {
+    "transformers.pipelines.": f"pipeline(..., device='{DEVICE}')",
+    "transformers.trainer": f"os.environ['ACCELERATE_TORCH_DEVICE'] = '{DEVICE}'",
+    "accelerate.": f"os.environ['ACCELERATE_TORCH_DEVICE'] = '{DEVICE}'",
+    "diffusers.pipelines.": f"pipe.to('{DEVICE}')",
+    "sentence_transformers.": f"SentenceTransformer(..., device='{DEVICE}')",
+    "lightning.": "",
+    "pytorch_lightning.": "",
+    "fastai.": "",
+    "ultralytics.": "",
+}
+_PACKAGES = {name.partition(".")[0] for name in _CALLERS}
+_LOOKS = 1000
+
+
+def prepare() -> None:
+    """Waits for the libraries. Where ``cuda_names`` is loaded they need nothing."""
+    if launch.is_preloaded():
+        return
+    if _PACKAGES.isdisjoint(sys.modules):
+        sys.meta_path.insert(0, _Finder())
+    else:
+        _begin()
+
+
+def _begin() -> None:
+    """Makes the settings, no sooner than a library is there: processes that this one starts inherit them."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    _Look()
+
+
+class _Finder:
+    """Finds nothing; is asked for every module that is imported, until it is one of theirs."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name in _PACKAGES and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            _begin()
+
+
+class _Look:
+    """Looks at the first calls of modules."""
+
+    def __init__(self) -> None:
+        self._left = _LOOKS
+        self._hook = torch.nn.modules.module.register_module_forward_pre_hook(self._look)
+
+    def _look(self, module: torch.nn.Module, inputs: Any) -> None:
+        self._left -= 1
+        if self._left == 0 or _C.started():
+            self._hook.remove()
+            return
+        caller = _caller()
+        if caller is None or any(p.device.type != "cpu" for p in module.parameters(recurse=False)):
+            return
+        self._hook.remove()
+        package = caller.partition(".")[0]
+        cure = f"write {_CALLERS[caller]}, or {_BY_SCRIPT}" if _CALLERS[caller] else _BY_SCRIPT
+        warnings.warn(
+            f"innkeeper is imported, but {package} computes on the CPU, and nothing is managed: {cure}",
+            stacklevel=2,
+        )
+
+
+def _caller() -> str | None:
+    """Which of the callers is running, if one is."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        for caller in _CALLERS:
+            if name.startswith(caller):
+                return caller
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

@@ -1,0 +1,123 @@
+"""run --managed: which Python runs `-m innkeeper`, with which words, and what is leased for it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAM, Machine, uuid
+
+SHOW = '#!/bin/sh\necho "$0"; for word in "$@"; do echo "[$word]"; done; echo "nodes=$INNKEEPER_NODES"\n'
+SHOW += 'echo "lease=$INNKEEPER_LEASE"; echo "cards=$CUDA_VISIBLE_DEVICES"\n'
+
+
+def python_in(folder: Path) -> str:
+    """A Python that says how it was started."""
+    (folder / "bin").mkdir(parents=True)
+    python = folder / "bin" / "python"
+    python.write_text(SHOW)
+    python.chmod(0o755)
+    return str(python)
+
+
+class Started:
+    """What such a Python printed."""
+
+    def __init__(self, text: str) -> None:
+        self.python, *lines = text.splitlines()
+        self.words = [line[1:-1] for line in lines if line.startswith("[")]
+        self.said = dict(line.split("=", 1) for line in lines if not line.startswith("["))
+
+
+@pytest.fixture
+def active(machine: Machine, tmp_path: Path) -> str:
+    """The Python of the environment that is active."""
+    machine.env["VIRTUAL_ENV"] = str(tmp_path / "venv")
+    return python_in(tmp_path / "venv")
+
+
+def run(machine: Machine, *words: str) -> Started:
+    return Started(machine.ok("run", "--managed", *words))
+
+
+def test_the_python_is_the_named_one_else_the_active_environments(
+    machine: Machine, tmp_path: Path, active: str
+):
+    other = python_in(tmp_path / "other")
+    assert run(machine, "train.py").python == active
+    assert run(machine, "--python", other, "train.py").python == other
+    del machine.env["VIRTUAL_ENV"]
+    neither = machine.run("run", "--managed", "train.py")
+    assert neither.returncode == 127 and f"no Python beside {PROGRAM}" in neither.stderr
+    assert machine.held() == []
+
+
+def test_or_the_one_beside_the_program(machine: Machine, tmp_path: Path):
+    machine.env.pop("VIRTUAL_ENV", None)
+    python = python_in(tmp_path)
+    program = tmp_path / "bin" / "innkeeper"
+    program.write_bytes(PROGRAM.read_bytes())
+    program.chmod(0o755)
+    done = subprocess.run(
+        [str(program), "run", "--managed", "train.py"],
+        env=machine.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Started(done.stdout).python == python
+
+
+def test_words_reach_the_script_as_they_are(machine: Machine, active: str):
+    words = ["train.py", "--gpus", "4", "-n", "--managed", "a b", "", "--", "--mem"]
+    assert run(machine, *words).words == ["-m", "innkeeper", *words]
+    assert run(machine, "--mem", "8G", "--", *words).words == ["-m", "innkeeper", *words]
+    assert run(machine, "-m", "package.train", "-c", "x").words == [
+        "-m",
+        "innkeeper",
+        "-m",
+        "package.train",
+        "-c",
+        "x",
+    ]
+    assert run(machine, "-c", "print(1)", "-n").words == ["-m", "innkeeper", "-c", "print(1)", "-n"]
+    assert run(machine, "-u", "train.py").words == ["-m", "innkeeper", "-u", "train.py"]
+
+
+def test_it_leases_as_run_does(machine: Machine, active: str):
+    one = run(machine, "train.py").said
+    assert one["cards"] == uuid(0) and len(one["lease"]) == 16 and one["nodes"] == ""
+    part = run(machine, "-n", "2", "--mem", "8G", "train.py").said
+    assert part["cards"] == f"{uuid(0)},{uuid(1)}" and part["nodes"] == f"cuda:{8 << 30}B"
+    machine.env["INNKEEPER_NODES"] = "cuda:1GiB,host:2GiB"
+    assert run(machine, "--mem", "8G", "train.py").said["nodes"] == "cuda:1GiB,host:2GiB"
+    assert machine.held() == []
+
+
+def test_where_no_gpu_is_wanted_none_is_leased(machine: Machine, active: str):
+    machine.env["INNKEEPER_NODES"] = "sim:2x1GiB,host:2GiB"
+    assert run(machine, "train.py").said["lease"] == ""
+    assert run(machine, "--gpus", "1", "train.py").said["cards"] == uuid(0)  # unless it is asked for
+
+
+def test_where_there_is_no_gpu_it_runs_without(machine: Machine, active: str):
+    machine.set("driver 550.54.15\n")
+    assert run(machine, "train.py").said["lease"] == ""
+    refused = machine.run("run", "--managed", "--mem", "8G", "train.py")
+    assert refused.returncode == 69 and "no GPU" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--managed"], "needs a script, as in: innkeeper run --managed train.py"),
+        (["--managed", "--mem", "8X", "train.py"], "8X"),
+        (["--python", "python3", "--", "true"], "--python is for --managed"),
+        (["train.py"], "the command goes behind --"),
+    ],
+)
+def test_what_makes_no_sense_is_said(machine: Machine, active: str, words: list[str], says: str):
+    done = machine.run("run", *words)
+    assert done.returncode == 64 and says in done.stderr
+    assert done.stdout == ""

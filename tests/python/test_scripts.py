@@ -1,0 +1,99 @@
+"""Scripts made for CUDA run unmodified on the managed device, to the losses of the CPU, in less memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+SCRIPTS = ROOT / "tests" / "scripts"
+REPORT = SCRIPTS / "report"
+AMPLE = "sim:{}x256MiB,host:1GiB"
+
+# Name, simulated GPUs, and how far a loss may be from the CPU's: 0 is bit for bit, where the arithmetic is
+# the same. In mixed precision it is not: autocast is off in the CPU's run.
+RUNS = [
+    ("image_classifier", 1, 0),
+    ("gpt_amp", 1, 0.02),
+    ("gan", 1, 0),
+    ("vae", 1, 0),
+    ("dqn", 1, 0),
+    ("diffusion", 1, 0),
+    ("lstm_lm", 1, 0),
+    ("finetune", 1, 0),
+    ("model_parallel", 2, 0),
+    ("streams", 1, 0),
+]
+
+
+def python(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python as a shell would, in a folder of its own, on one processor core."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("INNKEEPER_", "CUDA_"))}
+    return subprocess.run(
+        [sys.executable, *words],
+        env=kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def managed(folder: Path, nodes: str, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Runs a script by ``python -m innkeeper``, and gives what ``innkeeper.stats()`` said at its end."""
+    stats = folder / "stats.json"
+    stats.unlink(missing_ok=True)
+    done = python(
+        folder,
+        *("-m", "innkeeper", *words),
+        INNKEEPER_NODES=nodes,
+        PYTHONPATH=str(REPORT),
+        INNKEEPER_TEST_STATS=str(stats),
+    )
+    return done, json.loads(stats.read_text()) if stats.exists() else {}
+
+
+def losses(text: str) -> list[str]:
+    """What a script printed, but how fast it was, which Trainer prints too."""
+    return [line for line in text.splitlines() if "per_second" not in line]
+
+
+def numbers(text: str) -> list[float]:
+    return [float(word) for word in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", text)]
+
+
+@pytest.mark.parametrize(("name", "gpus", "tolerance"), RUNS, ids=[run[0] for run in RUNS])
+def test_a_script_trains_unmodified_at_60_percent_of_its_peak(
+    tmp_path: Path, name: str, gpus: int, tolerance: float
+):
+    script = SCRIPTS / f"{name}.py"
+    before = hashlib.sha256(script.read_bytes()).hexdigest()
+    plain = python(tmp_path, str(script))
+    assert plain.returncode == 0, plain.stderr
+    ample, needed = managed(tmp_path, AMPLE.format(gpus), str(script))
+    assert ample.returncode == 0, ample.stderr
+    peaks = [needed["nodes"][f"sim:{i}"]["peak"] for i in range(gpus)]
+    assert min(peaks) > 0 and needed["evictions"] == 0, needed
+    if tolerance:
+        assert numbers(ample.stdout) == pytest.approx(numbers(plain.stdout), rel=tolerance)
+    else:
+        assert losses(ample.stdout) == losses(plain.stdout)
+    budgets = [int(0.6 * peak) // 64 * 64 for peak in peaks]
+    nodes = ",".join(f"sim:{budget}B" for budget in budgets)
+    tight, used = managed(tmp_path, f"{nodes},host:1GiB", str(script))
+    assert tight.returncode == 0, tight.stderr
+    assert losses(tight.stdout) == losses(ample.stdout)
+    assert "runs on the host" not in tight.stderr
+    assert used["evictions"] > 0 and used["fetches"] > 0, used
+    for i, budget in enumerate(budgets):
+        assert used["nodes"][f"sim:{i}"]["peak"] <= budget
+    assert hashlib.sha256(script.read_bytes()).hexdigest() == before
