@@ -44,6 +44,14 @@ TEST_F(Memory, IsCountedInPagesAndRunsOut) {
   EXPECT_EQ(cudaFree(data), kSuccess);
   EXPECT_EQ(fake_cuda_used(0), 0U);
 }
+TEST_F(Memory, TheDriverLeavesNoErrorForTheRuntimeToFind) {
+  size_t left = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&left, &total), kSuccess);
+  unsigned long long handle = 0;
+  const AllocationProp prop{1, 0, kLocationDevice, 0, nullptr, {}};
+  EXPECT_EQ(cuMemCreate(&handle, left + kPage, &prop, 0), kOutOfMemory);
+  EXPECT_EQ(cudaGetLastError(), kSuccess);
+}
 TEST_F(Memory, OthersTakeIt) {
   size_t left = 0, total = 0;
   ASSERT_EQ(cudaMemGetInfo(&left, &total), kSuccess);

@@ -41,6 +41,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "make demo": DEMO,
     "make test": Elsewhere("ctest --preset"),
     "make bench": BENCH,
+    "make cuda": Short("TORCH=none make cuda", "cuda tests skipped: "),
     "make gpu": Short("CUDA_VISIBLE_DEVICES= make gpu", "gpu tests skipped: "),
     "make lint": Short("make lint QUICK=1", "== tidy =="),
     "make format": Elsewhere("tests/python/test_commands.py::test_make_format_formats"),

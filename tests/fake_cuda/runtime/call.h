@@ -32,11 +32,17 @@ Error& last_error();  // of the calling thread
 // The error that the call must end with before it does anything; kSuccess if it may go on.
 Error begin_call(const char* name, Needs needs);
 
+// Of the driver, which knows nothing of the runtime's last error.
+template <class Body>
+Error driver_call(const char* name, Needs needs, Body&& body) {
+  const std::lock_guard<std::recursive_mutex> lock(machine_mutex());
+  const Error error = begin_call(name, needs);
+  return error == kSuccess ? std::forward<Body>(body)() : error;
+}
+
 template <class Body>
 Error call(const char* name, Needs needs, Body&& body) {
-  const std::lock_guard<std::recursive_mutex> lock(machine_mutex());
-  Error error = begin_call(name, needs);
-  if (error == kSuccess) error = std::forward<Body>(body)();
+  const Error error = driver_call(name, needs, std::forward<Body>(body));
   if (error != kSuccess) last_error() = error;
   return error;
 }

@@ -56,14 +56,14 @@ Error cuMemGetAllocationGranularity(size_t* size, const AllocationProp*, int) {
 }
 Error cuMemAddressReserve(unsigned long long* at, size_t size, size_t, unsigned long long,
                           unsigned long long) {
-  return call("cuMemAddressReserve", Needs::driver, [&] {
+  return driver_call("cuMemAddressReserve", Needs::driver, [&] {
     *at = reserve_addresses(size);
     return kSuccess;
   });
 }
 Error cuMemAddressFree(unsigned long long, size_t) { return kSuccess; }
 Error cuMemCreate(unsigned long long* handle, size_t size, const AllocationProp* prop, unsigned long long) {
-  return call("cuMemCreate", Needs::driver, [&] {
+  return driver_call("cuMemCreate", Needs::driver, [&] {
     run_some();
     if (prop->location_type != kLocationDevice) return kNotSupported;
     if (!is_card(prop->location_id)) return kInvalidDevice;
@@ -75,24 +75,24 @@ Error cuMemCreate(unsigned long long* handle, size_t size, const AllocationProp*
   });
 }
 Error cuMemRelease(unsigned long long handle) {
-  return call("cuMemRelease", Needs::driver, [&] { return release_physical(handle); });
+  return driver_call("cuMemRelease", Needs::driver, [&] { return release_physical(handle); });
 }
 Error cuMemMap(unsigned long long at, size_t size, size_t offset, unsigned long long handle,
                unsigned long long) {
-  return call("cuMemMap", Needs::driver,
+  return driver_call("cuMemMap", Needs::driver,
               [&] { return offset == 0 ? map_physical(at, size, handle) : kNotSupported; });
 }
 Error cuMemSetAccess(unsigned long long, size_t, const void*, size_t) {
-  return call("cuMemSetAccess", Needs::driver, [] { return kSuccess; });
+  return driver_call("cuMemSetAccess", Needs::driver, [] { return kSuccess; });
 }
 Error cuMemUnmap(unsigned long long at, size_t size) {
-  return call("cuMemUnmap", Needs::driver, [&] {
+  return driver_call("cuMemUnmap", Needs::driver, [&] {
     // The real one does not wait: whoever unmaps what work still uses has a card that faults.
     return unmap_physical(at, size);
   });
 }
 Error cuPointerGetAttribute(void* value, int which, unsigned long long data) {
-  return call("cuPointerGetAttribute", Needs::driver, [&] {
+  return driver_call("cuPointerGetAttribute", Needs::driver, [&] {
     if (which != kPointerDeviceOrdinal) return kNotSupported;
     const int owner = card_of(reinterpret_cast<const void*>(data));
     if (owner < 0) return kInvalidValue;
