@@ -60,7 +60,10 @@ NodeId Engine::place(std::span<const Access> accesses, NodeId home) const {
   size_t count = 0;
   Bytes operands{0};
   for (const Access& access : accesses) operands += access.block->size();
+  const bool any_works =
+      std::any_of(computing_.begin(), computing_.end(), [this](NodeId id) { return !device(id).is_lost(); });
   for (NodeId id : computing_) {
+    if (any_works && device(id).is_lost()) continue;
     NodeView view{.node = id, .free = free(id), .budget = budget(id)};
     for (const Access& access : accesses) {
       const Replica& replica = access.block->replica(id);

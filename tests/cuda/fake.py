@@ -22,6 +22,7 @@ if IS_HERE:
         ("cancel_failures", None, []),
         ("failures_left", ctypes.c_long, []),
         ("failed_call", ctypes.c_char_p, []),
+        ("forget_failed_call", None, []),
         ("calls", ctypes.c_long, []),
         ("break", None, [ctypes.c_int, ctypes.c_int]),
         ("repair", None, [ctypes.c_int]),

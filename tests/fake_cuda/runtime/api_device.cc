@@ -152,13 +152,13 @@ Error cudaGetDeviceCount(int* count) {
   });
 }
 Error cudaGetDevice(int* index) {
-  return call("cudaGetDevice", Needs::driver, [&] {
+  return call("cudaGetDevice", Needs::choice, [&] {
     *index = current_card();
     return kSuccess;
   });
 }
 Error cudaSetDevice(int index) {
-  return call("cudaSetDevice", Needs::driver, [&] {
+  return call("cudaSetDevice", Needs::choice, [&] {
     if (!is_card(index)) return kInvalidDevice;
     current_card() = index;
     return kSuccess;

@@ -36,10 +36,10 @@ void start() {
   std::atexit([] { state().over = true; });
 }
 
-Error ordered(const char* name) {
+Error ordered(const char* name, bool by_name_alone) {
   for (size_t i = 0; i < state().orders.size(); ++i) {
     Order& order = state().orders[i];
-    if (!order.name.empty() && order.name != name) continue;
+    if (order.name.empty() ? by_name_alone : order.name != name) continue;
     if (order.skip-- > 0) continue;
     const Order due = order;
     state().orders.erase(state().orders.begin() + static_cast<long>(i));
@@ -58,6 +58,7 @@ void order_failure(const char* name, long skip, Error error, Effect effect) {
 void cancel_failures() { state().orders.clear(); }
 long failures_left() { return static_cast<long>(state().orders.size()); }
 std::string failed_call() { return state().failed; }
+void forget_failed_call() { state().failed.clear(); }
 long calls() { return state().calls; }
 
 Error& last_error() {
@@ -78,8 +79,8 @@ Error begin_call(const char* name, Needs needs) {
     return kUnloading;
   }
   if (settings().driver < kVersion) return kInsufficientDriver;
-  ++state().calls;
-  if (Error error = ordered(name)) return error;
+  if (needs != Needs::choice) ++state().calls;
+  if (Error error = ordered(name, needs == Needs::choice)) return error;
   if (needs != Needs::card) return kSuccess;
   if (!is_card(current_card())) return cards().empty() ? kNoDevice : kInvalidDevice;
   return card(current_card()).broken;

@@ -13,8 +13,11 @@ namespace fake_cuda {
 
 enum class Needs {
   nothing,  // says what is known; never fails
-  driver,   // of the process: fails by order alone
-  card,     // of the calling thread's card: fails by order, and while the card is broken
+  // Which card the thread has chosen: fails when ordered by name, not as one of any. PyTorch asks for it in
+  // destructors and ends the process where it fails, whoever uses it.
+  choice,
+  driver,  // of the process: fails by order alone
+  card,    // of the calling thread's card: fails by order, and while the card is broken
 };
 
 // What a failure that was ordered does to the card.
@@ -25,7 +28,8 @@ void order_failure(const char* name, long skip, Error error, Effect effect);
 void cancel_failures();
 long failures_left();
 std::string failed_call();  // the last that was made to fail
-long calls();               // those so far that could have been made to fail
+void forget_failed_call();
+long calls();  // those so far that could have been made to fail
 
 Error& last_error();  // of the calling thread
 

@@ -40,6 +40,10 @@ const char* fake_cuda_failed_call() {
   text = failed_call();
   return text.c_str();
 }
+void fake_cuda_forget_failed_call() {
+  const Lock lock(machine_mutex());
+  forget_failed_call();
+}
 long fake_cuda_calls() {
   const Lock lock(machine_mutex());
   return calls();

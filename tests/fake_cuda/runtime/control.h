@@ -15,7 +15,8 @@ void fake_cuda_forget_violations();
 void fake_cuda_fail(const char* name, long skip, int error, int effect);
 void fake_cuda_cancel_failures();
 long fake_cuda_failures_left();
-const char* fake_cuda_failed_call();
+const char* fake_cuda_failed_call();  // "" if none was made to
+void fake_cuda_forget_failed_call();
 long fake_cuda_calls();
 void fake_cuda_break(int card, int error);
 void fake_cuda_repair(int card);
