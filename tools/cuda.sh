@@ -73,7 +73,7 @@ build() {
   BUILD=$PWD/build/cuda/$1
   mkdir -p "$BUILD"
   CUDA_HOME=$HEADERS cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINNKEEPER_TORCH=ON \
-    -DINNKEEPER_FAKE_CUDA=ON -DINNKEEPER_CLI=OFF -DINNKEEPER_WERROR=ON \
+    -DINNKEEPER_FAKE_CUDA=ON -DINNKEEPER_CLI=OFF -DINNKEEPER_WERROR="${WERROR:-ON}" \
     -DPython3_EXECUTABLE="$ENVIRONMENT/bin/python" >"$BUILD/configure.log" || { cat "$BUILD/configure.log"; exit 1; }
   ! grep "CUDA's headers are not there" "$BUILD/configure.log" || die "CUDA's headers in $HEADERS were not found"
   cmake --build "$BUILD" --target innkeeper_package fake_cuda_runtime fake_cuda_kernels -j "$JOBS" -- --quiet
@@ -98,9 +98,7 @@ tests() {
   local mode failed=0
   for mode in $2; do
     header "PyTorch $VERSION, tier $1, $mode"
-    # shellcheck disable=SC2046,SC2086
-    on_fake "$mode" "$ENVIRONMENT/bin/python" -m pytest -q -p no:cacheprovider $(tools/cuda_tests.sh "$1") ${PYTEST_ARGS:-} ||
-      failed=1
+    on_fake "$mode" tools/cuda_tests.sh "$1" "$ENVIRONMENT/bin/python" || failed=1
   done
   return "$failed"
 }
