@@ -2,8 +2,8 @@
 
 Each mutant is tried in a scratch worktree of REV under build/mutants. Core's mutants are built into one test
 program (tests_one), run until the first failure; a run that takes too long counts as noticed. Mutants of
-src/torch need PyTorch and minutes each, so they are tried only with --torch; those of what only a card runs, by
-`make cuda` (tier one), only with --cuda. The report is build/mutants.md.
+src/torch need PyTorch and minutes each, so they are tried only with --torch; those of what only a card runs,
+by `make cuda` (tier one), only with --cuda. The report is build/mutants.md.
 
 Exit status: 0 if every mutant of the lists is killed or listed as equivalent, and every list applies; else 1.
 """
