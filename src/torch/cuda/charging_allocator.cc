@@ -9,6 +9,7 @@
 #include "torch/address_table.h"
 #include "torch/cpu_allocator.h"
 #include "torch/errors.h"
+#include "torch/fork.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
@@ -47,6 +48,7 @@ AddressTable<Owner>& table() {
 std::atomic<caching::CUDAAllocator*> the_target{nullptr};
 
 void release_by_address(void* data) {
+  if (is_forked_child()) return;  // its parent's memory; CUDA must not be called here
   const std::optional<Owner> owner = table().take(data);
   if (owner.has_value() && owner->release != nullptr) {
     owner->release(data);
