@@ -3,13 +3,14 @@
 #   make test    all tests that need no GPU                         make gpu     the tests that need one
 #   make bench   benchmarks                                         make lint    style, layers, sizes, clang-tidy
 #   make format  clang-format and ruff, in place                    make clean   remove build/ (not $(VENV))
+#   make cuda    the CUDA part without a card: PyTorch's CUDA build on a runtime of our own (fetches it once)
 #   make asan    the torch layer's C++ tests under AddressSanitizer
 #   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included
 #   make fresh RUN="make lint"  a command, or make test, in a clone on an empty Debian (USER_MODE=1: in a home of its own)
 #   QUICK=1      behind demo, bench, lint, asan or check-torch: the shortest form, to see that it works
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench gpu lint format clean check-torch asan fresh
+.PHONY: help setup demo test bench gpu cuda lint format clean check-torch asan fresh
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -32,6 +33,9 @@ bench: setup
 
 gpu:
 	@tools/gpu.sh
+
+cuda:
+	@tools/cuda.sh
 
 asan: setup
 	@tools/asan.sh

@@ -1,8 +1,9 @@
 """Breaks the sources in one place at a time, runs the tests that should notice, and reports who did not.
 
 Each mutant is tried in a scratch worktree of REV under build/mutants. Core's mutants are built into one test
-program (tests_one) and run until the first failure; a run that takes too long counts as noticed. Mutants of
-src/torch need PyTorch and minutes each, so they are tried only with --torch. The report is build/mutants.md.
+program (tests_one), run until the first failure; a run that takes too long counts as noticed. Mutants of
+src/torch need PyTorch and minutes each, so they are tried only with --torch; those of what only a card runs,
+by `make cuda` (tier one), only with --cuda. The report is build/mutants.md.
 
 Exit status: 0 if every mutant of the lists is killed or listed as equivalent, and every list applies; else 1.
 """
@@ -105,18 +106,19 @@ def failed_test(status: int, output: str) -> str:
 class Tree:
     """A scratch worktree, built once; mutants are tried in it one after another."""
 
-    def __init__(self, index: int, base: str, torch: bool, python: str) -> None:
-        self.path = SCRATCH / f"tree-{index}{'-torch' if torch else ''}"
-        self.torch = torch
+    def __init__(self, index: int, base: str, kind: str, python: str) -> None:
+        self.path = SCRATCH / (f"tree-{index}" if kind == "core" else f"tree-{index}-{kind}")
+        self.kind = kind
         self.python = python
         if self.path.exists():
             must(["git", "checkout", "--quiet", "--force", "--detach", base], self.path)
         else:
             must(["git", "worktree", "add", "--quiet", "--force", "--detach", str(self.path), base], TOP)
-        preset = "torch" if torch else "dev"
-        more = [f"-DPython3_EXECUTABLE={python}"] if torch else []
-        # A mutant may well leave a variable unused: no reason not to try it.
-        must(["cmake", "--preset", preset, "-DINNKEEPER_WERROR=OFF", *more], self.path)
+        if kind != "cuda":
+            preset = "torch" if kind == "torch" else "dev"
+            more = [f"-DPython3_EXECUTABLE={python}"] if kind == "torch" else []
+            # A mutant may well leave a variable unused: no reason not to try it.
+            must(["cmake", "--preset", preset, "-DINNKEEPER_WERROR=OFF", *more], self.path)
         self.limit_s = 3600.0
         status, output = self.build()
         if status != 0:
@@ -131,7 +133,9 @@ class Tree:
     def build(self) -> tuple[int, str]:
         """Builds what the tests need."""
         jobs = ["-j1", "--", "--quiet"]
-        if not self.torch:
+        if self.kind == "cuda":
+            return run(["tools/cuda.sh"], self.path, 7200, {"BUILD_ONLY": "1", "WERROR": "OFF", "JOBS": "1"})
+        if self.kind == "core":
             return run(["cmake", "--build", "build/dev", "--target", "tests_one", *jobs], self.path, 1800)
         status, output = run(
             ["cmake", "--build", "build/torch", "--target", "innkeeper_package", *jobs], self.path, 7200
@@ -146,7 +150,10 @@ class Tree:
 
     def test(self) -> tuple[int, str]:
         """Runs the tests until one fails."""
-        if not self.torch:
+        if self.kind == "cuda":
+            tier_one = {"TIER": "1", "MODES": "late", "PYTEST_ARGS": "-x", "WERROR": "OFF", "JOBS": "1"}
+            return run(["tools/cuda.sh"], self.path, self.limit_s, tier_one)
+        if self.kind == "core":
             return run(["build/dev/tests/tests_one", "--gtest_fail_fast"], self.path, self.limit_s)
         env = {"PYTHONPATH": str(self.path / "build/torch/package")}
         return run([self.python, "-m", "pytest", "-x", "-q", *TORCH_TESTS], self.path, self.limit_s, env)
@@ -232,10 +239,23 @@ def parse() -> argparse.Namespace:
         "--base", default="HEAD", metavar="REV", help="the commit that is broken (default HEAD)"
     )
     parser.add_argument("--torch", action="store_true", help="the mutants of src/torch instead of core's")
+    parser.add_argument("--cuda", action="store_true", help="the mutants of what only a card runs")
     parser.add_argument(
         "--python", default=sys.executable, help="with --torch: a Python that has PyTorch and pytest"
     )
     return parser.parse_args()
+
+
+def kind_of(mutant: Mutant) -> str:
+    """What a listed mutant is tried by."""
+    if mutant.name.startswith("cuda/"):
+        return "cuda"
+    return "torch" if mutant.file.startswith("src/torch") else "core"
+
+
+def kind_wanted(args: argparse.Namespace) -> str:
+    """What the command line asks for."""
+    return "cuda" if args.cuda else "torch" if args.torch else "core"
 
 
 def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
@@ -244,9 +264,8 @@ def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
         folders = ["src/torch"] if args.torch else CORE_FOLDERS
         mutants = draw(base_text, folders, args.seed)
     else:
-        mutants = [
-            m for m in read_lists(TOP / "tools" / "mutants") if m.file.startswith("src/torch") == args.torch
-        ]
+        lists = read_lists(TOP / "tools" / "mutants")
+        mutants = [m for m in lists if kind_of(m) == kind_wanted(args)]
     return [mutant for mutant in mutants if re.search(args.only, mutant.name)]
 
 
@@ -283,7 +302,7 @@ def main() -> int:
         print(f"seed {args.seed}", flush=True)
     trees: Queue[Tree] = Queue()
     for index in range(args.jobs):
-        trees.put(Tree(index, base, args.torch, args.python))
+        trees.put(Tree(index, base, kind_wanted(args), args.python))
     first = trees.queue[0]
     print(f"the base passes in {first.baseline_s:.0f} s; a mutant may take {first.limit_s:.0f} s", flush=True)
     mutants = choose(args, first.path)

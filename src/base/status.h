@@ -15,6 +15,8 @@ enum class Code {
   invalid_argument,  // what the caller asked for makes no sense
   out_of_memory,     // no node has room, whatever is moved
   io_error,          // a disk, a file or a link failed
+  device_failed,     // a call to an accelerator failed; what it holds is as it was
+  device_lost,       // an accelerator is gone for good, and with it what only it held
   unavailable,       // a device is gone or was never there
   busy,              // in use by somebody else; trying again later may work
 };

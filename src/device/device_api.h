@@ -13,6 +13,7 @@
 // through the Accountant, from inside allocate() and a Memory's release.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -105,6 +106,11 @@ class Device {
  public:
   virtual ~Device() = default;
 
+  // Gone for good: a card that fell off its bus, or whose context an illegal access broke. What it holds cannot
+  // be read any more, and each call fails with loss().
+  bool is_lost() const { return lost_->load(std::memory_order_acquire); }
+  virtual Status loss() const { return {}; }
+
   virtual NodeKind kind() const = 0;
   virtual const std::string& name() const = 0;  // "sim:0", "cuda:1", "host", "disk"
 
@@ -134,6 +140,14 @@ class Device {
   virtual Bytes trim() { return Bytes(0); }
   // Blocks until all work put on any queue so far is done.
   virtual Status synchronize() = 0;
+
+ protected:
+  // Whoever may be lost keeps the flag; its events, which may outlive it, find out first.
+  explicit Device(const std::atomic<bool>* lost = &kNever) : lost_(lost) {}
+
+ private:
+  inline static constinit std::atomic<bool> kNever{false};
+  const std::atomic<bool>* const lost_;
 };
 
 }  // namespace innkeeper

@@ -8,6 +8,10 @@
 namespace innkeeper {
 
 Status Engine::acquire(NodeId id, std::span<Access> accesses) {
+  if (device(id).is_lost()) [[unlikely]] {
+    for (const Access& access : accesses) IK_RETURN_IF_ERROR(check_not_lost(*access.block));
+    return device(id).loss();
+  }
   const uint64_t now = now_.load(std::memory_order_relaxed);
   bool complete = true;
   for (Access& access : accesses) {

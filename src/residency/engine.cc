@@ -64,7 +64,10 @@ NodeId Engine::place(std::span<const Access> accesses, NodeId home) const {
     operands += access.block->size();
     all_replicated = all_replicated && access.block->replicated.load(std::memory_order_relaxed);
   }
+  const bool any_works =
+      std::any_of(computing_.begin(), computing_.end(), [this](NodeId id) { return !device(id).is_lost(); });
   for (NodeId id : computing_) {
+    if (any_works && device(id).is_lost()) continue;
     NodeView view{.node = id, .free = free(id), .budget = budget(id)};
     for (const Access& access : accesses) {
       const Replica& replica = access.block->replica(id);

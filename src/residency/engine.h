@@ -133,9 +133,12 @@ class Engine final : public Accountant {
   Status evict(Block& block);                  // from every accelerator to the host, or from the host to disk
   Status evict_all();                          // every unpinned block, for INNKEEPER_STRESS=evict
   std::vector<NodeId> where(const Block& block) const;  // the owner first
+  // Valid bytes, on a device that is there to read them.
   bool has_replica(const Block& block, NodeId node) const {
-    return is_valid(block.replica(node).word.state());
+    return is_valid(block.replica(node).word.state()) && !device(node).is_lost();
   }
+  // Ok, unless a device that is lost held the block's bytes alone.
+  Status check_not_lost(const Block& block) const;
 
   // ---- accounting (Accountant)
   Status charge(NodeId node, Bytes size) override;
@@ -245,6 +248,7 @@ class Engine final : public Accountant {
     Event event;
   };
   static std::vector<Event> take_users(Replica& replica);
+  Status lost_with(const Block& block) const;
   static void add_reader(Replica& replica, const Event& copy);
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;

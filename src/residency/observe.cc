@@ -103,9 +103,18 @@ std::string Engine::check_invariants() const {
 }
 
 Status Engine::synchronize() {
-  for (const auto& at : nodes_) IK_RETURN_IF_ERROR(at->device->synchronize());
+  for (const auto& at : nodes_) {
+    if (!at->device->is_lost()) IK_RETURN_IF_ERROR(at->device->synchronize());
+  }
   MutexLock lock(mutex_);
-  for (const auto& at : nodes_) reclaim(*at);
+  for (const auto& at : nodes_) {
+    reclaim(*at);
+    // Events are asked while their devices can answer: a device that is lost later takes back nothing of this.
+    for (Block* block = at->first; block != nullptr; block = block->replica(at->id).next) {
+      const Replica& replica = block->replica(at->id);
+      if (!is_moving(*block)) (void)is_done(replica.ready);
+    }
+  }
   return {};
 }
 

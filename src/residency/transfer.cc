@@ -32,13 +32,30 @@ void Engine::add_reader(Replica& replica, const Event& copy) {
   if (copy != nullptr) replica.readers.push_back(copy);
 }
 
+// The failure for a block without a readable replica; ok if it has none at all: nobody wrote to it yet.
+Status Engine::lost_with(const Block& block) const {
+  for (const auto& at : nodes_) {
+    if (!is_valid(block.replica(at->id).word.state()) || !at->device->is_lost()) continue;
+    return Status(Code::device_lost, "block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
+                                         to_string(block.size()) + ") was only on " + at->device->name() +
+                                         " and is lost with it: " + at->device->loss().message());
+  }
+  return {};
+}
+
+Status Engine::check_not_lost(const Block& block) const {
+  const bool readable =
+      std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& at) { return has_replica(block, at->id); });
+  return readable ? Status() : lost_with(block);
+}
+
 // The valid replica that is cheapest to copy to `to`: a peer that can be reached directly, else the host,
 // else any.
 NodeId Engine::source_of(const Block& block, NodeId to) const {
   NodeId best = kNoNode;
   int best_rank = 0;
   for (const auto& at : nodes_) {
-    if (at->id == to || !is_valid(block.replica(at->id).word.state())) continue;
+    if (at->id == to || !has_replica(block, at->id)) continue;
     int rank = 1;
     if (at->kind == NodeKind::host) rank = 2;
     if (at->kind == NodeKind::accelerator && to != host_ && device(to).can_copy_from(*at->device)) rank = 3;
@@ -115,6 +132,7 @@ Status Engine::bring(Block& block, NodeId to) {
   Replica& replica = block.replica(to);
   NodeId from = source_of(block, to);
   if (from == kNoNode) {
+    IK_RETURN_IF_ERROR(lost_with(block));
     if (block.size() != Bytes(0)) {
       Result<Memory> memory = device(to).allocate(block.size());
       if (!memory.ok()) return memory.status();
@@ -290,7 +308,8 @@ Status Engine::prefetch(Block& block, NodeId id) {
   MutexLock lock(mutex_);
   for (;;) {
     wait_move(block);
-    if (block.replica(id).word.state() != ReplicaState::absent || source_of(block, id) == kNoNode) return {};
+    if (block.replica(id).word.state() != ReplicaState::absent) return {};
+    if (source_of(block, id) == kNoNode) return lost_with(block);
     Status status;
     {
       const MoveScope move(*this, block);

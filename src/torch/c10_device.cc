@@ -5,12 +5,9 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Type.h>
-
-#include <string_view>
-#include <typeinfo>
 
 #include <atomic>
+#include <utility>
 
 #include "torch/cpu_allocator.h"
 #include "torch/faults.h"
@@ -34,9 +31,9 @@ at::Tensor host_bytes(void* data, Bytes size) {
   return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU);
 }
 
-// Core knows no exceptions: what PyTorch throws becomes a Status.
+// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call.
 template <class Function>
-auto guarded(const std::string& name, Function&& function) -> decltype(function()) {
+auto guarded(DeviceHealth& health, const std::string& call, Function&& function) -> decltype(function()) {
   try {
     const Unseen unseen;
     const DisarmedCpu disarmed;
@@ -44,54 +41,79 @@ auto guarded(const std::string& name, Function&& function) -> decltype(function(
   } catch (const c10::OutOfMemoryError& error) {
     return Status(Code::out_of_memory, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    const std::string_view what = error.what();  // an exception of Python's has none
-    return Status(Code::io_error,
-                  name + ": " + (what.empty() ? c10::demangle(typeid(error).name()) : std::string(what)));
+    return health.failure(call, error);
   }
+}
+
+c10::Stream compute_queue_of(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getDefaultStream(device);
 }
 
 class C10Event final : public EventState {
  public:
-  explicit C10Event(const c10::Stream& stream) : event_(stream.device_type()) { event_.record(stream); }
+  // `call`: what it is the event of, for the message of its failure.
+  C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> health, std::string call)
+      : event_(stream.device_type()), health_(std::move(health)), call_(std::move(call)) {
+    event_.record(stream);
+  }
   // Whoever asks may be a deleter: an error is for whoever waits. Until then nothing is known to be done.
   bool done() override {
     if (over_.load(std::memory_order_acquire)) return true;
-    const Result<bool> answer = guarded("an event", [&]() -> Result<bool> { return event_.query(); });
-    return answer.ok() && answer.value();
+    const Result<bool> answer = guarded(*health_, call_, [&]() -> Result<bool> { return event_.query(); });
+    const bool passed = answer.ok() && answer.value();
+    if (passed) note_passed();
+    return passed;
   }
   Status synchronize() override {
-    Status status = guarded(event_.device().str(), [&]() -> Status {
+    // What was seen to be done is done, also where the device is lost since.
+    if (passed_.load(std::memory_order_acquire)) return {};
+    Status status = guarded(*health_, call_, [&]() -> Status {
       event_.synchronize();
       return {};
     });
+    if (status.ok()) note_passed();
     over_.store(true, std::memory_order_release);
     return status;
   }
   void block(const c10::Stream& stream) { event_.block(stream); }
 
  private:
+  void note_passed() {
+    passed_.store(true, std::memory_order_release);
+    over_.store(true, std::memory_order_release);
+  }
+
   c10::Event event_;
-  std::atomic<bool> over_{false};  // somebody has waited: no more will be known
+  const std::shared_ptr<DeviceHealth> health_;
+  const std::string call_;
+  std::atomic<bool> over_{false};    // somebody has waited: no more will be known
+  std::atomic<bool> passed_{false};  // and it went well
 };
 
 }  // namespace
 
 C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
                      std::function<Bytes()> recount)
-    : name_(std::move(name)),
+    : C10Device(name, device, key, std::move(recount),
+                std::make_shared<DeviceHealth>(name, compute_queue_of(device))) {}
+
+C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
+                     std::function<Bytes()> recount, std::shared_ptr<DeviceHealth> health)
+    : Device(&health->lost()),
+      name_(std::move(name)),
       device_(device),
       key_(key),
       recount_(std::move(recount)),
-      streams_{c10::Stream(c10::Stream::DEFAULT, device), c10::Stream(c10::Stream::DEFAULT, device),
+      health_(std::move(health)),
+      streams_{compute_queue_of(device), c10::Stream(c10::Stream::DEFAULT, device),
                c10::Stream(c10::Stream::DEFAULT, device)} {
   const c10::impl::VirtualGuardImpl guard(device.type());
-  streams_[0] = guard.getDefaultStream(device);
   streams_[1] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
   streams_[2] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
 
 Result<Memory> C10Device::allocate(Bytes size) {
-  return guarded(name_, [&]() -> Result<Memory> {
+  return guarded(*health_, "allocating " + to_string(size), [&]() -> Result<Memory> {
     // Whatever stream the caller works on: memory comes back in the order of the stream it was taken on.
     const c10::StreamGuard on_stream(stream(Queue::compute));
     c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(static_cast<size_t>(size.count()));
@@ -101,13 +123,15 @@ Result<Memory> C10Device::allocate(Bytes size) {
   });
 }
 
-Event C10Device::record_on(const c10::Stream& stream) const { return std::make_shared<C10Event>(stream); }
+Event C10Device::record_on(const c10::Stream& stream, std::string call) const {
+  return std::make_shared<C10Event>(stream, health_, std::move(call));
+}
 
 // The event of a copy that was just put on the stream. Without one nobody could wait for the copy, which may
 // go on when its memory is given back: then it is waited for here.
-Event C10Device::record_copy(const c10::Stream& stream) const {
+Event C10Device::record_copy(const c10::Stream& stream, std::string call) const {
   try {
-    return record_on(stream);
+    return record_on(stream, std::move(call));
   } catch (...) {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(stream);
     throw;
@@ -115,35 +139,37 @@ Event C10Device::record_copy(const c10::Stream& stream) const {
 }
 
 Result<Event> C10Device::record(Queue queue) {
-  return guarded(name_, [&]() -> Result<Event> { return record_on(stream(queue)); });
+  return guarded(*health_, "recording an event",
+                 [&]() -> Result<Event> { return record_on(stream(queue), "its work so far"); });
 }
 
 Status C10Device::wait(Queue queue, const Event& event) {
   if (event == nullptr) return {};
-  return guarded(name_, [&]() -> Status {
-    if (auto* ours = dynamic_cast<C10Event*>(event.get())) {
-      ours->block(stream(queue));
-      return {};
-    }
-    return event->synchronize();
+  auto* ours = dynamic_cast<C10Event*>(event.get());
+  if (ours == nullptr) return event->synchronize();
+  return guarded(*health_, "waiting for an event", [&]() -> Status {
+    ours->block(stream(queue));
+    return {};
   });
 }
 
 Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
-  return guarded(name_, [&]() -> Result<Event> {
+  const std::string call = "copying " + to_string(size) + " from the host";
+  return guarded(*health_, call, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_in));
     bytes_at(device, size, device_, key_)
         .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
-    return record_copy(stream(Queue::copy_in));
+    return record_copy(stream(Queue::copy_in), call);
   });
 }
 
 Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
-  return guarded(name_, [&]() -> Result<Event> {
+  const std::string call = "copying " + to_string(size) + " to the host";
+  return guarded(*health_, call, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_out));
     host_bytes(host, size)
         .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
-    return record_copy(stream(Queue::copy_out));
+    return record_copy(stream(Queue::copy_out), call);
   });
 }
 
@@ -154,19 +180,20 @@ bool C10Device::can_copy_from(const Device& peer) const {
 
 Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* source, Bytes size) {
   auto& other = dynamic_cast<C10Device&>(peer);
-  return guarded(name_, [&]() -> Result<Event> {
+  const std::string call = "copying " + to_string(size) + " from " + other.name_;
+  return guarded(*health_, call, [&]() -> Result<Event> {
     // Backends differ in whose stream they use, so both are ordered before the copy and after it.
     const c10::Stream& ours = stream(Queue::copy_in);
     const c10::Stream& theirs = other.stream(Queue::copy_out);
-    C10Event(ours).block(theirs);
+    C10Event(ours, health_, call).block(theirs);
     const c10::StreamGuard on_their_stream(theirs);
     const c10::StreamGuard on_our_stream(ours);
     bytes_at(destination, size, device_, key_)
         .copy_(bytes_at(const_cast<void*>(source), size, other.device_, key_), /*non_blocking=*/true);
-    auto copied = std::dynamic_pointer_cast<C10Event>(other.record_copy(theirs));
+    auto copied = std::dynamic_pointer_cast<C10Event>(other.record_copy(theirs, call));
     try {
       copied->block(ours);
-      return record_on(ours);
+      return record_on(ours, call);
     } catch (...) {
       c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(theirs);
       throw;
@@ -181,7 +208,7 @@ Bytes C10Device::trim() {
 }
 
 Status C10Device::synchronize() {
-  return guarded(name_, [&]() -> Status {
+  return guarded(*health_, "waiting for its work", [&]() -> Status {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
     return {};
   });

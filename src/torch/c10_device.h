@@ -15,9 +15,12 @@
 
 #include <array>
 #include <functional>
+#include <memory>
+#include <string>
 
 #include "device/device_api.h"
 #include "device/host.h"
+#include "torch/device_health.h"
 
 namespace innkeeper::torch_layer {
 
@@ -39,16 +42,24 @@ class C10Device final : public Device {
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
   Bytes trim() override;
   Status synchronize() override;
+  Status loss() const override { return health_->loss(); }
+  // `call`, which PyTorch made on the device, ended with this.
+  Status failure(const std::string& call, const std::exception& error) {
+    return health_->failure(call, error);
+  }
 
  private:
+  C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
+            std::shared_ptr<DeviceHealth> health);
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<size_t>(queue)]; }
-  Event record_on(const c10::Stream& stream) const;
-  Event record_copy(const c10::Stream& stream) const;
+  Event record_on(const c10::Stream& stream, std::string call) const;
+  Event record_copy(const c10::Stream& stream, std::string call) const;
 
   const std::string name_;
   const c10::Device device_;
   const c10::DispatchKey key_;
   const std::function<Bytes()> recount_;
+  const std::shared_ptr<DeviceHealth> health_;
   std::array<c10::Stream, 3> streams_;
 };
 

@@ -61,7 +61,11 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   // Who copies to the CPU reads next, and knows of no queue of ours.
   const bool may_go_on =
       (from_managed && to_managed) || (!from_managed && call.runtime().backend(node).kind == "cuda");
-  real_target.copy_(real_source, non_blocking && may_go_on);
+  try {
+    real_target.copy_(real_source, non_blocking && may_go_on);
+  } catch (const c10::AcceleratorError& error) {
+    call.throw_device_failure(error);
+  }
   call.finish();
   return target;
 }
@@ -76,9 +80,13 @@ at::Scalar read_scalar(const at::Tensor& self) {
   OperatorCall call("aten::_local_scalar_dense");
   const size_t index = call.operand(self, false);
   call.begin(where_to_read(call.runtime(), *block_of(self), call.choose()));
-  at::Scalar value = at::_local_scalar_dense(call.real(index));
-  call.finish();
-  return value;
+  try {
+    at::Scalar value = at::_local_scalar_dense(call.real(index));
+    call.finish();
+    return value;
+  } catch (const c10::AcceleratorError& error) {
+    call.throw_device_failure(error);
+  }
 }
 
 void resize_storage(const c10::Storage& storage, size_t size) {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "torch/address_table.h"
+#include "torch/errors.h"
 #include "torch/faults.h"
 #include "torch/sim/allocator.h"
 
@@ -68,11 +69,11 @@ c10::DataPtr allocate_host(c10::Allocator& original, Accountant* accountant, Nod
   if (accountant == nullptr || size == 0) return original.allocate(size);
   const Bytes charged = round_up(Bytes(static_cast<int64_t>(size)));
   const DisarmedCpu disarmed;
-  if (Status status = accountant->charge(node, charged); !status.ok()) throw_out_of_memory(status);
+  if (Status status = accountant->charge(node, charged); !status.ok()) throw_no_memory(status);
   std::unique_ptr<HostCharge> charge;
   try {
     if (faults::injected(faults::Fault::allocation)) {
-      throw_out_of_memory(Status(Code::out_of_memory, faults::message("no memory for a kernel on the host")));
+      throw_no_memory(Status(Code::out_of_memory, faults::message("no memory for a kernel on the host")));
     }
     charge = std::make_unique<HostCharge>(HostCharge{original.allocate(size), accountant, node, charged});
   } catch (...) {
@@ -143,9 +144,5 @@ ArmedCpu::~ArmedCpu() { armed = outer_; }
 
 DisarmedCpu::DisarmedCpu() : outer_(armed) { armed = nullptr; }
 DisarmedCpu::~DisarmedCpu() { armed = outer_; }
-
-void throw_out_of_memory(const Status& status) {
-  TORCH_CHECK_WITH(OutOfMemoryError, false, status.message());
-}
 
 }  // namespace innkeeper::torch_layer

@@ -69,7 +69,4 @@ IK_EXPORT Bytes charged_host_memory(NodeId node);
 // whoever charged it; anything else as it is. Freeing it looks nothing up.
 IK_EXPORT c10::DataPtr unlisted(c10::DataPtr memory);
 
-// Throws c10::OutOfMemoryError (torch.OutOfMemoryError) with the failure's message.
-[[noreturn]] void throw_out_of_memory(const Status& status);
-
 }  // namespace innkeeper::torch_layer

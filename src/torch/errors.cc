@@ -1,19 +1,39 @@
 #include "torch/errors.h"
 
-#include <c10/util/Exception.h>
-
+#include <cstdlib>
 #include <string>
 
 namespace innkeeper::torch_layer {
+namespace {
+
+// PyTorch's number of the error is CUDA's; ours stands in the message.
+constexpr int32_t kNoNumber = -1;
+
+[[noreturn]] void throw_accelerator_error(const std::string& line) {
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kNoNumber, line);
+}
+
+}  // namespace
 
 void throw_status(const Status& status, std::string_view what) {
   const std::string line = what.empty() ? status.message() : std::string(what) + ": " + status.message();
   switch (status.code()) {
     case Code::out_of_memory: TORCH_CHECK_WITH(OutOfMemoryError, false, line); break;
     case Code::invalid_argument: TORCH_CHECK_VALUE(false, line); break;
+    case Code::device_failed:
+    case Code::device_lost: throw_accelerator_error(line);
     default: TORCH_CHECK(false, line, " (", to_string(status.code()), ")"); break;
   }
   std::abort();  // not reached: each check above throws
+}
+
+bool names_its_device(const c10::AcceleratorError& error) { return error.get_error_code() == kNoNumber; }
+
+void throw_no_memory(const Status& status) {
+  if (status.code() == Code::device_failed || status.code() == Code::device_lost)
+    throw_accelerator_error(status.message());
+  TORCH_CHECK_WITH(OutOfMemoryError, false, status.message());
+  std::abort();  // not reached
 }
 
 }  // namespace innkeeper::torch_layer

@@ -1,15 +1,25 @@
 // Core's failures as PyTorch's exceptions: this is the edge.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <string_view>
 
 #include "base/status.h"
 
 namespace innkeeper::torch_layer {
 
-// out_of_memory: torch.OutOfMemoryError; invalid_argument: ValueError; else RuntimeError. `what` is the
+// out_of_memory: torch.OutOfMemoryError; invalid_argument: ValueError; a device that failed or is lost:
+// torch.AcceleratorError, as of plain CUDA, which is a RuntimeError; else RuntimeError. `what` is the
 // operator or the function of the public interface; empty where the message names what was wrong itself.
 [[noreturn]] void throw_status(const Status& status, std::string_view what);
+
+// For allocators, whose callers expect a failure to be want of memory: OutOfMemoryError for every failure but
+// that of a device, which had to make room. Whoever tries again after want of memory must not hide that one.
+[[noreturn]] void throw_no_memory(const Status& status);
+
+// Whether an exception is one of these, whose message says which device failed, and not one of PyTorch's.
+bool names_its_device(const c10::AcceleratorError& error);
 
 inline void throw_if_error(const Status& status, std::string_view what) {
   if (!status.ok()) throw_status(status, what);

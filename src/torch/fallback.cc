@@ -246,6 +246,8 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
       return run_managed(op, stack);
     }
     TORCH_CHECK_WITH(OutOfMemoryError, false, plan.op.schema().name(), ": ", why);
+  } catch (const c10::AcceleratorError& error) {
+    call.throw_device_failure(error);
   }
   for (size_t i = stack->size() - plan.nrets; i < stack->size(); ++i) give_back(call, (*stack)[i]);
   call.finish();

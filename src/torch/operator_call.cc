@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "torch/c10_device.h"
 #include "torch/errors.h"
 #include "torch/real_memory.h"
 #include "torch/samples.h"
@@ -62,6 +63,20 @@ void OperatorCall::give_up() {
     TORCH_WARN("innkeeper: after a failed ", name_, ": ", error.what());
   }
   release();
+}
+
+void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) const {
+  Engine& engine = runtime_.engine();
+  auto* device = dynamic_cast<C10Device*>(&engine.device(node_));
+  if (device == nullptr || names_its_device(error)) {  // room was made inside the kernel
+    throw_status(Status(Code::device_failed, error.what_without_backtrace()), name_);
+  }
+  const Status failure = device->failure("its kernel", error);
+  std::string line = failure.message();
+  for (const Operand& operand : operands_) {
+    if (const Status lost = engine.check_not_lost(*operand.block); !lost.ok()) line += "; " + lost.message();
+  }
+  throw_status(Status(failure.code(), std::move(line)), name_);
 }
 
 size_t OperatorCall::operand(at::Tensor managed, bool written) {

@@ -11,6 +11,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
 #include <memory>
@@ -58,6 +59,9 @@ class OperatorCall {
   void finish();
   // What the destructor does, where the call did not come to its end.
   void give_up();
+  // The kernel ended with this. Throws it again as torch.AcceleratorError that names the operator and the node
+  // and, where the node is gone for good, the operands that went with it.
+  [[noreturn]] void throw_device_failure(const c10::AcceleratorError& error) const;
 
  private:
   struct Operand {

@@ -61,6 +61,8 @@ struct TypedKernel<Op, Return(Args...)> {
       warn_of_host(Op::name, why);
       const OnHost on_host;
       return boxed(args...);
+    } catch (const c10::AcceleratorError& error) {
+      call.throw_device_failure(error);
     }
   }
 

@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 KIND = os.environ.get("INNKEEPER_GPU_TESTS", "cuda")
 REAL = KIND == "cuda"
+# A card computes fast: a simulated one and the fake one (make cuda) take small models and few steps.
+FAST = REAL and "FAKE_CUDA_KERNELS" not in os.environ
 NODE = f"{KIND}:0"
 PLAIN = "cuda" if REAL else "cpu"  # where the same kernels run without Innkeeper
 HAS_CARD = torch.version.cuda is not None and torch.cuda.is_available()

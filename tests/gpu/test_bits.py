@@ -6,10 +6,10 @@ With dropout plain CUDA draws other numbers, so there only the budgets are compa
 from __future__ import annotations
 
 import pytest
-from card import REAL, answer_of, record
+from card import FAST, REAL, answer_of, record
 from trainings import DRAWING, TRAININGS, WITHOUT_CUDNN
 
-STEPS = 20 if REAL else 4
+STEPS = 20 if FAST else 4
 
 SCRIPT = """
 import gc, json

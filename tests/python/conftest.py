@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-NODES = "sim:2x16MiB,host:1GiB"
+from accelerators import here
+
+NODES = here("sim:2x16MiB,host:1GiB")
 os.environ["INNKEEPER_NODES"] = NODES  # before anything imports innkeeper
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow down a shared machine
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import innkeeper
 import models
 import torch.nn.functional as F
+from accelerators import here
 from innkeeper import _C
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -141,10 +142,28 @@ def between(now: Tensor, versions: list[Tensor]) -> bool:
     return bool(known.all())
 
 
+class Injected:
+    """Failures by our own hooks (src/torch/faults.h)."""
+
+    def arm(self, kinds: int, nth: int, more: int = 0) -> None:
+        _C.inject_faults(kinds, nth, more)
+
+    def disarm(self) -> None:
+        _C.inject_faults(0, 0)
+
+    def calls(self) -> int:
+        return _C.injected_faults()[0]
+
+    def tells(self, error: Exception) -> bool:
+        """Whether the error says what happened."""
+        return "injected: " in str(error)
+
+
 class Sweep:
-    def __init__(self, workload: str, count: int) -> None:
+    def __init__(self, workload: str, count: int, faults: Injected | None = None) -> None:
+        self.faults = faults or Injected()
         torch.manual_seed(1)
-        innkeeper.configure(f"sim:{count}x16MiB,host:64MiB")
+        innkeeper.configure(here(f"sim:{count}x16MiB,host:64MiB"))
         self.training = WORKLOADS[workload]()
         self.saved = copies(self.training.tensors)
         self.squeeze(count)
@@ -160,7 +179,7 @@ class Sweep:
         """Cuts the nodes to where a step has to evict, as far as it still passes."""
         innkeeper.manager().reset_stats()
         self.training.step()
-        names = [f"sim:{n}" for n in range(count)]
+        names = [here(f"sim:{n}") for n in range(count)]
         peak = sum(innkeeper.stats()["nodes"][name]["peak"] for name in names)
         for percent in range(15, 100, 5):
             for name in names:
@@ -180,25 +199,25 @@ class Sweep:
 
     def calls(self, kinds: int) -> int:
         self.restore()
-        _C.inject_faults(kinds, 0)
+        self.faults.arm(kinds, 0)
         innkeeper.manager().reset_stats()
         self.training.step()
         self.evictions = innkeeper.stats()["evictions"]
-        calls, _ = _C.injected_faults()
-        _C.inject_faults(0, 0)
+        calls = self.faults.calls()
+        self.faults.disarm()
         return calls
 
     def attempt(self, kinds: int, nth: int, more: int = 0) -> bool:
         """One step with a fault. Returns whether it completed."""
         self.restore()
         blocks = torch.accelerator.memory_stats()["allocation.all.current"]
-        error = None
-        _C.inject_faults(kinds, nth, more)
+        error, told = None, False
+        self.faults.arm(kinds, nth, more)
         try:
             self.training.step()
         except (RuntimeError, torch.OutOfMemoryError) as raised:
-            error = str(raised)
-        _C.inject_faults(0, 0)
+            error, told = str(raised), self.faults.tells(raised)
+        self.faults.disarm()
         what = f"kinds {kinds}, call {nth} and {more} more"
         now = copies(self.training.tensors)
         if error is None:
@@ -206,7 +225,7 @@ class Sweep:
                 f"{what}: completed, but wrong"
             )
         else:
-            assert "injected: " in error, f"{what}: the error does not say what happened: {error}"
+            assert told, f"{what}: the error does not say what happened: {error}"
             for x, versions in zip(now, self.versions, strict=True):
                 assert between(x, versions), f"{what}: an element that no step gives: {error}"
         self.check_books(what)

@@ -12,6 +12,7 @@ import time
 
 import innkeeper
 import pytest
+from accelerators import here
 from tight import Squeeze, flood, same
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -66,10 +67,10 @@ def test_a_storage_that_was_emptied_is_filled_on_another_node():
     """Ours, found by the random walk: a storage emptied at one node and filled at another was owned
     by both.
     """
-    with innkeeper.on("sim:0"):
+    with innkeeper.on(here("sim:0")):
         x = torch.ones(100, device="managed")
     x.untyped_storage().resize_(0)
-    with innkeeper.on("sim:1"):
+    with innkeeper.on(here("sim:1")):
         x.untyped_storage().resize_(400)
         x.fill_(5)
         innkeeper.manager().check_invariants()
@@ -149,7 +150,7 @@ def test_views_follow_their_base_out_and_in(squeeze: Squeeze):
         flood(512 * KiB)
         for managed_or_plain in pairs[(n + 1) % 4]:
             managed_or_plain.add_(1)
-        innkeeper.prefetch(pairs[(n + 2) % 4][0], f"sim:{n % 2}")
+        innkeeper.prefetch(pairs[(n + 2) % 4][0], here(f"sim:{n % 2}"))
         assert all(same(*pair) for pair in pairs)
 
 
@@ -205,10 +206,10 @@ def test_a_large_allocation_that_nobody_writes_costs_nothing(squeeze: Squeeze):
     warm up.
     """
     squeeze(128 * KiB)
-    before = innkeeper.stats()["nodes"]["sim:0"]["resident"]
+    before = innkeeper.stats()["nodes"][here("sim:0")]["resident"]
     warmed = torch.empty(1 << 34, dtype=torch.uint8, device="managed")
     assert innkeeper.where(warmed) == []
-    assert innkeeper.stats()["nodes"]["sim:0"]["resident"] == before
+    assert innkeeper.stats()["nodes"][here("sim:0")]["resident"] == before
     del warmed
     flood(256 * KiB)
 

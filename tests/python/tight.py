@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 
 import innkeeper
 import pytest
+from accelerators import here
 
 import torch
 from torch import Tensor
 
-SIMULATED = ("sim:0", "sim:1")
+SIMULATED = (here("sim:0"), here("sim:1"))
 Squeeze = Callable[..., None]
 
 
@@ -27,8 +28,8 @@ def squeeze() -> Iterator[Squeeze]:
     manager.reset_stats()
 
     def to(nbytes: int, second: int | None = None) -> None:
-        manager.set_budget("sim:0", nbytes)
-        manager.set_budget("sim:1", nbytes if second is None else second)
+        manager.set_budget(SIMULATED[0], nbytes)
+        manager.set_budget(SIMULATED[1], nbytes if second is None else second)
 
     yield to
     evictions = innkeeper.stats()["evictions"]

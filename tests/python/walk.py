@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import innkeeper
 import walk_steps
+from accelerators import here
 from walk_steps import STEPS, WEIGHTS, Pair, Worker, Wrong, compare
 
 import torch
@@ -70,7 +71,7 @@ def change_budget(a: int, b: int) -> None:
     nodes = list(innkeeper.manager().nodes.values())
     node = nodes[a % len(nodes)]
     if node.kind != "disk":
-        lowest = min(LEAST_BUDGET if node.kind == "sim" else 1 << 20, node.capacity)
+        lowest = min(LEAST_BUDGET if node.kind in ("sim", "cuda") else 1 << 20, node.capacity)
         with contextlib.suppress(torch.OutOfMemoryError):  # pins and what runs may not fit
             innkeeper.manager().set_budget(node.name, lowest + b * 16 % (node.capacity - lowest + 1))
 
@@ -79,7 +80,7 @@ def run(program: Program) -> str | None:
     """Runs it; returns what went wrong, or None."""
     os.environ["INNKEEPER_SIM"], os.environ["INNKEEPER_STRESS"] = program.sim, program.stress
     gc.collect()
-    innkeeper.configure(program.nodes)
+    innkeeper.configure(here(program.nodes))
     names = [name for name, node in innkeeper.manager().nodes.items() if node.kind != "disk"]
     shared = []
     for n in range(4):

@@ -48,7 +48,7 @@ class Worker:
         return self.shared[n % len(self.shared)] if n % 5 == 0 and self.shared else self.own(n)
 
     def computing(self, n: int) -> str:
-        names = [name for name in self.nodes if name.startswith("sim")] or ["host"]
+        names = [name for name in self.nodes if name.startswith(("sim", "cuda"))] or ["host"]
         return names[n % len(names)]
 
     def add(self, ours: Tensor, plain: Tensor) -> None:

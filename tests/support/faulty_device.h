@@ -92,21 +92,28 @@ class FaultyDevice final : public Device {
  public:
   // `plan` may be null: nothing fails. Without `peers` nobody copies from another accelerator directly.
   FaultyDevice(std::unique_ptr<Device> inner, FaultPlan* plan, bool peers)
-      : inner_(std::move(inner)), plan_(plan), peers_(peers) {}
+      : Device(&gone_), inner_(std::move(inner)), plan_(plan), peers_(peers) {}
+
+  // From now on it answers nothing any more, like a card that fell off its bus.
+  void lose() { gone_.store(true); }
+  Status loss() const override { return Status(Code::device_lost, name() + " is lost"); }
 
   NodeKind kind() const override { return inner_->kind(); }
   const std::string& name() const override { return inner_->name(); }
   void attach(NodeId self, Accountant* accountant) override { inner_->attach(self, accountant); }
   Result<Memory> allocate(Bytes size) override {
+    if (is_lost()) return loss();
     if (fails(Fault::allocation)) return Status(Code::out_of_memory, "injected: an allocation at " + name());
     return inner_->allocate(size);
   }
   Bytes live() const override { return inner_->live(); }
   Result<Event> record(Queue queue) override {
+    if (is_lost()) return loss();
     if (fails(Fault::order)) return injected("a record");
     return stubborn(inner_->record(queue));
   }
   Status wait(Queue queue, const Event& event) override {
+    if (is_lost()) return loss();
     if (fails(Fault::order)) return injected("a wait");
     const auto* wrapped = dynamic_cast<const StubbornEvent*>(event.get());
     return inner_->wait(queue, wrapped == nullptr ? event : wrapped->inner());
@@ -138,6 +145,7 @@ class FaultyDevice final : public Device {
   }
   template <class Call>
   Result<Event> copy(Call&& call) {
+    if (is_lost()) return loss();
     if (fails(Fault::copy)) return injected("a copy");
     if (kind() == NodeKind::disk && fails(Fault::late_copy)) {
       return Event(std::make_shared<FailedEvent>("injected: a late failure at " + name()));
@@ -149,6 +157,7 @@ class FaultyDevice final : public Device {
     return Event(std::make_shared<StubbornEvent>(std::move(event).value(), plan_));
   }
 
+  std::atomic<bool> gone_{false};
   const std::unique_ptr<Device> inner_;
   FaultPlan* const plan_;
   const bool peers_;

@@ -26,7 +26,7 @@ TEST_F(SimBackendTest, an_exception_without_a_message_is_named) {
   c10::SetAllocator(c10::kHPU, &allocator, /*priority=*/200);
   const Result<Memory> memory = device.allocate(Bytes(64));
   ASSERT_FALSE(memory.ok());
-  EXPECT_EQ(memory.status().code(), Code::io_error);
+  EXPECT_EQ(memory.status().code(), Code::device_failed);
   EXPECT_NE(memory.status().message().find("Wordless"), std::string::npos) << memory.status().message();
 }
 

@@ -56,8 +56,9 @@ TEST(StatusTest, CarriesCodeAndMessage) {
 }
 
 TEST(StatusTest, EveryCodeHasItsOwnName) {
-  const Code codes[] = {Code::ok,       Code::invalid_argument, Code::out_of_memory,
-                        Code::io_error, Code::unavailable,      Code::busy};
+  const Code codes[] = {
+      Code::ok,          Code::invalid_argument, Code::out_of_memory, Code::io_error, Code::device_failed,
+      Code::device_lost, Code::unavailable,      Code::busy};
   for (const Code left : codes) {
     EXPECT_STRNE(to_string(left), "unknown");
     for (const Code right : codes) {

@@ -8,6 +8,8 @@
 
 #include "torch/address_table.h"
 #include "torch/cpu_allocator.h"
+#include "torch/errors.h"
+#include "torch/fork.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
@@ -46,6 +48,7 @@ AddressTable<Owner>& table() {
 std::atomic<caching::CUDAAllocator*> the_target{nullptr};
 
 void release_by_address(void* data) {
+  if (is_forked_child()) return;  // its parent's memory; CUDA must not be called here
   const std::optional<Owner> owner = table().take(data);
   if (owner.has_value() && owner->release != nullptr) {
     owner->release(data);
@@ -90,9 +93,12 @@ auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, Allocate&&
       failure = error.what_without_backtrace();
     }
     const Status relieved = ledger.relief(node, Bytes(wanted));
-    TORCH_CHECK_WITH(OutOfMemoryError, relieved.ok() && tries < kTries, failure,
-                     "; innkeeper evicted all it could there (", tries - 1, " times)",
-                     relieved.ok() ? "" : ": " + relieved.message());
+    if (!relieved.ok() || tries == kTries) {
+      throw_no_memory(Status(relieved.ok() ? Code::out_of_memory : relieved.code(),
+                             failure + "; innkeeper evicted all it could there (" +
+                                 std::to_string(tries - 1) + " times)" +
+                                 (relieved.ok() ? "" : ": " + relieved.message())));
+    }
     if (wanted <= INT64_MAX / 4) wanted *= 2;
   }
 }
@@ -106,8 +112,7 @@ auto charge_and_allocate(Ledger* ledger, size_t size, Allocate&& allocate) -> de
   if (node == kNoNode) return listed(allocate(), Charge{});
   const int64_t rounded = (static_cast<int64_t>(size) + kGranule - 1) / kGranule * kGranule;
   const DisarmedCpu disarmed;
-  if (Status status = ledger->accountant->charge(node, Bytes(rounded)); !status.ok())
-    throw_out_of_memory(status);
+  if (Status status = ledger->accountant->charge(node, Bytes(rounded)); !status.ok()) throw_no_memory(status);
   const Charge charge{ledger, device, rounded};
   ledger->live[static_cast<size_t>(device)].fetch_add(rounded, std::memory_order_relaxed);
   auto undo = c10::make_scope_exit([&charge] { charge.give_back(); });

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "torch/cpu_allocator.h"
+#include "torch/errors.h"
 #include "torch/faults.h"
 #include "torch/fork.h"
 #include "torch/sim/current.h"
@@ -33,7 +34,7 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face) {
   if (entry.accountant != nullptr) {
     if (Status status = entry.accountant->charge(entry.node, charged); !status.ok()) {
       entry.stats.failed();
-      throw_out_of_memory(status);
+      throw_no_memory(status);
     }
   }
   sim::Accelerator& accelerator = *entry.accelerator;
@@ -44,7 +45,7 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face) {
   if (!data.ok()) {
     entry.stats.failed();
     if (entry.accountant != nullptr) entry.accountant->uncharge(entry.node, charged);
-    throw_out_of_memory(data.status());
+    throw_no_memory(data.status());
   }
   entry.stats.allocated(charged);
   auto allocation =

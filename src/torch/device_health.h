@@ -1,0 +1,42 @@
+// Whether an accelerator is there: failures of its calls, as a Status that names it, the call and what the maker
+// says. Shared by a device and its events, which may outlive it.
+//
+// A failed call is device_failed, unless the device answers nothing any more: asked for the state of its queue,
+// a card that is gone, or whose context is broken, fails again. Then it is device_lost, and stays so.
+//
+// Thread safety: all methods.
+#pragma once
+
+#include <c10/core/Stream.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "base/thread_annotations.h"
+
+namespace innkeeper::torch_layer {
+
+class DeviceHealth {
+ public:
+  DeviceHealth(std::string name, const c10::Stream& queue) : name_(std::move(name)), queue_(queue) {}
+
+  const std::atomic<bool>& lost() const { return lost_; }
+  // Why it is lost.
+  Status loss() const IK_EXCLUDES(mutex_);
+  // `call` failed with this exception.
+  Status failure(const std::string& call, const std::exception& error) IK_EXCLUDES(mutex_);
+
+ private:
+  bool answers() const noexcept;
+
+  const std::string name_;
+  const c10::Stream queue_;
+  std::atomic<bool> lost_{false};
+  mutable Mutex mutex_;  // a leaf
+  std::string why_ IK_GUARDED_BY(mutex_);
+};
+
+}  // namespace innkeeper::torch_layer

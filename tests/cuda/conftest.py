@@ -1,0 +1,50 @@
+"""Our CUDA part on the fake runtime, in this process: two cards, of which a test takes what it needs.
+
+Run by `make cuda` (tier one), which sets the environment.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "python")]
+os.environ.setdefault("FAKE_CUDA_CARDS", "2")
+os.environ.setdefault("FAKE_CUDA_MEMORY", str(256 << 20))
+os.environ.setdefault("INNKEEPER_NODES", "cuda:0:64MiB,host:1GiB")
+
+import fake  # noqa: E402  (beside this file)
+import pytest  # noqa: E402
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not fake.IS_HERE:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="the fake runtime is not here; run make cuda"))
+
+
+@pytest.fixture(autouse=True)
+def sound() -> Iterator[None]:
+    """Begins with one card of 64 MiB; ends without violations, and with books that agree with a recount."""
+    import innkeeper
+
+    import torch
+
+    sys.last_traceback = sys.last_value = None  # of a test that failed: it may hold tensors
+    gc.collect()
+    torch.cuda.init()
+    torch.cuda.set_device(0)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    innkeeper.configure("cuda:0:64MiB,host:1GiB")
+    torch.manual_seed(0)
+    yield
+    fake.ask("cancel_failures")
+    innkeeper.manager().check_invariants()
+    for name, node in innkeeper.stats()["nodes"].items():
+        assert node["peak"] <= node["budget"], (name, node)
+        assert node["recount"] == node["resident"], (name, node)
+    assert fake.ask("violations") == 0

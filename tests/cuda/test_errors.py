@@ -1,0 +1,193 @@
+"""An error of a card is no want of memory: it names the card and the call, and only what is gone is lost."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import fake
+import innkeeper
+import pytest
+from fake import BROKEN, ILLEGAL_ADDRESS, INVALID_VALUE, MIB, OUT_OF_MEMORY, UNKNOWN, ask, fail
+from patterns import check, many, node, pattern
+
+import torch
+
+BOTH = "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"
+
+
+def test_a_copy_that_fails_in_an_eviction_is_the_card_s_error() -> None:
+    pairs = many(8)
+    fail("cudaMemcpyAsync")
+    with pytest.raises(
+        torch.AcceleratorError, match=r"copying 8.0 MiB to the host failed: CUDA error: unknown"
+    ):
+        torch.zeros(8 * MIB, dtype=torch.uint8, device="managed")
+    check(pairs)
+
+
+def test_so_it_is_for_the_program_s_own_cuda_tensors() -> None:
+    pairs = many(8)
+    fail("cudaMemcpyAsync")
+    with pytest.raises(torch.AcceleratorError, match="cuda:0: copying"):
+        torch.empty(8 * MIB, dtype=torch.uint8, device="cuda")
+    check(pairs)
+
+
+def test_another_victim_may_leave_instead() -> None:
+    pairs = many(8)
+    fail("cudaMemcpyAsync")
+    torch.empty(16 * MIB, dtype=torch.uint8, device="cuda")
+    check(pairs)
+
+
+def test_so_it_is_when_the_card_itself_was_full() -> None:
+    pairs = many(4)
+    torch.cuda.empty_cache()
+    with fake.others_hold(0, torch.cuda.mem_get_info()[0]):
+        for _ in range(4):  # whoever could leave
+            fail("cudaMemcpyAsync")
+        with pytest.raises(torch.AcceleratorError, match="cuda:0: copying"):
+            torch.empty(32 * MIB, dtype=torch.uint8, device="cuda")
+    check(pairs)
+
+
+def test_an_error_leaves_nothing_behind_for_the_next_call_to_find() -> None:
+    pairs = many(12)
+    for call in ("cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventCreateWithFlags"):
+        for skip in range(6):
+            fail(call, skip)
+            try:
+                for _, managed in pairs:
+                    managed.clone()
+            except torch.AcceleratorError as error:
+                assert "CUDA error" in str(error)
+            ask("cancel_failures")
+            innkeeper.manager().check_invariants()
+            assert torch.zeros(8, device="cuda").add_(1).sum().item() == 8
+    check(pairs)
+
+
+@pytest.mark.parametrize("error", [INVALID_VALUE, OUT_OF_MEMORY])
+def test_page_locking_that_is_refused_costs_speed_alone(error: int) -> None:
+    before = ask("locked_bytes")
+    for _ in range(64):
+        fail("cudaHostRegister", 0, error)
+    innkeeper.configure("cuda:0:64MiB,host:2GiB")  # another arena: nothing is locked yet
+    pairs = many(12)
+    assert (
+        torch.full((MIB,), 3.0, device="cuda").sum().item() == 3.0 * MIB
+    )  # no kernel's check finds the error
+    check(pairs)
+    ask("cancel_failures")
+    assert innkeeper.stats()["evictions"] > 0
+    assert ask("locked_bytes") <= before
+
+
+def test_unlocking_that_fails_is_forgotten() -> None:
+    pairs = many(12)
+    check(pairs)
+    del pairs
+    gc.collect()
+    fail("cudaHostUnregister")
+    innkeeper.configure("cuda:0:64MiB,host:2GiB")
+    assert torch.full((MIB,), 3.0, device="cuda").sum().item() == 3.0 * MIB
+
+
+@pytest.fixture
+def broken_after() -> Iterator[None]:
+    """The fake's own mercy: after the test the card works again."""
+    yield
+    gc.collect()
+    for card in (0, 1):
+        ask("repair", card)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.usefixtures("broken_after")
+@pytest.mark.parametrize("error", [ILLEGAL_ADDRESS, UNKNOWN])
+def test_a_card_that_is_gone_takes_with_it_what_it_alone_held_by_name(error: int) -> None:
+    innkeeper.configure(BOTH)
+    with innkeeper.on("cuda:0"):
+        alone = pattern(0).to("managed").add_(1)
+        with_host = pattern(1).to("managed")
+        innkeeper.evict(with_host)
+        innkeeper.prefetch(with_host, "cuda:0")
+        assert with_host[1].item() == pattern(1)[1]
+    with innkeeper.on("cuda:1"):
+        elsewhere = pattern(2).to("managed").add_(1)
+    torch.cuda.synchronize(0)
+    ask("break", 0, error)
+    with pytest.raises(torch.AcceleratorError, match=r"cuda:0"):
+        alone.add_(1)
+    with pytest.raises(torch.AcceleratorError, match=r"\(8.0 MiB\) was only on cuda:0 and is lost with it"):
+        alone.cpu()
+    with innkeeper.on("cuda:1"):
+        assert torch.equal(elsewhere.add_(1).cpu(), pattern(2) + 2)
+        assert torch.equal(with_host.add_(1).cpu(), pattern(1) + 1)
+    fresh = torch.ones(MIB, device="managed")  # placed where a card works
+    assert innkeeper.where(fresh) == ["cuda:1"]
+    assert fresh.sum().item() == MIB
+    innkeeper.manager().check_invariants()
+    del alone, with_host, elsewhere, fresh
+    gc.collect()
+    innkeeper.manager().check_invariants()
+    assert node("cuda:0")["resident"] == 0
+
+
+@pytest.mark.usefixtures("broken_after")
+def test_what_was_on_its_way_down_when_the_card_went_is_lost_with_its_reason() -> None:
+    innkeeper.configure(BOTH)
+    with innkeeper.on("cuda:0"):
+        tensor = pattern(0).to("managed").add_(1)
+    torch.cuda.synchronize()
+    ask("set_mode", fake.LATE, 1)
+    innkeeper.evict(tensor)  # the copy has not run
+    ask("break", 0, UNKNOWN)
+    for _ in range(2):
+        with pytest.raises(torch.AcceleratorError, match="cuda:0"):
+            tensor.cpu()
+    del tensor
+
+
+@pytest.mark.usefixtures("broken_after")
+def test_what_had_been_waited_for_is_safe_whatever_the_card_says_later() -> None:
+    innkeeper.configure(BOTH)
+    with innkeeper.on("cuda:0"):
+        tensor = pattern(0).to("managed").add_(1)
+    innkeeper.evict(tensor)
+    torch.managed.synchronize()
+    ask("break", 0, UNKNOWN)
+    assert torch.equal(tensor.cpu(), pattern(0) + 1)
+
+
+@pytest.mark.usefixtures("broken_after")
+def test_the_nodes_can_be_configured_anew_without_the_card_that_is_gone() -> None:
+    innkeeper.configure(BOTH)
+    with innkeeper.on("cuda:0"):
+        tensor = pattern(0).to("managed").add_(1)
+    torch.cuda.synchronize()
+    ask("break", 0, UNKNOWN)
+    with pytest.raises(torch.AcceleratorError):
+        tensor.cpu()
+    del tensor
+    gc.collect()
+    innkeeper.configure("cuda:1:64MiB,host:1GiB")
+    assert torch.equal(pattern(3).to("managed").add_(1).cpu(), pattern(3) + 1)
+
+
+def test_a_broken_card_is_told_from_one_call_that_failed() -> None:
+    tensor = pattern(0).to("managed").add_(1)
+    fail("cudaMemcpyAsync")
+    with pytest.raises(torch.AcceleratorError, match="unknown error") as once:
+        tensor.cpu()
+    assert "lost" not in str(once.value)
+    assert torch.equal(tensor.cpu(), pattern(0) + 1)
+    fail("cudaMemcpyAsync", 0, UNKNOWN, BROKEN)
+    with pytest.raises(torch.AcceleratorError):
+        tensor.cpu()
+    with pytest.raises(torch.AcceleratorError, match="cuda:0 is lost to this process"):
+        tensor.add_(1)
+    del tensor
+    gc.collect()
+    ask("repair", 0)

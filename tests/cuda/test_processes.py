@@ -1,0 +1,183 @@
+"""Processes with settings of their own: they fork, end, have an old driver, other cards' names, no peers.
+
+A violation of CUDA's rules ends each with a status of its own (tests/fake_cuda/runtime/report.h).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MIB = 1 << 20
+PRELUDE = """
+import gc, os, signal, sys, threading
+import torch, innkeeper, fake
+from patterns import check, many, node, pattern
+MIB = 1 << 20
+"""
+
+
+def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    settings = {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "INNKEEPER_NODES": "cuda:0:64MiB,host:1GiB",
+        "FAKE_CUDA_CARDS": "2",
+        "FAKE_CUDA_MEMORY": str(256 * MIB),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", PRELUDE + script],
+        env=os.environ | settings | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def passes(script: str, **environment: str) -> str:
+    done = run(script, **environment)
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr[-3000:]}"
+    return done.stdout
+
+
+FORK = """
+pairs = many(12)
+own = torch.ones(MIB, device="cuda")
+shared = torch.cuda.Stream()
+own.record_stream(shared)
+torch.cuda.synchronize()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    try:
+        pairs[0][1].cpu()
+        os._exit(3)
+    except RuntimeError as error:
+        assert "forked" in str(error), error
+    pairs.clear()
+    del own
+    gc.collect()
+    sys.stderr.flush()
+    {end}
+status = os.waitpid(pid, 0)[1]
+assert status == 0, status
+check(pairs)
+"""
+
+
+@pytest.mark.parametrize("end", ["os._exit(86 if fake.ask('violations') else 0)", "sys.exit(0)"])
+def test_a_forked_child_calls_nothing_of_cuda(end: str) -> None:
+    passes(FORK.format(end=end))
+
+
+@pytest.mark.parametrize("mode", ["late", "early"])
+def test_at_the_end_nothing_calls_a_runtime_that_has_gone(mode: str) -> None:
+    passes(
+        """
+pairs = many(12)
+own = torch.ones(MIB, device="cuda")
+innkeeper.evict(pairs[-1][1])      # copies that nobody waited for
+innkeeper.prefetch(pairs[0][1], "cuda:0")
+builtin = sys.modules["builtins"]
+builtin.kept = pairs               # freed by the interpreter's last breath, or never
+sys.modules["kept"] = own
+import atexit
+atexit.register(lambda: pairs[3][1].add_(1).cpu())
+""",
+        FAKE_CUDA_MODE=mode,
+    )
+
+
+def test_a_process_whose_card_is_gone_ends_in_order() -> None:
+    passes(
+        """
+pairs = many(12)
+fake.ask("break", 0, 999)
+try:
+    pairs[-1][1].add_(1)
+    sys.exit(3)
+except torch.AcceleratorError as error:
+    print(error)
+"""
+    )
+
+
+def test_an_old_driver_is_named_where_a_card_is_asked_for() -> None:
+    done = run('torch.ones(3, device="managed")', FAKE_CUDA_DRIVER="12080")
+    assert done.returncode == 1
+    assert "cuda:0" in done.stderr.splitlines()[-1], done.stderr[-500:]
+    passes(
+        'assert torch.ones(3, device="managed").sum().item() == 3',
+        FAKE_CUDA_DRIVER="12080",
+        INNKEEPER_NODES="",
+    )
+
+
+def test_a_machine_without_cards_is_the_host() -> None:
+    passes('assert innkeeper.where(torch.ones(3, device="managed")) == ["host"]',
+           FAKE_CUDA_CARDS="0", INNKEEPER_NODES="")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("visible", "first"), [("1,0", 0xA1), ("0,1", 0xA0), ("GPU-a1", 0xA1), ("1", 0xA1), ("1,9,0", 0xA1)]
+)
+def test_nodes_are_the_visible_cards_in_their_order(visible: str, first: int) -> None:
+    passes(
+        f"""
+count = torch.cuda.device_count()
+assert [n for n in innkeeper.manager().nodes if n != "host"] == [f"cuda:{{i}}" for i in range(count)]
+uuid = str(torch.cuda.get_device_properties(0).uuid)
+assert uuid[:2] == "{first:02x}", uuid
+with innkeeper.on("cuda:0"):
+    x = torch.ones(MIB, device="managed")
+assert x.sum().item() == MIB and fake.ask("used", 0) >= 4 * MIB
+""",
+        CUDA_VISIBLE_DEVICES=visible,
+        INNKEEPER_NODES="cuda:64MiB,host:1GiB",
+    )
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"FAKE_CUDA_MIG": "1", "CUDA_VISIBLE_DEVICES": "MIG-a0"},
+        {"FAKE_CUDA_MPS": "1"},
+        {"FAKE_CUDA_UNIFIED": "1"},
+        {"FAKE_CUDA_PEERS": "0", "INNKEEPER_NODES": "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"},
+        {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"},
+    ],
+    ids=["MIG", "MPS", "unified", "no peers", "fixed segments"],
+)
+def test_bytes_survive_on_other_machines(machine: dict[str, str]) -> None:
+    passes(
+        """
+pairs = many(20)
+for i, (original, managed) in enumerate(pairs):
+    with innkeeper.on(list(innkeeper.manager().nodes)[i % (len(innkeeper.manager().nodes) - 1)]):
+        managed.add_(1)
+check([(original + 1, managed) for original, managed in pairs])
+assert innkeeper.stats()["evictions"] > 0
+""",
+        **machine,
+    )
+
+
+def test_what_a_user_s_threads_do_at_once_is_in_order() -> None:
+    passes(
+        """
+def work(number):
+    torch.manual_seed(number)
+    for i in range(6):
+        x = pattern(number * 10 + i, 4).to("managed")
+        for _ in range(3):
+            x.add_(1)
+        assert torch.equal(x.cpu(), pattern(number * 10 + i, 4) + 3)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+    )

@@ -1,0 +1,25 @@
+// A tensor as work on a stream sees it: an address and a shape, which own nothing. Like a kernel's
+// arguments: if the memory goes to somebody else before the work runs, the work reads and writes theirs.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+namespace fake_cuda {
+
+class Place {
+ public:
+  explicit Place(const at::Tensor& tensor);  // on a card
+  // The card's bytes as a tensor of the host's, while work runs.
+  at::Tensor open() const;
+
+ private:
+  void* data_;
+  std::vector<int64_t> sizes_, strides_;
+  at::ScalarType type_;
+  bool conj_, neg_;
+  size_t bytes_;
+};
+
+}  // namespace fake_cuda

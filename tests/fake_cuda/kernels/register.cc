@@ -1,0 +1,93 @@
+// Puts the host's kernels where CUDA's are: every aten operator that has one for CUDA, but for those that
+// move no numbers, and those whose CUDA kernel is made of others.
+#include <ATen/native/Copy.h>
+#include <ATen/ops/copy_native.h>
+#include <torch/library.h>
+
+#include <string_view>
+
+#include "kernels/run.h"
+
+namespace fake_cuda {
+namespace {
+
+// By the beginning of their names. Left alone: what allocates, views and waits (the runtime answers for
+// it), and what belongs to libraries or formats that are not here.
+constexpr std::string_view kLeft[] = {"empty",
+                                      "resize",
+                                      "set_",
+                                      "view",
+                                      "as_strided",
+                                      "_reshape_alias",
+                                      "unfold",
+                                      "alias",
+                                      "is_set_to",
+                                      "_efficientzerotensor",
+                                      "_local_scalar_dense",
+                                      "copy_",
+                                      "_copy_from",
+                                      "record_stream",
+                                      "is_pinned",
+                                      "_pin_memory",
+                                      "_assert_async",
+                                      "_fused_sdp_choice",
+                                      "cudnn",
+                                      "_cudnn",
+                                      "_use_cudnn",
+                                      "miopen",
+                                      "_thnn",
+                                      "_nested",
+                                      "_sparse",
+                                      "sparse",
+                                      "_cslt",
+                                      "_scaled_mm",
+                                      "_fft",
+                                      "_flash",
+                                      "_efficient",
+                                      "_fused_rms",
+                                      "_triton"};
+
+bool is_left(std::string_view name) {
+  for (const std::string_view each : kLeft) {
+    if (name.substr(0, each.size()) == each) return true;
+  }
+  return false;
+}
+
+// Between cards and to and from the host as ever: those are the runtime's copies. On one card with a change
+// of type or layout CUDA runs a kernel.
+at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  const bool bytes_alone = self.scalar_type() == source.scalar_type() && self.is_contiguous() &&
+                           source.is_contiguous() && self.sizes() == source.sizes();
+  if (bytes_alone || !self.is_cuda() || !source.is_cuda() || self.device() != source.device())
+    return at::native::copy_(self, source, non_blocking);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
+  Stack stack{self, source, non_blocking};
+  run_on_card(op, &stack);
+  return self;
+}
+
+// Attention by operators that the host has: the one by plain mathematics.
+void choose_plain_attention(const c10::OperatorHandle& op, Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  stack->push_back(int64_t{0});
+}
+
+const bool registered = [] {
+  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  constexpr std::string_view kAten = "aten::";
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind(kAten, 0) != 0 || is_left(std::string_view(name.name).substr(kAten.size()))) continue;
+    const auto op = dispatcher.findSchema(name);
+    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) continue;
+    const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_card>());
+  }
+  library.impl("copy_", TORCH_FN(copy));
+  library.impl("_fused_sdp_choice", torch::CppFunction::makeFromBoxedFunction<&choose_plain_attention>());
+  return true;
+}();
+
+}  // namespace
+}  // namespace fake_cuda

@@ -1,0 +1,13 @@
+// An operator of a card, by the host's kernel: the shapes at once, the numbers when its stream gets there.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "kernels/plain_call.h"
+
+namespace fake_cuda {
+
+// A boxed kernel. Where the shapes depend on the numbers the stream is waited for, as CUDA's own kernel does.
+void run_on_card(const c10::OperatorHandle& op, Stack* stack);
+
+}  // namespace fake_cuda

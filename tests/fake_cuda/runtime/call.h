@@ -1,0 +1,54 @@
+// Every function of the C interface goes through here: the lock, the state of the process (forked, at its
+// end), a driver that is too old, failures that a test asked for, a card that is broken, the thread's last
+// error.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "runtime/abi.h"
+#include "runtime/machine.h"
+
+namespace fake_cuda {
+
+enum class Needs {
+  nothing,  // says what is known; never fails
+  // Which card the thread has chosen: fails when ordered by name, not as one of any. PyTorch asks for it in
+  // destructors and ends the process where it fails, whoever uses it.
+  choice,
+  driver,  // of the process: fails by order alone
+  card,    // of the calling thread's card: fails by order, and while the card is broken
+};
+
+// What a failure that was ordered does to the card.
+enum class Effect { once, broken, lost };
+
+// The call of that name ("" for any) after `skip` others fails with `error`, once.
+void order_failure(const char* name, long skip, Error error, Effect effect);
+void cancel_failures();
+long failures_left();
+std::string failed_call();  // the last that was made to fail
+void forget_failed_call();
+long calls();  // those so far that could have been made to fail
+
+Error& last_error();  // of the calling thread
+
+// The error that the call must end with before it does anything; kSuccess if it may go on.
+Error begin_call(const char* name, Needs needs);
+
+// Of the driver, which knows nothing of the runtime's last error.
+template <class Body>
+Error driver_call(const char* name, Needs needs, Body&& body) {
+  const std::lock_guard<std::recursive_mutex> lock(machine_mutex());
+  const Error error = begin_call(name, needs);
+  return error == kSuccess ? std::forward<Body>(body)() : error;
+}
+
+template <class Body>
+Error call(const char* name, Needs needs, Body&& body) {
+  const Error error = driver_call(name, needs, std::forward<Body>(body));
+  if (error != kSuccess) last_error() = error;
+  return error;
+}
+
+}  // namespace fake_cuda

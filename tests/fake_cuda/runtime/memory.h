@@ -1,0 +1,38 @@
+// The cards' memory. A device address is in a window that nobody can touch (a host that does dies, as
+// beside a real card); its bytes are at the same distance in a second window. Fresh memory is poison.
+// Addresses are never given out twice, so whatever touches memory that was freed is noticed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/abi.h"
+
+namespace fake_cuda {
+
+inline constexpr size_t kPage = size_t{2} << 20;  // memory is given out in such pieces
+inline constexpr unsigned char kPoison = 0xff;
+
+inline size_t round_to_page(size_t size) { return (size + kPage - 1) & ~(kPage - 1); }
+
+bool is_device_address(const void* data);
+
+// cudaMalloc and cudaFree.
+Error allocate(int card, size_t size, void** data);
+Error release(void* data);
+
+// Virtual memory: addresses, physical memory, and one over the other.
+uintptr_t reserve_addresses(size_t size);
+Error create_physical(int card, size_t size, uint64_t* handle);
+Error release_physical(uint64_t handle);
+Error map_physical(uintptr_t at, size_t size, uint64_t handle);
+Error unmap_physical(uintptr_t at, size_t size);
+
+// The card whose memory is there; -1 if none is.
+int card_of(const void* data);
+// Where the bytes of a range are. Null, a violation and the card broken, if not all of it is there. `card`:
+// whose kernel or copy this is (-1: a copy by the driver, which reaches everything).
+char* bytes_of(const void* data, size_t size, int card, const char* what);
+void poison_card(int card);
+
+}  // namespace fake_cuda

@@ -1,0 +1,23 @@
+// What the fake has to say: violations of CUDA's rules by whoever calls it, and a trace of the calls.
+//
+// A violation is told on standard error, counted, and makes the process end with kViolationStatus, however it
+// would have ended: a test that passes by luck fails. FAKE_CUDA_ABORT=1 ends it where it stands.
+#pragma once
+
+#include <string>
+
+namespace fake_cuda {
+
+inline constexpr int kViolationStatus = 86;
+
+void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void violation(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+long violations();
+std::string last_violation();
+// A test that provokes violations takes them back.
+void forget_violations();
+
+bool tracing();  // FAKE_CUDA_TRACE=1
+
+}  // namespace fake_cuda

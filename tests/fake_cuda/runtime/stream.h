@@ -1,0 +1,92 @@
+// Streams, events and graphs. Work waits in its stream's queue and runs as late as it may: when somebody
+// waits for it (late), at once (early), or now and then (random). Whoever forgets to wait reads old bytes,
+// or poison.
+//
+// An event is a position in a stream; a stream that waits for one has work that runs the other stream up to
+// there. While a stream is captured its work goes to a graph instead, in the order in which it was
+// enqueued.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "runtime/abi.h"
+
+namespace fake_cuda {
+
+struct HostRange {
+  const void* data = nullptr;
+  size_t size = 0;
+};
+
+struct Work {
+  std::function<void()> run;
+  HostRange host;  // page-locked memory that it touches
+};
+
+struct Graph {
+  unsigned long long id = 0;
+  std::vector<Work> work;
+};
+
+struct Stream {
+  int card = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  std::deque<Work> queue;
+  uint64_t done = 0;  // work that has run
+  int asked = 0;      // queries that were answered "not ready"
+  Graph* capture = nullptr;
+  uint64_t end() const { return done + queue.size(); }
+};
+
+struct Event {
+  int card = 0;
+  unsigned flags = 0;
+  Stream* stream = nullptr;  // null: nothing was recorded yet
+  uint64_t position = 0;
+  int asked = 0;
+  Graph* capture = nullptr;
+};
+
+enum class Mode { late, early, random };
+void set_mode(Mode mode, unsigned seed);
+
+Stream* new_stream(int card, unsigned flags, int priority);
+void forget_stream(Stream* stream);  // what it has to do is done sometime
+Stream* stream_of(
+    StreamHandle handle);  // the calling thread's card's default stream for 0; null if it is none
+Stream* default_stream(int card);
+Event* new_event(int card, unsigned flags);
+Event* event_of(EventHandle handle);  // null if it is none
+void forget_event(Event* event);
+
+void enqueue(Stream& stream, std::function<void()> run, HostRange host = {});
+void record(Event& event, Stream& stream);
+void wait_for(Stream& stream, const Event& event);
+// Default streams wait for all others of their card that did not ask to be left out, and these for them.
+void join_default(Stream& stream);
+
+// Whether it is through; one that is asked often enough runs (a card makes progress by itself).
+bool is_through(Stream& stream);
+bool is_through(Event& event);
+void run_stream(Stream& stream);
+void run_event(const Event& event);
+void run_card(int card);
+void run_all();
+void run_some();  // in random mode: a little, anywhere
+
+void drop_work(int card);
+// The first work that has not run and touches the range; null if none does.
+const HostRange* pending_host(const void* data, size_t size);
+size_t pending_work();
+// The card whose work runs on the calling thread; -1 outside of any.
+int running_card();
+
+Graph* begin_capture(Stream& stream);
+Graph* end_capture(Stream& stream);
+
+}  // namespace fake_cuda

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The tests of `make cuda`, on the fake runtime that tools/cuda.sh has put in CUDA's place: cuda_tests.sh 1|2 PYTHON
+# PYTEST_ARGS="-k bits": only these.
+source "$(dirname "$0")/common.sh"
+tier=$1 python=$2
+failed=0
+
+# suite NAME PYTEST-ARGUMENTS...
+suite() {
+  echo "-- $1"
+  shift
+  # shellcheck disable=SC2086
+  "$python" -m pytest -q -p no:cacheprovider -p no:warnings --tb=short "$@" ${PYTEST_ARGS:-} || [ $? = 5 ] || failed=1
+}
+
+if [ "$tier" = 1 ]; then
+  suite "our CUDA part" tests/cuda --ignore tests/cuda/test_sweep.py
+  exit "$failed"
+fi
+
+# What needs a card's speed, its own random numbers, or kernels that are not here (cuDNN, fused attention) is left out.
+FAKE_CUDA_MEMORY=$((6 << 30)) suite "what make gpu asks of a card" tests/gpu \
+  -k "not overhead and not overlap and not oversubscription and not attention and not lstm"
+export INNKEEPER_TEST_ON=cuda FAKE_CUDA_CARDS=2 FAKE_CUDA_MEMORY=$((1 << 30))
+suite "known bugs of others, on cards" tests/python/test_known_bugs.py tests/python/test_known_bugs_tensors.py
+suite "the n-th call to CUDA fails" tests/cuda/test_sweep.py
+if [ -z "${PYTEST_ARGS:-}" ]; then
+  echo "-- a walk on cards"
+  INNKEEPER_SEED=${INNKEEPER_SEED:-1} INNKEEPER_STEPS=${INNKEEPER_STEPS:-1500} "$python" -W ignore tests/python/walk.py |
+    tail -n 12 || failed=1
+fi
+exit "$failed"
