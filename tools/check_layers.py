@@ -22,7 +22,10 @@ LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 FOREIGN = {
     "PyTorch": (re.compile(r"(torch|ATen|c10|caffe2)/"), {"torch", "bindings", PUBLIC_TORCH_FOLDER}),
-    "Python": (re.compile(r"(Python\.h|pybind11/|torch/extension\.h|torch/csrc/)"), {"bindings"}),
+    "Python": (
+        re.compile(r"(Python\.h|pybind11/|torch/extension\.h|torch/csrc/(?!distributed/c10d/))"),
+        {"bindings"},
+    ),
 }
 
 
