@@ -223,7 +223,7 @@ Result<void*> Arena::map(int64_t size) {
 void Arena::unmap(const std::vector<Departing>& departing) {
   for (const auto& [data, mapping] : departing) {
     const auto length = static_cast<size_t>(mapping.size);
-    if (mapping.pinned && options_.hooks.unpin) options_.hooks.unpin(data, length);
+    if (mapping.pinned && options_.hooks.unpin && !options_.hooks.unpin(data, length)) continue;
     if (options_.blank) blank_mappings().remove(data);
     ::munmap(data, length);
   }

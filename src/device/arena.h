@@ -34,10 +34,11 @@ bool is_blank(const void* data);
 class Arena {
  public:
   // Told of each new mapping, and before each goes (pinning memory for a real accelerator). A mapping that
-  // `pin` refuses is used all the same; `unpin` is then not called for it.
+  // `pin` refuses is used all the same; `unpin` is then not called for it. One that `unpin` cannot let go
+  // (false) is kept and used no more: at its addresses the accelerator would take other memory for locked.
   struct Hooks {
     std::function<Status(void* data, size_t size)> pin;
-    std::function<void(void* data, size_t size)> unpin;
+    std::function<bool(void* data, size_t size)> unpin;
   };
   struct Options {
     std::string name = "host";

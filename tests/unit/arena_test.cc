@@ -128,7 +128,7 @@ TEST(Arena, PinsWholeMappingsOnce) {
                                  EXPECT_TRUE(pinned.insert(data).second);
                                  return Status::okay();
                                },
-                           .unpin = [&](void* data, size_t) { EXPECT_EQ(pinned.erase(data), 1u); }}});
+                           .unpin = [&](void* data, size_t) { return pinned.erase(data) == 1u; }}});
     for (int i = 0; i < 100; ++i) take(arena, Bytes(256));
     EXPECT_EQ(pinned.size(), 1u) << "small blocks share a slab";
     void* large = take(arena, MiB(1));
@@ -141,6 +141,23 @@ TEST(Arena, PinsWholeMappingsOnce) {
     arena.free(refused);
   }
   EXPECT_TRUE(pinned.empty());
+}
+
+TEST(Arena, KeepsTheAddressesOfWhatCannotBeUnpinned) {
+  std::set<void*> refused;
+  {
+    Arena arena({.hooks = {.pin = [](void*, size_t) { return Status::okay(); },
+                           .unpin =
+                               [&](void* data, size_t) {
+                                 refused.insert(data);
+                                 return false;
+                               }}});
+    take(arena, MiB(1));
+  }
+  ASSERT_EQ(refused.size(), 1u);
+  static_cast<volatile char*>(*refused.begin())[0] = 1;  // or this would touch what was unmapped
+  Arena another({.name = "another"});
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(refused.count(take(another, MiB(1))), 0u);
 }
 
 TEST(Arena, SaysWhatItWasAsked) {

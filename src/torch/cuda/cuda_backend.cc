@@ -185,7 +185,9 @@ Arena::Hooks arena_hooks() {
               },
           .unpin =
               [](void* data, size_t) {
-                if (cudaHostUnregister(data) != cudaSuccess) (void)cudaGetLastError();
+                if (cudaHostUnregister(data) == cudaSuccess) return true;
+                (void)cudaGetLastError();
+                return false;
               }};
 }
 
