@@ -1,6 +1,7 @@
 #include <innkeeper/torch/choice.h>
 
 #include <cstdio>
+#include <exception>
 
 int main() {
   try {
@@ -8,6 +9,8 @@ int main() {
     std::printf("%s is %s\n", innkeeper::device(gpu).str().c_str(), gpu.uuids().front().c_str());
   } catch (const innkeeper::LeaseBusy& busy) {
     std::printf("later: %s\n", busy.what());
+  } catch (const std::exception& error) {  // no GPU is here, say
+    std::printf("not here: %s\n", error.what());
   }
   return 0;
 }

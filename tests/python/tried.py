@@ -185,6 +185,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     ),
     "innkeeper setup": Elsewhere("tests/cli/test_setup.py::test_it_makes_a_folder_that_protects"),
     "innkeeper queue list": AS_IT_IS,
+    "innkeeper run --managed": Short("innkeeper run --managed -c 'print(6 * 7)'", "42"),
     "innkeeper queue add --mem 20G -- CMD": Short(
         "innkeeper queue add --mem 8G -- true && innkeeper queue wait"
     ),
