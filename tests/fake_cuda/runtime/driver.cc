@@ -80,7 +80,7 @@ Error cuMemRelease(unsigned long long handle) {
 Error cuMemMap(unsigned long long at, size_t size, size_t offset, unsigned long long handle,
                unsigned long long) {
   return driver_call("cuMemMap", Needs::driver,
-              [&] { return offset == 0 ? map_physical(at, size, handle) : kNotSupported; });
+                     [&] { return offset == 0 ? map_physical(at, size, handle) : kNotSupported; });
 }
 Error cuMemSetAccess(unsigned long long, size_t, const void*, size_t) {
   return driver_call("cuMemSetAccess", Needs::driver, [] { return kSuccess; });
