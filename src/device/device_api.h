@@ -106,8 +106,8 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // Gone for good: a card that fell off its bus, or whose context an illegal access broke. What it holds cannot
-  // be read any more, and each call fails with loss().
+  // Gone for good: a card that fell off its bus, or whose context an illegal access broke. What it holds
+  // cannot be read any more, and each call fails with loss().
   bool is_lost() const { return lost_->load(std::memory_order_acquire); }
   virtual Status loss() const { return {}; }
 

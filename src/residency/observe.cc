@@ -109,7 +109,8 @@ Status Engine::synchronize() {
   MutexLock lock(mutex_);
   for (const auto& at : nodes_) {
     reclaim(*at);
-    // Events are asked while their devices can answer: a device that is lost later takes back nothing of this.
+    // Events are asked while their devices can answer: a device that is lost later takes back nothing of
+    // this.
     for (Block* block = at->first; block != nullptr; block = block->replica(at->id).next) {
       const Replica& replica = block->replica(at->id);
       if (!is_moving(*block)) (void)is_done(replica.ready);

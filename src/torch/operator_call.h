@@ -59,8 +59,8 @@ class OperatorCall {
   void finish();
   // What the destructor does, where the call did not come to its end.
   void give_up();
-  // The kernel ended with this. Throws it again as torch.AcceleratorError that names the operator and the node
-  // and, where the node is gone for good, the operands that went with it.
+  // The kernel ended with this. Throws it again as torch.AcceleratorError that names the operator and the
+  // node and, where the node is gone for good, the operands that went with it.
   [[noreturn]] void throw_device_failure(const c10::AcceleratorError& error) const;
 
  private:

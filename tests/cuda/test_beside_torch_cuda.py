@@ -101,6 +101,17 @@ def test_own_streams_are_in_order_with_managed_tensors() -> None:
     assert managed.sum().item() == 10.0 * MIB
 
 
+def test_what_another_stream_made_is_waited_for() -> None:
+    side = torch.cuda.Stream()
+    source = torch.zeros(MIB, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(1000)
+        source.fill_(7.0)
+        managed = source.to("managed")
+    assert managed.sum().item() == 7.0 * MIB  # nobody has waited for the other stream
+
+
 def test_memory_recorded_on_another_stream_is_not_given_away_early() -> None:
     side = torch.cuda.Stream()
     tensor = torch.zeros(2 * MIB, device="cuda")
