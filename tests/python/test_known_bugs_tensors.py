@@ -197,7 +197,7 @@ def test_too_large_an_operator_fails_at_once_with_the_numbers(squeeze: Squeeze):
         innkeeper.manager().soft_placement = True
     assert time.monotonic() - start < 10
     line = str(error.value)
-    assert "256.0 KiB asked" in line and "128.0 KiB" in line and "set_budget" in line and "\n" not in line
+    assert "256.0 KiB asked" in line and "128.0 KiB" in line and "a larger budget for sim:0" in line and "\n" not in line
     assert all(same(x, counting(1 << 13, n)) for n, x in enumerate(kept))
 
 
