@@ -73,4 +73,4 @@ def test_opinfo(name: str, runs: dict[str, Future[subprocess.CompletedProcess[st
     assert not unknown, "\n".join(unknown)
     assert not [line for line in failures if "died of signal" in line]
     if name.startswith("float32"):
-        assert int(found[1]) >= 630
+        assert int(found[1]) + len(failures) >= 634, "operators that were tried before are skipped"
