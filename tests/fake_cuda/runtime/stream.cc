@@ -224,9 +224,10 @@ size_t pending_work() {
 int running_card() { return now_running; }
 
 Graph* begin_capture(Stream& stream) {
-  stream.capture =
-      new Graph{++schedule().graphs, {}};  // kept for good: a graph may be launched again and again
-  return stream.capture;
+  // Kept for good: a graph may be launched again and again.
+  static auto& graphs = *new std::vector<std::unique_ptr<Graph>>;
+  graphs.push_back(std::make_unique<Graph>(Graph{++schedule().graphs, {}}));
+  return stream.capture = graphs.back().get();
 }
 
 Graph* end_capture(Stream& stream) {
