@@ -184,6 +184,32 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   for (Block* block : theirs) machine->destroy(block);
 }
 
+// Neither an allocation nor a release asks for the engine's lock: between its charge and its memory the two
+// differ, and whoever checks then hears nothing of it.
+TEST(Races, InvariantsHoldWhileMemoryComesAndGoes) {
+  Machine machine({.budget = MiB(4)});
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> others;
+  for (const NodeId node : {machine.host(), machine.sim()}) {
+    others.emplace_back([&, node] {
+      while (!stop) EXPECT_TRUE(machine->device(node).allocate(Bytes(4096)).ok());
+    });
+  }
+  for (int look = 0; look < 5000; ++look) EXPECT_EQ(machine->check_invariants(), "");
+  stop = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
+// What is charged and never comes is still reported.
+TEST(Races, ADifferenceThatStaysIsReported) {
+  Machine machine({.budget = MiB(4)});
+  ASSERT_TRUE(machine->charge(machine.sim(), Bytes(4096)).ok());
+  EXPECT_NE(machine->check_invariants().find("I7"), std::string::npos);
+  machine->uncharge(machine.sim(), Bytes(4096));
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
 // Whoever asks while a block moves hears nothing of it: what is half done is not broken.
 TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
   FaultPlan faults;
