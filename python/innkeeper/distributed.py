@@ -51,12 +51,7 @@ def _join_every_group(c10d: Any) -> None:
     """
     original = c10d._new_process_group_helper
 
-    @functools.wraps(original)
-    def helper(*args: Any, **kwargs: Any) -> Any:
-        _made.clear()
-        group, store = original(*args, **kwargs)
-        if not isinstance(group, torch.distributed.ProcessGroup):
-            return group, store  # this process is not in it
+    def join(group: Any) -> None:
         devices = {DEVICE if _C.is_managed(device) else device.type for device in group._device_types}
         gloo_type = torch.distributed.ProcessGroup.BackendType.GLOO
         if DEVICE in devices and "cpu" not in devices:
@@ -67,7 +62,16 @@ def _join_every_group(c10d: Any) -> None:
             if cpu.name() == "gloo":
                 custom = torch.distributed.ProcessGroup.BackendType.CUSTOM
                 group._register_backend(torch.device(DEVICE), custom, _C.make_process_group(cpu))
-        return group, store
+
+    @functools.wraps(original)
+    def helper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            group, store = original(*args, **kwargs)
+            if isinstance(group, torch.distributed.ProcessGroup):  # or this process is not in it
+                join(group)
+            return group, store
+        finally:
+            _made.clear()
 
     c10d._new_process_group_helper = helper
 

@@ -55,13 +55,21 @@ def test_demo_fails_in_one_line_when_the_loss_does_not_fall(tmp_path: Path):
     assert done.stderr.splitlines()[-1].startswith("demo failed: the last loss")
 
 
+# Gloo's threads may drop Python's tensors while the interpreter ends, which ends the process
+# (github.com/pytorch/pytorch/issues/190489). Ours do not; the CPU's run is asked again.
+ENDED_BY_GLOO = "terminate called without an active exception"
+
+
 def test_ddp_gives_the_same_weights_as_on_the_cpu():
     hashes = set()
     for device, nodes in (("cpu", "host:1GiB"), ("managed", "sim:1x1MiB,host:1GiB")):
-        done = run_python(
+        command = [
             "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "examples/ddp.py",
-            "--device", device, "--steps", "4", "--dropout", "0", *SMALL, nodes=nodes,
-        )  # fmt: skip
+            "--device", device, "--steps", "4", "--dropout", "0", *SMALL,
+        ]  # fmt: skip
+        done = run_python(*command, nodes=nodes)
+        if device == "cpu" and ENDED_BY_GLOO in done.stderr:
+            done = run_python(*command, nodes=nodes)
         assert done.returncode == 0, done.stdout + done.stderr
         hashes.add(done.stdout.splitlines()[-1])
     assert len(hashes) == 1 and "2 processes, weights " in hashes.pop()

@@ -36,7 +36,7 @@ void LentTensors::bring() {
   for (List& list : lists_) {
     for (const at::Tensor& tensor : list.managed) {
       if (!is_managed(tensor)) {
-        list.real.push_back(tensor);
+        list.real.push_back(tensor.detach());  // who is lent it drops it on a thread of its own
         continue;
       }
       const at::TensorOptions options = tensor.options().device(c10::kCPU);

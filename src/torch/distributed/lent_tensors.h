@@ -23,8 +23,8 @@ class LentTensors {
   LentTensors(const LentTensors&) = delete;
   LentTensors& operator=(const LentTensors&) = delete;
 
-  // Before bring(): what is to be lent. A tensor that is not managed, or has no bytes, is lent as it is; the
-  // result's data is there after bring(). Throws for one that is not strided.
+  // Before bring(): what is to be lent. A tensor that is not managed, or has no bytes, is lent as another
+  // tensor of the same data. Throws for one that is not strided.
   void add(const std::vector<at::Tensor>& tensors, bool written);
   // Brings all to the host and pins them. Throws torch.OutOfMemoryError with the numbers; nothing is pinned then.
   void bring();

@@ -2,9 +2,13 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <memory>
 #include <utility>
 
+#include "base/thread_annotations.h"
 #include "torch/distributed/lent_tensors.h"
 #include "torch/fork.h"
 
@@ -27,71 +31,114 @@ c10::intrusive_ptr<Future> future_of(Work& work) {
   }
 }
 
+// What a collective under way holds on to: the tensors may be Python's, whose references only threads that
+// call us may drop. (The other backend's threads would ask for Python's lock, and when the interpreter is
+// ending that ends the process.)
+struct Held {
+  WorkPtr inner;
+  LentTensors lent;
+  Tensors outputs;
+  c10::intrusive_ptr<Future> future =
+      c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
+  std::atomic<bool> left{false};  // by the other backend's thread: it touches nothing of this any more
+};
+
+// Those under way, so that who drops a work drops nothing that the other backend's thread still needs.
+class UnderWay {
+ public:
+  static UnderWay& all() {
+    static auto* const all = new UnderWay;  // never destroyed: works end at exit too
+    return *all;
+  }
+  void add(const std::shared_ptr<Held>& held) {
+    drop_those_left();
+    MutexLock lock(mutex_);
+    held_.push_back(held);
+  }
+  void drop_those_left() {
+    std::vector<std::shared_ptr<Held>> left;  // dropped after the lock: destructors of tensors do anything
+    MutexLock lock(mutex_);
+    const auto first = std::partition(held_.begin(), held_.end(), [](const auto& each) {
+      return !each->left.load(std::memory_order_acquire);
+    });
+    left.assign(std::make_move_iterator(first), std::make_move_iterator(held_.end()));
+    held_.erase(first, held_.end());
+  }
+
+ private:
+  Mutex mutex_;  // a leaf
+  std::vector<std::shared_ptr<Held>> held_ IK_GUARDED_BY(mutex_);
+};
+
 // A collective under way. It ends by the other backend's future, on that one's thread; without such a future
 // when it is waited for, or dropped.
 class CollectiveWork final : public Work {
  public:
-  CollectiveWork(int rank, OpType type, WorkPtr inner, std::shared_ptr<LentTensors> lent, Tensors outputs)
-      : Work(rank, type),
-        inner_(std::move(inner)),
-        lent_(std::move(lent)),
-        outputs_(std::move(outputs)),
-        future_(c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()))) {
-    const auto theirs = future_of(*inner_);
+  CollectiveWork(int rank, OpType type, std::shared_ptr<Held> held)
+      : Work(rank, type), held_(std::move(held)) {
+    const auto theirs = future_of(*held_->inner);
     if (theirs == nullptr) return;
     ends_by_itself_ = true;
+    UnderWay::all().add(held_);
     theirs->addCallback(
-        [lent = lent_, future = future_, outputs = outputs_](Future& ended) {
-          lent->give_back();
+        [held = held_.get()](Future& ended) {
+          held->lent.give_back();
           if (ended.hasError()) {
-            future->setError(ended.exception_ptr());
+            held->future->setError(ended.exception_ptr());
           } else {
-            future->markCompleted(c10::IValue(outputs));
+            held->future->markCompleted(c10::IValue(held->outputs));
           }
+          held->left.store(true, std::memory_order_release);
+          held->left.notify_all();
         },
         /*uses_future=*/false);
   }
   ~CollectiveWork() override {
-    if (ends_by_itself_ || future_->completed()) return;
+    if (ends_by_itself_) {
+      held_.reset();
+      UnderWay::all().drop_those_left();
+      return;
+    }
+    if (held_->future->completed()) return;
     try {
-      inner_->wait();
+      held_->inner->wait();
     } catch (const std::exception&) {  // nobody asked
     }
-    lent_->give_back();
   }
 
-  bool isCompleted() override { return ends_by_itself_ ? future_->completed() : inner_->isCompleted(); }
-  bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
-  std::exception_ptr exception() const override {
-    return future_->completed() ? future_->exception_ptr() : nullptr;
+  bool isCompleted() override {
+    return ends_by_itself_ ? held_->future->completed() : held_->inner->isCompleted();
   }
-  Tensors result() override { return outputs_; }
+  bool isSuccess() const override { return held_->future->completed() && !held_->future->hasError(); }
+  std::exception_ptr exception() const override {
+    return held_->future->completed() ? held_->future->exception_ptr() : nullptr;
+  }
+  Tensors result() override { return held_->outputs; }
   void synchronize() override { wait(kNoTimeout); }
   // The other's wait knows of timeouts; its future is fulfilled a moment later.
   bool wait(std::chrono::milliseconds timeout) override {
+    Future& future = *held_->future;
     if (ends_by_itself_) {
-      const bool done = inner_->wait(timeout);
-      future_->waitAndThrow();
+      const bool done = held_->inner->wait(timeout);
+      future.waitAndThrow();
+      held_->left.wait(false);
       return done;
     }
-    if (future_->completed()) return true;
-    const bool done = inner_->wait(timeout);
-    lent_->give_back();
-    future_->markCompleted(c10::IValue(outputs_));
+    if (future.completed()) return true;
+    const bool done = held_->inner->wait(timeout);
+    held_->lent.give_back();
+    future.markCompleted(c10::IValue(held_->outputs));
     return done;
   }
-  void abort() override { inner_->abort(); }
+  void abort() override { held_->inner->abort(); }
   c10::intrusive_ptr<Future> getFuture() override {
     if (!ends_by_itself_) wait(kNoTimeout);
-    return future_;
+    return held_->future;
   }
-  uint64_t getSequencenumber() const override { return inner_->getSequencenumber(); }
+  uint64_t getSequencenumber() const override { return held_->inner->getSequencenumber(); }
 
  private:
-  const WorkPtr inner_;
-  const std::shared_ptr<LentTensors> lent_;
-  const Tensors outputs_;
-  const c10::intrusive_ptr<Future> future_;
+  std::shared_ptr<Held> held_;
   bool ends_by_itself_ = false;
 };
 
@@ -129,6 +176,10 @@ class ProcessGroup final : public c10d::Backend {
  public:
   explicit ProcessGroup(c10::intrusive_ptr<c10d::Backend> inner)
       : c10d::Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
+  ~ProcessGroup() override {
+    inner_.reset();  // ends what is under way
+    UnderWay::all().drop_those_left();
+  }
 
   const std::string getBackendName() const override { return "innkeeper"; }  // NOLINT: c10d's own signature
 
@@ -258,11 +309,12 @@ class ProcessGroup final : public c10d::Backend {
   template <class Start>
   WorkPtr run(OpType type, std::initializer_list<Use> uses, const Tensors& outputs, Start&& start) {
     refuse_in_forked_child();
-    const auto lent = std::make_shared<LentTensors>();
-    for (const Use& use : uses) lent->add(*use.tensors, use.written);
-    lent->bring();
-    WorkPtr inner = start(*lent);
-    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(inner), lent, outputs);
+    auto held = std::make_shared<Held>();
+    for (const Use& use : uses) held->lent.add(*use.tensors, use.written);
+    held->lent.bring();
+    held->inner = start(held->lent);
+    held->outputs = outputs;
+    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(held));
   }
 
   // For those that take a list for each rank beside a list.
@@ -270,19 +322,20 @@ class ProcessGroup final : public c10d::Backend {
   WorkPtr run_lists(OpType type, const std::vector<Tensors>& lists, bool lists_written, const Tensors& list,
                     bool list_written, Start&& start) {
     refuse_in_forked_child();
-    const auto lent = std::make_shared<LentTensors>();
-    for (const Tensors& each : lists) lent->add(each, lists_written);
-    lent->add(list, list_written);
-    lent->bring();
+    auto held = std::make_shared<Held>();
+    LentTensors& lent = held->lent;
+    for (const Tensors& each : lists) lent.add(each, lists_written);
+    lent.add(list, list_written);
+    lent.bring();
     std::vector<Tensors> reals;
-    for (size_t i = 0; i < lists.size(); ++i) reals.push_back(lent->of(i));
-    WorkPtr inner = start(reals, lent->of(lists.size()));
-    Tensors outputs;
+    for (size_t i = 0; i < lists.size(); ++i) reals.push_back(lent.of(i));
+    held->inner = start(reals, lent.of(lists.size()));
+    Tensors& outputs = held->outputs;
     if (list_written) outputs = list;
     for (const Tensors& each : lists) {
       if (lists_written) outputs.insert(outputs.end(), each.begin(), each.end());
     }
-    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(inner), lent, std::move(outputs));
+    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(held));
   }
 
   static Tensors on_host(const Tensors& tensors, bool with_data) {
@@ -294,7 +347,7 @@ class ProcessGroup final : public c10d::Backend {
                       : at::empty(tensor.sizes(), tensor.options().device(c10::kCPU))};
   }
 
-  const c10::intrusive_ptr<c10d::Backend> inner_;
+  c10::intrusive_ptr<c10d::Backend> inner_;
 };
 
 }  // namespace
