@@ -167,9 +167,7 @@ def scatter(
     """The arguments of each replica, of as many as there are parts of the batch; at least one."""
     positional = _split(inputs, nodes, dim) if inputs else []
     named = _split(kwargs, nodes, dim) if kwargs else []
-    count = max(len(positional), len(named), 1)
-    if positional and named and len(positional) != len(named):
-        count = min(len(positional), len(named))
+    count = min((len(parts) for parts in (positional, named) if parts), default=1)
     return [(positional[i] if positional else (), named[i] if named else {}) for i in range(count)]
 
 

@@ -14,6 +14,7 @@ void bind_placement(py::module_& m) {
         "Gives the calling thread a home and a random stream of its own; returns a token.");
   m.def("leave_experiment", &leave_experiment, py::arg("token"), WithoutGil(),
         "Ends what enter_experiment began.");
+  m.def("local_rank", &local_rank, "The process's LOCAL_RANK; -1 where it has none, or no number.");
   m.def("log_moves", &log_moves, py::arg("on"), WithoutGil(), "Logs placements and moves, or stops it.");
 }
 

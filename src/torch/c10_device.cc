@@ -33,7 +33,7 @@ at::Tensor host_bytes(void* data, Bytes size) {
 
 // Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call.
 template <class Function>
-auto guarded(DeviceHealth& health, const std::string& call, Function&& function) -> decltype(function()) {
+auto guarded(DeviceHealth& health, const DeviceCall& call, Function&& function) -> decltype(function()) {
   try {
     const Unseen unseen;
     const DisarmedCpu disarmed;
@@ -52,7 +52,7 @@ c10::Stream compute_queue_of(c10::Device device) {
 class C10Event final : public EventState {
  public:
   // `call`: what it is the event of, for the message of its failure.
-  C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> health, std::string call)
+  C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> health, DeviceCall call)
       : event_(stream.device_type()), health_(std::move(health)), call_(std::move(call)) {
     event_.record(stream);
   }
@@ -85,7 +85,7 @@ class C10Event final : public EventState {
 
   c10::Event event_;
   const std::shared_ptr<DeviceHealth> health_;
-  const std::string call_;
+  const DeviceCall call_;
   std::atomic<bool> over_{false};    // somebody has waited: no more will be known
   std::atomic<bool> passed_{false};  // and it went well
 };
@@ -113,7 +113,7 @@ C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
 }
 
 Result<Memory> C10Device::allocate(Bytes size) {
-  return guarded(*health_, "allocating " + to_string(size), [&]() -> Result<Memory> {
+  return guarded(*health_, {"allocating", size}, [&]() -> Result<Memory> {
     // Whatever stream the caller works on: memory comes back in the order of the stream it was taken on.
     const c10::StreamGuard on_stream(stream(Queue::compute));
     c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(static_cast<size_t>(size.count()));
@@ -123,13 +123,13 @@ Result<Memory> C10Device::allocate(Bytes size) {
   });
 }
 
-Event C10Device::record_on(const c10::Stream& stream, std::string call) const {
+Event C10Device::record_on(const c10::Stream& stream, DeviceCall call) const {
   return std::make_shared<C10Event>(stream, health_, std::move(call));
 }
 
 // The event of a copy that was just put on the stream. Without one nobody could wait for the copy, which may
 // go on when its memory is given back: then it is waited for here.
-Event C10Device::record_copy(const c10::Stream& stream, std::string call) const {
+Event C10Device::record_copy(const c10::Stream& stream, DeviceCall call) const {
   try {
     return record_on(stream, std::move(call));
   } catch (...) {
@@ -139,22 +139,22 @@ Event C10Device::record_copy(const c10::Stream& stream, std::string call) const 
 }
 
 Result<Event> C10Device::record(Queue queue) {
-  return guarded(*health_, "recording an event",
-                 [&]() -> Result<Event> { return record_on(stream(queue), "its work so far"); });
+  return guarded(*health_, {"recording an event"},
+                 [&]() -> Result<Event> { return record_on(stream(queue), {"its work so far"}); });
 }
 
 Status C10Device::wait(Queue queue, const Event& event) {
   if (event == nullptr) return {};
   auto* ours = dynamic_cast<C10Event*>(event.get());
   if (ours == nullptr) return event->synchronize();
-  return guarded(*health_, "waiting for an event", [&]() -> Status {
+  return guarded(*health_, {"waiting for an event"}, [&]() -> Status {
     ours->block(stream(queue));
     return {};
   });
 }
 
 Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
-  const std::string call = "copying " + to_string(size) + " from the host";
+  const DeviceCall call{"copying", size, " from the host"};
   return guarded(*health_, call, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_in));
     bytes_at(device, size, device_, key_)
@@ -164,7 +164,7 @@ Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
 }
 
 Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
-  const std::string call = "copying " + to_string(size) + " to the host";
+  const DeviceCall call{"copying", size, " to the host"};
   return guarded(*health_, call, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_out));
     host_bytes(host, size)
@@ -180,7 +180,7 @@ bool C10Device::can_copy_from(const Device& peer) const {
 
 Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* source, Bytes size) {
   auto& other = dynamic_cast<C10Device&>(peer);
-  const std::string call = "copying " + to_string(size) + " from " + other.name_;
+  const DeviceCall call{"copying", size, " from ", other.name_};
   return guarded(*health_, call, [&]() -> Result<Event> {
     // Backends differ in whose stream they use, so both are ordered before the copy and after it.
     const c10::Stream& ours = stream(Queue::copy_in);
@@ -208,7 +208,7 @@ Bytes C10Device::trim() {
 }
 
 Status C10Device::synchronize() {
-  return guarded(*health_, "waiting for its work", [&]() -> Status {
+  return guarded(*health_, {"waiting for its work"}, [&]() -> Status {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
     return {};
   });

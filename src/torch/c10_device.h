@@ -44,7 +44,7 @@ class C10Device final : public Device {
   Status synchronize() override;
   Status loss() const override { return health_->loss(); }
   // `call`, which PyTorch made on the device, ended with this.
-  Status failure(const std::string& call, const std::exception& error) {
+  Status failure(const DeviceCall& call, const std::exception& error) {
     return health_->failure(call, error);
   }
 
@@ -52,8 +52,8 @@ class C10Device final : public Device {
   C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
             std::shared_ptr<DeviceHealth> health);
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<size_t>(queue)]; }
-  Event record_on(const c10::Stream& stream, std::string call) const;
-  Event record_copy(const c10::Stream& stream, std::string call) const;
+  Event record_on(const c10::Stream& stream, DeviceCall call) const;
+  Event record_copy(const c10::Stream& stream, DeviceCall call) const;
 
   const std::string name_;
   const c10::Device device_;

@@ -20,6 +20,10 @@ std::string reason(const std::exception& error) {
 
 }  // namespace
 
+std::string DeviceCall::text() const {
+  return what + (size.has_value() ? " " + to_string(*size) : std::string()) + where + peer;
+}
+
 bool DeviceHealth::answers() const noexcept {
   try {
     (void)c10::impl::VirtualGuardImpl(queue_.device_type()).queryStream(queue_);
@@ -29,8 +33,8 @@ bool DeviceHealth::answers() const noexcept {
   }
 }
 
-Status DeviceHealth::failure(const std::string& call, const std::exception& error) {
-  const std::string line = name_ + ": " + call + " failed: " + reason(error);
+Status DeviceHealth::failure(const DeviceCall& call, const std::exception& error) {
+  const std::string line = name_ + ": " + call.text() + " failed: " + reason(error);
   if (!lost_.load(std::memory_order_acquire)) {
     if (answers()) return Status(Code::device_failed, line);
     MutexLock lock(mutex_);

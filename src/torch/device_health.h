@@ -12,13 +12,24 @@
 
 #include <atomic>
 #include <exception>
-#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "base/thread_annotations.h"
+#include "base/types.h"
 
 namespace innkeeper::torch_layer {
+
+// What a device was asked for. Put into words only where it fails: copies are many.
+struct DeviceCall {
+  const char* what;                          // "copying"
+  std::optional<Bytes> size = std::nullopt;  // if it is about bytes
+  const char* where = "";                    // " to the host", or what stands before the peer
+  std::string peer = {};
+  std::string text() const;
+};
 
 class DeviceHealth {
  public:
@@ -28,7 +39,7 @@ class DeviceHealth {
   // Why it is lost.
   Status loss() const IK_EXCLUDES(mutex_);
   // `call` failed with this exception.
-  Status failure(const std::string& call, const std::exception& error) IK_EXCLUDES(mutex_);
+  Status failure(const DeviceCall& call, const std::exception& error) IK_EXCLUDES(mutex_);
 
  private:
   bool answers() const noexcept;

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "innkeeper/torch/runtime.h"
+
 namespace innkeeper::torch_layer {
 namespace {
 

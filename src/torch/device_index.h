@@ -7,8 +7,6 @@
 
 namespace innkeeper::torch_layer {
 
-// The process's LOCAL_RANK; -1 where it has none, or no number.
-int local_rank();
 // Throws unless the index means the one device. `may_be_rank`: where a program chooses its device, not where
 // it makes tensors.
 void check_device_index(c10::DeviceIndex index, bool may_be_rank = false);

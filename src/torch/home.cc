@@ -96,12 +96,6 @@ NodeId least_loaded(Bytes needed) {
   return best;
 }
 
-NodeId node_named(const std::string& name, const char* what) {
-  const NodeId node = runtime().engine().find_node(name);
-  if (node == kNoNode) throw_unknown_node(name, what);
-  return node;
-}
-
 void move_home(Home home) {
   thread_home = std::move(home);
   own_context().home.store(thread_home.packed(), std::memory_order_relaxed);

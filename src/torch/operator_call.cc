@@ -71,7 +71,7 @@ void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) cons
   if (device == nullptr || names_its_device(error)) {  // room was made inside the kernel
     throw_status(Status(Code::device_failed, error.what_without_backtrace()), name_);
   }
-  const Status failure = device->failure("its kernel", error);
+  const Status failure = device->failure({"its kernel"}, error);
   std::string line = failure.message();
   for (const Operand& operand : operands_) {
     if (const Status lost = engine.check_not_lost(*operand.block); !lost.ok()) line += "; " + lost.message();

@@ -54,7 +54,7 @@ LateAccountant& late_accountant() {
   return it;
 }
 
-std::mutex start_mutex;
+std::shared_mutex start_mutex;
 std::atomic<bool> starting{false};
 std::atomic<Runtime*> the_runtime{nullptr};
 std::string& wanted_nodes() {
@@ -276,7 +276,7 @@ class Starting {
   Starting& operator=(const Starting&) = delete;
 
  private:
-  const std::lock_guard<std::mutex> lock_;
+  const std::unique_lock<std::shared_mutex> lock_;
 };
 
 }  // namespace
@@ -294,12 +294,10 @@ Runtime& runtime() {
   return *runtime_if_started();
 }
 
-static std::shared_mutex replace_mutex;
-
 KeptRuntime::KeptRuntime() : running_(nullptr) {
   while (running_ == nullptr) {
     (void)runtime();
-    lock_ = std::shared_lock(replace_mutex);
+    lock_ = std::shared_lock(start_mutex);
     running_ = runtime_if_started();
     if (running_ == nullptr) lock_.unlock();
   }
@@ -343,7 +341,6 @@ void configure(const std::string& nodes) {
   refuse_while_memory_is_held(running->engine());
   Runtime::Prepared prepared = Runtime::prepare(nodes);
   const std::string before = wanted_nodes();
-  const std::unique_lock replacing(replace_mutex);
   late_accountant().set(nullptr);
   the_runtime.store(nullptr, std::memory_order_release);
   delete running;

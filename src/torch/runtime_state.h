@@ -71,8 +71,8 @@ class KeptRuntime {
   Runtime* running_;
 };
 
-// What whoever named a node that is not there is told: those that are.
-[[noreturn]] void throw_unknown_node(const std::string& name, const char* what);
+// The node of that name. Throws an error of `what` that names those that are there, if it is not.
+NodeId node_named(const std::string& name, const char* what);
 
 // The calling thread's home (home.cc): where operators without operands run. Assigned at the first use.
 NodeId home_node();

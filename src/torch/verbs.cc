@@ -18,8 +18,10 @@
 
 namespace innkeeper::torch_layer {
 
-void throw_unknown_node(const std::string& name, const char* what) {
+NodeId node_named(const std::string& name, const char* what) {
   Engine& engine = runtime().engine();
+  const NodeId node = engine.find_node(name);
+  if (node != kNoNode) return node;
   std::string known;
   for (size_t i = 0; i < engine.node_count(); ++i) {
     known += (i == 0 ? "" : ", ") + engine.device(NodeId{static_cast<uint8_t>(i)}).name();
@@ -41,16 +43,9 @@ Block& block_for(const at::Tensor& x, const char* what) {
   return *block_of(x);
 }
 
-NodeId named(const std::string& name, const char* what) {
-  Engine& engine = runtime().engine();
-  const NodeId node = engine.find_node(name);
-  if (node != kNoNode) return node;
-  throw_unknown_node(name, what);
-}
-
 // The node that was asked for; else the computing node where the block is; else the thread's home.
 NodeId node_for(Block& block, const std::optional<std::string>& node, const char* what) {
-  if (node.has_value()) return named(*node, what);
+  if (node.has_value()) return node_named(*node, what);
   Access access{&block, false, false};
   return runtime().engine().place(std::span(&access, 1), home_node());
 }
@@ -73,7 +68,7 @@ std::vector<NodeInfo> nodes() {
 
 void set_budget(const std::string& node, int64_t bytes) {
   const KeptRuntime machine;
-  const NodeId id = named(node, "set_budget");
+  const NodeId id = node_named(node, "set_budget");
   const Bytes capacity = machine->backend(id).capacity;
   if (Bytes(bytes) > capacity) {
     throw_status(Status(Code::invalid_argument, to_string(Bytes(bytes)) + " is more than the " +
@@ -118,7 +113,8 @@ void unpin(const at::Tensor& x) { runtime().engine().unpin(block_for(x, "unpin")
 bool is_user_pinned(const at::Tensor& x) { return runtime().engine().is_pinned(block_for(x, "is_pinned")); }
 
 void prefetch(const at::Tensor& x, const std::string& node) {
-  throw_if_error(runtime().engine().prefetch(block_for(x, "prefetch"), named(node, "prefetch")), "prefetch");
+  throw_if_error(runtime().engine().prefetch(block_for(x, "prefetch"), node_named(node, "prefetch")),
+                 "prefetch");
 }
 
 void set_replicated(const at::Tensor& x, bool replicated) {
@@ -156,7 +152,7 @@ void release_resident(const at::Tensor& x, const std::string& node) {
   if (is_forked_child()) return;  // its parent's pin
   Runtime& machine = runtime();
   Block& block = block_for(x, "resident");
-  const NodeId id = named(node, "resident");
+  const NodeId id = node_named(node, "resident");
   if (block.size() == Bytes(0)) return;
   if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
   Access access = machine.engine().let_go(block, id);

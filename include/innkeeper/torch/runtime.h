@@ -78,6 +78,8 @@ IK_EXPORT int64_t empty_cache();
 // least loaded node that computes). set_home returns the previous one; "" means none yet / assign at the next
 // use.
 IK_EXPORT std::string home();
+// The process's LOCAL_RANK, as torchrun sets it; -1 where it has none, or no number.
+IK_EXPORT int local_rank();
 IK_EXPORT std::string set_home(const std::string& node);
 // The node that best fits `nbytes` more: the one with most free bytes; with disperse, spread by homes taken
 // first.

@@ -10,6 +10,7 @@ from innkeeper.cuda_names import homes
 from innkeeper.cuda_names.put import put
 from innkeeper.managed_device import device as managed
 from innkeeper.managed_device import streams
+from innkeeper.managed_device.memory import flattened
 from innkeeper.managed_device.types import __all__ as types
 from torch import Tensor
 
@@ -258,12 +259,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
     """The same with keys joined by dots; what there is not counts 0."""
-    nested = memory_stats_as_nested_dict(device)
-    flat = _Zeros()
-    for kind in sorted(nested):
-        for key, value in nested[kind]["all"].items():
-            flat[f"{kind}.all.{key}"] = value
-    return flat
+    return _Zeros(flattened(memory_stats_as_nested_dict(device)))
 
 
 class _Zeros(dict[str, int]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import torch
@@ -34,8 +33,10 @@ def _is_in_bad_fork() -> bool:
     return _C.is_bad_fork()
 
 
-def index_of(device: Any = None) -> int:
+def index_of(device: Any = None, may_be_rank: bool = False) -> int:
     """The index that ``device`` names: None, 0, ``"managed"``, ``"managed:0"`` or a torch.device of these.
+
+    ``may_be_rank``: or the process's ``LOCAL_RANK`` in the place of the 0.
 
     Raises:
         ValueError: another kind of device, or an index other than 0.
@@ -49,7 +50,7 @@ def index_of(device: Any = None) -> int:
         if not _C.is_managed(device):
             raise ValueError(f"expected a managed device, got {device}")
         index = device.index or 0
-    if index != 0:
+    if index != 0 and not (may_be_rank and index == _C.local_rank()):
         raise ValueError(
             f"invalid device index {index}: there is one managed device, index 0, for all nodes; "
             "to place by hand use innkeeper.on(node)"
@@ -77,10 +78,8 @@ def set_device(device: Any) -> None:
 
     Under torchrun the process's ``LOCAL_RANK`` means the one device too: its home is the node of that number.
     """
-    index = device if isinstance(device, int) else torch.device(device).index
-    if isinstance(index, int) and (index < 0 or str(index) == os.environ.get("LOCAL_RANK")):
-        return
-    index_of(device)
+    if not (isinstance(device, int) and device < 0):
+        index_of(device, may_be_rank=True)
 
 
 class device:

@@ -73,16 +73,15 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
     """``memory_stats_as_nested_dict`` with keys joined by dots, in order."""
+    return flattened(memory_stats_as_nested_dict(device))
+
+
+def flattened(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """What stands in the dict and in dicts within, by its keys joined by dots, in order."""
     flat: dict[str, Any] = {}
-
-    def flatten(prefix: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key in sorted(value):
-                flatten(f"{prefix}.{key}" if prefix else key, value[key])
-        else:
-            flat[prefix] = value
-
-    flatten("", memory_stats_as_nested_dict(device))
+    for key in sorted(nested):
+        value = nested[key]
+        flat |= flattened(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return flat
 
 
