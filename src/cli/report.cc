@@ -36,6 +36,15 @@ std::string holders_text(const Survey& survey, const Place& place) {
   return names.empty() ? "-" : joined(names);
 }
 
+// "56.0 / 60.0 GiB", and "4.0 MiB / 60.0 GiB" where one unit would not show both.
+std::string part_text(Bytes part, Bytes whole) {
+  const std::string parts = to_string(part), wholes = to_string(whole);
+  const auto unit = [](const std::string& text) { return text.substr(text.find(' ')); };
+  if (part == Bytes(0)) return "0 / " + wholes;
+  if (unit(parts) != unit(wholes)) return parts + " / " + wholes;
+  return parts.substr(0, parts.find(' ')) + " / " + wholes;
+}
+
 Cell memory_cell(const Place& place) {
   if (!place.memory) return {"?", Colour::dim};
   const double total = static_cast<double>(place.memory->total.count());
@@ -177,10 +186,9 @@ Table users_table(const Survey& survey, const Screen& screen) {
 
 Table residents_table(const Survey& survey, const Screen& screen) {
   Table table;
-  table.columns = {{"MANAGED", true, 0},        {"NODE"},
-                   {"RESIDENT / GiB", true, 0}, {"", false, 5},
-                   {"PEAK", true, 3},           {"EVICTED", true, 2},
-                   {"USER", false, 4},          {"COMMAND", false, 6}};
+  table.columns = {
+      {"MANAGED", true, 0}, {"NODE"},           {"RESIDENT", true, 0}, {"", false, 5}, {"PEAK", true, 3},
+      {"EVICTED", true, 2}, {"USER", false, 4}, {"COMMAND", false, 6}};
   for (const Resident& resident : survey.residents) {
     for (const board::NodeRow& node : resident.nodes) {
       const bool first = &node == resident.nodes.data();
@@ -189,9 +197,9 @@ Table residents_table(const Survey& survey, const Screen& screen) {
       table.rows.push_back(
           {{first ? fmt::format("{}{}", resident.pid, resident.here ? "" : "*") : "", Colour::bold},
            {node.name},
-           {fmt::format("{} / {}", gib(node.resident), gib(node.budget)), Colour::cyan},
+           {part_text(node.resident, node.budget), Colour::cyan},
            {bar(screen, part, 8), Colour::cyan},
-           {gib(node.peak)},
+           {to_string(node.peak)},
            {std::to_string(node.evictions)},
            {first ? resident.owner : ""},
            {first ? resident.command : ""}});

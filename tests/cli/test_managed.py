@@ -27,12 +27,20 @@ def test_status_tells_what_managed_devices_hold(machine: Machine, board: Board):
     board.add(os.getpid(), "python train.py", NODE + HOST)
     lines = machine.ok("status").splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("MANAGED"))
-    assert lines[at + 1].split()[:5] == [str(os.getpid()), "cuda:0", "64.0", "/", "130.0"]
-    assert "128.0" in lines[at + 1] and "512" in lines[at + 1] and "python train.py" in lines[at + 1]
+    assert lines[at + 1].split()[:6] == [str(os.getpid()), "cuda:0", "64.0", "/", "130.0", "GiB"]
+    assert "128.0 GiB" in lines[at + 1] and "512" in lines[at + 1] and "python train.py" in lines[at + 1]
     assert lines[at + 2].split()[:4] == ["host", "100.0", "/", "500.0"]
     board.close()
     board.files.clear()
     assert "MANAGED" not in machine.ok("status")  # dead
+
+
+def test_small_nodes_have_small_units(machine: Machine, board: Board):
+    small = f"node=sim:0 {4 << 20} {3 << 20} {4 << 20} 0 1\n"
+    mixed = f"node=host {2 << 30} {96 << 10} {1 << 20} 0 1\nnode=disk {8 << 30} 0 0 0 1\n"
+    board.add(os.getpid(), "python train.py", small + mixed)
+    table = machine.ok("status").partition("MANAGED")[2]
+    assert "3.0 / 4.0 MiB" in table and "96.0 KiB / 2.0 GiB" in table and "0 / 8.0 GiB" in table
 
 
 def test_programs_read_it_too(machine: Machine, board: Board):
