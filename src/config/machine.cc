@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/size.h"
 #include "config/text.h"
@@ -33,6 +34,27 @@ std::optional<int> parse_index(std::string_view text) {
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+// `item` as it was meant where several nodes stand in it, with a wrong character between them; else empty.
+std::string with_commas(std::string_view item) {
+  // A folder's name may have spaces.
+  const std::string_view between = item.starts_with("disk") ? ";" : "; \t\r\n|+&";
+  constexpr std::string_view kKinds[] = {"auto", "cuda", "sim", "host", "disk"};
+  std::string result;
+  size_t taken = 0;
+  for (size_t at = item.find_first_of(between); at != std::string_view::npos;
+       at = item.find_first_of(between, at)) {
+    const size_t next = std::min(item.find_first_not_of(between, at), item.size());
+    const std::string_view rest = item.substr(next);
+    if (std::any_of(std::begin(kKinds), std::end(kKinds),
+                    [&](auto kind) { return rest.starts_with(kind); })) {
+      result.append(item.substr(taken, at - taken)).append(",");
+      taken = next;
+    }
+    at = next;
+  }
+  return taken == 0 ? "" : result.append(item.substr(taken));
+}
+
 class Parser {
  public:
   Parser(sim::Options sim, Bytes host_memory) : sim_(std::move(sim)), host_memory_(host_memory) {
@@ -42,7 +64,13 @@ class Parser {
   Result<MachineSpec> parse(std::string_view text) {
     std::vector<std::string_view> items = split_items(text);
     if (items.empty()) items.push_back("auto");
-    for (std::string_view item : items) IK_RETURN_IF_ERROR(parse_item(item));
+    for (std::string_view item : items) {
+      const Status parsed = parse_item(item);
+      if (parsed.ok()) continue;
+      if (const std::string meant = with_commas(item); !meant.empty())
+        return refuse(quoted(item) + ": commas separate nodes, as in " + quoted(meant));
+      return parsed;
+    }
     IK_RETURN_IF_ERROR(check_together());
     if (!has(NodeMake::host)) add({.make = NodeMake::host, .name = "host", .budget = default_host_budget()});
     for (NodeSpec& node : spec_.nodes) {

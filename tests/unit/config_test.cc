@@ -200,6 +200,14 @@ const BadCase kBadNodes[] = {
     {"sim:1MiB,auto",
      "auto names the GPUs and host, so sim:0 cannot stand beside it; only a disk can, as in "
      "auto,disk:/tmp:8GiB"},
+    {"sim:1x64MiB;host", "\"sim:1x64MiB;host\": commas separate nodes, as in \"sim:1x64MiB,host\""},
+    {"host:1GiB,sim:64MiB ; cuda:0 |disk:/tmp:1GiB",
+     "\"sim:64MiB ; cuda:0 |disk:/tmp:1GiB\": commas separate nodes, as in "
+     "\"sim:64MiB,cuda:0,disk:/tmp:1GiB\""},
+    {"host sim:64MiB", "\"host sim:64MiB\": commas separate nodes, as in \"host,sim:64MiB\""},
+    {"host; 64MiB",
+     "\"host; 64MiB\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or "
+     "disk:/tmp:8GiB"},
     {"sim:32x1MiB", "more than 32 nodes, host included; name fewer"},
     {"sim:16x1MiB,host:1GiB,sim:16x1MiB", "more than 32 nodes, host included; name fewer"},
 };
