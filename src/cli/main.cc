@@ -65,8 +65,11 @@ std::string unexpected(const CLI::App& command, const std::string& otherwise) {
   if (takes_job(command))
     return "\"" + first + "\" is out of place: the command goes behind --, as in: " + full_name(command) +
            " --mem 8G -- " + first;
-  if (command.get_option_no_throw("--wait") != nullptr && lease::parse_duration(first).ok())
-    return first + " is out of place: a limit is written --wait=" + first;
+  if (command.get_option_no_throw("--wait") != nullptr) {
+    for (const char* unit : {"", "s"})
+      if (lease::parse_duration(first + unit).ok())
+        return first + " is out of place: a limit is written --wait=" + first + unit;
+  }
   return first + " is not expected here";
 }
 

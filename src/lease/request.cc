@@ -87,11 +87,17 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
   uint64_t seconds = 0;
-  if (unit.empty() || unit == "s") seconds = 1;
+  if (unit == "s") seconds = 1;
   if (unit == "m") seconds = 60;
   if (unit == "h") seconds = 3600;
   if (unit == "d") seconds = 86400;
   constexpr uint64_t kMost = std::chrono::seconds(kLongest).count();
+  // Slurm's users mean minutes, others seconds.
+  if (error == std::errc() && unit.empty()) {
+    const std::string number_text = std::to_string(number);
+    return refuse("\"" + number_text + "\" has no unit: write " + number_text + "s, " + number_text +
+                  "m (minutes), " + number_text + "h or " + number_text + "d");
+  }
   if (error != std::errc() || seconds == 0 || number > kMost / seconds)
     return refuse("\"" + printable(text) +
                   "\" is no time, expected a whole number and s, m, h or d, as in 30s");

@@ -4,7 +4,7 @@
 //   --mem 20G             at least that much of each; without it a card is taken whole
 //   --share, --exclusive  with others (the default with --mem), or the card for itself alone
 //   --by MODE             free (most free memory), ratio (largest free part), power or utilization (least)
-//   --wait, --wait=30     wait in line, for ever or for so long (s, m, h)
+//   --wait, --wait=30s    wait in line, for ever or for so long (s, m, h, d)
 #pragma once
 
 #include <chrono>

@@ -46,7 +46,7 @@ constexpr Unit kSizes[] = {
 constexpr Unit kShortSizes[] = {
     {"B", 1},          {"KiB", 1ULL << 10}, {"MiB", 1ULL << 20}, {"GiB", 1ULL << 30}, {"TiB", 1ULL << 40},
     {"K", 1ULL << 10}, {"M", 1ULL << 20},   {"G", 1ULL << 30},   {"T", 1ULL << 40}};
-constexpr Unit kTimes[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+constexpr Unit kTimes[] = {{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
 constexpr uint64_t kCentury = 100ULL * 365 * 86400;
 
 template <class Units>

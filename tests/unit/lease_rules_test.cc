@@ -423,6 +423,7 @@ TEST(LeaseRequest, RefusesWithOneLine) {
       {{"--share"}, "--share needs --mem: how much of each GPU?"},
       {{"--mem=1G", "--share", "--exclusive"}, "--share and --exclusive exclude each other"},
       {{"--wait=soon"}, "--wait: \"soon\" is no time"},
+      {{"--wait=5"}, "--wait: \"5\" has no unit: write 5s, 5m (minutes), 5h or 5d"},
       {{"--wait=99999999999999999h"}, "--wait: \"99999999999999999h\" is no time"}};
   for (const auto& [arguments, message] : cases) {
     const Result<Request> result = parsed(arguments);
