@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/need_subcommand.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -29,8 +30,6 @@ struct Level {
   std::vector<std::string> path;  // of commands below the program
   std::vector<Word> commands, options;
 };
-
-bool is_for_people(const CLI::App* command) { return !command->get_group().empty(); }
 
 void walk(const CLI::App& app, const std::vector<std::string>& path, std::vector<Level>& levels) {
   Level level;

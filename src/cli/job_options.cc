@@ -28,7 +28,7 @@ void JobOptions::add_to(CLI::App& command) {
       ->type_name("JOB")
       ->delimiter(',');
   command.add_option("--retry", retries_, "Run it again so often if it fails (0)")->type_name("N");
-  command.add_option("--time", time_, "End it after so long (s, m, h, d)")->type_name("TIME");
+  command.add_option("--time", time_, "End it after so long, as 90m or 2h (s, m, h, d)")->type_name("TIME");
   command
       .add_option("--grace", grace_,
                   "Between SIGTERM and SIGKILL when it is cancelled, or its time is over (30s)")
@@ -71,7 +71,7 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
   if (!time_.empty()) spec.time_limit = duration(time_, "--time");
   if (!grace_.empty()) spec.grace = duration(grace_, "--grace");
   spec.linger = linger_;
-  if (gpus_ == "0") {
+  if (without_gpus()) {
     if (memory_named() || share_ || exclusive_ || !by_.empty())
       fail(kUsage, "--gpus 0 asks for no GPU, so --mem, --share, --exclusive and --by mean nothing");
   } else {

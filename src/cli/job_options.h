@@ -27,6 +27,7 @@ class JobOptions {
   const std::vector<std::string>& after_any() const { return after_any_; }
   // The words behind --env.
   const std::vector<std::string>& variables() const { return variables_; }
+  bool without_gpus() const { return gpus_ == "0"; }
   bool memory_named() const { return !memory_.empty(); }
   bool memory_auto() const { return memory_ == "auto"; }
 

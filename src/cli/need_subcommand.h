@@ -10,10 +10,13 @@
 
 namespace innkeeper::cli {
 
+// A command whose group is empty is the program's own: neither help nor completion nor an error offers it.
+inline bool is_for_people(const CLI::App* command) { return !command->get_group().empty(); }
+
 // "list, hold, release".
 inline std::string below(const CLI::App& command) {
   std::string names;
-  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* sub : command.get_subcommands(is_for_people))
     names += (names.empty() ? "" : ", ") + sub->get_name();
   return names;
 }

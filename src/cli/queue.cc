@@ -15,6 +15,7 @@
 #include "queue/environment.h"
 #include "queue/limits.h"
 #include "queue/runner.h"
+#include "telemetry/snapshot.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -41,6 +42,15 @@ std::string slurm_folder() {
   if (parent.empty()) parent = variable("TMPDIR");
   if (parent.empty()) parent = "/tmp";
   return parent + "/innkeeper-" + std::to_string(geteuid()) + "-slurm-" + job;
+}
+
+// A job for GPUs waits where there is none yet: a driver may come back.
+void hint_without_cards() {
+  const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::nothing);
+  if (!seen.cards.empty()) return;
+  const std::string why = seen.driver.text();
+  note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
+       "; `innkeeper doctor` says more, and --gpus 0 asks for none");
 }
 
 }  // namespace
@@ -100,13 +110,14 @@ queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& 
   return value_of(queue.add(std::move(spec))).front();
 }
 
-int print_added(queue::JobId id) {
+int print_added(queue::JobId id, const JobOptions& options) {
   try {
     print(std::to_string(id) + "\n");
   } catch (const Failure&) {
     note("job " + std::to_string(id) + " was added");  // who tries again would add it twice
     throw;
   }
+  if (!options.without_gpus()) hint_without_cards();  // after the number: a driver may take seconds to answer
   return kDone;
 }
 
@@ -123,7 +134,7 @@ void register_queue(CLI::App& program) {
       "It runs here with the environment of now. --mem auto asks for what it needed when it ran before.\n"
       "A job is named by its number; 12 is the whole array 12 as well, 12.0 its first job, 12-14 are three.");
   on_run_job(add, [options](const std::vector<std::string>& words) {
-    return print_added(add_job(*options, words));
+    return print_added(add_job(*options, words), *options);
   });
   register_queue_show(command);
   register_queue_control(command);

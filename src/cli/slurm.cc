@@ -78,7 +78,7 @@ std::string ask(std::vector<std::string> words, const std::string& input) {
 int submit(const SubmitOptions& options, const std::vector<std::string>& words) {
   if (std::getenv("SLURM_JOB_ID") != nullptr) {
     if (options.dry_run) fail(kUsage, "--dry-run shows a call of sbatch, and in a Slurm job there is none");
-    return print_added(add_job(options.job, words));
+    return print_added(add_job(options.job, words), options.job);
   }
   queue::JobSpec spec = options.job.spec(words);
   if (options.job.memory_auto())

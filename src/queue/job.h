@@ -96,7 +96,8 @@ struct JobLine {
   int64_t added_ns = 0;
   int64_t started_ns = 0;  // of the last attempt
   int64_t ended_ns = 0;
-  std::string title;           // its name, or the beginning of its command; printable
+  // Its name, or the beginning of its command, and its values if it is one of a sweep or array; printable.
+  std::string title;
   bool program_ended = false;  // of a running one: what its program has left behind has not
 };
 

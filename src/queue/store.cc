@@ -19,8 +19,23 @@ constexpr size_t kTitle = 60;  // bytes
 
 int64_t signed_hash(std::string_view text) { return static_cast<int64_t>(fnv1a(text)); }
 
-// A text parameter, bound as bytes: any byte may stand in a path or a command.
-std::string title_of(const JobSpec& spec, const std::vector<std::string>& command) {
+std::string shortened(const std::string& text, size_t most) {
+  return text.size() > most ? text.substr(0, most - 3) + "..." : text;
+}
+
+// "lr=0.1 index=3". What tells long values, paths say, apart is at their end.
+std::string values_text(const Values& values) {
+  constexpr size_t kValue = 20;
+  std::string text;
+  for (const auto& [name, value] : values)
+    text += (text.empty() ? "" : " ") + name + "=" +
+            (value.size() > kValue ? "..." + value.substr(value.size() - kValue + 3) : value);
+  return lease::printable(text);
+}
+
+// One job of many is told from its neighbours: "NAME lr=0.1", "lr=0.1: python train.py ...". A terminal may
+// cut a line's end off, so a long command stands behind its values.
+std::string title_of(const JobSpec& spec, const std::vector<std::string>& command, const Values& values) {
   std::string title = spec.name;
   if (title.empty())
     for (const std::string& word : command) {
@@ -28,8 +43,13 @@ std::string title_of(const JobSpec& spec, const std::vector<std::string>& comman
       if (title.size() > kTitle) break;
     }
   title = lease::printable(title);
-  if (title.size() > kTitle) title = title.substr(0, kTitle - 3) + "...";
-  return title;
+  const std::string told = values_text(values);
+  if (!told.empty()) {
+    constexpr size_t kLeastName = 20;
+    const size_t room = kTitle - std::min(kTitle - kLeastName, told.size() + 1);
+    title = spec.name.empty() ? told + ": " + title : shortened(title, room) + " " + told;
+  }
+  return shortened(title, kTitle);
 }
 
 // Of requests for as much of cards that are chosen alike: if one of them is refused now, so are the others.
@@ -148,7 +168,7 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
         *database_,
         "INSERT INTO jobs(array, priority, cards, memory, unmet, added, title, slots, retries, command, "
         "environment, shape) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-    const std::string title = title_of(spec, command);
+    const std::string title = title_of(spec, command, values);
     job.with(ids.empty() ? 0 : ids[0])
         .with(int64_t{spec.priority})
         .with(int64_t{spec.cards ? spec.cards->count : 0});

@@ -229,6 +229,32 @@ def test_what_can_never_run_fails_with_the_reason(jobs: Jobs) -> None:
     assert "3" in jobs.show(job)["reason"]
 
 
+def test_who_asks_for_gpus_where_none_is_seen_is_told_that_he_waits(jobs: Jobs) -> None:
+    jobs.machine.set("driver 550.54.15\n")
+    waits = jobs.machine.run("queue", "add", "--", "true")
+    assert waits.stdout == "1\n" and waits.stderr.count("\n") == 1
+    assert "it waits: no GPU is seen here" in waits.stderr and "innkeeper doctor" in waits.stderr
+    assert jobs.machine.run("queue", "add", "--gpus=0", "--", "true").stderr == ""
+    jobs("cancel", "1")
+    jobs.machine.set(cards(2))
+    assert jobs.machine.run("queue", "add", "--mem=1G", "--", "true").stderr == ""
+
+
+def test_jobs_of_a_sweep_are_told_apart_in_a_list(jobs: Jobs) -> None:
+    jobs("pause")
+    sweep = ("--gpus=0", "--sweep", "lr=0.1,0.01")
+    jobs.add(*sweep, "--name=fit", "--", "true")
+    jobs.add(*sweep, "--array=7", "--", "env", "A" * 80)
+    jobs.add("--gpus=0", "--sweep", f"file=/{'a' * 80}/one,/{'a' * 80}/two", "--name", "n" * 80, "--", "true")
+    titles = [job["title"] for job in json.loads(jobs("list", "--json"))["jobs"]]
+    assert titles[:2] == ["fit lr=0.1", "fit lr=0.01"]
+    assert [title[: title.index(":")] for title in titles[2:4]] == ["index=7 lr=0.1", "index=7 lr=0.01"]
+    assert "env AAAA" in titles[2] and titles[4].startswith("nnnn")
+    assert titles[4].endswith("/one") and titles[5].endswith("/two")
+    assert max(map(len, titles)) <= 60
+    jobs("cancel", "1-6")
+
+
 def test_sweeps_arrays_and_dependencies(jobs: Jobs) -> None:
     sweep = jobs.add("--gpus=0", "--sweep", "lr=0.1,0.01", "--array", "3-4", "--", "echo", "{lr}", "{index}")
     after = jobs.shell("true", "--gpus=0", "--after", sweep)
@@ -302,6 +328,7 @@ def test_the_runner_may_be_killed(jobs: Jobs) -> None:
         (["add", "--array=3-1", "--", "true"], 64, "3-1"),
         (["add", "--after=9", "--", "true"], 66, "there is no job 9"),
         (["add", "--time=soon", "--", "true"], 64, "--time"),
+        (["add", "--time=5", "--", "true"], 64, "write 5s, 5m (minutes), 5h or 5d"),
         (["show", "9"], 66, "there is no job 9"),
         (["cancel", "x"], 64, "a job is written as"),
         (["log", "9"], 66, "there is no job 9"),

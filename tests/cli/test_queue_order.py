@@ -161,4 +161,6 @@ def test_numbers_and_folders_that_cannot_be(jobs: Jobs, words: list[str], text: 
 
 
 def test_completion_does_not_offer_what_is_not_for_people(jobs: Jobs) -> None:
-    assert "runner" not in jobs.machine.ok("completion", "bash")
+    assert "runner" not in jobs.machine.ok("completion", "bash") + jobs("--help")
+    for words in (["queue"], ["queue", "frob"]):
+        assert "runner" not in jobs.machine.run(*words).stderr
