@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cli/report.h"
+#include "lease/directory.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -115,11 +116,19 @@ void check_foreign(const Patient& patient, Findings& findings) {
   }
 }
 
+// What a container is started with, to have the machine's `folder`.
+std::string mounting(const std::string& folder) {
+  return "docker run -v " + folder + ":" + folder + ", apptainer exec --bind " + folder;
+}
+
 void check_folder(const Patient& patient, Findings& findings) {
   const Survey& survey = patient.survey;
+  // It mounts, which a container may not.
+  const std::string set_up =
+      patient.container ? "outside of this container, as root: innkeeper setup" : "as root: innkeeper setup";
   if (!survey.folder.ok()) {
     add(findings, Grade::trouble, "lease-folder", survey.folder.message(),
-        "as root: innkeeper setup, or set INNKEEPER_LEASE_DIR to a folder that all users share");
+        set_up + ", or set INNKEEPER_LEASE_DIR to a folder that all users share");
     return;
   }
   add(findings, Grade::good, "lease-folder",
@@ -127,19 +136,17 @@ void check_folder(const Patient& patient, Findings& findings) {
                   survey.line.size()));
   if (!survey.folder_weakness.empty())
     add(findings, Grade::hint, "folder-owner", "leases protect among friends only: " + survey.folder_weakness,
-        "as root: innkeeper setup");
+        set_up);
   if (!survey.folder_writable)
     add(findings, Grade::trouble, "folder-rights", "this user may make no lease in " + survey.folder_path,
-        "ask to join its group (ls -ld " + survey.folder_path +
-            "), then log in anew; or as root: innkeeper setup");
+        "ask to join its group (ls -ld " + survey.folder_path + "), then log in anew; or " + set_up);
   for (const std::string& line : survey.other_folders)
-    add(findings, Grade::trouble, "other-folder", line,
-        "as root: innkeeper setup removes it once nobody has leases there");
+    add(findings, Grade::trouble, "other-folder", line, set_up + " removes it once nobody has leases there");
   if (patient.shared_room > Bytes(0))
     add(findings, Grade::hint, "folder-room",
         fmt::format("the lease folder shares {} with other files: who fills them keeps everybody from leases",
                     to_string(patient.shared_room)),
-        "as root: innkeeper setup");
+        set_up);
   const std::string lock_path = survey.folder_path + "/alloc.lock";
   if (patient.lock.code() == Code::busy)
     add(findings, Grade::trouble, "lock", patient.lock.message(),
@@ -161,7 +168,10 @@ void check_folder(const Patient& patient, Findings& findings) {
   if (patient.container && !patient.folder_mounted)
     add(findings, Grade::trouble, "container",
         "in this container nobody outside sees the leases in " + survey.folder_path,
-        "mount the machine's folder: docker run -v " + survey.folder_path + ":" + survey.folder_path);
+        patient.folder_named
+            ? "start it with that folder of the machine: " + mounting(survey.folder_path)
+            : "start it with the folder that innkeeper doctor names outside; after innkeeper setup there: " +
+                  mounting(lease::kSetUpFolder));
   if (!patient.watches_left)
     add(findings, Grade::hint, "inotify",
         "inotify is used up: who waits looks once a second instead of at once",

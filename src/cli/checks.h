@@ -30,6 +30,7 @@ struct Patient {
   Status lock;                    // taking the global lock
   bool processes_hidden = false;  // /proc shows this user's processes alone
   bool container = false;
+  bool folder_named = false;    // by INNKEEPER_LEASE_DIR
   bool folder_mounted = false;  // the lease folder is a mount of its own, or in one
   Bytes shared_room;            // that a default lease folder shares with other files; 0: it has its own
   bool watches_left = true;     // inotify can be used

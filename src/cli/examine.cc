@@ -87,6 +87,7 @@ Patient examine(int lock_limit_ms) {
   patient.lock = try_lock(lock_limit_ms);
   patient.processes_hidden = hides_processes();
   patient.container = in_container();
+  patient.folder_named = !variable("INNKEEPER_LEASE_DIR").empty();
   patient.folder_mounted = mounted(patient.survey.folder_path);
   patient.shared_room = shared_room(patient.survey.folder_path);
   patient.watches_left = inotify_works();

@@ -5,6 +5,7 @@ As root other users are tried too. As an ordinary user the namespace is one in w
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -301,6 +302,17 @@ def test_a_folder_with_other_files_in_it_stays_and_is_not_used(sandbox: Sandbox)
     assert "cannot remove /dev/shm/innkeeper, which is not used any more: Directory not empty" in said
     assert "\nmine\n" in said
     assert "leases are in /run/innkeeper; /dev/shm/innkeeper of " in said
+
+
+def test_in_a_container_doctor_says_what_to_mount_and_where_to_set_up(sandbox: Sandbox) -> None:
+    inside = sandbox.folder / "lock"  # no mount of its own, as /run/lock of an image
+    inside.mkdir()
+    inside.chmod(0o1777)
+    said = sandbox(f"mount --bind {inside} /run/lock; container=docker innkeeper doctor --json || true")
+    cures = {finding["name"]: finding["cure"] for finding in json.loads(said)["findings"]}
+    assert cures["folder-room"] == "outside of this container, as root: innkeeper setup"
+    if inside.stat().st_dev == Path("/").stat().st_dev:
+        assert "docker run -v /run/innkeeper:/run/innkeeper" in cures["container"]
 
 
 def test_its_size(sandbox: Sandbox) -> None:
