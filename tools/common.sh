@@ -1,5 +1,7 @@
-# Sourced by the scripts of this folder: where things are, and how to print what runs.
+# Sourced by the scripts of this folder: where things are, how to print what runs, and --help: the words at a
+# script's head.
 set -euo pipefail
+case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 VENV=${VENV:-.venv}

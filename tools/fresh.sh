@@ -10,7 +10,6 @@
 # than /var/tmp, KEEP=1 leaves all behind for a look.
 source "$(dirname "$0")/common.sh"
 source tools/apt.sh
-case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 git rev-parse --git-dir >/dev/null 2>&1 || die "there is nothing to clone: this is no checkout of git"
 [ $# -gt 0 ] || set -- make test
 [ "$(id -u)" = 0 ] || USER_MODE=1

@@ -4,6 +4,7 @@
 # kept in build/fuzz/corpus for the next time; tests/fuzz/corpus holds those to begin with.
 source "$(dirname "$0")/common.sh"
 seconds=${1:-60}
+[[ $seconds =~ ^[0-9]+$ ]] || die "fuzz.sh [SECONDS]: $seconds is no number"
 
 clang=$(find_tool clang++)
 probe='extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'

@@ -90,6 +90,19 @@ def repeat(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.parametrize(
+    "script",
+    [file.name for file in sorted((ROOT / "tools").glob("*.sh")) if "/common.sh" in file.read_text()],
+)
+def test_a_script_that_is_asked_for_help_does_nothing_else(script: str) -> None:
+    head = (ROOT / "tools" / script).read_text().splitlines()[1].removeprefix("# ")
+    for word in ("--help", "-h"):
+        done = subprocess.run(
+            [ROOT / "tools" / script, word], capture_output=True, text=True, timeout=20, check=True
+        )
+        assert done.stdout.startswith(head) and "set -" not in done.stdout and done.stderr == ""
+
+
 def test_repeating_names_what_failed_and_what_took_long(tmp_path: Path) -> None:
     good = repeat("3", "true")
     assert good.returncode == 0, good.stdout + good.stderr
