@@ -12,10 +12,12 @@ from demo_report import (
     Run,
     Unit,
     budget_of,
+    bytes_text,
     bytes_unit,
     clock_of,
     is_accelerator,
     is_simulated,
+    moved_texts,
     of_gpus,
     per_step,
     seconds_unit,
@@ -89,9 +91,9 @@ def memory(run: Run, like: Run, last: int = 0) -> str:
         colour = colour_of(name, number)
         plot.area(on_scale(steps, above, unit), colour, on_scale(steps, below, unit))
         below = above
-        most = unit.text(run["stats"]["nodes"][name]["peak"])
+        most = bytes_text(run["stats"]["nodes"][name]["peak"])
         legend.append((colour, name if last else f"{name}, at most {most}"))
-    budget = f"budget of the {of_gpus(run)}: {unit.text(budget_of(run))}"
+    budget = f"budget of the {of_gpus(run)}: {bytes_text(budget_of(run))}"
     plot.limit(budget_of(run) / unit.size, budget)
     said = "; ".join([*(text for _, text in legend), budget])
     return figure(
@@ -147,9 +149,10 @@ def moved(run: Run) -> str:
     unit = bytes_unit(highest)
     plot = Plot(1.5, len(run["steps"]) + 0.5, HEADROOM * highest / unit.size, unit.name)
     stacked(plot, unit, around_steps(run), series)
+    texts = moved_texts(run)
     legend = [
-        (f"moved{number}", f"{name}, {unit.text(sum(values) / len(values))} a step")
-        for number, (name, values) in enumerate(series.items())
+        (f"moved{number}", f"{name}, {texts.get(name, bytes_text(0))} a step")
+        for number, name in enumerate(series)
     ]
     title = f"Bytes moved in each step, with {short(run)}"
     return figure(

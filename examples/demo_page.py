@@ -20,11 +20,14 @@ from demo_report import (
     Row,
     Run,
     budget_of,
+    bytes_text,
     bytes_unit,
     clock_of,
     is_simulated,
+    moved_texts,
     of_gpus,
     peak_of,
+    rounded,
     rows,
     seconds_unit,
     short,
@@ -124,7 +127,7 @@ def share(tight: Run, ample: Run) -> str:
 
 def times(ratio: float | None) -> str:
     """A factor with its sign."""
-    return "?" if ratio is None else f"{ratio:.1f}{TIMES}"
+    return "?" if ratio is None else f"{rounded(ratio)}{TIMES}"
 
 
 def headline(runs: Sequence[Run]) -> str:
@@ -212,7 +215,7 @@ def less_memory(ample: Run, tight: Run) -> str:
             ]
         ),
         f"The most that was on the {of_gpus(tight)} at any moment, kernels' own memory included. The budget "
-        f"of {unit.text(budget_of(tight))} was {'never passed' if held else 'NOT KEPT'}; what did not fit "
+        f"of {bytes_text(budget_of(tight))} was {'never passed' if held else 'NOT KEPT'}; what did not fit "
         "was in host memory meanwhile.",
     )
 
@@ -248,16 +251,13 @@ def price(plain: Run, ample: Run, tight: Run) -> str:
 
 def why(run: Run) -> str:
     """What a step moves, in words."""
-    fetched, written, between = (
-        typical(run, f"bytes_{kind}") or 0 for kind in ("fetched", "written_back", "between")
-    )
-    if not fetched + written + between:
+    if not any(typical(run, f"bytes_{kind}") for kind in ("fetched", "written_back", "between")):
         return "All fits, and nothing is moved."
-    unit = bytes_unit(fetched, written)
-    across = f", {bytes_unit(between).text(between)} go from GPU to GPU" if between else ""
+    texts = moved_texts(run)
+    across = f", {between} go from GPU to GPU" if (between := texts.get("from GPU to GPU")) else ""
     return (
-        f"Why: not all fits at once, so in each step {unit.text(fetched)} come to the {of_gpus(run)} and "
-        f"{unit.text(written)} leave{across}."
+        f"Why: not all fits at once, so in each step {texts['fetched']} come to the {of_gpus(run)} and "
+        f"{texts['written back']} leave{across}."
     )
 
 
@@ -274,7 +274,7 @@ def table(runs: Sequence[Run]) -> str:
         return f"<tr{' class=hash' if row.unit == HASH else ''}>{title}{cells}</tr>"
 
     return (
-        f'<table><thead><tr><th scope="col">quantity</th>{head}</tr></thead>'
+        f'<table><thead><tr><th scope="col">quantity <span>unit</span></th>{head}</tr></thead>'
         f"<tbody>{''.join(map(line, rows(runs)))}</tbody></table>"
         '<p class="note">A step\'s numbers are those of the median one, on this computer of the fastest one, '
         "since other programs only make steps slower; the first one does not count. Slowdowns by the "

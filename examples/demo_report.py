@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -70,6 +71,14 @@ def clock_of(run: Run) -> str:
     return "simulated_seconds" if is_simulated(run) else "seconds"
 
 
+def rounded(value: float | None) -> str:
+    """Three digits that count, wherever a number is told: ``0.0391``, ``4.45``, ``1,234``; ``-`` for None."""
+    if value is None:
+        return UNKNOWN
+    decimals = 2 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{min(max(decimals, 0), 4)}f}"
+
+
 @dataclass(frozen=True)
 class Unit:
     """A name, and how many of the smallest unit it is."""
@@ -77,14 +86,12 @@ class Unit:
     name: str
     size: float
 
-    def number(self, value: float | None, decimals: int = 1) -> str:
-        """``"1,234.5"``; ``-`` for None."""
-        if value is None:
-            return UNKNOWN
-        return f"{value / self.size:,.{0 if self.name == 'B' else decimals}f}"
+    def number(self, value: float | None) -> str:
+        """``"4.45"``; ``-`` for None."""
+        return rounded(None if value is None else value / self.size)
 
     def text(self, value: float) -> str:
-        """``"1,234.5 MiB"``, the space being one that does not break."""
+        """``"4.45 MiB"``, the space being one that does not break."""
         return f"{self.number(value)}\N{NO-BREAK SPACE}{self.name}"
 
 
@@ -95,6 +102,21 @@ _SECONDS = (Unit("µs", 1e-6), Unit("ms", 1e-3), Unit("s", 1))
 def bytes_unit(*values: float | None) -> Unit:
     """The unit in which some numbers of bytes are read best beside each other."""
     return _fitting(_BYTES, values)
+
+
+def bytes_text(value: float) -> str:
+    """A number of bytes alone, in the unit that fits it."""
+    return bytes_unit(value).text(value)
+
+
+def moved_texts(run: Run) -> dict[str, str]:
+    """What a step moves, by kind; from GPU to GPU only where anything goes."""
+    fetched, written, between = (
+        typical(run, f"bytes_{kind}") or 0 for kind in ("fetched", "written_back", "between")
+    )
+    unit = bytes_unit(fetched, written)
+    texts = {"fetched": unit.text(fetched), "written back": unit.text(written)}
+    return texts | ({"from GPU to GPU": bytes_text(between)} if between else {})
 
 
 def seconds_unit(*values: float | None) -> Unit:
@@ -132,7 +154,7 @@ def rows(runs: Sequence[Run]) -> list[Row]:
     def of_seconds(title: str, key: str) -> Row:
         values = [typical(run, key) for run in runs]
         unit = seconds_unit(*values)
-        return Row(title, unit.name, tuple(unit.number(value, 2) for value in values))
+        return Row(title, unit.name, tuple(unit.number(value) for value in values))
 
     def counted(key: str) -> list[int | None]:
         return [run["stats"][key] if "stats" in run else None for run in runs]
@@ -142,7 +164,7 @@ def rows(runs: Sequence[Run]) -> list[Row]:
 
     def ratios(title: str, key: str, base: Run) -> Row:
         values = [times_of(run, base, key) for run in runs]
-        return Row(title, TIMES, tuple(UNKNOWN if value is None else f"{value:.2f}" for value in values))
+        return Row(title, TIMES, tuple(map(rounded, values)))
 
     managed = [run if "stats" in run else None for run in runs]
     table = [

@@ -14,7 +14,7 @@ from selenium.webdriver import Chrome
 from test_examples import SMALL
 
 CHECK = Path(__file__).with_name("page_check.js").read_text()
-WIDTHS = (360, 768, 1280)
+WIDTHS = (360, 390, 768, 1280)
 PAPER = 718  # CSS pixels of an A4 page between its margins
 
 
@@ -89,6 +89,16 @@ def test_the_pages_numbers_are_the_runs(demo: Demo):
     printed = [re.findall(r"[^\s│]+", line) for line in demo.out.splitlines() if line.startswith("│")]
     for row in filter(None, cells):
         assert any(line[-3:] == row for line in printed), (row, printed)
+
+
+def test_a_quantity_is_told_alike_wherever_it_stands(demo: Demo):
+    text = demo.page.replace("\N{NO-BREAK SPACE}", " ")
+    (slowdown,) = re.findall(r"<tr><th[^>]*>slowdown \(simulated\).*?<td>([\d.,]+)</td></tr>", text)
+    assert f"memory, {slowdown}\N{MULTIPLICATION SIGN} the time</h1>" in text
+    fetched, left = re.findall(r"in each step ([\d.]+ \w+) come to the GPU and ([\d.]+ \w+) leave", text)[0]
+    assert f"fetched, {fetched} a step" in text and f"written back, {left} a step" in text
+    assert not re.search(r"\b0\.0+ [KMG]iB", text), "what is small has a unit of its own"
+    assert ">quantity <span>unit</span></th>" in text
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
