@@ -8,6 +8,7 @@
 
 #include "torch/c10_device.h"
 #include "torch/errors.h"
+#include "torch/quantized.h"
 #include "torch/real_memory.h"
 #include "torch/samples.h"
 #include "torch/soft_placement.h"
@@ -135,7 +136,11 @@ void OperatorCall::begin(NodeId node) {
         if (name_ != "aten::copy_") warn_of_host(name_, why);
         node = other;
       } else {
-        acquired = Status(acquired.code(), why + "; nor can the host run it: " + acquired.message());
+        // What was wanted of the node may have failed below it already, where the host fails now: what goes
+        // before the colon says where. Told once.
+        const std::string& again = acquired.message();
+        if (why.substr(0, why.find(':')) != again.substr(0, again.find(':')))
+          acquired = Status(acquired.code(), why + "; nor can the host run it: " + again);
       }
     }
   }
@@ -224,6 +229,7 @@ const OperatorCall::Adopted* OperatorCall::adopted_over(const c10::StorageImpl* 
 
 at::Tensor OperatorCall::give_back(at::Tensor real) {
   if (!real.defined() || real.layout() != c10::kStrided) return real;
+  TORCH_CHECK_NOT_IMPLEMENTED(!real.is_quantized(), name_, kNoQuantized);
   if (index_ == nullptr && operands_.size() + adopted_.size() > Index::kFew) [[unlikely]] {
     index_ = std::make_unique<Index>();
     for (const Operand& operand : operands_) {

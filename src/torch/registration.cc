@@ -1,12 +1,14 @@
 // The device's kernels with the dispatcher: its own, then the boxed function for every other operator that
 // computes, one by one, and for whatever libraries bring later as the backend's fallback.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
 
 #include <memory>
 #include <vector>
 
 #include "torch/boxed_kernel.h"
 #include "torch/own_kernels.h"
+#include "torch/quantized.h"
 #include "torch/register_ops.h"
 #include "torch/sparse_ops.h"
 
@@ -26,6 +28,11 @@ void register_own_kernels() {
   register_sparse_parts();
 }
 
+// For all operators at once: PyTorch's own refusal is a page that names every backend.
+void refuse_quantized(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(), kNoQuantized);
+}
+
 }  // namespace
 
 torch::Library& kernels_for(const char* name_space, c10::DispatchKey key) {
@@ -43,6 +50,8 @@ void register_operators() {
   }
   kernels_for("_", kManagedKey)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>());
+  kernels_for("_", c10::DispatchKey::QuantizedPrivateUse1)
+      .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
   // A copy resolves these bits itself; above it their fallbacks would ask for a copy to resolve them, without
   // end.
   for (const c10::DispatchKey key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {

@@ -168,6 +168,12 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
       prepared.accelerator_nodes.push_back(NodeId{static_cast<uint8_t>(i)});
     } else if (node.make == NodeMake::disk) {
       Result<std::unique_ptr<DiskDevice>> disk = DiskDevice::open(node.path, node.budget.value_or(Bytes(0)));
+      // That a folder takes no file (/proc, a network that is gone) shows only here: it is the wrong folder.
+      if (disk.status().code() == Code::io_error)
+        throw_status(
+            Status(Code::invalid_argument,
+                   disk.status().message() + "; expected a folder that takes files, as in disk:/tmp:8GiB"),
+            "INNKEEPER_NODES");
       if (!disk.ok()) throw_status(disk.status(), "INNKEEPER_NODES");
       prepared.disk = std::move(disk).value();
     }

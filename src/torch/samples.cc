@@ -2,6 +2,7 @@
 
 #include "base/thread_annotations.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/errors.h"
 #include "torch/fork.h"
 #include "torch/runtime_state.h"
 
@@ -66,6 +67,11 @@ void sample(Engine& engine) {
 
 void sample_start(int64_t every_ops) {
   refuse_in_forked_child();
+  if (every_ops < 1) {
+    throw_status(Status(Code::invalid_argument,
+                        "every_ops is a number of operators, 1 or more; got " + std::to_string(every_ops)),
+                 "sample_start");
+  }
   Runtime& machine = runtime();
   Recording& all = recording();
   MutexLock lock(all.mutex);
@@ -73,7 +79,7 @@ void sample_start(int64_t every_ops) {
   for (size_t i = 0; i < machine.engine().node_count(); ++i) {
     all.rows.nodes.push_back(machine.engine().device(NodeId{static_cast<uint8_t>(i)}).name());
   }
-  all.every = every_ops < 1 ? 1 : every_ops;
+  all.every = every_ops;
   operators.store(0);
   next_sample.store(0);
   g_sampling.store(true);

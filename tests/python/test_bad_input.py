@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,8 @@ BAD_NODES = {
     " auto,disk:/tmp:8GiB",
     "cuda,cuda:0": '"cuda:0": cuda means all cards, so no card can be named beside it',
     "host:1GiB,,": None,
+    "sim:1x64MiB;host": '"sim:1x64MiB;host": commas separate nodes, as in "sim:1x64MiB,host"',
+    "disk:/proc:1GiB": None,
 }
 
 TRY_NODES = """
@@ -151,6 +154,12 @@ def write_pinned_elsewhere() -> None:
         innkeeper.unpin(tensor)
 
 
+def quantized() -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch will drop them
+        return torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
+
+
 KNOWN = "the nodes are sim:0, sim:1, host"
 BAD_CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "pin, no such node": (lambda: innkeeper.pin(x(), "sim:7"), ValueError,
@@ -193,6 +202,13 @@ BAD_CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "mixed devices": (lambda: x() + torch.ones(4), RuntimeError,
                       "Expected all tensors to be on the same device, but found at least two devices, managed:0"),
     "another managed device": (lambda: torch.ones(1, device="managed:1"), RuntimeError, "managed:1"),
+    "quantized, sent": (lambda: quantized().to("managed"), NotImplementedError,
+                        "aten::empty_quantized: the managed device has no quantized tensors; keep them on the CPU"),
+    "quantized, empty": (lambda: torch.empty(3, dtype=torch.qint8, device="managed"), NotImplementedError,
+                         "the managed device has no quantized tensors"),
+    "quantized, copied from": (lambda: x().copy_(quantized()), NotImplementedError,
+                               "the managed device has no quantized tensors"),
+    "quantized, computed": (lambda: torch.quantize_per_tensor(x(), 0.1, 0, torch.qint8), NotImplementedError, "QInt8"),
     "configure in use": (lambda: (x(), innkeeper.configure("host:64MiB")), ValueError,
                          "configure: 1 managed storages are alive; configure the nodes before the first tensor, or after"
                          " the last is gone"),

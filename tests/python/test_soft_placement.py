@@ -126,6 +126,16 @@ def test_one_warning_names_the_operator_and_the_setting():
     assert "soft_placement=False" in lines[0]
 
 
+def test_what_the_host_lacks_is_told_once(configure: Callable[[str], None]):
+    configure("sim:1MiB,host:1MiB")
+    kept: list[torch.Tensor] = []
+    with pytest.raises(torch.OutOfMemoryError, match="out of memory at host") as refused:
+        while True:
+            kept.append(torch.ones(1 << 16, device="managed"))
+    assert str(refused.value).count("out of memory at host") == 1
+    assert "add a disk node" in str(refused.value) and len(kept) == 8
+
+
 @pytest.mark.usefixtures("small")
 def test_without_soft_placement_it_is_an_error():
     a = matrix(1).to("managed")
