@@ -4,6 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
+__version__: str
+
 class NodeInfo:
     name: str
     kind: str

@@ -24,6 +24,7 @@ from innkeeper import libraries  # noqa: E402
 
 libraries.prepare()
 
+from innkeeper._C import __version__  # noqa: E402  (the program's, too)
 from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
 from innkeeper.data_parallel import DataParallel  # noqa: E402
 from innkeeper.gpu_manager import GPUManager  # noqa: E402
@@ -55,6 +56,7 @@ __all__ = [
     "LeaseBusy",
     "ManagedModule",
     "ManagedTensor",
+    "__version__",
     "auto_choice",
     "cmake_prefix_path",
     "configure",

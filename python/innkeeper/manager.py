@@ -63,6 +63,13 @@ class DeviceManager:
             cls._instance = cls._instance or super().__new__(cls)
         return cls._instance
 
+    def __repr__(self) -> str:
+        """The nodes and their budgets, where the device is in use: to be shown starts nothing."""
+        if not _C.started():
+            return "<innkeeper.DeviceManager: not started>"
+        sizes = (f"{name} {report.format_bytes(node.budget)}" for name, node in self.nodes.items())
+        return f"<innkeeper.DeviceManager: {', '.join(sizes)}>"
+
     # Nodes and budgets.
 
     @property
@@ -203,7 +210,7 @@ class DeviceManager:
             raise RuntimeError(broken)
 
     def start_samples(self, every_ops: int) -> None:
-        """Starts to note the bytes on each node, once in ``every_ops`` operators."""
+        """Starts to note the bytes on each node, once in ``every_ops`` operators (1 or more: ValueError)."""
         _C.sample_start(every_ops)
 
     def stop_samples(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   using namespace innkeeper::bindings;
+  m.attr("__version__") = INNKEEPER_VERSION;
   m.doc() = "The managed device's runtime. Use it through the innkeeper package.";
   py::register_local_exception_translator([](std::exception_ptr error) {
     if (error == nullptr) return;

@@ -66,6 +66,12 @@ std::vector<NodeInfo> nodes() {
   return rows;
 }
 
+std::string describe(const NodeInfo& node) {
+  std::string text = node.name + ": " + to_string(Bytes(node.budget));
+  if (node.capacity != node.budget) text += " of " + to_string(Bytes(node.capacity));
+  return text + (node.computes ? ", computes" : "");
+}
+
 void set_budget(const std::string& node, int64_t bytes) {
   const KeptRuntime machine;
   const NodeId id = node_named(node, "set_budget");

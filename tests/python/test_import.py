@@ -1,8 +1,10 @@
 """Importing the package: what it registers, what it refuses, and forks."""
 
 import os
+from importlib.metadata import version
 
-from conftest import run_python
+import innkeeper
+from conftest import ROOT, run_python
 
 
 def test_registers_the_device_once():
@@ -29,8 +31,16 @@ def test_torch_alone_does_not_load_it():
     assert done.returncode == 0, done.stderr
 
 
+def test_its_version_is_that_of_the_package_and_of_the_program():
+    text = (ROOT / "CMakeLists.txt").read_text()
+    assert innkeeper.__version__ == version("innkeeper")
+    assert f"project(innkeeper VERSION {innkeeper.__version__} " in text
+
+
 def test_importing_does_not_start_the_runtime():
-    done = run_python("-c", "import innkeeper; from innkeeper import _C; assert not _C.started()")
+    script = "import innkeeper; print(innkeeper.manager()); from innkeeper import _C; assert not _C.started()"
+    done = run_python("-c", script)
+    assert done.stdout == "<innkeeper.DeviceManager: not started>\n"
     assert done.returncode == 0, done.stderr
 
 

@@ -192,6 +192,23 @@ def test_samples():
     assert max(max(row) for row in samples["resident"]) >= 4000
 
 
+@pytest.mark.parametrize("every", [-1, 0])
+def test_samples_are_taken_every_so_many_operators(every: int):
+    with pytest.raises(ValueError, match=f"1 or more; got {every}"):
+        innkeeper.manager().start_samples(every)
+
+
+def test_manager_and_nodes_show_themselves():
+    manager = innkeeper.manager()
+    torch.ones(1, device="managed")  # the device is in use
+    assert repr(manager) == "<innkeeper.DeviceManager: sim:0 16.0 MiB, sim:1 16.0 MiB, host 1.0 GiB>"
+    manager.set_budget("sim:0", 4 << 20)
+    shown = [repr(node) for node in manager.nodes.values()]
+    manager.set_budget("sim:0", 16 << 20)
+    assert shown[:2] == ["<node sim:0: 4.0 MiB of 16.0 MiB, computes>", "<node sim:1: 16.0 MiB, computes>"]
+    assert shown[2].startswith("<node host: 1.0 GiB of ") and "computes" not in shown[2]
+
+
 def test_logs_of_moves():
     script = """
 import torch, innkeeper

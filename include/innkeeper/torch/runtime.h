@@ -43,6 +43,7 @@ struct NodeInfo {
   bool computes;  // operators may run here
 };
 IK_EXPORT std::vector<NodeInfo> nodes();
+IK_EXPORT std::string describe(const NodeInfo& node);  // "sim:0: 48.0 MiB of 64.0 MiB, computes"
 IK_EXPORT void set_budget(const std::string& node, int64_t bytes);
 
 IK_EXPORT Stats stats();
@@ -98,7 +99,7 @@ IK_EXPORT void trace_start();
 IK_EXPORT std::string trace_stop();
 
 // Periodic samples of bytes per node, for plots: at most `capacity` rows of (operator ordinal, bytes per
-// node).
+// node). c10::ValueError if every_ops is less than 1.
 IK_EXPORT void sample_start(int64_t every_ops);
 struct Samples {
   std::vector<std::string> nodes;
