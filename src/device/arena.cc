@@ -73,7 +73,7 @@ Arena::Class Arena::class_of(int64_t rounded) {
 
 Bytes Arena::class_size(Bytes rounded) { return Bytes(class_of(rounded.count()).size); }
 
-Result<Arena::Piece> Arena::allocate(Bytes size) {
+Result<Arena::Piece> Arena::allocate(Bytes size, Order order) {
   IK_CHECK(size.count() > 0, "an allocation needs a size");
   const int64_t rounded = round_up(size).count();
   if (rounded > int64_t{1} << 46) {
@@ -87,9 +87,17 @@ Result<Arena::Piece> Arena::allocate(Bytes size) {
     shelf.last_use = ++tick_;
     const bool warm = !shelf.warm.empty();
     if (warm || !shelf.cold.empty()) {
-      std::vector<void*>& stack = warm ? shelf.warm : shelf.cold;
-      void* data = stack.back();
-      stack.pop_back();
+      void* data = nullptr;
+      if (warm && order == Order::oldest) {
+        data = shelf.warm.front();
+        shelf.warm.pop_front();
+      } else if (warm) {
+        data = shelf.warm.back();
+        shelf.warm.pop_back();
+      } else {
+        data = shelf.cold.back();
+        shelf.cold.pop_back();
+      }
       if (warm && wanted.size > kSmall) cached_ -= wanted.size;
       blocks_.find(data)->second.live = rounded;
       return Piece{data, !warm};

@@ -2,7 +2,7 @@
 //
 // Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
 // mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
-// first out, so that a use after free shows. Classes are at most 1/8 apart; what is accounted is
+// first out, so that a use after free shows, unless the oldest is asked for. Classes are at most 1/8 apart; what is accounted is
 // round_up(size), exactly.
 //
 // What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -61,8 +62,11 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  // Which of the free pieces of a size class.
+  enum class Order : uint8_t { newest, oldest };
+
   // Requires: size > 0. Aligned to kAlignment. Fails with out_of_memory when the system has no more.
-  Result<Piece> allocate(Bytes size);
+  Result<Piece> allocate(Bytes size, Order order = Order::newest);
   // Requires: `data` came from allocate() and is live. Returns its rounded size.
   Bytes free(void* data);
 
@@ -85,7 +89,7 @@ class Arena {
     int64_t size;
   };
   struct Shelf {
-    std::vector<void*> warm;  // last in, first out
+    std::deque<void*> warm;   // the newest last
     std::vector<void*> cold;  // keep_mapped: trimmed, so without pages
     uint64_t last_use = 0;
   };

@@ -152,6 +152,7 @@ bool Engine::poll_escapes() {
     Replica& replica = entry.first->replica(entry.second);
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
+    touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);  // by whoever had it
     replica.word.remove_pin(false);
     return true;
   });
@@ -297,7 +298,10 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
   const int64_t before = at.budget.exchange(wanted.count());
   for (;;) {
     const Bytes excess = Bytes(at.used.load()) - wanted;
-    if (excess <= Bytes(0)) return {};
+    if (excess <= Bytes(0)) {
+      at.device->set_limit(wanted);
+      return {};
+    }
     if (reclaim(at) || poll_escapes()) continue;
     std::vector<Block*> victims = collect_victims(at, excess);
     Status status;
