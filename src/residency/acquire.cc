@@ -174,10 +174,15 @@ void Engine::unpin(Block& block) {
     const auto found = pinned_at_.find(&block);
     if (found == pinned_at_.end()) return;
     Replica& replica = block.replica(found->second.back());
+    VictimIndex& at = *node(found->second.back()).index;
     found->second.pop_back();
     if (found->second.empty()) pinned_at_.erase(found);
     --replica.user_pins;
     replica.word.remove_pin(false);
+    if (at.contains(block)) {  // it was passed over, as if it were used
+      at.remove(block);
+      at.add(block);
+    }
   }
   wake_waiters();
 }

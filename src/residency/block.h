@@ -111,6 +111,8 @@ struct Replica {
   Block* previous = nullptr;
   Block* next = nullptr;
   bool listed = false;
+  static constexpr uint32_t kNoPlace = UINT32_MAX;
+  uint32_t place = kNoPlace;  // in the node's index of victims
 };
 
 class Block {

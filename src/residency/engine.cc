@@ -19,6 +19,7 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
     added->device = std::move(spec.device);
     added->device->attach(added->id, this);
     added->device->set_limit(spec.budget);
+    added->index = std::make_unique<VictimIndex>(added->id, *policy_);
     if (added->kind == NodeKind::accelerator) added->stamps = std::make_unique<Stamps>(*added->device, now_);
     if (added->computes) computing_.push_back(added->id);
     if (added->kind == NodeKind::host) host_ = added->id;
@@ -103,6 +104,7 @@ void Engine::list(Block& block, NodeId id) {
   if (at.first != nullptr) at.first->replica(id).previous = &block;
   at.first = &block;
   at.replica_bytes += replica.memory.size();
+  if (replica.memory) at.index->add(block);
 }
 
 void Engine::unlist(Block& block, NodeId id) {
@@ -110,6 +112,7 @@ void Engine::unlist(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   IK_CHECK(replica.listed);
   replica.listed = false;
+  at.index->remove(block);
   if (replica.previous != nullptr) {
     replica.previous->replica(id).next = replica.next;
   } else {
@@ -128,6 +131,10 @@ void Engine::begin_move(Block& block) {
 void Engine::end_move(Block& block) {
   IK_CHECK(block.mover_ == &thread_state());
   block.mover_ = nullptr;
+  for (const auto& at : nodes_) {  // a victim that has not left
+    const Replica& replica = block.replica(at->id);
+    if (replica.listed && replica.memory && !at->index->contains(block)) at->index->add(block);
+  }
   changed_.notify_all();
 }
 

@@ -38,6 +38,7 @@
 #include "policy/eviction.h"
 #include "policy/placement.h"
 #include "residency/block.h"
+#include "residency/index.h"
 
 namespace innkeeper {
 
@@ -190,6 +191,8 @@ class Engine final : public Accountant {
     int stuck = 0;          // of `running`, operators that wait for room here or for their operands
     std::deque<Leaving> leaving;
     std::unique_ptr<Stamps> stamps;  // of an accelerator's compute queue
+    // Replicas that hold memory, but those that are leaving. Guarded by Engine::mutex_.
+    std::unique_ptr<VictimIndex> index;
   };
 
   // An operator is large if its operands take more than one part in so many of a budget: with its results and
@@ -282,6 +285,7 @@ class Engine final : public Accountant {
   bool try_charge(Node& node, Bytes size);
   Status charge_slowly(Node& node, Bytes size) IK_EXCLUDES(mutex_);
   std::vector<Block*> collect_victims(Node& node, Bytes shortfall) IK_REQUIRES(mutex_);
+  bool take_as_victim(Block& block, NodeId id) IK_REQUIRES(mutex_);
   Status evict_victims(Node& node, std::vector<Block*> victims, bool peers) IK_EXCLUDES(mutex_);
   // With `peers` the owner's bytes may go to another accelerator instead of the backing node.
   Status leave(Node& node, Block& block, bool peers) IK_EXCLUDES(mutex_);

@@ -62,7 +62,8 @@ class Accelerator::Impl {
         memory({.name = options.name,
                 .cache_limit = options.capacity,
                 .keep_mapped = true,
-                .blank = !options.data}),
+                .blank = !options.data,
+                .settle = [this] { finish(); }}),
         side(std::make_shared<Arena>(
             Arena::Options{.name = options.name + " side buffers", .cache_limit = MiB(256)})),
         state_(options.seed),
@@ -120,16 +121,15 @@ class Accelerator::Impl {
 
   void give_back(void* data, Fence fence) {
     const Bytes size = memory.size_of(data);
-    // The arena takes the pages of what it does not keep: nobody may be reading them still.
-    if (!fence.in_order && memory.cached() + size > options.capacity) finish();
     double time = 0;
     for (const auto& user : fence.users) time = std::max(time, user->time());
+    const bool in_order = fence.in_order;
     {
       MutexLock lock(mutex_);
       room_.give(time, size.count());
       fences_[data] = std::move(fence);
     }
-    memory.free(data);
+    memory.free(data, /*busy=*/!in_order);
     in_use.fetch_sub(size.count(), std::memory_order_relaxed);
   }
 
@@ -245,10 +245,7 @@ void Accelerator::set_limit(Bytes limit) { impl_->set_limit(limit, time(kCompute
 Bytes Accelerator::live() const { return impl_->memory.live(); }
 Bytes Accelerator::size_of(const void* data) const { return impl_->memory.size_of(data); }
 bool Accelerator::contains(const void* data) const { return impl_->memory.contains(data); }
-Bytes Accelerator::trim() {
-  impl_->finish();
-  return impl_->side->trim() + impl_->memory.trim();
-}
+Bytes Accelerator::trim() { return impl_->side->trim() + impl_->memory.trim(); }
 
 QueueIndex Accelerator::create_queue() { return impl_->create_queue(); }
 Event Accelerator::record(QueueIndex queue) { return impl_->queue(queue).tail(); }
