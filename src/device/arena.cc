@@ -73,7 +73,7 @@ Arena::Class Arena::class_of(int64_t rounded) {
 
 Bytes Arena::class_size(Bytes rounded) { return Bytes(class_of(rounded.count()).size); }
 
-Result<Arena::Piece> Arena::allocate(Bytes size) {
+Result<Arena::Piece> Arena::allocate(Bytes size, Order order) {
   IK_CHECK(size.count() > 0, "an allocation needs a size");
   const int64_t rounded = round_up(size).count();
   if (rounded > int64_t{1} << 46) {
@@ -85,11 +85,13 @@ Result<Arena::Piece> Arena::allocate(Bytes size) {
     MutexLock lock(mutex_);
     Shelf& shelf = shelves_[wanted.index];
     shelf.last_use = ++tick_;
-    const bool warm = !shelf.warm.empty();
-    if (warm || !shelf.cold.empty()) {
-      std::vector<void*>& stack = warm ? shelf.warm : shelf.cold;
-      void* data = stack.back();
-      stack.pop_back();
+    void* data = take_warm(shelf, order);
+    const bool warm = data != nullptr;
+    if (!warm && !shelf.cold.empty()) {
+      data = shelf.cold.back();
+      shelf.cold.pop_back();
+    }
+    if (data != nullptr) {
       if (warm && wanted.size > kSmall) cached_ -= wanted.size;
       blocks_.find(data)->second.live = rounded;
       return Piece{data, !warm};
@@ -107,8 +109,20 @@ Result<Arena::Piece> Arena::allocate(Bytes size) {
   return Piece{data.value(), true};
 }
 
-Bytes Arena::free(void* data) {
-  std::vector<Departing> departing;
+void* Arena::take_warm(Shelf& shelf, Order order) {
+  const bool busy = shelf.warm.empty() || (order == Order::oldest && !shelf.busy.empty());
+  std::deque<void*>& from = busy ? shelf.busy : shelf.warm;
+  if (from.empty()) return nullptr;
+  void* const data = busy || order == Order::oldest ? from.front() : from.back();
+  if (data == from.front()) {
+    from.pop_front();
+  } else {
+    from.pop_back();
+  }
+  return data;
+}
+
+Bytes Arena::free(void* data, bool busy) {
   Bytes size;
   {
     MutexLock lock(mutex_);
@@ -118,14 +132,13 @@ Bytes Arena::free(void* data) {
     found->second.live = 0;
     const Class size_class = found->second.size_class;
     Shelf& shelf = shelves_[size_class.index];
-    shelf.warm.push_back(data);
+    (busy ? shelf.busy : shelf.warm).push_back(data);
     shelf.last_use = ++tick_;
     if (size_class.size <= kSmall) return size;
     cached_ += size_class.size;
     if (cached_ <= options_.cache_limit.count()) return size;
-    departing = shrink_cache(options_.cache_limit.count() / 2);
   }
-  unmap(departing);
+  shrink_cache(options_.cache_limit.count() / 2);
   return size;
 }
 
@@ -157,46 +170,43 @@ bool Arena::contains(const void* data) const {
 }
 
 Bytes Arena::trim() {
-  std::vector<Departing> departing;
-  Bytes before;
-  {
-    MutexLock lock(mutex_);
-    before = Bytes(cached_);
-    departing = shrink_cache(0);
-  }
-  unmap(departing);
+  const Bytes before = cached();
+  shrink_cache(0);
   return before;
 }
 
-std::vector<Arena::Departing> Arena::shrink_cache(int64_t target) {
-  std::vector<size_t> order;
-  for (size_t i = class_of(kSmall).index + 1; i < kClasses; ++i) {
-    if (!shelves_[i].warm.empty()) order.push_back(i);
-  }
-  std::sort(order.begin(), order.end(), [this](size_t a, size_t b) IK_REQUIRES(mutex_) {
-    return shelves_[a].last_use < shelves_[b].last_use;
-  });
+void Arena::shrink_cache(int64_t target) {
   std::vector<Departing> departing;
-  for (size_t index : order) {
-    Shelf& shelf = shelves_[index];
-    size_t gone = 0;  // from the bottom: what was freed last is likely to be wanted next
-    for (; gone < shelf.warm.size() && cached_ > target; ++gone) {
-      void* data = shelf.warm[gone];
-      const int64_t size = blocks_.find(data)->second.size_class.size;
-      cached_ -= size;
-      if (options_.keep_mapped) {
-        ::madvise(data, static_cast<size_t>(size), MADV_DONTNEED);
-        shelf.cold.push_back(data);
-      } else {
+  {
+    MutexLock lock(mutex_);
+    std::vector<size_t> order;
+    for (size_t i = class_of(kSmall).index + 1; i < kClasses; ++i) {
+      if (!shelves_[i].warm.empty() || !shelves_[i].busy.empty()) order.push_back(i);
+    }
+    std::sort(order.begin(), order.end(), [this](size_t a, size_t b) IK_REQUIRES(mutex_) {
+      return shelves_[a].last_use < shelves_[b].last_use;
+    });
+    for (size_t index : order) {
+      while (cached_ > target) {  // the oldest: what was freed last is likely to be wanted next
+        void* data = take_warm(shelves_[index], Order::oldest);
+        if (data == nullptr) break;
         const auto mapping = mappings_.find(reinterpret_cast<uintptr_t>(data));
         departing.push_back({data, mapping->second});
+        cached_ -= mapping->second.size;
+        if (options_.keep_mapped) continue;
         mappings_.erase(mapping);
         blocks_.erase(data);
       }
     }
-    shelf.warm.erase(shelf.warm.begin(), shelf.warm.begin() + static_cast<std::ptrdiff_t>(gone));
   }
-  return departing;
+  if (options_.settle && !departing.empty()) options_.settle();
+  if (!options_.keep_mapped) return unmap(departing);
+  for (const auto& [data, mapping] : departing)
+    ::madvise(data, static_cast<size_t>(mapping.size), MADV_DONTNEED);
+  MutexLock lock(mutex_);
+  for (const Departing& gone : departing) {
+    shelves_[blocks_.find(gone.data)->second.size_class.index].cold.push_back(gone.data);
+  }
 }
 
 Result<void*> Arena::map(int64_t size) {

@@ -2,7 +2,8 @@
 //
 // Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
 // mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
-// first out, so that a use after free shows. Classes are at most 1/8 apart; what is accounted is
+// first out, so that a use after free shows. Blocks that somebody may still be using (`busy`) are kept apart, in
+// order. Classes are at most 1/8 apart; what is accounted is
 // round_up(size), exactly.
 //
 // What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
@@ -16,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -50,6 +52,8 @@ class Arena {
     // written. For machines that are larger than this one.
     bool blank = false;
     Hooks hooks = {};
+    // Called before the pages of free blocks go, with no lock held: after it nobody uses those that were busy.
+    std::function<void()> settle = {};
   };
   struct Piece {
     void* data;
@@ -61,10 +65,14 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  // Which of the free pieces of a size class: the one freed last, and of the busy ones the first; or the busy
+  // one freed first, and of the others the first.
+  enum class Order : uint8_t { newest, oldest };
+
   // Requires: size > 0. Aligned to kAlignment. Fails with out_of_memory when the system has no more.
-  Result<Piece> allocate(Bytes size);
+  Result<Piece> allocate(Bytes size, Order order = Order::newest);
   // Requires: `data` came from allocate() and is live. Returns its rounded size.
-  Bytes free(void* data);
+  Bytes free(void* data, bool busy = false);
 
   Bytes live() const;                     // rounded sizes of live blocks, counted block by block
   Bytes cached() const;                   // of large blocks that wait on the shelves
@@ -85,7 +93,8 @@ class Arena {
     int64_t size;
   };
   struct Shelf {
-    std::vector<void*> warm;  // last in, first out
+    std::deque<void*> warm;   // the newest last
+    std::deque<void*> busy;   // as above
     std::vector<void*> cold;  // keep_mapped: trimmed, so without pages
     uint64_t last_use = 0;
   };
@@ -103,12 +112,13 @@ class Arena {
   };
 
   static Class class_of(int64_t rounded);
+  static void* take_warm(Shelf& shelf, Order order);  // null if there is none
   Result<void*> map(int64_t size) IK_EXCLUDES(mutex_);
   void unmap(const std::vector<Departing>& departing) IK_EXCLUDES(mutex_);
   Result<void*> carve(Class wanted) IK_EXCLUDES(mutex_);
   Result<void*> map_or_trim(int64_t size) IK_EXCLUDES(mutex_);
   // Takes large blocks off the shelves until at most `target` bytes are cached.
-  std::vector<Departing> shrink_cache(int64_t target) IK_REQUIRES(mutex_);
+  void shrink_cache(int64_t target) IK_EXCLUDES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;

@@ -4,10 +4,10 @@
 // so that faults, delays and whole machines can be put in its place (tests/).
 //
 // Ordering. An accelerator has three queues. Work put on one queue happens in order; between queues nothing
-// is ordered unless a wait says so. Memory is ordered by the compute queue: what allocate() returns may still
-// be in use by work put on the compute queue earlier, and releasing memory is safe once the compute queue
-// waits for every copy that touches it (I5, I6). The host and disks do their work before they return, or hand
-// out an event; `wait` on them blocks the caller.
+// is ordered unless a wait says so. What allocate() returns may still be in use by work put on the compute
+// queue earlier, or by who used it before (give_back): the queue that it was asked for comes after them.
+// Destroying Memory is safe once the compute queue waits for every copy that touches it (I5, I6). The host and
+// disks do their work before they return, or hand out an event; `wait` on them blocks the caller.
 //
 // Thread safety: every method may be called from any thread. No method calls back into the engine except
 // through the Accountant, from inside allocate() and a Memory's release.
@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -65,6 +66,7 @@ class Memory {
     release_ = nullptr;
     size_ = Bytes(0);
   }
+  bool is_released_by(Release release) const { return release_ == release; }
   // Hands the duty to release over to the caller: release()(context()) must be called once.
   struct Raw {
     void* data;
@@ -118,8 +120,24 @@ class Device {
   virtual void attach(NodeId self, Accountant* accountant) = 0;
 
   // `size` > 0. Charges round_up(size) first, and gives it back when the Memory is released. The bytes are
-  // aligned to kAlignment. The contents are undefined (and poisoned by the simulator).
-  virtual Result<Memory> allocate(Bytes size) = 0;
+  // aligned to kAlignment. The contents are undefined (and poisoned by the simulator). Work put on `first`
+  // from now on may use them; other queues must be ordered after it.
+  Result<Memory> allocate(Bytes size) { return allocate(size, Queue::compute); }
+  virtual Result<Memory> allocate(Bytes size, Queue first) = 0;
+
+  // Whether give_back() keeps a piece's users with it, so that only who is given the piece waits for them.
+  virtual bool remembers_users() const { return false; }
+  // Gives memory back that only `users` may still touch: work of the compute queue among them, if the device
+  // remembers users. If not, the compute queue waits for them.
+  virtual void give_back(Memory memory, std::span<const Event> users) {
+    for (const Event& user : users) {
+      if (!wait(Queue::compute, user).ok()) (void)user->synchronize();
+    }
+    memory.reset();
+  }
+
+  // The node's budget: no more is ever in use at once. For clocks.
+  virtual void set_limit(Bytes) {}
 
   // Bytes charged for memory that is alive now, counted from the allocator's own table and not from the
   // accountant's (I4: budgets are checked by a recount).

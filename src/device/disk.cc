@@ -176,7 +176,7 @@ void DiskDevice::attach(NodeId self, Accountant* accountant) {
   accountant_ = accountant;
 }
 
-Result<Memory> DiskDevice::allocate(Bytes size) {
+Result<Memory> DiskDevice::allocate(Bytes size, Queue) {
   if (size.count() <= 0) {
     return Status(Code::invalid_argument, name() + ": asked " + std::to_string(size.count()) + " bytes");
   }

@@ -50,7 +50,8 @@ class DiskDevice final : public Device {
   void attach(NodeId self, Accountant* accountant) override;
 
   // The address is one of an inaccessible mapping: it stands for the offset, and traps when it is used.
-  Result<Memory> allocate(Bytes size) override;
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override;
   Bytes live() const override;
 
   Result<Event> record(Queue queue) override;

@@ -59,7 +59,7 @@ void HostDevice::attach(NodeId self, Accountant* accountant) {
   accountant_ = accountant;
 }
 
-Result<Memory> HostDevice::allocate(Bytes size) {
+Result<Memory> HostDevice::allocate(Bytes size, Queue) {
   if (size.count() <= 0) {
     return Status(Code::invalid_argument, name_ + ": asked " + std::to_string(size.count()) + " bytes");
   }

@@ -27,7 +27,8 @@ class HostDevice final : public Device {
   NodeKind kind() const override { return NodeKind::host; }
   const std::string& name() const override { return name_; }
   void attach(NodeId self, Accountant* accountant) override;
-  Result<Memory> allocate(Bytes size) override;
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override;
   Bytes live() const override { return arena_.live(); }
 
   Result<Event> record(Queue) override { return Event(); }

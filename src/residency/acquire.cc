@@ -12,16 +12,10 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
     for (const Access& access : accesses) IK_RETURN_IF_ERROR(check_not_lost(*access.block));
     return device(id).loss();
   }
-  const uint64_t now = now_.load(std::memory_order_relaxed);
   bool complete = true;
   for (Access& access : accesses) {
-    Replica& replica = access.block->replica(id);
-    access.pinned = replica.word.try_pin(access.write);
-    if (access.pinned) {
-      replica.last_use.store(now, std::memory_order_relaxed);
-    } else {
-      complete = false;
-    }
+    access.pinned = access.block->replica(id).word.try_pin(access.write);
+    complete = complete && access.pinned;
   }
   if (complete) [[likely]]
     return {};
@@ -37,7 +31,6 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
       failure = settle(*access.block, id, access.write);
       if (!failure.ok()) break;
       access.pinned = true;
-      access.block->replica(id).last_use.store(now, std::memory_order_relaxed);
     }
     --self.acquiring;
     if (failure.ok()) return {};
@@ -53,12 +46,23 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
   }
 }
 
+// The operator's kernels are on the compute queue by now, so its stamp covers them; it is there before the pin
+// goes, for whoever moves the block next.
 void Engine::release(NodeId id, std::span<Access> accesses) {
+  const Stamp stamp = now_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  Bytes written{0};
   for (Access& access : accesses) {
     if (!access.pinned) continue;
     access.pinned = false;
-    access.block->replica(id).word.remove_pin(access.write);
+    Replica& replica = access.block->replica(id);
+    replica.last_use.store(stamp, std::memory_order_relaxed);
+    if (access.write) {
+      replica.last_write.store(stamp, std::memory_order_relaxed);
+      written += access.block->size();
+    }
+    replica.word.remove_pin(access.write);
   }
+  if (Stamps* const stamps = node(id).stamps.get()) stamps->launched(written);
   wake_waiters();
 }
 
@@ -170,10 +174,15 @@ void Engine::unpin(Block& block) {
     const auto found = pinned_at_.find(&block);
     if (found == pinned_at_.end()) return;
     Replica& replica = block.replica(found->second.back());
+    VictimIndex& at = *node(found->second.back()).index;
     found->second.pop_back();
     if (found->second.empty()) pinned_at_.erase(found);
     --replica.user_pins;
     replica.word.remove_pin(false);
+    if (at.contains(block)) {  // it was passed over, as if it were used
+      at.remove(block);
+      at.add(block);
+    }
   }
   wake_waiters();
 }

@@ -15,6 +15,7 @@
 
 #include "base/types.h"
 #include "device/device_api.h"
+#include "residency/stamps.h"
 #include "residency/state.h"
 
 namespace innkeeper {
@@ -98,7 +99,8 @@ class ReplicaWord {
 
 struct Replica {
   ReplicaWord word;
-  std::atomic<uint64_t> last_use{0};
+  std::atomic<Stamp> last_use{0};
+  std::atomic<Stamp> last_write{0};
   // Changed with Engine's mutex held; read without it where a stale answer does no harm (Engine::place).
   std::atomic<uint32_t> user_pins{0};
   std::atomic<uint32_t> escapes{0};  // pins kept because somebody else holds the real storage (I12)
@@ -109,6 +111,8 @@ struct Replica {
   Block* previous = nullptr;
   Block* next = nullptr;
   bool listed = false;
+  static constexpr uint32_t kNoPlace = UINT32_MAX;
+  uint32_t place = kNoPlace;  // in the node's index of victims
 };
 
 class Block {

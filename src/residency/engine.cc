@@ -18,6 +18,9 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
     added->budget = spec.budget.count();
     added->device = std::move(spec.device);
     added->device->attach(added->id, this);
+    added->device->set_limit(spec.budget);
+    added->index = std::make_unique<VictimIndex>(added->id, *policy_);
+    if (added->kind == NodeKind::accelerator) added->stamps = std::make_unique<Stamps>(*added->device, now_);
     if (added->computes) computing_.push_back(added->id);
     if (added->kind == NodeKind::host) host_ = added->id;
     if (added->kind == NodeKind::disk) disk_ = added->id;
@@ -101,6 +104,7 @@ void Engine::list(Block& block, NodeId id) {
   if (at.first != nullptr) at.first->replica(id).previous = &block;
   at.first = &block;
   at.replica_bytes += replica.memory.size();
+  if (replica.memory) at.index->add(block);
 }
 
 void Engine::unlist(Block& block, NodeId id) {
@@ -108,6 +112,7 @@ void Engine::unlist(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   IK_CHECK(replica.listed);
   replica.listed = false;
+  at.index->remove(block);
   if (replica.previous != nullptr) {
     replica.previous->replica(id).next = replica.next;
   } else {
@@ -126,6 +131,10 @@ void Engine::begin_move(Block& block) {
 void Engine::end_move(Block& block) {
   IK_CHECK(block.mover_ == &thread_state());
   block.mover_ = nullptr;
+  for (const auto& at : nodes_) {  // a victim that has not left
+    const Replica& replica = block.replica(at->id);
+    if (replica.listed && replica.memory && !at->index->contains(block)) at->index->add(block);
+  }
   changed_.notify_all();
 }
 
@@ -200,8 +209,9 @@ void Engine::destroy(Block* block) {
   }
   while (freed.node != kNoNode) {
     observe(*block, freed.node, nullptr);
-    release_memory(freed.node, std::move(freed.memory), std::move(freed.users));
+    release_memory(std::move(freed), /*soon=*/false);
     const NodeId id = any_replica(*block);
+    freed.node = kNoNode;
     if (id == kNoNode) break;  // most blocks have one, and take the lock once
     MutexLock lock(mutex_);
     freed = begin_release(*block, id, ReplicaEvent::free);
@@ -213,7 +223,7 @@ void Engine::destroy(Block* block) {
 
 void Engine::adopt(Block& block, NodeId id, Memory memory) {
   Replica& replica = block.replica(id);
-  replica.last_use.store(now_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);  // its kernel is on the queue
   MutexLock lock(mutex_);
   replica.memory = std::move(memory);
   transition(replica, ReplicaEvent::born);
@@ -223,6 +233,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
 
 void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   Replica& replica = block.replica(id);
+  touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);  // by the kernel that is on the queue
   MutexLock lock(mutex_);
   wait_move(block);
   if (block.size() == Bytes(0)) {
@@ -248,7 +259,7 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   begin_release(node(id));
   std::vector<Event> users = take_users(replica);
   const MoveScope move(*this, block);
-  release_memory(id, std::move(memory), std::move(users));
+  release_memory({id, std::move(memory), std::move(users)}, /*soon=*/false);
 }
 
 Status Engine::resize_unwritten(Block& block, Bytes size) {
@@ -301,7 +312,6 @@ OperatorScope::OperatorScope(Engine& engine, NodeId id, Bytes operands)
     has_turn_ = true;
   }
   ++nested;
-  engine_.now_.fetch_add(1, std::memory_order_relaxed);
 }
 
 OperatorScope::~OperatorScope() {

@@ -38,6 +38,7 @@
 #include "policy/eviction.h"
 #include "policy/placement.h"
 #include "residency/block.h"
+#include "residency/index.h"
 
 namespace innkeeper {
 
@@ -189,6 +190,9 @@ class Engine final : public Accountant {
     bool has_turn = false;  // some thread has the turn
     int stuck = 0;          // of `running`, operators that wait for room here or for their operands
     std::deque<Leaving> leaving;
+    std::unique_ptr<Stamps> stamps;  // of an accelerator's compute queue
+    // Replicas that hold memory, but those that are leaving. Guarded by Engine::mutex_.
+    std::unique_ptr<VictimIndex> index;
   };
 
   // An operator is large if its operands take more than one part in so many of a budget: with its results and
@@ -249,11 +253,14 @@ class Engine final : public Accountant {
     Event event;
   };
   static std::vector<Event> take_users(Replica& replica);
+  static void touched(Replica& replica, Stamp stamp);
+  Status order_copy(Device& runner, Queue queue, const Block& block, NodeId from) const;
   Status lost_with(const Block& block) const;
   static void add_reader(Replica& replica, const Event& copy);
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;
-  Result<Filled> fill(Block& block, NodeId to, NodeId from);
+  Result<Event> queue_copy(const Block& block, void* memory, NodeId to, NodeId from);
+  Result<Filled> fill(Block& block, NodeId to, NodeId from);  // allocates, and queues the copy
   Status bring(Block& block, NodeId to) IK_EXCLUDES(mutex_);  // leaves the replica arriving, or owned if born
   Status finish_arrival(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   Status open_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
@@ -263,11 +270,14 @@ class Engine final : public Accountant {
   struct Released {
     NodeId node = kNoNode;
     Memory memory;
-    std::vector<Event> users;  // copies that may still touch it
+    std::vector<Event> users;    // copies that may still touch it
+    Stamp last_use = kAllSoFar;  // the last operator that may
   };
   Released begin_release(Block& block, NodeId id, ReplicaEvent event) IK_REQUIRES(mutex_);
   void begin_release(Node& node) IK_REQUIRES(mutex_);
-  void release_memory(NodeId id, Memory memory, std::vector<Event> users) IK_EXCLUDES(mutex_);
+  // `soon`: others wait for the room, which copies may fill; so its last user counts, not the queue's last.
+  void release_memory(Released released, bool soon) IK_EXCLUDES(mutex_);
+  void give_back(Node& node, Released released, bool soon);
   void order_after(NodeId id, std::span<const Event> users) const;
   NodeId backing(const Node& node) const;
 
@@ -275,6 +285,7 @@ class Engine final : public Accountant {
   bool try_charge(Node& node, Bytes size);
   Status charge_slowly(Node& node, Bytes size) IK_EXCLUDES(mutex_);
   std::vector<Block*> collect_victims(Node& node, Bytes shortfall) IK_REQUIRES(mutex_);
+  bool take_as_victim(Block& block, NodeId id) IK_REQUIRES(mutex_);
   Status evict_victims(Node& node, std::vector<Block*> victims, bool peers) IK_EXCLUDES(mutex_);
   // With `peers` the owner's bytes may go to another accelerator instead of the backing node.
   Status leave(Node& node, Block& block, bool peers) IK_EXCLUDES(mutex_);
@@ -301,7 +312,7 @@ class Engine final : public Accountant {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::atomic<uint64_t> now_{1};  // operators so far: the clock of last_use
+  std::atomic<Stamp> now_{1};  // operators so far
   std::atomic<uint64_t> next_block_{1};
   std::atomic<int64_t> blocks_{0};
   std::atomic<int> waiters_{0};

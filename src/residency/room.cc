@@ -152,41 +152,48 @@ bool Engine::poll_escapes() {
     Replica& replica = entry.first->replica(entry.second);
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
+    touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);  // by whoever had it
     replica.word.remove_pin(false);
     return true;
   });
   return freed != 0;
 }
 
+bool Engine::take_as_victim(Block& block, NodeId id) {
+  if (is_moving(block) || !block.replica(id).word.close_if_unpinned()) return false;
+  begin_move(block);
+  return true;
+}
+
 std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
   const bool can_write_back = backing(node) != kNoNode;
-  std::vector<EvictionCandidate> candidates;
-  for (Block* block = node.first; block != nullptr; block = block->replica(node.id).next) {
-    const Replica& replica = block->replica(node.id);
-    if (replica.word.pins() != 0 || is_moving(*block) || !replica.memory) continue;
-    const ReplicaState state = replica.word.state();
-    const bool spare = state != ReplicaState::owned;
-    if (!spare && !can_write_back) continue;
-    candidates.push_back({.tag = reinterpret_cast<uintptr_t>(block),
-                          .size = round_up(replica.memory.size()),
-                          .last_use = state == ReplicaState::arriving
-                                          ? UINT64_MAX  // somebody asked for it: it goes last
-                                          : replica.last_use.load(std::memory_order_relaxed),
-                          .spare = spare});
-  }
-  std::span<EvictionCandidate> left(candidates);
   std::vector<Block*> victims;
-  while (victims.empty() && !left.empty()) {  // again if all that were chosen have been pinned since (I3)
-    const size_t chosen = policy_->choose(left, shortfall);
-    if (chosen == 0) break;  // no shortfall any more
-    for (const EvictionCandidate& candidate : left.first(chosen)) {
-      auto* block = reinterpret_cast<Block*>(static_cast<uintptr_t>(candidate.tag));
-      if (!block->replica(node.id).word.close_if_unpinned()) continue;
-      begin_move(*block);
+  std::vector<Block*> arriving;  // somebody asked for them: they go last
+  std::vector<Block*> staying;
+  Bytes found{0};
+  const auto take = [&](Block* block) IK_REQUIRES(mutex_) {
+    if (found < shortfall && take_as_victim(*block, node.id)) {
       victims.push_back(block);
+      found += round_up(block->replica(node.id).memory.size());
+    } else {
+      staying.push_back(block);
     }
-    left = left.subspan(chosen);
+  };
+  while (found < shortfall) {
+    Block* const block = node.index->pop(Bytes(node.budget.load(std::memory_order_relaxed)));
+    if (block == nullptr) break;
+    const ReplicaState state = block->replica(node.id).word.state();
+    if (state == ReplicaState::arriving) {
+      arriving.push_back(block);
+    } else if (state == ReplicaState::owned && !can_write_back) {
+      staying.push_back(block);
+    } else {
+      take(block);
+    }
   }
+  for (Block* block : arriving) take(block);
+  const Stamp now = now_.load(std::memory_order_relaxed);
+  for (Block* block : staying) node.index->add_as_used(*block, now);
   return victims;
 }
 
@@ -297,7 +304,10 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
   const int64_t before = at.budget.exchange(wanted.count());
   for (;;) {
     const Bytes excess = Bytes(at.used.load()) - wanted;
-    if (excess <= Bytes(0)) return {};
+    if (excess <= Bytes(0)) {
+      at.device->set_limit(wanted);
+      return {};
+    }
     if (reclaim(at) || poll_escapes()) continue;
     std::vector<Block*> victims = collect_victims(at, excess);
     Status status;

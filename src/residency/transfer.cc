@@ -27,6 +27,12 @@ std::vector<Event> Engine::take_users(Replica& replica) {
   return users;
 }
 
+// Work on the compute queue so far may touch it, and may have written it.
+void Engine::touched(Replica& replica, Stamp stamp) {
+  replica.last_use.store(stamp, std::memory_order_relaxed);
+  replica.last_write.store(stamp, std::memory_order_relaxed);
+}
+
 void Engine::add_reader(Replica& replica, const Event& copy) {
   std::erase_if(replica.readers, [](const Event& event) { return is_done(event); });
   if (copy != nullptr) replica.readers.push_back(copy);
@@ -74,56 +80,67 @@ void Engine::log_move(const char* verb, const Block& block, NodeId from, NodeId 
                           device(to).name());
 }
 
-// Allocates at `to` and queues the copy. Two of the three: the source is host memory, or the destination is,
+// Has a queue that starts a copy wait for what fills the source (I5): its last writer, not what was launched
+// since, and the copy into it if that is under way. Escaped memory may be written by anybody at any time.
+Status Engine::order_copy(Device& runner, Queue queue, const Block& block, NodeId from) const {
+  const Replica& source = block.replica(from);
+  if (const auto& stamps = node(from).stamps) {
+    const Stamp written = source.escapes != 0 ? kAllSoFar : source.last_write.load(std::memory_order_relaxed);
+    Result<Event> passed = stamps->after(written);
+    if (!passed.ok()) return passed.status();
+    IK_RETURN_IF_ERROR(runner.wait(queue, passed.value()));
+  }
+  return source.ready == nullptr ? Status() : runner.wait(queue, source.ready);
+}
+
+// Queues the copy into `memory`, at `to`. Two of the three: the source is host memory, or the destination is,
 // or both ends are accelerators that reach each other.
-Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
+Result<Event> Engine::queue_copy(const Block& block, void* memory, NodeId to, NodeId from) {
   Device& target = device(to);
   Device& origin = device(from);
-  Replica& source = block.replica(from);
+  const void* source = block.replica(from).memory.data();
   const Bytes size = block.size();
-  if (size == Bytes(0)) return Filled{};
-  Result<Memory> memory = target.allocate(size);
-  if (!memory.ok()) return memory.status();
-  Filled filled{std::move(memory).value(), nullptr};
-
-  // A queue that starts a copy first waits for what may still use the new memory (I6) and for what fills the
-  // source (I5): both ends' compute queues, and the copy into the source if that is under way.
-  const auto order = [&](Device& runner, Queue queue) -> Status {
-    for (Device* end : {&target, &origin}) {
-      if (end->kind() != NodeKind::accelerator) continue;
-      Result<Event> tail = end->record(Queue::compute);
-      if (!tail.ok()) return tail.status();
-      IK_RETURN_IF_ERROR(runner.wait(queue, tail.value()));
-    }
-    return source.ready == nullptr ? Status() : runner.wait(queue, source.ready);
-  };
-
-  Result<Event> copied = Event();
   const NodeKind target_kind = target.kind();
   const NodeKind origin_kind = origin.kind();
+  Result<Event> copied = Event();
   if (target_kind == NodeKind::accelerator && origin_kind == NodeKind::accelerator) {
-    IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
-    copied = target.copy_peer(filled.memory.data(), origin, source.memory.data(), size);
+    IK_RETURN_IF_ERROR(order_copy(target, Queue::copy_in, block, from));
+    copied = target.copy_peer(memory, origin, source, size);
     if (copied.ok()) bytes_between_.fetch_add(size.count(), std::memory_order_relaxed);
   } else if (origin_kind == NodeKind::host) {
-    IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
-    copied = target.copy_in(filled.memory.data(), source.memory.data(), size);
+    IK_RETURN_IF_ERROR(order_copy(target, Queue::copy_in, block, from));
+    copied = target.copy_in(memory, source, size);
     if (copied.ok()) {
       auto& counter = target_kind == NodeKind::disk ? bytes_written_back_ : bytes_fetched_;
       counter.fetch_add(size.count(), std::memory_order_relaxed);
     }
   } else {
     IK_CHECK(target_kind == NodeKind::host, "a copy has the host at one end");
-    IK_RETURN_IF_ERROR(order(origin, Queue::copy_out));
-    copied = origin.copy_out(filled.memory.data(), source.memory.data(), size);
+    IK_RETURN_IF_ERROR(order_copy(origin, Queue::copy_out, block, from));
+    copied = origin.copy_out(memory, source, size);
     if (copied.ok()) {
       auto& counter = origin_kind == NodeKind::disk ? bytes_fetched_ : bytes_written_back_;
       counter.fetch_add(size.count(), std::memory_order_relaxed);
     }
   }
-  if (!copied.ok()) return copied.status();
-  filled.event = std::move(copied).value();
-  return filled;
+  return copied;
+}
+
+Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
+  const Bytes size = block.size();
+  if (size == Bytes(0)) return Filled{};
+  Device& target = device(to);
+  // The queue that copies into it comes after whoever used the memory before (I6).
+  Result<Memory> memory = target.allocate(size, Queue::copy_in);
+  if (!memory.ok()) return memory.status();
+  Result<Event> copied = queue_copy(block, memory.value().data(), to, from);
+  if (copied.ok()) return Filled{std::move(memory).value(), std::move(copied).value()};
+  // Whoever used it before may still be there, and only that queue is sure to come after them.
+  const Result<Event> waited = target.record(Queue::copy_in);
+  if (!waited.ok()) (void)target.synchronize();
+  target.give_back(std::move(memory).value(),
+                   std::span(waited.ok() ? &waited.value() : nullptr, waited.ok() ? 1 : 0));
+  return copied.status();
 }
 
 // Makes memory at `to` and, unless the block was never written, queues the copy that fills it.
@@ -186,6 +203,7 @@ Status Engine::finish_arrival(Block& block, NodeId id) {
     }
   }
   replica.ready = nullptr;
+  touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);
   MutexLock lock(mutex_);
   transition(replica, ReplicaEvent::fetch_end);
   return {};
@@ -196,7 +214,10 @@ Status Engine::finish_arrival(Block& block, NodeId id) {
 Status Engine::open_replica(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   for (const Event& copy : replica.readers) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, copy));
-  if (replica.ready != nullptr) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, replica.ready));
+  if (replica.ready != nullptr) {
+    IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, replica.ready));
+    touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);
+  }
   replica.readers.clear();
   replica.ready = nullptr;
   replica.word.open();
@@ -258,7 +279,7 @@ void Engine::drop_replica(Block& block, NodeId id) {
     inherit_if_last(block);
   }
   reach("dropped");
-  release_memory(id, std::move(dropped.memory), std::move(dropped.users));
+  release_memory(std::move(dropped), /*soon=*/true);
 }
 
 // Orders whatever happens to a piece of memory next after the copies that touch it (I5, I6).
@@ -273,27 +294,44 @@ Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent eve
   unlist(block, id);
   begin_release(node(id));
   transition(replica, event);
-  return {id, std::move(replica.memory), take_users(replica)};
+  return {id, std::move(replica.memory), take_users(replica),
+          replica.last_use.load(std::memory_order_relaxed)};
 }
 
 void Engine::begin_release(Node& node) { ++node.moving; }
 
-// Gives memory back as soon as no copy touches it (I5, I6). An accelerator orders that on its queue; host
-// memory is parked until the copies are done. Each time that some is, a few of those parked before are looked
-// at, so that they never pile up.
-void Engine::release_memory(NodeId id, Memory memory, std::vector<Event> users) {
-  Node& at = node(id);
-  std::erase_if(users, [](const Event& event) { return is_done(event); });
-  const bool park = memory && !users.empty() && at.kind != NodeKind::accelerator;
-  if (park) {
-    std::vector<Memory> reclaimed;
-    MutexLock lock(mutex_);
-    at.leaving.push_back({std::move(memory), std::move(users)});
-    reclaimed = reap(at, kReapedAtOnce);
-    lock.unlock();
+// Gives an accelerator's memory back (I5, I6): to a device that remembers its users with them, so that only
+// who is given it waits for them, and that no longer than needed. Else its compute queue waits for the copies.
+void Engine::give_back(Node& node, Released released, bool soon) {
+  Device& device = *node.device;
+  if (device.remembers_users() && (soon || !released.users.empty())) {
+    Result<Event> last = node.stamps->after(released.last_use);
+    if (last.ok()) {
+      released.users.push_back(std::move(last).value());
+      return device.give_back(std::move(released.memory), released.users);
+    }
+  }
+  order_after(node.id, released.users);
+}
+
+// Gives memory back as soon as no copy touches it (I5, I6). Host memory is parked until the copies are done.
+// Each time that some is, a few of those parked before are looked at, so that they never pile up.
+void Engine::release_memory(Released released, bool soon) {
+  Node& at = node(released.node);
+  if (at.kind == NodeKind::accelerator) {
+    if (released.memory) give_back(at, std::move(released), soon);
   } else {
-    order_after(id, users);
-    memory.reset();
+    std::erase_if(released.users, [](const Event& event) { return is_done(event); });
+    if (released.memory && !released.users.empty()) {
+      std::vector<Memory> reclaimed;
+      MutexLock lock(mutex_);
+      at.leaving.push_back({std::move(released.memory), std::move(released.users)});
+      reclaimed = reap(at, kReapedAtOnce);
+      lock.unlock();
+    } else {
+      order_after(at.id, released.users);
+      released.memory.reset();
+    }
   }
   at.moving.fetch_sub(1, std::memory_order_acq_rel);
   wake_waiters();

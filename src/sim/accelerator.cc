@@ -4,16 +4,19 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "device/arena.h"
 #include "sim/clock.h"
+#include "sim/room_clock.h"
 #include "sim/work_queue.h"
 
 namespace innkeeper::sim {
 namespace {
 
 constexpr size_t kMaxQueues = 256;
+constexpr QueueIndex kCompute = 0;
 constexpr size_t kDirections = 4;
 
 // Sorted, without overlaps and empty ranges: bytes that are hidden twice would be lost, the second time
@@ -59,10 +62,12 @@ class Accelerator::Impl {
         memory({.name = options.name,
                 .cache_limit = options.capacity,
                 .keep_mapped = true,
-                .blank = !options.data}),
+                .blank = !options.data,
+                .settle = [this] { finish(); }}),
         side(std::make_shared<Arena>(
             Arena::Options{.name = options.name + " side buffers", .cache_limit = MiB(256)})),
-        state_(options.seed) {
+        state_(options.seed),
+        room_(options.capacity.count()) {
     for (int i = 0; i < 3; ++i) create_queue();
   }
 
@@ -78,6 +83,11 @@ class Accelerator::Impl {
   WorkQueue& queue(QueueIndex index) const {
     IK_CHECK(index < count_.load(std::memory_order_acquire), options.name + " has no such queue");
     return *queues_[index];
+  }
+
+  // Executes all that was put on any queue. The host has not waited for it: virtual time stays.
+  void finish() const {
+    for (QueueIndex index = 0; index < queue_count(); ++index) queue(index).advance();
   }
 
   QueueIndex queue_count() const { return count_.load(std::memory_order_acquire); }
@@ -102,6 +112,42 @@ class Accelerator::Impl {
     return true;
   }
 
+  // Who may still touch a piece of memory that is free.
+  struct Fence {
+    std::vector<std::shared_ptr<SimEvent>> users;
+    bool in_order = true;   // the one user is the compute queue as it was then
+    bool poisoned = false;  // its bytes are
+  };
+
+  void give_back(void* data, Fence fence) {
+    const Bytes size = memory.size_of(data);
+    double time = 0;
+    for (const auto& user : fence.users) time = std::max(time, user->time());
+    const bool in_order = fence.in_order;
+    {
+      MutexLock lock(mutex_);
+      room_.give(time, size.count());
+      fences_[data] = std::move(fence);
+    }
+    memory.free(data, /*busy=*/!in_order);
+    in_use.fetch_sub(size.count(), std::memory_order_relaxed);
+  }
+
+  Fence take(void* data, Bytes size, QueueIndex first, double now, double& since) {
+    MutexLock lock(mutex_);
+    since = first == kCompute ? room_.take_newest(size.count(), now) : room_.take_oldest(size.count());
+    const auto found = fences_.find(data);
+    if (found == fences_.end()) return {};
+    Fence fence = std::move(found->second);
+    fences_.erase(found);
+    return fence;
+  }
+
+  void set_limit(Bytes limit, double now) {
+    MutexLock lock(mutex_);
+    room_.set_limit(limit.count(), now);
+  }
+
   double seconds(size_t size, Direction direction) const {
     if (direction == Direction::within) return copy_within_seconds(options.card, size);
     return copy_seconds(direction == Direction::peer ? options.peer_link : options.host_link, size);
@@ -120,6 +166,8 @@ class Accelerator::Impl {
   std::array<std::shared_ptr<WorkQueue>, kMaxQueues> queues_;
   std::atomic<QueueIndex> count_ = 0;
   uint64_t state_ IK_GUARDED_BY(mutex_);
+  RoomClock room_ IK_GUARDED_BY(mutex_);
+  std::unordered_map<void*, Fence> fences_ IK_GUARDED_BY(mutex_);  // of free memory
 };
 
 Accelerator::Accelerator(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -128,7 +176,7 @@ Accelerator::~Accelerator() { synchronize(); }
 
 const Options& Accelerator::options() const { return impl_->options; }
 
-Result<void*> Accelerator::allocate(Bytes size) {
+Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
   const Options& options = impl_->options;
   if (size.count() <= 0) {
     return Status(Code::invalid_argument,
@@ -143,26 +191,56 @@ Result<void*> Accelerator::allocate(Bytes size) {
                                            ", free " + to_string(Bytes(capacity - in_use)) +
                                            "; a larger sim node in INNKEEPER_NODES gives it more");
   }
-  Result<Arena::Piece> piece = impl_->memory.allocate(Bytes(rounded));
+  // Copies want what is free for longest, kernels what they used last.
+  const Arena::Order order = first == kCompute ? Arena::Order::newest : Arena::Order::oldest;
+  Result<Arena::Piece> piece = impl_->memory.allocate(Bytes(rounded), order);
   if (!piece.ok()) {
     impl_->in_use.fetch_sub(rounded, std::memory_order_relaxed);
     return piece.status();
   }
   void* data = piece.value().data;
-  if (piece.value().fresh && options.poison) std::memset(data, kPoison, static_cast<size_t>(rounded));
+  WorkQueue& queue = impl_->queue(first);
+  double since = 0;
+  const Impl::Fence fence = impl_->take(data, Bytes(rounded), first, queue.time(), since);
+  const bool waits = !fence.users.empty() && !(fence.in_order && first == kCompute);
+  if (waits) {
+    for (const auto& user : fence.users) wait(first, user);
+  }
+  queue.spend(0, since);
+  const bool poison = options.poison && (piece.value().fresh || !fence.poisoned);
+  if (first == kCompute) {
+    if (waits) queue.advance();  // the kernel that asks is computing already
+    if (poison) std::memset(data, kPoison, static_cast<size_t>(rounded));
+  } else if (poison && piece.value().fresh) {  // else the copy hides what is there
+    std::memset(data, kPoison, static_cast<size_t>(rounded));
+  }
   return data;
 }
 
 void Accelerator::free(void* data) {
-  WorkQueue& compute = impl_->queue(0);
-  if (impl_->options.poison || !compute.idle()) {
+  WorkQueue& compute = impl_->queue(kCompute);
+  const bool poison = impl_->options.poison;
+  if (poison || !compute.idle()) {
     const auto length = static_cast<size_t>(impl_->memory.size_of(data).count());
-    compute.advance_past(data, length, impl_->options.poison);
-    if (impl_->options.poison) std::memset(data, kPoison, length);
+    compute.advance_past(data, length, poison);
+    if (poison) std::memset(data, kPoison, length);
   }
-  const Bytes size = impl_->memory.free(data);
-  impl_->in_use.fetch_sub(size.count(), std::memory_order_relaxed);
+  impl_->give_back(data, {.users = {compute.tail()}, .in_order = true, .poisoned = poison});
 }
+
+void Accelerator::free_after(void* data, std::span<const Event> users) {
+  Impl::Fence fence{.users = {}, .in_order = false, .poisoned = false};
+  for (const Event& user : users) {
+    if (auto simulated = std::dynamic_pointer_cast<SimEvent>(user)) {
+      fence.users.push_back(std::move(simulated));
+    } else if (user != nullptr) {
+      [[maybe_unused]] const Status over = user->synchronize();
+    }
+  }
+  impl_->give_back(data, std::move(fence));
+}
+
+void Accelerator::set_limit(Bytes limit) { impl_->set_limit(limit, time(kCompute)); }
 
 Bytes Accelerator::live() const { return impl_->memory.live(); }
 Bytes Accelerator::size_of(const void* data) const { return impl_->memory.size_of(data); }

@@ -65,8 +65,8 @@ struct KernelCost {
 };
 
 struct WrittenRange {
-  void* data;
-  size_t size;
+  void* data = nullptr;
+  size_t size = 0;
 };
 
 class Accelerator {
@@ -83,8 +83,16 @@ class Accelerator {
   // queue past its last wait and past copies that touch the memory (not further: what else is hidden there
   // stays hidden), then poisons; the bytes may be handed out again at once. Work that is still pending, on
   // this queue or others, will read and write them all the same: that is the error which is to show.
-  Result<void*> allocate(Bytes size);
+  //
+  // Work put on `first` from now on may use what allocate() returns: that queue waits for whoever used it
+  // before. Other queues must be ordered after it.
+  Result<void*> allocate(Bytes size, QueueIndex first = 0);
   void free(void* data);
+  // As free(), but not ordered by the compute queue: `users` are all that may still touch the memory, and it
+  // is anybody's as soon as they are done.
+  void free_after(void* data, std::span<const Event> users);
+  // In virtual time no more than this is ever in use at once. At first the capacity.
+  void set_limit(Bytes limit);
   Bytes live() const;  // rounded sizes of what is allocated now
   Bytes size_of(
       const void* data) const;  // the rounded size; 0 if `data` is not the start of a live allocation

@@ -20,21 +20,28 @@ class SimDevice final : public Device {
     accountant_ = accountant;
   }
 
-  Result<Memory> allocate(Bytes size) override {
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override {
     const Bytes rounded = round_up(size);
     if (accountant_ != nullptr && size.count() > 0) IK_RETURN_IF_ERROR(accountant_->charge(self_, rounded));
-    Result<void*> data = accelerator_->allocate(size);
+    Result<void*> data = accelerator_->allocate(size, index(first));
     if (!data.ok()) {
       if (accountant_ != nullptr && size.count() > 0) accountant_->uncharge(self_, rounded);
       return data.status();
     }
-    return Memory(data.value(), rounded, new Claim{this, data.value(), rounded}, [](void* context) {
-      const std::unique_ptr<Claim> claim(static_cast<Claim*>(context));
-      SimDevice& device = *claim->device;
-      device.accelerator_->free(claim->data);
-      if (device.accountant_ != nullptr) device.accountant_->uncharge(device.self_, claim->size);
-    });
+    return Memory(data.value(), rounded, new Claim{this, data.value(), rounded}, &release);
   }
+
+  bool remembers_users() const override { return true; }
+  void give_back(Memory memory, std::span<const Event> users) override {
+    if (!memory) return;
+    const Memory::Raw raw = memory.take();
+    IK_CHECK(raw.release == &release, "memory of another device is given back");
+    const std::unique_ptr<Claim> claim(static_cast<Claim*>(raw.context));
+    accelerator_->free_after(claim->data, users);
+    if (accountant_ != nullptr) accountant_->uncharge(self_, claim->size);
+  }
+  void set_limit(Bytes limit) override { accelerator_->set_limit(limit); }
 
   Bytes live() const override { return accelerator_->live(); }
 
@@ -77,6 +84,13 @@ class SimDevice final : public Device {
     void* data;
     Bytes size;
   };
+
+  static void release(void* context) {
+    const std::unique_ptr<Claim> claim(static_cast<Claim*>(context));
+    SimDevice& device = *claim->device;
+    device.accelerator_->free(claim->data);
+    if (device.accountant_ != nullptr) device.accountant_->uncharge(device.self_, claim->size);
+  }
 
   static QueueIndex index(Queue queue) { return static_cast<QueueIndex>(queue); }
 

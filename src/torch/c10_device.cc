@@ -76,6 +76,7 @@ class C10Event final : public EventState {
     return status;
   }
   void block(const c10::Stream& stream) { event_.block(stream); }
+  c10::Event& event() { return event_; }
 
  private:
   void note_passed() {
@@ -93,17 +94,19 @@ class C10Event final : public EventState {
 }  // namespace
 
 C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
-                     std::function<Bytes()> recount)
-    : C10Device(name, device, key, std::move(recount),
+                     std::function<Bytes()> recount, std::unique_ptr<MemoryOrder> order)
+    : C10Device(name, device, key, std::move(recount), std::move(order),
                 std::make_shared<DeviceHealth>(name, compute_queue_of(device))) {}
 
 C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
-                     std::function<Bytes()> recount, std::shared_ptr<DeviceHealth> health)
+                     std::function<Bytes()> recount, std::unique_ptr<MemoryOrder> order,
+                     std::shared_ptr<DeviceHealth> health)
     : Device(&health->lost()),
       name_(std::move(name)),
       device_(device),
       key_(key),
       recount_(std::move(recount)),
+      order_(std::move(order)),
       health_(std::move(health)),
       streams_{compute_queue_of(device), c10::Stream(c10::Stream::DEFAULT, device),
                c10::Stream(c10::Stream::DEFAULT, device)} {
@@ -112,15 +115,35 @@ C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
   streams_[2] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
 
-Result<Memory> C10Device::allocate(Bytes size) {
+Result<Memory> C10Device::allocate(Bytes size, Queue first) {
   return guarded(*health_, {"allocating", size}, [&]() -> Result<Memory> {
     // Whatever stream the caller works on: memory comes back in the order of the stream it was taken on.
-    const c10::StreamGuard on_stream(stream(Queue::compute));
+    const c10::StreamGuard on_stream(stream(order_ != nullptr ? first : Queue::compute));
     c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(static_cast<size_t>(size.count()));
+    if (order_ != nullptr) {
+      order_->entrust(memory.get_context());
+    } else if (first != Queue::compute) {
+      C10Event(stream(Queue::compute), health_, {"its work so far"}).block(stream(first));
+    }
     void* data = memory.get();
     const c10::DeleterFnPtr release = memory.get_deleter();
     return Memory(data, size, memory.release_context(), release);
   });
+}
+
+void C10Device::give_back(Memory memory, std::span<const Event> users) {
+  if (order_ != nullptr) {
+    std::vector<c10::Event*> events;
+    for (const Event& user : users) {
+      if (auto* event = dynamic_cast<C10Event*>(user.get())) {
+        events.push_back(&event->event());
+      } else if (user != nullptr) {
+        (void)user->synchronize();
+      }
+    }
+    if (order_->free_after(memory, events)) return;
+  }
+  Device::give_back(std::move(memory), users);
 }
 
 Event C10Device::record_on(const c10::Stream& stream, DeviceCall call) const {
@@ -214,7 +237,7 @@ Status C10Device::synchronize() {
   });
 }
 
-Result<Memory> HostNode::allocate(Bytes size) {
+Result<Memory> HostNode::allocate(Bytes size, Queue) {
   if (faults::injected(faults::Fault::allocation)) {
     return Status(Code::out_of_memory, faults::message("no memory for a replica on the host"));
   }

@@ -21,18 +21,27 @@
 #include "device/device_api.h"
 #include "device/host.h"
 #include "torch/device_health.h"
+#include "torch/memory_order.h"
 
 namespace innkeeper::torch_layer {
 
 class C10Device final : public Device {
  public:
-  // `recount` asks the allocator for the bytes that are alive on the device.
-  C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount);
+  // `recount` asks the allocator for the bytes that are alive on the device. `order`: what the allocator knows
+  // of who used its memory, or null.
+  C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
+            std::unique_ptr<MemoryOrder> order = nullptr);
 
   NodeKind kind() const override { return NodeKind::accelerator; }
   const std::string& name() const override { return name_; }
   void attach(NodeId, Accountant*) override {}
-  Result<Memory> allocate(Bytes size) override;
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override;
+  bool remembers_users() const override { return order_ != nullptr; }
+  void give_back(Memory memory, std::span<const Event> users) override;
+  void set_limit(Bytes limit) override {
+    if (order_ != nullptr) order_->set_limit(limit);
+  }
   Bytes live() const override { return recount_(); }
   Result<Event> record(Queue queue) override;
   Status wait(Queue queue, const Event& event) override;
@@ -50,7 +59,7 @@ class C10Device final : public Device {
 
  private:
   C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
-            std::shared_ptr<DeviceHealth> health);
+            std::unique_ptr<MemoryOrder> order, std::shared_ptr<DeviceHealth> health);
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<size_t>(queue)]; }
   Event record_on(const c10::Stream& stream, DeviceCall call) const;
   Event record_copy(const c10::Stream& stream, DeviceCall call) const;
@@ -59,6 +68,7 @@ class C10Device final : public Device {
   const c10::Device device_;
   const c10::DispatchKey key_;
   const std::function<Bytes()> recount_;
+  const std::unique_ptr<MemoryOrder> order_;
   const std::shared_ptr<DeviceHealth> health_;
   std::array<c10::Stream, 3> streams_;
 };
@@ -76,7 +86,8 @@ class HostNode final : public Device {
     self_ = self;
     host_.attach(self, accountant);
   }
-  Result<Memory> allocate(Bytes size) override;
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override;
   Bytes live() const override;
   Result<Event> record(Queue queue) override { return host_.record(queue); }
   Status wait(Queue queue, const Event& event) override { return host_.wait(queue, event); }

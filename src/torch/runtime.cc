@@ -203,8 +203,9 @@ Runtime::Runtime(Prepared prepared)
         const auto index = static_cast<c10::DeviceIndex>(*node.index);
         std::shared_ptr<sim::Accelerator> accelerator = accelerators[static_cast<size_t>(index)];
         backend = {c10::Device(c10::kHPU, index), c10::DispatchKey::HPU, false, "sim", setup.budget};
-        setup.device = std::make_unique<C10Device>(node.name, backend.device, backend.key,
-                                                   [accelerator] { return accelerator->live(); });
+        setup.device = std::make_unique<C10Device>(
+            node.name, backend.device, backend.key, [accelerator] { return accelerator->live(); },
+            sim_backend::make_memory_order(accelerator));
         setup.computes = true;
         break;
       }

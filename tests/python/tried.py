@@ -92,6 +92,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/overhead.py": BENCH,
     "python3 bench/overhead.py": BENCH,
     "python bench/overhead.py --json overhead.json --rounds 50": BENCH,
+    "python bench/movement.py": BENCH,
+    "python bench/movement.py --json movement.json --steps 4": BENCH,
     "python bench/queue_program.py 300": BENCH,
     "python bench/soak.py --minutes 60": Short(
         "python bench/soak.py --minutes 60 --quick", "no leak, no drift"

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "device/device_api.h"
 #include "sim/work_queue.h"
@@ -101,11 +102,19 @@ class FaultyDevice final : public Device {
   NodeKind kind() const override { return inner_->kind(); }
   const std::string& name() const override { return inner_->name(); }
   void attach(NodeId self, Accountant* accountant) override { inner_->attach(self, accountant); }
-  Result<Memory> allocate(Bytes size) override {
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override {
     if (is_lost()) return loss();
     if (fails(Fault::allocation)) return Status(Code::out_of_memory, "injected: an allocation at " + name());
-    return inner_->allocate(size);
+    return inner_->allocate(size, first);
   }
+  bool remembers_users() const override { return inner_->remembers_users(); }
+  void give_back(Memory memory, std::span<const Event> users) override {
+    std::vector<Event> unwrapped;
+    for (const Event& user : users) unwrapped.push_back(unwrap(user));
+    inner_->give_back(std::move(memory), unwrapped);
+  }
+  void set_limit(Bytes limit) override { inner_->set_limit(limit); }
   Bytes live() const override { return inner_->live(); }
   Result<Event> record(Queue queue) override {
     if (is_lost()) return loss();
@@ -115,8 +124,7 @@ class FaultyDevice final : public Device {
   Status wait(Queue queue, const Event& event) override {
     if (is_lost()) return loss();
     if (fails(Fault::order)) return injected("a wait");
-    const auto* wrapped = dynamic_cast<const StubbornEvent*>(event.get());
-    return inner_->wait(queue, wrapped == nullptr ? event : wrapped->inner());
+    return inner_->wait(queue, unwrap(event));
   }
   Result<Event> copy_in(void* device, const void* host, Bytes size) override {
     return copy([&] { return inner_->copy_in(device, host, size); });
@@ -135,6 +143,10 @@ class FaultyDevice final : public Device {
   Status synchronize() override { return inner_->synchronize(); }
 
  private:
+  static Event unwrap(const Event& event) {
+    const auto* wrapped = dynamic_cast<const StubbornEvent*>(event.get());
+    return wrapped == nullptr ? event : wrapped->inner();
+  }
   static const Device& unwrap(const Device& device) {
     const auto* faulty = dynamic_cast<const FaultyDevice*>(&device);
     return faulty == nullptr ? device : *faulty->inner_;

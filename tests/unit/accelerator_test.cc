@@ -333,5 +333,21 @@ TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
   }
 }
 
+// A card that keeps more free memory than it has gives pages back: not those that a copy still reads.
+TEST(Accelerator, PagesStayWhileACopyReadsThem) {
+  constexpr size_t kLarge = 256 << 10;
+  Accelerator card(options(Visibility::late));  // 1 MiB
+  std::vector<unsigned char> host(kLarge);
+  unsigned char* data = take(card, kLarge);
+  fill(card, data, 7, kLarge);
+  card.synchronize();
+  const Event copied = card.copy(kOut, host.data(), data, kLarge, Accelerator::Direction::out);
+  card.free_after(data, std::span(&copied, 1));
+  // Of other size classes, one after the other.
+  for (size_t more = 1; more < 9; ++more) card.free(take(card, kLarge + more * (64 << 10)));
+  EXPECT_TRUE(copied->synchronize().ok());
+  EXPECT_EQ(host, std::vector<unsigned char>(kLarge, 7));
+}
+
 }  // namespace
 }  // namespace innkeeper::sim

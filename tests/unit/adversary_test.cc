@@ -146,6 +146,58 @@ const Rule kRules[] = {
        peer.free(source);
        return seen;
      }},
+    {"WhoIsGivenMemoryWaitsForTheCopyOutOfIt",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize] = {};
+       unsigned char next[kSize];
+       std::memset(next, 5, kSize);
+       unsigned char* data = take(card);
+       fill(card, data, 7);
+       card.synchronize();
+       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
+       card.free_after(data, std::span(&copied, with ? 1 : 0));
+       Result<void*> again = card.allocate(Bytes(kSize), kIn);
+       EXPECT_EQ(again.value(), data);
+       EXPECT_TRUE(card.copy(kIn, again.value(), next, kSize, Direction::in)->synchronize().ok());
+       EXPECT_TRUE(copied->synchronize().ok());
+       card.free(again.value());
+       return static_cast<int>(host[9]);
+     }},
+    {"AKernelThatIsGivenMemoryWaitsForTheCopyOutOfIt",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize] = {};
+       unsigned char* data = take(card);
+       fill(card, data, 7);
+       card.synchronize();
+       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
+       card.free_after(data, std::span(&copied, with ? 1 : 0));
+       unsigned char* again = take(card);
+       EXPECT_EQ(again, data);
+       fill(card, again, 5);
+       EXPECT_EQ(look(card, again), 5);
+       EXPECT_TRUE(copied->synchronize().ok());
+       card.free(again);
+       return static_cast<int>(host[9]);
+     }},
+    {"WhoIsGivenMemoryWaitsForTheKernelThatFreedIt",
+     [](Accelerator& card, Accelerator&, bool with) {
+       unsigned char host[kSize];
+       std::memset(host, 7, kSize);
+       unsigned char* data = take(card);
+       fill(card, data, 5);
+       if (with) {
+         card.free(data);
+       } else {
+         card.free_after(data, {});
+       }
+       Result<void*> again = card.allocate(Bytes(kSize), kIn);
+       EXPECT_EQ(again.value(), data);
+       card.wait(kCompute, card.copy(kIn, again.value(), host, kSize, Direction::in));
+       card.synchronize(kIn);
+       const int seen = look(card, static_cast<unsigned char*>(again.value()));
+       card.free(again.value());
+       return seen;
+     }},
     {"PeerFreesAfterTheCopy",
      [](Accelerator& card, Accelerator& peer, bool with) {
        unsigned char* source = take(peer);

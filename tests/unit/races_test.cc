@@ -14,13 +14,13 @@
 namespace innkeeper::test {
 namespace {
 
-// Calls `meddle` once while victims are being chosen: after the engine looked at pins, before it closes any.
+// Calls `meddle` once while victims are being chosen, before the engine closes any.
 class MeddlingPolicy final : public EvictionPolicy {
  public:
   std::string_view name() const override { return "meddling"; }
-  size_t choose(std::span<EvictionCandidate> candidates, Bytes shortfall) const override {
+  EvictionKey key(const EvictionView& replica) const override {
     if (meddle) std::exchange(meddle, {})();
-    return lru_->choose(candidates, shortfall);
+    return lru_->key(replica);
   }
 
   inline static std::function<void()> meddle;

@@ -8,6 +8,7 @@
 #include "torch/faults.h"
 #include "torch/fork.h"
 #include "torch/sim/current.h"
+#include "torch/sim/guard.h"
 #include "torch/sim/machine.h"
 
 namespace innkeeper::torch_layer::sim_backend {
@@ -16,12 +17,20 @@ void Allocation::release(void* context) {
   if (is_forked_child()) return;  // its parent's memory
   std::unique_ptr<Allocation> allocation(static_cast<Allocation*>(context));
   sim::Accelerator& accelerator = *allocation->accelerator;
-  for (uint64_t queues = allocation->queues.load(std::memory_order_acquire); queues != 0;
-       queues &= queues - 1) {
-    accelerator.wait(kComputeQueue,
-                     accelerator.record(static_cast<sim::QueueIndex>(std::countr_zero(queues))));
+  const uint64_t others = allocation->queues.load(std::memory_order_acquire);
+  for (uint64_t queues = others; queues != 0; queues &= queues - 1) {
+    const Event tail = accelerator.record(static_cast<sim::QueueIndex>(std::countr_zero(queues)));
+    if (allocation->exact) {
+      allocation->users.push_back(tail);
+    } else {
+      accelerator.wait(kComputeQueue, tail);
+    }
   }
-  accelerator.free(allocation->data);
+  if (allocation->exact) {
+    accelerator.free_after(allocation->data, allocation->users);
+  } else {
+    accelerator.free(allocation->data);
+  }
   machine().stats(allocation->index).freed(allocation->size);
   if (allocation->accountant != nullptr) allocation->accountant->uncharge(allocation->node, allocation->size);
 }
@@ -41,7 +50,7 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face) {
   Result<void*> data =
       faults::injected(faults::Fault::allocation)
           ? Status(Code::out_of_memory, faults::message("no memory on a simulated accelerator"))
-          : accelerator.allocate(charged);
+          : accelerator.allocate(charged, current_queue(index));
   if (!data.ok()) {
     entry.stats.failed();
     if (entry.accountant != nullptr) entry.accountant->uncharge(entry.node, charged);
@@ -50,9 +59,7 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face) {
   entry.stats.allocated(charged);
   auto allocation =
       std::make_unique<Allocation>(&accelerator, data.value(), charged, entry.accountant, entry.node, index);
-  // What is handed out may still be in use by the compute queue (device/device_api.h).
   if (const sim::QueueIndex queue = current_queue(index); queue != kComputeQueue) {
-    accelerator.wait(queue, accelerator.record(kComputeQueue));
     allocation->queues = uint64_t{1} << queue;
   }
   void* address = data.value();
@@ -60,6 +67,26 @@ c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face) {
 }
 
 namespace {
+
+class SimMemoryOrder final : public MemoryOrder {
+ public:
+  explicit SimMemoryOrder(std::shared_ptr<sim::Accelerator> accelerator)
+      : accelerator_(std::move(accelerator)) {}
+
+  void entrust(void* context) const override { static_cast<Allocation*>(context)->queues.store(0); }
+  bool free_after(Memory& memory, std::span<c10::Event* const> users) const override {
+    if (!memory.is_released_by(&Allocation::release) || is_forked_child()) return false;
+    auto* const allocation = static_cast<Allocation*>(memory.take().context);
+    for (c10::Event* const user : users) allocation->users.push_back(event_of(*user));
+    allocation->exact = true;
+    Allocation::release(allocation);
+    return true;
+  }
+  void set_limit(Bytes limit) const override { accelerator_->set_limit(limit); }
+
+ private:
+  const std::shared_ptr<sim::Accelerator> accelerator_;
+};
 
 class SimAllocator final : public c10::DeviceAllocator {
  public:
@@ -101,6 +128,10 @@ class SimAllocator final : public c10::DeviceAllocator {
 };
 
 }  // namespace
+
+std::unique_ptr<MemoryOrder> make_memory_order(std::shared_ptr<sim::Accelerator> accelerator) {
+  return std::make_unique<SimMemoryOrder>(std::move(accelerator));
+}
 
 c10::DeviceAllocator& device_allocator() {
   static auto& allocator = *new SimAllocator;

@@ -8,6 +8,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <atomic>
+#include <vector>
 
 #include "device/device_api.h"
 #include "sim/accelerator.h"
@@ -33,6 +34,9 @@ struct Allocation {
   c10::DeviceIndex index;
   // Queues besides the compute queue that use the memory, one bit each: freeing waits for them (I6).
   std::atomic<uint64_t> queues{0};
+  // Instead of the compute queue (sim::Accelerator::free_after).
+  bool exact = false;
+  std::vector<Event> users = {};
 
   static void release(void* context);
 };

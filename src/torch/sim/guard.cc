@@ -39,6 +39,15 @@ sim::QueueIndex queue_of(const Stream& stream) {
 
 DeviceIndex index_of(Device device) { return device.index() < 0 ? current_device() : device.index(); }
 
+}  // namespace
+
+Event event_of(const c10::Event& event) {
+  void* const id = event.eventId();
+  return id == nullptr ? nullptr : recorded(id).event;
+}
+
+namespace {
+
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::kHPU; }

@@ -18,6 +18,7 @@
 #include "device/device_api.h"
 #include "innkeeper/export.h"
 #include "sim/accelerator.h"
+#include "torch/memory_order.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 
@@ -35,5 +36,8 @@ IK_EXPORT c10::DeviceIndex count() noexcept;
 IK_EXPORT sim::Accelerator& accelerator(c10::DeviceIndex index);
 // As above, sharing ownership.
 IK_EXPORT std::shared_ptr<sim::Accelerator> shared_accelerator(c10::DeviceIndex index);
+
+// Their memory knows who used it.
+std::unique_ptr<MemoryOrder> make_memory_order(std::shared_ptr<sim::Accelerator> accelerator);
 
 }  // namespace innkeeper::torch_layer::sim_backend

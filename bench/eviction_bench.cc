@@ -1,0 +1,83 @@
+// What one eviction costs the CPU while 1,000 to 1,000,000 blocks are resident: choosing the victim, queueing
+// its copy to the host, giving its memory back. The simulated card holds no data, so no byte is copied.
+//
+//   build/release/bench/eviction_bench
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <vector>
+
+#include "device/host.h"
+#include "residency/engine.h"
+#include "sim/accelerator.h"
+
+namespace innkeeper {
+namespace {
+
+constexpr Bytes kBlock(4096);
+
+struct Machine {
+  explicit Machine(int64_t blocks) {
+    sim::Options options{.capacity = Bytes((blocks + 1) * kBlock.count()),
+                         .visibility = sim::Visibility::early,
+                         .data = false};
+    std::vector<NodeSetup> nodes;
+    nodes.push_back({sim::make_device(std::make_shared<sim::Accelerator>(options)), options.capacity, true});
+    nodes.push_back(
+        {std::make_unique<HostDevice>("host", Arena::Hooks{}, MiB(512), /*blank=*/true), GiB(64), false});
+    engine = std::make_unique<Engine>(std::move(nodes), make_lru_policy());
+    for (int64_t i = 0; i < blocks; ++i) {
+      all.push_back(engine->create(kBlock));
+      use(*all.back());
+    }
+  }
+  ~Machine() {
+    for (Block* block : all) engine->destroy(block);
+  }
+  // An operator that writes it.
+  void use(Block& block) const {
+    Access access{.block = &block, .write = true};
+    const OperatorScope scope(*engine, card, kBlock);
+    IK_CHECK(engine->acquire(card, std::span(&access, 1)).ok());
+    engine->release(card, std::span(&access, 1));
+  }
+
+  const NodeId card{0};
+  std::unique_ptr<Engine> engine;
+  std::vector<Block*> all;
+};
+
+void evict_one(benchmark::State& state) {
+  const Machine machine(state.range(0));
+  size_t next = 0;  // used least recently
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    IK_CHECK(machine.engine->relieve(machine.card, Bytes(1)).ok());
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    machine.use(*machine.all[next]);  // it comes back
+    next = (next + 1) % machine.all.size();
+  }
+}
+BENCHMARK(evict_one)
+    ->RangeMultiplier(10)
+    ->Range(1000, 1000000)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+
+// An operator with two operands, all resident, while so many blocks live.
+void use_two(benchmark::State& state) {
+  const Machine machine(state.range(0));
+  size_t next = 0;
+  for (auto _ : state) {
+    Access accesses[] = {{.block = machine.all[next]},
+                         {.block = machine.all[machine.all.size() - 1 - next], .write = true}};
+    const OperatorScope scope(*machine.engine, machine.card, kBlock);
+    IK_CHECK(machine.engine->acquire(machine.card, accesses).ok());
+    machine.engine->release(machine.card, accesses);
+    next = (next + 1) % (machine.all.size() / 2);
+  }
+}
+BENCHMARK(use_two)->RangeMultiplier(10)->Range(1000, 1000000);
+
+}  // namespace
+}  // namespace innkeeper

@@ -1,0 +1,187 @@
+"""How well copies run beside kernels, on the simulator's clock: the same on every machine and run.
+
+Each case is a process of its own, on a simulated card without data. ``wanted`` is the longer of the kernels
+and the copies alone; a case that hides the one behind the other takes no longer than that.
+
+    python bench/movement.py
+    python bench/movement.py --json movement.json --steps 4
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+SIDE = 16384  # of the matrices that are multiplied; 1 GiB each
+KERNELS = 10
+MOVED = 32768  # side of the matrix that moves: 4 GiB
+SHARES = (0.9, 0.7, 0.5)  # of the training step's peak
+H100 = "data=off,card=H100,link=PCIe 5 x16"  # for the kernels
+A100 = "data=off"  # for the training step: what the simulator is by default, with PCIe 4
+
+
+@dataclass
+class Row:
+    """One case: seconds of simulated time."""
+
+    name: str
+    seconds: float
+    wanted: float
+
+    @property
+    def ratio(self) -> float:
+        """Of the two."""
+        return self.seconds / self.wanted
+
+
+def simulated(name: str, *arguments: str, nodes: str, sim: str) -> dict[str, float]:
+    """What case ``name`` of this file finds in a process of its own on these nodes."""
+    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, __file__, "--case", name, *arguments],
+        env=os.environ | {"INNKEEPER_NODES": nodes, "INNKEEPER_SIM": sim, "PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"{name} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def overlap(name: str) -> dict[str, float]:
+    """Runs one of the cases of kernels beside one copy of 4 GiB."""
+    import innkeeper
+
+    import torch
+
+    def now() -> float:
+        return innkeeper.stats()["simulated_seconds"]
+
+    a, b, c = (torch.empty(SIDE, SIDE, device="managed") for _ in range(3))
+    moved = torch.empty(MOVED, MOVED, device="managed")
+    moved.zero_()
+    torch.mm(a, b, out=c)
+    torch.accelerator.synchronize()
+
+    def kernels() -> None:
+        for _ in range(KERNELS):
+            torch.mm(a, b, out=c)
+
+    def evict() -> None:
+        innkeeper.evict(moved)
+
+    def fetch() -> None:
+        innkeeper.prefetch(moved, "sim:0")
+
+    def timed(*parts: Callable[[], None]) -> float:
+        torch.accelerator.synchronize()
+        start = now()
+        for part in parts:
+            part()
+        torch.accelerator.synchronize()
+        return now() - start
+
+    found = {"kernels": timed(kernels)}
+    if name == "kernels, fetch":
+        evict()
+        found["seconds"] = timed(kernels, fetch)
+        evict()
+        found["copy"] = timed(fetch)
+    elif name == "evict dirty, kernels":
+        found["seconds"] = timed(evict, kernels)
+    else:
+        found["seconds"] = timed(kernels, evict, kernels)
+        found["kernels"] *= 2
+    if "copy" not in found:
+        fetch()
+        moved.zero_()
+        found["copy"] = timed(evict)
+    return found
+
+
+OVERLAPS = ("kernels, fetch", "evict dirty, kernels", "kernels, evict dirty, kernels")
+
+
+def training(steps: int) -> dict[str, float]:
+    """Simulated seconds of a step of a GPT of 6 layers, width 256, batch 8 x 64, and the card's peak."""
+    import innkeeper
+    from torch.nn import functional as F
+    from train_text import GPT
+
+    import torch
+
+    torch.manual_seed(0)
+    model = GPT(65, 64, 256, 6, 4, 0.0).to("managed")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+    x = torch.zeros(8, 64, dtype=torch.long, device="managed")
+
+    def step() -> None:
+        loss = F.cross_entropy(model(x).flatten(0, 1), x.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    for _ in range(2):
+        step()
+    torch.accelerator.synchronize()
+    innkeeper.manager().reset_stats()
+    start = innkeeper.stats()
+    for _ in range(steps):
+        step()
+    torch.accelerator.synchronize()
+    end = innkeeper.stats()
+    return {
+        "seconds": (end["simulated_seconds"] - start["simulated_seconds"]) / steps,
+        "peak": end["nodes"]["sim:0"]["peak"],
+        "fetched": (end["bytes_fetched"] - start["bytes_fetched"]) / steps,
+        "written": (end["bytes_written_back"] - start["bytes_written_back"]) / steps,
+    }
+
+
+def main() -> None:
+    """Runs all cases and prints their table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=3, help="training steps that are measured")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--quick", action="store_true", help="one training step: to see that it works")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.quick:
+        args.steps = 1
+    if args.case == "training":
+        print(json.dumps(training(args.steps)))
+        return
+    if args.case is not None:
+        print(json.dumps(overlap(args.case)))
+        return
+    rows = []
+    for name in OVERLAPS:
+        found = simulated(name, nodes="sim:1x40GiB,host:40GiB", sim=H100)
+        rows.append(Row(name, found["seconds"], max(found["kernels"], found["copy"])))
+    fits = simulated("training", "--steps", str(args.steps), nodes="sim:1x1GiB,host:4GiB", sim=A100)
+    for share in SHARES:
+        nodes = f"sim:1x{int(share * fits['peak'])}B,host:4GiB"
+        found = simulated("training", "--steps", str(args.steps), nodes=nodes, sim=A100)
+        moved = f"{found['fetched'] / 1e6:.0f} MB in, {found['written'] / 1e6:.0f} MB out"
+        rows.append(Row(f"GPT step at {share:.0%} of its peak ({moved})", found["seconds"], fits["seconds"]))
+    table = Table("case", "simulated ms", "wanted ms", "ratio", title="on the simulator's clock")
+    for row in rows:
+        table.add_row(row.name, f"{1e3 * row.seconds:.2f}", f"{1e3 * row.wanted:.2f}", f"{row.ratio:.2f}")
+    Console().print(table)
+    if args.json is not None:
+        args.json.write_text(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+#include "residency/stamps.h"
+
+#include <algorithm>
+
+namespace innkeeper {
+
+void Stamps::launched(Bytes bytes) {
+  const int64_t written = written_.fetch_add(bytes.count(), std::memory_order_relaxed) + bytes.count();
+  const int64_t operators = operators_.fetch_add(1, std::memory_order_relaxed) + 1;
+  // A device that fails says so to whoever needs it next.
+  if (written >= kMuch || operators >= kFew) (void)mark();
+}
+
+Result<Event> Stamps::after(Stamp stamp) {
+  {
+    MutexLock lock(mutex_);
+    const auto found = std::lower_bound(marks_.begin(), marks_.end(), stamp,
+                                        [](const Mark& mark, Stamp wanted) { return mark.covers < wanted; });
+    if (found != marks_.end()) return found->event;
+  }
+  return mark();
+}
+
+// The clock is read first: what has a stamp by then is on the queue before the event.
+Result<Event> Stamps::mark() {
+  written_.store(0, std::memory_order_relaxed);
+  operators_.store(0, std::memory_order_relaxed);
+  const Stamp covers = clock_.load(std::memory_order_seq_cst);
+  Result<Event> event = device_.record(Queue::compute);
+  if (!event.ok()) return event;
+  MutexLock lock(mutex_);
+  const auto place = std::upper_bound(marks_.begin(), marks_.end(), covers,
+                                      [](Stamp wanted, const Mark& mark) { return wanted < mark.covers; });
+  marks_.insert(place, {covers, event.value()});
+  if (marks_.size() > kKept) marks_.pop_front();
+  return event;
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,54 @@
+// Which work has passed on a compute queue, without waiting for more: each operator has a stamp, the engine's
+// clock when its kernels were put on the queue, and of some of these moments there is an event. Whoever needs
+// an operator's work done waits for the first event that covers its stamp (M3 of the design's second form).
+//
+// Events are recorded where one is likely to be wanted: after operators that wrote much, and every few
+// operators. Where none covers a stamp, one is recorded then.
+//
+// Thread safety: all methods. The mutex is a leaf; the device is called without it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+
+#include "base/thread_annotations.h"
+#include "device/device_api.h"
+
+namespace innkeeper {
+
+// The number of an operator, over all nodes: greater than that of each whose kernels were launched before.
+using Stamp = uint64_t;
+
+// Work that nobody stamped: all that is on the queue when it is asked for.
+inline constexpr Stamp kAllSoFar = UINT64_MAX;
+
+class Stamps {
+ public:
+  Stamps(Device& device, const std::atomic<Stamp>& clock) : device_(device), clock_(clock) {}
+
+  // An operator that wrote `bytes` is on the queue, and has its stamp.
+  void launched(Bytes bytes) IK_EXCLUDES(mutex_);
+  // The event after which all work stamped with `stamp` or less is done.
+  Result<Event> after(Stamp stamp) IK_EXCLUDES(mutex_);
+
+ private:
+  struct Mark {
+    Stamp covers;
+    Event event;
+  };
+  static constexpr int64_t kMuch = int64_t{1} << 20;  // bytes written
+  static constexpr int64_t kFew = 32;                 // operators
+  static constexpr size_t kKept = 128;                // marks; before the first of them, it stands in
+
+  Result<Event> mark() IK_EXCLUDES(mutex_);
+
+  Device& device_;
+  const std::atomic<Stamp>& clock_;
+  std::atomic<int64_t> written_{0};  // since the last mark
+  std::atomic<int64_t> operators_{0};
+  Mutex mutex_;
+  std::deque<Mark> marks_ IK_GUARDED_BY(mutex_);  // by stamp
+};
+
+}  // namespace innkeeper

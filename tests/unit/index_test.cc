@@ -1,0 +1,110 @@
+// The index of victims: in the order of use, whatever happens in between.
+#include "residency/index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "support/machine.h"
+
+namespace innkeeper {
+namespace {
+
+using test::Machine;
+using test::pattern;
+
+// Against a list that is sorted anew for each victim.
+TEST(VictimIndex, GivesWhatWasUsedLeastRecently) {
+  Machine machine({.accelerators = 2});
+  const NodeId node = machine.sim(1);  // where the engine has no replicas of these, and no index of its own
+  const auto policy = make_lru_policy();
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 300; ++i) blocks.push_back(machine.make(machine.sim(0), pattern(64, i)).value());
+  VictimIndex index(node, *policy);
+  std::mt19937_64 random(7);
+  Stamp clock = 1000;
+  std::vector<Block*> in;
+  for (int step = 0; step < 20000; ++step) {
+    Block* const block = blocks[random() % blocks.size()];
+    switch (random() % 4) {
+      case 0:
+        if (!index.contains(*block)) {
+          index.add(*block);
+          in.push_back(block);
+        }
+        break;
+      case 1:  // the index is not told
+        block->replica(node).last_use.store(++clock);
+        break;
+      case 2:
+        if (random() % 4 == 0) {
+          index.remove(*block);
+          std::erase(in, block);
+        }
+        break;
+      default: {
+        Block* const popped = index.pop(Bytes(0));
+        ASSERT_EQ(popped == nullptr, in.empty());
+        if (popped == nullptr) break;
+        ASSERT_FALSE(index.contains(*popped));
+        const auto oldest = std::min_element(in.begin(), in.end(), [&](Block* a, Block* b) {
+          return a->replica(node).last_use < b->replica(node).last_use;
+        });
+        ASSERT_EQ(popped->replica(node).last_use, (*oldest)->replica(node).last_use);
+        std::erase(in, popped);
+      }
+    }
+    ASSERT_EQ(index.size(), in.size());
+  }
+  while (Block* const block = index.pop(Bytes(0))) std::erase(in, block);
+  EXPECT_TRUE(in.empty());
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+// A small block costs a copy's latency, and gives next to no room.
+TEST(VictimIndex, FewSmallOnesStay) {
+  Machine machine({.accelerators = 1, .budget = MiB(2)});
+  const NodeId node = machine.sim();
+  Block* small = machine.make(node, pattern(64, 1)).value();
+  Block* large = machine.make(node, pattern(128 << 10, 2)).value();
+  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->where(*small), std::vector<NodeId>{node});
+  EXPECT_EQ(machine->where(*large), std::vector<NodeId>{machine.host()});
+  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->where(*small), std::vector<NodeId>{machine.host()}) << "there is nothing else";
+  for (Block* block : {small, large}) machine->destroy(block);
+}
+
+TEST(VictimIndex, ManySmallOnesLeaveInTheirTurn) {
+  Machine machine({.accelerators = 1, .budget = MiB(1)});
+  const NodeId node = machine.sim();
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 20; ++i) blocks.push_back(machine.make(node, pattern(4096, i)).value());  // 80 KiB
+  blocks.push_back(machine.make(node, pattern(128 << 10, 99)).value());
+  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->where(*blocks.front()), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->where(*blocks.back()), std::vector<NodeId>{node});
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+// Blocks that a user pinned are older than all others for ever: they must not be looked at for each victim.
+TEST(VictimIndex, WhatIsPinnedIsPassedOverOnce) {
+  Machine machine({.accelerators = 1, .budget = MiB(1)});
+  const NodeId node = machine.sim();
+  Block* pinned = machine.make(node, pattern(64, 1)).value();
+  ASSERT_TRUE(machine->pin(*pinned, node).ok());
+  Block* first = machine.make(node, pattern(64, 2)).value();
+  Block* second = machine.make(node, pattern(64, 3)).value();
+  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->where(*first), std::vector<NodeId>{machine.host()});
+  machine->unpin(*pinned);
+  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->where(*pinned), std::vector<NodeId>{machine.host()}) << "it is the older again";
+  EXPECT_EQ(machine->where(*second), std::vector<NodeId>{node});
+  for (Block* block : {pinned, first, second}) machine->destroy(block);
+}
+
+}  // namespace
+}  // namespace innkeeper
