@@ -73,12 +73,12 @@ Result<Memory> HostDevice::allocate(Bytes size, Queue) {
   void* data = piece.value().data;
   return Memory(data, rounded, new Claim{this, data}, [](void* context) {
     auto* claim = static_cast<Claim*>(context);
-    claim->device->give_back(claim->data);
+    claim->device->take_back(claim->data);
     delete claim;
   });
 }
 
-void HostDevice::give_back(void* data) {
+void HostDevice::take_back(void* data) {
   const Bytes size = arena_.free(data);
   if (accountant_ != nullptr) accountant_->uncharge(self_, size);
 }

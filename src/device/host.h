@@ -44,7 +44,7 @@ class HostDevice final : public Device {
 
  private:
   struct Claim;
-  void give_back(void* data);
+  void take_back(void* data);
 
   const std::string name_;
   Arena arena_;
