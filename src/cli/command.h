@@ -31,7 +31,8 @@ struct Failure {
 // `body` gives the exit code. It is called when the whole command line has been read.
 void on_run(CLI::App& command, std::function<int()> body);
 // For a command that ends in "-- COMMAND ARGUMENTS...": what stands behind the first "--", never empty. Where
-// `without_dashes` says so when the options have been read, the first word that is none of them begins the job.
+// `without_dashes` says so when the options have been read, the first word that is none of them begins the
+// job.
 void on_run_job(CLI::App& command, std::function<int(const std::vector<std::string>& job)> body,
                 std::function<bool()> without_dashes = nullptr);
 

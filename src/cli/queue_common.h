@@ -32,8 +32,8 @@ inline void need(const Status& status) {
 
 // Adds a job, and gives the number to be printed: its own, or its array's.
 queue::JobId add_job(const class JobOptions& options, const std::vector<std::string>& words);
-// Prints the number; where that fails it says on standard error that the job is there all the same. Says there,
-// too, that a job waits for a GPU on a machine where none is seen.
+// Prints the number; where that fails it says on standard error that the job is there all the same. Says
+// there, too, that a job waits for a GPU on a machine where none is seen.
 int print_added(queue::JobId id, const class JobOptions& options);
 
 void register_queue(CLI::App& program);

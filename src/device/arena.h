@@ -2,8 +2,8 @@
 //
 // Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
 // mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
-// first out, so that a use after free shows. Blocks that somebody may still be using (`busy`) are kept apart, in
-// order. Classes are at most 1/8 apart; what is accounted is
+// first out, so that a use after free shows. Blocks that somebody may still be using (`busy`) are kept apart,
+// in order. Classes are at most 1/8 apart; what is accounted is
 // round_up(size), exactly.
 //
 // What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
@@ -52,7 +52,8 @@ class Arena {
     // written. For machines that are larger than this one.
     bool blank = false;
     Hooks hooks = {};
-    // Called before the pages of free blocks go, with no lock held: after it nobody uses those that were busy.
+    // Called before the pages of free blocks go, with no lock held: after it nobody uses those that were
+    // busy.
     std::function<void()> settle = {};
   };
   struct Piece {

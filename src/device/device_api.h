@@ -6,8 +6,8 @@
 // Ordering. An accelerator has three queues. Work put on one queue happens in order; between queues nothing
 // is ordered unless a wait says so. What allocate() returns may still be in use by work put on the compute
 // queue earlier, or by who used it before (give_back): the queue that it was asked for comes after them.
-// Destroying Memory is safe once the compute queue waits for every copy that touches it (I5, I6). The host and
-// disks do their work before they return, or hand out an event; `wait` on them blocks the caller.
+// Destroying Memory is safe once the compute queue waits for every copy that touches it (I5, I6). The host
+// and disks do their work before they return, or hand out an event; `wait` on them blocks the caller.
 //
 // Thread safety: every method may be called from any thread. No method calls back into the engine except
 // through the Accountant, from inside allocate() and a Memory's release.

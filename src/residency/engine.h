@@ -153,8 +153,8 @@ class Engine final : public Accountant {
   void reset_stats();
   void count_operator(NodeId node) { nodes_[index_of(node)]->ops.fetch_add(1, std::memory_order_relaxed); }
   size_t block_count() const;
-  // Empty, or the first invariant that is broken and how. While other threads allocate, memory that is charged
-  // and not yet there is given 0.2 s before it counts as lost.
+  // Empty, or the first invariant that is broken and how. While other threads allocate, memory that is
+  // charged and not yet there is given 0.2 s before it counts as lost.
   std::string check_invariants() const;
   Status synchronize();
   Bytes trim();  // cached free memory of all nodes

@@ -1,7 +1,7 @@
 // The replicas of one node that may leave, in the order in which they should: heaps by the policy's keys.
 //
-// Small ones stay while they are few: each costs a copy's latency whatever its bytes, and all of them together
-// are a small part of the room.
+// Small ones stay while they are few: each costs a copy's latency whatever its bytes, and all of them
+// together are a small part of the room.
 //
 // An operator that uses a replica does not touch the index. A key is what it was when the replica was put in,
 // and never more than it is now; whoever comes to the top with an old key is put back with the new one. So a

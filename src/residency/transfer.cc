@@ -301,7 +301,8 @@ Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent eve
 void Engine::begin_release(Node& node) { ++node.moving; }
 
 // Gives an accelerator's memory back (I5, I6): to a device that remembers its users with them, so that only
-// who is given it waits for them, and that no longer than needed. Else its compute queue waits for the copies.
+// who is given it waits for them, and that no longer than needed. Else its compute queue waits for the
+// copies.
 void Engine::give_back(Node& node, Released released, bool soon) {
   Device& device = *node.device;
   if (device.remembers_users() && (soon || !released.users.empty())) {

@@ -27,8 +27,8 @@ namespace innkeeper::torch_layer {
 
 class C10Device final : public Device {
  public:
-  // `recount` asks the allocator for the bytes that are alive on the device. `order`: what the allocator knows
-  // of who used its memory, or null.
+  // `recount` asks the allocator for the bytes that are alive on the device. `order`: what the allocator
+  // knows of who used its memory, or null.
   C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
             std::unique_ptr<MemoryOrder> order = nullptr);
 

@@ -135,8 +135,8 @@ bool returns_too_much(const OperatorCall& call, const OpPlan& plan, NodeId node,
   return call.operand_bytes() + bytes_of_results(plan, arguments) > budget;
 }
 
-// The state from which an operator draws, to be put back before it is run again. What another thread drew from
-// the same stream meanwhile is drawn again.
+// The state from which an operator draws, to be put back before it is run again. What another thread drew
+// from the same stream meanwhile is drawn again.
 class Drawn {
  public:
   Drawn(const OpPlan& plan, c10::ArrayRef<c10::IValue> arguments) {

@@ -1,5 +1,5 @@
-// What an allocator of c10 may know of its memory beyond the order of one stream: who used a piece last, queue
-// by queue. Without one, memory is ordered by the compute queue, as every caching allocator does it.
+// What an allocator of c10 may know of its memory beyond the order of one stream: who used a piece last,
+// queue by queue. Without one, memory is ordered by the compute queue, as every caching allocator does it.
 //
 // Thread safety: all methods.
 #pragma once

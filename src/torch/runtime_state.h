@@ -59,8 +59,8 @@ Runtime& runtime();
 // Null until it has started.
 Runtime* runtime_if_started();
 
-// The runtime, which configure() does not replace while this lives: for those who look at it, or change it, from
-// threads that have no managed tensors. Tensors keep their machine by themselves.
+// The runtime, which configure() does not replace while this lives: for those who look at it, or change it,
+// from threads that have no managed tensors. Tensors keep their machine by themselves.
 class KeptRuntime {
  public:
   KeptRuntime();

@@ -47,8 +47,8 @@ struct Range {
   int64_t end = 0;
 };
 
-// [0, whole) in pieces of at most `most`, such that `threads` CPU threads compute each element in a vector, or
-// outside of one, as in the whole. Empty if that cannot be.
+// [0, whole) in pieces of at most `most`, such that `threads` CPU threads compute each element in a vector,
+// or outside of one, as in the whole. Empty if that cannot be.
 std::vector<Range> as_threads_compute(int64_t whole, int64_t most, int64_t threads) {
   std::vector<Range> pieces;
   const int64_t step = most / (kVector * threads) * kVector * threads;

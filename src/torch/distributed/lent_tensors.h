@@ -26,7 +26,8 @@ class LentTensors {
   // Before bring(): what is to be lent. A tensor that is not managed, or has no bytes, is lent as another
   // tensor of the same data. Throws for one that is not strided.
   void add(const std::vector<at::Tensor>& tensors, bool written);
-  // Brings all to the host and pins them. Throws torch.OutOfMemoryError with the numbers; nothing is pinned then.
+  // Brings all to the host and pins them. Throws torch.OutOfMemoryError with the numbers; nothing is pinned
+  // then.
   void bring();
   // The real tensors of the n-th add(), in its order.
   std::vector<at::Tensor>& of(size_t n) { return lists_[n].real; }
