@@ -1,3 +1,4 @@
+#include <mntent.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <string_view>
 
 #include "cli/checks.h"
@@ -31,12 +33,24 @@ bool in_container() {
   return !variable("container").empty() || !variable("APPTAINER_CONTAINER").empty();
 }
 
+// It is what engines give a container of its own as /dev/shm; the machine's (--ipc=host) is called tmpfs.
+bool containers_own_memory(dev_t device) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(setmntent("/proc/self/mounts", "r"), endmntent);
+  while (const mntent* entry = mounts == nullptr ? nullptr : getmntent(mounts.get())) {
+    struct stat about {};
+    if (std::string_view(entry->mnt_type) == "tmpfs" && std::string_view(entry->mnt_fsname) == "shm" &&
+        stat(entry->mnt_dir, &about) == 0 && about.st_dev == device)
+      return true;
+  }
+  return false;
+}
+
 // Some mount other than the root covers it, so that it may be shared with the machine.
 bool mounted(const std::string& path) {
   struct stat here {
   }, root{};
   return !path.empty() && stat(path.c_str(), &here) == 0 && stat("/", &root) == 0 &&
-         here.st_dev != root.st_dev;
+         here.st_dev != root.st_dev && !containers_own_memory(here.st_dev);
 }
 
 bool hides_processes() {

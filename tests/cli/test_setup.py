@@ -315,6 +315,18 @@ def test_in_a_container_doctor_says_what_to_mount_and_where_to_set_up(sandbox: S
         assert "docker run -v /run/innkeeper:/run/innkeeper" in cures["container"]
 
 
+@pytest.mark.parametrize(("source", "shared"), [("shm", False), ("tmpfs", True)])
+def test_a_containers_own_shared_memory_is_not_the_machines(sandbox: Sandbox, source: str, shared: bool) -> None:
+    said = sandbox(
+        f"""
+        umount -l /run/lock; mount -t tmpfs {source} /dev/shm; chmod 1777 /dev/shm
+        export container=docker INNKEEPER_LEASE_DIR=/dev/shm/innkeeper
+        innkeeper pick > /dev/null; innkeeper doctor --json || true
+        """
+    )
+    assert ("container" in {finding["name"] for finding in json.loads(said)["findings"]}) == (not shared)
+
+
 def test_its_size(sandbox: Sandbox) -> None:
     said = sandbox(
         """
