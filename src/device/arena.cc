@@ -113,12 +113,13 @@ void* Arena::take_warm(Shelf& shelf, Order order) {
   const bool busy = shelf.warm.empty() || (order == Order::oldest && !shelf.busy.empty());
   std::deque<void*>& from = busy ? shelf.busy : shelf.warm;
   if (from.empty()) return nullptr;
-  void* const data = busy || order == Order::oldest ? from.front() : from.back();
-  if (data == from.front()) {
-    from.pop_front();
-  } else {
+  if (!busy && order == Order::newest) {
+    void* const data = from.back();
     from.pop_back();
+    return data;
   }
+  void* const data = from.front();
+  from.pop_front();
   return data;
 }
 

@@ -3,8 +3,7 @@
 // Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
 // mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
 // first out, so that a use after free shows. Blocks that somebody may still be using (`busy`) are kept apart,
-// in order. Classes are at most 1/8 apart; what is accounted is
-// round_up(size), exactly.
+// in order. Classes are at most 1/8 apart; what is accounted is round_up(size), exactly.
 //
 // What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
 // capacity says no first. It does not poison.

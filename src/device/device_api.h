@@ -130,10 +130,14 @@ class Device {
   // Gives memory back that only `users` may still touch: work of the compute queue among them, if the device
   // remembers users. If not, the compute queue waits for them.
   virtual void give_back(Memory memory, std::span<const Event> users) {
+    order_after(users);
+    memory.reset();
+  }
+  // Has the compute queue wait for `users`; where it cannot, the caller waits.
+  void order_after(std::span<const Event> users) {
     for (const Event& user : users) {
       if (!wait(Queue::compute, user).ok()) (void)user->synchronize();
     }
-    memory.reset();
   }
 
   // The node's budget: no more is ever in use at once. For clocks.

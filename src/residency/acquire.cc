@@ -49,7 +49,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
 // The operator's kernels are on the compute queue by now, so its stamp covers them; it is there before the
 // pin goes, for whoever moves the block next.
 void Engine::release(NodeId id, std::span<Access> accesses) {
-  const Stamp stamp = now_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  const Stamp stamp = next_stamp();
   Bytes written{0};
   for (Access& access : accesses) {
     if (!access.pinned) continue;

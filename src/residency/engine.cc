@@ -223,7 +223,7 @@ void Engine::destroy(Block* block) {
 
 void Engine::adopt(Block& block, NodeId id, Memory memory) {
   Replica& replica = block.replica(id);
-  touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);  // its kernel is on the queue
+  touched(replica);  // its kernel is on the queue
   MutexLock lock(mutex_);
   replica.memory = std::move(memory);
   transition(replica, ReplicaEvent::born);
@@ -233,7 +233,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
 
 void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   Replica& replica = block.replica(id);
-  touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);  // by the kernel that is on the queue
+  touched(replica);  // by the kernel that is on the queue
   MutexLock lock(mutex_);
   wait_move(block);
   if (block.size() == Bytes(0)) {
@@ -285,7 +285,7 @@ Memory Engine::surrender(Block& block, NodeId id) {
   Memory memory = std::move(replica.memory);
   const std::vector<Event> users = take_users(replica);
   const MoveScope move(*this, block);
-  order_after(id, users);  // I6: whoever frees it knows nothing of our copies
+  device(id).order_after(users);  // I6: whoever frees it knows nothing of our copies
   return memory;
 }
 

@@ -253,7 +253,8 @@ class Engine final : public Accountant {
     Event event;
   };
   static std::vector<Event> take_users(Replica& replica);
-  static void touched(Replica& replica, Stamp stamp);
+  Stamp next_stamp() { return now_.fetch_add(1, std::memory_order_seq_cst) + 1; }
+  void touched(Replica& replica);
   Status order_copy(Device& runner, Queue queue, const Block& block, NodeId from) const;
   Status lost_with(const Block& block) const;
   static void add_reader(Replica& replica, const Event& copy);
@@ -278,7 +279,6 @@ class Engine final : public Accountant {
   // `soon`: others wait for the room, which copies may fill; so its last user counts, not the queue's last.
   void release_memory(Released released, bool soon) IK_EXCLUDES(mutex_);
   void give_back(Node& node, Released released, bool soon);
-  void order_after(NodeId id, std::span<const Event> users) const;
   NodeId backing(const Node& node) const;
 
   // room.cc

@@ -152,7 +152,7 @@ bool Engine::poll_escapes() {
     Replica& replica = entry.first->replica(entry.second);
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
-    touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);  // by whoever had it
+    touched(replica);  // by whoever had it
     replica.word.remove_pin(false);
     return true;
   });

@@ -28,7 +28,8 @@ std::vector<Event> Engine::take_users(Replica& replica) {
 }
 
 // Work on the compute queue so far may touch it, and may have written it.
-void Engine::touched(Replica& replica, Stamp stamp) {
+void Engine::touched(Replica& replica) {
+  const Stamp stamp = next_stamp();
   replica.last_use.store(stamp, std::memory_order_relaxed);
   replica.last_write.store(stamp, std::memory_order_relaxed);
 }
@@ -136,10 +137,13 @@ Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
   Result<Event> copied = queue_copy(block, memory.value().data(), to, from);
   if (copied.ok()) return Filled{std::move(memory).value(), std::move(copied).value()};
   // Whoever used it before may still be there, and only that queue is sure to come after them.
-  const Result<Event> waited = target.record(Queue::copy_in);
-  if (!waited.ok()) (void)target.synchronize();
-  target.give_back(std::move(memory).value(),
-                   std::span(waited.ok() ? &waited.value() : nullptr, waited.ok() ? 1 : 0));
+  std::vector<Event> users;
+  if (Result<Event> waited = target.record(Queue::copy_in); waited.ok()) {
+    users.push_back(std::move(waited).value());
+  } else {
+    (void)target.synchronize();
+  }
+  target.give_back(std::move(memory).value(), users);
   return copied.status();
 }
 
@@ -203,7 +207,7 @@ Status Engine::finish_arrival(Block& block, NodeId id) {
     }
   }
   replica.ready = nullptr;
-  touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);
+  touched(replica);
   MutexLock lock(mutex_);
   transition(replica, ReplicaEvent::fetch_end);
   return {};
@@ -216,7 +220,7 @@ Status Engine::open_replica(Block& block, NodeId id) {
   for (const Event& copy : replica.readers) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, copy));
   if (replica.ready != nullptr) {
     IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, replica.ready));
-    touched(replica, now_.fetch_add(1, std::memory_order_seq_cst) + 1);
+    touched(replica);
   }
   replica.readers.clear();
   replica.ready = nullptr;
@@ -282,13 +286,6 @@ void Engine::drop_replica(Block& block, NodeId id) {
   release_memory(std::move(dropped), /*soon=*/true);
 }
 
-// Orders whatever happens to a piece of memory next after the copies that touch it (I5, I6).
-void Engine::order_after(NodeId id, std::span<const Event> users) const {
-  for (const Event& event : users) {
-    if (!device(id).wait(Queue::compute, event).ok()) (void)event->synchronize();
-  }
-}
-
 Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent event) {
   Replica& replica = block.replica(id);
   unlist(block, id);
@@ -312,7 +309,7 @@ void Engine::give_back(Node& node, Released released, bool soon) {
       return device.give_back(std::move(released.memory), released.users);
     }
   }
-  order_after(node.id, released.users);
+  device.order_after(released.users);
 }
 
 // Gives memory back as soon as no copy touches it (I5, I6). Host memory is parked until the copies are done.
@@ -330,7 +327,6 @@ void Engine::release_memory(Released released, bool soon) {
       reclaimed = reap(at, kReapedAtOnce);
       lock.unlock();
     } else {
-      order_after(at.id, released.users);
       released.memory.reset();
     }
   }

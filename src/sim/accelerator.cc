@@ -115,8 +115,7 @@ class Accelerator::Impl {
   // Who may still touch a piece of memory that is free.
   struct Fence {
     std::vector<std::shared_ptr<SimEvent>> users;
-    bool in_order = true;   // the one user is the compute queue as it was then
-    bool poisoned = false;  // its bytes are
+    bool in_order = true;  // the one user is the compute queue as it was then; its bytes are poison
   };
 
   void give_back(void* data, Fence fence) {
@@ -207,13 +206,10 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
     for (const auto& user : fence.users) wait(first, user);
   }
   queue.spend(0, since);
-  const bool poison = options.poison && (piece.value().fresh || !fence.poisoned);
-  if (first == kCompute) {
-    if (waits) queue.advance();  // the kernel that asks is computing already
-    if (poison) std::memset(data, kPoison, static_cast<size_t>(rounded));
-  } else if (poison && piece.value().fresh) {  // else the copy hides what is there
-    std::memset(data, kPoison, static_cast<size_t>(rounded));
-  }
+  if (waits && first == kCompute) queue.advance();  // the kernel that asks is computing already
+  // What a copy is given it hides itself, once it may.
+  const bool stale = piece.value().fresh || (first == kCompute && !fence.in_order);
+  if (options.poison && stale) std::memset(data, kPoison, static_cast<size_t>(rounded));
   return data;
 }
 
@@ -225,11 +221,11 @@ void Accelerator::free(void* data) {
     compute.advance_past(data, length, poison);
     if (poison) std::memset(data, kPoison, length);
   }
-  impl_->give_back(data, {.users = {compute.tail()}, .in_order = true, .poisoned = poison});
+  impl_->give_back(data, {.users = {compute.tail()}, .in_order = true});
 }
 
 void Accelerator::free_after(void* data, std::span<const Event> users) {
-  Impl::Fence fence{.users = {}, .in_order = false, .poisoned = false};
+  Impl::Fence fence{.users = {}, .in_order = false};
   for (const Event& user : users) {
     if (auto simulated = std::dynamic_pointer_cast<SimEvent>(user)) {
       fence.users.push_back(std::move(simulated));

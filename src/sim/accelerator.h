@@ -65,8 +65,8 @@ struct KernelCost {
 };
 
 struct WrittenRange {
-  void* data = nullptr;
-  size_t size = 0;
+  void* data;
+  size_t size;
 };
 
 class Accelerator {

@@ -2,6 +2,8 @@
 // simulator's clock, and by what the adversary shows where a wait is missing.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
 #include <vector>
 
 #include "support/machine.h"
@@ -29,8 +31,27 @@ class Overlap : public testing::Test {
   Block* make(uint64_t version) { return machine_.make(node_, pattern(kSize, version)).value(); }
   double time(sim::QueueIndex queue) { return machine_.card(node_)->time(queue); }
 
+  // A block whose real memory somebody holds until held_ is false.
+  Block* make_escaped() {
+    machine_->set_escape_probe([this](Block&, NodeId) { return held_; });
+    Block* block = make(1);
+    Access access{.block = block, .write = true};
+    const OperatorScope scope(machine_.engine(), node_, Bytes(0));
+    EXPECT_TRUE(machine_->acquire(node_, std::span(&access, 1)).ok());
+    machine_->keep_escaped(node_, access);
+    return block;
+  }
+  // What its holder does: a kernel that the engine is not told of. Events are recorded before.
+  void write_unseen(Block* block, const Contents& contents) {
+    for (int i = 0; i < 64; ++i) machine_->destroy(make(9));
+    const Access raw{.block = block, .write = true};
+    machine_.launch(node_, std::span(&raw, 1),
+                    [&](auto operands) { std::copy(contents.begin(), contents.end(), operands[0].begin()); });
+  }
+
   Machine machine_;
   const NodeId node_ = machine_.sim();
+  bool held_ = true;
 };
 
 TEST_F(Overlap, AFetchWaitsForNothingThatWasLaunchedSince) {
@@ -125,23 +146,12 @@ TEST_F(Overlap, WhatAKernelResizesIsCopiedAfterIt) {
 
 // Whoever holds escaped memory may write it at any time (I12).
 TEST_F(Overlap, EscapedMemoryIsCopiedWithAllThatWasLaunched) {
-  bool held = true;
-  machine_->set_escape_probe([&](Block&, NodeId) { return held; });
-  Block* block = make(1);
-  Access access{.block = block, .write = true};
-  {
-    const OperatorScope scope(machine_.engine(), node_, Bytes(0));
-    ASSERT_TRUE(machine_->acquire(node_, std::span(&access, 1)).ok());
-    machine_->keep_escaped(node_, access);
-  }
-  for (int i = 0; i < 64; ++i) machine_->destroy(make(9));  // events are recorded
+  Block* block = make_escaped();
   const Contents theirs = pattern(kSize, 3);
-  const auto write = [&](auto operands) { std::copy(theirs.begin(), theirs.end(), operands[0].begin()); };
-  const Access raw{.block = block, .write = true};
-  machine_.launch(node_, std::span(&raw, 1), write);
+  write_unseen(block, theirs);
   ASSERT_TRUE(machine_->write_back(*block).ok());
   EXPECT_EQ(machine_.read(*block, machine_->host()).value(), theirs);
-  held = false;
+  held_ = false;
   EXPECT_EQ(machine_->stats().escaped, 0);
   ASSERT_TRUE(machine_->evict(*block).ok());
   EXPECT_EQ(machine_.read(*block, node_).value(), theirs);
@@ -150,21 +160,10 @@ TEST_F(Overlap, EscapedMemoryIsCopiedWithAllThatWasLaunched) {
 
 // What escaped is nobody's any more; who held it may have written it since the last operator.
 TEST_F(Overlap, MemoryThatHadEscapedIsCopiedWithAllThatWasLaunched) {
-  bool held = true;
-  machine_->set_escape_probe([&](Block&, NodeId) { return held; });
-  Block* block = make(1);
-  Access access{.block = block, .write = true};
-  {
-    const OperatorScope scope(machine_.engine(), node_, Bytes(0));
-    ASSERT_TRUE(machine_->acquire(node_, std::span(&access, 1)).ok());
-    machine_->keep_escaped(node_, access);
-  }
-  for (int i = 0; i < 64; ++i) machine_->destroy(make(9));
+  Block* block = make_escaped();
   const Contents theirs = pattern(kSize, 3);
-  const Access raw{.block = block, .write = true};
-  machine_.launch(node_, std::span(&raw, 1),
-                  [&](auto operands) { std::copy(theirs.begin(), theirs.end(), operands[0].begin()); });
-  held = false;
+  write_unseen(block, theirs);
+  held_ = false;
   EXPECT_EQ(machine_->stats().escaped, 0);
   ASSERT_TRUE(machine_->evict(*block).ok());
   EXPECT_EQ(machine_.read(*block, node_).value(), theirs);
@@ -191,7 +190,20 @@ TEST_F(Overlap, MemoryOfARefusedCopyKeepsItsUsers) {
   for (Block* block : {first, second, others[0], others[1]}) machine->destroy(block);
 }
 
-TEST_F(Overlap, ManyOperatorsLeaveFewEvents) {
+TEST(Stamps, ManyOperatorsLeaveFewEvents) {
+  const auto device = sim::make_device(std::make_shared<sim::Accelerator>(sim::Options{}));
+  std::atomic<Stamp> clock{1};
+  Stamps stamps(*device, clock);
+  const std::weak_ptr<EventState> first = stamps.after(1).value();
+  for (int i = 0; i < 100000; ++i) {
+    ++clock;
+    stamps.launched(Bytes(0));
+  }
+  EXPECT_TRUE(first.expired());
+  EXPECT_TRUE(stamps.after(1).ok()) << "a later event stands in";
+}
+
+TEST_F(Overlap, ManyOperatorsLaterAnEvictionIsRight) {
   Block* block = make(1);
   for (int i = 0; i < 100000; ++i) {
     Access access{.block = block, .write = true};
