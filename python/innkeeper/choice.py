@@ -23,13 +23,15 @@ class Choice:
     As a context manager it makes the first GPU the frameworks' current one, and ends with the context.
     """
 
-    def __init__(self, held: Lease, memory: int | None) -> None:
+    def __init__(self, held: Lease, memory: int | None, growth: bool | None = None) -> None:
         self.lease = held
         """The lease behind it."""
         self.uuids = held.uuids
         """UUIDs of the GPUs, fit for ``CUDA_VISIBLE_DEVICES``."""
         self.memory = memory
         """Bytes that were asked of each; ``None`` if no number was given."""
+        self.growth = growth
+        """Whether frameworks take them as they need them; ``None``: each as it does by itself."""
         self._entered = ExitStack()
         self._shown = visible.show(self.uuids, held._granted)
         _live.append(self)
@@ -95,6 +97,7 @@ def auto_choice(
     exclusive: bool = False,
     *,
     wait: bool | float = False,
+    growth: bool | None = None,
 ) -> Choice:
     """Chooses ``n`` GPUs, for the context or for the rest of the process, and leases them.
 
@@ -117,16 +120,21 @@ def auto_choice(
         memory: bytes of each. A CUDA context takes some hundred MiB of them.
         exclusive: with nobody else on them.
         wait: in line, for so many seconds, or for ever if ``True``.
+        growth: whether PyTorch and JAX take ``memory`` as they need it, or all at once when they start, so
+            that not even a process without a lease gets it. ``None``: PyTorch as needed, JAX at once, as they
+            do by themselves. TensorFlow takes a limited memory at once.
 
     Raises:
         LeaseBusy: not now; with ``wait``, not in time. The message carries the numbers.
-        ValueError: it can never be granted, or makes no sense.
+        ValueError: it can never be granted, or makes no sense, as ``growth=False`` without ``memory``.
         RuntimeError: no GPU can be seen or may be used.
 
     """
+    if growth is False and memory is None:
+        raise ValueError("growth=False takes memory at once: say how much, as in auto_choice(memory=8 << 30)")
     asked = memory if memory is not None or exclusive else MARK
     held = lease(n, asked, exclusive, mode=mode, key=key, wait=wait, maker=_maker())
-    choice = Choice(held, memory)
+    choice = Choice(held, memory, growth)
     try:
         frameworks.prepare(choice)
     except BaseException:

@@ -16,7 +16,7 @@ _making = threading.Lock()
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
 
 
-def configure(nodes: str = "auto", *, soft_placement: bool | None = None) -> None:
+def configure(nodes: str = "auto", *, soft_placement: bool | None = None, growth: bool | None = None) -> None:
     """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
 
     What is refused changes nothing. Not to be called beside threads that use the device.
@@ -25,6 +25,8 @@ def configure(nodes: str = "auto", *, soft_placement: bool | None = None) -> Non
         nodes: as in ``"sim:2x64MiB,host:1GiB,disk:PATH:8GiB"``; sizes are ``B``, ``KiB``, ``MiB``, ``GiB``.
             ``auto`` is the visible GPUs, then the host.
         soft_placement: sets ``DeviceManager.soft_placement`` too. None: leaves it as it is.
+        growth: whether the cards' memory is taken as it is needed, or each card's whole budget at once, so
+            that no other process gets it. None: as it was; at first as ``INNKEEPER_GROWTH`` says, else True.
 
     Raises:
         ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
@@ -33,7 +35,14 @@ def configure(nodes: str = "auto", *, soft_placement: bool | None = None) -> Non
     """
     if not isinstance(nodes, str):
         raise TypeError(f"nodes is a str such as 'sim:2x64MiB,host:1GiB', got {type(nodes).__name__}")
-    _C.configure(nodes)
+    before = _C.growth()
+    if growth is not None:
+        _C.set_growth(growth)  # the machine is made with it
+    try:
+        _C.configure(nodes)
+    except BaseException:
+        _C.set_growth(before)
+        raise
     if soft_placement is not None:
         _C.set_soft_placement(soft_placement)
 

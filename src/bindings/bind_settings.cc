@@ -9,6 +9,8 @@ void bind_settings(py::module_& m) {
         "Sets the nodes, in the grammar of INNKEEPER_NODES. ValueError if they make no sense.");
   m.def("soft_placement", &soft_placement, "Whether the host runs what its node cannot.");
   m.def("set_soft_placement", &set_soft_placement, py::arg("soft"), "Sets that.");
+  m.def("growth", &growth, "Whether the cards' memory is taken as it is needed.");
+  m.def("set_growth", &set_growth, py::arg("growth"), "Sets that, for the next start or configure().");
   m.def("start", &start, WithoutGil(), "Starts the runtime, if it has not started.");
   m.def("started", &started, "Whether the runtime has started.");
   m.def("is_bad_fork", &is_bad_fork, "Whether this process was forked after the runtime had started.");

@@ -37,6 +37,8 @@ lease::Request RequestOptions::request() const {
   return std::move(parsed).value();
 }
 
+bool RequestOptions::count_given() const { return count_option_->count() > 0; }
+
 bool RequestOptions::given() const {
   return share_ || exclusive_ ||
          count_option_->count() + memory_option_->count() + by_option_->count() + wait_option_->count() > 0;

@@ -21,6 +21,7 @@ class RequestOptions {
   lease::Request request() const;
   // Was one of them written?
   bool given() const;
+  bool count_given() const;
 
  private:
   std::string count_, memory_, by_, wait_;

@@ -16,8 +16,9 @@
 
 #include "cli/command.h"
 #include "cli/grant.h"
-#include "cli/managed_options.h"
 #include "cli/request_options.h"
+#include "cli/script_options.h"
+#include "lease/here.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::cli {
@@ -32,6 +33,12 @@ namespace {
   const int error = errno;
   if (lease != nullptr) lease->release();
   fail(error == ENOENT ? kNotFound : kCannotRun, "cannot run " + job.front() + ": " + std::strerror(error));
+}
+
+// What managed devices may have in each of the processes that share a GPU, unless the user has said it.
+void set_nodes(const lease::Request& request, int sharers) {
+  if (request.memory.has_value())
+    setenv(lease::kNodesVariable, lease::nodes_for(*request.memory, sharers).c_str(), /*overwrite=*/0);
 }
 
 [[noreturn]] void run(const lease::Request& request, const std::vector<std::string>& job) {
@@ -54,9 +61,9 @@ void register_run(CLI::App& program) {
   CLI::App& command = *program.add_subcommand(
       "run", "Run a command that holds a lease for as long as it runs: run [OPTIONS] -- COMMAND");
   const auto options = std::make_shared<RequestOptions>();
-  const auto managed = std::make_shared<ManagedOptions>();
+  const auto script = std::make_shared<ScriptOptions>();
   options->add_to(command);
-  managed->add_to(command);
+  script->add_to(command);
   command.footer(
       "-- COMMAND ARGUMENTS...\n"
       "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES; of AMD's ROCR_ and "
@@ -64,22 +71,30 @@ void register_run(CLI::App& program) {
       "Signals and the exit status are the command's.\n"
       "What it leaves behind in the background keeps the lease.\n"
       "\n"
+      "With --mem INNKEEPER_NODES is set, unless it is: what the managed device may have of each GPU.\n"
+      "\n"
       "run --managed [OPTIONS] SCRIPT ARGUMENTS... (or -m MODULE, or -c CODE, as behind python)\n"
-      "runs a script made for CUDA on the managed device. Where INNKEEPER_NODES names no GPU, or the "
-      "machine\n"
-      "has none, nothing is leased, unless a request is written.");
+      "runs a script made for CUDA on the managed device.\n"
+      "run --nproc N [OPTIONS] -- SCRIPT ARGUMENTS... (or -m MODULE)\n"
+      "runs it in N processes, by torchrun, with a GPU for each, or as many as -n says for all.\n"
+      "Where INNKEEPER_NODES names no GPU, or the machine has none, neither leases anything, unless a\n"
+      "request is written.");
   on_run_job(
       command,
-      [options, managed](const std::vector<std::string>& job) -> int {
-        managed->check();
-        const lease::Request request = options->request();
-        if (!managed->wanted()) run(request, job);
-        const std::vector<std::string> words = managed->command(job);
-        if (!options->given() && !managed->takes_gpus()) become(words, nullptr);
-        managed->set_nodes(request);
+      [options, script](const std::vector<std::string>& job) -> int {
+        script->check();
+        lease::Request request = options->request();
+        if (!script->wanted()) {
+          set_nodes(request, 1);
+          run(request, job);
+        }
+        const std::vector<std::string> words = script->command(job);
+        if (!options->given() && !script->takes_gpus()) become(words, nullptr);
+        script->complete(request, options->count_given());
+        set_nodes(request, script->sharers(request.count));
         run(request, words);
       },
-      [managed] { return managed->wanted(); });
+      [script] { return script->loose(); });
 }
 
 }  // namespace innkeeper::cli

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 
 #include "base/size.h"
 #include "config/text.h"
@@ -57,8 +58,10 @@ std::string with_commas(std::string_view item) {
 
 class Parser {
  public:
-  Parser(sim::Options sim, Bytes host_memory) : sim_(std::move(sim)), host_memory_(host_memory) {
+  Parser(sim::Options sim, Bytes host_memory, LocalShare share)
+      : sim_(std::move(sim)), host_memory_(host_memory) {
     spec_.data = sim_.data;
+    spec_.share = share;
   }
 
   Result<MachineSpec> parse(std::string_view text) {
@@ -90,9 +93,10 @@ class Parser {
   }
   void add(NodeSpec node) { spec_.nodes.push_back(std::move(node)); }
 
-  // What the simulated nodes leave, less a fifth for the program itself and for side buffers.
+  // What the simulated nodes leave of this process's share, less a fifth for the program itself and for side
+  // buffers.
   Bytes default_host_budget() const {
-    const int64_t left = host_memory_.count() - (spec_.data ? simulated_ : 0);
+    const int64_t left = host_memory_.count() / spec_.share.count - (spec_.data ? simulated_ : 0);
     return round_up(Bytes(std::max<int64_t>(left / 5 * 4, kAlignment)));
   }
 
@@ -101,10 +105,7 @@ class Parser {
     const std::string_view kind = item.substr(0, colon);
     const bool bare = colon == std::string_view::npos;
     const std::string_view rest = bare ? "" : item.substr(colon + 1);
-    if (item == "auto") {
-      spec_.automatic = true;
-      return Status::okay();
-    }
+    if (kind == "auto") return parse_auto(item, bare, rest);
     if (kind == "sim") return parse_sim(item, rest);
     if (kind == "cuda") return parse_cuda(item, bare, rest);
     if (kind == "host") return parse_host(item, bare, rest);
@@ -124,6 +125,16 @@ class Parser {
                     "B or more, as in 64MiB");
     }
     budget = size.value();
+    return Status::okay();
+  }
+
+  Status parse_auto(std::string_view item, bool bare, std::string_view rest) {
+    if (spec_.automatic) return refuse(quoted(item) + ": auto was named before");
+    spec_.automatic = true;
+    if (bare) return Status::okay();
+    Bytes budget;
+    IK_RETURN_IF_ERROR(parse_budget(item, rest, budget));
+    spec_.automatic_budget = budget;
     return Status::okay();
   }
 
@@ -277,16 +288,34 @@ class Parser {
 
 }  // namespace
 
-Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory) {
+Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory,
+                                  LocalShare share) {
   Result<sim::Options> sim = parse_sim_options(sim_options);
   if (!sim.ok()) return sim.status();
-  return Parser(std::move(sim).value(), host_memory).parse(nodes);
+  return Parser(std::move(sim).value(), host_memory, share).parse(nodes);
 }
 
-Result<MachineSpec> machine_from_environment() {
-  const char* nodes = std::getenv("INNKEEPER_NODES");
-  const char* sim = std::getenv("INNKEEPER_SIM");
-  return parse_machine(nodes == nullptr ? "" : nodes, sim == nullptr ? "" : sim, host_memory_limit());
+std::vector<int> LocalShare::cards(int visible) const {
+  if (visible <= 0) return {};
+  if (visible < count) return {rank % visible};
+  std::vector<int> own(static_cast<size_t>(visible / count));
+  std::iota(own.begin(), own.end(), rank * (visible / count));
+  return own;
+}
+
+int LocalShare::sharers(int visible) const {
+  if (visible <= 0 || visible >= count) return 1;
+  return count / visible + (rank % visible < count % visible ? 1 : 0);
+}
+
+LocalShare local_share_from_environment() {
+  const auto number = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? std::nullopt : parse_index(text);
+  };
+  const std::optional<int> rank = number("LOCAL_RANK");
+  const std::optional<int> count = number("LOCAL_WORLD_SIZE");
+  return rank && count && *rank < *count ? LocalShare{*rank, *count} : LocalShare{};
 }
 
 }  // namespace innkeeper

@@ -1,7 +1,7 @@
 // The nodes of a managed device as the user writes them: INNKEEPER_NODES, or configure(nodes=...).
 //
 //   nodes := item {"," item}     empty text is `auto`
-//   item  := auto                the visible GPUs, then host; only a disk may stand beside it
+//   item  := auto[:SIZE]         the visible GPUs, if any, then host; only a disk may stand beside it
 //          | cuda[:INDEX][:SIZE] all visible GPUs, or one; SIZE is each one's budget (default: all)
 //          | sim:[COUNTx]SIZE    COUNT simulated accelerators of SIZE each, numbered from 0 on
 //          | host[:SIZE]         host memory (default: 4/5 of what the simulated nodes leave)
@@ -42,19 +42,36 @@ struct NodeSpec {
   sim::Options sim = {};             // sim: ready to build the accelerator from
 };
 
+// A process among those that torchrun started on this machine: LOCAL_RANK of LOCAL_WORLD_SIZE. What nobody
+// gave to one of them they share: the visible cards, and host memory.
+struct LocalShare {
+  int rank = 0;
+  int count = 1;
+
+  bool shared() const { return count > 1; }
+  // Which of so many visible cards are this process's: a run of them, as many for each; one where there are
+  // fewer cards than processes.
+  std::vector<int> cards(int visible) const;
+  // How many processes have a card that is this process's.
+  int sharers(int visible) const;
+};
+
 struct MachineSpec {
   // Accelerators, then host (always there, also when it was not written), then disk. With `automatic` this
   // has no accelerators yet: the caller puts the visible GPUs before the others.
   std::vector<NodeSpec> nodes;
   bool automatic = false;
-  bool data = true;  // false: no node holds any, INNKEEPER_SIM has data=off
+  std::optional<Bytes> automatic_budget = {};  // of each of those
+  bool data = true;                            // false: no node holds any, INNKEEPER_SIM has data=off
+  LocalShare share = {};
 };
 
 // `host_memory`: what this process may use (host_memory_limit()); budgets in it cannot be larger.
-Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory);
+Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory,
+                                  LocalShare share = {});
 
-// INNKEEPER_NODES and INNKEEPER_SIM, on this machine.
-Result<MachineSpec> machine_from_environment();
+// Alone where the variables say nothing, or nothing that can be.
+LocalShare local_share_from_environment();
 
 // Visibility, poison, card and links; name and capacity are left as they are by default.
 Result<sim::Options> parse_sim_options(std::string_view text);

@@ -28,6 +28,10 @@ int64_t allocator_bytes(int64_t memory) {
   return std::max(memory - kContext, memory / 2);
 }
 
+std::string nodes_for(Bytes memory, int sharers) {
+  return "auto:" + std::to_string(allocator_bytes(memory.count() / sharers)) + "B";
+}
+
 Result<std::vector<std::string>> given_here(const std::string& maker) {
   if (!maker.empty() && maker != "nvidia" && maker != "amd")
     return Status(Code::invalid_argument,

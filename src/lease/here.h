@@ -22,6 +22,11 @@ inline constexpr Bytes kMark = MiB(1);
 // libraries, which it does not count, have room too: all but 512 MiB, or half.
 int64_t allocator_bytes(int64_t memory);
 
+// What a managed device reads its nodes from, and what it is for a program that was given `memory` of each
+// card, in each of `sharers` processes that share one.
+inline constexpr const char* kNodesVariable = "INNKEEPER_NODES";
+std::string nodes_for(Bytes memory, int sharers = 1);
+
 // What this process may choose from: once CUDA is started in it, the cards that CUDA sees, by ordinal; before
 // that, what the variables said before anything was shown (shown.h). `maker`: "nvidia", "amd", or "" for
 // both. Fails (unavailable) if there is none, or if the variables' indices cannot be resolved, with the cure.

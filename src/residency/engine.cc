@@ -1,6 +1,7 @@
 #include "residency/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/test_point.h"
 #include "residency/moving.h"
@@ -209,9 +210,8 @@ void Engine::destroy(Block* block) {
   }
   while (freed.node != kNoNode) {
     observe(*block, freed.node, nullptr);
-    release_memory(std::move(freed), /*soon=*/false);
+    release_memory(std::exchange(freed, {}), /*soon=*/false);
     const NodeId id = any_replica(*block);
-    freed.node = kNoNode;
     if (id == kNoNode) break;  // most blocks have one, and take the lock once
     MutexLock lock(mutex_);
     freed = begin_release(*block, id, ReplicaEvent::free);

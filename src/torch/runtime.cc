@@ -16,6 +16,7 @@
 #include "torch/errors.h"
 #include "torch/fallback.h"
 #include "torch/fork.h"
+#include "torch/growth.h"
 #include "torch/home.h"
 #include "torch/load.h"
 #include "torch/real_memory.h"
@@ -80,7 +81,8 @@ std::string from_environment(const char* name) {
 }
 
 MachineSpec parse(const std::string& nodes) {
-  Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit());
+  Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit(),
+                                           local_share_from_environment());
   if (!spec.ok()) throw_status(spec.status(), "");  // the line begins with the setting's name
   return std::move(spec).value();
 }
@@ -117,7 +119,9 @@ void install_cards(Engine& engine, const std::vector<NodeBackend>& backends) {
   cuda_backend::install(&late_accountant(), relief, nodes);
   for (size_t index = 0; index < nodes.size(); ++index) {
     if (nodes[index] == kNoNode) continue;
-    cuda_backend::limit(static_cast<c10::DeviceIndex>(index), engine.budget(nodes[index]));
+    const auto card = static_cast<c10::DeviceIndex>(index);
+    cuda_backend::limit(card, engine.budget(nodes[index]));
+    if (!grows()) cuda_backend::take(card, engine.budget(nodes[index]));
   }
 }
 
@@ -158,6 +162,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
                  "INNKEEPER_STRESS");
   }
   check_soft_setting();
+  check_growth_setting();
   prepared.spec = parse(text);
   if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
     throw_status(resolved, "INNKEEPER_NODES");
@@ -246,7 +251,13 @@ Runtime::Runtime(Prepared prepared)
   engine_->set_escape_probe(&is_held_elsewhere);
   late_accountant().set(engine_.get());
 #ifdef INNKEEPER_WITH_CUDA
-  install_cards(*engine_, backends_);
+  try {
+    install_cards(*engine_, backends_);
+  } catch (...) {  // a card failed, or has less than is to be taken: nothing may be charged to what ends here
+    late_accountant().set(nullptr);
+    cuda_backend::remove();
+    throw;
+  }
 #endif
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
 }
@@ -369,6 +380,10 @@ void start() {
 bool soft_placement() { return is_soft(); }
 
 void set_soft_placement(bool soft) { set_soft(soft); }
+
+bool growth() { return grows(); }
+
+void set_growth(bool growth) { set_grows(growth); }
 
 bool started() { return runtime_if_started() != nullptr; }
 

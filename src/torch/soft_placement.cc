@@ -2,31 +2,20 @@
 
 #include <c10/util/Exception.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <string>
 #include <unordered_set>
 
 #include "base/thread_annotations.h"
-#include "config/text.h"
-#include "torch/errors.h"
 #include "torch/runtime_state.h"
+#include "torch/switch_setting.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
 thread_local bool on_host = false;
 
-Result<bool> from_environment() {
-  const char* text = std::getenv("INNKEEPER_SOFT_PLACEMENT");
-  return text == nullptr || *text == '\0' ? true : parse_switch("INNKEEPER_SOFT_PLACEMENT", text);
-}
-
-std::atomic<bool>& setting() {
-  static std::atomic<bool> it{[] {
-    const Result<bool> wanted = from_environment();
-    return !wanted.ok() || wanted.value();
-  }()};
+SwitchSetting& setting() {
+  static SwitchSetting it("INNKEEPER_SOFT_PLACEMENT");
   return it;
 }
 
@@ -45,9 +34,9 @@ class Named {
 
 }  // namespace
 
-bool is_soft() { return setting().load(std::memory_order_relaxed); }
-void set_soft(bool soft) { setting().store(soft, std::memory_order_relaxed); }
-void check_soft_setting() { throw_if_error(from_environment().status(), ""); }
+bool is_soft() { return setting().get(); }
+void set_soft(bool soft) { setting().set(soft); }
+void check_soft_setting() { setting().check(); }
 
 NodeId instead_of(Runtime& runtime, NodeId node) {
   // The host computes nothing while it holds no data.

@@ -157,14 +157,16 @@ def test_in_a_machine_of_two_makers_a_job_sees_one_s(jobs: Jobs) -> None:
 
 
 def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
-    job = jobs.shell(f"echo $CUDA_VISIBLE_DEVICES; {jobs.until_go}", "--mem", "8G", "--share")
+    job = jobs.shell(
+        f"echo $CUDA_VISIBLE_DEVICES $INNKEEPER_NODES; {jobs.until_go}", "--mem", "8G", "--share"
+    )
     wait_until(lambda: jobs.show(job)["state"] == "running" and jobs.machine.held())
     held = jobs.machine.held()
     assert [lease["job"] for lease in held] == [f"queue {job}"]
     jobs.go.touch()
     assert jobs.wait(job) == 0
-    card = jobs.log(job).strip()
-    assert card in (uuid(0), uuid(1))
+    card, nodes = jobs.log(job).split()
+    assert card in (uuid(0), uuid(1)) and nodes == f"auto:{15 << 29}B"
     assert jobs.show(job)["attempts"][0]["gpus"] == card
     assert jobs.machine.held() == []
 

@@ -1,4 +1,4 @@
-"""run --managed: which Python runs `-m innkeeper`, with which words, and what is leased for it."""
+"""run --managed and --nproc: which Python runs which module, with which words, and what is leased for it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_it_leases_as_run_does(machine: Machine, active: str):
     one = run(machine, "train.py").said
     assert one["cards"] == uuid(0) and len(one["lease"]) == 16 and one["nodes"] == ""
     part = run(machine, "-n", "2", "--mem", "8G", "train.py").said
-    assert part["cards"] == f"{uuid(0)},{uuid(1)}" and part["nodes"] == f"cuda:{8 << 30}B"
+    assert part["cards"] == f"{uuid(0)},{uuid(1)}" and part["nodes"] == f"auto:{15 << 29}B"
     machine.env["INNKEEPER_NODES"] = "cuda:1GiB,host:2GiB"
     assert run(machine, "--mem", "8G", "train.py").said["nodes"] == "cuda:1GiB,host:2GiB"
     assert machine.held() == []
@@ -108,12 +108,37 @@ def test_where_there_is_no_gpu_it_runs_without(machine: Machine, active: str):
     assert refused.returncode == 69 and "no GPU" in refused.stderr
 
 
+def test_processes_have_a_gpu_each(machine: Machine, active: str):
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    plain = Started(machine.ok("run", "--nproc", "2", "--", "train.py", "--nproc", "7"))
+    assert plain.words == [*torchrun, "2", "train.py", "--nproc", "7"]
+    assert plain.said["cards"] == f"{uuid(0)},{uuid(1)}" and plain.said["nodes"] == ""
+    managed = run(machine, "--nproc", "2", "--mem", "8G", "train.py")
+    assert managed.words == ["-m", "innkeeper", *torchrun, "2", "train.py"]
+    assert managed.said["cards"] == f"{uuid(0)},{uuid(1)}" and managed.said["nodes"] == f"auto:{15 << 29}B"
+    shared = run(machine, "--nproc", "2", "-n", "1", "--mem", "8G", "train.py")
+    assert shared.said["cards"] == uuid(0) and shared.said["nodes"] == f"auto:{7 << 29}B"
+    assert Started(machine.ok("run", "--nproc", "1", "--", "a.py")).words == [*torchrun, "1", "a.py"]
+    machine.env["INNKEEPER_NODES"] = "sim:1GiB"
+    assert Started(machine.ok("run", "--nproc", "2", "--", "train.py")).said["lease"] == ""
+
+
+def test_a_command_is_told_its_budget_too(machine: Machine):
+    assert machine.ok("run", "--mem", "8G", "--", "printenv", "INNKEEPER_NODES") == f"auto:{15 << 29}B\n"
+    machine.env["INNKEEPER_NODES"] = "auto"
+    assert machine.ok("run", "--mem", "8G", "--", "printenv", "INNKEEPER_NODES") == "auto\n"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["--managed"], "needs a script, as in: innkeeper run --managed train.py"),
         (["--managed", "--mem", "8X", "train.py"], "8X"),
-        (["--python", "python3", "--", "true"], "--python is for --managed"),
+        (["--python", "python3", "--", "true"], "--python is for --managed and --nproc"),
+        (["--nproc", "2"], "needs a command behind --"),
+        (["--nproc", "0", "--", "train.py"], "--nproc"),
+        (["--nproc", "2", "--", "python3", "train.py"], 'leave "python3" out'),
+        (["--nproc", "2", "--", "/usr/bin/torchrun", "train.py"], "run --nproc 2 -- train.py"),
         (["train.py"], "the command goes behind --"),
     ],
 )

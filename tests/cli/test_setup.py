@@ -316,7 +316,9 @@ def test_in_a_container_doctor_says_what_to_mount_and_where_to_set_up(sandbox: S
 
 
 @pytest.mark.parametrize(("source", "shared"), [("shm", False), ("tmpfs", True)])
-def test_a_containers_own_shared_memory_is_not_the_machines(sandbox: Sandbox, source: str, shared: bool) -> None:
+def test_a_containers_own_shared_memory_is_not_the_machines(
+    sandbox: Sandbox, source: str, shared: bool
+) -> None:
     said = sandbox(
         f"""
         umount -l /run/lock; mount -t tmpfs {source} /dev/shm; chmod 1777 /dev/shm

@@ -181,3 +181,57 @@ for t in threads: t.start()
 for t in threads: t.join()
 """
     )
+
+
+SHARE = """
+print(list(innkeeper.manager().nodes), innkeeper.manager().budget("cuda:" + sys.argv[-1]) // MIB)
+"""
+
+
+@pytest.mark.parametrize("nodes", ["auto", "cuda"])
+def test_processes_of_torchrun_part_the_cards(nodes: str) -> None:
+    def said(rank: int, count: int, card: int, nodes: str = nodes) -> str:
+        script = f"sys.argv.append('{card}')\n{SHARE}"
+        share = {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(count)}
+        return passes(script, INNKEEPER_NODES=nodes, **share).strip()
+
+    whole = int(said(0, 1, 0).rsplit(" ", 1)[1])
+    assert said(0, 2, 0) == f"['cuda:0', 'host'] {whole}"
+    assert said(1, 2, 1) == f"['cuda:1', 'host'] {whole}"
+    assert said(1, 3, 1) == f"['cuda:1', 'host'] {whole}"
+    node, half = said(2, 3, 0).rsplit(" ", 1)
+    assert node == "['cuda:0', 'host']" and abs(int(half) - whole // 2) <= 1
+    assert int(said(1, 2, 0, "cuda:0").rsplit(" ", 1)[1]) == int(half), "all name the same card"
+    assert said(1, 2, 1, f"{nodes}:32MiB") == "['cuda:1', 'host'] 32"
+
+
+def test_without_growth_the_budget_is_taken_at_once() -> None:
+    script = """
+torch.ones(1, device="managed")
+print(fake.ask("used", 0) // MIB)
+pairs = many(12)  # more than fits, all out of what was taken
+check(pairs)
+print(fake.ask("used", 0) // MIB)
+"""
+    first, last = map(int, passes(script, INNKEEPER_GROWTH="off").split())
+    assert 64 <= first <= 70, "and a segment for small pieces"
+    assert last <= 64 + 64 // 16 + 64, "never more than the cache may have"
+    assert int(passes(script).split()[0]) < 64
+
+
+def test_without_growth_a_card_that_has_less_is_refused_and_another_machine_goes_on() -> None:
+    passes(
+        """
+with fake.others_hold(0, 224 * MIB):
+    try:
+        innkeeper.configure("cuda:0:64MiB,host:1GiB", growth=False)
+        sys.exit("configured")
+    except torch.OutOfMemoryError as error:
+        assert "64.0 MiB" in str(error) and "32.0 MiB free" in str(error), error
+    assert torch.ones(3, device="managed").sum().item() == 3
+innkeeper.configure("cuda:0:64MiB,host:1GiB", growth=False)
+check(many(8))
+innkeeper.configure("cuda:0:16MiB,host:1GiB", growth=True)
+check(many(8))
+"""
+    )

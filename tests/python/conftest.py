@@ -50,8 +50,13 @@ def configure() -> Iterator[Callable[[str], None]]:
 
 def run_python(*arguments: str, nodes: str = NODES, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     """Runs Python with the arguments from the repository's root, with these nodes; captures what it says."""
+    return run_program(sys.executable, *arguments, nodes=nodes, timeout=timeout)
+
+
+def run_program(*command: str, nodes: str = NODES, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """The same with any program."""
     return subprocess.run(
-        [sys.executable, *arguments],
+        command,
         env=os.environ | {"INNKEEPER_NODES": nodes},
         cwd=ROOT,
         capture_output=True,

@@ -243,6 +243,48 @@ print(part())
     assert said == ["5.5", "1.9", "True 1.9", "11.5", "5.5", "None", "12.0"]
 
 
+def test_jax_takes_its_part_at_once_or_as_it_needs_it(machine: FakeMachine):
+    said = machine.run(
+        """
+import types
+sys.modules["jax"] = types.ModuleType("jax")
+def said():
+    return os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE")
+for growth in (None, True, False):
+    with innkeeper.auto_choice(memory=6 << 30, growth=growth):
+        print(said())
+print(said())
+os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # the program's own stays
+with innkeeper.auto_choice(memory=6 << 30, growth=False):
+    print(said())
+try:
+    innkeeper.auto_choice(growth=False)
+except ValueError as error:
+    print(error)
+"""
+    )
+    assert said[:5] == ["None", "false", "true", "None", "false"]
+    assert "say how much" in said[5]
+
+
+def test_pytorch_takes_its_memory_when_cuda_starts(machine: FakeMachine):
+    said = machine.run(
+        FAKE_TORCH
+        + """
+torch.cuda.memory_reserved = lambda i: 1 << 30
+torch.cuda.caching_allocator_alloc = lambda n, i: (calls.append((n / 2**30, i)), 77)[1]
+torch.cuda.caching_allocator_delete = lambda address: calls.append(address)
+innkeeper.auto_choice(1, memory=6 << 30, growth=True).release()
+with innkeeper.auto_choice(1, memory=6 << 30, growth=False):
+    print(calls)
+    started = True
+    for each in queue: each()
+    print(calls[1:])
+"""
+    )
+    assert said == ["[]", "[(4.5, 0), 77]"]  # of 5.5 GiB, 1 is there
+
+
 @pytest.mark.slow
 def test_jax_has_its_default_device(machine: FakeMachine):
     need("jax")

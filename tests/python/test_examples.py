@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import run_python
+from conftest import run_program, run_python
 
 SMALL = ["--width", "32", "--layers", "2", "--heads", "2", "--batch", "4", "--context", "32", "--lr", "1e-2"]
 
@@ -62,14 +63,18 @@ ENDED_BY_GLOO = "terminate called without an active exception"
 
 def test_ddp_gives_the_same_weights_as_on_the_cpu():
     hashes = set()
-    for device, nodes in (("cpu", "host:1GiB"), ("managed", "sim:1x1MiB,host:1GiB")):
-        command = [
-            "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "examples/ddp.py",
-            "--device", device, "--steps", "4", "--dropout", "0", *SMALL,
-        ]  # fmt: skip
-        done = run_python(*command, nodes=nodes)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    innkeeper = str(Path(sys.executable).with_name("innkeeper"))
+    ours = [innkeeper, "run", "--python", sys.executable, "--nproc", "2", "--"]
+    for device, nodes, start in (
+        ("cpu", "host:1GiB", torchrun),
+        ("managed", "sim:1x1MiB,host:1GiB", torchrun),
+        ("managed", "sim:2x1MiB,host:1GiB", ours),
+    ):
+        words = ["examples/ddp.py", "--device", device, "--steps", "4", "--dropout", "0", *SMALL]
+        done = run_program(*start, *words, nodes=nodes)
         if device == "cpu" and ENDED_BY_GLOO in done.stderr:
-            done = run_python(*command, nodes=nodes)
+            done = run_program(*start, *words, nodes=nodes)
         assert done.returncode == 0, done.stdout + done.stderr
         hashes.add(done.stdout.splitlines()[-1])
     assert len(hashes) == 1 and "2 processes, weights " in hashes.pop()

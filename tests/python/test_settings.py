@@ -80,3 +80,23 @@ assert x.sum().item() == 10
 """
     done = run_python("-c", script)
     assert done.returncode == 0, done.stderr
+
+
+def test_growth_comes_from_the_environment_or_from_configure(monkeypatch: pytest.MonkeyPatch):
+    program = """
+import torch, innkeeper
+from innkeeper import _C
+print(_C.growth())
+innkeeper.configure("sim:1MiB,host:64MiB", growth=True)  # simulated cards have nobody to share with
+print(_C.growth(), torch.ones(4, device="managed").sum().item())
+try:
+    innkeeper.configure("sim:0MiB", growth=False)
+except ValueError:
+    print(_C.growth())
+"""
+    monkeypatch.setenv("INNKEEPER_GROWTH", "off")
+    done = run_python("-c", program)
+    assert done.stdout.split() == ["False", "True", "4.0", "True"], done.stderr
+    monkeypatch.setenv("INNKEEPER_GROWTH", "maybe")
+    done = run_python("-c", USE)
+    assert done.stderr.strip().splitlines()[-1] == 'ValueError: INNKEEPER_GROWTH: "maybe": expected on or off'

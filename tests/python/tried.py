@@ -112,6 +112,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/python examples/train_text.py --device managed"
     " --steps 20": TRAIN,
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/torchrun --nproc-per-node 2 examples/ddp.py": DDP,
+    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/innkeeper run --nproc 2 -- examples/ddp.py": DDP,
     "INNKEEPER_GPU_TESTS=sim python3 -m pytest tests/gpu": GPU_TESTS,
     "python3 tools/gpu_rows.py FILE": GPU_TESTS,
     # tools
@@ -163,6 +164,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "innkeeper run --mem 20G --wait -- python train.py": Short(
         "innkeeper run --mem 20G --wait -- python -c pass"
     ),
+    "innkeeper run --nproc 2 -- train.py": DDP,
     "innkeeper run --managed train.py": Elsewhere(
         "tests/cli/test_run_managed.py::test_words_reach_the_script_as_they_are"
     ),

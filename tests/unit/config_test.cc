@@ -75,6 +75,7 @@ TEST(Machine, ReadsNodes) {
       {"  ", "auto host=12.8 GiB"},
       {"auto", "auto host=12.8 GiB"},
       {"auto,disk:/tmp:8GiB", "auto host=12.8 GiB disk=8.0 GiB@/tmp"},
+      {"auto:20GiB", "auto host=12.8 GiB"},
       {"sim:64MiB", "sim:0=64.0 MiB host=12.8 GiB"},
       {"sim:2x64MiB,host:1GiB", "sim:0=64.0 MiB sim:1=64.0 MiB host=1.0 GiB"},
       {"sim:1x64MiB,sim:2x32MiB,host", "sim:0=64.0 MiB sim:1=32.0 MiB sim:2=32.0 MiB host=12.7 GiB"},
@@ -91,6 +92,7 @@ TEST(Machine, ReadsNodes) {
     ASSERT_TRUE(spec.ok()) << nodes << ": " << spec.status().message();
     EXPECT_EQ(summary(spec.value()), expected) << nodes;
   }
+  EXPECT_EQ(parse_machine("auto:20GiB", "", kHostMemory).value().automatic_budget, GiB(20));
 }
 
 TEST(Machine, GivesEachSimulatedNodeItsOptions) {
@@ -136,7 +138,9 @@ const BadCase kBadNodes[] = {
      "\"Host:1GiB?\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or "
      "disk:/tmp:8GiB"},
     {"auto:1",
-     "\"auto:1\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB"},
+     "\"auto:1\": size \"1\" has no unit, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "64MiB"},
+    {"auto,auto", "\"auto\": auto was named before"},
     {"sim", "\"sim\" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB"},
     {"sim:", "\"sim:\" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB"},
     {"sim:0x64MiB", "\"sim:0x64MiB\": \"0\" is no count from 1 to 32, as in sim:2x64MiB"},
@@ -301,17 +305,51 @@ TEST(Machine, WithoutDataMayBeLargerThanThisOne) {
   EXPECT_TRUE(parse_machine("sim:1GiB", "data=on", kHostMemory).value().data);
 }
 
-TEST(Machine, ComesFromTheEnvironment) {
-  ::setenv("INNKEEPER_NODES", "sim:3x1MiB", 1);
-  ::setenv("INNKEEPER_SIM", "early", 1);
-  const Result<MachineSpec> spec = machine_from_environment();
-  ::unsetenv("INNKEEPER_NODES");
-  ::unsetenv("INNKEEPER_SIM");
-  ASSERT_TRUE(spec.ok()) << spec.status().message();
-  ASSERT_EQ(spec.value().nodes.size(), 4u);
-  EXPECT_EQ(spec.value().nodes[2].sim.visibility, sim::Visibility::early);
-  EXPECT_LT(*spec.value().nodes[3].budget, host_memory_limit());
-  EXPECT_TRUE(machine_from_environment().value().automatic);
+TEST(Machine, ProcessesOfOneMachineShareIt) {
+  const LocalShare half{.rank = 1, .count = 2};
+  EXPECT_EQ(summary(parse_machine("auto", "", kHostMemory, half).value()), "auto host=6.4 GiB");
+  EXPECT_EQ(summary(parse_machine("sim:1GiB", "", kHostMemory, half).value()), "sim:0=1.0 GiB host=5.6 GiB");
+  EXPECT_EQ(summary(parse_machine("host:16GiB", "", kHostMemory, half).value()), "host=16.0 GiB");
+}
+
+TEST(Machine, CardsArePartedAmongProcesses) {
+  using Cards = std::vector<int>;
+  EXPECT_EQ(LocalShare().cards(3), (Cards{0, 1, 2}));
+  EXPECT_EQ((LocalShare{1, 2}.cards(4)), (Cards{2, 3}));
+  EXPECT_EQ((LocalShare{1, 2}.cards(5)), (Cards{2, 3})) << "as many for each";
+  EXPECT_EQ((LocalShare{2, 3}.cards(2)), Cards{0});
+  EXPECT_EQ((LocalShare{2, 3}.sharers(2)), 2);
+  EXPECT_EQ((LocalShare{1, 3}.sharers(2)), 1);
+  EXPECT_EQ((LocalShare{1, 2}.sharers(4)), 1);
+  EXPECT_EQ((LocalShare{1, 2}.cards(0)), Cards{});
+  for (int visible = 1; visible < 12; ++visible) {
+    for (int count = 1; count < 12; ++count) {
+      std::vector<int> owners(static_cast<size_t>(visible));
+      for (int rank = 0; rank < count; ++rank) {
+        for (const int card : LocalShare{rank, count}.cards(visible)) ++owners.at(static_cast<size_t>(card));
+      }
+      for (int rank = 0; rank < count; ++rank) {
+        const LocalShare share{rank, count};
+        for (const int card : share.cards(visible))
+          EXPECT_EQ(owners[static_cast<size_t>(card)], share.sharers(visible)) << visible << " " << count;
+      }
+    }
+  }
+}
+
+TEST(Machine, TheShareComesFromTorchrunsVariables) {
+  const auto share = [](const char* rank, const char* count) {
+    ::setenv("LOCAL_RANK", rank, 1);
+    ::setenv("LOCAL_WORLD_SIZE", count, 1);
+    const LocalShare read = local_share_from_environment();
+    ::unsetenv("LOCAL_RANK");
+    ::unsetenv("LOCAL_WORLD_SIZE");
+    return std::pair(read.rank, read.count);
+  };
+  EXPECT_EQ(share("1", "4"), std::pair(1, 4));
+  for (const auto& [rank, count] : {std::pair("4", "4"), {"-1", "2"}, {"x", "0"}, {"0", "0"}, {"1", ""}})
+    EXPECT_EQ(share(rank, count), std::pair(0, 1)) << rank << " of " << count;
+  EXPECT_FALSE(local_share_from_environment().shared());
 }
 
 }  // namespace

@@ -28,6 +28,11 @@ IK_EXPORT void configure(const std::string& nodes);
 IK_EXPORT bool soft_placement();
 IK_EXPORT void set_soft_placement(bool soft);
 
+// Whether the cards' memory is taken as it is needed (the default, or INNKEEPER_GROWTH), or each card's whole
+// budget at once, so that no other process gets it. It counts when the runtime starts, or at configure().
+IK_EXPORT bool growth();
+IK_EXPORT void set_growth(bool growth);
+
 // Registers the device if this was not done yet (also done when the library is loaded), and starts the
 // runtime.
 IK_EXPORT void start();

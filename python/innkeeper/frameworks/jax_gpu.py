@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 _limiting: list[Choice] = []
-_written: str | None = None  # to the variable, by us: another value is the program's own
+_written: dict[str, str] = {}  # to the variables, by us: another value is the program's own
 
 
 def prepare(choice: Choice) -> None:
-    """Limits what JAX takes when it starts to the lease, unless the program has said how much itself."""
+    """Limits what JAX takes to the lease, at its start or as needed. What the program has set stays."""
     if choice.memory is not None:
         _limiting.append(choice)
         _limit()
@@ -36,22 +37,25 @@ def forget(choice: Choice) -> None:
 
 def _limit() -> None:
     # One part serves all of JAX's GPUs: the least of what all choices of a GPU were promised of it together.
-    global _written
     with visible._lock:
-        if os.environ.get(FRACTION) != _written:
-            _written = None
-            return
         held = [choice for choice in _limiting if choice.lease.held]
         parts = []
         for gpu in gpus():
             promised = sum(choice.memory or 0 for choice in held if gpu.uuid in choice.uuids)
             if promised and gpu.memory_total:
                 parts.append(allocator_bytes(promised) / gpu.memory_total)
-        _written = f"{min(1.0, *parts):.4f}" if parts else None
-        if _written is None:
-            os.environ.pop(FRACTION, None)
-        else:
-            os.environ[FRACTION] = _written
+        _write(FRACTION, f"{min(1.0, *parts):.4f}" if parts else None)
+        said = [choice.growth for choice in held if choice.growth is not None]
+        _write(PREALLOCATE, None if not said else "false" if said[-1] else "true")
+
+
+def _write(name: str, value: str | None) -> None:
+    if os.environ.get(name) != _written.pop(name, None):
+        return
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = _written[name] = value
 
 
 def device(choice: Choice) -> Any:

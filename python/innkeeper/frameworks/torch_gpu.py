@@ -27,7 +27,7 @@ def _usable() -> bool:
 
 
 def prepare(choice: Choice) -> None:
-    """Limits PyTorch's memory on each GPU to what was leased, at once or when CUDA starts."""
+    """Limits PyTorch's memory on each GPU to what was leased, or takes it, at once or when CUDA starts."""
     if choice.memory is None or not _usable():
         return
     _limiting.append(choice)
@@ -36,6 +36,8 @@ def prepare(choice: Choice) -> None:
         if choice in _limiting and choice.lease.held:
             for uuid, ordinal in zip(choice.uuids, choice.ordinals, strict=True):
                 _limit(uuid, ordinal)
+                if choice.growth is False:
+                    _take(allocator_bytes(choice.memory or 0), ordinal)
 
     torch.cuda._lazy_call(limit)
 
@@ -47,6 +49,13 @@ def _limit(uuid: str, ordinal: int) -> None:
         total = torch.cuda.get_device_properties(ordinal).total_memory
         fraction = min(1.0, allocator_bytes(promised) / total) if promised else 1.0
         torch.cuda.set_per_process_memory_fraction(fraction, ordinal)
+
+
+def _take(nbytes: int, ordinal: int) -> None:
+    # What was allocated and freed stays with the caching allocator.
+    more = nbytes - torch.cuda.memory_reserved(ordinal)
+    if more > 0:
+        torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(more, ordinal))
 
 
 def enter(choice: Choice, stack: ExitStack) -> None:

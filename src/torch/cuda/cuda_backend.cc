@@ -16,6 +16,7 @@
 #include <string>
 
 #include "torch/cuda/charging_allocator.h"
+#include "torch/errors.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
@@ -51,8 +52,8 @@ Bytes default_budget(Bytes free) {
 
 Status refuse(const std::string& what) { return Status(Code::invalid_argument, what); }
 
-// Fills in a card's budget.
-Status complete(NodeSpec& node) {
+// Fills in a card's budget: by default what is free, parted among the processes that have it.
+Status complete(NodeSpec& node, int sharers) {
   const auto index = static_cast<c10::DeviceIndex>(*node.index);
   const int count = c10::cuda::device_count();
   if (index >= count) {
@@ -60,7 +61,7 @@ Status complete(NodeSpec& node) {
                   (count == 0 ? "" : ", cuda:0 to cuda:" + std::to_string(count - 1)));
   }
   const CardMemory memory = memory_of(index);
-  if (!node.budget) node.budget = default_budget(memory.free);
+  if (!node.budget) node.budget = default_budget(Bytes(memory.free.count() / sharers));
   if (*node.budget > memory.total) {
     return refuse("\"" + node.name + "\": a budget of " + to_string(*node.budget) + ", but the card has " +
                   to_string(memory.total));
@@ -101,15 +102,17 @@ void restore_at_exit() {
 
 Status resolve(MachineSpec& spec) {
   std::vector<NodeSpec> nodes;
-  const auto add_all = [&nodes](std::optional<Bytes> budget) {
+  int sharers = spec.share.count;  // all have the same INNKEEPER_NODES
+  const auto add_all = [&](std::optional<Bytes> budget) {
     const int count = c10::cuda::device_count();
-    for (int i = 0; i < count; ++i) {
+    sharers = spec.share.sharers(count);
+    for (const int i : spec.share.cards(count)) {
       nodes.push_back(
           {.make = NodeMake::cuda, .name = "cuda:" + std::to_string(i), .index = i, .budget = budget});
     }
     return count;
   };
-  if (spec.automatic) add_all(std::nullopt);
+  if (spec.automatic) add_all(spec.automatic_budget);
   for (NodeSpec& node : spec.nodes) {
     if (node.make != NodeMake::cuda || node.index) {
       nodes.push_back(std::move(node));
@@ -125,7 +128,7 @@ Status resolve(MachineSpec& spec) {
   bool any = false;
   for (NodeSpec& node : nodes) {
     if (node.make != NodeMake::cuda) continue;
-    IK_RETURN_IF_ERROR(complete(node));
+    IK_RETURN_IF_ERROR(complete(node, sharers));
     any = true;
   }
   if (any) IK_RETURN_IF_ERROR(check_backend());
@@ -173,6 +176,24 @@ void limit(c10::DeviceIndex index, Bytes budget) {
   const double share = static_cast<double>(allowed.count()) / static_cast<double>(capacity(index).count());
   caching::emptyCache();  // what is cached beyond a smaller budget goes now
   caching::setMemoryFraction(std::min(share, 1.0), index);
+}
+
+void take(c10::DeviceIndex index, Bytes budget) {
+  const c10::cuda::CUDAGuard on_card(index);
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const Bytes more = budget - Bytes(caching::getDeviceStats(index).reserved_bytes[kAll].current);
+  if (more <= Bytes(0)) return;
+  ChargingAllocator* ours = installed.load();
+  caching::CUDAAllocator& cached = ours == nullptr ? *caching::get() : ours->target();
+  try {
+    cached.raw_delete(cached.raw_alloc(static_cast<size_t>(more.count())));
+  } catch (const c10::OutOfMemoryError&) {
+    throw_status(Status(Code::out_of_memory,
+                        "with INNKEEPER_GROWTH=off the budget of " + to_string(budget) +
+                            " of cuda:" + std::to_string(index) + " is taken at once, but the card has " +
+                            to_string(memory_of(index).free) + " free; name less, as in cuda:20GiB"),
+                 "");
+  }
 }
 
 Arena::Hooks arena_hooks() {
