@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import innkeeper
@@ -67,6 +68,22 @@ def test_to_is_a_no_op_on_the_target_device():
     y = x.to("managed")
     assert y is x and x.data_ptr() == y.data_ptr()
     assert x.to("managed", copy=True).data_ptr() != x.data_ptr()
+
+
+def test_transfers_take_the_time_that_the_text_says(configure: Callable[[str], None]):
+    configure("sim:1x64MiB,host:1GiB")  # the default link is PCIe 4 x16
+
+    def simulated_seconds(*shape: int) -> float:
+        x = torch.ones(shape)
+        torch.managed.synchronize()
+        start = innkeeper.stats()["simulated_seconds"]
+        y = x.to("managed")
+        torch.managed.synchronize()
+        assert y.device.type == "managed"
+        return innkeeper.stats()["simulated_seconds"] - start
+
+    assert simulated_seconds(1000, 1000) == pytest.approx(0.16e-3, rel=0.1)
+    assert simulated_seconds(64, 3, 224, 224) == pytest.approx(1.5e-3, rel=0.1)
 
 
 def test_frequent_small_transfers_cost_more_than_one_large_one():
