@@ -147,6 +147,10 @@ def test_module_to_is_in_place_and_tensor_to_is_not():
     weight = net[0].weight
     assert net.to("managed") is net and net[0].weight is weight and weight.device.type == "managed"
     assert all(p.device.type == "managed" for p in net.parameters())
+    outer = nn.Sequential(nn.Sequential(nn.BatchNorm1d(3)))
+    outer.to("managed")
+    buffers = dict(outer.named_buffers())
+    assert "0.0.running_mean" in buffers and all(b.device.type == "managed" for b in buffers.values())
     x = torch.randn(2)
     assert x.to("managed") is not x and x.device.type == "cpu"
 
