@@ -11,6 +11,7 @@ from typing import Any
 
 import innkeeper
 from models import Gpt
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 import torch
@@ -134,6 +135,36 @@ def unused() -> Any:
     return [p.grad.tolist() for p in model.parameters()]
 
 
+def overlap() -> Any:
+    """The last process sums nothing before the first has all its gradients: a backward that waited for a
+    bucket's sum would never end."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)]).to(DEVICE)
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=0.02)  # more buckets than one
+    store = dist.distributed_c10d._get_default_store()
+    happened: list[str] = []
+
+    def sum_up(_, bucket):  # DDP refuses annotations that are strings
+        happened.append(f"bucket {bucket.index()}")
+        return allreduce_hook(None, bucket)
+
+    def first_layers(_: torch.Tensor) -> None:
+        happened.append("the first layer's")
+        store.set(f"gradients {step} of {RANK}", "")
+
+    def last_layers(_: torch.Tensor) -> None:
+        if RANK == SIZE - 1:
+            store.wait([f"gradients {step} of 0"], timedelta(seconds=30))
+
+    wrapped.register_comm_hook(None, sum_up)
+    model[0].weight.register_hook(first_layers)
+    model[-1].weight.register_hook(last_layers)
+    for step in range(3):  # noqa: B007  (hooks read it)
+        happened.clear()
+        wrapped(ones(2, 64)).sum().backward()
+    return happened.index("bucket 0") < happened.index("the first layer's")
+
+
 def home() -> Any:
     """Where tensors without operands are born, when a program says its rank as it does for CUDA's devices."""
     rank = int(os.environ["LOCAL_RANK"])
@@ -158,6 +189,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "views": lambda: train(gradient_as_bucket_view=True),
     "static": lambda: train(static_graph=True),
     "unused": unused,
+    "overlap": overlap,
     "home": home,
 }
 

@@ -317,6 +317,59 @@ except RuntimeError as error:
     assert lines[3].startswith("invalid device ordinal: cuda:2; cuda:0 is sim:0, cuda:1 is sim:1")
 
 
+def test_the_sample_of_pytorchs_text_on_cuda_semantics(tmp_path: Path):
+    code = """
+import torch, innkeeper
+x = torch.cuda.FloatTensor(1)
+y = torch.FloatTensor(1).cuda()
+with torch.cuda.device(1):
+    a = torch.cuda.FloatTensor(1)
+    b = torch.FloatTensor(1).cuda()
+    c = a + b
+    z = x + y
+    d = torch.randn(2).cuda(2)
+print([innkeeper.where(t.fill_(0))[0] for t in (x, y, a, b, c, z, d)], innkeeper.where(torch.ones(1).cuda()))
+dtype = torch.cuda.FloatTensor
+for x in torch.utils.data.DataLoader(torch.arange(2)):
+    x = torch.autograd.Variable(x.type(dtype))
+    print(x.type(), x.device, x.tolist())
+"""
+    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(3)).splitlines()
+    assert lines[0] == "['sim:0', 'sim:0', 'sim:1', 'sim:1', 'sim:1', 'sim:0', 'sim:2'] ['sim:0']"
+    assert lines[1:] == [f"torch.cuda.FloatTensor cuda:0 [{n}.0]" for n in range(2)]
+
+
+def test_scripts_that_look_for_the_best_device_find_cuda(tmp_path: Path):
+    code = """
+import torch
+def get_device():
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    elif torch.backends.mps.is_available():
+        return torch.device("mps")
+    else:
+        return torch.device("cpu")
+print(get_device(), torch.ones(2, device=get_device()).device)
+"""
+    assert ok(tmp_path, code) == "cuda cuda:0\n"
+
+
+def test_data_parallel_takes_cudas_numbers(tmp_path: Path):
+    code = """
+import torch, innkeeper
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 4).to("cuda:0")
+x = torch.randn(8, 8, device="cuda")
+parts = torch.cat([model(part) for part in x.chunk(4)])
+parallel = torch.nn.DataParallel(model, device_ids=[0, 1, 2, 3])
+innkeeper.manager().reset_stats()
+print(torch.equal(parallel(x), parts))
+print([name for name, node in innkeeper.stats()["nodes"].items() if node["ops"] > 0])
+"""
+    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(4)).splitlines()
+    assert lines == ["True", "['sim:0', 'sim:1', 'sim:2', 'sim:3']"]
+
+
 def test_a_thread_that_has_not_chosen_is_at_cuda_0(tmp_path: Path):
     """After the first "cuda:0" what was born without an index went to the emptiest node, which is sim:1 then."""
     code = "import torch, innkeeper\na = torch.zeros(1 << 16, device='cuda:0')\n"

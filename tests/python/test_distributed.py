@@ -67,6 +67,10 @@ def test_data_parallel_training_has_the_bits_of_the_cpus(case: str):
     assert min(row["evictions"] for row in tight) > 0
 
 
+def test_gradients_are_summed_beside_the_backward():
+    assert found(run("overlap")) == [True, True]
+
+
 def test_the_local_rank_is_the_home():
     assert found(run("home", 3)) == [
         [["sim:0"], 0, [True] * 3],

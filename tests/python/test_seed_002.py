@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import innkeeper
@@ -69,6 +70,22 @@ def test_to_is_a_no_op_on_the_target_device():
     assert x.to("managed", copy=True).data_ptr() != x.data_ptr()
 
 
+def test_transfers_take_the_time_that_the_text_says(configure: Callable[[str], None]):
+    configure("sim:1x64MiB,host:1GiB")  # the default link is PCIe 4 x16
+
+    def simulated_seconds(*shape: int) -> float:
+        x = torch.ones(shape)
+        torch.managed.synchronize()
+        start = innkeeper.stats()["simulated_seconds"]
+        y = x.to("managed")
+        torch.managed.synchronize()
+        assert y.device.type == "managed"
+        return innkeeper.stats()["simulated_seconds"] - start
+
+    assert simulated_seconds(1000, 1000) == pytest.approx(0.16e-3, rel=0.1)
+    assert simulated_seconds(64, 3, 224, 224) == pytest.approx(1.5e-3, rel=0.1)
+
+
 def test_frequent_small_transfers_cost_more_than_one_large_one():
     large = torch.ones(1 << 20, device="managed")
     small = [torch.ones(1 << 10, device="managed") for _ in range(1 << 10)]
@@ -130,6 +147,10 @@ def test_module_to_is_in_place_and_tensor_to_is_not():
     weight = net[0].weight
     assert net.to("managed") is net and net[0].weight is weight and weight.device.type == "managed"
     assert all(p.device.type == "managed" for p in net.parameters())
+    outer = nn.Sequential(nn.Sequential(nn.BatchNorm1d(3)))
+    outer.to("managed")
+    buffers = dict(outer.named_buffers())
+    assert "0.0.running_mean" in buffers and all(b.device.type == "managed" for b in buffers.values())
     x = torch.randn(2)
     assert x.to("managed") is not x and x.device.type == "cpu"
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
 import innkeeper
 import pytest
 from torch.utils.data import DataLoader, Dataset
@@ -45,6 +49,23 @@ def test_memory_is_deallocated_without_waiting_and_can_be_given_back():
     assert managed.memory_allocated() == before
     managed.empty_cache()
     assert managed.memory_allocated() == before
+
+
+def resident_bytes_of_this_process() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_freed_memory_is_kept_until_the_cache_is_emptied(configure: Callable[[str], None]):
+    configure("sim:1x64MiB,host:1GiB")
+    torch.ones(1, device="managed")
+    before = resident_bytes_of_this_process()
+    x = torch.ones(12 << 20, device="managed")  # 48 MiB
+    del x
+    managed.synchronize()
+    assert managed.memory_allocated() == 0
+    assert resident_bytes_of_this_process() - before > 40 << 20, "as nvidia-smi would show it"
+    managed.empty_cache()
+    assert resident_bytes_of_this_process() - before < 8 << 20
 
 
 class Recurrent(nn.Module):
