@@ -17,6 +17,7 @@ import innkeeper
 import pytest
 from conftest import ROOT
 from fake_machine import A, FakeMachine
+from test_data_parallel import Norm
 from test_readme import fences, without_numbers
 
 import torch
@@ -251,3 +252,52 @@ def test_a_cpp_program_has_the_bits_of_the_same_in_python(built: Built, device: 
     losses = [re.findall(r"loss (\S+), (\d+)", line)[0] for line in got[:-1]]
     assert [(float(loss), int(right)) for loss, right in losses] == lines
     assert got[-1] == f"weights {hash_of(list(chain(net.parameters(), net.buffers())))}"
+
+
+# ---------------------------------------------------------------- data_parallel
+
+
+def test_data_parallel_has_the_bits_of_pythons(built: Built, configure: Callable[[str], None]):
+    shown = fences(ROOT / "docs" / "parallel.md")[2]
+    source = (SOURCE / "data_parallel.cc").read_text()
+    assert shown.language == "cpp" and all(line in source for line in shown.text.splitlines())
+    nodes = "sim:3x64KiB,host:1GiB"
+    out = run(built.consumer / "data_parallel", env=PLAIN | {"INNKEEPER_NODES": nodes}).splitlines()
+
+    configure(nodes)
+    torch.manual_seed(0)
+    net = Norm()
+    x, target = torch.randn(50, 32), torch.randn(50, 8).to("managed")
+    model = innkeeper.DataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert [float(line.removeprefix("loss ")) for line in out[:4]] == losses
+    parameters, buffers = hash_of(list(net.parameters())), hash_of(list(net.buffers()))
+    assert out[4] == f"parameters {parameters} buffers {buffers}"
+    del model, net, optimizer, loss, x, target
+    assert out[5:] == [
+        "host computed 0",
+        "sim:0 computed 1",
+        "sim:1 computed 1",
+        "sim:2 computed 1",
+        "fetches 1 evictions 1",
+        "close 1 at sim:0",
+        "close 1 at sim:1, with gradients 0",
+        "a row 1",
+        'refused: data_parallel: the module\'s "first.weight" is on cpu; it must be on the managed device: '
+        "module->to(innkeeper::device())",
+        'refused: data_parallel: "sim:7" is none of the nodes that compute: sim:0, sim:1, sim:2',
+        "refused: data_parallel: sim:0 is named twice",
+        "refused: a row has 31 columns at sim:0",
+        "refused: clone() has not been implemented for (anonymous namespace)::Alone. Subclass "
+        "torch::nn::Cloneable<(anonymous namespace)::Alone> instead of torch::nn::Module to inherit the "
+        "ability to clone.",
+        "again 1, another 1 1",
+        "homes 0 1 2",
+    ]
