@@ -64,7 +64,7 @@ def named() -> dict[str, str]:
             if not command.startswith("export "):
                 found.setdefault(command, path.relative_to(ROOT).as_posix())
 
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]:
         note(path, in_markdown(path.read_text()))
     for folder in ("bench", "examples", "tools", "tests/gpu"):
         for path in (ROOT / folder).glob("*.py"):

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, run_python
 
 README = ROOT / "README.md"
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 
 
 class Fence(NamedTuple):

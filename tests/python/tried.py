@@ -36,6 +36,7 @@ SLURM = Elsewhere("tests/cli/test_slurm.py::test_dry_run_submits_nothing")
 SCRIPTS = Elsewhere("tests/python/test_scripts.py::test_a_script_trains_unmodified_at_60_percent_of_its_peak")
 TWO_HALVES = "INNKEEPER_NODES=sim:2x64MiB,host:2GiB innkeeper run --managed tests/scripts/model_parallel.py"
 TSAN = Elsewhere("build_and_test tsan")
+CPP = Elsewhere("tests/python/test_cpp.py::test_the_examples_commands_work_as_they_are_pasted")
 
 TRIED: dict[str, Short | Elsewhere] = {
     # the Makefile
@@ -66,6 +67,13 @@ TRIED: dict[str, Short | Elsewhere] = {
     "cmake --preset clang-thread-safety && cmake --build --preset clang-thread-safety": Elsewhere(
         "cmake --build --preset clang-thread-safety"
     ),
+    "prefix=$(.venv/bin/python -c 'import innkeeper; print(innkeeper.cmake_prefix_path)')": CPP,
+    'cmake -S examples/cpp -B build/cpp -DCMAKE_PREFIX_PATH="$prefix"': CPP,
+    "cmake --build build/cpp": CPP,
+    "build/cpp/train --device cpu": CPP,
+    "INNKEEPER_NODES=sim:1x6MiB,host:1GiB build/cpp/train --device managed": CPP,
+    "INNKEEPER_NODES=sim:1x6MiB,host:1GiB build/cpp/train --epochs 2 --save build/cpp/half.pt": CPP,
+    "build/cpp/train --load build/cpp/half.pt --device cpu": CPP,
     "INNKEEPER_SEED=7 build/dev/tests/model_walk_test": AS_IT_IS,
     "INNKEEPER_STEPS=1000000 build/dev/tests/model_walk_test": Short(
         "INNKEEPER_STEPS=1000 build/dev/tests/model_walk_test", "PASSED"
