@@ -57,9 +57,11 @@ def _join_every_group(c10d: Any) -> None:
         if DEVICE in devices and "cpu" not in devices:
             if _made:
                 group._register_backend(torch.device("cpu"), gloo_type, _made[-1])
-        elif "cpu" in devices and DEVICE not in devices:
+        elif "cpu" in devices:
             cpu = group._get_backend(torch.device("cpu"))
-            if cpu.name() == "gloo":
+            # Where managed shows itself as cuda, PyTorch has given it Gloo, which cannot read it.
+            ours = DEVICE in devices and group._get_backend(torch.device(DEVICE)).name() == BACKEND
+            if cpu.name() == "gloo" and not ours:
                 custom = torch.distributed.ProcessGroup.BackendType.CUSTOM
                 group._register_backend(torch.device(DEVICE), custom, _C.make_process_group(cpu))
 

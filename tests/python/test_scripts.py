@@ -97,3 +97,23 @@ def test_a_script_trains_unmodified_at_60_percent_of_its_peak(
     for i, budget in enumerate(budgets):
         assert used["nodes"][f"sim:{i}"]["peak"] <= budget
     assert hashlib.sha256(script.read_bytes()).hexdigest() == before
+
+
+def test_a_script_of_two_processes_trains_by_nccl_s_name_at_60_percent_of_its_peak(tmp_path: Path):
+    script = str(SCRIPTS / "ddp_nccl.py")
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
+    plain = python(tmp_path, *torchrun)
+    for _ in range(
+        2
+    ):  # PyTorch's own Gloo may end a process at its end: github.com/pytorch/pytorch/issues/190489
+        if plain.returncode != 0:
+            plain = python(tmp_path, *torchrun)
+    assert plain.returncode == 0, plain.stderr
+    ample, needed = managed(tmp_path, AMPLE.format(1), *torchrun)
+    assert ample.returncode == 0, ample.stderr
+    assert ample.stdout == plain.stdout
+    budget = int(0.6 * needed["nodes"]["sim:0"]["peak"]) // 64 * 64
+    tight, used = managed(tmp_path, f"sim:{budget}B,host:1GiB", *torchrun)
+    assert tight.returncode == 0, tight.stderr
+    assert tight.stdout == plain.stdout
+    assert used["evictions"] > 0 and used["nodes"]["sim:0"]["peak"] <= budget

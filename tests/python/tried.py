@@ -173,6 +173,10 @@ TRIED: dict[str, Short | Elsewhere] = {
         "innkeeper run --mem 20G --wait -- python -c pass"
     ),
     "innkeeper run --nproc 2 -- train.py": DDP,
+    "innkeeper run --managed --nproc 2 -- train.py": Elsewhere(
+        "tests/python/test_scripts.py::"
+        "test_a_script_of_two_processes_trains_by_nccl_s_name_at_60_percent_of_its_peak"
+    ),
     "innkeeper run --managed train.py": Elsewhere(
         "tests/cli/test_run_managed.py::test_words_reach_the_script_as_they_are"
     ),

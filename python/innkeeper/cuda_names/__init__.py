@@ -25,7 +25,7 @@ def install() -> None:
     _installed = True
     import torch
     from innkeeper import _C
-    from innkeeper.cuda_names import answers, autocast, compiled, refusals, tensors
+    from innkeeper.cuda_names import answers, autocast, compiled, groups, refusals, tensors
 
     _C.show_devices_as("cuda", torch.Generator, torch.Stream, torch.Event)
     tensors.install()
@@ -33,3 +33,4 @@ def install() -> None:
     autocast.install()
     compiled.install()
     refusals.install()
+    groups.install()

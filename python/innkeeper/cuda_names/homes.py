@@ -72,8 +72,13 @@ def nodes() -> list[str]:
 
 
 def node_at(index: int) -> str:
-    """The node that ``cuda:index`` is. RuntimeError if there is none."""
+    """The node that ``cuda:index`` is. RuntimeError if there is none.
+
+    A process of torchrun's says the number that it has on this machine, however few nodes it sees itself.
+    """
     names = nodes()
+    if names and index == _C.local_rank():
+        index %= len(names)
     if not 0 <= index < len(names):
         there = ", ".join(f"cuda:{i} is {name}" for i, name in enumerate(names)) or "no device"
         raise RuntimeError(
