@@ -214,7 +214,7 @@ check(pairs)
 print(fake.ask("used", 0) // MIB)
 """
     first, last = map(int, passes(script, INNKEEPER_GROWTH="off").split())
-    assert 64 <= first <= 70, "and a segment for small pieces"
+    assert 64 <= first <= 64 + 20 + 2, "in segments of 20 MiB, and one for small pieces"
     assert last <= 64 + 64 // 16 + 64, "never more than the cache may have"
     assert int(passes(script).split()[0]) < 64
 

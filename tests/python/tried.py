@@ -35,6 +35,7 @@ INSTALL = Short("pip install --dry-run --no-build-isolation --no-deps .", "Would
 SLURM = Elsewhere("tests/cli/test_slurm.py::test_dry_run_submits_nothing")
 SCRIPTS = Elsewhere("tests/python/test_scripts.py::test_a_script_trains_unmodified_at_60_percent_of_its_peak")
 TWO_HALVES = "INNKEEPER_NODES=sim:2x64MiB,host:2GiB innkeeper run --managed tests/scripts/model_parallel.py"
+PYTORCH_OWN = 'tools/pytorch_own.py -k "test_broadcast_group or test_all_reduce_sum_async"'
 TSAN = Elsewhere("build_and_test tsan")
 CPP = Elsewhere("tests/python/test_cpp.py::test_the_examples_commands_work_as_they_are_pasted")
 
@@ -100,6 +101,10 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/overhead.py": BENCH,
     "python3 bench/overhead.py": BENCH,
     "python bench/overhead.py --json overhead.json --rounds 50": BENCH,
+    "python bench/collectives.py": BENCH,
+    "python tools/pytorch_own.py": Short(f"python {PYTORCH_OWN}", "0 failed"),
+    f"python {PYTORCH_OWN}": Short(f"python {PYTORCH_OWN}", "0 failed"),
+    "python bench/collectives.py --json collectives.json --rounds 50": BENCH,
     "python bench/movement.py": BENCH,
     "python bench/movement.py --json movement.json --steps 4": BENCH,
     "python bench/queue_program.py 300": BENCH,
