@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,30 @@ def test_processes_have_a_gpu_each(machine: Machine, active: str):
     assert Started(machine.ok("run", "--nproc", "1", "--", "a.py")).words == [*torchrun, "1", "a.py"]
     machine.env["INNKEEPER_NODES"] = "sim:1GiB"
     assert Started(machine.ok("run", "--nproc", "2", "--", "train.py")).said["lease"] == ""
+
+
+DIES = """
+import os, pathlib, signal, sys, time
+folder, rank = pathlib.Path(sys.argv[1]), os.environ["LOCAL_RANK"]
+(folder / rank).touch()
+while len(list(folder.iterdir())) < 2:
+    time.sleep(0.01)
+if rank == "1":
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(600)
+"""
+
+
+def test_a_killed_process_ends_all_of_them_and_the_lease(machine: Machine, tmp_path: Path):
+    script, folder = tmp_path / "dies.py", tmp_path / "ready"
+    script.write_text(DIES)
+    folder.mkdir()
+    machine.env.pop("INNKEEPER_NODES", None)
+    began = time.monotonic()
+    done = machine.run("run", "--python", sys.executable, "--nproc", "2", "--", str(script), str(folder))
+    assert done.returncode == 1 and "Signal 9 (SIGKILL)" in done.stderr, done.stderr
+    assert machine.held() == []
+    assert time.monotonic() - began < 60
 
 
 def test_a_command_is_told_its_budget_too(machine: Machine):

@@ -105,6 +105,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python tools/pytorch_own.py": Short(f"python {PYTORCH_OWN}", "0 failed"),
     f"python {PYTORCH_OWN}": Short(f"python {PYTORCH_OWN}", "0 failed"),
     "python bench/collectives.py --json collectives.json --rounds 50": BENCH,
+    "python bench/parallel.py": BENCH,
+    "python bench/parallel.py --json parallel.json --steps 8": BENCH,
     "python bench/movement.py": BENCH,
     "python bench/movement.py --json movement.json --steps 4": BENCH,
     "python bench/queue_program.py 300": BENCH,

@@ -181,12 +181,12 @@ def settle() -> None:
         torch.managed.synchronize()
 
 
-def some_index(x: Tensor, number: int) -> list[int]:
-    """Of a row. It may be out of range, which is an error; on cards one that ends the process."""
-    if KIND == "sim":
-        return [number % 40]
-    size = x.shape[0] if x.dim() else 1
-    return [number % size] if size else []
+def rows(x: Tensor, *numbers: int) -> Tensor:
+    """Indices. They may be out of range, which is an error; on cards one that ends the process."""
+    if KIND != "sim":
+        size = x.shape[0] if x.dim() else 1
+        numbers = tuple(number % size for number in numbers) if size else ()
+    return torch.tensor(numbers, device=x.device, dtype=torch.long)
 
 
 @step(6)
@@ -203,7 +203,7 @@ def in_place(w: Worker, a: int, b: int, c: int) -> None:
             lambda: x.sub_(x),
             lambda: x.t_() if x.dim() == 2 else x.abs_(),
             lambda: x[: 1 + c % 9].add_(1) if x.dim() else x.add_(1),
-            lambda: x.index_fill_(0, torch.tensor(some_index(x, b), device=x.device, dtype=torch.long), 4),
+            lambda: x.index_fill_(0, rows(x, b % 40), 4),
             lambda: x.masked_fill_(x > 3, 1),
         ][a % 12]()
 
@@ -245,9 +245,7 @@ def compute(w: Worker, a: int, b: int, c: int) -> None:
             lambda: torch.cat([flat[:300], y.reshape(-1)[:300].to(x.dtype)]),
             lambda: torch.where(x > 0, x, same),
             lambda: flat[:64].float().view(8, 8) @ flat[:64].float().view(8, 8).t(),
-            lambda: flat.index_select(
-                0, torch.tensor([b % 50, c % 3], device=x.device)
-            ),  # may be out of range
+            lambda: flat.index_select(0, rows(flat, b % 50, c % 3)),
             lambda: flat.float().softmax(0),
             lambda: flat[flat > b % 20],
             lambda: x.clone(memory_format=torch.contiguous_format),

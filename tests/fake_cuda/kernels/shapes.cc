@@ -39,7 +39,9 @@ std::optional<std::vector<c10::IValue>> results_by_shape(const c10::OperatorHand
     return std::nullopt;
   }
   for (const auto& [meta, real] : written) {
-    if (meta.sizes() != real.sizes()) real.resize_(meta.sizes());
+    if (meta.sizes() == real.sizes()) continue;
+    real.resize_(meta.sizes());
+    real.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), meta.strides());  // the operator's order
   }
   std::vector<c10::IValue> results;
   for (size_t i = 0; i < stack.size(); ++i) {
