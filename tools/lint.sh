@@ -42,9 +42,10 @@ tidy() {
   tool=$(find_tool clang-tidy)
   clang=$(find_tool clang++)
   if [ -z "$tool" ] || [ -z "$clang" ]; then die "clang and clang-tidy are not installed"; fi
-  cmake --preset clang-thread-safety -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+  # A folder of its own: `make test` configures the preset's while its tests run this.
+  cmake --preset clang-thread-safety -B build/tidy -DCMAKE_CXX_COMPILER="$clang" >/dev/null
   find src -name '*.cc' ! -path 'src/torch/*' ! -path 'src/bindings/*' | some | tr '\n' '\0' |
-    xargs -0 -r -n 4 -P "$JOBS" "$tool" -p build/clang-thread-safety --quiet 2> >(grep -v 'warnings generated' >&2)
+    xargs -0 -r -n 4 -P "$JOBS" "$tool" -p build/tidy --quiet 2> >(grep -v 'warnings generated' >&2)
 }
 
 case "$1" in

@@ -251,12 +251,14 @@ sys.modules["jax"] = types.ModuleType("jax")
 def said():
     return os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE")
 for growth in (None, True, False):
-    with innkeeper.auto_choice(memory=6 << 30, growth=growth):
-        print(said())
+    choice = innkeeper.auto_choice(memory=6 << 30, growth=growth)
+    print(said())
+    choice.release()
 print(said())
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # the program's own stays
-with innkeeper.auto_choice(memory=6 << 30, growth=False):
-    print(said())
+choice = innkeeper.auto_choice(memory=6 << 30, growth=False)
+print(said())
+choice.release()
 try:
     innkeeper.auto_choice(growth=False)
 except ValueError as error:
