@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,11 @@ namespace {
 
 // What managed devices may have in each of the processes that share a GPU, unless the user has said it.
 void set_nodes(const lease::Request& request, int sharers) {
-  if (request.memory.has_value())
-    setenv(lease::kNodesVariable, lease::nodes_for(*request.memory, sharers).c_str(), /*overwrite=*/0);
+  if (!request.memory.has_value()) return;
+  const char* said = std::getenv(lease::kNodesVariable);
+  const std::string nodes = lease::nodes_for(
+      *request.memory, sharers, said == nullptr ? std::nullopt : std::optional<std::string>(said));
+  setenv(lease::kNodesVariable, nodes.c_str(), /*overwrite=*/1);
 }
 
 [[noreturn]] void run(const lease::Request& request, const std::vector<std::string>& job) {

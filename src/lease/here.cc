@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
+#include "base/size.h"
 #include "lease/from_snapshot.h"
 #include "lease/shown.h"
 #include "telemetry/cuda_view.h"
@@ -28,8 +30,15 @@ int64_t allocator_bytes(int64_t memory) {
   return std::max(memory - kContext, memory / 2);
 }
 
-std::string nodes_for(Bytes memory, int sharers) {
-  return "auto:" + std::to_string(allocator_bytes(memory.count() / sharers)) + "B";
+std::string nodes_for(Bytes memory, int sharers, const std::optional<std::string>& said) {
+  constexpr std::string_view kAuto = "auto:";
+  const Bytes own(allocator_bytes(memory.count() / sharers));
+  if (said && !said->empty()) {
+    if (!said->starts_with(kAuto)) return *said;
+    const Result<Bytes> size = parse_size(std::string_view(*said).substr(kAuto.size()));
+    if (!size.ok() || size.value() <= own) return *said;
+  }
+  return std::string(kAuto) + std::to_string(own.count()) + "B";
 }
 
 Result<std::vector<std::string>> given_here(const std::string& maker) {

@@ -7,6 +7,7 @@
 //   Result<Lease> lease = acquire_here(request);
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,10 @@ inline constexpr Bytes kMark = MiB(1);
 int64_t allocator_bytes(int64_t memory);
 
 // What a managed device reads its nodes from, and what it is for a program that was given `memory` of each
-// card, in each of `sharers` processes that share one.
+// card, in each of `sharers` processes that share one. `said`: what it is already. That stays, unless it is
+// auto:SIZE with a larger size, as a lease says it for a program that leases a part.
 inline constexpr const char* kNodesVariable = "INNKEEPER_NODES";
-std::string nodes_for(Bytes memory, int sharers = 1);
+std::string nodes_for(Bytes memory, int sharers, const std::optional<std::string>& said);
 
 // What this process may choose from: once CUDA is started in it, the cards that CUDA sees, by ordinal; before
 // that, what the variables said before anything was shown (shown.h). `maker`: "nvidia", "amd", or "" for

@@ -272,8 +272,9 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   remove_variable(launch.environment, lease::kLeaseVariable);
   remove_variable(launch.environment, lease::kDescriptorVariable);
   show_cards(launch.environment, lease);
-  if (job.memory > Bytes(0) && !variable_in(launch.environment, lease::kNodesVariable))
-    set_variable(launch.environment, lease::kNodesVariable, lease::nodes_for(job.memory));
+  if (job.memory > Bytes(0))
+    set_variable(launch.environment, lease::kNodesVariable,
+                 lease::nodes_for(job.memory, 1, variable_in(launch.environment, lease::kNodesVariable)));
   set_variable(launch.environment, "INNKEEPER_JOB_ID", std::to_string(id));
   set_variable(launch.environment, "INNKEEPER_JOB_ATTEMPT", std::to_string(attempt));
   launch.lease = std::move(lease);

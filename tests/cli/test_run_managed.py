@@ -151,8 +151,11 @@ def test_a_killed_process_ends_all_of_them_and_the_lease(machine: Machine, tmp_p
 
 def test_a_command_is_told_its_budget_too(machine: Machine):
     assert machine.ok("run", "--mem", "8G", "--", "printenv", "INNKEEPER_NODES") == f"auto:{15 << 29}B\n"
-    machine.env["INNKEEPER_NODES"] = "auto"
-    assert machine.ok("run", "--mem", "8G", "--", "printenv", "INNKEEPER_NODES") == "auto\n"
+    inner = [str(PROGRAM), "run", "--mem", "4G", "--", "printenv", "INNKEEPER_NODES"]
+    assert machine.ok("run", "--mem", "8G", "--", *inner) == f"auto:{7 << 29}B\n", "of the part"
+    for own in ("auto", "auto:1GiB", "auto:1GiB,disk:/tmp:1GiB", "auto:x", "host:1GiB"):
+        machine.env["INNKEEPER_NODES"] = own
+        assert machine.ok("run", "--mem", "8G", "--", "printenv", "INNKEEPER_NODES") == f"{own}\n"
 
 
 @pytest.mark.parametrize(
