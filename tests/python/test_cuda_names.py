@@ -546,3 +546,20 @@ print(torch.equal(g(x), x.sum().expand(2)), torch.equal(torch.jit.trace(model, x
     done = run(tmp_path, "script.py")
     assert done.stdout == "True\nTrue\nTrue True\n", done.stderr
     assert done.stderr.count("script.py:5: torch.compile goes without Inductor") == 1
+
+
+LIKE = """
+import torch, innkeeper
+a, b = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
+c = b * 2
+made = [torch.zeros_like(b), torch.ones_like(c), b.new(3).fill_(1), c.new_ones(3), torch.rand_like(b)]
+print([innkeeper.where(x)[0] for x in made])
+with torch.cuda.device(1):
+    print(innkeeper.where(torch.zeros_like(a)), innkeeper.where(torch.zeros(3, device="cuda")))
+print(torch.zeros_like(torch.ones(3)).device, b.new_ones(3, device="cpu").device)
+"""
+
+
+def test_what_is_made_like_a_tensor_is_made_where_that_is(tmp_path: Path):
+    said = ok(tmp_path, LIKE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
+    assert said == [str(["sim:1"] * 5), "['sim:0'] ['sim:1']", "cpu cpu"]

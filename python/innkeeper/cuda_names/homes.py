@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from torch.utils.weak import WeakIdKeyDictionary
@@ -135,8 +135,24 @@ def home(index: int) -> Iterator[None]:
 
 def send(x: torch.Tensor, index: int) -> None:
     """Notes that ``x`` was made or sent there."""
-    if _several:
-        _sent[x] = index
+    if not _several:
+        return
+    _sent[x] = index
+    if x.untyped_storage().nbytes() and not _C.where(x):  # torch.empty: whoever writes it first is there
+        with suppress(torch.OutOfMemoryError):
+            _C.pin(x, node_at(index))
+            _C.unpin(x)
+
+
+def of(x: Any) -> int | None:
+    """Where a managed tensor was made or sent to; of what operators made, where its bytes are."""
+    if not isinstance(x, torch.Tensor) or not _C.is_managed(x.device):
+        return None
+    index = _sent.get(x)
+    if index is None:
+        names = nodes()
+        index = next((names.index(name) for name in _C.where(x) if name in names), None)
+    return index
 
 
 def was_sent_to(x: torch.Tensor, index: int) -> bool:

@@ -25,11 +25,12 @@ from torch import Tensor
 # What torch.utils._device._device_constructors() does not list.
 _LIKE = ["empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like"]
 _FACTORIES = [*_LIKE, "normal", "from_file"]
-_NEW = ["new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"]
+_NEW = ["new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"]
 
 _wrapped: dict[Any, Callable[..., Any]] = {}  # from PyTorch's function to ours
 _tensor_to, _tensor_type, _tensor_data_ptr = Tensor.to, Tensor.type, Tensor.data_ptr
 _to_of_storage = torch.storage._StorageBase.to
+_empty_like = torch.empty_like
 
 
 def install() -> None:
@@ -39,9 +40,9 @@ def install() -> None:
         for name in vars(module):
             original = getattr(module, name)
             if (name in _FACTORIES and module is torch) or _is_one_of(original, factories):
-                _replace(module, name, _factory(original))
+                _replace(module, name, _factory(original, like=name in _LIKE))
     for name in _NEW:
-        _replace(Tensor, name, _factory(getattr(Tensor, name)))
+        _replace(Tensor, name, _factory(getattr(Tensor, name), like=True))
     for name, method in (("to", _to), ("cuda", _cuda), ("type", _type), ("data_ptr", _data_ptr)):
         _replace(Tensor, name, method)
     for name in ("pin_memory", "is_pinned"):
@@ -73,13 +74,19 @@ def _replace(owner: Any, name: str, by: Callable[..., Any]) -> None:
             torch.jit._builtins._register_builtin(by, builtin)
 
 
-def _factory(original: Callable[..., Any]) -> Callable[..., Any]:
+def _factory(original: Callable[..., Any], like: bool = False) -> Callable[..., Any]:
+    """``like``: what names no device is made where its first argument is."""
+
     def make(*args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
-        index = None if device is None else homes.asked(device)
+        if device is None:
+            index = homes.of(args[0]) if like and args and homes.several() else None
+        else:
+            index = homes.asked(device)
         if index is None:
             return original(*args, **kwargs)
-        kwargs["device"] = DEVICE
+        if device is not None:
+            kwargs["device"] = DEVICE
         if index < 0:
             return original(*args, **kwargs)
         with homes.home(index):
@@ -121,7 +128,7 @@ def _copied_here(
     **_: Any,
 ) -> Tensor:
     """A copy whose bytes are at the thread's home: an operator runs where it finds its operands."""
-    there = torch.empty_like(x, dtype=dtype, memory_format=memory_format, requires_grad=False)
+    there = _empty_like(x, dtype=dtype, memory_format=memory_format, requires_grad=False)
     return there.zero_().copy_(x)
 
 
