@@ -29,6 +29,7 @@ void LentTensors::add(const std::vector<at::Tensor>& tensors, bool written) {
 }
 
 void LentTensors::bring() {
+  if (lists_.empty()) return;  // a barrier
   Engine& engine = runtime().engine();
   const NodeId host = engine.host();
   throw_if_error(engine.acquire(host, std::span(accesses_.data(), accesses_.size())), "a collective");

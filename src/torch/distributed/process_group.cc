@@ -31,19 +31,27 @@ c10::intrusive_ptr<Future> future_of(Work& work) {
   }
 }
 
-// What a collective under way holds on to: the tensors may be Python's, whose references only threads that
-// call us may drop. (The other backend's threads would ask for Python's lock, and when the interpreter is
-// ending that ends the process.)
+// What a collective under way holds on to. References to Python's objects are in it, and only threads that
+// call us may drop those: the other backend's would ask for Python's lock, and where the interpreter is
+// ending that ends the process. The tensors may be Python's; the other's work keeps its caller's thread-local
+// state.
 struct Held {
+  Held() = default;
+  ~Held();
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
   WorkPtr inner;
   LentTensors lent;
   Tensors outputs;
+  c10::IValue value;  // of the future: the outputs
   c10::intrusive_ptr<Future> future =
       c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
   std::atomic<bool> left{false};  // by the other backend's thread: it touches nothing of this any more
 };
 
-// Those under way, so that who drops a work drops nothing that the other backend's thread still needs.
+// Those under way, so that who drops a work drops nothing that the other backend's thread still needs; and
+// the other backend's works, until its thread has dropped them.
 class UnderWay {
  public:
   static UnderWay& all() {
@@ -55,20 +63,44 @@ class UnderWay {
     MutexLock lock(mutex_);
     held_.push_back(held);
   }
-  void drop_those_left() {
-    std::vector<std::shared_ptr<Held>> left;  // dropped after the lock: destructors of tensors do anything
+  void keep(WorkPtr work) {
     MutexLock lock(mutex_);
-    const auto first = std::partition(held_.begin(), held_.end(), [](const auto& each) {
-      return !each->left.load(std::memory_order_acquire);
-    });
-    left.assign(std::make_move_iterator(first), std::make_move_iterator(held_.end()));
-    held_.erase(first, held_.end());
+    works_.push_back(std::move(work));
+  }
+  // What is dropped is dropped after the lock: destructors of tensors do anything.
+  void drop_those_left() {
+    drop_held();
+    drop_works();
   }
 
  private:
+  void drop_held() {
+    std::vector<std::shared_ptr<Held>> left;
+    MutexLock lock(mutex_);
+    left = take(held_, [](const auto& each) { return each->left.load(std::memory_order_acquire); });
+  }
+  void drop_works() {
+    std::vector<WorkPtr> ours_alone;
+    MutexLock lock(mutex_);
+    ours_alone = take(works_, [](const auto& each) { return each.use_count() == 1; });
+  }
+
+  template <class T, class Is>
+  static std::vector<T> take(std::vector<T>& from, Is&& is) {
+    const auto first = std::partition(from.begin(), from.end(), [&](const T& each) { return !is(each); });
+    std::vector<T> taken(std::make_move_iterator(first), std::make_move_iterator(from.end()));
+    from.erase(first, from.end());
+    return taken;
+  }
+
   Mutex mutex_;  // a leaf
   std::vector<std::shared_ptr<Held>> held_ IK_GUARDED_BY(mutex_);
+  std::vector<WorkPtr> works_ IK_GUARDED_BY(mutex_);
 };
+
+Held::~Held() {
+  if (inner != nullptr) UnderWay::all().keep(std::move(inner));
+}
 
 // A collective under way. It ends by the other backend's future, on that one's thread; without such a future
 // when it is waited for, or dropped.
@@ -76,6 +108,7 @@ class CollectiveWork final : public Work {
  public:
   CollectiveWork(int rank, OpType type, std::shared_ptr<Held> held)
       : Work(rank, type), held_(std::move(held)) {
+    held_->value = c10::IValue(held_->outputs);
     const auto theirs = future_of(*held_->inner);
     if (theirs == nullptr) return;
     ends_by_itself_ = true;
@@ -86,7 +119,7 @@ class CollectiveWork final : public Work {
           if (ended.hasError()) {
             held->future->setError(ended.exception_ptr());
           } else {
-            held->future->markCompleted(c10::IValue(held->outputs));
+            held->future->markCompleted(std::move(held->value));
           }
           held->left.store(true, std::memory_order_release);
           held->left.notify_all();
@@ -127,7 +160,7 @@ class CollectiveWork final : public Work {
     if (future.completed()) return true;
     const bool done = held_->inner->wait(timeout);
     held_->lent.give_back();
-    future.markCompleted(c10::IValue(held_->outputs));
+    future.markCompleted(std::move(held_->value));
     return done;
   }
   void abort() override { held_->inner->abort(); }
@@ -291,7 +324,7 @@ class ProcessGroup final : public c10d::Backend {
     c10d::BarrierOptions theirs = options;
     theirs.device = c10::Device(c10::kCPU);
     theirs.device_ids.clear();
-    return inner_->barrier(theirs);
+    return run(OpType::BARRIER, {}, {}, [&](LentTensors&) { return inner_->barrier(theirs); });
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
     inner_->monitoredBarrier(options, wait_for_all);
