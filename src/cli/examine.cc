@@ -33,16 +33,21 @@ bool in_container() {
   return !variable("container").empty() || !variable("APPTAINER_CONTAINER").empty();
 }
 
+template <class Matches>
+bool any_mount(const Matches& matches) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(setmntent("/proc/self/mounts", "r"), endmntent);
+  while (const mntent* entry = mounts == nullptr ? nullptr : getmntent(mounts.get()))
+    if (matches(*entry)) return true;
+  return false;
+}
+
 // It is what engines give a container of its own as /dev/shm; the machine's (--ipc=host) is called tmpfs.
 bool containers_own_memory(dev_t device) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(setmntent("/proc/self/mounts", "r"), endmntent);
-  while (const mntent* entry = mounts == nullptr ? nullptr : getmntent(mounts.get())) {
+  return any_mount([device](const mntent& entry) {
     struct stat about {};
-    if (std::string_view(entry->mnt_type) == "tmpfs" && std::string_view(entry->mnt_fsname) == "shm" &&
-        stat(entry->mnt_dir, &about) == 0 && about.st_dev == device)
-      return true;
-  }
-  return false;
+    return std::string_view(entry.mnt_type) == "tmpfs" && std::string_view(entry.mnt_fsname) == "shm" &&
+           stat(entry.mnt_dir, &about) == 0 && about.st_dev == device;
+  });
 }
 
 // Some mount other than the root covers it, so that it may be shared with the machine.
@@ -54,12 +59,13 @@ bool mounted(const std::string& path) {
 }
 
 bool hides_processes() {
-  std::ifstream mounts("/proc/self/mounts");
-  for (std::string line; std::getline(mounts, line);)
-    if (line.find(" /proc proc ") != std::string::npos && line.find("hidepid=") != std::string::npos &&
-        line.find("hidepid=0") == std::string::npos && line.find("hidepid=off") == std::string::npos)
-      return geteuid() != 0;
-  return false;
+  return geteuid() != 0 && any_mount([](const mntent& entry) {
+           const std::string_view options = entry.mnt_opts;
+           return std::string_view(entry.mnt_type) == "proc" && std::string_view(entry.mnt_dir) == "/proc" &&
+                  options.find("hidepid=") != std::string_view::npos &&
+                  options.find("hidepid=0") == std::string_view::npos &&
+                  options.find("hidepid=off") == std::string_view::npos;
+         });
 }
 
 bool inotify_works() {

@@ -88,13 +88,9 @@ void register_run(CLI::App& program) {
       [options, script](const std::vector<std::string>& job) -> int {
         script->check();
         lease::Request request = options->request();
-        if (!script->wanted()) {
-          set_nodes(request, 1);
-          run(request, job);
-        }
-        const std::vector<std::string> words = script->command(job);
-        if (!options->given() && !script->takes_gpus()) become(words, nullptr);
-        script->complete(request, options->count_given());
+        const std::vector<std::string> words = script->wanted() ? script->command(job) : job;
+        if (script->wanted() && !options->given() && !script->takes_gpus()) become(words, nullptr);
+        if (!options->count_given()) request.count = script->processes();
         set_nodes(request, script->sharers(request.count));
         run(request, words);
       },

@@ -76,10 +76,6 @@ bool ScriptOptions::takes_gpus() const {
   return named && !telemetry::snapshot(telemetry::Wanted::nothing).cards.empty();
 }
 
-void ScriptOptions::complete(lease::Request& request, bool count_given) const {
-  if (nproc_given() && !count_given) request.count = nproc_;
-}
-
 int ScriptOptions::sharers(int gpus) const { return (nproc_ + gpus - 1) / gpus; }
 
 }  // namespace innkeeper::cli

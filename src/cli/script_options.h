@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "lease/request.h"
-
 namespace CLI {
 class App;
 class Option;
@@ -34,8 +32,8 @@ class ScriptOptions {
   std::vector<std::string> command(const std::vector<std::string>& script) const;
   // Whether the script will look for GPUs, and the machine has any.
   bool takes_gpus() const;
-  // One GPU for each process, unless the request has a number.
-  void complete(lease::Request& request, bool count_given) const;
+  // How many it runs in: 1 without --nproc.
+  int processes() const { return nproc_; }
   // How many processes share a GPU of a lease of so many.
   int sharers(int gpus) const;
 

@@ -35,6 +35,11 @@ std::optional<int> parse_index(std::string_view text) {
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+std::optional<int> index_from_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? std::nullopt : parse_index(text);
+}
+
 // `item` as it was meant where several nodes stand in it, with a wrong character between them; else empty.
 std::string with_commas(std::string_view item) {
   // A folder's name may have spaces.
@@ -308,13 +313,11 @@ int LocalShare::sharers(int visible) const {
   return count / visible + (rank % visible < count % visible ? 1 : 0);
 }
 
+std::optional<int> local_rank_from_environment() { return index_from_environment("LOCAL_RANK"); }
+
 LocalShare local_share_from_environment() {
-  const auto number = [](const char* name) {
-    const char* const text = std::getenv(name);
-    return text == nullptr ? std::nullopt : parse_index(text);
-  };
-  const std::optional<int> rank = number("LOCAL_RANK");
-  const std::optional<int> count = number("LOCAL_WORLD_SIZE");
+  const std::optional<int> rank = local_rank_from_environment();
+  const std::optional<int> count = index_from_environment("LOCAL_WORLD_SIZE");
   return rank && count && *rank < *count ? LocalShare{*rank, *count} : LocalShare{};
 }
 

@@ -48,7 +48,6 @@ struct LocalShare {
   int rank = 0;
   int count = 1;
 
-  bool shared() const { return count > 1; }
   // Which of so many visible cards are this process's: a run of them, as many for each; one where there are
   // fewer cards than processes.
   std::vector<int> cards(int visible) const;
@@ -70,6 +69,8 @@ struct MachineSpec {
 Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory,
                                   LocalShare share = {});
 
+// LOCAL_RANK; none where it says no number from 0 on.
+std::optional<int> local_rank_from_environment();
 // Alone where the variables say nothing, or nothing that can be.
 LocalShare local_share_from_environment();
 

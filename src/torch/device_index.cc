@@ -2,28 +2,13 @@
 
 #include <c10/util/Exception.h>
 
-#include <charconv>
-#include <cstdlib>
-#include <string_view>
-
+#include "config/machine.h"
 #include "innkeeper/torch/runtime.h"
 
 namespace innkeeper::torch_layer {
-namespace {
-
-int rank_from_environment() {
-  const char* const text = std::getenv("LOCAL_RANK");
-  if (text == nullptr) return -1;
-  const std::string_view all(text);
-  int rank = -1;
-  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), rank);
-  return error == std::errc() && end == all.data() + all.size() && rank >= 0 ? rank : -1;
-}
-
-}  // namespace
 
 int local_rank() {
-  static const int rank = rank_from_environment();
+  static const int rank = local_rank_from_environment().value_or(-1);
   return rank;
 }
 

@@ -16,13 +16,13 @@
 #include "torch/errors.h"
 #include "torch/fallback.h"
 #include "torch/fork.h"
-#include "torch/growth.h"
 #include "torch/home.h"
 #include "torch/load.h"
 #include "torch/real_memory.h"
 #include "torch/runtime_state.h"
 #include "torch/sim/sim_backend.h"
 #include "torch/soft_placement.h"
+#include "torch/switch_setting.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -61,6 +61,11 @@ std::atomic<Runtime*> the_runtime{nullptr};
 std::string& wanted_nodes() {
   static auto& text = *new std::string;
   return text;
+}
+
+SwitchSetting& growth_setting() {
+  static SwitchSetting it("INNKEEPER_GROWTH");
+  return it;
 }
 
 // What innkeeper top shows of this process.
@@ -121,7 +126,7 @@ void install_cards(Engine& engine, const std::vector<NodeBackend>& backends) {
     if (nodes[index] == kNoNode) continue;
     const auto card = static_cast<c10::DeviceIndex>(index);
     cuda_backend::limit(card, engine.budget(nodes[index]));
-    if (!grows()) cuda_backend::take(card, engine.budget(nodes[index]));
+    if (!growth()) cuda_backend::take(card, engine.budget(nodes[index]));
   }
 }
 
@@ -162,7 +167,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
                  "INNKEEPER_STRESS");
   }
   check_soft_setting();
-  check_growth_setting();
+  growth_setting().check();
   prepared.spec = parse(text);
   if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
     throw_status(resolved, "INNKEEPER_NODES");
@@ -381,9 +386,9 @@ bool soft_placement() { return is_soft(); }
 
 void set_soft_placement(bool soft) { set_soft(soft); }
 
-bool growth() { return grows(); }
+bool growth() { return growth_setting().get(); }
 
-void set_growth(bool growth) { set_grows(growth); }
+void set_growth(bool growth) { growth_setting().set(growth); }
 
 bool started() { return runtime_if_started() != nullptr; }
 

@@ -28,6 +28,8 @@ constexpr int64_t kReserveShare = 16;
 // The caching allocator takes segments of 2 and 20 MiB and of multiples of 2 MiB, and cannot fill them all.
 constexpr Bytes kSegmentRoom = MiB(64);
 constexpr int64_t kSegmentShare = 16;
+// Of the caching allocator's counters, those over all its pools.
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 // Above PyTorch's own (0), so that it stays.
 constexpr uint8_t kPriority = 100;
 
@@ -169,7 +171,6 @@ void limit(c10::DeviceIndex index, Bytes budget) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
   const c10::cuda::CUDAGuard on_card(index);  // the allocator changes the current card
   // What was allocated before us is not part of the budget.
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const Bytes allocated(caching::getDeviceStats(index).allocated_bytes[kAll].current);
   const Bytes uncharged = std::max(allocated - live(index), Bytes(0));
   const Bytes allowed = budget + uncharged + kSegmentRoom + Bytes(budget.count() / kSegmentShare);
@@ -180,11 +181,9 @@ void limit(c10::DeviceIndex index, Bytes budget) {
 
 void take(c10::DeviceIndex index, Bytes budget) {
   const c10::cuda::CUDAGuard on_card(index);
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const Bytes more = budget - Bytes(caching::getDeviceStats(index).reserved_bytes[kAll].current);
   if (more <= Bytes(0)) return;
-  ChargingAllocator* ours = installed.load();
-  caching::CUDAAllocator& cached = ours == nullptr ? *caching::get() : ours->target();
+  caching::CUDAAllocator& cached = installed.load()->target();
   try {
     cached.raw_delete(cached.raw_alloc(static_cast<size_t>(more.count())));
   } catch (const c10::OutOfMemoryError&) {

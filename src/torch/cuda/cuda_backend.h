@@ -46,8 +46,8 @@ Bytes live(c10::DeviceIndex index);
 // hold. What libraries allocate past PyTorch is not seen by it.
 void limit(c10::DeviceIndex index, Bytes budget);
 
-// Takes so many bytes of a card now, for what will be allocated on it: they stay with PyTorch's caching
-// allocator. What is there already counts. Throws where the card has less.
+// After install: takes so many bytes of a card now, for what will be allocated on it. They stay with
+// PyTorch's caching allocator, and what it has already counts. Throws where the card has less.
 void take(c10::DeviceIndex index, Bytes budget);
 
 // Page-locked memory: copies run beside the program and at the link's full speed.

@@ -1,0 +1,127 @@
+"""cuda:k under ``python -m innkeeper`` is the k-th node that computes: what is made or sent there is there."""
+
+# ruff: noqa: E501  (scripts in strings)
+from __future__ import annotations
+
+from pathlib import Path
+
+from test_cuda_names import ok, run
+from test_scripts import AMPLE
+
+
+def test_cuda_1_is_the_second_node(tmp_path: Path):
+    code = """
+import torch, innkeeper
+born = torch.zeros(64, 64, device="cuda:1")
+sent = torch.zeros(64, 64).to("cuda:1")
+moved = torch.zeros(64, 64, device="cuda:0").to("cuda:1")
+module = torch.nn.Linear(64, 64).cuda(1)
+with torch.cuda.device(1):
+    inside = torch.zeros(64, 64, device="cuda") * 1
+with torch.device("cuda:1"):
+    default = torch.ones(64, 64)
+print([innkeeper.where(x)[0] for x in (born, sent, moved, module.weight.data, inside, default, born @ sent)])
+print(innkeeper.where(torch.zeros(4, device="cuda")), innkeeper.where(torch.zeros(4, device="cuda:0")))
+torch.cuda.set_device("cuda:1")
+print(innkeeper.where(torch.zeros(4).cuda()), torch.cuda.current_device())
+try:
+    torch.zeros(1, device="cuda:2")
+except RuntimeError as error:
+    print(error)
+"""
+    lines = ok(tmp_path, code).splitlines()
+    assert lines[0] == str(["sim:1"] * 7)
+    assert lines[1] == "['sim:0'] ['sim:0']"
+    assert lines[2] == "['sim:1'] 1"
+    assert lines[3].startswith("invalid device ordinal: cuda:2; cuda:0 is sim:0, cuda:1 is sim:1")
+
+
+def test_the_sample_of_pytorchs_text_on_cuda_semantics(tmp_path: Path):
+    code = """
+import torch, innkeeper
+x = torch.cuda.FloatTensor(1)
+y = torch.FloatTensor(1).cuda()
+with torch.cuda.device(1):
+    a = torch.cuda.FloatTensor(1)
+    b = torch.FloatTensor(1).cuda()
+    c = a + b
+    z = x + y
+    d = torch.randn(2).cuda(2)
+print([innkeeper.where(t.fill_(0))[0] for t in (x, y, a, b, c, z, d)], innkeeper.where(torch.ones(1).cuda()))
+dtype = torch.cuda.FloatTensor
+for x in torch.utils.data.DataLoader(torch.arange(2)):
+    x = torch.autograd.Variable(x.type(dtype))
+    print(x.type(), x.device, x.tolist())
+"""
+    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(3)).splitlines()
+    assert lines[0] == "['sim:0', 'sim:0', 'sim:1', 'sim:1', 'sim:1', 'sim:0', 'sim:2'] ['sim:0']"
+    assert lines[1:] == [f"torch.cuda.FloatTensor cuda:0 [{n}.0]" for n in range(2)]
+
+
+def test_data_parallel_takes_cudas_numbers(tmp_path: Path):
+    code = """
+import torch, innkeeper
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 4).to("cuda:0")
+x = torch.randn(8, 8, device="cuda")
+parts = torch.cat([model(part) for part in x.chunk(4)])
+parallel = torch.nn.DataParallel(model, device_ids=[0, 1, 2, 3])
+innkeeper.manager().reset_stats()
+print(torch.equal(parallel(x), parts))
+print([name for name, node in innkeeper.stats()["nodes"].items() if node["ops"] > 0])
+"""
+    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(4)).splitlines()
+    assert lines == ["True", "['sim:0', 'sim:1', 'sim:2', 'sim:3']"]
+
+
+def test_a_thread_that_has_not_chosen_is_at_cuda_0(tmp_path: Path):
+    """After the first "cuda:0" what was born without an index went to the emptiest node, which is sim:1 then."""
+    code = "import torch, innkeeper\na = torch.zeros(1 << 16, device='cuda:0')\n"
+    code += "print(innkeeper.where(a), innkeeper.where(torch.zeros(4, device='cuda')))"
+    assert ok(tmp_path, code) == "['sim:0'] ['sim:0']\n"
+
+
+def test_what_is_sent_is_a_copy_as_between_cards(tmp_path: Path):
+    """A tensor that an operator made at cuda:1 was given back itself by .to("cuda:0"), and changed with it."""
+    code = """
+import torch
+a = torch.arange(3.0, device="cuda:1") * 1
+b = a.to("cuda:0")
+b += 1
+print(a.tolist(), b.tolist())
+c = torch.ones(2, device="cuda:1")
+print(c.to("cuda:1") is c, b.to("cuda:0") is b)
+w = torch.ones(2, device="cuda:0", requires_grad=True)
+(w * 2).to("cuda:1").pow(2).sum().backward()
+print(w.grad.tolist())
+"""
+    assert ok(tmp_path, code) == "[0.0, 1.0, 2.0] [1.0, 2.0, 3.0]\nTrue True\n[8.0, 8.0]\n"
+
+
+def test_a_script_may_hide_or_number_its_devices(tmp_path: Path):
+    code = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = {!r}\nimport torch, innkeeper\nprint(torch.cuda.is_available(), torch.cuda.device_count())\n"
+    script = tmp_path / "script.py"
+    script.write_text(code.format("-1"))
+    hidden = run(tmp_path, "script.py")
+    assert hidden.stdout == "False 0\n" and hidden.stderr.startswith(
+        "innkeeper: script.py:4: CUDA_VISIBLE_DEVICES='-1' hides"
+    )
+    one = code.format("1") + "print(innkeeper.where(torch.zeros(1, device='cuda:0')))"
+    assert ok(tmp_path, one) == "True 1\n['sim:1']\n"
+
+
+LIKE = """
+import torch, innkeeper
+a, b = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
+c = b * 2
+made = [torch.zeros_like(b), torch.ones_like(c), b.new(3).fill_(1), c.new_ones(3), torch.rand_like(b)]
+print([innkeeper.where(x)[0] for x in made])
+with torch.cuda.device(1):
+    print(innkeeper.where(torch.zeros_like(a)), innkeeper.where(torch.zeros(3, device="cuda")))
+print(torch.zeros_like(torch.ones(3)).device, b.new_ones(3, device="cpu").device)
+"""
+
+
+def test_what_is_made_like_a_tensor_is_made_where_that_is(tmp_path: Path):
+    said = ok(tmp_path, LIKE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
+    assert said == [str(["sim:1"] * 5), "['sim:0'] ['sim:1']", "cpu cpu"]
