@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "torch/boxed_kernel.h"
+#include "torch/distributed/sparse_collectives.h"
 #include "torch/own_kernels.h"
 #include "torch/quantized.h"
 #include "torch/register_ops.h"
@@ -26,6 +27,7 @@ void register_own_kernels() {
   register_rnns();
   register_autocast();
   register_sparse_parts();
+  register_sparse_collectives();
 }
 
 // For all operators at once: PyTorch's own refusal is a page that names every backend.

@@ -135,6 +135,34 @@ def unused() -> Any:
     return [p.grad.tolist() for p in model.parameters()]
 
 
+def sparse() -> Any:
+    """Sums of sparse tensors, by hand and by an embedding's gradients."""
+    rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]) * (RANK + 1)
+    sums = []
+    for asynchronous in (False, True):
+        x = torch.sparse_coo_tensor([[RANK, RANK + 1, 5]], rows, (8, 2)).to(DEVICE)
+        work = dist.all_reduce(x, async_op=asynchronous)
+        if asynchronous:
+            work.wait()
+        sums.append(x.to_dense().tolist())
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 8, sparse=True), nn.Linear(8, 4)).to(DEVICE)
+    wrapped = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        tokens = torch.randint(50, (6,), generator=torch.Generator().manual_seed(10 * step + RANK))
+        wrapped(tokens.to(DEVICE)).square().sum().backward()
+        optimizer.step()
+    refused = []
+    for x in (torch.eye(2).to_sparse().to(DEVICE), torch.eye(2).to_sparse_csr().to(DEVICE)):
+        try:
+            dist.broadcast(x, src=0)
+        except NotImplementedError:
+            refused.append(x.layout)
+    return sums, [p.tolist() for p in model.parameters()], len(refused)
+
+
 def overlap() -> Any:
     """The last process sums nothing before the first has all its gradients: a backward that waited for a
     bucket's sum would never end."""
@@ -189,6 +217,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "views": lambda: train(gradient_as_bucket_view=True),
     "static": lambda: train(static_graph=True),
     "unused": unused,
+    "sparse": sparse,
     "overlap": overlap,
     "home": home,
 }

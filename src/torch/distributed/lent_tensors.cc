@@ -12,9 +12,9 @@ namespace innkeeper::torch_layer {
 
 void LentTensors::add(const std::vector<at::Tensor>& tensors, bool written) {
   for (const at::Tensor& tensor : tensors) {
-    if (!is_managed(tensor)) continue;
+    if (!is_managed(tensor) || tensor.layout() == c10::kSparse) continue;
     TORCH_CHECK(tensor.layout() == c10::kStrided, "a collective on a managed tensor of layout ",
-                tensor.layout(), " is not there: collectives take strided tensors (to_dense() makes one)");
+                tensor.layout(), " is not there: to_dense() makes one that collectives take");
     Block* const block = block_of(tensor);
     if (block->size() == Bytes(0)) continue;
     const auto same = [block](const Access& access) { return access.block == block; };
@@ -25,7 +25,7 @@ void LentTensors::add(const std::vector<at::Tensor>& tensors, bool written) {
       accesses_.push_back({block, written, false});
     }
   }
-  lists_.push_back({tensors, {}});
+  lists_.push_back({tensors, {}, written});
 }
 
 void LentTensors::bring() {
@@ -40,6 +40,10 @@ void LentTensors::bring() {
         list.real.push_back(tensor.detach());  // who is lent it drops it on a thread of its own
         continue;
       }
+      if (tensor.layout() == c10::kSparse) {
+        list.real.push_back(tensor.detach().cpu());
+        continue;
+      }
       const at::TensorOptions options = tensor.options().device(c10::kCPU);
       Block* const block = block_of(tensor);
       if (block->size() == Bytes(0)) {
@@ -49,6 +53,16 @@ void LentTensors::bring() {
       char* const bytes = static_cast<char*>(block->data(host)) +
                           tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
       list.real.push_back(at::from_blob(bytes, tensor.sizes(), tensor.strides(), options));
+    }
+  }
+}
+
+void LentTensors::collect() {
+  const at::NoGradGuard values_alone;
+  for (const List& list : lists_) {
+    for (size_t i = 0; list.written && i < list.managed.size(); ++i) {
+      const at::Tensor& tensor = list.managed[i];
+      if (is_managed(tensor) && tensor.layout() == c10::kSparse) tensor.copy_(list.real[i]);
     }
   }
 }

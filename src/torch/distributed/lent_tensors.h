@@ -24,13 +24,16 @@ class LentTensors {
   LentTensors& operator=(const LentTensors&) = delete;
 
   // Before bring(): what is to be lent. A tensor that is not managed, or has no bytes, is lent as another
-  // tensor of the same data. Throws for one that is not strided.
+  // tensor of the same data, and a sparse one as a copy on the host. Throws for other layouts.
   void add(const std::vector<at::Tensor>& tensors, bool written);
   // Brings all to the host and pins them. Throws torch.OutOfMemoryError with the numbers; nothing is pinned
   // then.
   void bring();
   // The real tensors of the n-th add(), in its order.
   std::vector<at::Tensor>& of(size_t n) { return lists_[n].real; }
+  // After the collective, before give_back(), on any thread: what was written into copies goes to the sparse
+  // tensors. Throws torch.OutOfMemoryError.
+  void collect();
   // Once, on any thread; again it does nothing.
   void give_back() noexcept;
 
@@ -38,6 +41,7 @@ class LentTensors {
   struct List {
     std::vector<at::Tensor> managed;
     std::vector<at::Tensor> real;
+    bool written;
   };
   std::vector<List> lists_;
   std::vector<Access> accesses_;  // each block once

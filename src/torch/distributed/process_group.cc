@@ -41,6 +41,16 @@ struct Held {
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 
+  // What went wrong, if anything.
+  std::exception_ptr collect() {
+    try {
+      lent.collect();
+      return nullptr;
+    } catch (const std::exception&) {
+      return std::current_exception();
+    }
+  }
+
   WorkPtr inner;
   LentTensors lent;
   Tensors outputs;
@@ -115,9 +125,10 @@ class CollectiveWork final : public Work {
     UnderWay::all().add(held_);
     theirs->addCallback(
         [held = held_.get()](Future& ended) {
+          std::exception_ptr error = ended.hasError() ? ended.exception_ptr() : held->collect();
           held->lent.give_back();
-          if (ended.hasError()) {
-            held->future->setError(ended.exception_ptr());
+          if (error) {
+            held->future->setError(error);
           } else {
             held->future->markCompleted(std::move(held->value));
           }
@@ -159,7 +170,9 @@ class CollectiveWork final : public Work {
     }
     if (future.completed()) return true;
     const bool done = held_->inner->wait(timeout);
+    std::exception_ptr error = held_->collect();
     held_->lent.give_back();
+    if (error) std::rethrow_exception(error);
     future.markCompleted(std::move(held_->value));
     return done;
   }

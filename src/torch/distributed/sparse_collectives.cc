@@ -1,0 +1,40 @@
+#include "torch/distributed/sparse_collectives.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+
+#include "torch/handle.h"
+#include "torch/own_kernels.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// The process group is asked as for dense tensors; it knows what to do with sparse ones.
+void as_dense(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(kManagedKey), stack);
+}
+
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(),
+                              " takes no sparse managed tensors, all_reduce of a COO tensor alone does: "
+                              "to_dense() makes one that it takes");
+}
+
+}  // namespace
+
+void register_sparse_collectives() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::DispatchKey key :
+       {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1}) {
+    torch::Library& m = kernels_for("c10d", key);
+    for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+      const auto op = name.name.starts_with("c10d::") ? dispatcher.findSchema(name) : std::nullopt;
+      if (!op.has_value() || !op->hasKernelForDispatchKey(kManagedKey)) continue;
+      const bool summed = name.name == "c10d::allreduce_" && key == c10::DispatchKey::SparsePrivateUse1;
+      m.impl(name.name.c_str(), summed ? torch::CppFunction::makeFromBoxedFunction<&as_dense>()
+                                       : torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    }
+  }
+}
+
+}  // namespace innkeeper::torch_layer
