@@ -125,3 +125,22 @@ print(torch.zeros_like(torch.ones(3)).device, b.new_ones(3, device="cpu").device
 def test_what_is_made_like_a_tensor_is_made_where_that_is(tmp_path: Path):
     said = ok(tmp_path, LIKE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
     assert said == [str(["sim:1"] * 5), "['sim:0'] ['sim:1']", "cpu cpu"]
+
+
+THERE = """
+import torch, innkeeper
+a, b = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
+torch.save(a, "a.pt")
+places = ["cuda:1", torch.device("cuda:1"), {"cuda:0": "cuda:1"}, lambda storage, _: storage.cuda(1)]
+sent = [torch.load("a.pt", map_location=place) for place in places] + [torch.ones(3).type_as(b), a.int().type_as(b)]
+print([innkeeper.where(x)[0] for x in sent], innkeeper.where(torch.load("a.pt")))
+with torch.cuda.device_of(b):
+    print(torch.cuda.current_device(), innkeeper.where(torch.ones(3, device="cuda")))
+with torch.cuda.device_of(torch.ones(3)):
+    print(torch.cuda.current_device())
+"""
+
+
+def test_what_is_read_or_made_for_a_device_is_there(tmp_path: Path):
+    said = ok(tmp_path, THERE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
+    assert said == [f"{['sim:1'] * 6} ['sim:0']", "1 ['sim:1']", "0"]

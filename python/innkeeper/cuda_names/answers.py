@@ -121,10 +121,10 @@ class device:
 
 
 class device_of(device):
-    """``device`` for the device of a tensor or storage."""
+    """``device`` for the home of a tensor; of what is not on the device it does nothing."""
 
     def __init__(self, obj: Any) -> None:
-        super().__init__(-1)
+        super().__init__(homes.of(obj))
 
 
 def current_stream(device: Any = None) -> torch.Stream:

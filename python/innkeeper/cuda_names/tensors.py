@@ -28,7 +28,8 @@ _FACTORIES = [*_LIKE, "normal", "from_file"]
 _NEW = ["new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"]
 
 _wrapped: dict[Any, Callable[..., Any]] = {}  # from PyTorch's function to ours
-_tensor_to, _tensor_type, _tensor_data_ptr = Tensor.to, Tensor.type, Tensor.data_ptr
+_tensor_to, _tensor_type, _tensor_type_as = Tensor.to, Tensor.type, Tensor.type_as
+_tensor_data_ptr = Tensor.data_ptr
 _to_of_storage = torch.storage._StorageBase.to
 _empty_like = torch.empty_like
 
@@ -43,7 +44,8 @@ def install() -> None:
                 _replace(module, name, _factory(original, like=name in _LIKE))
     for name in _NEW:
         _replace(Tensor, name, _factory(getattr(Tensor, name), like=True))
-    for name, method in (("to", _to), ("cuda", _cuda), ("type", _type), ("data_ptr", _data_ptr)):
+    methods = {"to": _to, "cuda": _cuda, "type": _type, "type_as": _type_as, "data_ptr": _data_ptr}
+    for name, method in methods.items():
         _replace(Tensor, name, method)
     for name in ("pin_memory", "is_pinned"):
         _replace(Tensor, name, _pinning(getattr(Tensor, name)))
@@ -151,6 +153,13 @@ def _type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
     return said.replace(f"torch.{DEVICE}.", "torch.cuda.") if isinstance(said, str) else said
 
 
+def _type_as(self: Tensor, other: Tensor) -> Tensor:
+    index = homes.of(other) if homes.several() else None
+    if index is None:
+        return _tensor_type_as(self, other)
+    return move(self, index, device=DEVICE, dtype=other.dtype)
+
+
 def _data_ptr(self: Tensor) -> int:
     if self.device.type == "cuda" and is_own(sys._getframe(1)):
         note(
@@ -172,8 +181,10 @@ def _storage_to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
     index = homes.asked(device)
     if index is None:
         return _to_of_storage(self, device=device, non_blocking=non_blocking)
-    with homes.home(index):
-        return _to_of_storage(self, device=torch.device(DEVICE, 0), non_blocking=non_blocking)
+    if self.device.type == "cuda":
+        return self
+    with homes.home(index):  # PyTorch's own would enter the device that it is told, which shows itself as cuda:0
+        return torch.UntypedStorage(self.size(), device=torch.device(DEVICE, 0)).copy_(self, non_blocking)
 
 
 def _in_default_device(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
