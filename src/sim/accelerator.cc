@@ -156,6 +156,7 @@ class Accelerator::Impl {
   Arena memory;
   const std::shared_ptr<Arena> side;
   std::array<std::atomic<int64_t>, kDirections> copied = {};
+  std::atomic<int> computing = 0;  // kernels between their begin and their end
   std::atomic<int64_t> in_use = 0;  // what the capacity is checked against; equal to memory.live() at rest
 
  private:
@@ -206,6 +207,9 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
     for (const auto& user : fence.users) wait(first, user);
   }
   queue.spend(0, since);
+  if (first == kCompute && impl_->computing.load(std::memory_order_relaxed) > 0) {
+    queue.forget_spoiled(data, static_cast<size_t>(rounded));
+  }
   if (waits && first == kCompute) queue.advance();  // the kernel that asks is computing already
   // What a copy is given it hides itself, once it may.
   const bool stale = piece.value().fresh || (first == kCompute && !fence.in_order);
@@ -286,9 +290,13 @@ Event Accelerator::copy(QueueIndex queue, void* destination, const void* source,
   return event;
 }
 
-void Accelerator::begin_kernel(QueueIndex queue) { impl_->queue(queue).advance(); }
+void Accelerator::begin_kernel(QueueIndex queue) {
+  impl_->queue(queue).advance();
+  impl_->computing.fetch_add(1, std::memory_order_relaxed);
+}
 
 void Accelerator::end_kernel(QueueIndex queue, std::span<const WrittenRange> written, KernelCost cost) {
+  impl_->computing.fetch_sub(1, std::memory_order_relaxed);
   WorkQueue& target = impl_->queue(queue);
   const double seconds = kernel_seconds(impl_->options.card, cost);
   if (written.empty() || !impl_->options.data) return target.spend(seconds);

@@ -47,16 +47,16 @@ Hidden::Hidden(Hidden&& other) noexcept
     : arena_(std::move(other.arena_)),
       range_(other.range_),
       bytes_(std::exchange(other.bytes_, nullptr)),
-      spoiled_(other.spoiled_) {}
+      fate_(other.fate_) {}
 
 Hidden::~Hidden() {
   if (bytes_ != nullptr) arena_->free(bytes_);
 }
 
 void Hidden::publish() {
-  if (spoiled_) {
+  if (fate_ == Fate::poison) {
     std::memset(range_.data, kPoison, range_.size);
-  } else {
+  } else if (fate_ == Fate::bytes) {
     std::memcpy(range_.data, bytes_, range_.size);
   }
   arena_->free(std::exchange(bytes_, nullptr));
@@ -169,6 +169,17 @@ void WorkQueue::advance_past(const void* data, size_t size, bool spoil) {
     }
   }
   advance(position);
+}
+
+void WorkQueue::forget_spoiled(const void* data, size_t size) {
+  if (idle()) return;
+  MutexLock lock(machine_mutex);
+  while (running_ && items_.front().touches(data, size)) stopped_running.wait(machine_mutex);
+  for (Item& item : items_) {
+    for (Hidden& hidden : item.results) {
+      if (hidden.spoiled() && overlap(hidden.range().data, hidden.range().size, data, size)) hidden.forget();
+    }
+  }
 }
 
 void WorkQueue::host_saw(double time) {

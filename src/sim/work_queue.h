@@ -63,14 +63,18 @@ class Hidden {
 
   void publish();
   // What is published will be poison: the memory was freed, and whoever has it next may not be overtaken.
-  void spoil() { spoiled_ = true; }
+  void spoil() { fate_ = Fate::poison; }
+  // Nothing will be published: whoever has the memory now came after this.
+  void forget() { fate_ = Fate::nothing; }
+  bool spoiled() const { return fate_ == Fate::poison; }
   const WrittenRange& range() const { return range_; }
 
  private:
   std::shared_ptr<Arena> arena_;
   WrittenRange range_;
   void* bytes_;  // nullptr once published
-  bool spoiled_ = false;
+  enum class Fate : uint8_t { bytes, poison, nothing };
+  Fate fate_ = Fate::bytes;  // what is published
 };
 
 struct Copy {
@@ -115,6 +119,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // does not wait for this queue finds them in it later; without, they are published now.
   void advance_past(const void* data, size_t size, bool spoil) IK_EXCLUDES(machine_mutex);
   // The host has seen that `time` has passed.
+  // The range is given to a kernel that computes already, so it is too late to publish what is pending:
+  // poison that waits there would overwrite what it writes, and is forgotten.
+  void forget_spoiled(const void* data, size_t size) IK_EXCLUDES(machine_mutex);
   void host_saw(double time) IK_EXCLUDES(machine_mutex);
   double time() const IK_EXCLUDES(machine_mutex);
 

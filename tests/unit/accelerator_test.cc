@@ -138,6 +138,24 @@ TEST(Accelerator, FreedMemoryIsStillItsKernels) {
   }
 }
 
+// As when two threads' kernels overlap: one computes in what the other had as scratch memory.
+TEST(Accelerator, NothingIsPendingWhereAComputingKernelIsGivenMemory) {
+  Accelerator card(options(Visibility::late));
+  card.begin_kernel(kCompute);
+  unsigned char* scratch = take(card);  // the other's
+  fill(card, scratch, 7);
+  card.free(scratch);
+  unsigned char* result = take(card);
+  ASSERT_EQ(result, scratch);
+  std::memset(result, 9, kSize);
+  card.begin_kernel(kCompute);  // the other's next
+  EXPECT_EQ(result[0], 9);
+  card.end_kernel(kCompute, {}, {});
+  const WrittenRange written{result, kSize};
+  card.end_kernel(kCompute, {&written, 1}, {});
+  EXPECT_EQ(look(card, result), 9);
+}
+
 TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
   Accelerator card(options(Visibility::late));
   unsigned char* data = take(card);
