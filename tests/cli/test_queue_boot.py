@@ -49,7 +49,12 @@ def kill_everything(jobs: Jobs, job: str) -> None:
     wait_until(lambda: len(family(supervisor)) > 1)
     runner = jobs.runner()
     assert runner is not None
-    for pid in [parent(runner), runner, *family(supervisor)]:
+    everybody: list[int] = []
+    while everybody != (now := [parent(runner), runner, *family(supervisor)]):  # who is stopped makes no more
+        everybody = now
+        for pid in everybody:
+            os.kill(pid, signal.SIGSTOP)
+    for pid in everybody:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: jobs.runner() is None)
 
