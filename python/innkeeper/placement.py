@@ -134,23 +134,39 @@ def resident(
 
     """
     tensors = managed_tensors(x)
-    return _hold_all(tensors, node, write) if isinstance(x, nn.Module) else _hold(tensors[""], node, write)
+    made = _ModuleResident if isinstance(x, nn.Module) else _Resident
+    return made(tensors, node, write)
 
 
-@contextmanager
-def _hold(tensor: Tensor, node: str | None, write: bool) -> Iterator[Tensor]:
-    at = _C.resident_node(tensor, node)
-    real = _C.resident(tensor, at, write)
-    try:
-        yield real
-    finally:
-        _C.release_resident(tensor, at)
+class _ModuleResident(AbstractContextManager[dict[str, Tensor]]):
+    """No generator: an exception of a signal's handler that met one while it closes would be lost."""
+
+    def __init__(self, tensors: dict[str, Tensor], node: str | None, write: bool) -> None:
+        self._wanted, self._node, self._write = tensors, node, write
+        self._held: dict[str, _C.Resident] = {}  # each lets go when it dies, if nobody said so before
+
+    def __enter__(self) -> dict[str, Tensor]:
+        if self._held:
+            raise RuntimeError("this context of innkeeper.resident() is entered already: make another")
+        held = {name: _C.Resident(x, self._node, self._write) for name, x in self._wanted.items()}
+        self._held = held
+        return {name: each.tensor() for name, each in held.items()}
+
+    def __exit__(self, *error: object) -> None:
+        held, self._held = self._held, {}
+        for each in held.values():
+            each.leave()
 
 
-@contextmanager
-def _hold_all(tensors: dict[str, Tensor], node: str | None, write: bool) -> Iterator[dict[str, Tensor]]:
-    with ExitStack() as held:
-        yield {name: held.enter_context(_hold(tensor, node, write)) for name, tensor in tensors.items()}
+class _Resident(AbstractContextManager[Tensor]):
+    def __init__(self, tensors: dict[str, Tensor], node: str | None, write: bool) -> None:
+        self._all = _ModuleResident(tensors, node, write)
+
+    def __enter__(self) -> Tensor:
+        return self._all.__enter__()[""]
+
+    def __exit__(self, *error: object) -> None:
+        self._all.__exit__()
 
 
 @contextmanager

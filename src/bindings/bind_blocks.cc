@@ -17,12 +17,12 @@ void bind_blocks(py::module_& m) {
   m.def("set_replicated", &set_replicated, py::arg("x"), py::arg("replicated"),
         "Whether operators run where their operands other than this one are.");
   m.def("evict", &evict, py::arg("x"), WithoutGil(), "Moves the block from every accelerator to the host.");
-  m.def("resident", &resident, py::arg("x"), py::arg("node") = py::none(), py::arg("write") = false,
-        WithoutGil(), "The real tensor over the replica on a node, pinned until release_resident.");
-  m.def("release_resident", &release_resident, py::arg("x"), py::arg("node"), WithoutGil(),
-        "Lets go of what resident() gave.");
-  m.def("resident_node", &resident_node, py::arg("x"), py::arg("node") = py::none(), WithoutGil(),
-        "The node that resident() would choose.");
+  py::class_<Resident>(m, "Resident",
+                       "The real tensor over a managed one's bytes on a node, pinned until leave().")
+      .def(py::init<const at::Tensor&, const std::optional<std::string>&, bool>(), py::arg("x"),
+           py::arg("node") = py::none(), py::arg("write") = false, WithoutGil())
+      .def("tensor", &Resident::operator*, "The real tensor.")
+      .def("leave", &Resident::leave, WithoutGil(), "Lets go; again it does nothing.");
 }
 
 }  // namespace innkeeper::bindings

@@ -1,5 +1,6 @@
 // The verbs of the public interface on tensors, nodes and statistics (runtime.h).
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "innkeeper/torch/runtime.h"
@@ -129,14 +130,12 @@ void set_replicated(const at::Tensor& x, bool replicated) {
 
 void evict(const at::Tensor& x) { throw_if_error(runtime().engine().evict(block_for(x, "evict")), "evict"); }
 
-std::string resident_node(const at::Tensor& x, const std::optional<std::string>& node) {
-  return runtime().engine().device(node_for(block_for(x, "resident"), node, "resident")).name();
-}
-
-at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node, bool write) {
+Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& node, bool write)
+    : handle_((block_for(managed, "resident"), managed.storage())), write_(write) {
   Runtime& machine = runtime();
-  Block& block = block_for(x, "resident");
+  Block& block = *block_of(managed);
   const NodeId id = node_for(block, node, "resident");
+  node_ = machine.engine().device(id).name();
   if (machine.backend(id).kind == "disk") {
     throw_status(Status(Code::invalid_argument, "a disk node has no tensors"), "resident");
   }
@@ -149,21 +148,45 @@ at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node,
     const bool on_device = !machine.backend(id).host;
     if (on_device) order_compute_queue_after_program(machine.backend(id).device);
     throw_if_error(machine.engine().hold(block, id, write), "resident");
-    if (on_device) order_program_after_compute_queue(machine.backend(id).device);
+    held_ = true;
+    try {
+      if (on_device) order_program_after_compute_queue(machine.backend(id).device);
+      real_ = real_tensor(machine, managed, block, id);
+    } catch (...) {
+      leave();
+      throw;
+    }
+  } else {
+    real_ = real_tensor(machine, managed, block, id);
   }
-  return real_tensor(machine, x, block, id);
 }
 
-void release_resident(const at::Tensor& x, const std::string& node) {
-  if (is_forked_child()) return;  // its parent's pin
+Resident::~Resident() {
+  try {
+    leave();
+  } catch (const std::exception&) {  // of a device that has failed; it says so to the next who uses it
+  }
+}
+
+void Resident::leave() {
+  real_.reset();
+  if (!std::exchange(held_, false) || is_forked_child()) return;  // a child's is its parent's pin
   Runtime& machine = runtime();
-  Block& block = block_for(x, "resident");
-  const NodeId id = node_named(node, "resident");
-  if (block.size() == Bytes(0)) return;
-  if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
-  Access access = machine.engine().let_go(block, id);
-  if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
-  machine.engine().release(id, std::span(&access, 1));
+  Block& block = *block_of(*handle_.unsafeGetStorageImpl());
+  const NodeId id = node_named(node_, "resident");
+  const auto let_go = [&] {
+    Access access = machine.engine().let_go(block, id);
+    if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
+    machine.engine().release(id, std::span(&access, 1));
+  };
+  try {
+    if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
+    if (write_) adopt_resize(machine, *handle_.unsafeGetStorageImpl(), block, id, true);
+  } catch (...) {
+    let_go();
+    throw;
+  }
+  let_go();
 }
 
 void synchronize() {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -115,6 +118,88 @@ def test_whoever_would_wait_for_himself_is_told_at_once():
         real.fill_(3)
     assert time.monotonic() - start < 20
     assert x.add_(1).sum().item() == 4000
+
+
+def exchange_data(module: nn.Linear) -> None:
+    module.weight.data = torch.ones(3, 3, device="managed")
+
+
+def assign_state(module: nn.Linear) -> None:
+    module.load_state_dict({name: x.clone() for name, x in module.state_dict().items()}, assign=True)
+
+
+def swap(module: nn.Linear) -> None:
+    torch.utils.swap_tensors(module.weight, nn.Parameter(torch.ones(3, 3, device="managed")))
+
+
+def to_cpu(module: nn.Linear) -> None:
+    module.cpu()
+
+
+def shrink(module: nn.Linear) -> None:
+    module.weight.untyped_storage().resize_(0)
+
+
+def grow(module: nn.Linear) -> None:
+    module.weight.detach().resize_(100)
+
+
+@pytest.mark.parametrize("change", [exchange_data, assign_state, swap, to_cpu, shrink, grow])
+def test_what_was_resident_is_let_go_whatever_became_of_the_tensor(change: Callable[[nn.Linear], None]):
+    """The block was looked up again by the tensor: another's hold was given back, or the process ended."""
+    module = nn.Linear(3, 3, device="managed")
+    kept = module.weight.detach()
+    with innkeeper.resident(module, "sim:0"):
+        change(module)
+    if change is not shrink:
+        innkeeper.evict(kept)
+        assert kept.sum().isfinite()
+    innkeeper.evict(torch.nn.ParameterList([p for p in module.parameters() if p.device.type == "managed"]))
+    assert all(node["pinned"] == 0 for node in innkeeper.stats()["nodes"].values())
+
+
+def test_an_exception_of_a_signal_leaves_nothing_resident():
+    module = nn.Sequential(*(nn.Linear(4, 4) for _ in range(8))).to("managed")
+
+    def interrupt(*_: object) -> None:
+        if armed:
+            armed.clear()
+            raise InterruptedError
+
+    armed: list[bool] = []
+    interrupts = 0
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for wait in range(300):
+            try:
+                armed.append(True)
+                signal.setitimer(signal.ITIMER_REAL, 5e-5 + wait % 97 * 2e-5)
+                while armed:
+                    with innkeeper.resident(module):
+                        pass
+            except InterruptedError:
+                interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 100
+    gc.collect()  # tracebacks
+    innkeeper.evict(module)
+
+
+def test_what_is_pinned_to_the_host_is_written_there():
+    layers = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).to("managed")
+    expected = copy.deepcopy(layers).cpu()
+    innkeeper.pin(layers[0], "host")
+    for model in (expected, layers):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(4, 8, device=model[0].weight.device)).square().sum().backward()
+            optimizer.step()
+    assert all(same(x, y) for x, y in zip(layers.parameters(), expected.parameters(), strict=True))
+    assert innkeeper.where(layers[0].weight)[0] == "host"
+    innkeeper.unpin(layers[0])
 
 
 def test_unpin_takes_back_the_last_pin():

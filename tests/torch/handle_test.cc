@@ -140,8 +140,7 @@ TEST_F(Handle, OperatorsReadAndWriteABorrowedPart) {
 TEST_F(Handle, ABorrowedTensorThatIsKeptKeepsTheMemory) {  // I12
   const at::Tensor x = at::full({1000}, 3.0, managed());
   const at::Tensor part = from_address(x.narrow(0, 500, 500));
-  at::Tensor real = resident(part, std::nullopt, false);
-  release_resident(part, resident_node(part, std::nullopt));
+  at::Tensor real = *Resident(part);
   EXPECT_EQ(stats().escaped, 1);
   EXPECT_TRUE(at::equal(real.cpu(), at::full({500}, 3.0)));
   real.reset();
@@ -153,8 +152,7 @@ TEST_F(Handle, RealMemoryHeldByOthersOutlivesTheBlock) {  // I12
   at::Tensor real;
   {
     const at::Tensor x = at::full({1000}, 3.0, managed());
-    real = resident(x, std::nullopt, false);
-    release_resident(x, resident_node(x, std::nullopt));
+    real = *Resident(x);
   }
   EXPECT_EQ(runtime().engine().block_count(), 0U);
   EXPECT_EQ(check_invariants(), "") << "the memory is charged although it has no block";

@@ -71,30 +71,6 @@ class Experiment {
   const int64_t token_;
 };
 
-// The real tensor over a managed one's bytes, for a kernel of the program's own: at `node` (by default where
-// it is), pinned there while this lives. With `write` the bytes count as written.
-class Resident {
- public:
-  explicit Resident(at::Tensor managed, const std::optional<std::string>& node = std::nullopt,
-                    bool write = false)
-      : managed_(std::move(managed)),
-        node_(torch_layer::resident_node(managed_, node)),
-        real_(torch_layer::resident(managed_, node_, write)) {}
-  ~Resident() {
-    real_.reset();
-    torch_layer::release_resident(managed_, node_);
-  }
-  Resident(const Resident&) = delete;
-  Resident& operator=(const Resident&) = delete;
-
-  const at::Tensor& operator*() const { return real_; }
-  const at::Tensor* operator->() const { return &real_; }
-  const std::string& node() const { return node_; }
-
- private:
-  const at::Tensor managed_;
-  const std::string node_;
-  at::Tensor real_;
-};
+using torch_layer::Resident;
 
 }  // namespace innkeeper

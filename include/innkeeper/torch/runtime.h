@@ -9,6 +9,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
 
 #include <optional>
 #include <string>
@@ -69,11 +70,30 @@ IK_EXPORT void prefetch(const at::Tensor& x, const std::string& node);  // retur
 // Replicated: read at several nodes at the same time. Operators then run where their other operands are.
 IK_EXPORT void set_replicated(const at::Tensor& x, bool replicated);
 IK_EXPORT void evict(const at::Tensor& x);  // from every accelerator, to the host. Pinned: an error.
-// The real tensor over the block's replica on `node` (default as for pin), pinned until release_resident.
-// With write=true the block counts as written.
-IK_EXPORT at::Tensor resident(const at::Tensor& x, const std::optional<std::string>& node, bool write);
-IK_EXPORT void release_resident(const at::Tensor& x, const std::string& node);
-IK_EXPORT std::string resident_node(const at::Tensor& x, const std::optional<std::string>& node);
+// The real tensor over a managed one's bytes, for a kernel of the program's own: at `node` (by default where
+// it is), pinned there until leave(), whatever becomes of the managed tensor. With `write` the bytes count as
+// written.
+class IK_EXPORT Resident {
+ public:
+  explicit Resident(const at::Tensor& managed, const std::optional<std::string>& node = std::nullopt,
+                    bool write = false);
+  ~Resident();
+  Resident(const Resident&) = delete;
+  Resident& operator=(const Resident&) = delete;
+
+  // Lets go. Again it does nothing.
+  void leave();
+  const at::Tensor& operator*() const { return real_; }
+  const at::Tensor* operator->() const { return &real_; }
+  const std::string& node() const { return node_; }
+
+ private:
+  const c10::Storage handle_;  // keeps the bytes
+  std::string node_;
+  at::Tensor real_;
+  bool held_ = false;
+  const bool write_;
+};
 
 // Blocks until every queue of every node has done its work.
 IK_EXPORT void synchronize();
