@@ -66,6 +66,20 @@ void Engine::release(NodeId id, std::span<Access> accesses) {
   wake_waiters();
 }
 
+Status Engine::lend(NodeId id, std::span<Access> accesses) {
+  IK_RETURN_IF_ERROR(acquire(id, accesses));
+  MutexLock lock(mutex_);
+  ++node(id).moving;
+  return {};
+}
+
+void Engine::take_back(NodeId id, std::span<Access> accesses) {
+  release(id, accesses);
+  MutexLock lock(mutex_);
+  --node(id).moving;
+  changed_.notify_all();
+}
+
 Status Engine::settle(Block& block, NodeId id, bool write) {
   Replica& replica = block.replica(id);
   MutexLock lock(mutex_);
@@ -164,6 +178,7 @@ Status Engine::pin(Block& block, NodeId id) {
   IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
   MutexLock lock(mutex_);
   ++block.replica(id).user_pins;
+  if (id == host_) pinned_to_host_.store(true, std::memory_order_relaxed);
   pinned_at_[&block].push_back(id);
   return {};
 }

@@ -59,6 +59,12 @@ Bytes Engine::room(NodeId id) const {
 }
 
 NodeId Engine::place(std::span<const Access> accesses, NodeId home) const {
+  if (pinned_to_host_.load(std::memory_order_relaxed)) [[unlikely]] {
+    const bool stays = std::any_of(accesses.begin(), accesses.end(), [this](const Access& access) {
+      return access.write && access.block->replica(host_).user_pins != 0;
+    });
+    if (stays) return host_;
+  }
   if (computing_.size() == 1) return computing_.front();
   std::array<NodeView, kMaxNodes> views;
   size_t count = 0;

@@ -110,6 +110,10 @@ class Engine final : public Accountant {
   Status acquire(NodeId node, std::span<Access> accesses);
   // Gives back the pins that are still marked in `accesses`.
   void release(NodeId node, std::span<Access> accesses);
+  // acquire() and release() for who works on the bytes until an end that comes by itself, on whatever thread:
+  // an operator that finds no room at `node` meanwhile waits for that end.
+  Status lend(NodeId node, std::span<Access> accesses);
+  void take_back(NodeId node, std::span<Access> accesses);
   // Pins one block at `node` for the calling thread, which works on its bytes itself (innkeeper.resident).
   // Whatever waiting for that pin would be waiting for oneself fails at once.
   Status hold(Block& block, NodeId node, bool write);
@@ -122,7 +126,8 @@ class Engine final : public Accountant {
   Memory surrender(Block& block, NodeId node);
   // Most bytes that one operator could have at `node` now: budget less what is pinned for long.
   Bytes room(NodeId node) const;
-  // Where an operator with these operands should run. Replicated operands count if there are no others.
+  // Where an operator with these operands should run. Replicated operands count if there are no others. What
+  // is written and pinned at the host is written there, although the host may not compute else.
   NodeId place(std::span<const Access> accesses, NodeId home) const;
 
   // ---- requests about one block
@@ -324,6 +329,7 @@ class Engine final : public Accountant {
     const void* thread;  // its ThreadState
   };
   std::vector<Hold> holds_ IK_GUARDED_BY(mutex_);
+  std::atomic<bool> pinned_to_host_{false};  // some block was, once
   std::unordered_map<const Block*, std::vector<NodeId>> pinned_at_
       IK_GUARDED_BY(mutex_);  // by the user, in order
 

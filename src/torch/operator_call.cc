@@ -91,9 +91,9 @@ size_t OperatorCall::operand(at::Tensor managed, bool written) {
 }
 
 NodeId OperatorCall::preferred() const {
-  Engine& engine = runtime_.engine();
-  if (engine.computing_nodes().size() == 1) return engine.computing_nodes().front();
-  return engine.place(std::span(accesses_.data(), accesses_.size()), home_node());
+  const Engine& engine = runtime_.engine();
+  const bool one = engine.computing_nodes().size() == 1;
+  return engine.place(std::span(accesses_.data(), accesses_.size()), one ? kNoNode : home_node());
 }
 
 bool OperatorCall::too_large() const {

@@ -350,6 +350,23 @@ TEST(Engine, I12SurrenderedMemoryOutlivesItsBlock) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
+TEST(Engine, WhatIsPinnedToTheHostIsWrittenThere) {
+  for (const size_t accelerators : {1, 2}) {
+    Machine machine({.accelerators = accelerators});
+    Block* pinned = must_make(machine, machine.sim(0), pattern(kSize, 1));
+    Block* other = must_make(machine, machine.sim(0), pattern(kSize, 2));
+    ASSERT_TRUE(machine->pin(*pinned, machine.host()).ok());
+    const Access written[] = {{.block = other}, {.block = pinned, .write = true}};
+    const Access read[] = {{.block = other, .write = true}, {.block = pinned}};
+    EXPECT_EQ(machine->place(written, machine.sim(0)), machine.host());
+    EXPECT_EQ(machine->place(read, machine.sim(0)), machine.sim(0));
+    machine->unpin(*pinned);
+    EXPECT_EQ(machine->place(written, machine.sim(0)), machine.sim(0));
+    machine->destroy(pinned);
+    machine->destroy(other);
+  }
+}
+
 TEST(Engine, RunsOperatorsWhereTheirOperandsAre) {
   Machine machine({.accelerators = 3});
   Block* large = must_make(machine, machine.sim(1), pattern(3 * kSize, 1));

@@ -309,6 +309,27 @@ TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
+TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
+  Machine machine({.budget = Bytes(2 * kSize), .visibility = GetParam()});
+  const NodeId node = machine.sim();
+  std::vector<Block*> blocks = fill(machine, node, 2);
+  std::array<Access, 2> accesses{{{.block = blocks[0], .write = true}, {.block = blocks[1]}}};
+  ASSERT_TRUE(machine->lend(node, accesses).ok());
+  std::atomic<bool> ended = false;
+  std::thread other([&] {
+    blocks.push_back(fill(machine, node, 3).back());  // dies where there is no room
+    EXPECT_TRUE(ended);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::thread end([&] {  // on a thread that has not lent them
+    ended = true;
+    machine->take_back(node, accesses);
+  });
+  other.join();
+  end.join();
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Visibilities, RoomTest,
                          testing::Values(sim::Visibility::early, sim::Visibility::late,
                                          sim::Visibility::random));
