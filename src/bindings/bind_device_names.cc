@@ -54,13 +54,16 @@ PyObject* device_str(PyObject* self) {
   return py::str(text).release().ptr();
 }
 
-// A device's name in the place of a device, where PyTorch would read it by itself.
+// A device or its name, in the place of a device: the managed one has one random stream and one clock,
+// whatever home is said, so its index is left out.
 py::object translated(py::handle value) {
-  if (!PyUnicode_Check(value.ptr())) return py::reinterpret_borrow<py::object>(value);
-  const auto text = value.cast<std::string>();
-  if (text.rfind("cuda", 0) != 0) return py::reinterpret_borrow<py::object>(value);
-  const py::handle type(reinterpret_cast<PyObject*>(&THPDeviceType));
-  return type(value);
+  py::object device = py::reinterpret_borrow<py::object>(value);
+  if (PyUnicode_Check(value.ptr())) {
+    if (value.cast<std::string>().rfind("cuda", 0) != 0) return device;
+    device = py::handle(reinterpret_cast<PyObject*>(&THPDeviceType))(value);
+  }
+  if (!THPDevice_Check(device.ptr()) || device_in(device.ptr()).type() != kManagedType) return device;
+  return py::reinterpret_steal<py::object>(THPDevice_New(at::Device(kManagedType)));
 }
 
 // Of a type whose first argument, or the one called device, is a device.

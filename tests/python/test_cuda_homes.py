@@ -144,3 +144,18 @@ with torch.cuda.device_of(torch.ones(3)):
 def test_what_is_read_or_made_for_a_device_is_there(tmp_path: Path):
     said = ok(tmp_path, THERE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
     assert said == [f"{['sim:1'] * 6} ['sim:0']", "1 ['sim:1']", "0"]
+
+
+def test_every_home_has_the_one_generator_streams_and_events(tmp_path: Path):
+    code = """
+import torch
+devices = ["cuda", "cuda:0", "cuda:1", torch.device("cuda", 1)]
+print({str(torch.Generator(device).manual_seed(3).device) for device in devices})
+numbers = [torch.rand(2, device=device, generator=torch.Generator(device).manual_seed(3)) for device in devices]
+print(all(torch.equal(x, numbers[0]) for x in numbers))
+for stream in (torch.Stream("cuda:1"), torch.cuda.Stream(1), torch.cuda.Stream("cuda:1")):
+    with stream:
+        torch.Event("cuda:1").record()
+torch.cuda.synchronize(1)
+"""
+    assert ok(tmp_path, code).splitlines() == ["{'cuda:0'}", "True"]
