@@ -1,16 +1,42 @@
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
 #include "bindings/bindings.h"
 #include "torch/distributed/process_group.h"
 
 namespace innkeeper::bindings {
+namespace {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+// By a pointer: PyTorch's holder of backends is its own. Who is called keeps what it returns.
+using CardsOfPython = std::function<std::optional<std::pair<c10d::Backend*, std::string>>()>;
+
+torch_layer::MakeCards make_cards_of(const CardsOfPython& cards) {
+  if (cards == nullptr) return nullptr;
+  return [cards]() -> std::optional<torch_layer::CardBackend> {
+    const auto made = cards();
+    if (!made.has_value()) return std::nullopt;
+    return torch_layer::CardBackend{BackendPtr::reclaim_copy(made->first), made->second};
+  };
+}
+
+}  // namespace
 
 void bind_distributed(py::module_& m) {
   m.def(
       "make_process_group",
-      [](c10d::Backend& inner) {
-        return torch_layer::make_process_group(c10::intrusive_ptr<c10d::Backend>::reclaim_copy(&inner));
+      [](c10d::Backend& inner, const CardsOfPython& cards) {
+        return torch_layer::make_process_group(BackendPtr::reclaim_copy(&inner), make_cards_of(cards));
       },
-      py::arg("inner"), WithoutGil(),
-      "A c10d backend that hands collectives on managed tensors to `inner`, a backend of CPU tensors.");
+      py::arg("inner"), py::arg("cards") = nullptr, WithoutGil(),
+      "A c10d backend that hands collectives on managed tensors to `inner`, a backend of CPU tensors, or to "
+      "the\n"
+      "one of tensors of this process's card that `cards()` returns with the card's node, if any.");
 }
 
 }  // namespace innkeeper::bindings

@@ -156,7 +156,7 @@ class Accelerator::Impl {
   Arena memory;
   const std::shared_ptr<Arena> side;
   std::array<std::atomic<int64_t>, kDirections> copied = {};
-  std::atomic<int> computing = 0;  // kernels between their begin and their end
+  std::atomic<int> computing = 0;   // kernels between their begin and their end
   std::atomic<int64_t> in_use = 0;  // what the capacity is checked against; equal to memory.live() at rest
 
  private:

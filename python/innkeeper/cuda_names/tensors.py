@@ -44,7 +44,13 @@ def install() -> None:
                 _replace(module, name, _factory(original, like=name in _LIKE))
     for name in _NEW:
         _replace(Tensor, name, _factory(getattr(Tensor, name), like=True))
-    methods = {"to": _to, "cuda": _cuda, "type": _type, "type_as": _type_as, "data_ptr": _data_ptr}
+    methods: dict[str, Callable[..., Any]] = {
+        "to": _to,
+        "cuda": _cuda,
+        "type": _type,
+        "type_as": _type_as,
+        "data_ptr": _data_ptr,
+    }
     for name, method in methods.items():
         _replace(Tensor, name, method)
     for name in ("pin_memory", "is_pinned"):
@@ -183,7 +189,8 @@ def _storage_to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
         return _to_of_storage(self, device=device, non_blocking=non_blocking)
     if self.device.type == "cuda":
         return self
-    with homes.home(index):  # PyTorch's own would enter the device that it is told, which shows itself as cuda:0
+    # PyTorch's own would enter the device that it is told, which shows itself as cuda:0.
+    with homes.home(index):
         return torch.UntypedStorage(self.size(), device=torch.device(DEVICE, 0)).copy_(self, non_blocking)
 
 

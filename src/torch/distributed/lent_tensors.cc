@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "torch/compute_queue.h"
 #include "torch/errors.h"
 #include "torch/handle.h"
 #include "torch/runtime_state.h"
@@ -28,12 +29,18 @@ void LentTensors::add(const std::vector<at::Tensor>& tensors, bool written) {
   lists_.push_back({tensors, {}, written});
 }
 
-void LentTensors::bring() {
-  if (lists_.empty()) return;  // a barrier
-  Engine& engine = runtime().engine();
-  const NodeId host = engine.host();
-  throw_if_error(engine.acquire(host, std::span(accesses_.data(), accesses_.size())), "a collective");
+void LentTensors::bring_to_host() {
+  if (!lists_.empty()) bring(runtime().engine().host());  // else it is a barrier, which needs no runtime
+}
+
+void LentTensors::bring(NodeId node) {
+  Runtime& machine = runtime();
+  const c10::Device device = machine.backend(node).device;
+  if (!device.is_cpu()) order_compute_queue_after_program(device);
+  throw_if_error(machine.engine().lend(node, accesses_), "a collective");
+  node_ = node;
   pinned_.store(true);
+  if (!device.is_cpu()) order_program_after_compute_queue(device);
   for (List& list : lists_) {
     for (const at::Tensor& tensor : list.managed) {
       if (!is_managed(tensor)) {
@@ -44,15 +51,19 @@ void LentTensors::bring() {
         list.real.push_back(tensor.detach().cpu());
         continue;
       }
-      const at::TensorOptions options = tensor.options().device(c10::kCPU);
+      const at::TensorOptions options = tensor.options().device(device);
       Block* const block = block_of(tensor);
       if (block->size() == Bytes(0)) {
         list.real.push_back(at::empty_strided(tensor.sizes(), tensor.strides(), options));
         continue;
       }
-      char* const bytes = static_cast<char*>(block->data(host)) +
+      char* const bytes = static_cast<char*>(block->data(node)) +
                           tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
-      list.real.push_back(at::from_blob(bytes, tensor.sizes(), tensor.strides(), options));
+      list.real.push_back(at::for_blob(bytes, tensor.sizes())
+                              .strides(tensor.strides())
+                              .options(options)
+                              .target_device(device)
+                              .make_tensor());
     }
   }
 }
@@ -71,8 +82,7 @@ void LentTensors::give_back() noexcept {
   if (!pinned_.exchange(false)) return;
   Runtime* const running = runtime_if_started();
   if (running == nullptr) return;  // in a child of fork()
-  Engine& engine = running->engine();
-  engine.release(engine.host(), std::span(accesses_.data(), accesses_.size()));
+  running->engine().take_back(node_, accesses_);
 }
 
 }  // namespace innkeeper::torch_layer

@@ -3,190 +3,26 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/thread_annotations.h"
-#include "torch/distributed/lent_tensors.h"
+#include "torch/compute_queue.h"
+#include "torch/distributed/cards.h"
+#include "torch/distributed/collective.h"
 #include "torch/fork.h"
+#include "torch/handle.h"
+#include "torch/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
 using at::Tensor;
+using c10d::Backend;
 using c10d::OpType;
 using c10d::Work;
-using Future = c10::ivalue::Future;
 using Tensors = std::vector<Tensor>;
-using WorkPtr = c10::intrusive_ptr<Work>;
-
-// The other backend's future; null for a work that has none (Gloo's reduce-scatter).
-c10::intrusive_ptr<Future> future_of(Work& work) {
-  try {
-    return work.getFuture();
-  } catch (const c10::Error&) {
-    return {};
-  }
-}
-
-// What a collective under way holds on to. References to Python's objects are in it, and only threads that
-// call us may drop those: the other backend's would ask for Python's lock, and where the interpreter is
-// ending that ends the process. The tensors may be Python's; the other's work keeps its caller's thread-local
-// state.
-struct Held {
-  Held() = default;
-  ~Held();
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
-  // What went wrong, if anything.
-  std::exception_ptr collect() {
-    try {
-      lent.collect();
-      return nullptr;
-    } catch (const std::exception&) {
-      return std::current_exception();
-    }
-  }
-
-  WorkPtr inner;
-  LentTensors lent;
-  Tensors outputs;
-  c10::IValue value;  // of the future: the outputs
-  c10::intrusive_ptr<Future> future =
-      c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
-  std::atomic<bool> left{false};  // by the other backend's thread: it touches nothing of this any more
-};
-
-// Those under way, so that who drops a work drops nothing that the other backend's thread still needs; and
-// the other backend's works, until its thread has dropped them.
-class UnderWay {
- public:
-  static UnderWay& all() {
-    static auto* const all = new UnderWay;  // never destroyed: works end at exit too
-    return *all;
-  }
-  void add(const std::shared_ptr<Held>& held) {
-    drop_those_left();
-    MutexLock lock(mutex_);
-    held_.push_back(held);
-  }
-  void keep(WorkPtr work) {
-    MutexLock lock(mutex_);
-    works_.push_back(std::move(work));
-  }
-  // What is dropped is dropped after the lock: destructors of tensors do anything.
-  void drop_those_left() {
-    drop_held();
-    drop_works();
-  }
-
- private:
-  void drop_held() {
-    std::vector<std::shared_ptr<Held>> left;
-    MutexLock lock(mutex_);
-    left = take(held_, [](const auto& each) { return each->left.load(std::memory_order_acquire); });
-  }
-  void drop_works() {
-    std::vector<WorkPtr> ours_alone;
-    MutexLock lock(mutex_);
-    ours_alone = take(works_, [](const auto& each) { return each.use_count() == 1; });
-  }
-
-  template <class T, class Is>
-  static std::vector<T> take(std::vector<T>& from, Is&& is) {
-    const auto first = std::partition(from.begin(), from.end(), [&](const T& each) { return !is(each); });
-    std::vector<T> taken(std::make_move_iterator(first), std::make_move_iterator(from.end()));
-    from.erase(first, from.end());
-    return taken;
-  }
-
-  Mutex mutex_;  // a leaf
-  std::vector<std::shared_ptr<Held>> held_ IK_GUARDED_BY(mutex_);
-  std::vector<WorkPtr> works_ IK_GUARDED_BY(mutex_);
-};
-
-Held::~Held() {
-  if (inner != nullptr) UnderWay::all().keep(std::move(inner));
-}
-
-// A collective under way. It ends by the other backend's future, on that one's thread; without such a future
-// when it is waited for, or dropped.
-class CollectiveWork final : public Work {
- public:
-  CollectiveWork(int rank, OpType type, std::shared_ptr<Held> held)
-      : Work(rank, type), held_(std::move(held)) {
-    held_->value = c10::IValue(held_->outputs);
-    const auto theirs = future_of(*held_->inner);
-    if (theirs == nullptr) return;
-    ends_by_itself_ = true;
-    UnderWay::all().add(held_);
-    theirs->addCallback(
-        [held = held_.get()](Future& ended) {
-          std::exception_ptr error = ended.hasError() ? ended.exception_ptr() : held->collect();
-          held->lent.give_back();
-          if (error) {
-            held->future->setError(error);
-          } else {
-            held->future->markCompleted(std::move(held->value));
-          }
-          held->left.store(true, std::memory_order_release);
-          held->left.notify_all();
-        },
-        /*uses_future=*/false);
-  }
-  ~CollectiveWork() override {
-    if (ends_by_itself_) {
-      held_.reset();
-      UnderWay::all().drop_those_left();
-      return;
-    }
-    if (held_->future->completed()) return;
-    try {
-      held_->inner->wait();
-    } catch (const std::exception&) {  // nobody asked
-    }
-  }
-
-  bool isCompleted() override {
-    return ends_by_itself_ ? held_->future->completed() : held_->inner->isCompleted();
-  }
-  bool isSuccess() const override { return held_->future->completed() && !held_->future->hasError(); }
-  std::exception_ptr exception() const override {
-    return held_->future->completed() ? held_->future->exception_ptr() : nullptr;
-  }
-  Tensors result() override { return held_->outputs; }
-  void synchronize() override { wait(kNoTimeout); }
-  // The other's wait knows of timeouts; its future is fulfilled a moment later.
-  bool wait(std::chrono::milliseconds timeout) override {
-    Future& future = *held_->future;
-    if (ends_by_itself_) {
-      const bool done = held_->inner->wait(timeout);
-      future.waitAndThrow();
-      held_->left.wait(false);
-      return done;
-    }
-    if (future.completed()) return true;
-    const bool done = held_->inner->wait(timeout);
-    std::exception_ptr error = held_->collect();
-    held_->lent.give_back();
-    if (error) std::rethrow_exception(error);
-    future.markCompleted(std::move(held_->value));
-    return done;
-  }
-  void abort() override { held_->inner->abort(); }
-  c10::intrusive_ptr<Future> getFuture() override {
-    if (!ends_by_itself_) wait(kNoTimeout);
-    return held_->future;
-  }
-  uint64_t getSequencenumber() const override { return held_->inner->getSequencenumber(); }
-
- private:
-  std::shared_ptr<Held> held_;
-  bool ends_by_itself_ = false;
-};
 
 // A message under way, by a copy on the host.
 class MessageWork final : public Work {
@@ -218,100 +54,114 @@ class MessageWork final : public Work {
   bool received_ = false;
 };
 
-class ProcessGroup final : public c10d::Backend {
+class ProcessGroup final : public Backend {
  public:
-  explicit ProcessGroup(c10::intrusive_ptr<c10d::Backend> inner)
-      : c10d::Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
+  ProcessGroup(c10::intrusive_ptr<Backend> inner, MakeCards make_cards)
+      : Backend(inner->getRank(), inner->getSize()),
+        inner_(std::move(inner)),
+        make_cards_(std::move(make_cards)) {}
   ~ProcessGroup() override {
-    inner_.reset();  // ends what is under way
-    UnderWay::all().drop_those_left();
+    cards_.reset();  // these two end what is under way
+    inner_.reset();
+    drop_ended_collectives();
   }
 
   const std::string getBackendName() const override { return "innkeeper"; }  // NOLINT: c10d's own signature
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    return run(OpType::BROADCAST, {{&tensors, true}}, tensors,
-               [&](LentTensors& lent) { return inner_->broadcast(lent.of(0), options); });
+    return run(OpType::BROADCAST, Way::cards, {{&tensors, true}}, tensors,
+               [&](Backend& other, LentTensors& lent) { return other.broadcast(lent.of(0), options); });
   }
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    return run(OpType::ALLREDUCE, {{&tensors, true}}, tensors,
-               [&](LentTensors& lent) { return inner_->allreduce(lent.of(0), options); });
+    return run(OpType::ALLREDUCE, way_of(options.reduceOp), {{&tensors, true}}, tensors,
+               [&](Backend& other, LentTensors& lent) { return other.allreduce(lent.of(0), options); });
   }
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
-    return run(OpType::ALLREDUCE_COALESCED, {{&tensors, true}}, tensors,
-               [&](LentTensors& lent) { return inner_->allreduce_coalesced(lent.of(0), options); });
+    return run(
+        OpType::ALLREDUCE_COALESCED, Way::host, {{&tensors, true}}, tensors,
+        [&](Backend& other, LentTensors& lent) { return other.allreduce_coalesced(lent.of(0), options); });
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    return run(OpType::REDUCE, {{&tensors, true}}, tensors,
-               [&](LentTensors& lent) { return inner_->reduce(lent.of(0), options); });
+    return run(OpType::REDUCE, way_of(options.reduceOp), {{&tensors, true}}, tensors,
+               [&](Backend& other, LentTensors& lent) { return other.reduce(lent.of(0), options); });
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    return run_lists(
-        OpType::ALLGATHER, outputs, true, inputs, false,
-        [&](std::vector<Tensors>& outs, Tensors& ins) { return inner_->allgather(outs, ins, options); });
+    return run_lists(OpType::ALLGATHER, Way::cards, outputs, true, inputs, false,
+                     [&](Backend& other, std::vector<Tensors>& outs, Tensors& ins) {
+                       return other.allgather(outs, ins, options);
+                     });
   }
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override {
-    return run_lists(OpType::ALLGATHER_COALESCED, outputs, true, inputs, false,
-                     [&](std::vector<Tensors>& outs, Tensors& ins) {
-                       return inner_->allgather_coalesced(outs, ins, options);
+    return run_lists(OpType::ALLGATHER_COALESCED, Way::host, outputs, true, inputs, false,
+                     [&](Backend& other, std::vector<Tensors>& outs, Tensors& ins) {
+                       return other.allgather_coalesced(outs, ins, options);
                      });
   }
   WorkPtr _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::_ALLGATHER_BASE, {{&out, true}, {&in, false}}, out, [&](LentTensors& lent) {
-      return inner_->_allgather_base(lent.of(0).front(), lent.of(1).front(), options);
-    });
+    return run(OpType::_ALLGATHER_BASE, Way::cards, {{&out, true}, {&in, false}}, out,
+               [&](Backend& other, LentTensors& lent) {
+                 return other._allgather_base(lent.of(0).front(), lent.of(1).front(), options);
+               });
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
-    return run(OpType::COALESCED, {{&outputs, true}, {&inputs, false}}, outputs, [&](LentTensors& lent) {
-      return inner_->allgather_into_tensor_coalesced(lent.of(0), lent.of(1), options);
-    });
+    return run(OpType::COALESCED, Way::host, {{&outputs, true}, {&inputs, false}}, outputs,
+               [&](Backend& other, LentTensors& lent) {
+                 return other.allgather_into_tensor_coalesced(lent.of(0), lent.of(1), options);
+               });
   }
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options) override {
-    return run_lists(
-        OpType::GATHER, outputs, true, inputs, false,
-        [&](std::vector<Tensors>& outs, Tensors& ins) { return inner_->gather(outs, ins, options); });
+    return run_lists(OpType::GATHER, Way::host, outputs, true, inputs, false,
+                     [&](Backend& other, std::vector<Tensors>& outs, Tensors& ins) {
+                       return other.gather(outs, ins, options);
+                     });
   }
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                   const c10d::ScatterOptions& options) override {
-    return run_lists(
-        OpType::SCATTER, inputs, false, outputs, true,
-        [&](std::vector<Tensors>& ins, Tensors& outs) { return inner_->scatter(outs, ins, options); });
+    return run_lists(OpType::SCATTER, Way::host, inputs, false, outputs, true,
+                     [&](Backend& other, std::vector<Tensors>& ins, Tensors& outs) {
+                       return other.scatter(outs, ins, options);
+                     });
   }
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override {
-    return run_lists(
-        OpType::REDUCE_SCATTER, inputs, false, outputs, true,
-        [&](std::vector<Tensors>& ins, Tensors& outs) { return inner_->reduce_scatter(outs, ins, options); });
+    return run_lists(OpType::REDUCE_SCATTER, way_of(options.reduceOp), inputs, false, outputs, true,
+                     [&](Backend& other, std::vector<Tensors>& ins, Tensors& outs) {
+                       return other.reduce_scatter(outs, ins, options);
+                     });
   }
   WorkPtr _reduce_scatter_base(Tensor& output, Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::_REDUCE_SCATTER_BASE, {{&out, true}, {&in, false}}, out, [&](LentTensors& lent) {
-      return inner_->_reduce_scatter_base(lent.of(0).front(), lent.of(1).front(), options);
-    });
+    return run(OpType::_REDUCE_SCATTER_BASE, way_of(options.reduceOp), {{&out, true}, {&in, false}}, out,
+               [&](Backend& other, LentTensors& lent) {
+                 return other._reduce_scatter_base(lent.of(0).front(), lent.of(1).front(), options);
+               });
   }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
-    return run(OpType::COALESCED, {{&outputs, true}, {&inputs, false}}, outputs, [&](LentTensors& lent) {
-      return inner_->reduce_scatter_tensor_coalesced(lent.of(0), lent.of(1), options);
-    });
+    return run(OpType::COALESCED, Way::host, {{&outputs, true}, {&inputs, false}}, outputs,
+               [&](Backend& other, LentTensors& lent) {
+                 return other.reduce_scatter_tensor_coalesced(lent.of(0), lent.of(1), options);
+               });
   }
   WorkPtr alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::ALLTOALL_BASE, {{&out, true}, {&in, false}}, out, [&](LentTensors& lent) {
-      return inner_->alltoall_base(lent.of(0).front(), lent.of(1).front(), output_sizes, input_sizes,
-                                   options);
-    });
+    return run(OpType::ALLTOALL_BASE, Way::cards, {{&out, true}, {&in, false}}, out,
+               [&](Backend& other, LentTensors& lent) {
+                 return other.alltoall_base(lent.of(0).front(), lent.of(1).front(), output_sizes, input_sizes,
+                                            options);
+               });
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    return run(OpType::ALLTOALL, {{&outputs, true}, {&inputs, false}}, outputs,
-               [&](LentTensors& lent) { return inner_->alltoall(lent.of(0), lent.of(1), options); });
+    return run(
+        OpType::ALLTOALL, Way::host, {{&outputs, true}, {&inputs, false}}, outputs,
+        [&](Backend& other, LentTensors& lent) { return other.alltoall(lent.of(0), lent.of(1), options); });
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
@@ -337,7 +187,8 @@ class ProcessGroup final : public c10d::Backend {
     c10d::BarrierOptions theirs = options;
     theirs.device = c10::Device(c10::kCPU);
     theirs.device_ids.clear();
-    return run(OpType::BARRIER, {}, {}, [&](LentTensors&) { return inner_->barrier(theirs); });
+    return run(OpType::BARRIER, Way::host, {}, {},
+               [&](Backend& other, LentTensors&) { return other.barrier(theirs); });
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
     inner_->monitoredBarrier(options, wait_for_all);
@@ -352,36 +203,83 @@ class ProcessGroup final : public c10d::Backend {
     bool written;
   };
 
+  // Which backend a collective may go by. Every process chooses alike: by the operation and the types alone.
+  enum class Way { host, cards };
+
+  static Way way_of(const c10d::ReduceOp& op) {
+    return op.op_ <= c10d::ReduceOp::MAX ? Way::cards : Way::host;  // no operations on bits
+  }
+
+  static bool takes_cards(const Tensors& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
+      return is_managed(tensor) && tensor.layout() == c10::kStrided && Cards::take(tensor.scalar_type());
+    });
+  }
+
+  // Those of the group, made by its first collective that may go between cards; null without.
+  Cards* cards() {
+    if (const MakeCards make = std::exchange(make_cards_, nullptr)) {
+      if (std::optional<CardBackend> made = make()) {
+        const NodeId node = node_named(made->node, "torch.distributed");
+        cards_ = std::make_unique<Cards>(std::move(made->backend), node, runtime().backend(node).device);
+      }
+    }
+    return cards_.get();
+  }
+
+  // Lends what `collective` has been told of, starts the other backend's work and looks after it.
   template <class Start>
-  WorkPtr run(OpType type, std::initializer_list<Use> uses, const Tensors& outputs, Start&& start) {
+  WorkPtr launch(OpType type, Cards* cards, const std::shared_ptr<Collective>& collective, Start&& start) {
+    if (cards == nullptr) {
+      collective->lent.bring_to_host();
+      collective->inner = start(*inner_);
+      return look_after(getRank(), type, collective, Ends::by_its_future);
+    }
+    collective->lent.bring(cards->node());
+    const c10::DeviceGuard at(cards->device());
+    collective->inner = start(cards->backend());
+    WorkPtr work = look_after(getRank(), type, collective, Ends::by_a_watcher);
+    cards->watch(*collective);
+    return work;
+  }
+
+  template <class Start>
+  WorkPtr run(OpType type, Way way, std::initializer_list<Use> uses, const Tensors& outputs, Start&& start) {
     refuse_in_forked_child();
-    auto held = std::make_shared<Held>();
-    for (const Use& use : uses) held->lent.add(*use.tensors, use.written);
-    held->lent.bring();
-    held->inner = start(held->lent);
-    held->outputs = outputs;
-    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(held));
+    auto collective = std::make_shared<Collective>();
+    bool on_cards = way == Way::cards;
+    for (const Use& use : uses) {
+      collective->lent.add(*use.tensors, use.written);
+      on_cards = on_cards && takes_cards(*use.tensors);
+    }
+    collective->outputs = outputs;
+    return launch(type, on_cards ? cards() : nullptr, collective,
+                  [&](Backend& other) { return start(other, collective->lent); });
   }
 
   // For those that take a list for each rank beside a list.
   template <class Start>
-  WorkPtr run_lists(OpType type, const std::vector<Tensors>& lists, bool lists_written, const Tensors& list,
-                    bool list_written, Start&& start) {
+  WorkPtr run_lists(OpType type, Way way, const std::vector<Tensors>& lists, bool lists_written,
+                    const Tensors& list, bool list_written, Start&& start) {
     refuse_in_forked_child();
-    auto held = std::make_shared<Held>();
-    LentTensors& lent = held->lent;
-    for (const Tensors& each : lists) lent.add(each, lists_written);
+    auto collective = std::make_shared<Collective>();
+    LentTensors& lent = collective->lent;
+    bool on_cards = way == Way::cards && takes_cards(list);
+    for (const Tensors& each : lists) {
+      lent.add(each, lists_written);
+      on_cards = on_cards && takes_cards(each);
+    }
     lent.add(list, list_written);
-    lent.bring();
-    std::vector<Tensors> reals;
-    for (size_t i = 0; i < lists.size(); ++i) reals.push_back(lent.of(i));
-    held->inner = start(reals, lent.of(lists.size()));
-    Tensors& outputs = held->outputs;
+    Tensors& outputs = collective->outputs;
     if (list_written) outputs = list;
     for (const Tensors& each : lists) {
       if (lists_written) outputs.insert(outputs.end(), each.begin(), each.end());
     }
-    return c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(held));
+    return launch(type, on_cards ? cards() : nullptr, collective, [&](Backend& other) {
+      std::vector<Tensors> reals;
+      for (size_t i = 0; i < lists.size(); ++i) reals.push_back(lent.of(i));
+      return start(other, reals, lent.of(lists.size()));
+    });
   }
 
   static Tensors on_host(const Tensors& tensors, bool with_data) {
@@ -393,13 +291,16 @@ class ProcessGroup final : public c10d::Backend {
                       : at::empty(tensor.sizes(), tensor.options().device(c10::kCPU))};
   }
 
-  c10::intrusive_ptr<c10d::Backend> inner_;
+  c10::intrusive_ptr<Backend> inner_;
+  MakeCards make_cards_;
+  std::unique_ptr<Cards> cards_;
 };
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Backend> make_process_group(c10::intrusive_ptr<c10d::Backend> inner) {
-  return c10::make_intrusive<ProcessGroup>(std::move(inner));
+c10::intrusive_ptr<c10d::Backend> make_process_group(c10::intrusive_ptr<c10d::Backend> inner,
+                                                     MakeCards make_cards) {
+  return c10::make_intrusive<ProcessGroup>(std::move(inner), std::move(make_cards));
 }
 
 }  // namespace innkeeper::torch_layer
