@@ -76,10 +76,10 @@ build() {
     -DINNKEEPER_FAKE_CUDA=ON -DINNKEEPER_CLI=OFF -DINNKEEPER_WERROR="${WERROR:-ON}" \
     -DPython3_EXECUTABLE="$ENVIRONMENT/bin/python" >"$BUILD/configure.log" || { cat "$BUILD/configure.log"; exit 1; }
   ! grep "CUDA's headers are not there" "$BUILD/configure.log" || die "CUDA's headers in $HEADERS were not found"
-  cmake --build "$BUILD" --target innkeeper_package fake_cuda_runtime fake_cuda_kernels -j "$JOBS" -- --quiet
+  cmake --build "$BUILD" --target innkeeper_package fake_cuda_runtime fake_nccl fake_cuda_kernels -j "$JOBS" -- --quiet
   cmake --install "$BUILD" --prefix "$BUILD/site" --component python >/dev/null
   "$PYTHON" tests/fake_cuda/stubs.py "$(echo "$ENVIRONMENT"/lib/python*/site-packages/torch)" \
-    "$BUILD/tests/fake_cuda/libfake_cuda_runtime.a" "$BUILD/fake"
+    "$BUILD"/tests/fake_cuda/lib{fake_cuda_runtime,fake_nccl}.a "$BUILD/fake"
   mkdir -p "$BUILD/site/fake_cuda_kernels-0.dist-info"
   cp tests/fake_cuda/fake_cuda_kernels.py "$BUILD/site/"
   printf 'Metadata-Version: 2.1\nName: fake_cuda_kernels\nVersion: 0\n' >"$BUILD/site/fake_cuda_kernels-0.dist-info/METADATA"

@@ -14,7 +14,7 @@ suite() {
 }
 
 if [ "$tier" = 1 ]; then
-  suite "our CUDA part" tests/cuda --ignore tests/cuda/test_sweep.py
+  suite "our CUDA part" tests/cuda --ignore tests/cuda/test_sweep.py --ignore tests/cuda/test_nccl.py
   exit "$failed"
 fi
 
@@ -23,6 +23,7 @@ FAKE_CUDA_MEMORY=$((6 << 30)) suite "what make gpu asks of a card" tests/gpu \
   -k "not overhead and not overlap and not oversubscription and not attention and not lstm"
 export INNKEEPER_TEST_ON=cuda FAKE_CUDA_CARDS=2 FAKE_CUDA_MEMORY=$((1 << 30))
 suite "known bugs of others, on cards" tests/python/test_known_bugs.py tests/python/test_known_bugs_tensors.py
+suite "collectives between cards" tests/cuda/test_nccl.py
 suite "the n-th call to CUDA fails" tests/cuda/test_sweep.py
 if [ -z "${PYTEST_ARGS:-}" ]; then
   echo "-- a walk on cards"

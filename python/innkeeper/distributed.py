@@ -2,12 +2,15 @@
 
 A process group that takes CPU tensors by Gloo takes managed ones too, over the same connections, however it
 was made: ``init_process_group()``, ``init_process_group("gloo")``, ``new_group()``.
-``DistributedDataParallel`` needs nothing else.
+``DistributedDataParallel`` needs nothing else. Where each process of a group has a card of its own, sums and
+what else NCCL does go between the cards, unless the group was asked for as Gloo's.
 """
 
 from __future__ import annotations
 
 import functools
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,7 +40,43 @@ def _create(options: Any, _: Any = None) -> Any:
     )
     gloo._set_sequence_number_for_group()
     _made.append(gloo)
-    return _C.make_process_group(gloo)
+    return _C.make_process_group(gloo, _between_cards(options))
+
+
+def _between_cards(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
+    """What gives a group NCCL's backend and the node of this process's card, once all its processes ask.
+
+    That is at the first collective that could go between cards, and not before: it starts the device.
+    """
+    nccl = getattr(torch._C._distributed_c10d, "ProcessGroupNCCL", None)
+    if nccl is None or group.group_size == 1:
+        return None
+    kept: list[Any] = []  # the extension is given a pointer
+
+    def make() -> tuple[Any, str] | None:
+        node, card = _own_card()
+        group.store.set(f"innkeeper card of {group.group_rank}", card)
+        cards = [group.store.get(f"innkeeper card of {rank}") for rank in range(group.group_size)]
+        if b"" in cards or len(set(cards)) < len(cards):  # NCCL refuses two processes of one card
+            return None
+        options = nccl.Options()
+        options._timeout = group.timeout
+        store = torch.distributed.PrefixStore("innkeeper nccl", group.store)
+        kept.append(nccl(store, group.group_rank, group.group_size, options))
+        return kept[0], node
+
+    return make
+
+
+def _own_card() -> tuple[str, str]:
+    """The card at which this process is at home: its node, what it is among all machines. Empty without."""
+    nodes = [node.name for node in _C.nodes() if node.computes and node.kind == "cuda"]
+    if not nodes:
+        return "", ""
+    node = nodes[max(_C.local_rank(), 0) % len(nodes)]
+    torch._C._cuda_init()
+    card = torch.cuda._get_device_properties(int(node.partition(":")[2])).uuid  # type: ignore[attr-defined]
+    return node, f"{socket.gethostname()} {card}"
 
 
 _made: list[Any] = []  # Gloo, until its group has it for CPU tensors too

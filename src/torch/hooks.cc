@@ -1,4 +1,5 @@
 // The managed device as at::getAccelerator's accelerator (decision 9): one device, managed:0.
+#include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "torch/address_space.h"
@@ -65,6 +66,8 @@ void register_hooks() {
   static Hooks& hooks = *new Hooks;
   if (at::isPrivateUse1HooksRegistered()) return;
   at::RegisterPrivateUse1HooksInterface(&hooks);
+  // Until then PyTorch takes nothing for pinned, whoever pinned it: with CUDA it allocates past these hooks.
+  at::globalContext().lazyInitDevice(kManagedType);
   register_host_allocator();
 }
 

@@ -1,9 +1,10 @@
-"""Makes the libraries that a CUDA build of PyTorch loads, of the fake runtime: stubs.py TORCH RUNTIME OUT.
+"""Makes the libraries that a CUDA build of PyTorch loads, of the fakes: stubs.py TORCH RUNTIME NCCL OUT.
 
-RUNTIME is the static library of the runtime's folder. OUT then holds libcudart.so.13, to which libcuda.so.1
-is a link: the fake, and for what PyTorch wants beyond it functions that say so and answer "not supported".
-Every other library of NVIDIA's is a link to one of stubs that answer 1, nobody's success. All have the
-symbol versions that PyTorch's libraries name: the loader insists on them.
+RUNTIME and NCCL are the static libraries of those folders. OUT then holds libcudart.so.13, to which
+libcuda.so.1 is a link: the fake, and for what PyTorch wants beyond it functions that say so and answer "not
+supported"; and the same for libnccl.so.2. Every other library of NVIDIA's is a link to one of stubs that
+answer 1, nobody's success. All have the symbol versions that PyTorch's libraries name: the loader insists on
+them.
 
 Which names those are is read from PyTorch's libraries, so a newer PyTorch needs no change here.
 """
@@ -17,6 +18,7 @@ import sys
 from pathlib import Path
 
 CUDART = "libcudart.so.13"
+NCCL = "libnccl.so.2"
 OURS = (CUDART, "libcuda.so.1")  # what the runtime's file stands for
 VENDOR = re.compile(r"lib(?:cu|nv|nccl)")
 # Functions of libraries that give theirs no versions.
@@ -55,6 +57,7 @@ class Wanted:
 
 def shared(out: Path, soname: str, versions: str, *inputs: str | Path) -> None:
     """Links a shared library with a version script."""
+    (out / soname).unlink(missing_ok=True)  # it may be a link
     script = out / f"{soname}.map"
     script.write_text(versions)
     run("g++", "-shared", "-fPIC", f"-Wl,-soname,{soname}", f"-Wl,--version-script={script}", "-o",
@@ -68,21 +71,34 @@ def c_file(path: Path, prologue: str, functions: list[str]) -> Path:
     return path.with_suffix(".o")
 
 
-def make_runtime(out: Path, runtime: Path, wanted: set[str]) -> list[str]:
-    """The fake's own library; the names that it does not have."""
-    there = set(re.findall(r" [TW] (\w+)", output("nm", "--defined-only", runtime)))
+def rest_of(out: Path, name: str, archive: Path, wanted: set[str], answer: int) -> tuple[list[str], Path]:
+    """The names that a fake does not have, and functions for them that say so."""
+    there = set(re.findall(r" [TW] (\w+)", output("nm", "--defined-only", archive)))
     missing = sorted(wanted - there)
     rest = c_file(
-        out / "cudart_rest.c",
+        out / f"{name}_rest.c",
         "#include <stdio.h>\n"
         "static int none(const char* name) {\n"
         '  fprintf(stderr, "fake_cuda: no %s here\\n", name);\n'
-        "  return 801;\n}\n",
-        [f'int {name}(void) {{ return none("{name}"); }}' for name in missing],
+        f"  return {answer};\n}}\n",
+        [f'int {missed}(void) {{ return none("{missed}"); }}' for missed in missing],
     )
+    return missing, rest
+
+
+def make_runtime(out: Path, runtime: Path, wanted: set[str]) -> list[str]:
+    """The fake's own library; the names that it does not have."""
+    missing, rest = rest_of(out, "cudart", runtime, wanted, 801)
     versions = f"{CUDART} {{ global: cuda*; __cuda*; cu*; fake_cuda_*; local: *; }};\n"
     shared(out, CUDART, versions, "-Wl,--whole-archive", runtime, "-Wl,--no-whole-archive", rest, "-ldl")
     return missing
+
+
+def make_nccl(out: Path, nccl: Path, wanted: set[str]) -> None:
+    """NCCL's, which orders the runtime about."""
+    _, rest = rest_of(out, "nccl", nccl, wanted, 4)
+    whole = ("-Wl,--whole-archive", nccl, "-Wl,--no-whole-archive")
+    shared(out, NCCL, "{ global: nccl*; local: *; };\n", *whole, rest, out / CUDART)
 
 
 def make_stubs(out: Path, symbols: dict[str, set[str]]) -> int:
@@ -105,20 +121,23 @@ def make_stubs(out: Path, symbols: dict[str, set[str]]) -> int:
 
 
 def main() -> int:
-    torch, runtime, out = map(Path, sys.argv[1:4])
+    torch, runtime, nccl, out = map(Path, sys.argv[1:5])
     out.mkdir(parents=True, exist_ok=True)
     wanted = Wanted(torch)
     runtime_symbols = wanted.symbols.pop(CUDART, set())
     missing = make_runtime(out, runtime, runtime_symbols)
+    of_nccl = {name for name in wanted.symbols[""] if name.startswith("nccl")}
+    wanted.symbols[""] -= of_nccl
+    make_nccl(out, nccl, of_nccl)
     stubs = make_stubs(out, wanted.symbols)
     for name in sorted(wanted.libraries | set(OURS)):
-        if name == CUDART:
+        if name in (CUDART, NCCL):
             continue
         link = out / name
         link.unlink(missing_ok=True)
         link.symlink_to(CUDART if name in OURS else "libfake_stubs.so")
     print(f"{len(runtime_symbols) - len(missing)} of {len(runtime_symbols)} functions of the runtime,",
-          f"{stubs} stubs for {len(wanted.libraries - set(OURS))} libraries")  # fmt: skip
+          f"{stubs} stubs for {len(wanted.libraries - {*OURS, NCCL})} libraries")  # fmt: skip
     return 0
 
 

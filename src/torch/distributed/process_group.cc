@@ -70,11 +70,15 @@ class ProcessGroup final : public Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     return run(OpType::BROADCAST, Way::cards, {{&tensors, true}}, tensors,
-               [&](Backend& other, LentTensors& lent) { return other.broadcast(lent.of(0), options); });
+               [&](Backend& other, LentTensors& lent) {
+                 return other.broadcast(lent.of(0), asynchronous(options));
+               });
   }
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return run(OpType::ALLREDUCE, way_of(options.reduceOp), {{&tensors, true}}, tensors,
-               [&](Backend& other, LentTensors& lent) { return other.allreduce(lent.of(0), options); });
+               [&](Backend& other, LentTensors& lent) {
+                 return other.allreduce(lent.of(0), asynchronous(options));
+               });
   }
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
     return run(
@@ -82,14 +86,15 @@ class ProcessGroup final : public Backend {
         [&](Backend& other, LentTensors& lent) { return other.allreduce_coalesced(lent.of(0), options); });
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    return run(OpType::REDUCE, way_of(options.reduceOp), {{&tensors, true}}, tensors,
-               [&](Backend& other, LentTensors& lent) { return other.reduce(lent.of(0), options); });
+    return run(
+        OpType::REDUCE, way_of(options.reduceOp), {{&tensors, true}}, tensors,
+        [&](Backend& other, LentTensors& lent) { return other.reduce(lent.of(0), asynchronous(options)); });
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
     return run_lists(OpType::ALLGATHER, Way::cards, outputs, true, inputs, false,
                      [&](Backend& other, std::vector<Tensors>& outs, Tensors& ins) {
-                       return other.allgather(outs, ins, options);
+                       return other.allgather(outs, ins, asynchronous(options));
                      });
   }
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -103,7 +108,7 @@ class ProcessGroup final : public Backend {
     Tensors out{output}, in{input};
     return run(OpType::_ALLGATHER_BASE, Way::cards, {{&out, true}, {&in, false}}, out,
                [&](Backend& other, LentTensors& lent) {
-                 return other._allgather_base(lent.of(0).front(), lent.of(1).front(), options);
+                 return other._allgather_base(lent.of(0).front(), lent.of(1).front(), asynchronous(options));
                });
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -131,7 +136,7 @@ class ProcessGroup final : public Backend {
                          const c10d::ReduceScatterOptions& options) override {
     return run_lists(OpType::REDUCE_SCATTER, way_of(options.reduceOp), inputs, false, outputs, true,
                      [&](Backend& other, std::vector<Tensors>& ins, Tensors& outs) {
-                       return other.reduce_scatter(outs, ins, options);
+                       return other.reduce_scatter(outs, ins, asynchronous(options));
                      });
   }
   WorkPtr _reduce_scatter_base(Tensor& output, Tensor& input,
@@ -139,7 +144,8 @@ class ProcessGroup final : public Backend {
     Tensors out{output}, in{input};
     return run(OpType::_REDUCE_SCATTER_BASE, way_of(options.reduceOp), {{&out, true}, {&in, false}}, out,
                [&](Backend& other, LentTensors& lent) {
-                 return other._reduce_scatter_base(lent.of(0).front(), lent.of(1).front(), options);
+                 return other._reduce_scatter_base(lent.of(0).front(), lent.of(1).front(),
+                                                   asynchronous(options));
                });
   }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -155,7 +161,7 @@ class ProcessGroup final : public Backend {
     return run(OpType::ALLTOALL_BASE, Way::cards, {{&out, true}, {&in, false}}, out,
                [&](Backend& other, LentTensors& lent) {
                  return other.alltoall_base(lent.of(0).front(), lent.of(1).front(), output_sizes, input_sizes,
-                                            options);
+                                            asynchronous(options));
                });
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
@@ -193,6 +199,15 @@ class ProcessGroup final : public Backend {
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
     inner_->monitoredBarrier(options, wait_for_all);
   }
+  void shutdown() override {
+    make_cards_ = nullptr;
+    cards_.reset();
+    inner_->shutdown();
+  }
+  void abort() override {
+    if (cards_ != nullptr) cards_->backend().abort();
+    inner_->abort();
+  }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
   void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
   uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
@@ -208,6 +223,14 @@ class ProcessGroup final : public Backend {
 
   static Way way_of(const c10d::ReduceOp& op) {
     return op.op_ <= c10d::ReduceOp::MAX ? Way::cards : Way::host;  // no operations on bits
+  }
+
+  // NCCL gives a work for these alone. Who asked for another waits for ours.
+  template <class Options>
+  static Options asynchronous(const Options& options) {
+    Options theirs = options;
+    theirs.asyncOp = true;
+    return theirs;
   }
 
   static bool takes_cards(const Tensors& tensors) {

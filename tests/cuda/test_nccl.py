@@ -1,0 +1,81 @@
+"""Collectives between cards: two processes with a fake card each, on a fake NCCL, give what Gloo gives.
+
+That sums run beside the backward is not seen here: the fake runs a process's work under one lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORKER = Path(__file__).parents[1] / "python" / "ddp_worker.py"
+ROOMY, TIGHT = "cuda:64MiB,host:512MiB", "cuda:1400KiB,host:256MiB"
+
+WHERE = """
+import os, sys, torch, innkeeper, torch.distributed as dist
+dist.init_process_group(sys.argv[1] if len(sys.argv) > 1 else None)
+rank = dist.get_rank()
+places = []
+sum_, most, bits = dist.ReduceOp.SUM, dist.ReduceOp.MAX, dist.ReduceOp.BAND
+for dtype, op, result in ((torch.float32, sum_, 3), (torch.bfloat16, most, 2), (torch.int32, bits, 0)):
+    x = torch.full((1000,), rank + 1, dtype=dtype, device="managed")
+    dist.all_reduce(x, op)
+    places += innkeeper.where(x)
+    assert x.tolist() == [result] * 1000
+works = [dist.all_reduce(torch.ones(100, device="managed") * i, async_op=True) for i in range(300)]
+assert [work.result()[0].sum().item() for work in works if work.wait()] == [200 * i for i in range(300)]
+big = torch.full((1 << 18,), float(rank), device="managed")
+dist.broadcast(big, src=1)
+innkeeper.evict(big)
+assert big.sum().item() == 1 << 18
+innkeeper.manager().check_invariants()
+dist.destroy_process_group()
+os.write(1, f"{rank} {places}\\n".encode())
+"""
+
+
+def processes(*command: str, **env: str) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "INNKEEPER_NODES": ROOMY} | env
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *command],
+        env=environment, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def found(case: str, device: str = "managed", backend: str = "none", nodes: str = ROOMY) -> Any:
+    said = processes(str(WORKER), case, backend, TEST_DEVICE=device, INNKEEPER_NODES=nodes)
+    rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return [row["found"] for row in sorted(rows, key=lambda row: row["rank"])]
+
+
+@pytest.mark.parametrize("case", ["collectives", "train", "views", "static", "unused", "sparse"])
+def test_they_give_what_gloo_gives_on_the_cpu(case: str) -> None:
+    expected = found(case, "cpu", "gloo", "host:512MiB")
+    assert found(case) == expected
+    if case == "train":
+        assert found(case, nodes=TIGHT) == expected
+
+
+@pytest.mark.parametrize("said", ["", "gloo"])
+def test_bytes_stay_on_the_cards_unless_gloo_is_asked_for(tmp_path: Path, said: str) -> None:
+    script = tmp_path / "where.py"
+    script.write_text(WHERE)
+    for line in processes(str(script), *said.split()).splitlines():
+        rank, places = line.split(" ", 1)
+        card = "host" if said == "gloo" else f"cuda:{rank}"
+        assert places == str([card, card, "host"]), "NCCL does nothing with bits"
+
+
+def test_processes_of_one_card_go_by_the_host(tmp_path: Path) -> None:
+    script = tmp_path / "where.py"
+    script.write_text(WHERE)
+    said = processes(str(script), INNKEEPER_NODES="cuda:0:32MiB,host:512MiB")
+    assert sorted(said.splitlines()) == [f"{rank} {['host'] * 3}" for rank in range(2)]

@@ -1,0 +1,48 @@
+// A communicator: processes that read what each other wrote into files of one folder.
+//
+// Every rank takes part in every collective in the same order, and waits for all, so a rank that is at its
+// n-th has left the others' (n-2)-th behind: its own file of that one can go.
+//
+// Thread safety: none is needed. A communicator's work is on streams of one card, in order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nccl/abi.h"
+
+namespace fake_nccl {
+
+class Comm {
+ public:
+  Comm(std::string folder, int rank, int ranks) : folder_(std::move(folder)), rank_(rank), ranks_(ranks) {}
+  // The last of the ranks to go takes the folder with it.
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  // What each rank has, by rank; false if one does not come within a minute.
+  bool exchange(const std::string& mine, std::vector<std::string>& all);
+  bool send(int to, const std::string& bytes);
+  bool receive(int from, std::string& bytes);
+
+ private:
+  std::string path(uint64_t number, int rank) const;
+  std::string path_between(int from, int to, uint64_t number) const;
+
+  const std::string folder_;
+  const int rank_;
+  const int ranks_;
+  uint64_t done_ = 0;
+  std::map<int, uint64_t> sent_, received_;
+};
+
+// A folder for a new communicator, in the id that its ranks are told; empty on failure.
+std::string new_folder();
+
+}  // namespace fake_nccl

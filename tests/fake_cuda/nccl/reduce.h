@@ -1,0 +1,14 @@
+// Sums of what several ranks have, in the order of the ranks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nccl/abi.h"
+
+namespace fake_nccl {
+
+// `parts`: each rank's bytes, all of one length. False where the type or the operation is not here.
+bool reduce(const std::vector<std::string>& parts, Type type, Operation operation, char* result);
+
+}  // namespace fake_nccl
