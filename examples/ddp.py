@@ -3,8 +3,8 @@
 Each process has a part of each batch; DistributedDataParallel sums the gradients. On the managed device each
 has memory of its own to train in::
 
-    torchrun --nproc-per-node 2 examples/ddp.py --device cpu
-    INNKEEPER_NODES=sim:1x110MiB,host:2GiB torchrun --nproc-per-node 2 examples/ddp.py
+    torchrun --nproc-per-node 2 examples/ddp.py --steps 20 --device cpu
+    INNKEEPER_NODES=sim:1x110MiB,host:2GiB torchrun --nproc-per-node 2 examples/ddp.py --steps 20
 
 Both give the same weights, and print their hash.
 """

@@ -60,6 +60,22 @@ def _send_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     return _receive_storage, (data,)
 
 
+def send_tensor(x: torch.Tensor) -> tuple[Any, ...]:
+    """``torch.multiprocessing.reductions.reduce_tensor`` where managed tensors show themselves as CUDA's.
+
+    PyTorch would share CUDA's memory.
+    """
+    if not _C.is_managed(x.device) or x.layout != torch.strided or x.is_nested:
+        return reductions.reduce_tensor(x)
+    if x.requires_grad and not x.is_leaf:
+        raise RuntimeError(
+            "a tensor with a history is not sent to another process, as gradients do not go there: "
+            "send x.detach()"
+        )
+    metadata = (x.storage_offset(), x.size(), x.stride(), x.requires_grad)
+    return reductions.rebuild_tensor, (type(x), x._typed_storage(), metadata)
+
+
 def _receive_storage(data: bytearray) -> torch.UntypedStorage:
     storage = torch.UntypedStorage(len(data), device=DEVICE)
     if data:

@@ -115,7 +115,13 @@ void register_queue_control(CLI::App& command) {
 
   with_jobs("cancel", "End jobs that run, and drop those that wait", true, [](const Words& jobs) {
     queue::Queue queue = open_queue();
-    need(queue.cancel(resolve(queue, jobs)));
+    const std::vector<queue::JobId> ids = resolve(queue, jobs);
+    if (ids.size() == 1) {  // of many it is wanted that those go on which have ended
+      const queue::Job job = value_of(queue.show(ids.front()));
+      if (ended(job.state))
+        note("job " + std::to_string(job.id) + " has ended: it is " + to_string(job.state));
+    }
+    need(queue.cancel(ids));
     return int{kDone};
   });
   with_jobs("pause", "Stop jobs until resume; without a job: start nothing any more", false, pause);

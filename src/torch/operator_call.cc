@@ -112,9 +112,13 @@ NodeId OperatorCall::choose() const {
     return node;
   const NodeId other = instead_of(runtime_, node);
   if (other != node && name_ != "aten::copy_") {  // a copy computes nothing
-    warn_of_host(name_, "its operands of " + to_string(operand_bytes_) + " are more than the " +
-                            to_string(runtime_.engine().budget(node)) + " of " +
-                            runtime_.engine().device(node).name());
+    const Bytes budget = runtime_.engine().budget(node);
+    const bool alike = to_string(operand_bytes_) == to_string(budget);
+    const auto say = [alike](Bytes bytes) {
+      return alike ? std::to_string(bytes.count()) + " bytes" : to_string(bytes);
+    };
+    warn_of_host(name_, "its operands of " + say(operand_bytes_) + " are more than the " + say(budget) +
+                            " of " + runtime_.engine().device(node).name());
   }
   return other;
 }

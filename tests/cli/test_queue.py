@@ -353,3 +353,11 @@ def test_a_damaged_database_is_left_as_it_is(jobs: Jobs) -> None:
     assert database.read_bytes() == b"not a database at all" * 200
     database.write_bytes(good)
     assert jobs("list") == "no jobs\n"
+
+
+def test_who_cancels_what_has_ended_is_told(jobs: Jobs) -> None:
+    failed = jobs.shell("exit 3", "--gpus=0")
+    jobs.wait(failed)
+    done = jobs.machine.run("queue", "cancel", failed)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"job {failed} has ended: it is failed" in done.stderr

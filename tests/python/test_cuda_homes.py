@@ -159,3 +159,61 @@ for stream in (torch.Stream("cuda:1"), torch.cuda.Stream(1), torch.cuda.Stream("
 torch.cuda.synchronize(1)
 """
     assert ok(tmp_path, code).splitlines() == ["{'cuda:0'}", "True"]
+
+
+RANK = """
+import torch
+a = torch.ones(3, device="cuda")
+torch.save(a, "a.pt")
+places = ["cuda:1", torch.device("cuda:1"), {"cuda:0": "cuda:1"}, lambda storage, _: storage.cuda(1), None]
+print([str(torch.load("a.pt", map_location=place).device) for place in places])
+try:
+    torch.load("a.pt", map_location="cuda:2")
+except RuntimeError as error:
+    print("device 2" in str(error))
+"""
+
+
+def test_a_process_of_torchruns_loads_to_the_number_that_it_has(tmp_path: Path):
+    said = ok(tmp_path, RANK, INNKEEPER_NODES="sim:1x1MiB,host:64MiB", LOCAL_RANK="1").splitlines()
+    assert said == [str(["cuda:0"] * 5), "True"]
+
+
+def test_named_nodes_are_there_where_cards_are_hidden(tmp_path: Path):
+    code = "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())"
+    for hides in ("", "-1"):
+        assert ok(tmp_path, code, CUDA_VISIBLE_DEVICES=hides) == "True 2\n"
+        assert ok(tmp_path, code, CUDA_VISIBLE_DEVICES=hides, INNKEEPER_NODES="auto") == "False 0\n"
+
+
+SENT = """
+import torch, torch.multiprocessing as mp
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return torch.ones(2, device="cuda") * i
+
+def put(queue, ended):
+    queue.put([torch.arange(3.0, device="cuda"), torch.nn.Parameter(torch.ones(2, device="cuda"))])
+    ended.wait(30)
+
+if __name__ == "__main__":
+    loader = torch.utils.data.DataLoader(Numbers(), 2, num_workers=1, multiprocessing_context="spawn")
+    print([batch.sum().item() for batch in loader], next(iter(loader)).device)
+    context = mp.get_context("spawn")
+    queue, ended = context.Queue(), context.Event()
+    process = context.Process(target=put, args=(queue, ended))
+    process.start()
+    got = queue.get(timeout=60)
+    ended.set()
+    process.join()
+    print(got[0].tolist(), type(got[1]).__name__, got[1].requires_grad, got[1].device)
+"""
+
+
+def test_tensors_are_sent_to_other_processes_as_copies(tmp_path: Path):
+    said = ok(tmp_path, SENT, INNKEEPER_NODES="sim:1x1MiB,host:64MiB").splitlines()
+    assert said == ["[2.0, 10.0] cuda:0", "[0.0, 1.0, 2.0] Parameter True cuda:0"]

@@ -10,6 +10,7 @@ import copyreg
 import functools
 import sys
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from torch.utils import _device as default_device
@@ -20,6 +21,7 @@ from innkeeper._register import DEVICE
 from innkeeper.cuda_names import homes
 from innkeeper.cuda_names.put import put
 from innkeeper.cuda_names.script import is_own, note
+from innkeeper.pickling import send_tensor
 from torch import Tensor
 
 # What torch.utils._device._device_constructors() does not list.
@@ -32,6 +34,7 @@ _tensor_to, _tensor_type, _tensor_type_as = Tensor.to, Tensor.type, Tensor.type_
 _tensor_data_ptr = Tensor.data_ptr
 _to_of_storage = torch.storage._StorageBase.to
 _empty_like = torch.empty_like
+_validate_device = torch.serialization._validate_device
 
 
 def install() -> None:
@@ -65,6 +68,9 @@ def install() -> None:
     put(default_device.DeviceContext, __torch_function__=_in_default_device)
     put(torch, set_default_tensor_type=_default_tensor_type)
     copyreg.pickle(torch.device, _by_shown_name)
+    for sent in (Tensor, torch.nn.Parameter):
+        ForkingPickler.register(sent, send_tensor)
+    put(torch.serialization, _validate_device=_device_in_a_file)
 
 
 def _is_one_of(x: Any, functions: set[Any]) -> bool:
@@ -211,6 +217,13 @@ def _default_tensor_type(kind: Any) -> None:
     dtype = getattr(torch, name.rpartition(".")[2]).dtype
     torch.set_default_dtype(dtype)
     torch.set_default_device("cuda")
+
+
+def _device_in_a_file(location: Any, backend: str) -> torch.device:
+    """The device that ``torch.load`` is told, or finds: a process of torchrun's says the number it has."""
+    if backend == "cuda" and homes.asked(location) == _C.local_rank() and homes.nodes():
+        return torch.device(backend, _C.local_rank())
+    return _validate_device(location, backend)
 
 
 def _by_shown_name(device: torch.device) -> tuple[Any, ...]:
