@@ -126,7 +126,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB python examples/train_text.py --device managed --steps 50": TRAIN,
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/python examples/train_text.py --device managed"
     " --steps 20": TRAIN,
-    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/torchrun --nproc-per-node 2 examples/ddp.py --steps 20": DDP,
+    "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/torchrun --nproc-per-node 2 examples/ddp.py"
+    " --steps 20": DDP,
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/innkeeper run --nproc 2 -- examples/ddp.py"
     " --steps 20": DDP,
     "INNKEEPER_GPU_TESTS=sim python3 -m pytest tests/gpu": GPU_TESTS,
