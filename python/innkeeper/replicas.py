@@ -162,8 +162,10 @@ class _Modes:
             for device in (DEVICE, "cpu")
         }
         self._cache = torch.is_autocast_cache_enabled()
+        self._threads = torch.get_num_threads()
 
     def enter(self, scopes: ExitStack) -> None:
+        torch.set_num_threads(self._threads)  # a new thread has what any set last: a DataLoader's sets 1
         if self._inference:
             scopes.enter_context(torch.inference_mode())
         scopes.enter_context(torch.set_grad_enabled(self._grad))

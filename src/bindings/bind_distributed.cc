@@ -34,9 +34,8 @@ void bind_distributed(py::module_& m) {
         return torch_layer::make_process_group(BackendPtr::reclaim_copy(&inner), make_cards_of(cards));
       },
       py::arg("inner"), py::arg("cards") = nullptr, WithoutGil(),
-      "A c10d backend that hands collectives on managed tensors to `inner`, a backend of CPU tensors, or to "
-      "the\n"
-      "one of tensors of this process's card that `cards()` returns with the card's node, if any.");
+      "A c10d backend that hands collectives on managed tensors to `inner`, a backend of CPU tensors,\n"
+      "or to the one of this process's card that `cards()` returns with the card's node, if any.");
 }
 
 }  // namespace innkeeper::bindings

@@ -92,7 +92,7 @@ size_t OperatorCall::operand(at::Tensor managed, bool written) {
 
 NodeId OperatorCall::preferred() const {
   const Engine& engine = runtime_.engine();
-  const bool one = engine.computing_nodes().size() == 1;
+  const bool one = engine.computing_nodes().size() == 1;  // whose home need not be asked for
   return engine.place(std::span(accesses_.data(), accesses_.size()), one ? kNoNode : home_node());
 }
 

@@ -1,4 +1,6 @@
 // The verbs of the public interface on tensors, nodes and statistics (runtime.h).
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -145,19 +147,16 @@ Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& 
         "resident");
   }
   if (block.size() != Bytes(0)) {
-    const bool on_device = !machine.backend(id).host;
-    if (on_device) order_compute_queue_after_program(machine.backend(id).device);
+    if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
     throw_if_error(machine.engine().hold(block, id, write), "resident");
     held_ = true;
-    try {
-      if (on_device) order_program_after_compute_queue(machine.backend(id).device);
-      real_ = real_tensor(machine, managed, block, id);
-    } catch (...) {
-      leave();
-      throw;
-    }
-  } else {
+  }
+  try {
+    if (held_ && !machine.backend(id).host) order_program_after_compute_queue(machine.backend(id).device);
     real_ = real_tensor(machine, managed, block, id);
+  } catch (...) {
+    leave();
+    throw;
   }
 }
 
@@ -174,19 +173,13 @@ void Resident::leave() {
   Runtime& machine = runtime();
   Block& block = *block_of(*handle_.unsafeGetStorageImpl());
   const NodeId id = node_named(node_, "resident");
-  const auto let_go = [&] {
+  const auto let_go = c10::make_scope_exit([&] {
     Access access = machine.engine().let_go(block, id);
     if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
     machine.engine().release(id, std::span(&access, 1));
-  };
-  try {
-    if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
-    if (write_) adopt_resize(machine, *handle_.unsafeGetStorageImpl(), block, id, true);
-  } catch (...) {
-    let_go();
-    throw;
-  }
-  let_go();
+  });
+  if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
+  if (write_) adopt_resize(machine, *handle_.unsafeGetStorageImpl(), block, id, true);
 }
 
 void synchronize() {

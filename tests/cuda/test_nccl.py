@@ -5,16 +5,11 @@ That sums run beside the backward is not seen here: the fake runs a process's wo
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from torchrun import found, run, torchrun
 
-WORKER = Path(__file__).parents[1] / "python" / "ddp_worker.py"
 ROOMY, TIGHT = "cuda:64MiB,host:512MiB", "cuda:1400KiB,host:256MiB"
 
 WHERE = """
@@ -40,35 +35,25 @@ os.write(1, f"{rank} {places}\\n".encode())
 """
 
 
-def processes(*command: str, **env: str) -> str:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "INNKEEPER_NODES": ROOMY} | env
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *command],
-        env=environment, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+def told(script: Path, *words: str, nodes: str = ROOMY) -> list[str]:
+    done = torchrun(str(script), *words, INNKEEPER_NODES=nodes)
     assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
-def found(case: str, device: str = "managed", backend: str = "none", nodes: str = ROOMY) -> Any:
-    said = processes(str(WORKER), case, backend, TEST_DEVICE=device, INNKEEPER_NODES=nodes)
-    rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    return [row["found"] for row in sorted(rows, key=lambda row: row["rank"])]
+    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("case", ["collectives", "train", "views", "static", "unused", "sparse"])
 def test_they_give_what_gloo_gives_on_the_cpu(case: str) -> None:
-    expected = found(case, "cpu", "gloo", "host:512MiB")
-    assert found(case) == expected
+    expected = found(run(case, device="cpu", backend="gloo", nodes="host:512MiB"))
+    assert found(run(case, nodes=ROOMY)) == expected
     if case == "train":
-        assert found(case, nodes=TIGHT) == expected
+        assert found(run(case, nodes=TIGHT)) == expected
 
 
 @pytest.mark.parametrize("said", ["", "gloo"])
 def test_bytes_stay_on_the_cards_unless_gloo_is_asked_for(tmp_path: Path, said: str) -> None:
     script = tmp_path / "where.py"
     script.write_text(WHERE)
-    for line in processes(str(script), *said.split()).splitlines():
+    for line in told(script, *said.split()):
         rank, places = line.split(" ", 1)
         card = "host" if said == "gloo" else f"cuda:{rank}"
         assert places == str([card, card, "host"]), "NCCL does nothing with bits"
@@ -77,5 +62,5 @@ def test_bytes_stay_on_the_cards_unless_gloo_is_asked_for(tmp_path: Path, said: 
 def test_processes_of_one_card_go_by_the_host(tmp_path: Path) -> None:
     script = tmp_path / "where.py"
     script.write_text(WHERE)
-    said = processes(str(script), INNKEEPER_NODES="cuda:0:32MiB,host:512MiB")
-    assert sorted(said.splitlines()) == [f"{rank} {['host'] * 3}" for rank in range(2)]
+    said = told(script, nodes="cuda:0:32MiB,host:512MiB")
+    assert sorted(said) == [f"{rank} {['host'] * 3}" for rank in range(2)]

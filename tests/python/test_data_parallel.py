@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import threading
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -117,6 +118,25 @@ def test_trains_to_the_bits_of_the_parts_one_after_another(configure: Configure,
         assert same(got[1][name], value), name
     assert innkeeper.stats()["evictions"] > 0
     del again
+
+
+def test_replicas_compute_with_the_callers_threads():
+    """Where the host computes for simulated GPUs, a sum's bits depend on their number."""
+    seen: list[int] = []
+
+    class Look(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(torch.get_num_threads())
+            return super().forward(x)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    other = threading.Thread(target=torch.set_num_threads, args=(1,))  # as a DataLoader that pins memory does
+    other.start()
+    other.join()
+    innkeeper.DataParallel(Look(4, 4))(torch.ones(8, 4))
+    torch.set_num_threads(before)
+    assert seen == [3, 3]
 
 
 def test_each_replica_computes_at_its_node():

@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-WORKER = Path(__file__).parent / "ddp_worker.py"
-ROOMY = "sim:2x16MiB,host:256MiB"
-
-
-def command(case: str, processes: int, backend: str) -> list[str]:
-    return [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
-        str(WORKER), case, backend,
-    ]  # fmt: skip
-
-
-def environment(device: str, nodes: str) -> dict[str, str]:
-    return os.environ | {"TEST_DEVICE": device, "INNKEEPER_NODES": nodes, "OMP_NUM_THREADS": "1"}
-
-
-def run(
-    case: str, processes: int = 2, device: str = "managed", backend: str = "none", nodes: str = ROOMY
-) -> Any:
-    """What each process found, by rank."""
-    done = subprocess.run(
-        command(case, processes, backend), env=environment(device, nodes),
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(rows) == processes, done.stdout
-    return sorted(rows, key=lambda row: row["rank"])
-
-
-def found(rows: Any) -> Any:
-    return [row["found"] for row in rows]
+from conftest import run_python
+from torchrun import found, run, torchrun
 
 
 @pytest.mark.parametrize("backend", ["none", "gloo", "cpu:gloo,managed:innkeeper"])
@@ -104,10 +69,7 @@ for i in range(600):
 dist.destroy_process_group()
 print(len(droppers), set(droppers) == {threading.get_ident()})
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment("managed", ROOMY),
-        capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
+    done = run_python("-c", script)
     assert done.stdout.split() == ["600", "True"], done.stdout + done.stderr
 
 
@@ -123,10 +85,7 @@ def test_a_killed_process_ends_all(tmp_path: Path):
         "print('went on')\n"
     )
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
-        env=environment("managed", ROOMY), capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+    done = torchrun(str(script))
     assert done.returncode != 0 and "went on" not in done.stdout
     assert (
         f"Signal {int(signal.SIGKILL)} (SIGKILL)" in done.stderr or "Connection closed by peer" in done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 from torch.utils.weak import WeakIdKeyDictionary
 
 import torch
-from innkeeper import _C
+from innkeeper import _C, launch
 from innkeeper.cuda_names.script import note
 
 CURRENT = -1
@@ -49,12 +49,10 @@ def index_of(device: Any) -> int:
 
 def hidden() -> bool:
     """Whether ``CUDA_VISIBLE_DEVICES`` says that there is no device: scripts force the CPU like that."""
-    said = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if said is None or said.strip() not in ("", "-1"):
+    if not launch.cards_are_hidden():
         return False
-    note(
-        "hidden", f"CUDA_VISIBLE_DEVICES={said.strip()!r} hides every device, so this script is told of none"
-    )
+    said = os.environ["CUDA_VISIBLE_DEVICES"].strip()
+    note("hidden", f"CUDA_VISIBLE_DEVICES={said!r} hides every device, so this script is told of none")
     return True
 
 

@@ -221,9 +221,9 @@ def _default_tensor_type(kind: Any) -> None:
 
 def _device_in_a_file(location: Any, backend: str) -> torch.device:
     """The device that ``torch.load`` is told, or finds: a process of torchrun's says the number it has."""
-    index = homes.asked(location) if backend == "cuda" else None
-    if index is not None and index >= 0 and index == _C.local_rank() and homes.nodes():
-        return torch.device(backend, index)
+    rank = _C.local_rank()  # below 0 where torchrun has not started this process
+    if backend == "cuda" and rank >= 0 and homes.asked(location) == rank and homes.nodes():
+        return torch.device(backend, rank)
     return _validate_device(location, backend)
 
 

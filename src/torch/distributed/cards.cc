@@ -2,6 +2,7 @@
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/ScopeExit.h>
 
 #include <utility>
 
@@ -62,15 +63,10 @@ std::exception_ptr Cards::await(Collective& collective) const {
     const c10::DeviceGuard at(device_);
     const c10::impl::VirtualGuardImpl cards(device_.type());
     const c10::Stream stream = cards.getStreamFromGlobalPool(device_);
-    const c10::Stream before = cards.exchangeStream(stream);
-    try {
-      collective.inner->wait();
-      cards.synchronizeStream(stream);
-    } catch (...) {
-      cards.exchangeStream(before);
-      throw;
-    }
-    cards.exchangeStream(before);
+    const auto back =
+        c10::make_scope_exit([&, before = cards.exchangeStream(stream)] { cards.exchangeStream(before); });
+    collective.inner->wait();
+    cards.synchronizeStream(stream);
     return nullptr;
   } catch (const std::exception&) {
     return std::current_exception();

@@ -7,8 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/thread_annotations.h"
-#include "torch/compute_queue.h"
 #include "torch/distributed/cards.h"
 #include "torch/distributed/collective.h"
 #include "torch/fork.h"
@@ -69,25 +67,24 @@ class ProcessGroup final : public Backend {
   const std::string getBackendName() const override { return "innkeeper"; }  // NOLINT: c10d's own signature
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    return run(OpType::BROADCAST, Way::cards, {{&tensors, true}}, tensors,
-               [&](Backend& other, LentTensors& lent) {
-                 return other.broadcast(lent.of(0), asynchronous(options));
-               });
+    return run(OpType::BROADCAST, Way::cards, {{&tensors, true}}, [&](Backend& other, LentTensors& lent) {
+      return other.broadcast(lent.of(0), asynchronous(options));
+    });
   }
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    return run(OpType::ALLREDUCE, way_of(options.reduceOp), {{&tensors, true}}, tensors,
+    return run(OpType::ALLREDUCE, way_of(options.reduceOp), {{&tensors, true}},
                [&](Backend& other, LentTensors& lent) {
                  return other.allreduce(lent.of(0), asynchronous(options));
                });
   }
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
     return run(
-        OpType::ALLREDUCE_COALESCED, Way::host, {{&tensors, true}}, tensors,
+        OpType::ALLREDUCE_COALESCED, Way::host, {{&tensors, true}},
         [&](Backend& other, LentTensors& lent) { return other.allreduce_coalesced(lent.of(0), options); });
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     return run(
-        OpType::REDUCE, way_of(options.reduceOp), {{&tensors, true}}, tensors,
+        OpType::REDUCE, way_of(options.reduceOp), {{&tensors, true}},
         [&](Backend& other, LentTensors& lent) { return other.reduce(lent.of(0), asynchronous(options)); });
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -106,14 +103,14 @@ class ProcessGroup final : public Backend {
   }
   WorkPtr _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::_ALLGATHER_BASE, Way::cards, {{&out, true}, {&in, false}}, out,
+    return run(OpType::_ALLGATHER_BASE, Way::cards, {{&out, true}, {&in, false}},
                [&](Backend& other, LentTensors& lent) {
                  return other._allgather_base(lent.of(0).front(), lent.of(1).front(), asynchronous(options));
                });
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
-    return run(OpType::COALESCED, Way::host, {{&outputs, true}, {&inputs, false}}, outputs,
+    return run(OpType::COALESCED, Way::host, {{&outputs, true}, {&inputs, false}},
                [&](Backend& other, LentTensors& lent) {
                  return other.allgather_into_tensor_coalesced(lent.of(0), lent.of(1), options);
                });
@@ -142,7 +139,7 @@ class ProcessGroup final : public Backend {
   WorkPtr _reduce_scatter_base(Tensor& output, Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::_REDUCE_SCATTER_BASE, way_of(options.reduceOp), {{&out, true}, {&in, false}}, out,
+    return run(OpType::_REDUCE_SCATTER_BASE, way_of(options.reduceOp), {{&out, true}, {&in, false}},
                [&](Backend& other, LentTensors& lent) {
                  return other._reduce_scatter_base(lent.of(0).front(), lent.of(1).front(),
                                                    asynchronous(options));
@@ -150,7 +147,7 @@ class ProcessGroup final : public Backend {
   }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
-    return run(OpType::COALESCED, Way::host, {{&outputs, true}, {&inputs, false}}, outputs,
+    return run(OpType::COALESCED, Way::host, {{&outputs, true}, {&inputs, false}},
                [&](Backend& other, LentTensors& lent) {
                  return other.reduce_scatter_tensor_coalesced(lent.of(0), lent.of(1), options);
                });
@@ -158,7 +155,7 @@ class ProcessGroup final : public Backend {
   WorkPtr alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::ALLTOALL_BASE, Way::cards, {{&out, true}, {&in, false}}, out,
+    return run(OpType::ALLTOALL_BASE, Way::cards, {{&out, true}, {&in, false}},
                [&](Backend& other, LentTensors& lent) {
                  return other.alltoall_base(lent.of(0).front(), lent.of(1).front(), output_sizes, input_sizes,
                                             asynchronous(options));
@@ -166,7 +163,7 @@ class ProcessGroup final : public Backend {
   }
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
     return run(
-        OpType::ALLTOALL, Way::host, {{&outputs, true}, {&inputs, false}}, outputs,
+        OpType::ALLTOALL, Way::host, {{&outputs, true}, {&inputs, false}},
         [&](Backend& other, LentTensors& lent) { return other.alltoall(lent.of(0), lent.of(1), options); });
   }
 
@@ -193,7 +190,7 @@ class ProcessGroup final : public Backend {
     c10d::BarrierOptions theirs = options;
     theirs.device = c10::Device(c10::kCPU);
     theirs.device_ids.clear();
-    return run(OpType::BARRIER, Way::host, {}, {},
+    return run(OpType::BARRIER, Way::host, {},
                [&](Backend& other, LentTensors&) { return other.barrier(theirs); });
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
@@ -266,16 +263,18 @@ class ProcessGroup final : public Backend {
     return work;
   }
 
+  // What is written is the result.
   template <class Start>
-  WorkPtr run(OpType type, Way way, std::initializer_list<Use> uses, const Tensors& outputs, Start&& start) {
+  WorkPtr run(OpType type, Way way, const std::vector<Use>& uses, Start&& start) {
     refuse_in_forked_child();
     auto collective = std::make_shared<Collective>();
     bool on_cards = way == Way::cards;
-    for (const Use& use : uses) {
-      collective->lent.add(*use.tensors, use.written);
-      on_cards = on_cards && takes_cards(*use.tensors);
+    for (const auto& [tensors, written] : uses) {
+      collective->lent.add(*tensors, written);
+      on_cards = on_cards && takes_cards(*tensors);
+      Tensors& outputs = collective->outputs;
+      if (written) outputs.insert(outputs.end(), tensors->begin(), tensors->end());
     }
-    collective->outputs = outputs;
     return launch(type, on_cards ? cards() : nullptr, collective,
                   [&](Backend& other) { return start(other, collective->lent); });
   }
@@ -284,21 +283,10 @@ class ProcessGroup final : public Backend {
   template <class Start>
   WorkPtr run_lists(OpType type, Way way, const std::vector<Tensors>& lists, bool lists_written,
                     const Tensors& list, bool list_written, Start&& start) {
-    refuse_in_forked_child();
-    auto collective = std::make_shared<Collective>();
-    LentTensors& lent = collective->lent;
-    bool on_cards = way == Way::cards && takes_cards(list);
-    for (const Tensors& each : lists) {
-      lent.add(each, lists_written);
-      on_cards = on_cards && takes_cards(each);
-    }
-    lent.add(list, list_written);
-    Tensors& outputs = collective->outputs;
-    if (list_written) outputs = list;
-    for (const Tensors& each : lists) {
-      if (lists_written) outputs.insert(outputs.end(), each.begin(), each.end());
-    }
-    return launch(type, on_cards ? cards() : nullptr, collective, [&](Backend& other) {
+    std::vector<Use> uses;
+    for (const Tensors& each : lists) uses.push_back({&each, lists_written});
+    uses.push_back({&list, list_written});
+    return run(type, way, uses, [&](Backend& other, LentTensors& lent) {
       std::vector<Tensors> reals;
       for (size_t i = 0; i < lists.size(); ++i) reals.push_back(lent.of(i));
       return start(other, reals, lent.of(lists.size()));

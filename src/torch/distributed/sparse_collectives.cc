@@ -24,16 +24,15 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
 
 void register_sparse_collectives() {
   auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::DispatchKey key :
-       {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1}) {
-    torch::Library& m = kernels_for("c10d", key);
-    for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-      const auto op = name.name.starts_with("c10d::") ? dispatcher.findSchema(name) : std::nullopt;
-      if (!op.has_value() || !op->hasKernelForDispatchKey(kManagedKey)) continue;
-      const bool summed = name.name == "c10d::allreduce_" && key == c10::DispatchKey::SparsePrivateUse1;
-      m.impl(name.name.c_str(), summed ? torch::CppFunction::makeFromBoxedFunction<&as_dense>()
-                                       : torch::CppFunction::makeFromBoxedFunction<&refuse>());
-    }
+  torch::Library& coo = kernels_for("c10d", c10::DispatchKey::SparsePrivateUse1);
+  torch::Library& compressed = kernels_for("c10d", c10::DispatchKey::SparseCsrPrivateUse1);
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = name.name.starts_with("c10d::") ? dispatcher.findSchema(name) : std::nullopt;
+    if (!op.has_value() || !op->hasKernelForDispatchKey(kManagedKey)) continue;
+    coo.impl(name.name.c_str(), name.name == "c10d::allreduce_"
+                                    ? torch::CppFunction::makeFromBoxedFunction<&as_dense>()
+                                    : torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    compressed.impl(name.name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
   }
 }
 
