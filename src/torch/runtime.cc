@@ -1,6 +1,7 @@
 #include "innkeeper/torch/runtime.h"
 
 #include <ATen/Context.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 
 #include "base/log.h"
 #include "config/machine.h"
+#include "config/misspelt.h"
 #include "device/disk.h"
 #include "device/host.h"
 #include "torch/c10_device.h"
@@ -158,6 +160,7 @@ struct Runtime::Prepared {
 
 Runtime::Prepared Runtime::prepare(const std::string& text) {
   (void)log_enabled(LogLevel::warn);  // a bad INNKEEPER_LOG is named now, not at the first line
+  for (const std::string& line : misspelt_settings(environ)) log(LogLevel::warn, line);
   Prepared prepared;
   const std::string stress = from_environment("INNKEEPER_STRESS");
   prepared.stress_evict = stress == "evict";

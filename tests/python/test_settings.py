@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from conftest import run_python
 
+SETTINGS = Path(__file__).parents[2] / "docs" / "settings.md"
 USE = "import torch, innkeeper; torch.ones(1, device='managed')"
 TRY_ALL = """
 import sys, innkeeper
@@ -100,3 +104,15 @@ except ValueError:
     monkeypatch.setenv("INNKEEPER_GROWTH", "maybe")
     done = run_python("-c", USE)
     assert done.stderr.strip().splitlines()[-1] == 'ValueError: INNKEEPER_GROWTH: "maybe": expected on or off'
+
+
+def test_a_setting_that_is_almost_right_is_named(monkeypatch: pytest.MonkeyPatch):
+    """Each heading of the page: a setting that is known, and one short of a letter."""
+    names = re.findall(r"INNKEEPER_\w+", " ".join(re.findall(r"^## .*", SETTINGS.read_text(), re.MULTILINE)))
+    assert len(names) > 8
+    for name in names:
+        monkeypatch.setenv(name[:-1], "1")
+    said = run_python("-c", USE).stderr
+    for name in names:
+        assert f"innkeeper warn: {name[:-1]} is set, and no setting: {name} is one\n" in said
+    assert said.count("no setting") == len(names)

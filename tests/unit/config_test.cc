@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/size.h"
+#include "config/misspelt.h"
 #include "device/host.h"
 
 namespace innkeeper {
@@ -289,6 +291,37 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
     ASSERT_FALSE(spec.ok()) << text;
     EXPECT_EQ(spec.status().message(), "INNKEEPER_SIM: " + std::string(message));
   }
+}
+
+TEST(Settings, ThatAreAlmostRightAreNamed) {
+  const std::array environment = {
+      "INNKEEPER_NODE=sim:64MiB", "INKEEPER_SIM=early", "INNKEEPER_SOFTPLACEMENT=off",
+      "INNKEEPER_LEASEDIR=/tmp",  "INNKEEPER_NODSE",    static_cast<const char*>(nullptr)};
+  EXPECT_EQ(misspelt_settings(environment.data()),
+            (std::vector<std::string>{
+                "INNKEEPER_NODE is set, and no setting: INNKEEPER_NODES is one",
+                "INKEEPER_SIM is set, and no setting: INNKEEPER_SIM is one",
+                "INNKEEPER_SOFTPLACEMENT is set, and no setting: INNKEEPER_SOFT_PLACEMENT is one",
+                "INNKEEPER_LEASEDIR is set, and no setting: INNKEEPER_LEASE_DIR is one",
+                "INNKEEPER_NODSE is set, and no setting: INNKEEPER_NODES is one",
+            }));
+}
+
+TEST(Settings, OthersAreNobodysMistakes) {
+  const std::string long_name(100000, 'I');
+  const std::array environment = {"INNKEEPER_NODES=",
+                                  "INNKEEPER_STEPS=3",
+                                  "INNKEEPER_LEASE=ab12",
+                                  "INNKEEPER_LEASE_FD=3",
+                                  "INNKEEPER_JOB_ID=1",
+                                  "INNKEEPER_ARRAY_INDEX=0",
+                                  "INNKEEPER_",
+                                  "INNKEEPER",
+                                  "PATH=/INNKEEPER_NODE",
+                                  long_name.c_str(),
+                                  "",
+                                  static_cast<const char*>(nullptr)};
+  EXPECT_EQ(misspelt_settings(environment.data()), std::vector<std::string>());
 }
 
 TEST(Machine, WithoutDataMayBeLargerThanThisOne) {

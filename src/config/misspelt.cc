@@ -1,0 +1,55 @@
+#include "config/misspelt.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+
+namespace innkeeper {
+namespace {
+
+constexpr std::string_view kPrefix = "INNKEEPER_";
+constexpr std::array<std::string_view, 15> kSettings = {
+    "INNKEEPER_NODES",  "INNKEEPER_SIM",       "INNKEEPER_SOFT_PLACEMENT", "INNKEEPER_GROWTH",
+    "INNKEEPER_STRESS", "INNKEEPER_LEASE_DIR", "INNKEEPER_QUEUE_DIR",      "INNKEEPER_NVML",
+    "INNKEEPER_AMDSMI", "INNKEEPER_LOG",       "INNKEEPER_SLURM_SHARD",    "INNKEEPER_SEED",
+    "INNKEEPER_STEPS",  "INNKEEPER_PROGRAM",   "INNKEEPER_FAKE_NVML",
+};
+
+// Levenshtein's distance.
+size_t distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+// In a short name one letter is much.
+size_t slips_in(std::string_view setting) { return setting.size() - kPrefix.size() < 5 ? 1 : 2; }
+
+}  // namespace
+
+std::vector<std::string> misspelt_settings(const char* const* environment) {
+  std::vector<std::string> lines;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::string_view said = entry.substr(0, entry.find('='));
+    if (said.size() < kPrefix.size() || said.size() > 40) continue;
+    const std::string_view nearest = *std::min_element(
+        kSettings.begin(), kSettings.end(),
+        [said](std::string_view a, std::string_view b) { return distance(said, a) < distance(said, b); });
+    const size_t slips = distance(said, nearest);
+    if (slips == 0 || slips > slips_in(nearest)) continue;
+    lines.push_back(std::string(said) + " is set, and no setting: " + std::string(nearest) + " is one");
+  }
+  return lines;
+}
+
+}  // namespace innkeeper
