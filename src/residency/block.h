@@ -141,6 +141,7 @@ class Block {
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; nobody else
   // may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;
+  size_t moving_place_ = 0;  // in Engine::moving_, while it is moving
   std::unique_ptr<Replica[]> replicas_;
 };
 

@@ -133,16 +133,26 @@ void Engine::unlist(Block& block, NodeId id) {
 void Engine::begin_move(Block& block) {
   IK_CHECK(!is_moving(block));
   block.mover_ = &thread_state();
+  block.moving_place_ = moving_.size();
+  moving_.push_back(&block);
 }
 
 void Engine::end_move(Block& block) {
   IK_CHECK(block.mover_ == &thread_state());
   block.mover_ = nullptr;
+  forget_move(block);
   for (const auto& at : nodes_) {  // a victim that has not left
     const Replica& replica = block.replica(at->id);
     if (replica.listed && replica.memory && !at->index->contains(block)) at->index->add(block);
   }
   changed_.notify_all();
+}
+
+void Engine::forget_move(Block& block) {
+  IK_CHECK(moving_[block.moving_place_] == &block, "the block is among those that move");
+  moving_[block.moving_place_] = moving_.back();
+  moving_[block.moving_place_]->moving_place_ = block.moving_place_;
+  moving_.pop_back();
 }
 
 void Engine::wait_move(Block& block) {
@@ -202,6 +212,12 @@ NodeId Engine::any_replica(const Block& block) const {
 
 void Engine::destroy(Block* block) {
   Released freed;
+  const auto release_one = [&]() IK_REQUIRES(mutex_) {
+    if (const NodeId id = any_replica(*block); id != kNoNode) {
+      freed = begin_release(*block, id, ReplicaEvent::free);
+    }
+    if (any_replica(*block) == kNoNode) forget_move(*block);
+  };
   {
     MutexLock lock(mutex_);
     wait_move(*block);
@@ -210,17 +226,14 @@ void Engine::destroy(Block* block) {
                   [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
     std::erase_if(holds_, [block](const Hold& hold) { return hold.block == block; });
     if (!pinned_at_.empty()) pinned_at_.erase(block);
-    if (const NodeId id = any_replica(*block); id != kNoNode) {
-      freed = begin_release(*block, id, ReplicaEvent::free);
-    }
+    release_one();
   }
   while (freed.node != kNoNode) {
     observe(*block, freed.node, nullptr);
     release_memory(std::exchange(freed, {}), /*soon=*/false);
-    const NodeId id = any_replica(*block);
-    if (id == kNoNode) break;  // most blocks have one, and take the lock once
+    if (any_replica(*block) == kNoNode) break;  // most blocks have one, and take the lock once
     MutexLock lock(mutex_);
-    freed = begin_release(*block, id, ReplicaEvent::free);
+    release_one();
   }
   delete block;
   blocks_.fetch_sub(1, std::memory_order_relaxed);

@@ -234,6 +234,7 @@ class Engine final : public Accountant {
   class MoveScope;  // moving.h
   void begin_move(Block& block) IK_REQUIRES(mutex_);
   void end_move(Block& block) IK_REQUIRES(mutex_);
+  void forget_move(Block& block) IK_REQUIRES(mutex_);
   void wait_move(Block& block) IK_REQUIRES(mutex_);
   void wait_change() IK_REQUIRES(mutex_);
   void inherit_if_last(Block& block) IK_REQUIRES(mutex_);
@@ -322,6 +323,7 @@ class Engine final : public Accountant {
   std::atomic<int64_t> blocks_{0};
   std::atomic<int> waiters_{0};
   std::vector<std::pair<Block*, NodeId>> escaped_ IK_GUARDED_BY(mutex_);
+  std::vector<Block*> moving_ IK_GUARDED_BY(mutex_);  // in no order
   struct Hold {
     const Block* block;
     NodeId node;

@@ -88,10 +88,9 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
 bool Engine::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
   if (node.moving > self.moving[index_of(node.id)]) return true;
-  for (Block* block = node.first; block != nullptr; block = block->replica(node.id).next) {
-    if (is_moving(*block) && block->mover_ != &self) return true;
-  }
-  return false;
+  return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
+    return block->mover_ != &self && block->replica(node.id).listed;
+  });
 }
 
 // While it waits a thread makes no room: neither its operators here nor what it is moving here count.
