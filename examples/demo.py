@@ -91,7 +91,8 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
 def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Plain, with room, and with ``fraction`` of the second one's peak."""
     real = torch.cuda.is_available() and not args.simulate
-    plain = run("plain PyTorch", "cuda" if real else "cpu", args.training)
+    device = "cuda" if real else "cpu"
+    plain = run("plain PyTorch", device, args.training)
     room = "cuda:0,host" if real else f"sim:1x{args.room},host:{args.host}"
     ample = run("managed, room for all", "managed", args.training, room)
     budget = int(peak_of(ample) * args.fraction) // args.gpus
@@ -101,7 +102,7 @@ def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
         nodes = f"sim:{args.gpus}x{budget}B,host:{args.host}"
     tight = run(f"managed, {args.fraction * 100:g} % of the peak", "managed", args.training, nodes)
     if plain["sha256"] != ample["sha256"] == tight["sha256"]:
-        plain = repeated(plain, "cuda" if real else "cpu", args.training)
+        plain = repeated(plain, device, args.training)
     return [plain, ample, tight]
 
 

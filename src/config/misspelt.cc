@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <numeric>
 #include <string_view>
 
@@ -42,10 +43,15 @@ std::vector<std::string> misspelt_settings(const char* const* environment) {
     const std::string_view entry = *environment;
     const std::string_view said = entry.substr(0, entry.find('='));
     if (said.size() < kPrefix.size() || said.size() > 40) continue;
-    const std::string_view nearest = *std::min_element(
-        kSettings.begin(), kSettings.end(),
-        [said](std::string_view a, std::string_view b) { return distance(said, a) < distance(said, b); });
-    const size_t slips = distance(said, nearest);
+    std::string_view nearest;
+    size_t slips = SIZE_MAX;
+    for (const std::string_view setting : kSettings) {
+      const size_t now = distance(said, setting);
+      if (now < slips) {
+        slips = now;
+        nearest = setting;
+      }
+    }
     if (slips == 0 || slips > slips_in(nearest)) continue;
     lines.push_back(std::string(said) + " is set, and no setting: " + std::string(nearest) + " is one");
   }

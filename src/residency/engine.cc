@@ -212,11 +212,13 @@ NodeId Engine::any_replica(const Block& block) const {
 
 void Engine::destroy(Block* block) {
   Released freed;
+  bool last = false;
   const auto release_one = [&]() IK_REQUIRES(mutex_) {
     if (const NodeId id = any_replica(*block); id != kNoNode) {
       freed = begin_release(*block, id, ReplicaEvent::free);
     }
-    if (any_replica(*block) == kNoNode) forget_move(*block);
+    last = any_replica(*block) == kNoNode;
+    if (last) forget_move(*block);
   };
   {
     MutexLock lock(mutex_);
@@ -231,7 +233,7 @@ void Engine::destroy(Block* block) {
   while (freed.node != kNoNode) {
     observe(*block, freed.node, nullptr);
     release_memory(std::exchange(freed, {}), /*soon=*/false);
-    if (any_replica(*block) == kNoNode) break;  // most blocks have one, and take the lock once
+    if (last) break;  // most blocks have one, and take the lock once
     MutexLock lock(mutex_);
     release_one();
   }

@@ -160,7 +160,10 @@ struct Runtime::Prepared {
 
 Runtime::Prepared Runtime::prepare(const std::string& text) {
   (void)log_enabled(LogLevel::warn);  // a bad INNKEEPER_LOG is named now, not at the first line
-  for (const std::string& line : misspelt_settings(environ)) log(LogLevel::warn, line);
+  static std::once_flag named;
+  std::call_once(named, [] {
+    for (const std::string& line : misspelt_settings(environ)) log(LogLevel::warn, line);
+  });
   Prepared prepared;
   const std::string stress = from_environment("INNKEEPER_STRESS");
   prepared.stress_evict = stress == "evict";

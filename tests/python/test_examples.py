@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import run_program, run_python
+from torchrun import launcher
 
 SMALL = ["--width", "32", "--layers", "2", "--heads", "2", "--batch", "4", "--context", "32", "--lr", "1e-2"]
 
@@ -91,12 +92,11 @@ ENDED_BY_GLOO = "terminate called without an active exception"
 
 def test_ddp_gives_the_same_weights_as_on_the_cpu():
     hashes = set()
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     innkeeper = str(Path(sys.executable).with_name("innkeeper"))
     ours = [innkeeper, "run", "--python", sys.executable, "--nproc", "2", "--"]
     for device, nodes, start in (
-        ("cpu", "host:1GiB", torchrun),
-        ("managed", "sim:1x1MiB,host:1GiB", torchrun),
+        ("cpu", "host:1GiB", launcher()),
+        ("managed", "sim:1x1MiB,host:1GiB", launcher()),
         ("managed", "sim:2x1MiB,host:1GiB", ours),
     ):
         words = ["examples/ddp.py", "--device", device, "--steps", "4", "--dropout", "0", *SMALL]

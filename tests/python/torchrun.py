@@ -13,12 +13,21 @@ WORKER = Path(__file__).parent / "ddp_worker.py"
 ROOMY = "sim:2x16MiB,host:256MiB"
 
 
+def launcher(processes: int = 2) -> list[str]:
+    """The words before a script that start so many processes of it on this machine."""
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+
+
 def torchrun(*command: str, processes: int = 2, **env: str) -> subprocess.CompletedProcess[str]:
     """A script and its arguments in several processes, beside nodes with room for all."""
-    python = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "INNKEEPER_NODES": ROOMY} | env
     return subprocess.run(
-        [*python, *command], env=environment, capture_output=True, text=True, timeout=280, check=False
+        [*launcher(processes), *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
 
 
