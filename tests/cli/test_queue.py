@@ -64,20 +64,6 @@ class Jobs:
                 run("queue", "resume", str(job["id"]))
                 run("queue", "cancel", str(job["id"]))
         wait_until(lambda: self.runner() is None)
-        while self.kill_processes():  # a supervisor that comes late would make the folder again
-            time.sleep(0.01)
-
-    def kill_processes(self) -> int:
-        """How many there were of this queue's runner, and what it became by forking."""
-        count = 0
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if f"runner\0{self.folder}\0" in (process / "cmdline").read_text(errors="replace"):
-                    os.kill(int(process.name), signal.SIGKILL)
-                    count += 1
-            except OSError:
-                continue
-        return count
 
 
 @pytest.fixture

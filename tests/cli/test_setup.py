@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import FAKE, PROGRAM, cards, uuid
+from conftest import FAKE, PROGRAM, cards, kill_runners, uuid
 
 ROOT = os.geteuid() == 0
 UNSHARE = ["unshare", "--mount", "--propagation", "private", *([] if ROOT else ["--map-root-user"])]
@@ -79,6 +79,7 @@ def sandbox() -> Iterator[Sandbox]:
     assert PROGRAM.exists(), f"{PROGRAM} is not built: cmake --build --preset dev"
     folder = Path(tempfile.mkdtemp(prefix="innkeeper-setup-", dir="/tmp"))
     yield Sandbox(folder)
+    kill_runners(folder)
     shutil.rmtree(folder)
 
 
