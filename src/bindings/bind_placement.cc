@@ -15,6 +15,8 @@ void bind_placement(py::module_& m) {
   m.def("leave_experiment", &leave_experiment, py::arg("token"), WithoutGil(),
         "Ends what enter_experiment began.");
   m.def("local_rank", &local_rank, "The process's LOCAL_RANK; -1 where it has none, or no number.");
+  m.def("follow_visible_devices", &follow_visible_devices,
+        "Makes CUDA_VISIBLE_DEVICES choose among simulated nodes too, when the runtime starts.");
   m.def("log_moves", &log_moves, py::arg("on"), WithoutGil(), "Logs placements and moves, or stops it.");
 }
 

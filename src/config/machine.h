@@ -69,6 +69,10 @@ struct MachineSpec {
 Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory,
                                   LocalShare share = {});
 
+// Keeps of the simulated nodes those that CUDA_VISIBLE_DEVICES lists, in its order, as CUDA does with cards.
+// A list that is empty, that names cards otherwise than by numbers, or that lists no node there, keeps all.
+void keep_listed(MachineSpec& spec, std::string_view list);
+
 // LOCAL_RANK; none where it says no number from 0 on.
 std::optional<int> local_rank_from_environment();
 // Alone where the variables say nothing, or nothing that can be.

@@ -65,6 +65,11 @@ std::string& wanted_nodes() {
   return text;
 }
 
+std::atomic<bool>& visible_devices_followed() {
+  static std::atomic<bool> it{false};
+  return it;
+}
+
 SwitchSetting& growth_setting() {
   static SwitchSetting it("INNKEEPER_GROWTH");
   return it;
@@ -91,6 +96,7 @@ MachineSpec parse(const std::string& nodes) {
   Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit(),
                                            local_share_from_environment());
   if (!spec.ok()) throw_status(spec.status(), "");  // the line begins with the setting's name
+  if (visible_devices_followed().load()) keep_listed(spec.value(), from_environment("CUDA_VISIBLE_DEVICES"));
   return std::move(spec).value();
 }
 
@@ -395,6 +401,8 @@ void set_soft_placement(bool soft) { set_soft(soft); }
 bool growth() { return growth_setting().get(); }
 
 void set_growth(bool growth) { growth_setting().set(growth); }
+
+void follow_visible_devices() { visible_devices_followed().store(true); }
 
 bool started() { return runtime_if_started() != nullptr; }
 

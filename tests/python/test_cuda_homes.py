@@ -98,6 +98,12 @@ print(w.grad.tolist())
     assert ok(tmp_path, code) == "[0.0, 1.0, 2.0] [1.0, 2.0, 3.0]\nTrue True\n[8.0, 8.0]\n"
 
 
+NAMED = """
+made = [torch.zeros(1, device="cuda"), torch.ones(1).cuda(), torch.zeros(1, device="cuda:0")]
+print(*(innkeeper.where(x) for x in made))
+"""
+
+
 def test_a_script_may_hide_or_number_its_devices(tmp_path: Path):
     code = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = {!r}\nimport torch, innkeeper\nprint(torch.cuda.is_available(), torch.cuda.device_count())\n"
     script = tmp_path / "script.py"
@@ -106,8 +112,10 @@ def test_a_script_may_hide_or_number_its_devices(tmp_path: Path):
     assert hidden.stdout == "False 0\n" and hidden.stderr.startswith(
         "innkeeper: script.py:4: CUDA_VISIBLE_DEVICES='-1' hides"
     )
-    one = code.format("1") + "print(innkeeper.where(torch.zeros(1, device='cuda:0')))"
-    assert ok(tmp_path, one) == "True 1\n['sim:1']\n"
+    one = code.format("1") + NAMED
+    assert ok(tmp_path, one) == "True 1\n['sim:1'] ['sim:1'] ['sim:1']\n"
+    swapped = code.format("1,0") + NAMED + "print(innkeeper.where(torch.zeros(1, device='cuda:1')))\n"
+    assert ok(tmp_path, swapped) == "True 2\n['sim:1'] ['sim:1'] ['sim:1']\n['sim:0']\n"
 
 
 LIKE = """

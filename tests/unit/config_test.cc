@@ -345,6 +345,30 @@ TEST(Machine, ProcessesOfOneMachineShareIt) {
   EXPECT_EQ(summary(parse_machine("host:16GiB", "", kHostMemory, half).value()), "host=16.0 GiB");
 }
 
+TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsCards) {
+  const char* nodes = "sim:3x1MiB,host:1GiB";
+  const std::pair<const char*, const char*> cases[] = {
+      {"1", "sim:1=1.0 MiB host=1.0 GiB"},
+      {" 2, 0 ", "sim:2=1.0 MiB sim:0=1.0 MiB host=1.0 GiB"},
+      {"1,1,7,0", "sim:1=1.0 MiB sim:0=1.0 MiB host=1.0 GiB"},
+  };
+  for (const auto& [list, expected] : cases) {
+    MachineSpec spec = parse_machine(nodes, "", kHostMemory).value();
+    keep_listed(spec, list);
+    EXPECT_EQ(summary(spec), expected) << list;
+    EXPECT_EQ(spec.nodes[0].index, 0) << list;
+    EXPECT_EQ(spec.nodes[0].sim.name, spec.nodes[0].name);
+  }
+  for (const char* all : {"", ",", "7", "99999999999", "GPU-1", "0,GPU-1", "-1", "0,-1"}) {
+    MachineSpec spec = parse_machine(nodes, "", kHostMemory).value();
+    keep_listed(spec, all);
+    EXPECT_EQ(spec.nodes.size(), 4u) << all;
+  }
+  MachineSpec spec = parse_machine("cuda:1,cuda:0,host:1GiB", "", kHostMemory).value();
+  keep_listed(spec, "0");
+  EXPECT_EQ(summary(spec), "cuda:1=- cuda:0=- host=1.0 GiB") << "the driver has kept to it";
+}
+
 TEST(Machine, CardsArePartedAmongProcesses) {
   using Cards = std::vector<int>;
   EXPECT_EQ(LocalShare().cards(3), (Cards{0, 1, 2}));

@@ -34,6 +34,10 @@ IK_EXPORT void set_soft_placement(bool soft);
 IK_EXPORT bool growth();
 IK_EXPORT void set_growth(bool growth);
 
+// Makes CUDA_VISIBLE_DEVICES choose among simulated nodes too, as CUDA has it choose among cards: what it
+// says when the runtime starts, or at configure(), counts. For programs that take them for cards.
+IK_EXPORT void follow_visible_devices();
+
 // Registers the device if this was not done yet (also done when the library is loaded), and starts the
 // runtime.
 IK_EXPORT void start();

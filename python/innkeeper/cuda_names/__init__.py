@@ -28,6 +28,7 @@ def install() -> None:
     from innkeeper.cuda_names import answers, autocast, compiled, groups, refusals, tensors
 
     _C.show_devices_as("cuda", torch.Generator, torch.Stream, torch.Event)
+    _C.follow_visible_devices()
     tensors.install()
     answers.install()
     autocast.install()

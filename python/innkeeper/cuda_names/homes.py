@@ -58,15 +58,7 @@ def hidden() -> bool:
 
 def nodes() -> list[str]:
     """The computing nodes, as ``CUDA_VISIBLE_DEVICES`` numbers them. Starts the runtime."""
-    if hidden():
-        return []
-    found = [node for node in _C.nodes() if node.computes]
-    names = [node.name for node in found]
-    said = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if any(node.kind == "cuda" for node in found) or not all(word.strip().isdigit() for word in said):
-        return names  # the engine kept to it, or it names cards
-    chosen = [names[int(word)] for word in said if int(word) < len(names)]
-    return chosen or names
+    return [] if hidden() else [node.name for node in _C.nodes() if node.computes]
 
 
 def node_at(index: int) -> str:
