@@ -16,7 +16,7 @@ import innkeeper
 import models
 import pytest
 import torch.nn.functional as F
-from accelerators import here
+from accelerators import KIND, here
 from tight import Squeeze, flood, same
 
 import torch
@@ -342,8 +342,9 @@ def test_an_operator_that_throws_leaves_nothing_pinned(squeeze: Squeeze):
     table = torch.arange(64.0, device="managed").view(8, 8)
     far = torch.tensor([3, 99], device="managed")
     for _ in range(20):
-        with pytest.raises(IndexError):
-            F.embedding(far, table)
+        if KIND == "sim":  # a card looks at indices in its kernel, and is lost by one that is too far
+            with pytest.raises(IndexError):
+                F.embedding(far, table)
         with pytest.raises(RuntimeError):
             torch.linalg.cholesky(-torch.eye(8, device="managed"))
     for node in innkeeper.stats()["nodes"].values():
@@ -364,7 +365,8 @@ def kept() -> Iterator[list[Tensor]]:
 
     library = torch.library.Library("innkeeper_keeps", "FRAGMENT")
     library.define("keep(Tensor x) -> Tensor")
-    library.impl("keep", keep, "CPU")
+    for key in ("CPU", "CUDA"):  # where simulated nodes compute, and cards
+        library.impl("keep", keep, key)
     yield operands
     operands.clear()
 

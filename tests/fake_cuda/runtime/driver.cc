@@ -101,6 +101,14 @@ Error cuPointerGetAttribute(void* value, int which, unsigned long long data) {
   });
 }
 
+// PyTorch from 2.14 on reads the driver's log of errors where there is one. This driver logs nothing.
+Error cuLogsRegisterCallback(void*, void*, void** handle) {
+  static char log = 0;
+  if (handle != nullptr) *handle = &log;
+  return kSuccess;
+}
+Error cuLogsUnregisterCallback(void*) { return kSuccess; }
+
 Error fake_cuda_missing() {
   say("a function of the driver that is not here was called");
   return kNotSupported;
