@@ -25,6 +25,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SIDE = 16384  # of the matrices that are multiplied; 1 GiB each
 KERNELS = 10
 MOVED = 32768  # side of the matrix that moves: 4 GiB
+WARM_UP = 6  # steps, after which a plan is followed
 SHARES = (0.9, 0.7, 0.5)  # of the training step's peak
 H100 = "data=off,card=H100,link=PCIe 5 x16"  # for the kernels
 A100 = "data=off"  # for the training step: what the simulator is by default, with PCIe 4
@@ -44,12 +45,13 @@ class Row:
         return self.seconds / self.wanted
 
 
-def simulated(name: str, *arguments: str, nodes: str, sim: str) -> dict[str, float]:
+def simulated(name: str, *arguments: str, nodes: str, sim: str, planning: str = "on") -> dict[str, float]:
     """What case ``name`` of this file finds in a process of its own on these nodes."""
     path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, __file__, "--case", name, *arguments],
-        env=os.environ | {"INNKEEPER_NODES": nodes, "INNKEEPER_SIM": sim, "PYTHONPATH": path},
+        env=os.environ
+        | {"INNKEEPER_NODES": nodes, "INNKEEPER_SIM": sim, "INNKEEPER_PLANNING": planning, "PYTHONPATH": path},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -130,7 +132,7 @@ def training(steps: int) -> dict[str, float]:
         loss.backward()
         optimizer.step()
 
-    for _ in range(2):
+    for _ in range(WARM_UP):
         step()
     torch.accelerator.synchronize()
     innkeeper.manager().reset_stats()
@@ -152,7 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=3, help="training steps that are measured")
+    parser.add_argument("--steps", type=int, default=10, help="training steps that are measured")
     parser.add_argument("--json", type=Path, help="write the rows there")
     parser.add_argument("--quick", action="store_true", help="one training step: to see that it works")
     parser.add_argument("--case", help=argparse.SUPPRESS)
@@ -172,9 +174,13 @@ def main() -> None:
     fits = simulated("training", "--steps", str(args.steps), nodes="sim:1x1GiB,host:4GiB", sim=A100)
     for share in SHARES:
         nodes = f"sim:1x{int(share * fits['peak'])}B,host:4GiB"
-        found = simulated("training", "--steps", str(args.steps), nodes=nodes, sim=A100)
-        moved = f"{found['fetched'] / 1e6:.0f} MB in, {found['written'] / 1e6:.0f} MB out"
-        rows.append(Row(f"GPT step at {share:.0%} of its peak ({moved})", found["seconds"], fits["seconds"]))
+        for planning, how in (("off", "asked for"), ("on", "planned")):
+            found = simulated(
+                "training", "--steps", str(args.steps), nodes=nodes, sim=A100, planning=planning
+            )
+            moved = f"{found['fetched'] / 1e6:.0f} MB in, {found['written'] / 1e6:.0f} MB out"
+            name = f"GPT step at {share:.0%} of its peak, {how} ({moved})"
+            rows.append(Row(name, found["seconds"], fits["seconds"]))
     table = Table("case", "simulated ms", "wanted ms", "ratio", title="on the simulator's clock")
     for row in rows:
         table.add_row(row.name, f"{1e3 * row.seconds:.2f}", f"{1e3 * row.wanted:.2f}", f"{row.ratio:.2f}")

@@ -29,7 +29,7 @@ from mutation import Mutant, draw, read_lists
 TOP = Path(__file__).parent.parent
 SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
-CORE_FOLDERS = ["src/residency", "src/sim"]
+CORE_FOLDERS = ["src/plan", "src/residency", "src/sim"]
 TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/test_known_bugs.py",
     "tests/python/test_known_bugs_tensors.py",

@@ -26,6 +26,8 @@ struct Stats {
   int64_t bytes_written_back = 0;  // the other way
   int64_t bytes_between = 0;       // accelerator to accelerator
   int64_t escaped = 0;             // replicas held by someone else (I12), now
+  int64_t planned_rounds = 0;      // of a program, followed by a plan from end to end
+  int64_t divergences = 0;         // rounds in which the program left its plan
   double simulated_seconds = 0;    // the simulators' clock; 0 with no sim: node
   std::map<std::string, NodeStats> nodes;
 };

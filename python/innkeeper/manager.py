@@ -16,7 +16,13 @@ _making = threading.Lock()
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
 
 
-def configure(nodes: str = "auto", *, soft_placement: bool | None = None, growth: bool | None = None) -> None:
+def configure(
+    nodes: str = "auto",
+    *,
+    soft_placement: bool | None = None,
+    growth: bool | None = None,
+    planning: bool | None = None,
+) -> None:
     """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
 
     What is refused changes nothing. Not to be called beside threads that use the device.
@@ -27,6 +33,8 @@ def configure(nodes: str = "auto", *, soft_placement: bool | None = None, growth
         soft_placement: sets ``DeviceManager.soft_placement`` too. None: leaves it as it is.
         growth: whether the cards' memory is taken as it is needed, or each card's whole budget at once, so
             that no other process gets it. None: as it was; at first as ``INNKEEPER_GROWTH`` says, else True.
+        planning: whether movement is planned where a program repeats its steps and does not fit, or blocks
+            move when they are asked for. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else True.
 
     Raises:
         ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
@@ -45,6 +53,8 @@ def configure(nodes: str = "auto", *, soft_placement: bool | None = None, growth
         raise
     if soft_placement is not None:
         _C.set_soft_placement(soft_placement)
+    if planning is not None:
+        _C.set_planning(planning)
 
 
 class DeviceManager:

@@ -16,8 +16,9 @@ def stats() -> dict[str, Any]:
         ``ops``, ``fetches``, ``evictions`` (counts), ``bytes_fetched``, ``bytes_written_back``,
         ``bytes_between`` (bytes that crossed links), ``bytes_bound`` (the least bytes that any plan would
         fetch in a period; None until a period is known), ``escaped`` (replicas that somebody else holds now),
-        ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a dict of ``budget, resident,
-        peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
+        ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in
+        which the program left its plan), ``simulated_seconds`` (the simulators' clock), and ``nodes``: name
+        to a dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
 
     """
     return {**_C.stats(), "bytes_bound": None}
@@ -51,6 +52,10 @@ def summary() -> str:
         f"{format_bytes(now['bytes_written_back'])} written back, "
         f"{format_bytes(now['bytes_between'])} between accelerators"
     )
+    if now["planned_rounds"]:
+        lines.append(
+            f"{now['planned_rounds']:,} rounds moved as planned, {now['divergences']:,} left before their end"
+        )
     if now["simulated_seconds"]:
         lines.append(f"{now['simulated_seconds']:.3f} s on the simulated machine")
     return "\n".join(lines)

@@ -27,6 +27,8 @@ py::dict to_dict(const Stats& s) {
   d["bytes_written_back"] = s.bytes_written_back;
   d["bytes_between"] = s.bytes_between;
   d["escaped"] = s.escaped;
+  d["planned_rounds"] = s.planned_rounds;
+  d["divergences"] = s.divergences;
   d["simulated_seconds"] = s.simulated_seconds;
   py::dict nodes;
   for (const auto& [name, node] : s.nodes) nodes[py::str(name)] = to_dict(node);

@@ -35,7 +35,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
     --self.acquiring;
     if (failure.ok()) return {};
     // Never wait while holding pins: the one who is waited for may need just these bytes.
-    release(id, accesses);
+    let_pins_go(id, accesses);
     reach("released");
     const bool may_pass = failure.code() == Code::busy || self.refused ||
                           (failure.code() == Code::out_of_memory && others_run(node(id)));
@@ -48,7 +48,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
 
 // The operator's kernels are on the compute queue by now, so its stamp covers them; it is there before the
 // pin goes, for whoever moves the block next.
-void Engine::release(NodeId id, std::span<Access> accesses) {
+void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
   const Stamp stamp = next_stamp();
   Bytes written{0};
   for (Access& access : accesses) {
@@ -64,6 +64,12 @@ void Engine::release(NodeId id, std::span<Access> accesses) {
   }
   if (Stamps* const stamps = node(id).stamps.get()) stamps->launched(written);
   wake_waiters();
+}
+
+void Engine::release(NodeId id, std::span<Access> accesses) {
+  let_pins_go(id, accesses);
+  if (follows_.load(std::memory_order_relaxed)) [[unlikely]]
+    follow(id, accesses);
 }
 
 Status Engine::lend(NodeId id, std::span<Access> accesses) {

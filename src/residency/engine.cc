@@ -211,6 +211,7 @@ NodeId Engine::any_replica(const Block& block) const {
 }
 
 void Engine::destroy(Block* block) {
+  forget(*block);
   Released freed;
   bool last = false;
   const auto release_one = [&]() IK_REQUIRES(mutex_) {

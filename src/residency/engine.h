@@ -35,6 +35,7 @@
 #include "base/types.h"
 #include "device/device_api.h"
 #include "innkeeper/stats.h"
+#include "plan/planner.h"
 #include "policy/eviction.h"
 #include "policy/placement.h"
 #include "residency/block.h"
@@ -57,6 +58,13 @@ struct NodeSetup {
 // Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that
 // replica. `data` is null when the memory is about to go.
 using MemoryObserver = std::function<void(Block& block, NodeId node, void* data)>;
+
+// Whether a program's rounds are followed now, how many were from end to end, how often one was left.
+struct PlanningStats {
+  bool follows = false;
+  int64_t rounds = 0;
+  int64_t divergences = 0;
+};
 
 // Is the real memory of this replica still held by somebody but the engine (I12)?
 using EscapeProbe = std::function<bool(Block& block, NodeId node)>;
@@ -146,6 +154,11 @@ class Engine final : public Accountant {
   // Ok, unless a device that is lost held the block's bytes alone.
   Status check_not_lost(const Block& block) const;
 
+  // ---- planning
+  // Whether movement is planned from the first eviction on (the default).
+  void set_planning(bool on);
+  PlanningStats planning() const;
+
   // ---- accounting (Accountant)
   Status charge(NodeId node, Bytes size) override;
   void uncharge(NodeId node, Bytes size) noexcept override;
@@ -189,6 +202,7 @@ class Engine final : public Accountant {
     // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
     // have been given back, so whoever reads zero has to ask for the room once more.
     std::atomic<int> moving{0};
+    std::atomic<int64_t> unplanned{0};  // bytes that left for an allocation, since the planner heard of them
     // Guarded by Engine::mutex_:
     Block* first = nullptr;  // resident replicas
     Bytes replica_bytes{0};
@@ -206,6 +220,9 @@ class Engine final : public Accountant {
 
   // How many pieces of parked memory are looked at whenever one is parked.
   static constexpr size_t kReapedAtOnce = 4;
+
+  // Another thread's program is followed once so many operators were its own, one after another.
+  static constexpr int kStrangers = 4096;
 
   // How long a request goes on trying while others hold the room or the blocks it needs.
   static constexpr std::chrono::seconds kPatience{60};
@@ -246,6 +263,7 @@ class Engine final : public Accountant {
   class Moving;  // moving.h
 
   // acquire.cc
+  void let_pins_go(NodeId id, std::span<Access> accesses);
   Status settle(Block& block, NodeId id, bool write);
   Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
   bool held_by_me(const Block& block, NodeId id) const IK_REQUIRES(mutex_);
@@ -286,6 +304,13 @@ class Engine final : public Accountant {
   void release_memory(Released released, bool soon) IK_EXCLUDES(mutex_);
   void give_back(Node& node, Released released, bool soon);
   NodeId backing(const Node& node) const;
+
+  // planned.cc
+  void follow(NodeId id, std::span<const Access> accesses) IK_EXCLUDES(mutex_, planning_mutex_);
+  void forget(const Block& block) IK_EXCLUDES(planning_mutex_);
+  Bytes plannable(NodeId id) const IK_EXCLUDES(mutex_);
+  void leave_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
+  bool arrive_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
 
   // room.cc
   bool try_charge(Node& node, Bytes size);
@@ -334,6 +359,14 @@ class Engine final : public Accountant {
   std::atomic<bool> pinned_to_host_{false};  // some block was, once
   std::unordered_map<const Block*, std::vector<NodeId>> pinned_at_
       IK_GUARDED_BY(mutex_);  // by the user, in order
+
+  std::atomic<bool> may_plan_{true};
+  std::atomic<bool> follows_{false};  // from the first eviction on
+  mutable Mutex planning_mutex_;      // before mutex_, and held while what is planned is started
+  std::unique_ptr<plan::Planner> planner_ IK_GUARDED_BY(planning_mutex_);  // from the first operator on
+  std::vector<plan::Touch> touches_ IK_GUARDED_BY(planning_mutex_);
+  const void* planned_thread_ IK_GUARDED_BY(planning_mutex_) = nullptr;  // its ThreadState
+  int strangers_ IK_GUARDED_BY(planning_mutex_) = 0;  // operators of others since that thread's last one
 
   std::atomic<int64_t> fetches_{0}, evictions_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};

@@ -22,6 +22,9 @@ Stats Engine::stats() const {
   stats.bytes_fetched = bytes_fetched_.load();
   stats.bytes_written_back = bytes_written_back_.load();
   stats.bytes_between = bytes_between_.load();
+  const PlanningStats planned = planning();
+  stats.planned_rounds = planned.rounds;
+  stats.divergences = planned.divergences;
   MutexLock lock(mutex_);
   const_cast<Engine*>(this)->poll_escapes();
   stats.escaped = static_cast<int64_t>(escaped_.size());
@@ -51,6 +54,10 @@ NodeStats Engine::glance(NodeId id) const {
 void Engine::reset_stats() {
   for (auto* counter : {&fetches_, &evictions_, &bytes_fetched_, &bytes_written_back_, &bytes_between_}) {
     counter->store(0);
+  }
+  {
+    const MutexLock lock(planning_mutex_);
+    if (planner_ != nullptr) planner_->reset_counts();
   }
   for (const auto& at : nodes_) {
     at->peak.store(at->used.load());

@@ -61,6 +61,7 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     std::vector<Block*> victims = collect_victims(node, shortfall);
     if (!victims.empty()) {
       lock.unlock();
+      node.unplanned.fetch_add(shortfall.count(), std::memory_order_relaxed);
       Status status = evict_victims(node, std::move(victims), true);
       lock.lock();
       if (!status.ok()) return status;
@@ -257,6 +258,8 @@ Status Engine::leave(Node& node, Block& block, bool peers) {
     log(LogLevel::info, "evict block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
                             to_string(block.size()) + ") from " + node.device->name());
   }
+  if (node.kind == NodeKind::accelerator && may_plan_.load(std::memory_order_relaxed))
+    follows_.store(true, std::memory_order_relaxed);
   node.evictions.fetch_add(1, std::memory_order_relaxed);
   evictions_.fetch_add(1, std::memory_order_relaxed);
   return {};

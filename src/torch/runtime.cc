@@ -75,6 +75,11 @@ SwitchSetting& growth_setting() {
   return it;
 }
 
+SwitchSetting& planning_setting() {
+  static SwitchSetting it("INNKEEPER_PLANNING");
+  return it;
+}
+
 // What innkeeper top shows of this process.
 std::vector<board::NodeRow> rows(const Engine& engine) {
   std::vector<board::NodeRow> all;
@@ -180,6 +185,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
   }
   check_soft_setting();
   growth_setting().check();
+  planning_setting().check();
   prepared.spec = parse(text);
   if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
     throw_status(resolved, "INNKEEPER_NODES");
@@ -264,6 +270,7 @@ Runtime::Runtime(Prepared prepared)
     setups.push_back(std::move(setup));
   }
   engine_ = std::make_unique<Engine>(std::move(setups), make_lru_policy());
+  engine_->set_planning(planning());
   engine_->set_memory_observer(&memory_changed);
   engine_->set_escape_probe(&is_held_elsewhere);
   late_accountant().set(engine_.get());
@@ -401,6 +408,13 @@ void set_soft_placement(bool soft) { set_soft(soft); }
 bool growth() { return growth_setting().get(); }
 
 void set_growth(bool growth) { growth_setting().set(growth); }
+
+bool planning() { return planning_setting().get(); }
+
+void set_planning(bool planning) {
+  planning_setting().set(planning);
+  if (Runtime* running = runtime_if_started()) running->engine().set_planning(planning);
+}
 
 void follow_visible_devices() { visible_devices_followed().store(true); }
 

@@ -34,6 +34,11 @@ IK_EXPORT void set_soft_placement(bool soft);
 IK_EXPORT bool growth();
 IK_EXPORT void set_growth(bool growth);
 
+// Whether movement is planned where a program goes round and does not fit (the default, or
+// INNKEEPER_PLANNING); else blocks move when they are asked for.
+IK_EXPORT bool planning();
+IK_EXPORT void set_planning(bool planning);
+
 // Makes CUDA_VISIBLE_DEVICES choose among simulated nodes too, as CUDA has it choose among cards: what it
 // says when the runtime starts, or at configure(), counts. For programs that take them for cards.
 IK_EXPORT void follow_visible_devices();

@@ -1,0 +1,93 @@
+// What planning costs the CPU: each operator's end while a round is looked for, and while one is followed;
+// and the making of a schedule.
+//
+//     build/release/bench/plan_bench
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "plan/planner.h"
+
+namespace innkeeper::plan {
+namespace {
+
+constexpr NodeId kCard{0};
+
+// Training steps of so many layers of three operators each, with blocks that are only names.
+class Program {
+ public:
+  Program(int64_t layers, Bytes room)
+      : planner([room](NodeId) { return room; }), results_(static_cast<size_t>(layers)) {
+    for (int64_t i = 0; i < layers; ++i) weights_.push_back(meet());
+  }
+  // Operators in it.
+  int64_t step() {
+    const size_t layers = weights_.size();
+    for (size_t i = 0; i < layers; ++i) {
+      results_[i] = meet();
+      op({read(weights_[i], i), read(i > 0 ? results_[i - 1] : weights_[0], i), written(results_[i], i)});
+    }
+    for (size_t i = layers; i-- > 0;) {
+      const Name gradient = meet();
+      op({read(results_[i], i), read(weights_[i], i), written(gradient, i)});
+      op({read(gradient, i), written(weights_[i], i)});
+      planner.forget(gradient);
+      planner.forget(results_[i]);
+    }
+    return static_cast<int64_t>(3 * layers);
+  }
+
+  Planner planner;
+
+ private:
+  static Touch read(Name name, size_t layer) {
+    return {name, KiB(1 + static_cast<int64_t>(layer % 7)), false};
+  }
+  static Touch written(Name name, size_t layer) {
+    return {name, KiB(1 + static_cast<int64_t>(layer % 7)), true};
+  }
+  Name meet() {
+    fake_ += 64;
+    return planner.meet(reinterpret_cast<Block*>(fake_));
+  }
+  void op(std::initializer_list<Touch> touches) {
+    planner.ended(kCard, std::span(touches.begin(), touches.size()));
+    for (Order order; planner.next(order);) benchmark::DoNotOptimize(order);
+  }
+
+  uintptr_t fake_ = 0;
+  std::vector<Name> weights_;
+  std::vector<Name> results_;
+};
+
+// All fits, so that a round is found again and again, and refused.
+void BM_Search(benchmark::State& state) {
+  Program program(state.range(0), GiB(100));
+  int64_t operators = 0;
+  for (auto _ : state) operators += program.step();
+  state.SetItemsProcessed(operators);
+}
+BENCHMARK(BM_Search)->Arg(300)->Arg(30'000);
+
+void BM_Follow(benchmark::State& state) {
+  Program program(state.range(0), KiB(4 * state.range(0)));
+  for (int i = 0; i < 3; ++i) program.step();
+  if (!program.planner.follows()) state.SkipWithError("no round is followed");
+  int64_t operators = 0;
+  for (auto _ : state) operators += program.step();
+  state.SetItemsProcessed(operators);
+}
+BENCHMARK(BM_Follow)->Arg(300)->Arg(30'000);
+
+// The first three rounds: looking for one, and its schedule.
+void BM_Learn(benchmark::State& state) {
+  for (auto _ : state) {
+    Program program(state.range(0), KiB(4 * state.range(0)));
+    for (int i = 0; i < 3; ++i) program.step();
+    if (!program.planner.follows()) state.SkipWithError("no round is followed");
+  }
+}
+BENCHMARK(BM_Learn)->Arg(300)->Arg(30'000)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace innkeeper::plan

@@ -1,0 +1,32 @@
+#include "plan/period.h"
+
+#include <algorithm>
+
+namespace innkeeper::plan {
+
+int64_t PeriodFinder::look(const AccessStream& stream) {
+  const int64_t now = stream.end() - 1;
+  const uint64_t key = stream.at(now).key;
+  Seen& seen = seen_[key % kSeen];
+  const Seen before = seen;
+  seen = {key, now};
+  work_ = std::min(work_ + kWorkAnOperator, int64_t{4} * static_cast<int64_t>(AccessStream::kKept));
+
+  if (candidate_ != 0 && now - candidate_ >= stream.begin() && stream.repeats(now, now - candidate_))
+    return ++run_ >= candidate_ ? candidate_ : 0;
+  candidate_ = 0;
+  if (before.operation < 0 || before.key != key) return 0;
+  const int64_t distance = now - before.operation;
+  const auto repeats = [&](int64_t back) {
+    const int64_t earlier = now - distance - back;
+    return earlier >= stream.begin() && stream.repeats(now - back, earlier);
+  };
+  int64_t run = 0;
+  for (; run < distance && work_ > 0 && repeats(run); ++run) --work_;
+  if (run < std::min(distance, kFew)) return 0;
+  candidate_ = distance;
+  run_ = run;
+  return run_ >= candidate_ ? candidate_ : 0;
+}
+
+}  // namespace innkeeper::plan

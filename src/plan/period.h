@@ -1,0 +1,39 @@
+// Finds in an access stream that a program goes round: the operators and blocks of the last round are those
+// of the round before (P1 of the design's second form). Nothing is asked of the program.
+//
+// An operator on a block that lasts, met before, gives a candidate: the distance. It counts once a whole
+// round of it has been seen twice, operator by operator, block by block. A program of which nothing lasts,
+// not even a weight, has no rounds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/access_stream.h"
+
+namespace innkeeper::plan {
+
+class PeriodFinder {
+ public:
+  PeriodFinder() : seen_(kSeen) {}
+  // After each operator: the length of a round that the last operators have done twice, or 0.
+  int64_t look(const AccessStream& stream);
+  // The round that was found is of no use: another one, a longer one, is looked for.
+  void refuse() { candidate_ = 0; }
+
+ private:
+  static constexpr size_t kSeen = size_t{1} << 16;
+  static constexpr int64_t kFew = 16;            // operators that must repeat before a candidate is one
+  static constexpr int64_t kWorkAnOperator = 8;  // that may be compared again for each that ends
+  struct Seen {
+    uint64_t key = 0;
+    int64_t operation = -1;
+  };
+
+  std::vector<Seen> seen_;  // by key, the last one
+  int64_t candidate_ = 0;
+  int64_t run_ = 0;  // operators up to now that repeat those a candidate before
+  int64_t work_ = 0;
+};
+
+}  // namespace innkeeper::plan

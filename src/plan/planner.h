@@ -1,0 +1,131 @@
+// Follows one program through its rounds and says at each operator's end what is to move (P1, P3, P4 of the
+// design's second form).
+//
+//     Name name = planner.meet(block);              // at its first touch
+//     planner.ended(node, touches);                 // at each operator's end
+//     for (Order o; planner.next(o);) ...           // what is to move now
+//     planner.forget(name);                         // the block is about to die
+//
+// Once a round has been done twice it has a schedule. Where the program leaves it (evaluation, another
+// length, one line more) nothing is ordered any more, and the engine pages as it does without a plan; where
+// the program comes back to a round that is known, the schedule is taken up there.
+//
+// A schedule is made for the room that there is; bytes that the engine had to evict by itself meanwhile say
+// that there is less (scratch memory of kernels, other programs), and the next round's is made for that.
+//
+// Thread safety: none; Engine guards it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/types.h"
+#include "plan/access_stream.h"
+#include "plan/period.h"
+#include "plan/program.h"
+#include "plan/schedule.h"
+
+namespace innkeeper {
+class Block;  // never looked into
+}
+
+namespace innkeeper::plan {
+
+struct Order {
+  Block* block = nullptr;
+  NodeId node = kNoNode;
+  bool arrives = false;  // else it leaves
+};
+
+class Planner {
+ public:
+  // `room`: bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
+  explicit Planner(std::function<Bytes(NodeId)> room) : room_(std::move(room)), recent_(kRecent) {}
+
+  Name meet(Block* block);
+  void forget(Name name);
+  void ended(NodeId node, std::span<const Touch> touches);
+  // The next thing to move, if there is one left.
+  bool next(Order& order);
+  // There was no room for what next() gave last. It is ordered again after the next operator, unless that has
+  // used it, and until then nothing else arrives, which would take its room.
+  void postpone();
+  // The engine had to evict so many bytes at a node by itself.
+  void unplanned(NodeId node, Bytes size);
+
+  bool follows() const { return known_ != nullptr; }
+  int64_t rounds() const { return rounds_; }            // followed from end to end
+  int64_t divergences() const { return divergences_; }  // that ended before their end
+  void reset_counts() { rounds_ = divergences_ = 0; }
+
+ private:
+  struct Known {
+    Program program;
+    std::vector<Move> moves;
+    std::array<int64_t, kMaxNodes> lacking{};  // bytes of room that were missing, by node
+    int scheduled = 0;                         // times
+  };
+  struct Place {
+    Known* known = nullptr;
+    int64_t step = 0;
+  };
+  struct Due {
+    NodeId node = kNoNode;
+    Name name = 0;
+  };
+  struct Met {
+    Name name = 0;
+    Block* block = nullptr;
+  };
+
+  static constexpr size_t kRecent = size_t{1} << 16;
+  static constexpr size_t kKnown = 8;        // programs
+  static constexpr int64_t kJoined = 8;      // operators that must be a program's before it is taken up
+  static constexpr int kPlaces = 64;         // that are tried for one key
+  static constexpr int kSchedules = 8;       // of one program
+  static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time
+  static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round
+
+  Block* block_of(Name name) const;
+  void order_step();
+  void end_round();
+  void diverge();
+  void rejoin();
+  bool was(const Known& known, int64_t step, int64_t births_before) const;
+  void learn(int64_t length);
+  Bytes tight_room(const Program& program, NodeId node, Bytes lacking) const;
+  bool schedule(Known& known);
+  void enter(Known& known, int64_t step, int64_t births_before);
+
+  const std::function<Bytes(NodeId)> room_;
+  AccessStream stream_;
+  PeriodFinder finder_;
+  int64_t refused_until_ = 0;  // operators
+
+  std::list<Known> programs_;                        // the newest in front
+  std::unordered_multimap<uint64_t, Place> places_;  // by key
+  Known* known_ = nullptr;                           // what is followed
+  int64_t step_ = 0;                                 // of it, that is expected next
+  int64_t births_before_ = 0;                        // this round
+  size_t move_ = 0;                                  // the first that is not ordered yet
+  bool whole_ = false;                               // the round is followed from its begin on,
+  bool steady_ = false;                              // and so was the one before
+  std::array<int64_t, kMaxNodes> unplanned_{};       // bytes in this round
+  std::deque<Due> leaving_;                          // to be ordered now
+  std::deque<Due> arriving_;                         // likewise, after those, in the order of their uses
+  Due given_;                                        // by next(), last
+  bool postponed_ = false;                           // since the last operator
+  int64_t rounds_ = 0;
+  int64_t divergences_ = 0;
+
+  std::vector<Met> recent_;                  // by name
+  std::unordered_map<Name, Block*> elders_;  // that have outlived their place there
+};
+
+}  // namespace innkeeper::plan

@@ -1,0 +1,94 @@
+#include "plan/program.h"
+
+#include <unordered_set>
+
+namespace innkeeper::plan {
+
+std::span<const Program::Use> Program::uses_of(int64_t step) const {
+  const auto index = static_cast<size_t>(step);
+  const size_t last = index + 1 < steps.size() ? steps[index + 1].first : uses.size();
+  return std::span(uses).subspan(steps[index].first, last - steps[index].first);
+}
+
+bool Program::is_step(int64_t step, int64_t births_before, const AccessStream& stream,
+                      int64_t operation) const {
+  const Step& expected = steps[static_cast<size_t>(step)];
+  const AccessStream::Operator& ended = stream.at(operation);
+  if (ended.shape != expected.shape || ended.births != births_before + expected.births) return false;
+  const std::span<const Touch> touches = stream.touches(operation);
+  const std::span<const Use> wanted = uses_of(step);
+  if (touches.size() != wanted.size()) return false;
+  for (size_t i = 0; i < touches.size(); ++i) {
+    const Slot& slot = wanted[i].slot;
+    // What another round has made need not be from the round before this one: something may lie between.
+    const bool foreign = !slot.lasting && slot.number < 1;
+    if (touches[i].size != wanted[i].size) return false;
+    if (!foreign && touches[i].block != slot.name(births_before)) return false;
+  }
+  return true;
+}
+
+std::optional<uint64_t> Program::key_of(int64_t step) const {
+  std::optional<Name> eldest;
+  for (const Use& use : uses_of(step)) {
+    if (use.slot.lasting && (!eldest || use.slot.number < *eldest)) eldest = use.slot.number;
+  }
+  if (!eldest) return std::nullopt;
+  return AccessStream::key_of(steps[static_cast<size_t>(step)].shape, *eldest);
+}
+
+Bytes Program::touched_at(NodeId node) const {
+  std::unordered_set<int64_t> seen;
+  Bytes total{0};
+  for (int64_t step = 0; step < length(); ++step) {
+    if (steps[static_cast<size_t>(step)].node != node) continue;
+    for (const Use& use : uses_of(step)) {
+      if (seen.insert(use.slot.number * 2 + (use.slot.lasting ? 1 : 0)).second) total += use.size;
+    }
+  }
+  return total;
+}
+
+Program repeated(const Program& program, int64_t times) {
+  Program all;
+  for (int64_t round = 0; round < times; ++round) {
+    const auto later = [&](Slot slot) {
+      if (!slot.lasting) slot.number += round * program.births;
+      return slot;
+    };
+    const size_t first = all.uses.size();
+    for (const Program::Step& step : program.steps)
+      all.steps.push_back({step.shape, first + step.first, round * program.births + step.births, step.node});
+    for (const Program::Use& use : program.uses) all.uses.push_back({later(use.slot), use.size, use.write});
+    for (const Program::Death& death : program.deaths)
+      all.deaths.push_back({round * program.length() + death.after, later(death.slot)});
+  }
+  all.births = times * program.births;
+  return all;
+}
+
+Program make_program(const AccessStream& stream, int64_t length) {
+  Program program;
+  const int64_t begin = stream.end() - length;
+  const int64_t births_before = stream.at(begin - 1).births;
+  program.births = stream.at(stream.end() - 1).births - births_before;
+  program.steps.reserve(static_cast<size_t>(length));
+  for (int64_t at = begin; at < stream.end(); ++at) {
+    const AccessStream::Operator& ended = stream.at(at);
+    program.steps.push_back({ended.shape, program.uses.size(), ended.births - births_before, ended.node});
+    const std::span<const Touch> now = stream.touches(at);
+    const std::span<const Touch> before = stream.touches(at - length);
+    for (size_t i = 0; i < now.size(); ++i) {
+      const bool lasting = now[i].block == before[i].block;
+      const Slot slot{lasting ? now[i].block : now[i].block - births_before, lasting};
+      program.uses.push_back({slot, now[i].size, now[i].write});
+    }
+  }
+  for (const AccessStream::Death& death : stream.deaths()) {
+    if (death.after >= begin)
+      program.deaths.push_back({death.after - begin, {death.block - births_before, false}});
+  }
+  return program;
+}
+
+}  // namespace innkeeper::plan

@@ -1,0 +1,60 @@
+// One round of what a program does again and again, with its blocks named so that the names hold in each
+// round: what lasts by its name, what each round makes anew by its place among the round's births.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/access_stream.h"
+
+namespace innkeeper::plan {
+
+struct Slot {
+  int64_t number = 0;  // lasting: its name; else its name less the births before the round, below 1 where
+                       // an earlier round made it
+  bool lasting = false;
+
+  Name name(int64_t births_before) const { return lasting ? number : births_before + number; }
+};
+
+struct Program {
+  struct Use {
+    Slot slot;
+    Bytes size{0};
+    bool write = false;
+  };
+  struct Step {
+    uint64_t shape = 0;
+    size_t first = 0;    // of its uses
+    int64_t births = 0;  // of the round, before the step ended
+    NodeId node = kNoNode;
+  };
+  struct Death {
+    int64_t after = 0;  // this step
+    Slot slot;
+  };
+  std::vector<Step> steps;
+  std::vector<Use> uses;
+  std::vector<Death> deaths;
+  int64_t births = 0;  // of a round
+
+  int64_t length() const { return static_cast<int64_t>(steps.size()); }
+  std::span<const Use> uses_of(int64_t step) const;
+  // Is the stream's operator this step, in a round before which so many blocks were named?
+  bool is_step(int64_t step, int64_t births_before, const AccessStream& stream, int64_t operation) const;
+  // The key that the stream gives this step; none if it touches nothing that lasts.
+  std::optional<uint64_t> key_of(int64_t step) const;
+  // Bytes that are touched at a node in a round, each block once.
+  Bytes touched_at(NodeId node) const;
+};
+
+// So many rounds as one. A schedule is the same in each round, and begins with the same blocks at a node as
+// the one before; where a round is short that costs much of it.
+Program repeated(const Program& program, int64_t times);
+
+// Of the last `length` operators, which repeat those before them.
+Program make_program(const AccessStream& stream, int64_t length);
+
+}  // namespace innkeeper::plan

@@ -1,0 +1,36 @@
+// What is to move in a round, and when (P2 of the design's second form): a pure function of the program and
+// of the room that it has at a node.
+//
+// Where the blocks in use exceed the room, the one whose next use is farthest leaves, as in Belady's MIN: so
+// little is fetched. It leaves right after its last use, so that its bytes are out when the room is wanted;
+// and what comes back starts as soon as there is room for it from then on, so that it is there when it is
+// used (Cao, Felten, Karlin, Li: A study of integrated prefetching and caching strategies, SIGMETRICS 1995,
+// call the like of it "conservative").
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/types.h"
+#include "plan/program.h"
+
+namespace innkeeper::plan {
+
+struct Move {
+  int64_t after = 0;     // this step of the round
+  bool arrives = false;  // else it leaves
+  NodeId node = kNoNode;
+  Slot slot;  // in the round in which the move starts
+  Bytes size{0};
+};
+
+struct Schedule {
+  std::vector<Move> moves;  // by step; of one step those that leave first
+  Bytes arriving{0};        // in a round
+  Bytes leaving{0};
+};
+
+// Room: bytes at the node that the program's blocks may have between them.
+Schedule make_schedule(const Program& program, NodeId node, Bytes room);
+
+}  // namespace innkeeper::plan

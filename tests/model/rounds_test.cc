@@ -1,0 +1,274 @@
+// Programs that go round, as training does, on an engine that plans their movement: the bytes that each
+// operator sees are the model's, whatever is planned, and whatever comes between the rounds.
+//
+// The seeds are new in each run and printed. INNKEEPER_SEED replays one; INNKEEPER_PROGRAMS sets how many
+// run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "support/environment.h"
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+struct Step {
+  std::vector<size_t> reads;   // slots; those below `lasting` last
+  std::vector<size_t> writes;  // lasting slots, changed in place
+  std::optional<size_t> makes;
+  std::vector<size_t> frees;
+  size_t scratch = 0;
+};
+
+struct Round {
+  size_t lasting = 0;
+  std::vector<size_t> sizes;  // bytes, by slot
+  std::vector<Step> steps;
+};
+
+class Chance {
+ public:
+  explicit Chance(uint64_t seed) : engine_(seed) {}
+  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(engine_); }
+  bool one_in(size_t count) { return below(count) == 0; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// Operators over weights and results; each result dies some operators later, in the round.
+Round random_round(Chance& chance) {
+  Round round;
+  round.lasting = 4 + chance.below(12);
+  for (size_t i = 0; i < round.lasting; ++i) round.sizes.push_back(1 + chance.below(6000));
+  std::vector<size_t> alive;
+  const size_t length = 20 + chance.below(60);
+  for (size_t i = 0; i < length; ++i) {
+    Step step;
+    const auto take = [&](std::vector<size_t>& from, size_t slot) {
+      if (std::find(from.begin(), from.end(), slot) == from.end()) from.push_back(slot);
+    };
+    take(step.reads, i % 3 == 0 ? i / 3 % round.lasting : chance.below(round.lasting));
+    for (size_t more = chance.below(3); more > 0 && !alive.empty(); --more)
+      take(step.reads, alive[chance.below(alive.size())]);
+    if (chance.one_in(3)) step.writes.push_back(chance.below(round.lasting));
+    if (!step.writes.empty()) std::erase(step.reads, step.writes.front());
+    if (!chance.one_in(4)) {
+      step.makes = round.sizes.size();
+      round.sizes.push_back(1 + chance.below(6000));
+      if (chance.one_in(5)) step.scratch = 1 + chance.below(4000);
+    }
+    while (alive.size() > 6 || (!alive.empty() && chance.one_in(4))) {
+      const size_t which = chance.below(alive.size());
+      step.frees.push_back(alive[which]);
+      alive.erase(alive.begin() + static_cast<int64_t>(which));
+    }
+    if (step.makes) alive.push_back(*step.makes);
+    round.steps.push_back(step);
+  }
+  round.steps.back().frees.insert(round.steps.back().frees.end(), alive.begin(), alive.end());
+  return round;
+}
+
+// One program on a machine, with what each of its blocks must hold.
+class Going {
+ public:
+  Going(Machine& machine, const Round& round) : machine_(machine), round_(round), slots_(round.sizes.size()) {
+    for (size_t i = 0; i < round.lasting; ++i) {
+      slots_[i].contents = pattern(round.sizes[i], ++version_);
+      slots_[i].block = machine_.make(machine_.sim(), slots_[i].contents).value();
+    }
+  }
+  ~Going() {
+    for (Slot& slot : slots_)
+      if (slot.block != nullptr) machine_->destroy(slot.block);
+  }
+  Going(const Going&) = delete;
+  Going& operator=(const Going&) = delete;
+
+  void go(NodeId node) {
+    for (size_t i = 0; i < round_.steps.size() && !testing::Test::HasFatalFailure(); ++i) step(i, node);
+  }
+  void step(size_t index, NodeId node) {
+    const Step& step = round_.steps[index];
+    std::vector<Access> accesses;
+    for (const size_t slot : step.reads) accesses.push_back({slots_[slot].block, false});
+    for (const size_t slot : step.writes) {
+      accesses.push_back({slots_[slot].block, true});
+      slots_[slot].contents = pattern(round_.sizes[slot], ++version_);
+    }
+    Contents made;
+    if (step.makes) made = pattern(round_.sizes[*step.makes], ++version_);
+    const auto kernel = [&](std::span<const std::span<unsigned char>> operands) {
+      for (size_t i = 0; i < step.reads.size(); ++i) {
+        const Contents& wanted = slots_[step.reads[i]].contents;
+        ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), operands[i].begin()))
+            << "slot " << step.reads[i] << " at step " << index;
+      }
+      for (size_t i = 0; i < step.writes.size(); ++i) {
+        const Contents& written = slots_[step.writes[i]].contents;
+        std::copy(written.begin(), written.end(), operands[step.reads.size() + i].begin());
+      }
+      if (step.makes) std::copy(made.begin(), made.end(), operands.back().begin());
+    };
+    if (step.makes) {
+      Slot& slot = slots_[*step.makes];
+      if (slot.block != nullptr) machine_->destroy(slot.block);  // of a step that was done once more
+      slot.block = nullptr;
+      const Bytes size(static_cast<int64_t>(made.size()));
+      const Bytes scratch(static_cast<int64_t>(step.scratch));
+      const Status ran = until_it_runs([&] {
+        const Result<Block*> block = machine_.run_for_result(node, accesses, size, scratch, kernel);
+        if (block.ok()) slot.block = block.value();
+        return block.status();
+      });
+      ASSERT_TRUE(ran.ok()) << ran.message();
+      slot.contents = made;
+    } else {
+      const Status ran = until_it_runs([&] { return machine_.run(node, accesses, kernel); });
+      ASSERT_TRUE(ran.ok()) << ran.message();
+    }
+    for (const size_t slot : step.frees) {
+      machine_->destroy(slots_[slot].block);
+      slots_[slot].block = nullptr;
+    }
+  }
+  Block* any(Chance& chance) { return slots_[chance.below(round_.lasting)].block; }
+
+ private:
+  // A device's failure loses nothing: the operator runs when it is tried again.
+  template <typename Operator>
+  static Status until_it_runs(const Operator& run) {
+    Status ran = run();
+    for (int tries = 0; tries < 20 && !ran.ok(); ++tries) ran = run();
+    return ran;
+  }
+
+  struct Slot {
+    Block* block = nullptr;
+    Contents contents;
+  };
+  Machine& machine_;
+  const Round& round_;
+  std::vector<Slot> slots_;
+  uint64_t version_ = 0;
+};
+
+// What a program does between two rounds, or in one, that no plan knows of.
+void disturb(Machine& machine, Going& run, Chance& chance) {
+  switch (chance.below(6)) {
+    case 0: run.step(0, machine.sim()); break;
+    case 1: (void)machine->evict(*run.any(chance)); break;
+    case 2: (void)machine->prefetch(*run.any(chance), machine.sim()); break;
+    case 3: (void)machine->write_back(*run.any(chance)); break;
+    case 4: (void)machine->evict_all(); break;
+    default:
+      (void)machine->set_budget(machine.sim(), KiB(static_cast<int64_t>(40 + chance.below(40))));
+      break;
+  }
+}
+
+void one_program(uint64_t seed, int64_t& rounds) {
+  SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
+  Chance chance(seed);
+  MachineOptions options;
+  options.budget = KiB(static_cast<int64_t>(36 + chance.below(30)));
+  options.accelerators = 1 + chance.below(2);
+  options.peers = chance.one_in(2);
+  options.visibility =
+      std::array{sim::Visibility::late, sim::Visibility::random, sim::Visibility::early}[chance.below(3)];
+  options.seed = seed;
+  FaultPlan faults;
+  options.faults = &faults;
+  const bool failing = chance.one_in(3);
+  if (chance.one_in(3)) {
+    options.host_budget = KiB(96);
+    options.disk_budget = MiB(8);
+  }
+  Machine machine(options);
+  const Round round = random_round(chance);
+  {
+    Going run(machine, round);
+    for (int i = 0; i < 24; ++i) {
+      if (failing) {
+        const unsigned kinds[] = {unsigned(Fault::allocation), unsigned(Fault::copy), unsigned(Fault::order)};
+        faults.arm(static_cast<int64_t>(1 + chance.below(60)), kinds[chance.below(3)],
+                   static_cast<int64_t>(chance.below(3)));
+      }
+      run.go(machine.sim());
+      faults.disarm();
+      if (i > 14 && chance.one_in(3)) disturb(machine, run, chance);
+      ASSERT_EQ(machine->check_invariants(), "");
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    rounds += machine->planning().rounds;
+  }
+  ASSERT_TRUE(machine->synchronize().ok());
+  EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
+}
+
+TEST(Rounds, SeeTheBytesOfTheModelWhateverIsPlanned) {
+  const uint64_t one = from_environment("INNKEEPER_SEED", 0);
+  const uint64_t seed = one != 0 ? one : std::random_device()();
+  const uint64_t programs = one != 0 ? 1 : from_environment("INNKEEPER_PROGRAMS", 400);
+  std::cout << "seeds from " << seed << "\n";
+  int64_t rounds = 0;
+  for (uint64_t i = 0; i < programs && !HasFatalFailure() && !HasNonfatalFailure(); ++i)
+    one_program(seed + i, rounds);
+  if (one == 0) {
+    EXPECT_GT(rounds, static_cast<int64_t>(programs)) << "hardly anything was planned";
+  }
+}
+
+// The mark of a policy that knows what comes: ten equal blocks read in turn, room for nine.
+TEST(Rounds, OfTenBlocksWithRoomForNineFetchOne) {
+  Machine machine({.budget = KiB(36)});
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 10; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  const auto pass = [&] {
+    const int64_t before = machine->stats().fetches;
+    for (uint64_t i = 0; i < 10; ++i)
+      EXPECT_EQ(machine.read(*blocks[i], machine.sim()).value(), pattern(4096, i));
+    return machine->stats().fetches - before;
+  };
+  for (int i = 0; i < 5; ++i) (void)pass();
+  int64_t fetches = 0;
+  for (int i = 0; i < 10; ++i) fetches += pass();
+  EXPECT_LE(fetches, 15) << "least recently used first fetches 100";
+  machine->set_planning(false);
+  (void)pass();
+  EXPECT_EQ(pass(), 10);
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+// Others' operators are not the program's: they neither end its rounds nor touch freed blocks.
+TEST(Rounds, GoOnBesideOtherThreads) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Chance chance(seed);
+    Machine machine({.budget = KiB(72), .visibility = sim::Visibility::random, .seed = seed});
+    const Round round = random_round(chance);
+    const Round other = random_round(chance);
+    std::atomic<bool> over{false};
+    std::thread beside([&] {
+      Going run(machine, other);
+      while (!over) run.go(machine.sim());
+    });
+    {
+      Going run(machine, round);
+      for (int i = 0; i < 20 && !HasFatalFailure(); ++i) run.go(machine.sim());
+      over = true;
+      beside.join();
+    }
+    ASSERT_EQ(machine->check_invariants(), "") << "seed " << seed;
+    ASSERT_EQ(machine->block_count(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::test
