@@ -76,7 +76,11 @@ void Engine::leave_as_planned(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   if (is_moving(block) || !is_valid(replica.word.state()) || !replica.word.close_if_unpinned()) return;
   const MoveScope move(*this, block);
+  // Room is made below, but others are not waited for: their operators may be about to tell the planner.
+  ThreadState& self = thread_state();
+  ++self.acquiring;
   (void)leave(node(id), block, true);  // where that fails the block stays, as it was
+  --self.acquiring;
 }
 
 // False: there is no room yet.

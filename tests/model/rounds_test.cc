@@ -14,6 +14,7 @@
 
 #include "support/environment.h"
 #include "support/machine.h"
+#include "support/watchdog.h"
 
 namespace innkeeper::test {
 namespace {
@@ -86,6 +87,7 @@ class Going {
     }
   }
   ~Going() {
+    if (pinned_ != nullptr) machine_->unpin(*pinned_);
     for (Slot& slot : slots_)
       if (slot.block != nullptr) machine_->destroy(slot.block);
   }
@@ -134,10 +136,19 @@ class Going {
       const Status ran = until_it_runs([&] { return machine_.run(node, accesses, kernel); });
       ASSERT_TRUE(ran.ok()) << ran.message();
     }
+    if (pinned_ != nullptr) {
+      ASSERT_TRUE(machine_->has_replica(*pinned_, machine_.sim())) << "what is pinned has left";
+    }
     for (const size_t slot : step.frees) {
       machine_->destroy(slots_[slot].block);
       slots_[slot].block = nullptr;
     }
+  }
+  // One lasting block at a time stays where it is, against all plans.
+  void pin_or_unpin(Chance& chance) {
+    if (pinned_ != nullptr) machine_->unpin(*pinned_);
+    Block* const next = pinned_ == nullptr ? any(chance) : nullptr;
+    pinned_ = next != nullptr && machine_->pin(*next, machine_.sim()).ok() ? next : nullptr;
   }
   Block* any(Chance& chance) { return slots_[chance.below(round_.lasting)].block; }
 
@@ -157,17 +168,20 @@ class Going {
   Machine& machine_;
   const Round& round_;
   std::vector<Slot> slots_;
+  Block* pinned_ = nullptr;
   uint64_t version_ = 0;
 };
 
 // What a program does between two rounds, or in one, that no plan knows of.
 void disturb(Machine& machine, Going& run, Chance& chance) {
-  switch (chance.below(6)) {
+  switch (chance.below(8)) {
     case 0: run.step(0, machine.sim()); break;
     case 1: (void)machine->evict(*run.any(chance)); break;
     case 2: (void)machine->prefetch(*run.any(chance), machine.sim()); break;
     case 3: (void)machine->write_back(*run.any(chance)); break;
     case 4: (void)machine->evict_all(); break;
+    case 5:
+    case 6: run.pin_or_unpin(chance); break;
     default:
       (void)machine->set_budget(machine.sim(), KiB(static_cast<int64_t>(40 + chance.below(40))));
       break;
@@ -247,27 +261,90 @@ TEST(Rounds, OfTenBlocksWithRoomForNineFetchOne) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Others' operators are not the program's: they neither end its rounds nor touch freed blocks.
+// Others' operators are not the program's: they neither end its rounds nor touch freed blocks. And what is
+// planned never waits for them: on a full host they may be waiting for the planner.
 TEST(Rounds, GoOnBesideOtherThreads) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
     Chance chance(seed);
-    Machine machine({.budget = KiB(72), .visibility = sim::Visibility::random, .seed = seed});
+    MachineOptions options{.budget = KiB(72), .visibility = sim::Visibility::random, .seed = seed};
+    const bool full_host = seed % 2 == 0;
+    if (full_host) {
+      options.host_budget = KiB(64);
+      options.disk_budget = MiB(8);
+      options.host_computes = true;
+    }
+    Machine machine(options);
     const Round round = random_round(chance);
     const Round other = random_round(chance);
     std::atomic<bool> over{false};
     std::thread beside([&] {
       Going run(machine, other);
-      while (!over) run.go(machine.sim());
+      while (!over) run.go(full_host ? machine.host() : machine.sim());
     });
     {
       Going run(machine, round);
+      std::thread hints([&] {  // from a thread that is no program, about the program's blocks
+        Chance any(seed + 1000);
+        while (!over) {
+          Block& block = *run.any(any);
+          if (any.one_in(3)) (void)machine->evict(block);
+          if (any.one_in(3)) (void)machine->write_back(block);
+          if (any.one_in(3)) (void)machine->prefetch(block, machine.sim());
+        }
+      });
       for (int i = 0; i < 20 && !HasFatalFailure(); ++i) run.go(machine.sim());
       over = true;
+      hints.join();
       beside.join();
     }
     ASSERT_EQ(machine->check_invariants(), "") << "seed " << seed;
     ASSERT_EQ(machine->block_count(), 0u);
   }
+}
+
+// The host has no room for what a plan says should leave, and another thread's operator runs there: that one
+// may be waiting to tell the planner of its end.
+TEST(Rounds, WaitForNobody) {
+  const Watchdog watchdog(std::chrono::seconds(60));
+  Machine machine({.budget = KiB(36), .host_budget = KiB(64), .host_computes = true});
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 10; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  const auto write = [&](uint64_t i) { (void)machine.write(*blocks[i], machine.sim(), pattern(4096, i)); };
+  const auto pass = [&] {
+    for (uint64_t i = 0; i < 10; ++i) write(i);
+  };
+  Block* const small = machine.make(machine.host(), pattern(1024, 20)).value();
+  std::atomic<bool> over{false};
+  std::thread beside([&] {
+    const auto slow = [](auto) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+    while (!over) (void)machine.run(machine.host(), {{.block = small, .write = true}}, slow);
+  });
+  for (uint64_t filled_before = 0; filled_before < 10; ++filled_before) {
+    for (int i = 0; i < 60; ++i) pass();
+    EXPECT_TRUE(machine->planning().follows);
+    for (uint64_t i = 0; i < filled_before; ++i) write(i);
+    std::vector<Block*> full;  // what is pinned leaves less than a block's room at the host
+    std::thread([&] {          // whose operators are not the program's
+      for (;;) {
+        const Result<Block*> more = machine.make(machine.host(), pattern(2048, 30));
+        if (!more.ok()) break;
+        full.push_back(more.value());
+        EXPECT_TRUE(machine->pin(*full.back(), machine.host()).ok());
+      }
+    })
+        .join();
+    for (uint64_t i = filled_before; i < 10; ++i) write(i);
+    for (Block* block : full) {
+      machine->unpin(*block);
+      machine->destroy(block);
+    }
+  }
+  over = true;
+  beside.join();
+  for (uint64_t i = 0; i < 10; ++i)
+    EXPECT_EQ(machine.read(*blocks[i], machine.sim()).value(), pattern(4096, i));
+  for (Block* block : blocks) machine->destroy(block);
+  machine->destroy(small);
 }
 
 }  // namespace
