@@ -150,6 +150,13 @@ class Going {
     Block* const next = pinned_ == nullptr ? any(chance) : nullptr;
     pinned_ = next != nullptr && machine_->pin(*next, machine_.sim()).ok() ? next : nullptr;
   }
+  // A lasting block dies, and another one takes its place: plans know the dead one.
+  void replace(Chance& chance) {
+    Slot& slot = slots_[chance.below(round_.lasting)];
+    if (slot.block == pinned_) return;
+    machine_->destroy(slot.block);
+    slot.block = machine_.make(machine_.sim(), slot.contents).value();
+  }
   Block* any(Chance& chance) { return slots_[chance.below(round_.lasting)].block; }
 
  private:
@@ -174,7 +181,7 @@ class Going {
 
 // What a program does between two rounds, or in one, that no plan knows of.
 void disturb(Machine& machine, Going& run, Chance& chance) {
-  switch (chance.below(8)) {
+  switch (chance.below(9)) {
     case 0: run.step(0, machine.sim()); break;
     case 1: (void)machine->evict(*run.any(chance)); break;
     case 2: (void)machine->prefetch(*run.any(chance), machine.sim()); break;
@@ -182,6 +189,7 @@ void disturb(Machine& machine, Going& run, Chance& chance) {
     case 4: (void)machine->evict_all(); break;
     case 5:
     case 6: run.pin_or_unpin(chance); break;
+    case 7: run.replace(chance); break;
     default:
       (void)machine->set_budget(machine.sim(), KiB(static_cast<int64_t>(40 + chance.below(40))));
       break;
@@ -264,6 +272,7 @@ TEST(Rounds, OfTenBlocksWithRoomForNineFetchOne) {
 // Others' operators are not the program's: they neither end its rounds nor touch freed blocks. And what is
 // planned never waits for them: on a full host they may be waiting for the planner.
 TEST(Rounds, GoOnBesideOtherThreads) {
+  int64_t rounds = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Chance chance(seed);
     MachineOptions options{.budget = KiB(72), .visibility = sim::Visibility::random, .seed = seed};
@@ -299,7 +308,9 @@ TEST(Rounds, GoOnBesideOtherThreads) {
     }
     ASSERT_EQ(machine->check_invariants(), "") << "seed " << seed;
     ASSERT_EQ(machine->block_count(), 0u);
+    rounds += machine->planning().rounds;
   }
+  EXPECT_GT(rounds, 0) << "no program was followed";
 }
 
 // The host has no room for what a plan says should leave, and another thread's operator runs there: that one

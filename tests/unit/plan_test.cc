@@ -57,6 +57,19 @@ TEST(Period, IsNotALayerThatLooksLikeTheOneBefore) {
   }
 }
 
+TEST(Period, IsNotWhatTouchesOtherBlocksEachTime) {
+  Loop loop;
+  const Name common = loop.stream.name();
+  std::vector<Name> rows;
+  for (int i = 0; i < 64; ++i) rows.push_back(loop.stream.name());
+  for (const Name row : rows) {
+    loop.op({read(common, 3)});
+    EXPECT_EQ(loop.found, 0);
+    loop.op({read(common, 5), read(row)});
+    EXPECT_EQ(loop.found, 0);
+  }
+}
+
 TEST(Period, OfTwoHundredThousandOperatorsCostsWhatItIs) {
   Loop loop;
   std::vector<Name> weights;
