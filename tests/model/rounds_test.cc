@@ -238,7 +238,7 @@ void one_program(uint64_t seed, int64_t& rounds) {
 TEST(Rounds, SeeTheBytesOfTheModelWhateverIsPlanned) {
   const uint64_t one = from_environment("INNKEEPER_SEED", 0);
   const uint64_t seed = one != 0 ? one : std::random_device()();
-  const uint64_t programs = one != 0 ? 1 : from_environment("INNKEEPER_PROGRAMS", 400);
+  const uint64_t programs = one != 0 ? 1 : from_environment("INNKEEPER_PROGRAMS", 200);
   std::cout << "seeds from " << seed << "\n";
   int64_t rounds = 0;
   for (uint64_t i = 0; i < programs && !HasFatalFailure() && !HasNonfatalFailure(); ++i)
