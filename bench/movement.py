@@ -48,10 +48,10 @@ class Row:
 def simulated(name: str, *arguments: str, nodes: str, sim: str, planning: str = "on") -> dict[str, float]:
     """What case ``name`` of this file finds in a process of its own on these nodes."""
     path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
+    settings = {"INNKEEPER_NODES": nodes, "INNKEEPER_SIM": sim, "INNKEEPER_PLANNING": planning}
     done = subprocess.run(
         [sys.executable, __file__, "--case", name, *arguments],
-        env=os.environ
-        | {"INNKEEPER_NODES": nodes, "INNKEEPER_SIM": sim, "INNKEEPER_PLANNING": planning, "PYTHONPATH": path},
+        env=os.environ | settings | {"PYTHONPATH": path},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:

@@ -13,7 +13,7 @@ int64_t PeriodFinder::look(const AccessStream& stream) {
   work_ = std::min(work_ + kWorkAnOperator, int64_t{4} * static_cast<int64_t>(AccessStream::kKept));
 
   if (candidate_ != 0 && now - candidate_ >= stream.begin() && stream.repeats(now, now - candidate_))
-    return ++run_ >= candidate_ ? candidate_ : 0;
+    return ++run_ >= std::max(candidate_, kSure) ? candidate_ : 0;
   candidate_ = 0;
   if (before.operation < 0 || before.key != key) return 0;
   const int64_t distance = now - before.operation;
@@ -22,11 +22,11 @@ int64_t PeriodFinder::look(const AccessStream& stream) {
     return earlier >= stream.begin() && stream.repeats(now - back, earlier);
   };
   int64_t run = 0;
-  for (; run < distance && work_ > 0 && repeats(run); ++run) --work_;
+  for (; run < std::max(distance, kSure) && work_ > 0 && repeats(run); ++run) --work_;
   if (run < std::min(distance, kFew)) return 0;
   candidate_ = distance;
   run_ = run;
-  return run_ >= candidate_ ? candidate_ : 0;
+  return run_ >= std::max(candidate_, kSure) ? candidate_ : 0;
 }
 
 }  // namespace innkeeper::plan

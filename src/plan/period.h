@@ -24,6 +24,7 @@ class PeriodFinder {
  private:
   static constexpr size_t kSeen = size_t{1} << 16;
   static constexpr int64_t kFew = 16;            // operators that must repeat before a candidate is one
+  static constexpr int64_t kSure = 32;           // and that a short round must have repeated: a loop may end
   static constexpr int64_t kWorkAnOperator = 8;  // that may be compared again for each that ends
   struct Seen {
     uint64_t key = 0;

@@ -76,7 +76,7 @@ SwitchSetting& growth_setting() {
 }
 
 SwitchSetting& planning_setting() {
-  static SwitchSetting it("INNKEEPER_PLANNING");
+  static SwitchSetting it("INNKEEPER_PLANNING", /*by_default=*/false);
   return it;
 }
 

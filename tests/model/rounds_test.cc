@@ -328,7 +328,10 @@ TEST(Rounds, WaitForNobody) {
   std::atomic<bool> over{false};
   std::thread beside([&] {
     const auto slow = [](auto) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
-    while (!over) (void)machine.run(machine.host(), {{.block = small, .write = true}}, slow);
+    while (!over) {
+      (void)machine.run(machine.host(), {{.block = small, .write = true}}, slow);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // turns are not fair: others want one, too
+    }
   });
   for (uint64_t filled_before = 0; filled_before < 10; ++filled_before) {
     for (int i = 0; i < 60; ++i) pass();

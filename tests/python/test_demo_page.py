@@ -95,7 +95,7 @@ def test_a_quantity_is_told_alike_wherever_it_stands(demo: Demo):
     text = demo.page.replace("\N{NO-BREAK SPACE}", " ")
     (slowdown,) = re.findall(r"<tr><th[^>]*>slowdown \(simulated\).*?<td>([\d.,]+)</td></tr>", text)
     assert f"memory, {slowdown}\N{MULTIPLICATION SIGN} the time</h1>" in text
-    fetched, left = re.findall(r"in each step ([\d.]+ \w+) come to the GPU and ([\d.]+ \w+) leave", text)[0]
+    fetched, left = re.findall(r"in each step ([\d.,]+ \w+) come to the GPU and ([\d.,]+ \w+) leave", text)[0]
     assert f"fetched, {fetched} a step" in text and f"written back, {left} a step" in text
     assert not re.search(r"\b0\.0+ [KMG]iB", text), "what is small has a unit of its own"
     assert ">quantity <span>unit</span></th>" in text

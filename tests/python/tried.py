@@ -36,6 +36,7 @@ SLURM = Elsewhere("tests/cli/test_slurm.py::test_dry_run_submits_nothing")
 SCRIPTS = Elsewhere("tests/python/test_scripts.py::test_a_script_trains_unmodified_at_60_percent_of_its_peak")
 TWO_HALVES = "INNKEEPER_NODES=sim:2x64MiB,host:2GiB innkeeper run --managed tests/scripts/model_parallel.py"
 PYTORCH_OWN = 'tools/pytorch_own.py -k "test_broadcast_group or test_all_reduce_sum_async"'
+PLANS = Elsewhere("tests/python/test_plans.py::test_plans_change_no_bit_and_cost_nothing")
 TSAN = Elsewhere("build_and_test tsan")
 CPP = Elsewhere("tests/python/test_cpp.py::test_the_examples_commands_work_as_they_are_pasted")
 
@@ -108,6 +109,9 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/parallel.py": BENCH,
     "python bench/parallel.py --json parallel.json --steps 8": BENCH,
     "python bench/movement.py": BENCH,
+    "build/release/bench/plan_bench": BENCH,
+    "INNKEEPER_PLANNING=on python train.py": PLANS,
+    "INNKEEPER_PLANNING=on INNKEEPER_LOG=info python train.py": PLANS,
     "python bench/movement.py --json movement.json --steps 4": BENCH,
     "python bench/queue_program.py 300": BENCH,
     "python bench/soak.py --minutes 60": Short(

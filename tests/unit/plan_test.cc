@@ -31,17 +31,25 @@ Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
 TEST(Period, IsFoundAfterTwoRounds) {
   Loop loop;
   std::vector<Name> weights;
-  for (int i = 0; i < 10; ++i) weights.push_back(loop.stream.name());
+  for (int i = 0; i < 40; ++i) weights.push_back(loop.stream.name());
   for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < 40; ++i) {
       const Name fresh = loop.stream.name();
       loop.op({read(weights[static_cast<size_t>(i)], 1 + i), {fresh, KiB(2), true}});
-      const bool twice = round * 10 + i >= 19;
-      EXPECT_EQ(loop.found, twice ? 10 : 0) << round << " " << i;
+      const bool twice = round * 40 + i >= 79;
+      EXPECT_EQ(loop.found, twice ? 40 : 0) << round << " " << i;
       loop.stream.died(fresh);
     }
   }
-  EXPECT_EQ(loop.found, 10);
+}
+
+TEST(Period, ThatIsShortMustLast) {
+  Loop loop;
+  const Name weight = loop.stream.name();
+  for (int i = 0; i < 40; ++i) {
+    loop.op({read(weight), {loop.stream.name(), KiB(2), true}});
+    EXPECT_EQ(loop.found, i < 32 ? 0 : 1) << "a few results of one kind are no program";
+  }
 }
 
 TEST(Period, IsNotALayerThatLooksLikeTheOneBefore) {
@@ -149,7 +157,7 @@ TEST(Schedule, OfACircleFetchesOneBlockARound) {
   Loop loop;
   std::vector<Name> blocks;
   for (int i = 0; i < 10; ++i) blocks.push_back(loop.stream.name());
-  for (int round = 0; round < 3; ++round)
+  for (int round = 0; round < 5; ++round)
     for (const Name block : blocks) loop.op({read(block)});
   ASSERT_EQ(loop.found, 10);
   const Program program = make_program(loop.stream, 10);
