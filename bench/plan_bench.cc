@@ -67,7 +67,7 @@ void BM_Search(benchmark::State& state) {
   for (auto _ : state) operators += program.step();
   state.SetItemsProcessed(operators);
 }
-BENCHMARK(BM_Search)->Arg(300)->Arg(30'000);
+BENCHMARK(BM_Search)->Arg(5)->Arg(300)->Arg(30'000);
 
 void BM_Follow(benchmark::State& state) {
   Program program(state.range(0), KiB(4 * state.range(0)));

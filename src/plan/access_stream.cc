@@ -34,6 +34,12 @@ std::span<const Touch> AccessStream::touches(int64_t index) const {
   return std::span(touches_).subspan(first, last - first);
 }
 
+std::span<const AccessStream::Death> AccessStream::deaths_from(int64_t index) const {
+  const auto first = std::lower_bound(deaths_.begin(), deaths_.end(), index,
+                                      [](const Death& death, int64_t at) { return death.after < at; });
+  return std::span(deaths_).subspan(static_cast<size_t>(first - deaths_.begin()));
+}
+
 bool AccessStream::repeats(int64_t later, int64_t earlier) const {
   const Operator& now = at(later);
   const Operator& then = at(earlier);

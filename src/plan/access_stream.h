@@ -47,7 +47,8 @@ class AccessStream {
   int64_t end() const { return dropped_ + static_cast<int64_t>(operators_.size()); }
   const Operator& at(int64_t index) const { return operators_[static_cast<size_t>(index - dropped_)]; }
   std::span<const Touch> touches(int64_t index) const;
-  const std::vector<Death>& deaths() const { return deaths_; }
+  // Those after this operator, and later.
+  std::span<const Death> deaths_from(int64_t index) const;
   int64_t births() const { return births_; }
 
   // Is `later` what `earlier` was, done once more: the same blocks, or new ones in their place?
@@ -63,8 +64,8 @@ class AccessStream {
 
   std::vector<Operator> operators_;
   std::vector<Touch> touches_;
-  std::vector<Death> deaths_;
-  int64_t dropped_ = 0;  // operators
+  std::vector<Death> deaths_;  // in order
+  int64_t dropped_ = 0;        // operators
   size_t dropped_touches_ = 0;
   int64_t births_ = 0;
 };

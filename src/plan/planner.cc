@@ -156,10 +156,10 @@ void Planner::learn(int64_t length) {
   Known& known = programs_.emplace_front();
   known.program = make_program(stream_, length);
   if (length < kShort) known.program = repeated(known.program, (kShort + length - 1) / length);
-  if (!schedule(known)) {  // all of it fits: nothing is to move
+  if (!schedule(known)) {                                     // all of it fits: nothing is to move
+    refused_until_ = stream_.end() + known.program.length();  // what was looked at is not looked at each time
     programs_.pop_front();
     finder_.refuse();
-    refused_until_ = stream_.end() + length;
     return;
   }
   for (int64_t step = 0; step < known.program.length(); ++step) {
@@ -173,28 +173,19 @@ void Planner::learn(int64_t length) {
   enter(known, 0, stream_.births());
 }
 
-// Room for a program's blocks at a node, and 0 where it does nothing or has enough for all of them.
-Bytes Planner::tight_room(const Program& program, NodeId node, Bytes lacking) const {
-  const bool has_steps = std::any_of(program.steps.begin(), program.steps.end(),
-                                     [node](const Program::Step& step) { return step.node == node; });
-  const Bytes room = has_steps ? room_(node) - lacking : Bytes(0);
-  return room > Bytes(0) && program.touched_at(node) > room ? room : Bytes(0);
-}
-
 // False if nothing is to move.
 bool Planner::schedule(Known& known) {
   ++known.scheduled;
   known.moves.clear();
-  for (size_t i = 0; i < kMaxNodes; ++i) {
-    const NodeId node{static_cast<uint8_t>(i)};
-    const Bytes room = tight_room(known.program, node, Bytes(known.lacking[i]));
-    if (room == Bytes(0)) continue;
+  for (const NodeId node : known.program.nodes()) {
+    const Bytes room = room_(node) - Bytes(known.lacking[index_of(node)]);
+    if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is wanted, or all fits
     Schedule made = make_schedule(known.program, node, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
     if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
     log(LogLevel::info, "planned: a round of " + std::to_string(known.program.length()) +
                             " operators, in which " + to_string(made.arriving) + " arrive at node " +
-                            std::to_string(i) + " and " + to_string(made.leaving) + " leave it");
+                            std::to_string(index_of(node)) + " and " + to_string(made.leaving) + " leave it");
   }
   std::stable_sort(known.moves.begin(), known.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });

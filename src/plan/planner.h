@@ -99,7 +99,6 @@ class Planner {
   void rejoin();
   bool was(const Known& known, int64_t step, int64_t births_before) const;
   void learn(int64_t length);
-  Bytes tight_room(const Program& program, NodeId node, Bytes lacking) const;
   bool schedule(Known& known);
   void enter(Known& known, int64_t step, int64_t births_before);
 

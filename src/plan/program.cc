@@ -1,5 +1,6 @@
 #include "plan/program.h"
 
+#include <array>
 #include <unordered_set>
 
 namespace innkeeper::plan {
@@ -35,6 +36,16 @@ std::optional<uint64_t> Program::key_of(int64_t step) const {
   }
   if (!eldest) return std::nullopt;
   return AccessStream::key_of(steps[static_cast<size_t>(step)].shape, *eldest);
+}
+
+std::vector<NodeId> Program::nodes() const {
+  std::array<bool, kMaxNodes> has{};
+  for (const Step& step : steps) has[index_of(step.node)] = true;
+  std::vector<NodeId> found;
+  for (size_t i = 0; i < kMaxNodes; ++i) {
+    if (has[i]) found.push_back(NodeId{static_cast<uint8_t>(i)});
+  }
+  return found;
 }
 
 Bytes Program::touched_at(NodeId node) const {
@@ -84,10 +95,8 @@ Program make_program(const AccessStream& stream, int64_t length) {
       program.uses.push_back({slot, now[i].size, now[i].write});
     }
   }
-  for (const AccessStream::Death& death : stream.deaths()) {
-    if (death.after >= begin)
-      program.deaths.push_back({death.after - begin, {death.block - births_before, false}});
-  }
+  for (const AccessStream::Death& death : stream.deaths_from(begin))
+    program.deaths.push_back({death.after - begin, {death.block - births_before, false}});
   return program;
 }
 

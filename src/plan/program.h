@@ -46,6 +46,7 @@ struct Program {
   bool is_step(int64_t step, int64_t births_before, const AccessStream& stream, int64_t operation) const;
   // The key that the stream gives this step; none if it touches nothing that lasts.
   std::optional<uint64_t> key_of(int64_t step) const;
+  std::vector<NodeId> nodes() const;  // that it does anything at, in order
   // Bytes that are touched at a node in a round, each block once.
   Bytes touched_at(NodeId node) const;
 };
