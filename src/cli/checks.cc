@@ -87,6 +87,10 @@ void check_cards(const Patient& patient, Findings& findings) {
           card.uuid + ": its memory cannot be read" +
               (card.memory.text().empty() ? "" : ": " + card.memory.text()),
           "lease it whole (without --mem): bytes of it cannot be counted");
+    if (!card.mig && card.memory && card.memory->unified)
+      add(findings, Grade::hint, "one-memory", card.uuid + ": it shares the host's memory",
+          "nothing is gained by moving tensors from it to the host; name a disk to have more room, as in "
+          "INNKEEPER_NODES=auto,disk:/tmp:64GiB");
   }
 }
 

@@ -222,6 +222,7 @@ class Parser {
       IK_RETURN_IF_ERROR(parse_budget(item, rest, budget));
       IK_RETURN_IF_ERROR(check_host_memory(item, budget, "asked"));
       node.budget = budget;
+      spec_.host_named = true;
     }
     add(std::move(node));
     return check_count();
@@ -330,6 +331,32 @@ void keep_listed(MachineSpec& spec, std::string_view list) {
   for (NodeSpec& node : spec.nodes)
     if (node.make != NodeMake::sim) kept.push_back(std::move(node));
   spec.nodes = std::move(kept);
+}
+
+Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory) {
+  Bytes named{0};
+  std::string names;
+  std::vector<NodeSpec*> unnamed;
+  for (NodeSpec& node : spec.nodes) {
+    if (node.make == NodeMake::host && !spec.host_named)
+      node.budget = round_up(Bytes(std::max(free.count() / 16, kAlignment)));
+    if (node.make != NodeMake::host && !node.integrated) continue;
+    if (!node.budget) {
+      unnamed.push_back(&node);
+      continue;
+    }
+    named += *node.budget;
+    names += (names.empty() ? "" : " and ") + node.name + "'s " + to_string(*node.budget);
+  }
+  if (named > memory) {
+    return refuse(names + " are of one memory, since the card shares the host's, and it has " +
+                  to_string(memory) + "; name less");
+  }
+  for (NodeSpec* node : unnamed) {
+    const int64_t share = std::max<int64_t>((free - named).count(), 0) / 5 * 4 / std::ssize(unnamed);
+    node->budget = round_up(Bytes(std::max(share, kAlignment)));
+  }
+  return {};
 }
 
 std::optional<int> local_rank_from_environment() { return index_from_environment("LOCAL_RANK"); }

@@ -38,6 +38,7 @@ struct NodeSpec {
   std::string name = {};          // "sim:0", "cuda:1", "host", "disk"; "cuda" alone for all that are visible
   std::optional<int> index = {};  // of a sim or cuda node; none: every visible GPU
   std::optional<Bytes> budget = {};  // none (cuda only): what the card has
+  bool integrated = false;           // cuda: its memory is the host's, told by who asked the card
   std::string path = {};             // disk: the folder
   sim::Options sim = {};             // sim: ready to build the accelerator from
 };
@@ -62,6 +63,7 @@ struct MachineSpec {
   bool automatic = false;
   std::optional<Bytes> automatic_budget = {};  // of each of those
   bool data = true;                            // false: no node holds any, INNKEEPER_SIM has data=off
+  bool host_named = false;                     // its budget is the user's
   LocalShare share = {};
 };
 
@@ -72,6 +74,12 @@ Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_o
 // Keeps of the simulated nodes those that CUDA_VISIBLE_DEVICES lists, in its order, as CUDA does with cards.
 // A list that is empty, that names cards otherwise than by numbers, or that lists no node there, keeps all.
 void keep_listed(MachineSpec& spec, std::string_view list);
+
+// Parts one memory between its integrated cards and the host: `free` bytes of it now, `memory` in all. Nothing
+// is gained by moving bytes from such a card to the host, so the host keeps a sixteenth, for what runs there
+// and for what is on its way to a disk, and the cards four fifths of the rest; what the user named stays.
+// Fails if that is more than there is.
+Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory);
 
 // LOCAL_RANK; none where it says no number from 0 on.
 std::optional<int> local_rank_from_environment();

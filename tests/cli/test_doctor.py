@@ -66,6 +66,12 @@ def test_trouble_is_named_with_its_cure(
     assert found[name]["grade"] == "trouble" and cure in found[name]["cure"], found[name]
 
 
+def test_a_card_without_memory_of_its_own_is_told(machine: Machine):
+    machine.set("card GPU-1000aaaa\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
+    hint = findings(machine, 0)["one-memory"]
+    assert hint["grade"] == "hint" and "shares the host's memory" in hint["what"] and "disk:" in hint["cure"]
+
+
 def test_the_order_is_no_trouble_once_it_is_set(machine: Machine):
     machine.set(MIXED)
     findings(machine, 0, CUDA_DEVICE_ORDER="PCI_BUS_ID")

@@ -146,7 +146,7 @@ assert x.sum().item() == MIB and fake.ask("used", 0) >= 4 * MIB
     [
         {"FAKE_CUDA_MIG": "1", "CUDA_VISIBLE_DEVICES": "MIG-a0"},
         {"FAKE_CUDA_MPS": "1"},
-        {"FAKE_CUDA_UNIFIED": "1"},
+        {"FAKE_CUDA_UNIFIED": "1", "INNKEEPER_NODES": "cuda:0:64MiB,host:128MiB"},
         {"FAKE_CUDA_PEERS": "0", "INNKEEPER_NODES": "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"},
         {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"},
     ],
@@ -164,6 +164,22 @@ assert innkeeper.stats()["evictions"] > 0
 """,
         **machine,
     )
+
+
+def test_a_card_that_shares_the_host_s_memory_leaves_it_a_little(tmp_path: Path) -> None:
+    machine = {"FAKE_CUDA_UNIFIED": "1", "FAKE_CUDA_CARDS": "1"}
+    passes(
+        """
+budgets = {name: node["budget"] for name, node in innkeeper.stats()["nodes"].items()}
+assert budgets["host"] == 16 * MIB and budgets["cuda:0"] == 192 * MIB, budgets
+check(many(80))
+assert innkeeper.stats()["nodes"]["disk"]["peak"] > 0
+""",
+        INNKEEPER_NODES=f"cuda,host,disk:{tmp_path}:1GiB",
+        **machine,
+    )
+    done = run('torch.ones(1, device="managed")', INNKEEPER_NODES="cuda:0:200MiB,host:100MiB", **machine)
+    assert "cuda:0's 200.0 MiB and host's 100.0 MiB are of one memory" in done.stderr, done.stderr
 
 
 def test_what_a_user_s_threads_do_at_once_is_in_order() -> None:

@@ -369,6 +369,34 @@ TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsCards) {
   EXPECT_EQ(summary(spec), "cuda:1=- cuda:0=- host=1.0 GiB") << "the driver has kept to it";
 }
 
+// The budgets of a machine with one integrated card, by node.
+std::vector<int64_t> parted(const char* nodes, Bytes free, Bytes memory, std::string* why = nullptr) {
+  MachineSpec spec = parse_machine(nodes, "", GiB(100)).value();
+  for (NodeSpec& node : spec.nodes) node.integrated = node.make == NodeMake::cuda;
+  const Status status = part_one_memory(spec, free, memory);
+  if (why != nullptr) *why = std::string(status.message());
+  if (!status.ok()) return {};
+  std::vector<int64_t> budgets;
+  for (const NodeSpec& node : spec.nodes) budgets.push_back(node.budget.value_or(Bytes(0)).count());
+  return budgets;
+}
+
+TEST(Machine, AnIntegratedCardAndTheHostPartOneMemory) {
+  using Budgets = std::vector<int64_t>;
+  EXPECT_EQ(parted("cuda:0,host", GiB(80), GiB(100)), (Budgets{GiB(60).count(), GiB(5).count()}));
+  EXPECT_EQ(parted("cuda:0,host:30GiB", GiB(80), GiB(100)), (Budgets{GiB(40).count(), GiB(30).count()}));
+  EXPECT_EQ(parted("cuda:0:90GiB,host", GiB(80), GiB(100)), (Budgets{GiB(90).count(), GiB(5).count()}));
+  EXPECT_EQ(parted("cuda:0,cuda:1,host", GiB(80), GiB(100)),
+            (Budgets{GiB(30).count(), GiB(30).count(), GiB(5).count()}));
+  EXPECT_EQ(parted("cuda:0,host:90GiB", GiB(80), GiB(100)), (Budgets{kAlignment, GiB(90).count()}));
+  std::string why;
+  EXPECT_TRUE(parted("cuda:0:60GiB,host:50GiB", GiB(80), GiB(100), &why).empty());
+  EXPECT_EQ(
+      why,
+      "INNKEEPER_NODES: cuda:0's 60.0 GiB and host's 50.0 GiB are of one memory, since the card shares the "
+      "host's, and it has 100.0 GiB; name less");
+}
+
 TEST(Machine, CardsArePartedAmongProcesses) {
   using Cards = std::vector<int>;
   EXPECT_EQ(LocalShare().cards(3), (Cards{0, 1, 2}));

@@ -52,9 +52,17 @@ Bytes default_budget(Bytes free) {
   return round_up(Bytes(std::max({free.count() - reserve, free.count() / 2, kAlignment})));
 }
 
+// The card has no memory of its own. (One that reaches the host's over a coherent link, as a GH200, has.)
+bool is_integrated(c10::DeviceIndex index) {
+  int value = 0;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrIntegrated, index));
+  return value != 0;
+}
+
 Status refuse(const std::string& what) { return Status(Code::invalid_argument, what); }
 
-// Fills in a card's budget: by default what is free, parted among the processes that have it.
+// Fills in a card's budget: by default what is free, parted among the processes that have it. An integrated
+// card's stays open: the host has a share in it, too.
 Status complete(NodeSpec& node, int sharers) {
   const auto index = static_cast<c10::DeviceIndex>(*node.index);
   const int count = c10::cuda::device_count();
@@ -63,8 +71,9 @@ Status complete(NodeSpec& node, int sharers) {
                   (count == 0 ? "" : ", cuda:0 to cuda:" + std::to_string(count - 1)));
   }
   const CardMemory memory = memory_of(index);
-  if (!node.budget) node.budget = default_budget(Bytes(memory.free.count() / sharers));
-  if (*node.budget > memory.total) {
+  node.integrated = is_integrated(index);
+  if (!node.budget && !node.integrated) node.budget = default_budget(Bytes(memory.free.count() / sharers));
+  if (node.budget && *node.budget > memory.total) {
     return refuse("\"" + node.name + "\": a budget of " + to_string(*node.budget) + ", but the card has " +
                   to_string(memory.total));
   }
@@ -128,14 +137,16 @@ Status resolve(MachineSpec& spec) {
                   " nodes with all visible cards, host included; name fewer, as in cuda:0,cuda:1");
   }
   bool any = false;
+  std::optional<CardMemory> shared;  // with the host
   for (NodeSpec& node : nodes) {
     if (node.make != NodeMake::cuda) continue;
     IK_RETURN_IF_ERROR(complete(node, sharers));
+    if (node.integrated) shared = memory_of(static_cast<c10::DeviceIndex>(*node.index));
     any = true;
   }
   if (any) IK_RETURN_IF_ERROR(check_backend());
   spec.nodes = std::move(nodes);
-  return {};
+  return shared ? part_one_memory(spec, Bytes(shared->free.count() / sharers), shared->total) : Status();
 }
 
 Bytes capacity(c10::DeviceIndex index) { return memory_of(index).total; }
