@@ -34,7 +34,7 @@ def configure(
         growth: whether the cards' memory is taken as it is needed, or each card's whole budget at once, so
             that no other process gets it. None: as it was; at first as ``INNKEEPER_GROWTH`` says, else True.
         planning: whether movement is planned where a program repeats its steps and does not fit, or blocks
-            move when asked for. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else False.
+            move when they are asked for. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else True.
 
     Raises:
         ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the

@@ -25,6 +25,7 @@
 #include "torch/sim/sim_backend.h"
 #include "torch/soft_placement.h"
 #include "torch/switch_setting.h"
+#include "torch/vector_math.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -60,14 +61,10 @@ LateAccountant& late_accountant() {
 std::shared_mutex start_mutex;
 std::atomic<bool> starting{false};
 std::atomic<Runtime*> the_runtime{nullptr};
+std::atomic<bool> visible_devices_followed{false};
 std::string& wanted_nodes() {
   static auto& text = *new std::string;
   return text;
-}
-
-std::atomic<bool>& visible_devices_followed() {
-  static std::atomic<bool> it{false};
-  return it;
 }
 
 SwitchSetting& growth_setting() {
@@ -76,7 +73,7 @@ SwitchSetting& growth_setting() {
 }
 
 SwitchSetting& planning_setting() {
-  static SwitchSetting it("INNKEEPER_PLANNING", /*by_default=*/false);
+  static SwitchSetting it("INNKEEPER_PLANNING");
   return it;
 }
 
@@ -101,7 +98,7 @@ MachineSpec parse(const std::string& nodes) {
   Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit(),
                                            local_share_from_environment());
   if (!spec.ok()) throw_status(spec.status(), "");  // the line begins with the setting's name
-  if (visible_devices_followed().load()) keep_listed(spec.value(), from_environment("CUDA_VISIBLE_DEVICES"));
+  if (visible_devices_followed.load()) keep_listed(spec.value(), from_environment("CUDA_VISIBLE_DEVICES"));
   return std::move(spec).value();
 }
 
@@ -283,6 +280,7 @@ Runtime::Runtime(Prepared prepared)
     throw;
   }
 #endif
+  settle_vector_math();
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
 }
 
@@ -416,7 +414,7 @@ void set_planning(bool planning) {
   if (Runtime* running = runtime_if_started()) running->engine().set_planning(planning);
 }
 
-void follow_visible_devices() { visible_devices_followed().store(true); }
+void follow_visible_devices() { visible_devices_followed.store(true); }
 
 bool started() { return runtime_if_started() != nullptr; }
 

@@ -1,5 +1,4 @@
-// A setting of the process that is on or off: what was set last, else its environment variable, else what it
-// is by default.
+// A setting of the process that is on or off: what was set last, else its environment variable, else on.
 //
 // Thread safety: all methods.
 #pragma once
@@ -14,10 +13,9 @@ namespace innkeeper::torch_layer {
 
 class SwitchSetting {
  public:
-  explicit SwitchSetting(const char* variable, bool by_default = true)
-      : variable_(variable), by_default_(by_default) {
+  explicit SwitchSetting(const char* variable) : variable_(variable) {
     const Result<bool> said = read();
-    on_ = said.ok() ? said.value() : by_default;
+    on_ = !said.ok() || said.value();
   }
   bool get() const { return on_.load(std::memory_order_relaxed); }
   void set(bool on) { on_.store(on, std::memory_order_relaxed); }
@@ -27,11 +25,10 @@ class SwitchSetting {
  private:
   Result<bool> read() const {
     const char* text = std::getenv(variable_);
-    return text == nullptr || *text == '\0' ? by_default_ : parse_switch(variable_, text);
+    return text == nullptr || *text == '\0' ? true : parse_switch(variable_, text);
   }
 
   const char* const variable_;
-  const bool by_default_;
   std::atomic<bool> on_{true};
 };
 

@@ -110,8 +110,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/parallel.py --json parallel.json --steps 8": BENCH,
     "python bench/movement.py": BENCH,
     "build/release/bench/plan_bench": BENCH,
-    "INNKEEPER_PLANNING=on python train.py": PLANS,
-    "INNKEEPER_PLANNING=on INNKEEPER_LOG=info python train.py": PLANS,
+    "INNKEEPER_PLANNING=off python train.py": PLANS,
+    "INNKEEPER_LOG=info python train.py": PLANS,
     "python bench/movement.py --json movement.json --steps 4": BENCH,
     "python bench/queue_program.py 300": BENCH,
     "python bench/soak.py --minutes 60": Short(

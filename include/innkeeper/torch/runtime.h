@@ -34,8 +34,8 @@ IK_EXPORT void set_soft_placement(bool soft);
 IK_EXPORT bool growth();
 IK_EXPORT void set_growth(bool growth);
 
-// Whether movement is planned where a program goes round and does not fit (INNKEEPER_PLANNING); else, and by
-// default, blocks move when they are asked for.
+// Whether movement is planned where a program goes round and does not fit (the default, or
+// INNKEEPER_PLANNING); else blocks move when they are asked for.
 IK_EXPORT bool planning();
 IK_EXPORT void set_planning(bool planning);
 
