@@ -76,9 +76,9 @@ Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_o
 void keep_listed(MachineSpec& spec, std::string_view list);
 
 // Parts one memory between its integrated cards and the host: `free` bytes of it now, `memory` in all.
-// Nothing is gained by moving bytes from such a card to the host, so the host keeps a sixteenth, for what runs
-// there and for what is on its way to a disk, and the cards four fifths of the rest; what the user named
-// stays. Fails if that is more than there is.
+// Nothing is gained by moving bytes from such a card to the host, so the host keeps a sixteenth, for what
+// runs there and for what is on its way to a disk, and the cards four fifths of the rest; what the user
+// named stays. Fails if that is more than there is.
 Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory);
 
 // LOCAL_RANK; none where it says no number from 0 on.
