@@ -47,10 +47,12 @@ environment() {
     download "$wheel" "torch==$version" || { rm -rf "$wheel"; return 1; }
     "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile "$wheel"/*.whl
     rm -rf "$wheel"
-    # shellcheck disable=SC2046
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile pytest numpy \
-      $("$folder/bin/python" tools/cuda_needs.py) 2>"$CACHE/pip.log" || { cat "$CACHE/pip.log"; return 1; }
     touch "$folder/.complete"
+  fi
+  if ! "$folder/bin/python" -c "import numpy, pytest, sympy, xdist" 2>/dev/null; then
+    # shellcheck disable=SC2046
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist numpy \
+      $("$folder/bin/python" tools/cuda_needs.py) 2>"$CACHE/pip.log" || { cat "$CACHE/pip.log"; return 1; }
   fi
   cuda=$("$folder/bin/python" tools/cuda_needs.py --cuda)
   [ -n "$cuda" ] || { echo "PyTorch $version of this registry was built without CUDA"; return 1; }

@@ -14,7 +14,7 @@ suite() {
 }
 
 if [ "$tier" = 1 ]; then
-  suite "our CUDA part" tests/cuda --ignore tests/cuda/test_sweep.py --ignore tests/cuda/test_nccl.py
+  suite "our CUDA part" -n "$JOBS" tests/cuda --ignore tests/cuda/test_sweep.py --ignore tests/cuda/test_nccl.py
   exit "$failed"
 fi
 
