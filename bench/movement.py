@@ -146,6 +146,7 @@ def training(steps: int) -> dict[str, float]:
         "peak": end["nodes"]["sim:0"]["peak"],
         "fetched": (end["bytes_fetched"] - start["bytes_fetched"]) / steps,
         "written": (end["bytes_written_back"] - start["bytes_written_back"]) / steps,
+        "bound": end["bytes_bound"] or 0,
     }
 
 
@@ -179,6 +180,8 @@ def main() -> None:
                 "training", "--steps", str(args.steps), nodes=nodes, sim=A100, planning=planning
             )
             moved = f"{found['fetched'] / 1e6:.0f} MB in, {found['written'] / 1e6:.0f} MB out"
+            if found["bound"]:
+                moved += f"; no plan has less than {found['bound'] / 1e6:.0f} MB in"
             name = f"GPT step at {share:.0%} of its peak, {how} ({moved})"
             rows.append(Row(name, found["seconds"], fits["seconds"]))
     table = Table("case", "simulated ms", "wanted ms", "ratio", title="on the simulator's clock")

@@ -18,6 +18,14 @@ struct NodeStats {
   int64_t ops = 0;  // operators that ran here
 };
 
+// What a program does again and again, where it does not fit and its movement is planned.
+struct RoundStats {
+  int64_t operators = 0;      // in a round; 0: none is known
+  int64_t bytes_planned = 0;  // that arrive at accelerators in each
+  int64_t bytes_bound = 0;    // no plan has less arriving
+  int64_t bytes_fetched = 0;  // by the last one
+};
+
 struct Stats {
   int64_t ops = 0;
   int64_t fetches = 0;
@@ -28,6 +36,7 @@ struct Stats {
   int64_t escaped = 0;             // replicas held by someone else (I12), now
   int64_t planned_rounds = 0;      // of a program, followed by a plan from end to end
   int64_t divergences = 0;         // rounds in which the program left its plan
+  RoundStats round;                // the last that was followed to its end
   double simulated_seconds = 0;    // the simulators' clock; 0 with no sim: node
   std::map<std::string, NodeStats> nodes;
 };

@@ -14,14 +14,16 @@ def stats() -> dict[str, Any]:
 
     Returns:
         ``ops``, ``fetches``, ``evictions`` (counts), ``bytes_fetched``, ``bytes_written_back``,
-        ``bytes_between`` (bytes that crossed links), ``bytes_bound`` (the least bytes that any plan would
-        fetch in a period; None until a period is known), ``escaped`` (replicas that somebody else holds now),
+        ``bytes_between`` (bytes that crossed links), ``escaped`` (replicas that somebody else holds now),
         ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in
-        which the program left its plan), ``simulated_seconds`` (the simulators' clock), and ``nodes``: name
-        to a dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
+        which the program left its plan), ``round`` and ``bytes_bound`` (None until a round was followed to
+        its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched``, and the least
+        bytes that any plan would fetch in it), ``simulated_seconds`` (the simulators' clock), and ``nodes``:
+        name to a dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
 
     """
-    return {**_C.stats(), "bytes_bound": None}
+    now = _C.stats()
+    return {**now, "bytes_bound": now["round"] and now["round"].pop("bytes_bound")}
 
 
 def format_bytes(count: int) -> str:
@@ -55,6 +57,13 @@ def summary() -> str:
     if now["planned_rounds"]:
         lines.append(
             f"{now['planned_rounds']:,} rounds moved as planned, {now['divergences']:,} left before their end"
+        )
+    if now["round"]:
+        last = now["round"]
+        lines.append(
+            f"a round: {last['operators']:,} operators, {format_bytes(last['bytes_fetched'])} fetched by the "
+            f"last, {format_bytes(last['bytes_planned'])} planned; at this budget no plan fetches less than "
+            f"{format_bytes(now['bytes_bound'])}"
         )
     if now["simulated_seconds"]:
         lines.append(f"{now['simulated_seconds']:.3f} s on the simulated machine")

@@ -18,6 +18,16 @@ py::dict to_dict(const NodeStats& s) {
   return d;
 }
 
+py::object to_dict(const RoundStats& s) {
+  if (s.operators == 0) return py::none();
+  py::dict d;
+  d["operators"] = s.operators;
+  d["bytes_planned"] = s.bytes_planned;
+  d["bytes_bound"] = s.bytes_bound;
+  d["bytes_fetched"] = s.bytes_fetched;
+  return d;
+}
+
 py::dict to_dict(const Stats& s) {
   py::dict d;
   d["ops"] = s.ops;
@@ -29,6 +39,7 @@ py::dict to_dict(const Stats& s) {
   d["escaped"] = s.escaped;
   d["planned_rounds"] = s.planned_rounds;
   d["divergences"] = s.divergences;
+  d["round"] = to_dict(s.round);
   d["simulated_seconds"] = s.simulated_seconds;
   py::dict nodes;
   for (const auto& [name, node] : s.nodes) nodes[py::str(name)] = to_dict(node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "plan/bound.h"
 
 namespace innkeeper::plan {
 
@@ -75,8 +76,11 @@ void Planner::end_round() {
       lacks = true;
     }
   }
+  if (whole_) {
+    ++rounds_;
+    cost_ = known_->cost;
+  }
   if (lacks) (void)schedule(*known_);
-  if (whole_) ++rounds_;
   const bool steady = whole_;
   enter(*known_, 0, births_before_ + known_->program.births);
   steady_ = steady;
@@ -155,7 +159,11 @@ void Planner::learn(int64_t length) {
   if (stream_.end() < refused_until_) return;
   Known& known = programs_.emplace_front();
   known.program = make_program(stream_, length);
-  if (length < kShort) known.program = repeated(known.program, (kShort + length - 1) / length);
+  known.cost = {.operators = length, .bound = bound(known.program)};
+  if (length < kShort) {
+    known.cost.times = (kShort + length - 1) / length;
+    known.program = repeated(known.program, known.cost.times);
+  }
   if (!schedule(known)) {                                     // all of it fits: nothing is to move
     refused_until_ = stream_.end() + known.program.length();  // what was looked at is not looked at each time
     programs_.pop_front();
@@ -177,11 +185,14 @@ void Planner::learn(int64_t length) {
 bool Planner::schedule(Known& known) {
   ++known.scheduled;
   known.moves.clear();
+  known.cost.arriving = known.cost.leaving = Bytes(0);
   for (const NodeId node : known.program.nodes()) {
     const Bytes room = room_(node) - Bytes(known.lacking[index_of(node)]);
     if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is wanted, or all fits
     Schedule made = make_schedule(known.program, node, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
+    known.cost.arriving += Bytes(made.arriving.count() / known.cost.times);
+    known.cost.leaving += Bytes(made.leaving.count() / known.cost.times);
     if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
     log(LogLevel::info, "planned: a round of " + std::to_string(known.program.length()) +
                             " operators, in which " + to_string(made.arriving) + " arrive at node " +
@@ -190,6 +201,15 @@ bool Planner::schedule(Known& known) {
   std::stable_sort(known.moves.begin(), known.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });
   return !known.moves.empty();
+}
+
+Bytes Planner::bound(const Program& program) const {
+  Bytes least{0};
+  for (const NodeId node : program.nodes()) {
+    const Bytes room = room_(node);
+    if (room > Bytes(0)) least += live_excess(program, node, room);
+  }
+  return least;
 }
 
 }  // namespace innkeeper::plan

@@ -43,6 +43,15 @@ struct Order {
   bool arrives = false;  // else it leaves
 };
 
+// What a round of a program moves at all nodes.
+struct RoundCost {
+  int64_t operators = 0;  // 0: no round is known
+  int64_t times = 1;      // that it is gone round by one schedule
+  Bytes arriving{0};      // as planned
+  Bytes leaving{0};
+  Bytes bound{0};  // no plan has less arriving (bound.h)
+};
+
 class Planner {
  public:
   // `room`: bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
@@ -60,14 +69,20 @@ class Planner {
   void unplanned(NodeId node, Bytes size);
 
   bool follows() const { return known_ != nullptr; }
+  bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
+  const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last
   int64_t rounds() const { return rounds_; }            // followed from end to end
   int64_t divergences() const { return divergences_; }  // that ended before their end
-  void reset_counts() { rounds_ = divergences_ = 0; }
+  void reset_counts() {
+    rounds_ = divergences_ = 0;
+    cost_ = {};
+  }
 
  private:
   struct Known {
     Program program;
     std::vector<Move> moves;
+    RoundCost cost;
     std::array<int64_t, kMaxNodes> lacking{};  // bytes of room that were missing, by node
     int scheduled = 0;                         // times
   };
@@ -100,6 +115,7 @@ class Planner {
   bool was(const Known& known, int64_t step, int64_t births_before) const;
   void learn(int64_t length);
   bool schedule(Known& known);
+  Bytes bound(const Program& program) const;
   void enter(Known& known, int64_t step, int64_t births_before);
 
   const std::function<Bytes(NodeId)> room_;
@@ -120,6 +136,7 @@ class Planner {
   std::deque<Due> arriving_;                         // likewise, after those, in the order of their uses
   Due given_;                                        // by next(), last
   bool postponed_ = false;                           // since the last operator
+  RoundCost cost_;
   int64_t rounds_ = 0;
   int64_t divergences_ = 0;
 

@@ -64,6 +64,7 @@ struct PlanningStats {
   bool follows = false;
   int64_t rounds = 0;
   int64_t divergences = 0;
+  RoundStats round;
 };
 
 // Is the real memory of this replica still held by somebody but the engine (I12)?
@@ -366,10 +367,13 @@ class Engine final : public Accountant {
   std::unique_ptr<plan::Planner> planner_ IK_GUARDED_BY(planning_mutex_);  // from the first operator on
   std::vector<plan::Touch> touches_ IK_GUARDED_BY(planning_mutex_);
   const void* planned_thread_ IK_GUARDED_BY(planning_mutex_) = nullptr;  // its ThreadState
+  int64_t arrived_before_ IK_GUARDED_BY(planning_mutex_) = 0;            // bytes, before its round
+  int64_t arrived_in_round_ IK_GUARDED_BY(planning_mutex_) = 0;  // the last that was followed to its end
   int strangers_ IK_GUARDED_BY(planning_mutex_) = 0;  // operators of others since that thread's last one
 
   std::atomic<int64_t> fetches_{0}, evictions_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
+  std::atomic<int64_t> arrived_{0};  // bytes, at accelerators, since the beginning
 };
 
 // Marks that an operator runs at `node` on this thread. Where room is short only one operator at a time runs

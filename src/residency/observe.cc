@@ -25,6 +25,7 @@ Stats Engine::stats() const {
   const PlanningStats planned = planning();
   stats.planned_rounds = planned.rounds;
   stats.divergences = planned.divergences;
+  stats.round = planned.round;
   MutexLock lock(mutex_);
   const_cast<Engine*>(this)->poll_escapes();
   stats.escaped = static_cast<int64_t>(escaped_.size());

@@ -16,7 +16,14 @@ void Engine::set_planning(bool on) {
 PlanningStats Engine::planning() const {
   const MutexLock lock(planning_mutex_);
   if (planner_ == nullptr) return {};
-  return {planner_->follows(), planner_->rounds(), planner_->divergences()};
+  const plan::RoundCost& cost = planner_->cost();
+  return {.follows = planner_->follows(),
+          .rounds = planner_->rounds(),
+          .divergences = planner_->divergences(),
+          .round = {.operators = cost.operators,
+                    .bytes_planned = cost.arriving.count(),
+                    .bytes_bound = cost.bound.count(),
+                    .bytes_fetched = arrived_in_round_}};
 }
 
 // Bytes that blocks may have at a node between them: all but what kernels and users keep there.
@@ -54,7 +61,13 @@ void Engine::follow(NodeId id, std::span<const Access> accesses) {
     if (unplanned.load(std::memory_order_relaxed) != 0)
       planner_->unplanned(each, Bytes(unplanned.exchange(0, std::memory_order_relaxed)));
   }
+  const int64_t rounds = planner_->rounds();
   planner_->ended(id, touches_);
+  if (planner_->begins()) {
+    const int64_t arrived = arrived_.load(std::memory_order_relaxed);
+    if (planner_->rounds() > rounds) arrived_in_round_ = (arrived - arrived_before_) / planner_->cost().times;
+    arrived_before_ = arrived;
+  }
   for (plan::Order order; planner_->next(order);) {
     if (!order.arrives) {
       leave_as_planned(*order.block, order.node);

@@ -124,6 +124,8 @@ Result<Event> Engine::queue_copy(const Block& block, void* memory, NodeId to, No
       counter.fetch_add(size.count(), std::memory_order_relaxed);
     }
   }
+  if (copied.ok() && target_kind == NodeKind::accelerator)
+    arrived_.fetch_add(size.count(), std::memory_order_relaxed);
   return copied;
 }
 

@@ -2,7 +2,8 @@
 
 RUNTIME and NCCL are the static libraries of those folders. OUT then holds libcudart.so.13, to which
 libcuda.so.1 is a link: the fake, and for what PyTorch wants beyond it functions that say so and answer "not
-supported"; and the same for libnccl.so.2. Every other library of NVIDIA's is a link to one of stubs that
+supported"; and the same for libnccl.so.2. libnvidia-ml.so.1, which PyTorch opens itself, knows the cards and
+nothing of them. Every other library of NVIDIA's is a link to one of stubs that
 answer 1, nobody's success. All have the symbol versions that PyTorch's libraries name: the loader insists on
 them.
 
@@ -101,6 +102,24 @@ def make_nccl(out: Path, nccl: Path, wanted: set[str]) -> None:
     shared(out, NCCL, "{ global: nccl*; local: *; };\n", *whole, rest, out / CUDART)
 
 
+def make_nvml(out: Path) -> None:
+    """NVIDIA's management library. Since 2.15 PyTorch takes its handles for granted when segments grow."""
+    nothing = (
+        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetGpuFabricInfoV",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
+        "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+        "nvmlSystemGetCudaDriverVersion_v2",
+    )
+    functions = c_file(
+        out / "nvml.c",
+        "int nvmlInit_v2(void) { return 0; }\n"
+        "int nvmlDeviceGetHandleByPciBusId_v2(char* id, void** card) { *card = id; return 0; }\n",
+        [f"int {name}(void) {{ return 3; }}" for name in nothing],  # not supported
+    )
+    shared(out, "libnvidia-ml.so.1", "{ global: nvml*; local: *; };\n", functions)
+
+
 def make_stubs(out: Path, symbols: dict[str, set[str]]) -> int:
     """The library of stubs; how many."""
     names = sorted(set().union(*symbols.values()))
@@ -129,6 +148,7 @@ def main() -> int:
     of_nccl = {name for name in wanted.symbols[""] if name.startswith("nccl")}
     wanted.symbols[""] -= of_nccl
     make_nccl(out, nccl, of_nccl)
+    make_nvml(out)
     stubs = make_stubs(out, wanted.symbols)
     for name in sorted(wanted.libraries | set(OURS)):
         if name in (CUDART, NCCL):

@@ -168,9 +168,14 @@ def test_statistics():
             "bytes_between",
             "bytes_bound",
         ),
-        *("escaped", "planned_rounds", "divergences", "simulated_seconds", "nodes"),
+        *("escaped", "planned_rounds", "divergences", "round", "simulated_seconds", "nodes"),
     }
-    assert now["bytes_bound"] is None and now["escaped"] == 0 and now["simulated_seconds"] > 0
+    assert (
+        now["bytes_bound"] is None
+        and now["round"] is None
+        and now["escaped"] == 0
+        and now["simulated_seconds"] > 0
+    )
     assert now["ops"] >= 2 and now["fetches"] == 1 and now["bytes_fetched"] == 4000
     assert list(now["nodes"]) == ["host", "sim:0", "sim:1"]
     for node in now["nodes"].values():

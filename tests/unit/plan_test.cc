@@ -1,12 +1,14 @@
 // Plans without an engine: rounds are found, schedules fit, and a program is followed, left and found again.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <random>
 #include <set>
 #include <vector>
 
+#include "plan/bound.h"
 #include "plan/planner.h"
 
 namespace innkeeper::plan {
@@ -164,6 +166,9 @@ TEST(Schedule, OfACircleFetchesOneBlockARound) {
   // The best that can be: of ten that are read in turn nine stay, but the one that is read now must be there.
   EXPECT_LE(made.arriving, KiB(2));
   EXPECT_TRUE(make_schedule(program, kCard, KiB(10)).moves.empty()) << "what fits is never moved";
+  EXPECT_EQ(live_excess(program, kCard, KiB(9)), KiB(1));
+  EXPECT_EQ(live_excess(program, kCard, KiB(10)), Bytes(0));
+  EXPECT_EQ(live_excess(program, NodeId{5}, KiB(1)), Bytes(0)) << "it does nothing there";
 }
 
 // Training steps: weights, results that live until backward, gradients, sizes by chance.
@@ -206,6 +211,49 @@ Program training(uint32_t seed, int layers, Loop& loop) {
   }
   EXPECT_EQ(loop.found, 3 * layers);
   return make_program(loop.stream, loop.found);
+}
+
+// Bytes between two uses at each operator, counted one operator after another over many rounds.
+int64_t most_alive(const Program& program) {
+  std::map<Name, std::array<int64_t, 3>> lives;  // first and last use, size
+  constexpr int64_t kRounds = 5;
+  for (int64_t time = 0; time < kRounds * program.length(); ++time) {
+    for (const Program::Use& use : program.uses_of(time % program.length())) {
+      const Name name = 1000 + use.slot.name(time / program.length() * program.births);
+      auto& life =
+          lives.try_emplace(use.slot.lasting ? -use.slot.number : name, std::array{time, time, int64_t{0}})
+              .first->second;
+      life[1] = time;
+      life[2] = round_up(use.size).count();
+    }
+  }
+  int64_t most = 0;
+  for (int64_t time = 2 * program.length(); time < 3 * program.length(); ++time) {
+    int64_t alive = 0;
+    for (const auto& [name, life] : lives) alive += life[0] <= time && time <= life[1] ? life[2] : 0;
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
+  double most_above = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    Loop loop;
+    const Program program = training(seed, 24, loop);
+    const int64_t alive = most_alive(program);
+    EXPECT_EQ(live_excess(program, kCard, Bytes(0)).count(), alive) << "seed " << seed;
+    EXPECT_EQ(live_excess(program, kCard, Bytes(alive)), Bytes(0)) << "seed " << seed;
+    for (const int64_t percent : {90, 70, 50, 30}) {
+      const Bytes room(alive * percent / 100);
+      const Bytes bound = live_excess(program, kCard, room);
+      const Schedule made = make_schedule(program, kCard, room);
+      EXPECT_GE(made.arriving, bound) << "seed " << seed << ", " << percent << " %";
+      most_above = std::max(most_above,
+                            static_cast<double>(made.arriving.count()) / static_cast<double>(bound.count()));
+    }
+  }
+  EXPECT_LT(most_above, 3) << "of these small ones, with blocks as large as a tenth of the room";
 }
 
 TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {

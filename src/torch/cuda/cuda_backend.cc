@@ -186,7 +186,11 @@ void limit(c10::DeviceIndex index, Bytes budget) {
   const Bytes uncharged = std::max(allocated - live(index), Bytes(0));
   const Bytes allowed = budget + uncharged + kSegmentRoom + Bytes(budget.count() / kSegmentShare);
   const double share = static_cast<double>(allowed.count()) / static_cast<double>(capacity(index).count());
-  caching::emptyCache();  // what is cached beyond a smaller budget goes now
+  try {
+    caching::emptyCache();       // what is cached beyond a smaller budget goes now
+  } catch (const c10::Error&) {  // of every card: one of the others may be lost
+    (void)cudaGetLastError();
+  }
   caching::setMemoryFraction(std::min(share, 1.0), index);
 }
 

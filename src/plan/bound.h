@@ -1,0 +1,14 @@
+// How little could be moved (P5 of the design's second form): what a plan is measured against.
+#pragma once
+
+#include "base/types.h"
+#include "plan/program.h"
+
+namespace innkeeper::plan {
+
+// The least bytes that arrive at a node in a round, whatever is planned for it: at the operator where most
+// bytes are between two uses, or in use, those beyond the room are elsewhere, and each is back before its next
+// use. (A block that is computed anew would not have to be; nothing is.)
+Bytes live_excess(const Program& program, NodeId node, Bytes room);
+
+}  // namespace innkeeper::plan
