@@ -12,7 +12,7 @@ import time
 
 import innkeeper
 import pytest
-from accelerators import here
+from accelerators import KIND, here
 from tight import Squeeze, flood, same
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -77,6 +77,7 @@ def test_a_storage_that_was_emptied_is_filled_on_another_node():
     assert len(innkeeper.where(x)) == 1 and x.sum().item() == 500
 
 
+@pytest.mark.skipif(KIND == "cuda", reason="the fake card takes meta kernels' shapes, which give it one")
 def test_an_output_that_is_an_input_is_not_given_another_shape():
     """Ours, found by the random walk: kernels refuse this by identity, and we gave them two tensors
     for one.
@@ -89,7 +90,8 @@ def test_an_output_that_is_an_input_is_not_given_another_shape():
         assert torch.sub(x, x, out=x) is x and x.item() == 0
 
 
-@pytest.mark.parametrize("pinned", [False, True])
+# From page-locked memory a card reads when it gets there, as CUDA says: that is its programs' to wait for.
+@pytest.mark.parametrize("pinned", [False, True] if KIND == "sim" else [False])
 def test_a_source_that_is_overwritten_in_flight(squeeze: Squeeze, pinned: bool):
     """1bit-MONSTER #2213, ninfer-3090 #44: a non-blocking copy reads its source after it was filled again."""
     squeeze(256 * KiB)
@@ -197,7 +199,9 @@ def test_too_large_an_operator_fails_at_once_with_the_numbers(squeeze: Squeeze):
         innkeeper.manager().soft_placement = True
     assert time.monotonic() - start < 10
     line = str(error.value)
-    assert all(part in line for part in ("256.0 KiB asked", "128.0 KiB", "a larger budget for sim:0")), line
+    assert all(
+        part in line for part in ("256.0 KiB asked", "128.0 KiB", here("a larger budget for sim:0"))
+    ), line
     assert "\n" not in line
     assert all(same(x, counting(1 << 13, n)) for n, x in enumerate(kept))
 
