@@ -334,13 +334,14 @@ void keep_listed(MachineSpec& spec, std::string_view list) {
 }
 
 Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory) {
+  constexpr Bytes kLeast = MiB(16);  // with less a card is of no use
   Bytes named{0};
   std::string names;
   std::vector<NodeSpec*> unnamed;
+  NodeSpec* host = nullptr;
   for (NodeSpec& node : spec.nodes) {
-    if (node.make == NodeMake::host && !spec.host_named)
-      node.budget = round_up(Bytes(std::max(free.count() / 16, kAlignment)));
-    if (node.make != NodeMake::host && !node.integrated) continue;
+    if (node.make == NodeMake::host) host = &node;
+    if (node.make == NodeMake::host ? !spec.host_named : !node.integrated) continue;
     if (!node.budget) {
       unnamed.push_back(&node);
       continue;
@@ -352,9 +353,18 @@ Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory) {
     return refuse(names + " are of one memory, since the card shares the host's, and it has " +
                   to_string(memory) + "; name less");
   }
+  if (!spec.host_named && host != nullptr) {
+    const int64_t left = std::min(free.count() / 16, (memory - named).count());
+    host->budget = round_up(Bytes(std::max(left, kAlignment)));
+    named += *host->budget;
+  }
   for (NodeSpec* node : unnamed) {
-    const int64_t share = std::max<int64_t>((free - named).count(), 0) / 5 * 4 / std::ssize(unnamed);
-    node->budget = round_up(Bytes(std::max(share, kAlignment)));
+    const int64_t share = (free - named).count() / 5 * 4 / std::ssize(unnamed);
+    if (share < kLeast.count()) {
+      return refuse(node->name + " shares the host's memory, of which " + to_string(free) + " are free" +
+                    (names.empty() ? "" : " and " + names + " are named") + ": too little is left for it");
+    }
+    node->budget = round_up(Bytes(share));
   }
   return {};
 }

@@ -13,7 +13,7 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 }  // namespace
 
 void AccessStream::ended(NodeId node, std::span<const Touch> touches) {
-  if (operators_.size() >= 2 * kKept) drop_oldest();
+  if (operators_.size() >= 2 * kKept || touches_.size() >= kMostTouches) drop_oldest();
   uint64_t shape = mixed(touches.size(), index_of(node));
   Name eldest = births_;
   for (const Touch& touch : touches) {
@@ -56,7 +56,7 @@ bool AccessStream::repeats(int64_t later, int64_t earlier) const {
 }
 
 void AccessStream::drop_oldest() {
-  const size_t count = operators_.size() - kKept;
+  const size_t count = operators_.size() > kKept ? operators_.size() - kKept : operators_.size() / 2;
   const size_t touches = operators_[count].first - dropped_touches_;
   operators_.erase(operators_.begin(), operators_.begin() + static_cast<int64_t>(count));
   touches_.erase(touches_.begin(), touches_.begin() + static_cast<int64_t>(touches));

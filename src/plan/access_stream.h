@@ -22,6 +22,7 @@ struct Touch {
   Name block = 0;
   Bytes size{0};
   bool write = false;
+  bool stays = false;  // pinned by the user: it never leaves
 };
 
 class AccessStream {
@@ -56,8 +57,9 @@ class AccessStream {
 
   static uint64_t key_of(uint64_t shape, Name eldest);
 
-  // At least so many operators are kept.
+  // At least so many operators are kept, unless they touch very many blocks each.
   static constexpr size_t kKept = size_t{1} << 18;
+  static constexpr size_t kMostTouches = size_t{1} << 22;
 
  private:
   void drop_oldest();

@@ -29,6 +29,7 @@ Bytes live_excess(const Program& program, NodeId node, Bytes room) {
         lasting[use.slot.number] = round_up(use.size).count();
         continue;
       }
+      if (program.births == 0) continue;  // such a slot is none
       // So many rounds ago it was made; that round is the one that counts.
       const int64_t rounds = -floor_of(use.slot.number - 1, program.births);
       Life& life = passing[use.slot.number + rounds * program.births];

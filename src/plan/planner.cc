@@ -1,6 +1,8 @@
 #include "plan/planner.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "base/log.h"
 #include "plan/bound.h"
@@ -64,26 +66,58 @@ void Planner::order_step() {
   if (++step_ == known_->program.length()) end_round();
 }
 
-// What was evicted without a plan in a whole round says how much room is lacking. The first round begins with
-// other blocks at the node than those after it, so it says nothing.
 void Planner::end_round() {
-  bool lacks = false;
-  if (steady_ && known_->scheduled < kSchedules) {
-    for (size_t i = 0; i < kMaxNodes; ++i) {
-      if (unplanned_[i] == 0) continue;
-      const int64_t most = room_(NodeId{static_cast<uint8_t>(i)}).count() / kLackShare;
-      known_->lacking[i] += std::min(unplanned_[i], most);
-      lacks = true;
-    }
-  }
   if (whole_) {
     ++rounds_;
     cost_ = known_->cost;
   }
-  if (lacks) (void)schedule(*known_);
-  const bool steady = whole_;
+  const bool again = room_changed(*known_) || (steady_ && learn_what_lacks(*known_));
+  if (again) (void)schedule(*known_);
+  const bool steady = whole_ && !again;
   enter(*known_, 0, births_before_ + known_->program.births);
   steady_ = steady;
+}
+
+// What was evicted without a plan in a whole round says how much room is lacking. (A round whose schedule is new
+// begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for less room
+// moves no less in all, the one before is taken for good: it was not the room.
+bool Planner::learn_what_lacks(Known& known) {
+  if (known.scheduled >= kSchedules) return false;
+  int64_t unplanned = 0;
+  for (const int64_t bytes : unplanned_) unplanned += bytes;
+  if (unplanned == 0) {
+    known.least_moved = INT64_MAX;
+    return false;
+  }
+  const int64_t moved = known.cost.leaving.count() * known.cost.times + unplanned;
+  if (moved >= known.least_moved) {
+    known.scheduled = kSchedules;
+    return std::exchange(known.lacking, known.best) != known.best;
+  }
+  known.least_moved = moved;
+  known.best = known.lacking;
+  for (size_t i = 0; i < kMaxNodes; ++i)
+    known.lacking[i] += std::min(unplanned_[i], known.room[i] / kLackShare);
+  ++known.scheduled;
+  return true;
+}
+
+// The engine has another room than when the schedule was made: a budget was set, something was pinned, another
+// program came or went. Looked for in each round, and the less often the more often it happened.
+bool Planner::room_changed(Known& known) {
+  if (rounds_ < known.settles_at) return false;
+  bool changed = false;
+  for (const NodeId node : known.program.nodes()) {
+    const int64_t before = known.room[index_of(node)];
+    changed |= std::abs(room_(node).count() - before) > before / kLackShare;
+  }
+  if (!changed) return false;
+  known.settles_at = rounds_ + (int64_t{1} << std::min<int64_t>(known.changes++, 10));
+  known.lacking.fill(0);
+  known.best.fill(0);
+  known.least_moved = INT64_MAX;
+  known.scheduled = 0;
+  return true;
 }
 
 void Planner::enter(Known& known, int64_t step, int64_t births_before) {
@@ -105,8 +139,27 @@ void Planner::diverge() {
   arriving_.clear();
 }
 
+void Planner::interrupt() {
+  known_ = nullptr;
+  leaving_.clear();
+  arriving_.clear();
+  unplanned_.fill(0);
+  for (Known& known : programs_) {
+    known.lacking.fill(0);
+    known.best.fill(0);
+    known.least_moved = INT64_MAX;
+    known.scheduled = 0;
+    known.settles_at = 0;
+    known.room.fill(0);  // so the next round is scheduled anew
+  }
+}
+
 void Planner::unplanned(NodeId node, Bytes size) {
-  if (known_ != nullptr) unplanned_[index_of(node)] += size.count();
+  if (known_ != nullptr) {
+    unplanned_[index_of(node)] += size.count();
+  } else {  // what was refused since it fits does not any more
+    refused_until_ = std::min(refused_until_, stream_.end() + std::max(refused_, kShort));
+  }
 }
 
 // ---------------------------------------------------------------- orders
@@ -144,8 +197,10 @@ bool Planner::was(const Known& known, int64_t step, int64_t births_before) const
 }
 
 void Planner::rejoin() {
-  auto [place, last] = places_.equal_range(stream_.at(stream_.end() - 1).key);
-  for (int tries = 0; place != last && tries < kPlaces; ++place, ++tries) {
+  // Not equal_range(), which walks through all that are equal.
+  const uint64_t key = stream_.at(stream_.end() - 1).key;
+  auto place = places_.find(key);
+  for (int tries = 0; place != places_.end() && place->first == key && tries < kPlaces; ++place, ++tries) {
     Known& known = *place->second.known;
     const int64_t step = place->second.step;
     const int64_t births_before = stream_.births() - known.program.steps[static_cast<size_t>(step)].births;
@@ -157,18 +212,18 @@ void Planner::rejoin() {
 
 void Planner::learn(int64_t length) {
   if (stream_.end() < refused_until_) return;
+  std::optional<Program> found = make_program(stream_, length);
+  if (!found) return refuse(length);
   Known& known = programs_.emplace_front();
-  known.program = make_program(stream_, length);
-  known.cost = {.operators = length, .bound = bound(known.program)};
+  known.program = std::move(*found);
+  known.cost.operators = length;
   if (length < kShort) {
     known.cost.times = (kShort + length - 1) / length;
     known.program = repeated(known.program, known.cost.times);
   }
-  if (!schedule(known)) {                                     // all of it fits: nothing is to move
-    refused_until_ = stream_.end() + known.program.length();  // what was looked at is not looked at each time
+  if (!schedule(known)) {  // all of it fits: nothing is to move
     programs_.pop_front();
-    finder_.refuse();
-    return;
+    return refuse(length);
   }
   for (int64_t step = 0; step < known.program.length(); ++step) {
     if (const auto key = known.program.key_of(step)) places_.emplace(*key, Place{&known, step});
@@ -181,13 +236,23 @@ void Planner::learn(int64_t length) {
   enter(known, 0, stream_.births());
 }
 
+// A round that is none, or that fits, is looked at again after a while, and the later the more often it was.
+void Planner::refuse(int64_t length) {
+  refusals_ = length == refused_ ? std::min(refusals_ + 1, 16) : 0;
+  refused_ = length;
+  refused_until_ = stream_.end() + (std::max(length, kShort) << refusals_);
+  finder_.refuse();
+}
+
 // False if nothing is to move.
 bool Planner::schedule(Known& known) {
-  ++known.scheduled;
   known.moves.clear();
-  known.cost.arriving = known.cost.leaving = Bytes(0);
+  known.cost.arriving = known.cost.leaving = known.cost.bound = Bytes(0);
   for (const NodeId node : known.program.nodes()) {
-    const Bytes room = room_(node) - Bytes(known.lacking[index_of(node)]);
+    const Bytes whole = room_(node);
+    const Bytes room = whole - Bytes(known.lacking[index_of(node)]);
+    known.room[index_of(node)] = whole.count();
+    if (whole > Bytes(0)) known.cost.bound += live_excess(known.program, node, whole);
     if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is wanted, or all fits
     Schedule made = make_schedule(known.program, node, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
@@ -201,15 +266,6 @@ bool Planner::schedule(Known& known) {
   std::stable_sort(known.moves.begin(), known.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });
   return !known.moves.empty();
-}
-
-Bytes Planner::bound(const Program& program) const {
-  Bytes least{0};
-  for (const NodeId node : program.nodes()) {
-    const Bytes room = room_(node);
-    if (room > Bytes(0)) least += live_excess(program, node, room);
-  }
-  return least;
 }
 
 }  // namespace innkeeper::plan

@@ -73,6 +73,8 @@ class Planner {
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last
   int64_t rounds() const { return rounds_; }            // followed from end to end
   int64_t divergences() const { return divergences_; }  // that ended before their end
+  // Nothing is followed any more, and what was lacking is forgotten.
+  void interrupt();
   void reset_counts() {
     rounds_ = divergences_ = 0;
     cost_ = {};
@@ -83,8 +85,13 @@ class Planner {
     Program program;
     std::vector<Move> moves;
     RoundCost cost;
-    std::array<int64_t, kMaxNodes> lacking{};  // bytes of room that were missing, by node
-    int scheduled = 0;                         // times
+    std::array<int64_t, kMaxNodes> room{};     // bytes that the schedule was made for, by node,
+    std::array<int64_t, kMaxNodes> lacking{};  // and how many were missing of what the engine said
+    std::array<int64_t, kMaxNodes> best{};     // `lacking` with which the least left in a round,
+    int64_t least_moved = INT64_MAX;           // and how much that was
+    int scheduled = 0;                         // times, for what was lacking
+    int64_t changes = 0;                       // of the room, that led to another schedule
+    int64_t settles_at = 0;                    // the round from which on such a change is looked for
   };
   struct Place {
     Known* known = nullptr;
@@ -105,7 +112,8 @@ class Planner {
   static constexpr int kPlaces = 64;         // that are tried for one key
   static constexpr int kSchedules = 8;       // of one program
   static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time
-  static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round
+  static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round, or must
+                                             // have changed for another schedule
 
   Block* block_of(Name name) const;
   void order_step();
@@ -114,14 +122,18 @@ class Planner {
   void rejoin();
   bool was(const Known& known, int64_t step, int64_t births_before) const;
   void learn(int64_t length);
+  void refuse(int64_t length);
   bool schedule(Known& known);
-  Bytes bound(const Program& program) const;
+  bool learn_what_lacks(Known& known);
+  bool room_changed(Known& known);
   void enter(Known& known, int64_t step, int64_t births_before);
 
   const std::function<Bytes(NodeId)> room_;
   AccessStream stream_;
   PeriodFinder finder_;
   int64_t refused_until_ = 0;  // operators
+  int64_t refused_ = 0;        // a round of that length, last
+  int refusals_ = 0;           // of that length, one after another
 
   std::list<Known> programs_;                        // the newest in front
   std::unordered_multimap<uint64_t, Place> places_;  // by key

@@ -70,7 +70,10 @@ Program repeated(const Program& program, int64_t times) {
     const size_t first = all.uses.size();
     for (const Program::Step& step : program.steps)
       all.steps.push_back({step.shape, first + step.first, round * program.births + step.births, step.node});
-    for (const Program::Use& use : program.uses) all.uses.push_back({later(use.slot), use.size, use.write});
+    for (const Program::Use& use : program.uses) {
+      all.uses.push_back(use);
+      all.uses.back().slot = later(use.slot);
+    }
     for (const Program::Death& death : program.deaths)
       all.deaths.push_back({round * program.length() + death.after, later(death.slot)});
   }
@@ -78,7 +81,7 @@ Program repeated(const Program& program, int64_t times) {
   return all;
 }
 
-Program make_program(const AccessStream& stream, int64_t length) {
+std::optional<Program> make_program(const AccessStream& stream, int64_t length) {
   Program program;
   const int64_t begin = stream.end() - length;
   const int64_t births_before = stream.at(begin - 1).births;
@@ -86,13 +89,14 @@ Program make_program(const AccessStream& stream, int64_t length) {
   program.steps.reserve(static_cast<size_t>(length));
   for (int64_t at = begin; at < stream.end(); ++at) {
     const AccessStream::Operator& ended = stream.at(at);
+    if (ended.births - stream.at(at - length).births != program.births) return std::nullopt;
     program.steps.push_back({ended.shape, program.uses.size(), ended.births - births_before, ended.node});
     const std::span<const Touch> now = stream.touches(at);
     const std::span<const Touch> before = stream.touches(at - length);
     for (size_t i = 0; i < now.size(); ++i) {
       const bool lasting = now[i].block == before[i].block;
       const Slot slot{lasting ? now[i].block : now[i].block - births_before, lasting};
-      program.uses.push_back({slot, now[i].size, now[i].write});
+      program.uses.push_back({slot, now[i].size, now[i].write, now[i].stays});
     }
   }
   for (const AccessStream::Death& death : stream.deaths_from(begin))

@@ -21,6 +21,7 @@ struct Item {
   int64_t size = 0;
   bool resident = false;
   bool born = false;
+  bool stays = false;
   int64_t last_use = -1;
   int64_t next_use = kNever;
 };
@@ -98,8 +99,10 @@ void Rounds::lay_out() {
     for (int64_t step = 0; step < length_; ++step) {
       first_use_.push_back(uses_.size());
       if (program_.steps[static_cast<size_t>(step)].node != node_) continue;
-      for (const Program::Use& use : program_.uses_of(step))
+      for (const Program::Use& use : program_.uses_of(step)) {
         uses_.push_back({item_of(use.slot, round, use.size), kNever});
+        items_[uses_.back().item].stays |= use.stays;
+      }
     }
     for (const Program::Death& death : program_.deaths) {
       const auto found = passing_.find(death.slot.number + round * program_.births);
@@ -132,8 +135,10 @@ void Rounds::run(int64_t time) {
   }
   make_room(needed, time);
   free_ -= needed;
-  for (size_t i = first_use_[at]; i < first_use_[at + 1]; ++i)
-    farthest_of(items_[uses_[i].item]).emplace(items_[uses_[i].item].next_use, uses_[i].item);
+  for (size_t i = first_use_[at]; i < first_use_[at + 1]; ++i) {
+    const Item& item = items_[uses_[i].item];
+    if (!item.stays) farthest_of(item).emplace(item.next_use, uses_[i].item);
+  }
   if (counts(time)) spare(time) = free_;
   for (const size_t dead : deaths_[at]) {
     if (items_[dead].resident) free_ += items_[dead].size;

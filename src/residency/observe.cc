@@ -59,6 +59,7 @@ void Engine::reset_stats() {
   {
     const MutexLock lock(planning_mutex_);
     if (planner_ != nullptr) planner_->reset_counts();
+    arrived_in_round_ = 0;
   }
   for (const auto& at : nodes_) {
     at->peak.store(at->used.load());

@@ -1,6 +1,8 @@
 // What is planned moves here: at each operator's end the planner hears what was touched, and what it orders
 // is carried out, by the thread whose operator that was. Nothing here waits for room or for another thread's
 // move: what cannot be done at once is left to whoever needs it.
+#include <algorithm>
+
 #include "residency/engine.h"
 #include "residency/moving.h"
 #include "residency/thread_state.h"
@@ -10,14 +12,17 @@ namespace innkeeper {
 void Engine::set_planning(bool on) {
   const MutexLock lock(planning_mutex_);
   may_plan_.store(on, std::memory_order_relaxed);
-  if (!on) follows_.store(false, std::memory_order_relaxed);
+  if (on) return;
+  follows_.store(false, std::memory_order_relaxed);
+  for (const NodeId each : computing_) node(each).unplanned.store(0, std::memory_order_relaxed);
+  if (planner_ != nullptr) planner_->interrupt();
 }
 
 PlanningStats Engine::planning() const {
   const MutexLock lock(planning_mutex_);
   if (planner_ == nullptr) return {};
   const plan::RoundCost& cost = planner_->cost();
-  return {.follows = planner_->follows(),
+  return {.follows = planner_->follows() && may_plan_.load(std::memory_order_relaxed),
           .rounds = planner_->rounds(),
           .divergences = planner_->divergences(),
           .round = {.operators = cost.operators,
@@ -26,17 +31,28 @@ PlanningStats Engine::planning() const {
                     .bytes_fetched = arrived_in_round_}};
 }
 
-// Bytes that blocks may have at a node between them: all but what kernels and users keep there.
+// Bytes that the program's blocks may have at a node between them: all but what kernels keep there, and users of
+// what the planner does not know.
 Bytes Engine::plannable(NodeId id) const {
   const Node& at = node(id);
   if (at.kind != NodeKind::accelerator || at.device->is_lost()) return Bytes(0);
   const MutexLock lock(mutex_);
   const Bytes kernels = Bytes(at.used.load(std::memory_order_relaxed)) - at.replica_bytes;
-  return budget(id) - kernels - pinned_bytes(at);
+  Bytes unknown{0};
+  for (const auto& [block, nodes] : pinned_at_) {
+    if (block->name_.load(std::memory_order_relaxed) == 0 &&
+        std::find(nodes.begin(), nodes.end(), id) != nodes.end())
+      unknown += round_up(block->size());
+  }
+  return budget(id) - kernels - unknown;
 }
 
 void Engine::follow(NodeId id, std::span<const Access> accesses) {
   const MutexLock lock(planning_mutex_);
+  if (!may_plan_.load(std::memory_order_relaxed)) {
+    follows_.store(false, std::memory_order_relaxed);  // who evicted just then had set it again
+    return;
+  }
   if (planned_thread_ != &thread_state()) {  // one thread's program at a time
     if (planned_thread_ != nullptr && ++strangers_ < kStrangers) return;
     planned_thread_ = &thread_state();
@@ -53,7 +69,8 @@ void Engine::follow(NodeId id, std::span<const Access> accesses) {
       name = planner_->meet(&block);
       block.name_.store(name, std::memory_order_relaxed);
     }
-    touches_.push_back({name, block.size(), access.write});
+    const bool pinned = block.replica(id).user_pins.load(std::memory_order_relaxed) != 0;
+    touches_.push_back({name, block.size(), access.write, pinned});
   }
   if (touches_.empty()) return;
   for (const NodeId each : computing_) {
@@ -98,9 +115,9 @@ void Engine::leave_as_planned(Block& block, NodeId id) {
 
 // False: there is no room yet.
 bool Engine::arrive_as_planned(Block& block, NodeId id) {
-  if (free(id) < round_up(block.size())) return false;
   MutexLock lock(mutex_);
   if (is_moving(block) || block.replica(id).word.state() != ReplicaState::absent) return true;
+  if (free(id) < round_up(block.size())) return false;
   if (source_of(block, id) == kNoNode) return true;
   ThreadState& self = thread_state();
   const MoveScope move(*this, block);

@@ -6,7 +6,7 @@ import gc
 
 import innkeeper
 import pytest
-from fake import MIB, OUT_OF_MEMORY, ask, fail, others_hold
+from fake import MIB, OUT_OF_MEMORY, fail, others_hold
 from patterns import check, many, node, pattern
 
 import torch

@@ -388,8 +388,13 @@ TEST(Machine, AnIntegratedCardAndTheHostPartOneMemory) {
   EXPECT_EQ(parted("cuda:0:90GiB,host", GiB(80), GiB(100)), (Budgets{GiB(90).count(), GiB(5).count()}));
   EXPECT_EQ(parted("cuda:0,cuda:1,host", GiB(80), GiB(100)),
             (Budgets{GiB(30).count(), GiB(30).count(), GiB(5).count()}));
-  EXPECT_EQ(parted("cuda:0,host:90GiB", GiB(80), GiB(100)), (Budgets{kAlignment, GiB(90).count()}));
+  EXPECT_EQ(parted("cuda:0:98GiB", GiB(100), GiB(100)), (Budgets{GiB(98).count(), GiB(2).count()}));
   std::string why;
+  EXPECT_TRUE(parted("cuda:0,host:90GiB", GiB(80), GiB(100), &why).empty());
+  EXPECT_EQ(
+      why,
+      "INNKEEPER_NODES: cuda:0 shares the host's memory, of which 80.0 GiB are free and host's 90.0 GiB are "
+      "named: too little is left for it");
   EXPECT_TRUE(parted("cuda:0:60GiB,host:50GiB", GiB(80), GiB(100), &why).empty());
   EXPECT_EQ(
       why,
