@@ -78,9 +78,9 @@ void Planner::end_round() {
   steady_ = steady;
 }
 
-// What was evicted without a plan in a whole round says how much room is lacking. (A round whose schedule is new
-// begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for less room
-// moves no less in all, the one before is taken for good: it was not the room.
+// What was evicted without a plan in a whole round says how much room is lacking. (A round whose schedule is
+// new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for less
+// room moves no less in all, the one before is taken for good: it was not the room.
 bool Planner::learn_what_lacks(Known& known) {
   if (known.scheduled >= kSchedules) return false;
   int64_t unplanned = 0;
@@ -102,8 +102,8 @@ bool Planner::learn_what_lacks(Known& known) {
   return true;
 }
 
-// The engine has another room than when the schedule was made: a budget was set, something was pinned, another
-// program came or went. Looked for in each round, and the less often the more often it happened.
+// The engine has another room than when the schedule was made: a budget was set, something was pinned,
+// another program came or went. Looked for in each round, and the less often the more often it happened.
 bool Planner::room_changed(Known& known) {
   if (rounds_ < known.settles_at) return false;
   bool changed = false;

@@ -31,8 +31,8 @@ PlanningStats Engine::planning() const {
                     .bytes_fetched = arrived_in_round_}};
 }
 
-// Bytes that the program's blocks may have at a node between them: all but what kernels keep there, and users of
-// what the planner does not know.
+// Bytes that the program's blocks may have at a node between them: all but what kernels keep there, and users
+// of what the planner does not know.
 Bytes Engine::plannable(NodeId id) const {
   const Node& at = node(id);
   if (at.kind != NodeKind::accelerator || at.device->is_lost()) return Bytes(0);
