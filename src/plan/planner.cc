@@ -79,8 +79,8 @@ void Planner::end_round() {
 }
 
 // What was evicted without a plan in a whole round says how much room is lacking. (A round whose schedule is
-// new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for less
-// room moves no less in all, the one before is taken for good: it was not the room.
+// new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for
+// less room moves no less in all, the one before is taken for good: it was not the room.
 bool Planner::learn_what_lacks(Known& known) {
   if (known.scheduled >= kSchedules) return false;
   int64_t unplanned = 0;

@@ -56,8 +56,8 @@ struct Program {
 // the one before; where a round is short that costs much of it.
 Program repeated(const Program& program, int64_t times);
 
-// Of the last `length` operators, which repeat those before them. None where each does not make as many blocks
-// as the one before: a loop that goes on with other blocks than it began with is no round yet.
+// Of the last `length` operators, which repeat those before them. None where each does not make as many
+// blocks as the one before: a loop that goes on with other blocks than it began with is no round yet.
 std::optional<Program> make_program(const AccessStream& stream, int64_t length);
 
 }  // namespace innkeeper::plan
