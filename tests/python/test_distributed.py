@@ -48,6 +48,25 @@ def test_parameters_that_a_process_does_not_use():
     assert found(run("unused")) == found(run("unused", device="cpu", backend="gloo"))
 
 
+@pytest.mark.parametrize("device", ["cuda:0", "managed:0"])
+def test_a_group_may_be_bound_to_a_device(tmp_path: Path, device: str):
+    """PyTorch alone refuses a device that is not the accelerator's, which managed is now."""
+    code = """
+import sys
+import innkeeper
+import torch
+import torch.distributed as dist
+store = dist.FileStore(sys.argv[1], 1)
+dist.init_process_group(store=store, rank=0, world_size=1, device_id=torch.device(sys.argv[2]))
+ones = torch.ones(8, device="managed")
+dist.all_reduce(ones)
+dist.destroy_process_group()
+print(ones.sum().item())
+"""
+    done = run_python("-c", code, str(tmp_path / "store"), device)
+    assert done.stdout.split() == ["8.0"], done.stdout + done.stderr
+
+
 def test_sparse_tensors_are_summed():
     """They were left as they were: the operators' fallback lent a copy for the call, which Gloo outlives."""
     assert found(run("sparse")) == found(run("sparse", device="cpu", backend="gloo"))
