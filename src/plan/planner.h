@@ -76,6 +76,7 @@ class Planner {
   // Nothing is followed any more, and what was lacking is forgotten.
   void interrupt();
   void reset_counts() {
+    for (Known& known : programs_) known.settles_at -= rounds_;
     rounds_ = divergences_ = 0;
     cost_ = {};
   }

@@ -61,6 +61,18 @@ def test_emptying_the_cache_under_work_is_harmless() -> None:
     check([(original + 1, managed) for original, managed in pairs])
 
 
+def test_emptying_the_cache_waits_for_the_work_of_every_card() -> None:
+    """PyTorch 2.11 asks for the stream of the card that is current, whose handle is every card's."""
+    with torch.cuda.device(1):
+        operand = torch.full((8 * MIB,), 2.0, device="cuda:1")
+        torch.cuda.synchronize()
+        result = operand * 3
+        del operand
+    with torch.cuda.device(0):
+        torch.cuda.empty_cache()
+    assert bool((result == 6).all())
+
+
 def test_statistics_of_torch_cuda_stay_their_own() -> None:
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

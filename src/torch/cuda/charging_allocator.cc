@@ -1,7 +1,9 @@
 #include "torch/cuda/charging_allocator.h"
 
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/util/ScopeExit.h>
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <string>
@@ -153,6 +155,16 @@ Ledger* ChargingAllocator::ledger() const {
   if (captures_.load(std::memory_order_acquire) != 0) [[unlikely]]
     return nullptr;
   return ledger_.load(std::memory_order_acquire);
+}
+
+void ChargingAllocator::emptyCache(c10::MempoolId_t pool) {
+  const c10::DeviceIndex cards = captures_.load() == 0 ? c10::cuda::device_count() : c10::DeviceIndex{0};
+  for (c10::DeviceIndex index = 0; index < cards; ++index) {
+    if (!c10::cuda::hasPrimaryContext(index)) continue;
+    const c10::cuda::CUDAGuard on_card(index);
+    if (cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();  // of a card that is lost
+  }
+  target_.emptyCache(pool);
 }
 
 c10::DataPtr ChargingAllocator::allocate(size_t size) {

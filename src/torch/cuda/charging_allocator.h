@@ -58,6 +58,9 @@ class ChargingAllocator final : public ForwardingAllocator {
   void* raw_alloc(size_t size) override;
   void* raw_alloc_with_stream(size_t size, cudaStream_t stream) override;
   void raw_delete(void* data) override;
+  // Waits for every card first. PyTorch 2.11 waits for the stream of what it unmaps without making the card
+  // the current one, and all cards' default streams have one handle.
+  void emptyCache(c10::MempoolId_t pool) override;
   // The caching allocator knows its memory by its deleter.
   void recordStream(const c10::DataPtr& memory, c10::cuda::CUDAStream stream) override;
   using ForwardingAllocator::recordStream;
