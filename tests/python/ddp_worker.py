@@ -182,7 +182,7 @@ def overlap() -> Any:
 
     def last_layers(_: torch.Tensor) -> None:
         if RANK == SIZE - 1:
-            store.wait([f"gradients {step} of 0"], timedelta(seconds=30))
+            store.wait([f"gradients {step} of 0"], timedelta(seconds=120))
 
     wrapped.register_comm_hook(None, sum_up)
     model[0].weight.register_hook(first_layers)
