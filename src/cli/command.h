@@ -56,6 +56,7 @@ void register_completion(CLI::App& program);
 void register_doctor(CLI::App& program);
 void register_lease(CLI::App& program);
 void register_pick(CLI::App& program);
+void register_replay(CLI::App& program);
 void register_run(CLI::App& program);
 void register_setup(CLI::App& program);
 void register_status(CLI::App& program);

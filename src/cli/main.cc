@@ -36,6 +36,7 @@ void add_commands(CLI::App& program) {
   register_doctor(program);
   register_setup(program);
   register_calibrate(program);
+  register_replay(program);
   register_completion(program);
 }
 

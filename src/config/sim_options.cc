@@ -12,15 +12,8 @@ namespace {
 Status refuse(const std::string& what) { return Status(Code::invalid_argument, "INNKEEPER_SIM: " + what); }
 
 template <class Row>
-std::string names_of(std::span<const Row> rows) {
-  std::string names;
-  for (const Row& row : rows) names += (names.empty() ? "" : ", ") + std::string(row.name);
-  return names;
-}
-
-template <class Row>
 Status choose(std::optional<Row> row, std::span<const Row> known, std::string_view option, Row& chosen) {
-  if (!row) return refuse(quoted(option) + " is not known; known are " + names_of(known));
+  if (!row) return refuse(quoted(option) + " is not known; known are " + sim::names_of(known));
   chosen = *row;
   return Status::okay();
 }

@@ -252,9 +252,11 @@ bool Planner::schedule(Known& known) {
     const Bytes whole = room_(node);
     const Bytes room = whole - Bytes(known.lacking[index_of(node)]);
     known.room[index_of(node)] = whole.count();
-    if (whole > Bytes(0)) known.cost.bound += live_excess(known.program, node, whole);
-    if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is wanted, or all fits
-    Schedule made = make_schedule(known.program, node, room);
+    if (whole <= Bytes(0)) continue;  // none is wanted
+    const Uses uses = uses_at(known.program, node);
+    known.cost.bound += live_excess(uses, whole);
+    if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is left, or all fits
+    Schedule made = make_schedule(uses, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
     known.cost.arriving += Bytes(made.arriving.count() / known.cost.times);
     known.cost.leaving += Bytes(made.leaving.count() / known.cost.times);

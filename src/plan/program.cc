@@ -99,8 +99,13 @@ std::optional<Program> make_program(const AccessStream& stream, int64_t length) 
       program.uses.push_back({slot, now[i].size, now[i].write, now[i].stays});
     }
   }
-  for (const AccessStream::Death& death : stream.deaths_from(begin))
-    program.deaths.push_back({death.after - begin, {death.block - births_before, false}});
+  // What dies behind the last step has not died yet: it is what died behind the step before the first, a
+  // round later.
+  for (const AccessStream::Death& death : stream.deaths_from(begin - 1)) {
+    const bool earlier = death.after < begin;
+    program.deaths.push_back({death.after - begin + (earlier ? length : 0),
+                              {death.block - births_before + (earlier ? program.births : 0), false}});
+  }
   return program;
 }
 

@@ -1,17 +1,18 @@
 // What is to move in a round, and when (P2 of the design's second form): a pure function of the program and
 // of the room that it has at a node.
 //
-// Where the blocks in use exceed the room, the one whose next use is farthest leaves, as in Belady's MIN: so
-// little is fetched. It leaves right after its last use, so that its bytes are out when the room is wanted;
-// and what comes back starts as soon as there is room for it from then on, so that it is there when it is
-// used (Cao, Felten, Karlin, Li: A study of integrated prefetching and caching strategies, SIGMETRICS 1995,
-// call the like of it "conservative").
+// Where the blocks that are alive exceed the room, some are elsewhere between two of their uses, or before
+// they die: which, cover.h says. Such a block leaves right after its use, so that its bytes are out when the
+// room is wanted; and it starts back as soon as there is room for it from then on, so that it is there when
+// it is used (Cao, Felten, Karlin, Li: A study of integrated prefetching and caching strategies, SIGMETRICS
+// 1995, call the like of it "conservative").
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/types.h"
+#include "plan/gaps.h"
 #include "plan/program.h"
 
 namespace innkeeper::plan {
@@ -31,6 +32,6 @@ struct Schedule {
 };
 
 // Room: bytes at the node that the program's blocks may have between them.
-Schedule make_schedule(const Program& program, NodeId node, Bytes room);
+Schedule make_schedule(const Uses& uses, Bytes room);
 
 }  // namespace innkeeper::plan

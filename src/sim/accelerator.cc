@@ -142,6 +142,14 @@ class Accelerator::Impl {
     return fence;
   }
 
+  // What is put on the queue from now on is executed after the event, whatever its time.
+  void order(WorkQueue& later, const std::shared_ptr<SimEvent>& event) {
+    const bool now = at_once() && later.idle();
+    if (event->passed() && later.idle()) return;
+    const auto waited = later.push({.wait = event, .in_time = false}, 0);
+    if (now) later.advance(waited->position());
+  }
+
   void set_limit(Bytes limit, double now) {
     MutexLock lock(mutex_);
     room_.set_limit(limit.count(), now);
@@ -203,8 +211,10 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
   double since = 0;
   const Impl::Fence fence = impl_->take(data, Bytes(rounded), first, queue.time(), since);
   const bool waits = !fence.users.empty() && !(fence.in_order && first == kCompute);
+  // Whoever used the bytes is waited for; in virtual time other bytes will do that are free by then, as on a
+  // card that maps other pages there.
   if (waits) {
-    for (const auto& user : fence.users) wait(first, user);
+    for (const auto& user : fence.users) impl_->order(queue, user);
   }
   queue.spend(0, since);
   if (first == kCompute && impl_->computing.load(std::memory_order_relaxed) > 0) {

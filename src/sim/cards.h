@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/types.h"
@@ -31,6 +32,14 @@ std::span<const Link> links();
 std::optional<Card> find_card(std::string_view name);  // "H200", "H100", "A100", "RTX 4090", "L4"
 std::optional<Link> find_link(
     std::string_view name);  // "PCIe 4 x16", "PCIe 5 x16", "NVLink 4", "NVMe 4", ...
+
+// "H100, A100, ...": for messages.
+template <class Row>
+std::string names_of(std::span<const Row> rows) {
+  std::string names;
+  for (const Row& row : rows) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  return names;
+}
 
 Card default_card();
 Link default_host_link();

@@ -82,7 +82,7 @@ double WorkQueue::start() const { return std::max(time_, host_->seen); }
 std::shared_ptr<SimEvent> WorkQueue::push(Item item, double seconds) {
   MutexLock lock(machine_mutex);
   time_ = start() + seconds;
-  if (item.wait != nullptr) time_ = std::max(time_, item.wait->time());
+  if (item.wait != nullptr && item.in_time) time_ = std::max(time_, item.wait->time());
   items_.push_back(std::move(item));
   const Position position = enqueued_.load(std::memory_order_relaxed) + 1;
   enqueued_.store(position, std::memory_order_relaxed);

@@ -88,6 +88,7 @@ struct Item {
   std::vector<Hidden> results = {};
   Copy copy = {};
   std::shared_ptr<SimEvent> wait = nullptr;
+  bool in_time = true;  // of a wait: what comes after it is later in virtual time as well
 
   bool touches(const void* data, size_t size) const;
   void execute();

@@ -20,10 +20,14 @@ std::string Recorder::stop() {
   return std::exchange(text_, std::string());
 }
 
-void Recorder::op(std::string_view name, std::span<const RecordedAccess> accesses) {
+void Recorder::op(std::string_view name, const Work& work, std::span<const RecordedAccess> accesses) {
   if (!on()) return;
   std::string line = "O ";
   line.append(name);
+  if (work.kernels != 0) {
+    line += " =" + std::to_string(static_cast<int64_t>(work.flops)) + ',' +
+            std::to_string(static_cast<int64_t>(work.bytes)) + ',' + std::to_string(work.kernels);
+  }
   for (const RecordedAccess& access : accesses) {
     line += ' ' + std::to_string(static_cast<uint64_t>(access.block)) + ':' +
             std::to_string(access.size.count()) + static_cast<char>(access.kind);

@@ -1,9 +1,10 @@
 // A record of what operators access, as text: for reports, for studies of policies, for planning.
 //
 // One line an event:
-//     O <operator> <block>:<bytes><kind> ...   an operator; kind is r (read), w (written) or o (born)
-//     F <block>                                a block was freed
-//     M <text>                                 a mark, for example the end of a training step
+//     O <operator> [=<flops>,<bytes>,<kernels>] <block>:<bytes><kind> ...
+//                    an operator, what it cost where that is known; kind is r (read), w (written) or o (born)
+//     F <block>      a block was freed
+//     M <text>       a mark, for example "step" at the end of a training step
 //
 // Thread safety: all methods; lines of several threads are whole and in the order in which they were
 // recorded. Off, it costs one relaxed load.
@@ -22,6 +23,13 @@ namespace innkeeper::trace {
 
 enum class AccessKind : char { read = 'r', write = 'w', born = 'o' };
 
+// What an operator had its node do; no kernels: nobody knows.
+struct Work {
+  double flops = 0;
+  double bytes = 0;  // read and written
+  int64_t kernels = 0;
+};
+
 struct RecordedAccess {
   BlockId block;
   Bytes size;
@@ -36,7 +44,7 @@ class Recorder {
   // Stops and returns the record. If lines were dropped its last line says how many: "M dropped <n>".
   std::string stop();
 
-  void op(std::string_view name, std::span<const RecordedAccess> accesses);
+  void op(std::string_view name, const Work& work, std::span<const RecordedAccess> accesses);
   void freed(BlockId block);
   void mark(std::string_view text);  // its line ends become spaces
 

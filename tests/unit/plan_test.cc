@@ -162,13 +162,13 @@ TEST(Schedule, OfACircleFetchesOneBlockARound) {
   ASSERT_EQ(loop.found, 10);
   const Program program = make_program(loop.stream, 10).value();
   EXPECT_EQ(program.touched_at(kCard), KiB(10));
-  const Schedule made = make_schedule(program, kCard, KiB(9));
+  const Schedule made = make_schedule(uses_at(program, kCard), KiB(9));
   // The best that can be: of ten that are read in turn nine stay, but the one that is read now must be there.
   EXPECT_LE(made.arriving, KiB(2));
-  EXPECT_TRUE(make_schedule(program, kCard, KiB(10)).moves.empty()) << "what fits is never moved";
-  EXPECT_EQ(live_excess(program, kCard, KiB(9)), KiB(1));
-  EXPECT_EQ(live_excess(program, kCard, KiB(10)), Bytes(0));
-  EXPECT_EQ(live_excess(program, NodeId{5}, KiB(1)), Bytes(0)) << "it does nothing there";
+  EXPECT_TRUE(make_schedule(uses_at(program, kCard), KiB(10)).moves.empty()) << "what fits is never moved";
+  EXPECT_EQ(live_excess(uses_at(program, kCard), KiB(9)), KiB(1));
+  EXPECT_EQ(live_excess(uses_at(program, kCard), KiB(10)), Bytes(0));
+  EXPECT_EQ(live_excess(uses_at(program, NodeId{5}), KiB(1)), Bytes(0)) << "it does nothing there";
 }
 
 // Training steps: weights, results that live until backward, gradients, sizes by chance.
@@ -242,18 +242,48 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
     Loop loop;
     const Program program = training(seed, 24, loop);
     const int64_t alive = most_alive(program);
-    EXPECT_EQ(live_excess(program, kCard, Bytes(0)).count(), alive) << "seed " << seed;
-    EXPECT_EQ(live_excess(program, kCard, Bytes(alive)), Bytes(0)) << "seed " << seed;
+    EXPECT_EQ(live_excess(uses_at(program, kCard), Bytes(0)).count(), alive) << "seed " << seed;
+    EXPECT_EQ(live_excess(uses_at(program, kCard), Bytes(alive)), Bytes(0)) << "seed " << seed;
     for (const int64_t percent : {90, 70, 50, 30}) {
       const Bytes room(alive * percent / 100);
-      const Bytes bound = live_excess(program, kCard, room);
-      const Schedule made = make_schedule(program, kCard, room);
+      const Bytes bound = live_excess(uses_at(program, kCard), room);
+      const Schedule made = make_schedule(uses_at(program, kCard), room);
       EXPECT_GE(made.arriving, bound) << "seed " << seed << ", " << percent << " %";
       most_above = std::max(most_above,
                             static_cast<double>(made.arriving.count()) / static_cast<double>(bound.count()));
     }
   }
   EXPECT_LT(most_above, 3) << "of these small ones, with blocks as large as a tenth of the room";
+}
+
+// Gradients die between two steps: behind the last operator of a round, when its program is made already.
+TEST(Program, HasTheDeathsBehindItsLastStep) {
+  Loop loop;
+  const Name weight = loop.stream.name();
+  Name result = 0;
+  for (int round = 0; round < 3; ++round) {
+    if (result != 0) loop.stream.died(result);
+    loop.op({read(weight)});
+    result = loop.stream.name();
+    loop.op({read(weight), {result, KiB(1), true}});
+  }
+  const Program program = make_program(loop.stream, 2).value();
+  ASSERT_EQ(program.deaths.size(), 1u);
+  EXPECT_EQ(program.deaths.front().after, 1);
+  EXPECT_EQ(program.deaths.front().slot.number, 1) << "of this round, as it will be";
+}
+
+TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
+  Loop loop;
+  Program program = training(1, 24, loop);
+  const Bytes room(most_alive(program) * 7 / 10);
+  const Schedule wanted = make_schedule(uses_at(program, kCard), room);
+  for (int64_t old = 1; old < 200; ++old)  // each has the number of one of the round's, many rounds ago
+    program.deaths.push_back({old % program.length(), {old - 5 * program.births, false}});
+  const Schedule made = make_schedule(uses_at(program, kCard), room);
+  EXPECT_EQ(made.arriving, wanted.arriving);
+  EXPECT_EQ(made.leaving, wanted.leaving);
+  EXPECT_EQ(made.moves.size(), wanted.moves.size());
 }
 
 TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
@@ -263,7 +293,7 @@ TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
     const Bytes all = program.touched_at(kCard);
     for (const int64_t percent : {90, 70, 50, 30}) {
       const Bytes room(all.count() * percent / 100);
-      const Schedule made = make_schedule(program, kCard, room);
+      const Schedule made = make_schedule(uses_at(program, kCard), room);
       Pager pager(program, room);
       int64_t births = loop.stream.births();
       for (int round = 0; round < 4; ++round, births += program.births) pager.round(made.moves, births);
@@ -407,7 +437,7 @@ TEST(Planner, WhatStaysIsNotAskedToLeave) {
   for (int i = 0; i < 10; ++i) blocks.push_back(loop.stream.name());
   for (int round = 0; round < 4; ++round)
     for (size_t i = 0; i < blocks.size(); ++i) loop.op({{blocks[i], KiB(100), false, i < 5}});
-  const Schedule made = make_schedule(make_program(loop.stream, 10).value(), kCard, KiB(800));
+  const Schedule made = make_schedule(uses_at(make_program(loop.stream, 10).value(), kCard), KiB(800));
   EXPECT_FALSE(made.moves.empty());
   for (const Move& move : made.moves) EXPECT_GT(move.slot.number, 5);
 }

@@ -25,11 +25,13 @@ TEST(Recorder, WritesALineForEachEvent) {
   const RecordedAccess accesses[] = {{BlockId{3}, Bytes(64), AccessKind::read},
                                      {BlockId{4}, Bytes(0), AccessKind::write},
                                      {BlockId{17}, Bytes(1 << 20), AccessKind::born}};
-  recorder.op("aten::mm.out", accesses);
-  recorder.op("aten::empty", {});
+  recorder.op("aten::mm.out", {.flops = 2e12, .bytes = 4096, .kernels = 1}, accesses);
+  recorder.op("aten::empty", {}, {});
   recorder.freed(BlockId{3});
   recorder.mark("step 1\nF 4");
-  EXPECT_EQ(recorder.stop(), "O aten::mm.out 3:64r 4:0w 17:1048576o\nO aten::empty\nF 3\nM step 1 F 4\n");
+  EXPECT_EQ(
+      recorder.stop(),
+      "O aten::mm.out =2000000000000,4096,1 3:64r 4:0w 17:1048576o\nO aten::empty\nF 3\nM step 1 F 4\n");
   EXPECT_FALSE(recorder.on());
 }
 
@@ -73,7 +75,7 @@ TEST(Recorder, KeepsLinesOfThreadsWhole) {
     threads.emplace_back([&recorder, thread] {
       for (uint64_t i = 0; i < kLines; ++i) {
         const RecordedAccess access{BlockId{i}, Bytes(64), AccessKind::read};
-        recorder.op("op" + std::to_string(thread), std::span(&access, 1));
+        recorder.op("op" + std::to_string(thread), {}, std::span(&access, 1));
       }
     });
   }

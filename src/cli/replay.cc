@@ -1,0 +1,140 @@
+// innkeeper replay: what a recorded program (innkeeper.record) would take on a card that one need not have,
+// with less room than it wants.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/size.h"
+#include "cli/command.h"
+#include "replay/comparison.h"
+
+namespace innkeeper::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using replay::Comparison;
+using replay::Row;
+using replay::StepCost;
+
+struct Options {
+  std::string file;
+  std::string card = "H100", link = "PCIe 5 x16";
+  std::vector<double> shares = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
+  int64_t steps = 12;
+  bool json = false;
+};
+
+constexpr double kLeast = 0.01;
+
+std::string read_all(const std::string& path) {
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) fail(kUsage, "cannot read " + path);
+  std::string text;
+  char buffer[1 << 16];
+  for (size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, got);
+  const bool whole = std::ferror(file) == 0;
+  if (file != stdin) std::fclose(file);
+  if (!whole) fail(kUsage, "cannot read " + path);
+  if (text.starts_with("\x1f\x8b"))
+    fail(kUsage, path + " is compressed: zcat " + path + " | innkeeper replay -");
+  return text;
+}
+
+template <typename Known, typename Find>
+Known known(const std::string& what, const std::string& name, std::span<const Known> all, Find find) {
+  if (const auto found = find(name)) return *found;
+  fail(kUsage, "no " + what + " \"" + name + "\" is known; these are: " + sim::names_of(all));
+}
+
+Json to_json(const StepCost& cost) {
+  return {{"seconds", cost.seconds}, {"bytes_in", cost.in.count()}, {"bytes_out", cost.out.count()}};
+}
+
+Json to_json(const Comparison& found, const Options& options) {
+  Json rows = Json::array();
+  for (const Row& row : found.rows) {
+    if (!row.fits.ok()) {
+      rows.push_back({{"share", row.share}, {"budget", row.budget.count()}, {"failed", row.fits.message()}});
+      continue;
+    }
+    rows.push_back({{"share", row.share},
+                    {"budget", row.budget.count()},
+                    {"planned", to_json(row.planned)},
+                    {"asked", to_json(row.asked)},
+                    {"pager", to_json(row.pager)},
+                    {"offline", to_json(row.offline)},
+                    {"roofline_seconds", row.roofline},
+                    {"least_bytes_in", row.least_in.count()}});
+  }
+  return {{"card", options.card},
+          {"link", options.link},
+          {"peak", found.peak.count()},
+          {"operators", found.operators},
+          {"kernel_seconds", found.kernels},
+          {"rows", std::move(rows)}};
+}
+
+std::string as_text(const Comparison& found, const Options& options) {
+  std::string text = fmt::format(
+      "{} operators a step, {} at its peak; {:.3f} ms of kernels on a simulated {}, {}\n\n"
+      "room                  planned  asked for  pager  roofline   in, planned   Belady  "
+      "out, planned   Belady\n",
+      found.operators, to_string(found.peak), found.kernels * 1e3, options.card, options.link);
+  for (const Row& row : found.rows) {
+    if (!row.fits.ok()) {
+      text +=
+          fmt::format("{:>3.0f} % {:>12}  {}\n", 100 * row.share, to_string(row.budget), row.fits.message());
+      continue;
+    }
+    const auto times = [&](double seconds) { return fmt::format("{:.2f}x", seconds / found.kernels); };
+    text += fmt::format("{:>3.0f} % {:>12}  {:>9}  {:>9}  {:>5}  {:>8}  {:>12}  {:>7}  {:>12}  {:>7}\n",
+                        100 * row.share, to_string(row.budget), times(row.planned.seconds),
+                        times(row.asked.seconds), times(row.pager.seconds), times(row.roofline),
+                        to_string(row.planned.in), to_string(row.offline.in), to_string(row.planned.out),
+                        to_string(row.offline.out));
+  }
+  return text;
+}
+
+int run(const Options& options) {
+  for (const double share : options.shares)
+    if (!(share >= kLeast && share <= 1)) fail(kUsage, "--share: a part is from 0.01 to 1");
+  const auto card = known<sim::Card>("card", options.card, sim::cards(), sim::find_card);
+  const auto link = known<sim::Link>("link", options.link, sim::links(), sim::find_link);
+  const Result<trace::Record> record = trace::parse_record(read_all(options.file));
+  if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
+  const Result<Comparison> found = replay::compare(record.value(), card, link, options.shares, options.steps);
+  if (!found.ok()) fail(kUsage, options.file + ": " + found.status().message());
+  print(options.json
+            ? to_json(found.value(), options).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+            : as_text(found.value(), options));
+  return kDone;
+}
+
+}  // namespace
+
+void register_replay(CLI::App& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = program.add_subcommand(
+      "replay", "What a recorded program would take on another card, or with less room");
+  command->add_option("FILE", options->file, "A record that innkeeper.record() wrote; - is standard input")
+      ->required();
+  command->add_option("--card", options->card, "A card that the simulator knows")->capture_default_str();
+  command->add_option("--link", options->link, "The link between it and the host")->capture_default_str();
+  command->add_option("--share", options->shares, "Room, as parts of what the program wants at its peak")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "Steps more than were recorded, each as the last one")
+      ->check(CLI::Range(8, 1000))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "As JSON: seconds and bytes a step");
+  on_run(*command, [options] { return run(*options); });
+}
+
+}  // namespace innkeeper::cli

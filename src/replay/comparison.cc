@@ -1,0 +1,94 @@
+#include "replay/comparison.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "replay/laps.h"
+#include "replay/offline.h"
+#include "sim/clock.h"
+
+namespace innkeeper::replay {
+namespace {
+
+constexpr size_t kLast = 4;  // steps that count
+
+StepCost average(const std::vector<StepCost>& steps) {
+  const size_t count = std::min(kLast, steps.size());
+  StepCost sum;
+  for (auto step = steps.end() - static_cast<std::ptrdiff_t>(count); step != steps.end(); ++step) {
+    sum.seconds += step->seconds;
+    sum.in += step->in;
+    sum.out += step->out;
+  }
+  const auto of = static_cast<int64_t>(std::max<size_t>(count, 1));
+  return {sum.seconds / static_cast<double>(of), Bytes(sum.in.count() / of), Bytes(sum.out.count() / of)};
+}
+
+// With the time of the kernels, and of the copies if they are waited for.
+StepCost cost_of(const std::vector<Traffic>& steps, double kernels, const sim::Link* waited) {
+  std::vector<StepCost> costs;
+  for (const Traffic& step : steps) {
+    double seconds = kernels;
+    if (waited != nullptr) {
+      seconds += static_cast<double>(step.copies) * waited->latency +
+                 static_cast<double>((step.in + step.out).count()) / waited->bandwidth;
+    }
+    costs.push_back({seconds, step.in, step.out});
+  }
+  return average(costs);
+}
+
+// Its operators.
+int64_t last_step(const trace::Record& record) {
+  int64_t last = 0;
+  int64_t now = 0;
+  for (const trace::Entry& entry : record.entries) {
+    now += entry.kind == trace::Entry::Kind::operation ? 1 : 0;
+    if (ends_step(entry)) last = std::exchange(now, 0);
+  }
+  return last;
+}
+
+Status fill(Row& row, const trace::Record& record, const sim::Card& card, const sim::Link& link,
+            const Comparison& found) {
+  Setup setup{.card = card, .link = link, .budget = row.budget};
+  const Result<Played> planned = play(record, setup);
+  IK_RETURN_IF_ERROR(planned.status());
+  setup.planning = false;
+  const Result<Played> asked = play(record, setup);
+  IK_RETURN_IF_ERROR(asked.status());
+  const auto paged = traffic(record, row.budget, Leaves::least_recently_used);
+  IK_RETURN_IF_ERROR(paged.status());
+  const auto farthest = traffic(record, row.budget, Leaves::farthest_next_use);
+  IK_RETURN_IF_ERROR(farthest.status());
+  row.planned = average(planned.value().steps);
+  row.asked = average(asked.value().steps);
+  row.pager = cost_of(paged.value(), found.kernels, &link);
+  row.offline = cost_of(farthest.value(), found.kernels, nullptr);
+  row.roofline = std::max({found.kernels, static_cast<double>(row.offline.in.count()) / link.bandwidth,
+                           static_cast<double>(row.offline.out.count()) / link.bandwidth});
+  row.least_in = planned.value().bound;
+  return {};
+}
+
+}  // namespace
+
+Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card, const sim::Link& link,
+                           std::span<const double> shares, int64_t more) {
+  const Result<trace::Record> extended = with_more_steps(recorded, more);
+  IK_RETURN_IF_ERROR(extended.status());
+  const trace::Record& record = extended.value();
+  Comparison found{.peak = most_alive(record),
+                   .operators = last_step(recorded),
+                   .kernels = kernel_seconds(record, card).back()};
+  for (const double share : shares) {
+    Row row{.share = share,
+            .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
+    row.fits = fill(row, record, card, link, found);
+    if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
+    found.rows.push_back(std::move(row));
+  }
+  return found;
+}
+
+}  // namespace innkeeper::replay

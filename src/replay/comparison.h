@@ -1,0 +1,38 @@
+// One record at one card, with less and less room: what plans make of it, beside what it costs without.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "replay/player.h"
+#include "trace/record.h"
+
+namespace innkeeper::replay {
+
+// Averages of the last steps, in which plans have settled.
+struct Row {
+  double share = 1;  // of the peak
+  Bytes budget{0};
+  Status fits = {};  // else an operator did not, and nothing below is there
+  StepCost planned = {};
+  StepCost asked = {};    // each block moves when it is asked for; copies beside kernels all the same
+  StepCost pager = {};    // likewise, and the program waits for each copy, as for unified memory's
+  StepCost offline = {};  // the bytes that farthest next use moves, with the whole record known
+  double roofline = 0;    // seconds: the longest of the kernels and of those bytes in each direction
+  Bytes least_in{0};      // no plan has less (plan/bound.h); 0 where nothing was planned
+};
+
+struct Comparison {
+  Bytes peak{0};
+  int64_t operators = 0;       // of a step
+  double kernels = 0;          // seconds of a step, with room for all
+  std::vector<Row> rows = {};  // in the order of the shares
+};
+
+// Plays each share with `more` steps than were recorded. Fails where with_more_steps() does.
+Result<Comparison> compare(const trace::Record& record, const sim::Card& card, const sim::Link& link,
+                           std::span<const double> shares, int64_t more);
+
+}  // namespace innkeeper::replay

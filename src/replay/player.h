@@ -1,0 +1,40 @@
+// Plays a record on an engine with a simulated card that holds no data: what a program that was recorded once
+// would take on any card, with any room. The engine, its policy and its plans are those that programs use.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "base/types.h"
+#include "sim/cards.h"
+#include "trace/record.h"
+
+namespace innkeeper::replay {
+
+struct Setup {
+  sim::Card card = sim::default_card();
+  sim::Link link = sim::default_host_link();
+  Bytes budget{0};  // of the card; 0: room for all
+  bool planning = true;
+};
+
+struct StepCost {
+  double seconds = 0;  // of the card's virtual time
+  Bytes in{0};         // over the link
+  Bytes out{0};
+};
+
+struct Played {
+  std::vector<StepCost> steps;
+  int64_t operators = 0;
+  Bytes peak{0};   // at the card
+  Bytes bound{0};  // the least that arrives in a round, where one was planned (plan/bound.h)
+};
+
+// Fails as the program would: an operator that does not fit is out_of_memory.
+Result<Played> play(const trace::Record& record, const Setup& setup);
+
+// What the kernels of each step take by themselves.
+std::vector<double> kernel_seconds(const trace::Record& record, const sim::Card& card);
+
+}  // namespace innkeeper::replay

@@ -1,0 +1,66 @@
+"""replay: a recorded program on a card that is not there. What it computes: tests/unit/replay_test.cc."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Machine
+
+TRACES = Path(__file__).resolve().parents[2] / "bench" / "traces"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    file = tmp_path / "lstm.trace"
+    file.write_bytes(gzip.decompress((TRACES / "lstm.trace.gz").read_bytes()))
+    return file
+
+
+def test_plays_a_record_and_says_what_it_takes(machine: Machine, trace: Path):
+    text = machine.ok("replay", str(trace))
+    assert "operators a step" in text and "on a simulated H100, PCIe 5 x16" in text
+    assert [line.split()[0] for line in text.splitlines()[3:]] == ["90", "80", "70", "60", "50", "40"]
+    words = ("--json", "--card", "RTX 4090", "--link", "PCIe 4 x16", "--share", "1,0.9,0.7,0.1")
+    found = json.loads(machine.ok("replay", str(trace), *words))
+    assert (found["card"], found["link"]) == ("RTX 4090", "PCIe 4 x16")
+    whole, nine, seven, tenth = found["rows"]
+    assert (
+        whole["planned"]["bytes_in"] == 0 and whole["planned"]["seconds"] >= found["kernel_seconds"] * 0.999
+    )
+    for row in (nine, seven):
+        assert row["planned"]["seconds"] <= row["pager"]["seconds"]
+        assert row["planned"]["bytes_in"] <= 1.05 * row["offline"]["bytes_in"]
+        assert row["planned"]["bytes_in"] >= row["least_bytes_in"]
+    assert "out of memory" in tenth["failed"], "its loss alone needs more"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("nowhere",), "cannot read nowhere"),
+        (("{trace}", "--card", "H9000"), 'no card "H9000" is known; these are: '),
+        (("{trace}", "--link", "rope"), 'no link "rope" is known; these are: '),
+        (("{trace}", "--share", "0"), "--share"),
+        (("{trace}", "--share", "2"), "--share"),
+        (("{trace}", "--share", "nan"), "--share"),
+        (("{trace}", "--steps", "0"), "--steps"),
+        (("{packed}",), "is compressed: zcat"),
+        (("{garbage}",), "line 2 of the record"),
+        (("{short}",), "the record has 1 steps"),
+        (("{folder}",), "cannot read"),
+        ((), "FILE"),
+    ],
+)
+def test_refuses_what_it_cannot_play(
+    machine: Machine, trace: Path, tmp_path: Path, words: tuple[str, ...], says: str
+):
+    files = {"trace": trace, "packed": TRACES / "lstm.trace.gz", "folder": tmp_path}
+    for name, text in (("garbage", "O fine 1:64o\nnothing\n"), ("short", "O fine 1:64o\nM step\n")):
+        files[name] = tmp_path / name
+        files[name].write_text(text)
+    done = machine.run("replay", *(word.format(**files) for word in words))
+    assert (done.returncode, done.stdout) == (64, "")
+    assert says in done.stderr, done.stderr

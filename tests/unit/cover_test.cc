@@ -1,0 +1,165 @@
+// Which gaps are spent elsewhere: enough in every step, none for nothing, the cheap ones first.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "plan/cover.h"
+
+namespace innkeeper::plan {
+namespace {
+
+constexpr int64_t kSize = int64_t{1} << 20;
+
+// A round by hand: each block is alive all the time, but where `dies` ends it.
+class Round {
+ public:
+  explicit Round(int64_t length, int64_t touched = 0) {
+    uses.length = length;
+    uses.alive.resize(static_cast<size_t>(length));
+    for (int64_t step = 0; step <= length; ++step) uses.touched.push_back(step * touched);
+  }
+
+  size_t block(int64_t size, bool stays = false) {
+    uses.blocks.push_back({.slot = {}, .size = size, .stays = stays});
+    for (int64_t& alive : uses.alive) alive += size;
+    return uses.blocks.size() - 1;
+  }
+  size_t gap(size_t block, int64_t begin, int64_t end, bool returns = true, bool dirty = true) {
+    uses.gaps.push_back({block, begin, end, returns, dirty});
+    return uses.gaps.size() - 1;
+  }
+  int64_t all() const { return *std::max_element(uses.alive.begin(), uses.alive.end()); }
+
+  // What is there in each step with these gaps spent elsewhere.
+  std::vector<int64_t> there(const std::vector<size_t>& chosen) const {
+    std::vector<int64_t> bytes = uses.alive;
+    for (const size_t each : chosen) {
+      const Gap& gap = uses.gaps[each];
+      each_range(gap.begin, gap.end, uses.length, [&](int64_t first, int64_t last) {
+        for (int64_t step = first; step < last; ++step)
+          bytes[static_cast<size_t>(step)] -= uses.blocks[gap.block].size;
+      });
+    }
+    return bytes;
+  }
+
+  Uses uses;
+};
+
+TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](int64_t limit) {
+      return static_cast<int64_t>(random() % static_cast<uint32_t>(limit));
+    };
+    Round round(10 + below(90), below(2) * kSize);
+    const int64_t length = round.uses.length;
+    std::vector<int64_t> needed(static_cast<size_t>(length));  // whose users cannot do without
+    for (int64_t blocks = 3 + below(30); blocks > 0; --blocks) {
+      const size_t block = round.block(1 + below(3 * kSize), below(10) == 0);
+      const bool stays = round.uses.blocks[block].stays;
+      std::vector<int64_t> steps;
+      for (int64_t uses = 1 + below(4); uses > 0; --uses) steps.push_back(below(length));
+      std::sort(steps.begin(), steps.end());
+      for (size_t i = 0; i < steps.size(); ++i) {
+        const int64_t next = i + 1 < steps.size() ? steps[i + 1] : steps[0] + length;
+        if (steps[i] + 1 < next) round.gap(block, steps[i] + 1, next, below(4) != 0, below(2) == 0);
+      }
+      for (int64_t step = 0; step < length; ++step) {
+        const bool used = std::find(steps.begin(), steps.end(), step) != steps.end();
+        if (used || stays) needed[static_cast<size_t>(step)] += round.uses.blocks[block].size;
+      }
+    }
+    for (const int64_t percent : {95, 70, 40, 10}) {
+      const int64_t room = round.all() * percent / 100;
+      std::vector<size_t> chosen = cover(round.uses, Bytes(room));
+      const std::vector<int64_t> there = round.there(chosen);
+      for (size_t step = 0; step < there.size(); ++step)
+        EXPECT_LE(there[step], std::max(room, needed[step])) << "seed " << seed << ", step " << step;
+      for (const size_t each : chosen) {
+        EXPECT_FALSE(round.uses.blocks[round.uses.gaps[each].block].stays) << "seed " << seed;
+        std::vector<size_t> others = chosen;
+        std::erase(others, each);
+        const std::vector<int64_t> without = round.there(others);
+        bool missed = false;
+        for (size_t step = 0; step < without.size(); ++step)
+          missed |= without[step] > room && there[step] < without[step];
+        EXPECT_TRUE(missed) << "seed " << seed << ": a gap for nothing";
+      }
+    }
+  }
+}
+
+// A step that nothing helps costs no search: it would be a square of the steps.
+TEST(Cover, IsQuickWherePinsExceedTheRoom) {
+  Round round(100'000, kSize);
+  round.block(2 * kSize, true);
+  for (int64_t step = 0; step < 100'000; step += 2)
+    round.gap(round.block(64), step + 1, step + 1 + 100'000 - 1);
+  EXPECT_EQ(cover(round.uses, Bytes(kSize)).size(), 50'000u) << "all that can leave does";
+}
+
+TEST(Cover, IsEmptyWhereAllFits) {
+  Round round(10);
+  round.gap(round.block(kSize), 1, 10);
+  EXPECT_TRUE(cover(round.uses, Bytes(kSize)).empty());
+}
+
+// One of two blocks must be elsewhere in step 50 of 100; which one?
+struct Choice {
+  const char* name;
+  Gap better, worse;
+};
+
+class CoverTakes : public testing::TestWithParam<Choice> {};
+
+TEST_P(CoverTakes, TheOneThatCostsLess) {
+  for (const bool turned : {false, true}) {
+    Round round(100, 64 * kSize);
+    Gap better = GetParam().better;
+    Gap worse = GetParam().worse;
+    better.block = round.block(kSize);
+    worse.block = round.block(kSize);
+    round.uses.alive[50] += kSize;
+    round.uses.gaps = turned ? std::vector{better, worse} : std::vector{worse, better};
+    const std::vector<size_t> chosen = cover(round.uses, Bytes(2 * kSize));
+    ASSERT_EQ(chosen.size(), 1u);
+    EXPECT_EQ(round.uses.gaps[chosen.front()].block, better.block);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, CoverTakes,
+    testing::Values(Choice{"what_is_clean", {0, 10, 90, true, false}, {0, 10, 90, true, true}},
+                    Choice{"what_never_returns", {0, 10, 90, false, true}, {0, 10, 90, true, true}},
+                    Choice{"what_has_time_to_leave", {0, 40, 90, true, true}, {0, 50, 100, true, true}},
+                    Choice{"what_has_time_to_return", {0, 10, 60, true, true}, {0, 1, 51, true, true}},
+                    Choice{"what_never_returns_if_it_has_time_to_leave",
+                           {0, 10, 90, true, false},
+                           {0, 50, 51, false, true}}),
+    [](const testing::TestParamInfo<Choice>& which) { return std::string(which.param.name); });
+
+TEST(Cover, TakesWhatIsSmallLast) {
+  Round round(100);
+  const size_t large = round.block(2 * kSize);
+  round.gap(large, 40, 60);
+  for (int i = 0; i < 64; ++i) round.gap(round.block(kSize / 32), 1, 100, false, false);
+  round.uses.alive[50] += kSize;
+  const std::vector<size_t> chosen = cover(round.uses, Bytes(round.all() - kSize));
+  ASSERT_EQ(chosen.size(), 1u) << "many copies' latencies for one";
+  EXPECT_EQ(round.uses.gaps[chosen.front()].block, large);
+}
+
+TEST(Cover, CountsALifeOfSeveralRoundsAsOftenAsItIsThere) {
+  Round round(10);
+  const size_t block = round.block(kSize);  // three of them are alive at once
+  for (int64_t& alive : round.uses.alive) alive = 3 * kSize;
+  round.gap(block, 1, 29);
+  const std::vector<size_t> chosen = cover(round.uses, Bytes(kSize));
+  ASSERT_EQ(chosen.size(), 1u);
+  EXPECT_EQ(round.there(chosen), (std::vector<int64_t>{kSize, 0, 0, 0, 0, 0, 0, 0, 0, kSize}));
+}
+
+}  // namespace
+}  // namespace innkeeper::plan

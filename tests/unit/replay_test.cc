@@ -1,0 +1,198 @@
+// Records read back, continued and played, and the rules that they are measured against.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "replay/comparison.h"
+#include "replay/laps.h"
+#include "replay/offline.h"
+#include "replay/player.h"
+
+namespace innkeeper::replay {
+namespace {
+
+using trace::Entry;
+using trace::Record;
+
+Record parsed(const std::string& text) {
+  Result<Record> record = trace::parse_record(text);
+  EXPECT_TRUE(record.ok()) << record.status().message();
+  return record.ok() ? std::move(record).value() : Record();
+}
+
+constexpr int64_t kBlock = 1 << 20;
+
+std::string access(int block, char kind) {
+  return " " + std::to_string(block) + ":" + std::to_string(kBlock) + kind;
+}
+
+// Ten weights, read in turn in each step, and a result that the step after it frees.
+std::string circle(int steps) {
+  std::string text;
+  for (int weight = 1; weight <= 10; ++weight) text += "O make" + access(weight, 'o') + "\n";
+  for (int step = 0; step < steps; ++step) {
+    for (int weight = 1; weight <= 10; ++weight) {
+      text += "O use =1000000000,1000,1" + access(weight, 'r');
+      if (weight == 5) text += access(100 + step, 'o');
+      text += "\n";
+      if (weight == 7 && step > 0) text += "F " + std::to_string(99 + step) + "\n";
+    }
+    text += "M step\n";
+  }
+  return text;
+}
+
+TEST(Record, IsReadBack) {
+  const Record record = parsed("O mm =200,30,2 1:64r 2:128w 3:64o\n\nO empty\nF 3\nM step 1\nM step\n");
+  ASSERT_EQ(record.entries.size(), 5u);
+  EXPECT_EQ(record.entries[0].text, "mm");
+  EXPECT_EQ(record.entries[0].work.flops, 200);
+  EXPECT_EQ(record.entries[0].work.bytes, 30);
+  EXPECT_EQ(record.entries[0].work.kernels, 2);
+  ASSERT_EQ(record.of(record.entries[0]).size(), 3u);
+  EXPECT_EQ(record.of(record.entries[0])[1].size, Bytes(128));
+  EXPECT_EQ(record.of(record.entries[0])[1].kind, trace::AccessKind::write);
+  EXPECT_TRUE(record.of(record.entries[1]).empty());
+  EXPECT_EQ(record.entries[2].kind, Entry::Kind::freed);
+  EXPECT_EQ(record.entries[2].block, BlockId{3});
+  EXPECT_FALSE(ends_step(record.entries[3]));
+  EXPECT_TRUE(ends_step(record.entries[4]));
+}
+
+TEST(Record, GarbageIsNamedByItsLine) {
+  for (const std::string bad :
+       {"X", "O", "O mm 1", "O mm 1:r", "O mm 1:64", "O mm 1:64x", "O mm 1:-64r", "F", "F x", "F 1 2",
+        "O mm =1,2 1:64r", "O mm =1,2,3,4 1:64r", "O mm =-1,2,3", "O mm 99999999999999999999:1r",
+        "O mm 1:64rr", "\x1f\x8b", "O mm =1,1,1000000000 1:64r", "O mm 1:9223372036854775807r",
+        "O mm 281474976710656:64r"}) {
+    const Result<Record> record = trace::parse_record("O fine 1:64o\n" + bad + "\n");
+    ASSERT_FALSE(record.ok()) << bad;
+    EXPECT_NE(record.status().message().find("line 2"), std::string::npos) << record.status().message();
+  }
+}
+
+TEST(Steps, GoOnAsTheLastOneWas) {
+  const Record record = parsed(circle(3));
+  const Result<Record> more = with_more_steps(record, 2);
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  // The same program, recorded for as long: its later blocks have other names, in the same places.
+  const Record whole = parsed(circle(5));
+  ASSERT_EQ(more.value().entries.size(), whole.entries.size());
+  std::unordered_map<BlockId, BlockId> names;
+  for (size_t i = 0; i < whole.entries.size(); ++i) {
+    const Entry& is = more.value().entries[i];
+    const Entry& wanted = whole.entries[i];
+    EXPECT_EQ(is.text, wanted.text);
+    ASSERT_EQ(is.count, wanted.count);
+    for (size_t k = 0; k < is.count; ++k) {
+      const BlockId known =
+          names.try_emplace(whole.of(wanted)[k].block, more.value().of(is)[k].block).first->second;
+      EXPECT_EQ(more.value().of(is)[k].block, known) << "entry " << i;
+    }
+    if (wanted.kind == Entry::Kind::freed) {
+      EXPECT_EQ(names.at(wanted.block), is.block) << "entry " << i;
+    }
+  }
+  std::set<BlockId> others;
+  for (const auto& [recorded, other] : names) others.insert(other);
+  EXPECT_EQ(others.size(), names.size()) << "each block has a name of its own";
+}
+
+TEST(Steps, ThatDifferOrAreTooFewAreRefused) {
+  EXPECT_NE(with_more_steps(parsed(circle(2)), 1).status().message().find("2 steps"), std::string::npos);
+  std::string text = circle(3);
+  text.replace(text.rfind("use"), 3, "add");
+  EXPECT_NE(with_more_steps(parsed(text), 1).status().message().find("differ"), std::string::npos);
+  text = circle(3);
+  const size_t last = text.rfind(access(9, 'r'));
+  text.replace(last, access(9, 'r').size(), access(8, 'r'));
+  EXPECT_NE(with_more_steps(parsed(text), 1).status().message().find("differ"), std::string::npos)
+      << "other weights are another step";
+}
+
+TEST(Steps, OfARecordThatIsNotWholeOrDoesNothingAreRefused) {
+  EXPECT_NE(with_more_steps(parsed(circle(3) + "M dropped 7\n"), 1).status().message().find("dropped 7"),
+            std::string::npos);
+  EXPECT_NE(with_more_steps(parsed("O a 1:64o\nM step\nM step\nM step\n"), 1)
+                .status()
+                .message()
+                .find("no operator"),
+            std::string::npos);
+}
+
+TEST(Player, TakesABlockThatIsBornTwiceOnce) {
+  std::string text;
+  for (int step = 0; step < 50; ++step) text += "O a 1:1024o 1:1024o 1:1024r\nF 1\nM step\n";
+  const Result<Played> played = play(parsed(text), {.budget = KiB(1)});
+  ASSERT_TRUE(played.ok()) << played.status().message();
+  EXPECT_EQ(played.value().steps.back().in + played.value().steps.back().out, Bytes(0));
+}
+
+TEST(Offline, RulesMoveWhatIsKnownOfACircle) {
+  const Record record = parsed(circle(6));
+  EXPECT_EQ(most_alive(record), Bytes(12 * kBlock));
+  const auto all = traffic(record, Bytes(12 * kBlock), Leaves::least_recently_used);
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all.value().back().copies, 0) << "what fits is never moved";
+  const auto lru = traffic(record, Bytes(9 * kBlock), Leaves::least_recently_used);
+  ASSERT_TRUE(lru.ok());
+  EXPECT_EQ(lru.value().size(), 6u);
+  EXPECT_GE(lru.value().back().in, Bytes(10 * kBlock)) << "LRU fetches all of a circle that nearly fits";
+  const auto best = traffic(record, Bytes(9 * kBlock), Leaves::farthest_next_use);
+  ASSERT_TRUE(best.ok());
+  EXPECT_LE(best.value().back().in, Bytes(3 * kBlock));
+  EXPECT_LE(best.value().back().out, Bytes(2 * kBlock)) << "what nobody writes is copied out once";
+  const auto none = traffic(record, Bytes(kBlock), Leaves::farthest_next_use);
+  EXPECT_EQ(none.status().code(), Code::out_of_memory);
+}
+
+TEST(Player, TakesTheKernelsTimeWhereAllFits) {
+  const Record record = parsed(circle(4));
+  const sim::Card card = sim::default_card();
+  const Result<Played> played = play(record, {.card = card});
+  ASSERT_TRUE(played.ok()) << played.status().message();
+  EXPECT_EQ(played.value().operators, 50);
+  EXPECT_EQ(played.value().peak, most_alive(record));
+  const std::vector<double> kernels = kernel_seconds(record, card);
+  ASSERT_EQ(played.value().steps.size(), kernels.size());
+  for (size_t i = 0; i < kernels.size(); ++i)
+    EXPECT_NEAR(played.value().steps[i].seconds, kernels[i], 1e-9) << "step " << i;
+}
+
+TEST(Player, MovesLittleByAPlanAndAllWithout) {
+  const Result<Record> record = with_more_steps(parsed(circle(3)), 60);
+  ASSERT_TRUE(record.ok());
+  replay::Setup setup{.budget = Bytes(9 * kBlock)};
+  const Result<Played> planned = play(record.value(), setup);
+  setup.planning = false;
+  const Result<Played> asked = play(record.value(), setup);
+  ASSERT_TRUE(planned.ok() && asked.ok());
+  EXPECT_GE(asked.value().steps.back().in, Bytes(10 * kBlock));
+  EXPECT_LE(planned.value().steps.back().in, Bytes(3 * kBlock));
+  EXPECT_LT(planned.value().steps.back().seconds, asked.value().steps.back().seconds);
+}
+
+TEST(Player, SaysWhatDoesNotFit) {
+  const Result<Played> played = play(parsed(circle(3)), {.budget = Bytes(kBlock)});
+  ASSERT_FALSE(played.ok());
+  EXPECT_EQ(played.status().code(), Code::out_of_memory);
+  EXPECT_NE(played.status().message().find("use"), std::string::npos) << played.status().message();
+}
+
+TEST(Comparison, HasARowForEachShareAndSaysWhichDoesNotFit) {
+  const std::array shares = {1.0, 0.95, 0.1};
+  const Result<Comparison> found =
+      compare(parsed(circle(3)), sim::default_card(), sim::default_host_link(), shares, 40);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found.value().rows.size(), 3u);
+  EXPECT_EQ(found.value().rows[0].planned.in, Bytes(0));
+  EXPECT_LE(found.value().rows[1].planned.seconds, found.value().rows[1].pager.seconds);
+  EXPECT_GE(found.value().rows[1].roofline, found.value().kernels);
+  EXPECT_EQ(found.value().rows[2].fits.code(), Code::out_of_memory);
+}
+
+}  // namespace
+}  // namespace innkeeper::replay
