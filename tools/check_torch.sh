@@ -13,7 +13,7 @@ OLDEST=2.11.0
 CACHE=build/check-torch
 CXX=${CXX:-g++}
 [ -x "$VENV_PYTHON" ] || VENV_PYTHON=$PYTHON
-[ -z "${QUICK:-}" ] || { CHECK_TORCH=ours FILES=src/torch/home.cc PCH=off; }
+[ -z "${QUICK:-}" ] || { CHECK_TORCH=ours FILES=src/torch/runtime/home.cc PCH=off; }
 mkdir -p "$CACHE"
 
 pip_quietly() { "$VENV_PYTHON" -m pip --disable-pip-version-check "$@" 2>"$CACHE/pip.log" || die "$(cat "$CACHE/pip.log")"; }

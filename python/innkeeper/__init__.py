@@ -42,6 +42,7 @@ from innkeeper.placement import (  # noqa: E402
     unpin,
     where,
 )
+from innkeeper.recording import record  # noqa: E402
 from innkeeper.report import stats, summary  # noqa: E402
 from innkeeper.tensor import ManagedTensor  # noqa: E402
 
@@ -68,6 +69,7 @@ __all__ = [
     "on",
     "pin",
     "prefetch",
+    "record",
     "resident",
     "stats",
     "summary",

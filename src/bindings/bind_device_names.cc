@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "bindings/bindings.h"
-#include "torch/handle.h"
+#include "torch/memory/handle.h"
 
 namespace innkeeper::bindings {
 namespace {

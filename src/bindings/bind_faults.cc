@@ -1,5 +1,5 @@
 #include "bindings/bindings.h"
-#include "torch/faults.h"
+#include "torch/runtime/faults.h"
 
 namespace innkeeper::bindings {
 

@@ -6,6 +6,7 @@ namespace innkeeper::bindings {
 void bind_records(py::module_& m) {
   using namespace torch_layer;
   m.def("trace_start", &trace_start, WithoutGil(), "Starts to record accesses.");
+  m.def("trace_mark", &trace_mark, WithoutGil(), "Writes a mark into the record.");
   m.def("trace_stop", &trace_stop, WithoutGil(), "Stops, and returns the record as text.");
   py::class_<Samples>(m, "Samples", "Bytes per node over time, one row a sample.")
       .def_readonly("nodes", &Samples::nodes)

@@ -38,6 +38,8 @@ TWO_HALVES = "INNKEEPER_NODES=sim:2x64MiB,host:2GiB innkeeper run --managed test
 PYTORCH_OWN = 'tools/pytorch_own.py -k "test_broadcast_group or test_all_reduce_sum_async"'
 PLANS = Elsewhere("tests/python/test_plans.py::test_plans_change_no_bit_and_cost_nothing")
 TSAN = Elsewhere("build_and_test tsan")
+REPLAY = Elsewhere("tests/cli/test_replay.py::test_plays_a_record_and_says_what_it_takes")
+RECORD = Elsewhere("tests/python/test_recording.py::test_the_traces_script_records_what_replay_plays")
 CPP = Elsewhere("tests/python/test_cpp.py::test_the_examples_commands_work_as_they_are_pasted")
 
 TRIED: dict[str, Short | Elsewhere] = {
@@ -113,6 +115,9 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_PLANNING=off python train.py": PLANS,
     "INNKEEPER_LOG=info python train.py": PLANS,
     "python bench/movement.py --json movement.json --steps 4": BENCH,
+    "python bench/replay.py": BENCH,
+    "python bench/replay.py --only 'gpt2|llama' --html build/replay.html --json build/replay.json": BENCH,
+    "python bench/traces/record.py": RECORD,
     "python bench/queue_program.py 300": BENCH,
     "python bench/soak.py --minutes 60": Short(
         "python bench/soak.py --minutes 60 --quick", "no leak, no drift"
@@ -176,6 +181,11 @@ TRIED: dict[str, Short | Elsewhere] = {
     "innkeeper calibrate": Elsewhere(
         "tests/cli/test_calibrate.py::test_calibrate_measures_and_keeps_its_figures"
     ),
+    "innkeeper replay": Short(
+        "zcat bench/traces/lstm.trace.gz | innkeeper replay - --share 0.9", "operators a step"
+    ),
+    "innkeeper replay FILE": REPLAY,
+    'innkeeper replay build/train.trace --card "RTX 4090" --link "PCIe 4 x16" --share 0.9,0.7,0.5': REPLAY,
     "innkeeper completion bash": Short("innkeeper completion bash", "complete "),
     "innkeeper pick": Short("innkeeper pick", "GPU-"),
     "innkeeper pick -n 2": Short("CUDA_VISIBLE_DEVICES=$(innkeeper pick -n 2) python -c pass"),

@@ -1,4 +1,4 @@
-#include "torch/address_space.h"
+#include "torch/memory/address_space.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "innkeeper/torch/runtime.h"
-#include "torch/handle.h"
-#include "torch/load.h"
+#include "torch/memory/handle.h"
+#include "torch/runtime/load.h"
 
 namespace innkeeper::torch_layer {
 namespace {

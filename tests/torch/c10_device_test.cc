@@ -1,5 +1,5 @@
 // A device through c10's interfaces: what PyTorch throws becomes a Status that says something.
-#include "torch/c10_device.h"
+#include "torch/accelerator/c10_device.h"
 
 #include <c10/core/Allocator.h>
 

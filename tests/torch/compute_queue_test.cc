@@ -1,6 +1,6 @@
 // A program that works on a stream of its own: managed operators stay in order with it, on the compute queue.
 // The simulator hides what a kernel wrote until somebody waits for its queue, so a missing order is poison.
-#include "torch/compute_queue.h"
+#include "torch/accelerator/compute_queue.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "innkeeper/torch/runtime.h"
-#include "torch/handle.h"
-#include "torch/load.h"
+#include "torch/memory/handle.h"
+#include "torch/runtime/load.h"
 
 namespace innkeeper::torch_layer {
 namespace {

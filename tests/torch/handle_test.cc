@@ -1,6 +1,6 @@
 // Handles on a machine with one small simulated accelerator: identity, lifetime, and memory that outlives its
 // block.
-#include "torch/handle.h"
+#include "torch/memory/handle.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "innkeeper/torch/runtime.h"
-#include "torch/address_space.h"
-#include "torch/load.h"
-#include "torch/runtime_state.h"
+#include "torch/memory/address_space.h"
+#include "torch/runtime/load.h"
+#include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -1,4 +1,4 @@
-#include "torch/random_stream.h"
+#include "torch/runtime/random_stream.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "innkeeper/torch/runtime.h"
-#include "torch/handle.h"
+#include "torch/memory/handle.h"
 
 namespace innkeeper::torch_layer {
 namespace {

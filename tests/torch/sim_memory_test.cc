@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim_fixture.h"
-#include "torch/cpu_allocator.h"
+#include "torch/memory/cpu_allocator.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -130,6 +130,7 @@ IK_EXPORT void log_moves(bool on);
 
 // A record of accesses since trace_start: text, one line an operator (the format is in trace/recorder.h).
 IK_EXPORT void trace_start();
+IK_EXPORT void trace_mark(const std::string& text);
 IK_EXPORT std::string trace_stop();
 
 // Periodic samples of bytes per node, for plots: at most `capacity` rows of (operator ordinal, bytes per

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <string>
 
-#include "torch/address_table.h"
-#include "torch/cpu_allocator.h"
 #include "torch/errors.h"
-#include "torch/fork.h"
+#include "torch/memory/address_table.h"
+#include "torch/memory/cpu_allocator.h"
+#include "torch/runtime/fork.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {

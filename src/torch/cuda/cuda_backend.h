@@ -20,7 +20,7 @@
 #include "config/machine.h"
 #include "device/arena.h"
 #include "device/device_api.h"
-#include "torch/random_stream.h"
+#include "torch/runtime/random_stream.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 

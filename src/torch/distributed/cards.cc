@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "torch/fork.h"
+#include "torch/runtime/fork.h"
 
 namespace innkeeper::torch_layer {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "torch/compute_queue.h"
+#include "torch/accelerator/compute_queue.h"
 #include "torch/errors.h"
-#include "torch/handle.h"
-#include "torch/runtime_state.h"
+#include "torch/memory/handle.h"
+#include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 

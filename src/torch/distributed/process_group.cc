@@ -9,9 +9,9 @@
 
 #include "torch/distributed/cards.h"
 #include "torch/distributed/collective.h"
-#include "torch/fork.h"
-#include "torch/handle.h"
-#include "torch/runtime_state.h"
+#include "torch/memory/handle.h"
+#include "torch/runtime/fork.h"
+#include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -3,8 +3,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
-#include "torch/handle.h"
-#include "torch/own_kernels.h"
+#include "torch/kernels/own_kernels.h"
+#include "torch/memory/handle.h"
 
 namespace innkeeper::torch_layer {
 namespace {

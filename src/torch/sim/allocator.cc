@@ -3,10 +3,10 @@
 #include <bit>
 #include <memory>
 
-#include "torch/cpu_allocator.h"
 #include "torch/errors.h"
-#include "torch/faults.h"
-#include "torch/fork.h"
+#include "torch/memory/cpu_allocator.h"
+#include "torch/runtime/faults.h"
+#include "torch/runtime/fork.h"
 #include "torch/sim/current.h"
 #include "torch/sim/guard.h"
 #include "torch/sim/machine.h"

@@ -4,7 +4,7 @@
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty.h>
 
-#include "torch/faults.h"
+#include "torch/runtime/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
@@ -67,6 +67,7 @@ void copy_bytes_between(const Tensor& to, const Tensor& from) {
   const sim::QueueIndex source_queue = current_queue(source_index);
   if (index == source_index) {
     source.copy(source_queue, to.data_ptr(), from.const_data_ptr(), byte_count(to), Direction::within);
+    note_kernel(0, 2.0 * static_cast<double>(byte_count(to)));
     return;
   }
   sim::Accelerator& destination = accelerator(index);

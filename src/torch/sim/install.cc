@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "torch/compat.h"
-#include "torch/cpu_allocator.h"
-#include "torch/register_ops.h"
+#include "torch/memory/cpu_allocator.h"
+#include "torch/operator/register_ops.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/copy.h"
 #include "torch/sim/current.h"

@@ -13,7 +13,7 @@
 namespace innkeeper::torch_layer::sim_backend {
 namespace {
 
-using Kind = ArgPlan::Kind;
+using Kind = Parameter::Kind;
 
 // What of a CPU tensor's keys chooses the kernel: dense, sparse, quantized, nested.
 constexpr c10::DispatchKeySet kCpuKeys =
@@ -23,8 +23,8 @@ constexpr c10::DispatchKeySet kCpuKeys =
 
 constexpr c10::DispatchKeySet kShapeKeys(c10::DispatchKey::Meta);
 
-[[noreturn]] void refuse_shape_from_data(const OpPlan& plan) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, plan.op.schema().name(),
+[[noreturn]] void refuse_shape_from_data(const Signature& signature) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, signature.op.schema().name(),
                               " needs data, which INNKEEPER_SIM has off: its result's shape depends on it");
 }
 
@@ -34,19 +34,19 @@ bool is_mask(const std::optional<at::Tensor>& index) {
 }
 
 // x[...]: the result's shape depends on data where an index is a mask.
-bool takes_indices(const OpPlan& plan) {
-  return std::any_of(plan.args.begin(), plan.args.end(),
-                     [](const ArgPlan& arg) { return arg.kind == Kind::optional_tensor_list; });
+bool takes_indices(const Signature& signature) {
+  return std::any_of(signature.args.begin(), signature.args.end(),
+                     [](const Parameter& arg) { return arg.kind == Kind::optional_tensor_list; });
 }
 
 // Without data most operators compute shapes. Those that give the host numbers alone read the bytes, which
 // are zeros; those whose result has a shape that depends on data cannot run.
-Faces faces_for(const OpPlan& plan) {
+Faces faces_for(const Signature& signature) {
   if (has_data()) return Faces::bytes;
-  if (plan.shape_from_data && !takes_indices(plan)) refuse_shape_from_data(plan);
-  if (plan.numbers_alone) return Faces::bytes;
-  TORCH_CHECK_NOT_IMPLEMENTED(plan.op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta),
-                              plan.op.schema().name(),
+  if (signature.shape_from_data && !takes_indices(signature)) refuse_shape_from_data(signature);
+  if (signature.numbers_alone) return Faces::bytes;
+  TORCH_CHECK_NOT_IMPLEMENTED(signature.op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta),
+                              signature.op.schema().name(),
                               " has no kernel that computes shapes alone, and INNKEEPER_SIM has data off");
   return Faces::shapes;
 }
@@ -54,17 +54,17 @@ Faces faces_for(const OpPlan& plan) {
 // Replaces a call's arguments by their faces.
 class Arguments {
  public:
-  Arguments(KernelCall& call, Faces faces, const OpPlan& plan, c10::Stack& stack)
-      : call_(call), faces_(faces), plan_(plan), stack_(stack) {}
+  Arguments(KernelCall& call, Faces faces, const Signature& signature, c10::Stack& stack)
+      : call_(call), faces_(faces), signature_(signature), stack_(stack) {}
 
   void convert() {
-    const size_t first = stack_.size() - plan_.args.size();
-    for (size_t i = 0; i < plan_.args.size(); ++i) convert(stack_[first + i], plan_.args[i], i);
+    const size_t first = stack_.size() - signature_.args.size();
+    for (size_t i = 0; i < signature_.args.size(); ++i) convert(stack_[first + i], signature_.args[i], i);
   }
   c10::DispatchKeySet keys() const { return faces_ == Faces::bytes ? keys_ : kShapeKeys; }
 
  private:
-  at::Tensor face_of(at::Tensor tensor, const ArgPlan& arg, size_t i) {
+  at::Tensor face_of(at::Tensor tensor, const Parameter& arg, size_t i) {
     if (!tensor.defined()) return tensor;
     if (on_accelerator(tensor)) return call_.borrow(std::move(tensor), i, arg.written);
     if (!tensor.is_cpu()) return tensor;
@@ -74,7 +74,7 @@ class Arguments {
     return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
   }
 
-  void convert(c10::IValue& value, const ArgPlan& arg, size_t i) {
+  void convert(c10::IValue& value, const Parameter& arg, size_t i) {
     switch (arg.kind) {
       case Kind::tensor:
         if (value.isTensor()) value = face_of(std::move(value).toTensor(), arg, i);
@@ -94,8 +94,8 @@ class Arguments {
         c10::List<std::optional<at::Tensor>> faces;
         faces.reserve(tensors.size());
         for (const std::optional<at::Tensor>& tensor : tensors) {
-          if (faces_ == Faces::shapes && plan_.shape_from_data && is_mask(tensor)) {
-            refuse_shape_from_data(plan_);
+          if (faces_ == Faces::shapes && signature_.shape_from_data && is_mask(tensor)) {
+            refuse_shape_from_data(signature_);
           }
           faces.push_back(tensor.has_value() ? std::optional(face_of(*tensor, arg, i)) : std::nullopt);
         }
@@ -119,7 +119,7 @@ class Arguments {
 
   KernelCall& call_;
   const Faces faces_;
-  const OpPlan& plan_;
+  const Signature& signature_;
   c10::Stack& stack_;
   c10::DispatchKeySet keys_{c10::DispatchKey::CPU};
 };
@@ -139,22 +139,23 @@ void give_back(KernelCall& call, c10::IValue& value, at::Tensor& first) {
 
 }  // namespace
 
-void run_on_accelerator(const OpPlan& plan, FlopsFn flops, c10::Stack* stack) {
-  const Faces faces = faces_for(plan);
+void run_on_accelerator(const Signature& signature, FlopsFn flops, c10::Stack* stack) {
+  const Faces faces = faces_for(signature);
   KernelCall call(faces);
-  Arguments arguments(call, faces, plan, *stack);
+  Arguments arguments(call, faces, signature, *stack);
   arguments.convert();
-  if (call.index() < 0) return plan.op.redispatchBoxed(arguments.keys(), stack);  // nothing here is ours
-  call.begin(plan.host_result);
-  plan.op.redispatchBoxed(arguments.keys(), stack);
+  if (call.index() < 0) return signature.op.redispatchBoxed(arguments.keys(), stack);  // nothing here is ours
+  call.begin(signature.host_result);
+  signature.op.redispatchBoxed(arguments.keys(), stack);
   call.computed();
   at::Tensor first;
-  for (size_t i = stack->size() - plan.nrets; i < stack->size(); ++i) give_back(call, (*stack)[i], first);
+  for (size_t i = stack->size() - signature.nrets; i < stack->size(); ++i)
+    give_back(call, (*stack)[i], first);
   call.end(flops == nullptr ? 0 : flops(call.operands(), first));
 }
 
 void fallback(const c10::OperatorHandle& op, c10::Stack* stack) {
-  run_on_accelerator(*plan_of(op), nullptr, stack);
+  run_on_accelerator(*signature_of(op), nullptr, stack);
 }
 
 }  // namespace innkeeper::torch_layer::sim_backend

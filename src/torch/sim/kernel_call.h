@@ -26,7 +26,8 @@
 #include <span>
 
 #include "sim/accelerator.h"
-#include "torch/cpu_allocator.h"
+#include "torch/memory/cpu_allocator.h"
+#include "trace/recorder.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 
@@ -36,6 +37,10 @@ struct Operand {
   uint16_t argument;
   bool written;
 };
+
+// What the calling thread's kernels have cost since somebody took it, for records.
+trace::Work& work_of_thread();
+void note_kernel(double flops, double bytes);
 
 // What the kernel is lent: the accelerator's bytes (which read as zeros where it holds no data), or shapes.
 enum class Faces : uint8_t { bytes, shapes };

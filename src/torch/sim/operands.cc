@@ -2,7 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DispatchKeySet.h>
 
-#include "torch/faults.h"
+#include "torch/runtime/faults.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"

@@ -1,7 +1,7 @@
 // KernelCall's way out: results, resized operands, and the ranges that were written.
 #include <ATen/EmptyTensor.h>
 
-#include "torch/faults.h"
+#include "torch/runtime/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"
@@ -162,6 +162,18 @@ void KernelCall::computed() {
   TORCH_CHECK(!faults::injected(faults::Fault::late_kernel), faults::message("a kernel that has written"));
 }
 
+trace::Work& work_of_thread() {
+  thread_local trace::Work work;
+  return work;
+}
+
+void note_kernel(double flops, double bytes) {
+  trace::Work& work = work_of_thread();
+  work.flops += flops;
+  work.bytes += bytes;
+  ++work.kernels;
+}
+
 void KernelCall::end(double flops) noexcept {
   running_ = false;
   armed_.reset();
@@ -173,6 +185,7 @@ void KernelCall::end(double flops) noexcept {
   }
   accelerator(index_).end_kernel(queue_, {written_.data(), written_.size()},
                                  {.flops = flops, .bytes = bytes_});
+  note_kernel(flops, bytes_);
 }
 
 }  // namespace innkeeper::torch_layer::sim_backend

@@ -18,7 +18,7 @@
 #include "device/device_api.h"
 #include "innkeeper/export.h"
 #include "sim/accelerator.h"
-#include "torch/memory_order.h"
+#include "torch/accelerator/memory_order.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 

@@ -1,0 +1,249 @@
+#include "torch/accelerator/c10_device.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <atomic>
+#include <utility>
+
+#include "torch/memory/cpu_allocator.h"
+#include "torch/operator/unseen.h"
+#include "torch/runtime/faults.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// `size` bytes at `data` as a tensor that owns nothing.
+at::Tensor bytes_at(void* data, Bytes size, c10::Device device, c10::DispatchKey key) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size.count()), c10::DataPtr(data, device),
+      /*allocator=*/nullptr, /*resizable=*/false);
+  auto tensor = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(key), caffe2::TypeMeta::Make<uint8_t>());
+  tensor->set_sizes_contiguous({size.count()});
+  return at::Tensor(std::move(tensor));
+}
+
+at::Tensor host_bytes(void* data, Bytes size) {
+  return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU);
+}
+
+// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call.
+template <class Function>
+auto guarded(DeviceHealth& health, const DeviceCall& call, Function&& function) -> decltype(function()) {
+  try {
+    const Unseen unseen;
+    const DisarmedCpu disarmed;
+    return function();
+  } catch (const c10::OutOfMemoryError& error) {
+    return Status(Code::out_of_memory, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return health.failure(call, error);
+  }
+}
+
+c10::Stream compute_queue_of(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getDefaultStream(device);
+}
+
+class C10Event final : public EventState {
+ public:
+  // `call`: what it is the event of, for the message of its failure.
+  C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> health, DeviceCall call)
+      : event_(stream.device_type()), health_(std::move(health)), call_(std::move(call)) {
+    event_.record(stream);
+  }
+  // Whoever asks may be a deleter: an error is for whoever waits. Until then nothing is known to be done.
+  bool done() override {
+    if (over_.load(std::memory_order_acquire)) return true;
+    const Result<bool> answer = guarded(*health_, call_, [&]() -> Result<bool> { return event_.query(); });
+    const bool passed = answer.ok() && answer.value();
+    if (passed) note_passed();
+    return passed;
+  }
+  Status synchronize() override {
+    // What was seen to be done is done, also where the device is lost since.
+    if (passed_.load(std::memory_order_acquire)) return {};
+    Status status = guarded(*health_, call_, [&]() -> Status {
+      event_.synchronize();
+      return {};
+    });
+    if (status.ok()) note_passed();
+    over_.store(true, std::memory_order_release);
+    return status;
+  }
+  void block(const c10::Stream& stream) { event_.block(stream); }
+  c10::Event& event() { return event_; }
+
+ private:
+  void note_passed() {
+    passed_.store(true, std::memory_order_release);
+    over_.store(true, std::memory_order_release);
+  }
+
+  c10::Event event_;
+  const std::shared_ptr<DeviceHealth> health_;
+  const DeviceCall call_;
+  std::atomic<bool> over_{false};    // somebody has waited: no more will be known
+  std::atomic<bool> passed_{false};  // and it went well
+};
+
+}  // namespace
+
+C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
+                     std::function<Bytes()> recount, std::unique_ptr<MemoryOrder> order)
+    : C10Device(name, device, key, std::move(recount), std::move(order),
+                std::make_shared<DeviceHealth>(name, compute_queue_of(device))) {}
+
+C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
+                     std::function<Bytes()> recount, std::unique_ptr<MemoryOrder> order,
+                     std::shared_ptr<DeviceHealth> health)
+    : Device(&health->lost()),
+      name_(std::move(name)),
+      device_(device),
+      key_(key),
+      recount_(std::move(recount)),
+      order_(std::move(order)),
+      health_(std::move(health)),
+      streams_{compute_queue_of(device), c10::Stream(c10::Stream::DEFAULT, device),
+               c10::Stream(c10::Stream::DEFAULT, device)} {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  streams_[1] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  streams_[2] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+}
+
+Result<Memory> C10Device::allocate(Bytes size, Queue first) {
+  return guarded(*health_, {"allocating", size}, [&]() -> Result<Memory> {
+    // Whatever stream the caller works on: memory comes back in the order of the stream it was taken on.
+    const c10::StreamGuard on_stream(stream(order_ != nullptr ? first : Queue::compute));
+    c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(static_cast<size_t>(size.count()));
+    if (order_ != nullptr) {
+      order_->entrust(memory.get_context());
+    } else if (first != Queue::compute) {
+      C10Event(stream(Queue::compute), health_, {"its work so far"}).block(stream(first));
+    }
+    void* data = memory.get();
+    const c10::DeleterFnPtr release = memory.get_deleter();
+    return Memory(data, size, memory.release_context(), release);
+  });
+}
+
+void C10Device::give_back(Memory memory, std::span<const Event> users) {
+  if (order_ != nullptr) {
+    std::vector<c10::Event*> events;
+    for (const Event& user : users) {
+      if (auto* event = dynamic_cast<C10Event*>(user.get())) {
+        events.push_back(&event->event());
+      } else if (user != nullptr) {
+        (void)user->synchronize();
+      }
+    }
+    if (order_->free_after(memory, events)) return;
+  }
+  Device::give_back(std::move(memory), users);
+}
+
+Event C10Device::record_on(const c10::Stream& stream, DeviceCall call) const {
+  return std::make_shared<C10Event>(stream, health_, std::move(call));
+}
+
+// The event of a copy that was just put on the stream. Without one nobody could wait for the copy, which may
+// go on when its memory is given back: then it is waited for here.
+Event C10Device::record_copy(const c10::Stream& stream, DeviceCall call) const {
+  try {
+    return record_on(stream, std::move(call));
+  } catch (...) {
+    c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(stream);
+    throw;
+  }
+}
+
+Result<Event> C10Device::record(Queue queue) {
+  return guarded(*health_, {"recording an event"},
+                 [&]() -> Result<Event> { return record_on(stream(queue), {"its work so far"}); });
+}
+
+Status C10Device::wait(Queue queue, const Event& event) {
+  if (event == nullptr) return {};
+  auto* ours = dynamic_cast<C10Event*>(event.get());
+  if (ours == nullptr) return event->synchronize();
+  return guarded(*health_, {"waiting for an event"}, [&]() -> Status {
+    ours->block(stream(queue));
+    return {};
+  });
+}
+
+Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
+  const DeviceCall call{"copying", size, " from the host"};
+  return guarded(*health_, call, [&]() -> Result<Event> {
+    const c10::StreamGuard on_stream(stream(Queue::copy_in));
+    bytes_at(device, size, device_, key_)
+        .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
+    return record_copy(stream(Queue::copy_in), call);
+  });
+}
+
+Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
+  const DeviceCall call{"copying", size, " to the host"};
+  return guarded(*health_, call, [&]() -> Result<Event> {
+    const c10::StreamGuard on_stream(stream(Queue::copy_out));
+    host_bytes(host, size)
+        .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
+    return record_copy(stream(Queue::copy_out), call);
+  });
+}
+
+bool C10Device::can_copy_from(const Device& peer) const {
+  const auto* other = dynamic_cast<const C10Device*>(&peer);
+  return other != nullptr && other->device_.type() == device_.type();
+}
+
+Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* source, Bytes size) {
+  auto& other = dynamic_cast<C10Device&>(peer);
+  const DeviceCall call{"copying", size, " from ", other.name_};
+  return guarded(*health_, call, [&]() -> Result<Event> {
+    // Backends differ in whose stream they use, so both are ordered before the copy and after it.
+    const c10::Stream& ours = stream(Queue::copy_in);
+    const c10::Stream& theirs = other.stream(Queue::copy_out);
+    C10Event(ours, health_, call).block(theirs);
+    const c10::StreamGuard on_their_stream(theirs);
+    const c10::StreamGuard on_our_stream(ours);
+    bytes_at(destination, size, device_, key_)
+        .copy_(bytes_at(const_cast<void*>(source), size, other.device_, key_), /*non_blocking=*/true);
+    auto copied = std::dynamic_pointer_cast<C10Event>(other.record_copy(theirs, call));
+    try {
+      copied->block(ours);
+      return record_on(ours, call);
+    } catch (...) {
+      c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(theirs);
+      throw;
+    }
+  });
+}
+
+Bytes C10Device::trim() {
+  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device_.type()));
+  if (allocator != nullptr) allocator->emptyCache();
+  return Bytes(0);  // c10 does not say how much went
+}
+
+Status C10Device::synchronize() {
+  return guarded(*health_, {"waiting for its work"}, [&]() -> Status {
+    c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
+    return {};
+  });
+}
+
+Result<Memory> HostNode::allocate(Bytes size, Queue) {
+  if (faults::injected(faults::Fault::allocation)) {
+    return Status(Code::out_of_memory, faults::message("no memory for a replica on the host"));
+  }
+  return host_.allocate(size);
+}
+
+Bytes HostNode::live() const { return host_.live() + charged_host_memory(self_); }
+
+}  // namespace innkeeper::torch_layer

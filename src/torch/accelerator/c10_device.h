@@ -1,0 +1,113 @@
+// A real (or simulated) accelerator as the engine's Device, through c10's generic interfaces alone: device
+// guard, streams, events, allocator and Tensor::copy_. The engine cannot tell a GPU from the simulator
+// (decision 5).
+//
+// The compute queue is the device's default stream: that is where its kernels run. Copies run on two streams
+// of PyTorch's pool.
+//
+// Charging is the allocator's business (the simulator's own, or a delegating one in front of CUDA's): it asks
+// the Accountant, whoever allocates.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/DispatchKey.h>
+#include <c10/core/Stream.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "device/device_api.h"
+#include "device/host.h"
+#include "torch/accelerator/device_health.h"
+#include "torch/accelerator/memory_order.h"
+
+namespace innkeeper::torch_layer {
+
+class C10Device final : public Device {
+ public:
+  // `recount` asks the allocator for the bytes that are alive on the device. `order`: what the allocator
+  // knows of who used its memory, or null.
+  C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
+            std::unique_ptr<MemoryOrder> order = nullptr);
+
+  NodeKind kind() const override { return NodeKind::accelerator; }
+  const std::string& name() const override { return name_; }
+  void attach(NodeId, Accountant*) override {}
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override;
+  bool remembers_users() const override { return order_ != nullptr; }
+  void give_back(Memory memory, std::span<const Event> users) override;
+  void set_limit(Bytes limit) override {
+    if (order_ != nullptr) order_->set_limit(limit);
+  }
+  Bytes live() const override { return recount_(); }
+  Result<Event> record(Queue queue) override;
+  Status wait(Queue queue, const Event& event) override;
+  Result<Event> copy_in(void* device, const void* host, Bytes size) override;
+  Result<Event> copy_out(void* host, const void* device, Bytes size) override;
+  bool can_copy_from(const Device& peer) const override;
+  Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
+  Bytes trim() override;
+  Status synchronize() override;
+  Status loss() const override { return health_->loss(); }
+  // `call`, which PyTorch made on the device, ended with this.
+  Status failure(const DeviceCall& call, const std::exception& error) {
+    return health_->failure(call, error);
+  }
+
+ private:
+  C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
+            std::unique_ptr<MemoryOrder> order, std::shared_ptr<DeviceHealth> health);
+  const c10::Stream& stream(Queue queue) const { return streams_[static_cast<size_t>(queue)]; }
+  Event record_on(const c10::Stream& stream, DeviceCall call) const;
+  Event record_copy(const c10::Stream& stream, DeviceCall call) const;
+
+  const std::string name_;
+  const c10::Device device_;
+  const c10::DispatchKey key_;
+  const std::function<Bytes()> recount_;
+  const std::unique_ptr<MemoryOrder> order_;
+  const std::shared_ptr<DeviceHealth> health_;
+  std::array<c10::Stream, 3> streams_;
+};
+
+// The host node of a process with PyTorch: the arena, and what CPU kernels allocate for it (cpu_allocator.h).
+class HostNode final : public Device {
+ public:
+  // `kept`: how much memory that is free the arena keeps at most. `blank`: it holds no data.
+  HostNode(std::string name, Arena::Hooks hooks, Bytes kept, bool blank)
+      : host_(std::move(name), std::move(hooks), kept, blank) {}
+
+  NodeKind kind() const override { return NodeKind::host; }
+  const std::string& name() const override { return host_.name(); }
+  void attach(NodeId self, Accountant* accountant) override {
+    self_ = self;
+    host_.attach(self, accountant);
+  }
+  using Device::allocate;
+  Result<Memory> allocate(Bytes size, Queue first) override;
+  Bytes live() const override;
+  Result<Event> record(Queue queue) override { return host_.record(queue); }
+  Status wait(Queue queue, const Event& event) override { return host_.wait(queue, event); }
+  Result<Event> copy_in(void* to, const void* from, Bytes size) override {
+    return host_.copy_in(to, from, size);
+  }
+  Result<Event> copy_out(void* to, const void* from, Bytes size) override {
+    return host_.copy_out(to, from, size);
+  }
+  bool can_copy_from(const Device& peer) const override { return host_.can_copy_from(peer); }
+  Result<Event> copy_peer(void* to, Device& peer, const void* from, Bytes size) override {
+    return host_.copy_peer(to, peer, from, size);
+  }
+  Bytes trim() override { return host_.trim(); }
+  Status synchronize() override { return host_.synchronize(); }
+  bool owns(const void* data) const { return host_.arena().contains(data); }
+
+ private:
+  HostDevice host_;
+  NodeId self_ = kNoNode;
+};
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,85 @@
+// Scaled dot product attention asks the device that computes which kernel it would choose, so that the
+// managed device takes the same one, backward included: the derivative formula of the kernel that ran.
+//
+// The host and simulated accelerators: the CPU's choice. Cards: CUDA's. What a fused kernel keeps for its
+// backward is private to a kind of device; all nodes that compute are of one kind then, so the backward finds
+// that kind wherever it runs. With cards beside simulated accelerators the choice is the math kernel.
+#include <ATen/ATen.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/scaled_dot_product_attention_native.h>
+
+#include <optional>
+
+#include "torch/kernels/host_kernels.h"
+#include "torch/kernels/own_kernels.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+constexpr auto kMath = static_cast<int64_t>(sdp::SDPBackend::math);
+constexpr auto kFlash = static_cast<int64_t>(sdp::SDPBackend::flash_attention);
+// What CUDA's flash kernel wants the size of a head to be a multiple of.
+constexpr int64_t kHeadMultiple = 8;
+
+bool is_plain(const at::Tensor& x) {
+  return !x.is_nested() && !x.is_sparse() && !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
+                         std::optional<double> scale, bool enable_gqa) {
+  const bool has_mask = mask.has_value() && mask->defined();
+  if (!is_plain(query) || !is_plain(key) || !is_plain(value) || (has_mask && !is_plain(*mask))) return kMath;
+  c10::Device device = c10::kCPU;
+  c10::DispatchKey kernels = c10::DispatchKey::CPU;
+  if (runs_cuda_kernels()) {
+    const NodeBackend& home = runtime().backend(home_node());
+    device = home.device;
+    kernels = home.key;
+  } else if (!runs_host_kernels()) {
+    return kMath;
+  }
+  const auto outline = [&](const at::Tensor& x) { return outline_of(x, device, kernels); };
+  return at::_ops::_fused_sdp_choice::redispatch(
+      c10::DispatchKeySet(kernels), outline(query), outline(key), outline(value),
+      has_mask ? std::optional<at::Tensor>(outline(*mask)) : std::nullopt, dropout_p, is_causal, scale,
+      enable_gqa);
+}
+
+at::Tensor padded(const at::Tensor& x) {
+  const int64_t missing = (kHeadMultiple - x.size(-1) % kHeadMultiple) % kHeadMultiple;
+  return missing == 0 ? x : at::constant_pad_nd(x, {0, missing});
+}
+
+// PyTorch composes it by the device's type, and takes the CPU's flash kernel for one that it does not know.
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
+                     std::optional<double> scale, bool enable_gqa) {
+  // A mask rules CUDA's flash kernel out.
+  const bool may_be_flash = runs_cuda_kernels() && !(mask.has_value() && mask->defined());
+  if (!may_be_flash ||
+      choose_attention(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa) != kFlash) {
+    return at::native::scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal, scale,
+                                                    enable_gqa);
+  }
+  const int64_t head = query.size(-1);
+  const double its_scale = sdp::calculate_scale(query, scale).expect_float();
+  const at::Tensor output = std::get<0>(
+      at::_scaled_dot_product_flash_attention(padded(query), padded(key), padded(value), dropout_p, is_causal,
+                                              /*return_debug_mask=*/false, its_scale));
+  return output.size(-1) == head ? output : output.slice(-1, 0, head);
+}
+
+}  // namespace
+
+// CompositeImplicit: see random_ops.cc.
+void register_attention() {
+  kernels_for("aten", kManagedAutogradKey).impl("scaled_dot_product_attention", attention);
+  torch::Library& m = kernels_for("aten", kManagedKey);
+  m.impl("_fused_sdp_choice", choose_attention);
+  m.impl("scaled_dot_product_attention", attention);
+  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(&choose_attention);
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,171 @@
+// Operators that make tensors or change what a tensor object shows, and touch no bytes: plain LibTorch over
+// handles.
+#include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
+#include <ATen/native/ResizeCommon.h>
+#include <ATen/native/TensorFactories.h>
+
+#include "torch/kernels/copy.h"
+#include "torch/kernels/own_kernels.h"
+#include "torch/memory/handle.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using at::Tensor;
+using Options = c10::TensorOptions;
+
+const c10::DispatchKeySet kKeys(kManagedKey);
+
+void check_device(const std::optional<at::Device>& device) {
+  TORCH_CHECK(!device.has_value() || !device->has_index() || device->index() == 0, "invalid device ", *device,
+              ": there is one managed device, managed:0, whatever number of nodes it has; innkeeper.on(node) "
+              "chooses one");
+}
+
+// torch.use_deterministic_algorithms: what nobody has written is filled.
+bool fills_uninitialized() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+Tensor uninitialized(Tensor made) {
+  if (fills_uninitialized()) [[unlikely]]
+    at::native::fill_empty_deterministic_(made);
+  return made;
+}
+
+Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+             std::optional<at::Device> device, std::optional<bool> pin_memory,
+             std::optional<at::MemoryFormat> format) {
+  check_device(device);
+  TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "empty: managed tensors are dense; got layout ",
+              *layout);
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+  return uninitialized(at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), handle_allocator(), kKeys,
+                                                 c10::dtype_or_default(dtype), format));
+}
+
+Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                     std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                     std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  check_device(device);
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+  return uninitialized(at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size),
+                                                         C10_AS_INTARRAYREF_SLOW(stride), handle_allocator(),
+                                                         kKeys, c10::dtype_or_default(dtype)));
+}
+
+// A tensor without memory that reads as zeros would need a kernel for each reader; ours costs memory when it
+// is read.
+Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
+                      std::optional<at::Layout> layout, std::optional<at::Device> device,
+                      std::optional<bool> pin_memory) {
+  return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
+}
+
+Tensor as_strided(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                  std::optional<c10::SymInt> offset) {
+  return at::native::as_strided_tensorimpl(
+      self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+      offset.has_value() ? std::optional<int64_t>(offset->expect_int()) : std::nullopt);
+}
+
+Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
+  return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
+}
+
+Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+
+Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  return at::native::unfold(self, dimension, size, step);
+}
+
+// Makes the storage long enough for what the tensor shows now.
+void cover(const Tensor& self) {
+  c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
+  if (impl.numel() == 0) return;
+  const size_t needed = at::detail::computeStorageNbytes(impl.sizes(), impl.strides(), impl.itemsize(),
+                                                         static_cast<size_t>(impl.storage_offset()));
+  if (needed > impl.unsafe_storage().nbytes()) resize_storage(impl.unsafe_storage(), needed);
+}
+
+const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
+  c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
+  const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const auto bytes_before = static_cast<int64_t>(impl.unsafe_storage().nbytes());
+  if (impl.sizes() != sizes) impl.set_sizes_contiguous(sizes);
+  if (format.has_value()) {
+    TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format ", *format);
+    impl.empty_tensor_restride(*format);
+  }
+  cover(self);
+  if (fills_uninitialized()) [[unlikely]]
+    at::native::fill_resize_deterministic_(self, bytes_before);
+  return self;
+}
+
+Tensor& set_storage_offset(Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
+                           c10::SymIntArrayRef stride) {
+  TORCH_CHECK(source.device_type() == kManagedType, "set_: expected a storage on managed:0, got one on ",
+              source.device());
+  const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const c10::IntArrayRef strides = C10_AS_INTARRAYREF_SLOW(stride);
+  TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
+  TORCH_CHECK(strides.empty() || strides.size() == sizes.size(), "set_: ", sizes.size(), " sizes but ",
+              strides.size(), " strides");
+  c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
+  impl.set_storage_keep_dtype(std::move(source));
+  impl.set_storage_offset(offset.expect_int());
+  if (strides.empty() && !sizes.empty()) {
+    impl.set_sizes_contiguous(sizes);
+  } else {
+    impl.set_sizes_and_strides(sizes, strides);
+  }
+  cover(self);
+  return self;
+}
+
+Tensor& set_storage(Tensor& self, at::Storage source) { return at::native::set_(self, std::move(source)); }
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) { return at::native::set_tensor_(self, source); }
+
+Tensor& set_nothing(Tensor& self) {
+  return set_storage_offset(self, at::Storage(make_handle(Bytes(0))), 0, c10::SymIntArrayRef(c10::SymInt(0)),
+                            {});
+}
+
+bool is_set_to(const Tensor& self, const Tensor& other) {
+  return self.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
+         self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() &&
+         self.strides() == other.strides();
+}
+
+}  // namespace
+
+void register_factories() {
+  torch::Library& m = kernels_for("aten", kManagedKey);
+  m.impl("empty.memory_format", &empty);
+  m.impl("empty_strided", &empty_strided);
+  m.impl("_efficientzerotensor", &efficient_zero);
+  m.impl("as_strided", &as_strided);
+  m.impl("view", &view);
+  m.impl("_unsafe_view", &view);  // what linear() makes of its product: no kernel for it
+  m.impl("_reshape_alias", &reshape_alias);
+  m.impl("unfold", &unfold);
+  m.impl("view_as_real", &at::native::view_as_real);
+  m.impl("view_as_complex", &at::native::view_as_complex);
+  m.impl("resize_", &resize);
+  m.impl("set_.source_Storage_storage_offset", &set_storage_offset);
+  m.impl("set_.source_Storage", &set_storage);
+  m.impl("set_.source_Tensor", &set_tensor);
+  m.impl("set_", &set_nothing);
+  m.impl("is_set_to", &is_set_to);
+  m.impl("_copy_from", &copy_from);
+  m.impl("_copy_from_and_resize", &copy_from_and_resize);
+  m.impl("_local_scalar_dense", &read_scalar);
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,15 @@
+#include "torch/kernels/host_kernels.h"
+
+namespace innkeeper::torch_layer {
+
+at::Tensor outline_of(const at::Tensor& x, c10::Device device, c10::DispatchKey key) {
+  c10::Storage nowhere(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, device), nullptr,
+                       /*resizable=*/false);
+  auto outline =
+      c10::make_intrusive<c10::TensorImpl>(std::move(nowhere), c10::DispatchKeySet(key), x.dtype());
+  outline->set_sizes_and_strides(x.sizes(), x.strides(), x.storage_offset());
+  if (x.requires_grad()) outline->set_requires_grad(true);
+  return at::Tensor(std::move(outline));
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,32 @@
+// Operators that the managed device has kernels of its own for, beside the boxed function (fallback.h): those
+// that make tensors or change what one shows, those that PyTorch composes by the device's type, and the hot
+// ones without boxing.
+//
+// They are registered by calls, not by TORCH_LIBRARY_IMPL: the boxed function is registered for the operators
+// that have no kernel by then, and among the static objects of a library nothing says which is made first.
+#pragma once
+
+#include <torch/library.h>
+
+#include "torch/memory/handle.h"
+
+namespace innkeeper::torch_layer {
+
+inline constexpr c10::DispatchKey kManagedAutogradKey = c10::DispatchKey::AutogradPrivateUse1;
+
+// Registers kernels of a namespace ("_": fallbacks) for `key`. Never taken back: managed tensors may outlive
+// everything.
+torch::Library& kernels_for(const char* name_space, c10::DispatchKey key);
+
+void register_factories();         // factories.cc
+void register_small_operators();   // misc.cc
+void register_hot_operators();     // hot_operators.cc
+void register_random_operators();  // random_ops.cc
+void register_convolutions();      // convolution.cc
+void register_batch_norm();        // batch_norm.cc
+void register_attention();         // attention.cc
+void register_rnns();              // rnn.cc
+void register_autocast();          // autocast.cc
+void register_sparse_parts();      // sparse_parts.cc
+
+}  // namespace innkeeper::torch_layer

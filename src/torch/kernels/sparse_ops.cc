@@ -1,0 +1,263 @@
+#include "torch/kernels/sparse_ops.h"
+
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "torch/kernels/own_kernels.h"
+#include "torch/memory/handle.h"
+#include "torch/operator/boxed_kernel.h"
+#include "torch/operator/operator_call.h"
+#include "torch/runtime/random_stream.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using at::Tensor;
+using c10::DispatchKey;
+
+// Indices and values; of a compressed layout: compressed indices, plain indices and values.
+using Parts = c10::SmallVector<Tensor, 3>;
+
+// Dense operands, and results that are sparse: by their names, for the schema does not say it.
+constexpr std::array<std::string_view, 6> kMakesSparse = {
+    "aten::_to_sparse",     "aten::_to_sparse_csr", "aten::_to_sparse_csc",
+    "aten::_to_sparse_bsr", "aten::_to_sparse_bsc", "aten::_spdiags",
+};
+
+bool is_compressed(c10::Layout layout) {
+  return layout == c10::kSparseCsr || layout == c10::kSparseCsc || layout == c10::kSparseBsr ||
+         layout == c10::kSparseBsc;
+}
+
+bool is_sparse(const Tensor& x) {
+  return x.defined() && (x.layout() == c10::kSparse || is_compressed(x.layout()));
+}
+
+at::SparseTensorImpl& coo(const Tensor& x) {
+  return static_cast<at::SparseTensorImpl&>(*x.unsafeGetTensorImpl());
+}
+
+at::SparseCsrTensorImpl& compressed(const Tensor& x) {
+  return static_cast<at::SparseCsrTensorImpl&>(*x.unsafeGetTensorImpl());
+}
+
+Parts parts_of(const Tensor& sparse) {
+  if (sparse.layout() == c10::kSparse) return {coo(sparse).indices(), coo(sparse).values()};
+  const at::SparseCsrTensorImpl& impl = compressed(sparse);
+  return {impl.compressed_indices(), impl.plain_indices(), impl.values()};
+}
+
+// Gives `target` these parts and the shape of `shape_of`. No operator runs: this is also done while one is
+// running.
+void set_parts(const Tensor& target, const Parts& parts, const Tensor& shape_of) {
+  if (target.layout() == c10::kSparse) {
+    const at::SparseTensorImpl& source = coo(shape_of);
+    coo(target).raw_resize_(source.sparse_dim(), source.dense_dim(), shape_of.sizes());
+    coo(target).set_indices_and_values_unsafe(parts[0], parts[1]);
+    coo(target).set_coalesced(source.coalesced());
+  } else {
+    compressed(target).set_member_tensors(parts[0], parts[1], parts[2], shape_of.sizes());
+  }
+}
+
+// A sparse tensor like `like` over other parts, on the device of those: managed:0 or the CPU.
+Tensor assemble(const Tensor& like, const Parts& parts) {
+  const bool managed = is_managed(parts[0]);
+  Tensor made;
+  if (like.layout() == c10::kSparse) {
+    const DispatchKey key = managed ? DispatchKey::SparsePrivateUse1 : DispatchKey::SparseCPU;
+    made = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), like.dtype());
+  } else {
+    const DispatchKey key = managed ? DispatchKey::SparseCsrPrivateUse1 : DispatchKey::SparseCsrCPU;
+    made = at::detail::make_tensor<at::SparseCsrTensorImpl>(c10::DispatchKeySet(key), parts[0].device(),
+                                                            like.layout(), like.dtype());
+  }
+  set_parts(made, parts, like);
+  return made;
+}
+
+// Replaces every tensor in an argument or a result by what `map` makes of it.
+template <class Map>
+void map_tensors(c10::IValue& value, Map map) {
+  if (value.isTensor()) {
+    value = map(value.toTensor());
+  } else if (value.isTensorList()) {
+    const auto list = value.toTensorList();
+    c10::List<Tensor> mapped;
+    for (size_t k = 0; k < list.size(); ++k) mapped.push_back(map(list.get(k)));
+    value = std::move(mapped);
+  } else if (value.isOptionalTensorList()) {
+    const auto list = value.toOptionalTensorList();
+    c10::List<std::optional<Tensor>> mapped;
+    for (size_t k = 0; k < list.size(); ++k) {
+      const std::optional<Tensor> element = list.get(k);
+      mapped.push_back(element.has_value() ? std::optional<Tensor>(map(*element)) : element);
+    }
+    value = std::move(mapped);
+  }
+}
+
+// One operator on the host, some of whose operands or results are sparse.
+class SparseCall {
+ public:
+  SparseCall(const Signature& signature, torch::jit::Stack& stack)
+      : signature_(signature),
+        stack_(stack),
+        first_(stack.size() - signature.args.size()),
+        call_(signature.op.schema().name()) {}
+
+  void run() {
+    for (size_t i = 0; i < signature_.args.size(); ++i) {
+      map_tensors(stack_[first_ + i], [&](const Tensor& x) { return take(x, signature_.args[i].written); });
+    }
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        call_.runtime().has_data(), signature_.op.schema().name(),
+        " needs data, which INNKEEPER_SIM has off: sparse tensors' sizes depend on it");
+    call_.begin(call_.runtime().engine().host());
+    for (size_t i = 0; i < signature_.args.size(); ++i) replace(stack_[first_ + i], signature_.args[i].kind);
+    if (signature_.random_without_generator) {
+      const DefaultGeneratorTurn turn(current_stream(), c10::kCPU);
+      signature_.op.callBoxed(&stack_);
+    } else {
+      signature_.op.callBoxed(&stack_);
+    }
+    for (Lent& lent : lent_) settle(lent);
+    for (size_t i = stack_.size() - signature_.nrets; i < stack_.size(); ++i) {
+      map_tensors(stack_[i], [&](const Tensor& x) { return give_back(x); });
+    }
+    lent_.clear();  // before the call looks who else holds its real tensors
+    call_.finish();
+  }
+
+ private:
+  // A sparse operand; its parts are the call's operands from `first` on.
+  struct Lent {
+    Tensor managed;
+    Tensor real;
+    size_t first;
+    bool written;
+  };
+
+  const Tensor& take(const Tensor& x, bool written) {
+    if (!is_managed(x)) return x;
+    requires_grad_ |= x.requires_grad();
+    if (!is_sparse(x)) {
+      call_.operand(x, written);
+      return x;
+    }
+    lent_.push_back({x, Tensor(), call_.operand_count(), written});
+    for (Tensor& part : parts_of(x)) call_.operand(std::move(part), written);
+    return x;
+  }
+
+  void replace(c10::IValue& value, Parameter::Kind kind) {
+    map_tensors(value, [&](const Tensor& x) { return real(x); });
+    if (kind == Parameter::Kind::device && value.isDevice() && value.toDevice().type() == kManagedType) {
+      value = c10::Device(c10::kCPU);
+    }
+  }
+
+  // Operands come in the order in which take() took them.
+  Tensor real(const Tensor& x) {
+    if (!is_managed(x)) return x;
+    if (!is_sparse(x)) return call_.real(next_operand_++);
+    Lent& lent = lent_[next_lent_++];
+    lent.real = assemble(x, real_parts(lent));
+    // _sparse_mm_reduce_impl asks its operands whether to keep what its backward pass will read.
+    if (requires_grad_) lent.real.set_requires_grad(true);
+    next_operand_ += parts_count(x);
+    return lent.real;
+  }
+
+  static size_t parts_count(const Tensor& sparse) { return sparse.layout() == c10::kSparse ? 2 : 3; }
+
+  Parts real_parts(const Lent& lent) const {
+    Parts parts;
+    for (size_t k = 0; k < parts_count(lent.managed); ++k) parts.push_back(call_.real(lent.first + k));
+    return parts;
+  }
+
+  // A kernel that writes a sparse tensor may have given it other parts, or another shape.
+  void settle(const Lent& lent) {
+    if (!lent.written) return;
+    const Parts before = real_parts(lent);
+    const Parts after = parts_of(lent.real);
+    const bool same = std::equal(before.begin(), before.end(), after.begin(),
+                                 [](const Tensor& a, const Tensor& b) { return a.is_same(b); }) &&
+                      lent.real.sizes() == lent.managed.sizes() && same_coalesced(lent);
+    if (!same) set_parts(lent.managed, managed_parts(lent.real), lent.real);
+  }
+
+  static bool same_coalesced(const Lent& lent) {
+    return lent.real.layout() != c10::kSparse || coo(lent.real).coalesced() == coo(lent.managed).coalesced();
+  }
+
+  Parts managed_parts(const Tensor& real) {
+    Parts parts;
+    for (const Tensor& part : parts_of(real)) parts.push_back(call_.give_back(part));
+    return parts;
+  }
+
+  Tensor give_back(const Tensor& real) {
+    if (!is_sparse(real) || !real.device().is_cpu()) return call_.give_back(real);
+    for (const Lent& lent : lent_) {
+      if (lent.real.is_same(real)) return lent.managed;
+    }
+    return assemble(real, managed_parts(real));
+  }
+
+  const Signature& signature_;
+  torch::jit::Stack& stack_;
+  const size_t first_;
+  OperatorCall call_;
+  std::vector<Lent> lent_;  // after call_: let go before call_ looks who else holds its real tensors
+  size_t next_operand_ = 0;
+  size_t next_lent_ = 0;
+  bool requires_grad_ = false;  // of any operand
+};
+
+void run_sparse(const ManagedOp& op, torch::jit::Stack* stack) {
+  refuse_mixed_devices(op, torch::jit::last(*stack, op.signature->args.size()));
+  SparseCall(*op.signature, *stack).run();
+}
+
+void register_unless_there(const c10::OperatorHandle& op, DispatchKey key) {
+  if (op.hasKernelForDispatchKey(key)) return;
+  register_boxed<&run_sparse>(op, key, "innkeeper: sparse managed tensors");
+}
+
+}  // namespace
+
+// Where sparse CPU tensors have a kernel, ours runs it, unless sparse_parts.cc has one; the rest decomposes
+// here as it does there.
+void register_sparse_operators() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (!name.name.starts_with("aten::")) continue;
+    const auto op = dispatcher.findSchema(name);
+    if (!op.has_value()) continue;
+    if (std::find(kMakesSparse.begin(), kMakesSparse.end(), name.name) != kMakesSparse.end() &&
+        op->hasKernelForDispatchKey(DispatchKey::CPU)) {
+      register_unless_there(*op, kManagedKey);
+    }
+    if (op->hasKernelForDispatchKey(DispatchKey::SparseCPU)) {
+      register_unless_there(*op, DispatchKey::SparsePrivateUse1);
+    }
+    if (op->hasKernelForDispatchKey(DispatchKey::SparseCsrCPU)) {
+      register_unless_there(*op, DispatchKey::SparseCsrPrivateUse1);
+    }
+  }
+  for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1}) {
+    kernels_for("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_sparse>>());
+  }
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,148 @@
+#include "torch/memory/cpu_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "base/check.h"
+#include "torch/errors.h"
+#include "torch/memory/address_table.h"
+#include "torch/runtime/faults.h"
+#include "torch/sim/allocator.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+thread_local const ArmedCpu* armed = nullptr;
+
+std::array<std::atomic<int64_t>, kMaxNodes> charged_bytes{};
+
+// What a charged piece of memory was before it was listed.
+struct Owner {
+  void* context = nullptr;
+  c10::DeleterFnPtr release = nullptr;
+};
+using Table = AddressTable<Owner>;
+
+Table& table() {
+  static auto& table = *new Table;  // leaked: memory is freed after static objects are destroyed, too
+  return table;
+}
+
+c10::DeleterFnPtr original_raw_deleter = nullptr;
+
+// Frees a charged piece, or one that was allocated raw when nothing was armed.
+void release_by_address(void* data) {
+  if (const std::optional<Owner> owner = table().take(data)) return owner->release(owner->context);
+  original_raw_deleter(data);
+}
+
+c10::DataPtr listed(c10::DataPtr memory) {
+  void* data = memory.get();
+  if (data == nullptr) return memory;
+  const c10::Device device = memory.device();
+  const c10::DeleterFnPtr release = memory.get_deleter();
+  table().insert(data, {memory.release_context(), release});
+  return {data, data, &release_by_address, device};
+}
+
+// A charged piece of host memory: the DataPtr's context.
+struct HostCharge {
+  c10::DataPtr memory;
+  Accountant* accountant;
+  NodeId node;
+  Bytes size;
+};
+
+void release_host_charge(void* context) {
+  std::unique_ptr<HostCharge> charge(static_cast<HostCharge*>(context));
+  charge->memory.clear();
+  charged_bytes[index_of(charge->node)].fetch_sub(charge->size.count(), std::memory_order_relaxed);
+  charge->accountant->uncharge(charge->node, charge->size);
+}
+
+c10::DataPtr allocate_host(c10::Allocator& original, Accountant* accountant, NodeId node, size_t size) {
+  if (accountant == nullptr || size == 0) return original.allocate(size);
+  const Bytes charged = round_up(Bytes(static_cast<int64_t>(size)));
+  const DisarmedCpu disarmed;
+  if (Status status = accountant->charge(node, charged); !status.ok()) throw_no_memory(status);
+  std::unique_ptr<HostCharge> charge;
+  try {
+    if (faults::injected(faults::Fault::allocation)) {
+      throw_no_memory(Status(Code::out_of_memory, faults::message("no memory for a kernel on the host")));
+    }
+    charge = std::make_unique<HostCharge>(HostCharge{original.allocate(size), accountant, node, charged});
+  } catch (...) {
+    accountant->uncharge(node, charged);
+    throw;
+  }
+  charged_bytes[index_of(node)].fetch_add(charged.count(), std::memory_order_relaxed);
+  void* data = charge->memory.get();
+  return listed({data, charge.release(), &release_host_charge, c10::Device(c10::kCPU)});
+}
+
+}  // namespace
+
+Bytes charged_host_memory(NodeId node) {
+  return Bytes(charged_bytes[index_of(node)].load(std::memory_order_relaxed));
+}
+
+class CpuAllocator final : public c10::Allocator {
+ public:
+  explicit CpuAllocator(c10::Allocator* original) : original_(original) {}
+
+  c10::DataPtr allocate(size_t size) override {
+    const ArmedCpu* target = armed;
+    if (C10_LIKELY(target == nullptr)) return original_->allocate(size);
+    if (target->accelerator_ < 0) return allocate_host(*original_, target->accountant_, target->node_, size);
+    return listed(sim_backend::allocate(target->accelerator_, size, c10::Device(c10::kCPU)));
+  }
+  // For raw_deallocate alone: what allocate() gave when nothing was armed has the original deleter.
+  c10::DeleterFnPtr raw_deleter() const override {
+    return original_raw_deleter == nullptr ? nullptr : &release_by_address;
+  }
+  void copy_data(void* destination, const void* source, size_t size) const override {
+    default_copy_data(destination, source, size);
+  }
+
+ private:
+  c10::Allocator* const original_;
+};
+
+void install_cpu_allocator() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    c10::Allocator* original = c10::GetCPUAllocator();
+    original_raw_deleter = original->raw_deleter();
+    c10::SetCPUAllocator(new CpuAllocator(original), /*priority=*/100);
+  });
+}
+
+c10::DataPtr unlisted(c10::DataPtr memory) {
+  if (memory.get_deleter() != &release_by_address) return memory;
+  const std::optional<Owner> owner = table().take(memory.get());
+  IK_CHECK(owner.has_value(), "charged memory is not in its table");
+  void* data = memory.get();
+  const c10::Device device = memory.device();
+  memory.release_context();
+  return {data, owner->context, owner->release, device};
+}
+
+ArmedCpu::ArmedCpu(c10::DeviceIndex accelerator)
+    : accelerator_(accelerator), accountant_(nullptr), node_(kNoNode), outer_(armed) {
+  armed = this;
+}
+ArmedCpu::ArmedCpu(Accountant* accountant, NodeId node)
+    : accelerator_(-1), accountant_(accountant), node_(node), outer_(armed) {
+  armed = this;
+}
+ArmedCpu::~ArmedCpu() { armed = outer_; }
+
+DisarmedCpu::DisarmedCpu() : outer_(armed) { armed = nullptr; }
+DisarmedCpu::~DisarmedCpu() { armed = outer_; }
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,137 @@
+#include "torch/memory/handle.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/thread_annotations.h"
+#include "torch/memory/device_allocator.h"
+#include "torch/runtime/fork.h"
+#include "torch/runtime/runtime_state.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// Makes the storage own the memory that it has borrowed from its block's replica.
+void hand_over(c10::StorageImpl& real, Memory memory) {
+  if (!memory) return;
+  const Memory::Raw raw = memory.take();
+  real.set_data_ptr_noswap(c10::DataPtr(raw.data, raw.context, raw.release, real.device()));
+}
+
+// Lets go of a block's real storages. One that somebody else still holds (I12) becomes the owner of its
+// memory; until then it stays where the engine's probe sees it, so that its pin is not given back.
+void release_storages(Engine& engine, Block& block, Attachment& attachment) {
+  for (size_t index = 0; index < engine.node_count(); ++index) {
+    std::atomic<c10::StorageImpl*>& slot = attachment.real[index].storage;
+    c10::StorageImpl* real = slot.load(std::memory_order_acquire);
+    if (real == nullptr) continue;
+    attachment.real[index].views.clear();
+    if (c10::raw::intrusive_ptr::use_count(real) > 1) {
+      hand_over(*real, engine.surrender(block, NodeId{static_cast<uint8_t>(index)}));
+    }
+    slot.store(nullptr, std::memory_order_release);
+    c10::raw::intrusive_ptr::decref(real);
+  }
+}
+
+// The block's address range from here on. Its address leads to the block.
+void* assign(Block& block, AddressSpace::Range* addresses) {
+  attachment_of(block).addresses = addresses;
+  if (addresses == nullptr) return nullptr;
+  addresses->owner.store(&block, std::memory_order_release);
+  return addresses->address();
+}
+
+Mutex empty_mutex;
+c10::DataPtr& empty_handle() IK_REQUIRES(empty_mutex) {
+  static auto& handle = *new c10::DataPtr;
+  return handle;
+}
+
+Block* empty_block() {
+  const auto block = [] { return static_cast<Block*>(empty_handle().get_context()); };
+  MutexLock lock(empty_mutex);
+  if (block() != nullptr) return block();
+  lock.unlock();
+  c10::DataPtr made = make_handle_pointer(Bytes(0));  // may start the runtime
+  lock.lock();
+  if (block() == nullptr) std::swap(empty_handle(), made);
+  Block* result = block();
+  lock.unlock();  // before what was made too much goes
+  return result;
+}
+
+}  // namespace
+
+// Runs on any thread, with or without the GIL, and after main has ended: the runtime and the address space
+// are never destroyed, and nothing here calls Python.
+void delete_handle(void* context) {
+  Runtime* const machine = runtime_if_started();
+  if (machine == nullptr) return;  // in a child of fork(): nothing of it is ours (fork.h)
+  auto* block = static_cast<Block*>(context);
+  std::unique_ptr<Attachment> attachment(&attachment_of(*block));
+  address_space().give_back(attachment->addresses);  // before the block goes that they lead to
+  if (machine->recorder().on()) [[unlikely]]
+    machine->recorder().freed(block->id());
+  Engine& engine = machine->engine();
+  release_storages(engine, *block, *attachment);
+  engine.destroy(block);
+}
+
+c10::DataPtr make_handle_pointer(Bytes size) {
+  Engine& engine = runtime().engine();
+  auto attachment = std::make_unique<Attachment>(engine.node_count());
+  AddressSpace::Range* addresses = address_space().take(static_cast<size_t>(size.count()));
+  Block* block = engine.create(size);
+  block->attachment = attachment.release();
+  return {assign(*block, addresses), block, &delete_handle, managed_device()};
+}
+
+c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size) {
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                               static_cast<size_t>(size.count()), make_handle_pointer(size),
+                                               handle_allocator(), /*resizable=*/true);
+}
+
+Borrowed borrowed_block(const c10::StorageImpl& storage) {
+  refuse_in_forked_child();
+  const c10::Device device = storage.device();
+  TORCH_CHECK(device.type() == kManagedType, "a storage on ", device, " holds no managed memory");
+  const size_t size = storage.nbytes();
+  if (size == 0) return {empty_block(), 0};
+  const void* address = storage.data();
+  const AddressSpace::Range* range = address_space().find(address);
+  TORCH_CHECK(range != nullptr, "a storage on ", device, " of ", size, " bytes at address ", address,
+              ", where no managed tensor ever was (was it made of another device's memory?)");
+  auto* block = static_cast<Block*>(range->owner.load(std::memory_order_acquire));
+  TORCH_CHECK(block != nullptr, "a storage on ", device, " of ", size,
+              " bytes borrows the memory at address ", address,
+              " of a managed tensor that is gone; it must be kept alive meanwhile");
+  const size_t offset = reinterpret_cast<uintptr_t>(address) - range->begin;
+  const auto whole = static_cast<size_t>(block->size().count());
+  TORCH_CHECK(offset + size <= whole, "a storage on ", device, " borrows ", size, " bytes from byte ", offset,
+              " on of a managed tensor that has ", whole);
+  return {block, offset};
+}
+
+void forget_empty_block() {
+  c10::DataPtr last;
+  MutexLock lock(empty_mutex);
+  std::swap(empty_handle(), last);
+}
+
+void resize_handle(c10::StorageImpl& storage, Bytes size) {
+  IK_CHECK(owns_block(storage), "a borrowing storage cannot be resized");
+  Block* block = block_of(storage);
+  const auto wanted = static_cast<size_t>(size.count());
+  AddressSpace::Range* before = attachment_of(*block).addresses;
+  if (wanted == 0 || AddressSpace::class_size(wanted) > (before == nullptr ? 0 : before->size)) {
+    void* address = assign(*block, address_space().take(wanted));
+    address_space().give_back(before);
+    c10::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
+    pointer = c10::DataPtr(address, pointer.release_context(), &delete_handle, managed_device());
+  }
+  storage.set_nbytes(wanted);
+}
+
+}  // namespace innkeeper::torch_layer

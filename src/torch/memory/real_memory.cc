@@ -1,0 +1,131 @@
+#include "torch/memory/real_memory.h"
+
+#include <cstddef>
+
+namespace innkeeper::torch_layer {
+namespace {
+
+c10::DataPtr borrowed(void* data, c10::Device device) { return {data, device}; }
+
+// Moves the duty to free a storage's memory to the caller; the storage goes on borrowing it.
+Memory take_memory(c10::StorageImpl& real) {
+  const auto size = Bytes(static_cast<int64_t>(real.nbytes()));
+  c10::DataPtr owned = real.set_data_ptr(borrowed(real.mutable_data(), real.device()));
+  void* data = owned.get();
+  const c10::DeleterFnPtr release = owned.get_deleter();
+  void* context = owned.release_context();
+  return {data, size, context, context == nullptr ? nullptr : release};
+}
+
+// Where a borrowing storage begins is a matter of bytes, and it cannot be resized: it has a real storage of
+// its own, over a part of the block's. That one stays as long as it does, so that who keeps it is seen (I12).
+c10::intrusive_ptr<c10::StorageImpl> borrowing_storage(const c10::StorageImpl& shown, c10::StorageImpl* whole,
+                                                       c10::Device device) {
+  const auto make = [&](c10::DataPtr data) {
+    return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), shown.nbytes(),
+                                                 std::move(data), /*allocator=*/nullptr, /*resizable=*/false);
+  };
+  if (whole == nullptr) return make(borrowed(nullptr, device));
+  auto* data = static_cast<std::byte*>(whole->_mutable_data_ptr_no_checks().get());
+  c10::raw::intrusive_ptr::incref(whole);
+  return make({data + borrowed_block(shown).offset, whole,
+               [](void* kept) { c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(kept)); },
+               device});
+}
+
+}  // namespace
+
+void memory_changed(Block& block, NodeId node, void* data) {
+  if (block.attachment == nullptr) return;
+  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].storage.load(std::memory_order_acquire);
+  if (real == nullptr) return;
+  const c10::Device device = real->device();
+  real->set_data_ptr_noswap(borrowed(data, device));
+  if (data != nullptr) real->set_nbytes(static_cast<size_t>(block.size().count()));
+}
+
+// Two threads that release the same block may each take the other's view for somebody else's: then its pin
+// stays until the probe is asked again. A real escape is never missed by the one who looks last.
+bool is_held_elsewhere(Block& block, NodeId node) {
+  const Attachment::Real& at = attachment_of(block).real[index_of(node)];
+  c10::StorageImpl* real = at.storage.load(std::memory_order_acquire);
+  return real != nullptr && c10::raw::intrusive_ptr::use_count(real) > 1 + at.views.count();
+}
+
+c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node) {
+  std::atomic<c10::StorageImpl*>& slot = attachment_of(block).real[index_of(node)].storage;
+  c10::StorageImpl* real = slot.load(std::memory_order_acquire);
+  if (real != nullptr) [[likely]]
+    return *real;
+  const c10::Device device = runtime.backend(node).device;
+  auto made = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(block.size().count()),
+      borrowed(block.data(node), device), c10::GetAllocator(device.type()), /*resizable=*/true);
+  if (slot.compare_exchange_strong(real, made.get(), std::memory_order_acq_rel)) real = made.release();
+  return *real;
+}
+
+void copy_geometry(const at::Tensor& source, c10::TensorImpl& target) {
+  target.set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
+  target._set_conj(source.is_conj());
+  target._set_neg(source.is_neg());
+}
+
+at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node) {
+  const c10::TensorImpl& handle = *managed.unsafeGetTensorImpl();
+  const c10::StorageImpl& shown = *handle.unsafe_storage().unsafeGetStorageImpl();
+  c10::intrusive_ptr<c10::StorageImpl> storage;
+  if (owns_block(shown)) [[likely]] {
+    c10::StorageImpl& whole = real_storage(runtime, block, node);
+    if (auto kept = attachment_of(block).real[index_of(node)].views.take(handle, whole)) {
+      return at::Tensor(std::move(kept));
+    }
+    storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&whole);
+  } else {
+    c10::StorageImpl* whole = block.size() == Bytes(0) ? nullptr : &real_storage(runtime, block, node);
+    storage = borrowing_storage(shown, whole, runtime.backend(node).device);
+  }
+  auto real = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(runtime.backend(node).key), handle.dtype());
+  real->set_sizes_and_strides(handle.sizes(), handle.strides(), handle.storage_offset());
+  if (handle.is_conj()) real->_set_conj(true);
+  if (handle.is_neg()) real->_set_neg(true);
+  if (handle.is_wrapped_number()) real->set_wrapped_number(true);
+  return at::Tensor(std::move(real));
+}
+
+void keep_real_tensor(Block& block, NodeId node, at::Tensor real) {
+  Attachment::Real& at = attachment_of(block).real[index_of(node)];
+  const c10::StorageImpl* storage = at.storage.load(std::memory_order_acquire);
+  if (storage == nullptr || !real.has_storage()) return;
+  at.views.keep(c10::intrusive_ptr<c10::TensorImpl>::reclaim(real.unsafeReleaseTensorImpl()), *storage);
+}
+
+c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node) {
+  c10::StorageImpl& storage = *real.unsafeGetStorageImpl();
+  const auto size = Bytes(static_cast<int64_t>(storage.nbytes()));
+  auto handle = make_handle(size);
+  if (size == Bytes(0)) return handle;
+  Block& block = *block_of(*handle);
+  Memory memory = take_memory(storage);
+  c10::raw::intrusive_ptr::incref(&storage);
+  attachment_of(block).real[index_of(node)].storage.store(&storage, std::memory_order_release);
+  runtime.engine().adopt(block, node, std::move(memory));
+  return handle;
+}
+
+bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, NodeId node, bool pinned) {
+  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].storage.load(std::memory_order_acquire);
+  if (real == nullptr) return false;
+  const auto size = Bytes(static_cast<int64_t>(real->nbytes()));
+  const bool moved = real->data() != (pinned ? block.data(node) : nullptr);
+  if (!moved && size == block.size()) return false;
+  if (!moved) {  // shrunk in place: the memory stays as it is
+    return false;
+  }
+  runtime.engine().replace(block, node, take_memory(*real), size);
+  resize_handle(handle, size);
+  return true;
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,41 @@
+// The real tensors behind handles: one real StorageImpl for a block on a node, for the block's life, and
+// tensors over it that an operator is run on.
+//
+// The engine owns the memory; the real storage's data pointer only borrows it. Evicting nulls that pointer,
+// fetching sets it again (memory_changed is the engine's observer).
+//
+// Thread safety: as the engine's: a replica is used while it is pinned, and changes only while nobody pins
+// it.
+#pragma once
+
+#include "torch/memory/handle.h"
+#include "torch/runtime/runtime_state.h"
+
+namespace innkeeper::torch_layer {
+
+// The engine's MemoryObserver and EscapeProbe.
+void memory_changed(Block& block, NodeId node, void* data);
+bool is_held_elsewhere(Block& block, NodeId node);
+
+// The real storage of a block that the caller has pinned at `node` (or that has no bytes).
+c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node);
+
+// A real tensor with the geometry of a managed one, over its block's real storage at `node`: one that was
+// kept, or a new one.
+at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node);
+
+// The operator is through with a tensor over the block's real storage at `node`: the next one may use it.
+void keep_real_tensor(Block& block, NodeId node, at::Tensor real);
+
+// Turns the storage of a kernel's result at `node` into a handle: its memory becomes the new block's replica,
+// pinned there until the caller releases it.
+c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node);
+
+// A kernel may have resized the real storage of an operand that is pinned for writing: hands the engine the
+// new memory and makes the handle's size agree. Returns whether it did.
+bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, NodeId node, bool pinned);
+
+// Gives `target` the sizes, strides, offset and view bits of `source`.
+void copy_geometry(const at::Tensor& source, c10::TensorImpl& target);
+
+}  // namespace innkeeper::torch_layer

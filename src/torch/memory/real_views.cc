@@ -1,0 +1,65 @@
+#include "torch/memory/real_views.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <typeinfo>
+#include <utility>
+
+namespace innkeeper::torch_layer {
+namespace {
+
+bool fits(c10::TensorImpl& view, const c10::TensorImpl& handle, const c10::StorageImpl& storage) {
+  return view.unsafe_storage().unsafeGetStorageImpl() == &storage && view.dtype() == handle.dtype() &&
+         view.storage_offset() == handle.storage_offset() && view.sizes() == handle.sizes() &&
+         view.strides() == handle.strides() && view.is_conj() == handle.is_conj() &&
+         view.is_neg() == handle.is_neg() && view.is_wrapped_number() == handle.is_wrapped_number() &&
+         view.is_inference() == c10::InferenceMode::is_enabled();
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10::TensorImpl> RealViews::take(const c10::TensorImpl& handle,
+                                                    const c10::StorageImpl& storage) {
+  if (count() == 0) return {};
+  for (std::atomic<c10::TensorImpl*>& place : views_) {
+    if (place.load(std::memory_order_relaxed) == nullptr) continue;
+    c10::TensorImpl* view = place.exchange(nullptr, std::memory_order_acq_rel);  // ours alone from here on
+    if (view == nullptr) continue;
+    if (fits(*view, handle, storage)) {
+      count_.fetch_sub(1, std::memory_order_relaxed);
+      return c10::intrusive_ptr<c10::TensorImpl>::reclaim(view);
+    }
+    put(place, view);
+  }
+  return {};
+}
+
+void RealViews::keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage) {
+  const bool plain = typeid(*view) == typeid(c10::TensorImpl) && !view->_is_zerotensor();
+  const bool ours_alone =
+      view.use_count() == 1 && view.weak_use_count() == 1 && view->pyobj_slot()->load_pyobj() == nullptr;
+  if (!plain || !ours_alone || view->unsafe_storage().unsafeGetStorageImpl() != &storage) return;
+  std::atomic<c10::TensorImpl*>* place = &views_.back();
+  for (std::atomic<c10::TensorImpl*>& candidate : views_) {
+    if (candidate.load(std::memory_order_relaxed) != nullptr) continue;
+    place = &candidate;
+    break;
+  }
+  // Counted before it can be seen: whoever takes it counts it off again.
+  count_.fetch_add(1, std::memory_order_release);
+  put(*place, view.release());
+}
+
+// What stood in the place is let go.
+void RealViews::put(std::atomic<c10::TensorImpl*>& place, c10::TensorImpl* view) {
+  c10::TensorImpl* before = place.exchange(view, std::memory_order_acq_rel);
+  if (before == nullptr) return;
+  count_.fetch_sub(1, std::memory_order_relaxed);
+  c10::raw::intrusive_ptr::decref(before);
+}
+
+void RealViews::clear() {
+  for (std::atomic<c10::TensorImpl*>& place : views_) put(place, nullptr);
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,43 @@
+// Looks for managed tensors beside tensors of other devices, and throws PyTorch's own error where CUDA would
+// (decision 2). 0-dim CPU tensors that are only read are welcome everywhere, as on CUDA.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string_view>
+
+#include "torch/memory/handle.h"
+
+namespace innkeeper::torch_layer {
+
+class DeviceCheck {
+ public:
+  void look_at(const at::Tensor& tensor, bool written) {
+    if (!tensor.defined()) return;
+    const c10::Device device = tensor.device();
+    if (device.type() == kManagedType) {
+      managed_ = true;
+    } else if (device.is_meta() || (device.is_cpu() && tensor.dim() == 0 && !written)) {
+      return;
+    }
+    if (!first_.has_value()) {
+      first_ = device;
+    } else if (!other_.has_value() && device != *first_) {
+      other_ = device;
+    }
+  }
+  void refuse_mixed(std::string_view op) const {
+    if (managed_ && other_.has_value()) [[unlikely]]
+      refuse(op);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view op) const;
+
+  std::optional<c10::Device> first_;  // of the first tensor that decides
+  std::optional<c10::Device> other_;  // of one that disagrees
+  bool managed_ = false;
+};
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,39 @@
+// The one boxed function that runs every operator on managed tensors (decision 2).
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "torch/operator/signature.h"
+
+namespace innkeeper::torch_layer {
+
+// What the managed device knows of an operator beyond its schema.
+struct ManagedOp {
+  explicit ManagedOp(const Signature* its_signature);
+  const Signature* signature;
+  // CUDA takes operands of this operator from the CPU, whatever their shape: indices, lengths, an optimizer's
+  // step.
+  bool takes_cpu_operands;
+  // Draws from PyTorch's default generator, because its schema has no Generator (decision 7).
+  bool draws_from_default_generator;
+};
+
+// Arguments on the stack; results replace them.
+void run_managed(const ManagedOp& op, torch::jit::Stack* stack);
+
+// Throws PyTorch's own "same device" error where CUDA would: managed tensors beside CPU tensors that are
+// neither 0-dim nor listed (mixed_devices.cc).
+void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments);
+
+// Runs an element-by-element operator over lists in sub-lists whose operands fit the room (sublists.cc).
+// Returns false, and does nothing, where all fit at once.
+bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack);
+
+// Runs an element-wise operator whose operands are larger than every accelerator slice by slice, so that its
+// bits are an accelerator's (slices.cc). Returns false, and does nothing, where it cannot be cut.
+bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack);
+
+// Registers the device's kernels with the dispatcher. Once.
+void register_operators();
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,68 @@
+// Which operators take CPU tensors beside managed ones, and the error for the rest (decision 2).
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "torch/operator/device_check.h"
+#include "torch/operator/fallback.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using Kind = Parameter::Kind;
+
+// Where CUDA takes operands of any shape from the CPU. Everywhere it takes 0-dim tensors that are only read.
+constexpr std::array<std::string_view, 14> kTakesCpu = {
+    "aten::index",      // indices
+    "aten::index_put",  // indices
+    "aten::index_put_",
+    "aten::_index_put_impl",
+    "aten::_index_put_impl_",
+    "aten::_unsafe_index",
+    "aten::_unsafe_index_put",
+    "aten::_unsafe_masked_index",
+    "aten::_unsafe_masked_index_put_accumulate",
+    "aten::_ctc_loss",  // targets, lengths
+    "aten::_ctc_loss_backward",
+    "aten::_cudnn_ctc_loss",
+    "aten::_use_cudnn_ctc_loss",
+    "aten::_pad_packed_sequence",  // batch sizes
+};
+
+}  // namespace
+
+ManagedOp::ManagedOp(const Signature* its_signature)
+    : signature(its_signature),
+      takes_cpu_operands(std::find(kTakesCpu.begin(), kTakesCpu.end(), its_signature->op.schema().name()) !=
+                         kTakesCpu.end()),
+      // Its schema has a dropout, but the kernel for CPUs refuses any.
+      draws_from_default_generator(its_signature->random_without_generator &&
+                                   its_signature->op.schema().name() !=
+                                       "aten::_scaled_dot_product_flash_attention_for_cpu") {}
+
+void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (op.takes_cpu_operands || !op.signature->aten) return;
+  DeviceCheck check;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    const Parameter& arg = op.signature->args[i];
+    if (arg.kind == Kind::tensor) {
+      if (static_cast<int>(i) == op.signature->scalars_arg) continue;  // numbers: CUDA wants them on the CPU
+      if (value.isTensor()) check.look_at(value.toTensor(), arg.written);
+    } else if (arg.kind == Kind::tensor_list && value.isTensorList()) {
+      const auto list = value.toTensorList();
+      for (size_t k = 0; k < list.size(); ++k) check.look_at(list.get(k), arg.written);
+    }
+  }
+  check.refuse_mixed(op.signature->op.schema().name());
+}
+
+void DeviceCheck::refuse(std::string_view op) const {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              *first_, " and ", *other_, "! (when running ", op, ")");
+}
+
+}  // namespace innkeeper::torch_layer

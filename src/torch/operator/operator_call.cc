@@ -1,0 +1,327 @@
+#include "torch/operator/operator_call.h"
+
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "torch/accelerator/c10_device.h"
+#include "torch/errors.h"
+#include "torch/kernels/quantized.h"
+#include "torch/memory/real_memory.h"
+#include "torch/operator/soft_placement.h"
+#include "torch/runtime/samples.h"
+#include "torch/sim/kernel_call.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// Nothing inside a kernel is recorded by autograd or cast by autocast.
+constexpr c10::DispatchKeySet kAboveKernels =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
+at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
+  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey),
+                                                   real.dtype());
+  copy_geometry(real, *made);
+  return at::Tensor(std::move(made));
+}
+
+at::Tensor view_of(const at::Tensor& base, const at::Tensor& real) {
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+                                                   base.key_set(), real.dtype());
+  copy_geometry(real, *made);
+  return at::Tensor(std::move(made));
+}
+
+bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.storage_offset() == b.storage_offset() &&
+         a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+}  // namespace
+
+OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtime()), name_(name) {
+  // InferenceMode puts autograd's flags back when it ends: a first use inside it would not last.
+  static thread_local bool seen = false;
+  if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]]
+    seen = on_first_use_of_thread();
+}
+
+bool OperatorCall::overwrites() const {
+  return std::any_of(operands_.begin(), operands_.end(), [](const Operand& operand) {
+    return operand.written && operand.block->size() != Bytes(0);
+  });
+}
+
+OperatorCall::~OperatorCall() { give_up(); }
+
+void OperatorCall::give_up() {
+  if (!begun_) return;
+  try {
+    settle_written();
+  } catch (const std::exception& error) {
+    TORCH_WARN("innkeeper: after a failed ", name_, ": ", error.what());
+  }
+  release();
+}
+
+void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) const {
+  Engine& engine = runtime_.engine();
+  auto* device = dynamic_cast<C10Device*>(&engine.device(node_));
+  if (device == nullptr || names_its_device(error)) {  // room was made inside the kernel
+    throw_status(Status(Code::device_failed, error.what_without_backtrace()), name_);
+  }
+  const Status failure = device->failure({"its kernel"}, error);
+  std::string line = failure.message();
+  for (const Operand& operand : operands_) {
+    if (const Status lost = engine.check_not_lost(*operand.block); !lost.ok()) line += "; " + lost.message();
+  }
+  throw_status(Status(failure.code(), std::move(line)), name_);
+}
+
+size_t OperatorCall::operand(at::Tensor managed, bool written) {
+  Block* block = block_of(managed);
+  operands_.push_back({std::move(managed), at::Tensor(), block, written});
+  if (const Bytes size = block->size(); size != Bytes(0)) {
+    accesses_.push_back({block, written, false});
+    operand_bytes_ += size;
+  }
+  return operands_.size() - 1;
+}
+
+NodeId OperatorCall::preferred() const {
+  const Engine& engine = runtime_.engine();
+  const bool one = engine.computing_nodes().size() == 1;  // whose home need not be asked for
+  return engine.place(std::span(accesses_.data(), accesses_.size()), one ? kNoNode : home_node());
+}
+
+bool OperatorCall::too_large() const {
+  Engine& engine = runtime_.engine();
+  for (const NodeId node : engine.computing_nodes()) {
+    if (operand_bytes_ <= engine.budget(node) || runtime_.backend(node).host) return false;
+  }
+  return true;
+}
+
+NodeId OperatorCall::choose() const {
+  if (OnHost::wanted()) [[unlikely]]
+    return runtime_.engine().host();
+  const NodeId node = preferred();
+  if (operand_bytes_ <= runtime_.engine().budget(node)) [[likely]]
+    return node;
+  const NodeId other = instead_of(runtime_, node);
+  if (other != node && name_ != "aten::copy_") {  // a copy computes nothing
+    const Bytes budget = runtime_.engine().budget(node);
+    const bool alike = to_string(operand_bytes_) == to_string(budget);
+    const auto say = [alike](Bytes bytes) {
+      return alike ? std::to_string(bytes.count()) + " bytes" : to_string(bytes);
+    };
+    warn_of_host(name_, "its operands of " + say(operand_bytes_) + " are more than the " + say(budget) +
+                            " of " + runtime_.engine().device(node).name());
+  }
+  return other;
+}
+
+Status OperatorCall::bring_together(NodeId node) {
+  node_ = node;
+  scope_.reset();  // one at another node must not be open
+  scope_.emplace(runtime_.engine(), node, operand_bytes_);
+  return runtime_.engine().acquire(node, std::span(accesses_.data(), accesses_.size()));
+}
+
+void OperatorCall::begin(NodeId node) {
+  Status acquired = bring_together(node);
+  if (acquired.code() == Code::out_of_memory) [[unlikely]] {
+    if (const NodeId other = instead_of(runtime_, node); other != node) {
+      const std::string why = acquired.message();
+      acquired = bring_together(other);
+      if (acquired.ok()) {
+        if (name_ != "aten::copy_") warn_of_host(name_, why);
+        node = other;
+      } else {
+        // What was wanted of the node may have failed below it already, where the host fails now: what goes
+        // before the colon says where. Told once.
+        const std::string& again = acquired.message();
+        if (why.substr(0, why.find(':')) != again.substr(0, again.find(':')))
+          acquired = Status(acquired.code(), why + "; nor can the host run it: " + again);
+      }
+    }
+  }
+  if (!acquired.ok()) throw_status(acquired, name_);
+  begun_ = true;
+  for (Operand& operand : operands_) {
+    operand.real = given_before(operand);
+    if (!operand.real.defined()) operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
+  }
+  const NodeBackend& backend = runtime_.backend(node);
+  below_.emplace(kAboveKernels);
+  if (!backend.host) {
+    device_.emplace(backend.device);
+    queue_.emplace(backend.device);
+  }
+  if (runtime_.stress_hash()) [[unlikely]]
+    hash_operands();
+  if (backend.host) armed_.emplace(&runtime_.engine(), node);
+  if (runtime_.recorder().on()) [[unlikely]]
+    sim_backend::work_of_thread() = {};
+}
+
+// The real tensor of an earlier operand that is the same tensor: kernels go by identity where an output is
+// also an input. Long lists are not searched; their elements are written in place, each by itself.
+at::Tensor OperatorCall::given_before(const Operand& operand) const {
+  constexpr size_t kMostSearched = 8;
+  if (operands_.size() > kMostSearched) return {};
+  for (const Operand& before : operands_) {
+    if (&before == &operand) break;
+    if (before.managed.is_same(operand.managed)) return before.real;
+  }
+  return {};
+}
+
+void OperatorCall::hash_operands() {
+  read_check_.emplace();
+  ska::flat_hash_set<const Block*> written;  // one that is written through another operand may change
+  for (const Operand& operand : operands_) {
+    if (operand.written) written.insert(operand.block);
+  }
+  for (const Operand& operand : operands_) {
+    if (written.count(operand.block) == 0) read_check_->before(operand.real);
+  }
+}
+
+// A result is looked for among all operands and earlier results. One after the other is the fastest way while
+// they are few; lists of thousands have an index.
+struct OperatorCall::Index {
+  ska::flat_hash_map<const void*, const Operand*> tensors;   // by the real tensor
+  ska::flat_hash_map<const void*, const Operand*> operands;  // by the real storage
+  ska::flat_hash_map<const void*, size_t> adopted;           // by the real storage
+
+  static constexpr size_t kFew = 16;
+};
+
+const OperatorCall::Operand* OperatorCall::operand_of(const c10::TensorImpl* real) const {
+  if (index_ != nullptr) {
+    const auto found = index_->tensors.find(real);
+    return found == index_->tensors.end() ? nullptr : found->second;
+  }
+  for (const Operand& operand : operands_) {
+    if (operand.real.unsafeGetTensorImpl() == real) return &operand;
+  }
+  return nullptr;
+}
+
+const OperatorCall::Operand* OperatorCall::operand_over(const c10::StorageImpl* storage) const {
+  if (index_ != nullptr) {
+    const auto found = index_->operands.find(storage);
+    return found == index_->operands.end() ? nullptr : found->second;
+  }
+  for (const Operand& operand : operands_) {
+    if (operand.real.storage().unsafeGetStorageImpl() == storage) return &operand;
+  }
+  return nullptr;
+}
+
+const OperatorCall::Adopted* OperatorCall::adopted_over(const c10::StorageImpl* storage) const {
+  if (index_ != nullptr) {
+    const auto found = index_->adopted.find(storage);
+    return found == index_->adopted.end() ? nullptr : &adopted_[found->second];
+  }
+  for (const Adopted& adopted : adopted_) {
+    if (adopted.real.storage().unsafeGetStorageImpl() == storage) return &adopted;
+  }
+  return nullptr;
+}
+
+at::Tensor OperatorCall::give_back(at::Tensor real) {
+  if (!real.defined() || real.layout() != c10::kStrided) return real;
+  TORCH_CHECK_NOT_IMPLEMENTED(!real.is_quantized(), name_, kNoQuantized);
+  if (index_ == nullptr && operands_.size() + adopted_.size() > Index::kFew) [[unlikely]] {
+    index_ = std::make_unique<Index>();
+    for (const Operand& operand : operands_) {
+      index_->tensors.emplace(operand.real.unsafeGetTensorImpl(), &operand);
+      index_->operands.emplace(operand.real.storage().unsafeGetStorageImpl(), &operand);
+    }
+    for (size_t i = 0; i < adopted_.size(); ++i) {
+      index_->adopted.emplace(adopted_[i].real.storage().unsafeGetStorageImpl(), i);
+    }
+  }
+  if (const Operand* operand = operand_of(real.unsafeGetTensorImpl())) return operand->managed;
+  if (!real.has_storage() || real.device().type() != runtime_.backend(node_).device.type()) return real;
+  const c10::StorageImpl* storage = real.storage().unsafeGetStorageImpl();
+  if (const Operand* operand = operand_over(storage)) return view_of(operand->managed, real);
+  if (const Adopted* adopted = adopted_over(storage)) return new_managed(adopted->handle, real);
+  c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
+  Block* block = block_of(*handle.unsafeGetStorageImpl());
+  if (block->size() != Bytes(0)) accesses_.push_back({block, false, true});
+  at::Tensor managed = new_managed(handle, real);
+  if (index_ != nullptr) index_->adopted.emplace(storage, adopted_.size());
+  adopted_.push_back({std::move(real), std::move(handle), block});
+  return managed;
+}
+
+// A kernel may have given an operand that it writes another shape, and its storage other memory (out=).
+void OperatorCall::settle_written() {
+  for (Operand& operand : operands_) {
+    if (!operand.written || !operand.real.defined()) continue;
+    c10::StorageImpl& handle = *operand.managed.storage().unsafeGetStorageImpl();
+    const bool pinned = operand.block->size() != Bytes(0);
+    adopt_resize(runtime_, handle, *operand.block, node_, pinned);
+    if (!same_geometry(operand.real, operand.managed)) {
+      copy_geometry(operand.real, *operand.managed.unsafeGetTensorImpl());
+    }
+  }
+}
+
+void OperatorCall::record() {
+  c10::SmallVector<trace::RecordedAccess, 8> row;
+  for (const Operand& operand : operands_) {
+    row.push_back({operand.block->id(), operand.block->size(),
+                   operand.written ? trace::AccessKind::write : trace::AccessKind::read});
+  }
+  for (const Adopted& adopted : adopted_) {
+    row.push_back({adopted.block->id(), adopted.block->size(), trace::AccessKind::born});
+  }
+  const trace::Work work = std::exchange(sim_backend::work_of_thread(), {});
+  runtime_.recorder().op(name_, work, std::span(row.data(), row.size()));
+}
+
+void OperatorCall::finish() {
+  if (read_check_.has_value()) [[unlikely]]
+    read_check_->after(name_);
+  settle_written();
+  Engine& engine = runtime_.engine();
+  engine.count_operator(node_);
+  if (runtime_.recorder().on()) [[unlikely]]
+    record();
+  release();
+  if (sampling()) [[unlikely]]
+    sample(engine);
+  if (runtime_.stress_evict()) [[unlikely]] {
+    const Status evicted = engine.evict_all();
+    if (!evicted.ok()) throw_status(evicted, name_);
+  }
+}
+
+void OperatorCall::release() noexcept {
+  begun_ = false;
+  read_check_.reset();
+  queue_.reset();
+  device_.reset();
+  armed_.reset();
+  below_.reset();
+  Engine& engine = runtime_.engine();
+  for (Operand& operand : operands_) {
+    if (operand.real.defined()) keep_real_tensor(*operand.block, node_, std::move(operand.real));
+  }
+  for (Adopted& adopted : adopted_) keep_real_tensor(*adopted.block, node_, std::move(adopted.real));
+  for (Access& access : accesses_) {
+    if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
+  }
+  engine.release(node_, std::span(accesses_.data(), accesses_.size()));
+  scope_.reset();
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,113 @@
+// One operator on managed tensors (design, section 5): brings its operands to one node and pins them there,
+// lends the kernel real tensors over them, and turns what the kernel made into managed tensors.
+//
+// Use, in this order: operand() for each managed tensor, begin(), real(i) to the kernel, give_back() each
+// result, finish(). If anything throws in between, the destructor does what finish() would: what the kernel
+// may have written counts as written (I7), a resized operand keeps its new memory, every pin is given back.
+//
+// Thread safety: none; one object is one call on one thread.
+#pragma once
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "torch/accelerator/compute_queue.h"
+#include "torch/memory/cpu_allocator.h"
+#include "torch/memory/handle.h"
+#include "torch/operator/read_check.h"
+#include "torch/runtime/runtime_state.h"
+
+namespace innkeeper::torch_layer {
+
+class OperatorCall {
+ public:
+  explicit OperatorCall(std::string_view name);
+  ~OperatorCall();
+  OperatorCall(const OperatorCall&) = delete;
+  OperatorCall& operator=(const OperatorCall&) = delete;
+
+  // Takes a managed tensor; returns its index for real().
+  size_t operand(at::Tensor managed, bool written);
+  size_t operand_count() const { return operands_.size(); }
+  Bytes operand_bytes() const { return operand_bytes_; }
+  Runtime& runtime() const { return runtime_; }
+
+  // Where the operator should run: where most of its operands' bytes are, the thread's home without any; the
+  // host instead, if they are too large for that (soft_placement.h).
+  NodeId choose() const;
+  // Whether an operand that has any bytes is written.
+  bool overwrites() const;
+  // Whether the operands alone are larger than every accelerator.
+  bool too_large() const;
+  // Brings everything to `node`, pins it and makes the real tensors: on the host instead, where they do not
+  // fit (soft_placement.h). Throws torch.OutOfMemoryError with the numbers.
+  void begin(NodeId node);
+  NodeId node() const { return node_; }
+  const at::Tensor& real(size_t index) const { return operands_[index].real; }
+
+  // The managed tensor for one that the kernel returned: the operand itself, a view of an operand's or an
+  // earlier result's storage, or a new tensor whose block takes over the memory. What is not on the node
+  // stays as it is.
+  at::Tensor give_back(at::Tensor real);
+  void finish();
+  // What the destructor does, where the call did not come to its end.
+  void give_up();
+  // The kernel ended with this. Throws it again as torch.AcceleratorError that names the operator and the
+  // node and, where the node is gone for good, the operands that went with it.
+  [[noreturn]] void throw_device_failure(const c10::AcceleratorError& error) const;
+
+ private:
+  struct Operand {
+    at::Tensor managed;
+    at::Tensor real;
+    Block* block;
+    bool written;
+  };
+  struct Adopted {
+    at::Tensor real;
+    c10::Storage handle;
+    Block* block;
+  };
+
+  NodeId preferred() const;
+  Status bring_together(NodeId node);
+  const Operand* operand_of(const c10::TensorImpl* real) const;
+  const Operand* operand_over(const c10::StorageImpl* storage) const;
+  const Adopted* adopted_over(const c10::StorageImpl* storage) const;
+  at::Tensor given_before(const Operand& operand) const;
+  void settle_written();
+  void hash_operands();
+  void release() noexcept;
+  void record();
+
+  Runtime& runtime_;
+  const std::string_view name_;
+  NodeId node_ = kNoNode;
+  bool begun_ = false;
+  Bytes operand_bytes_{0};
+  c10::SmallVector<Operand, 5> operands_;
+  c10::SmallVector<Access, 5> accesses_;
+  c10::SmallVector<Adopted, 1> adopted_;
+  struct Index;  // of all these by what they are over, where lists are long
+  std::unique_ptr<Index> index_;
+  std::optional<OperatorScope> scope_;
+  std::optional<ArmedCpu> armed_;
+  std::optional<c10::OptionalDeviceGuard> device_;
+  std::optional<OnComputeQueue> queue_;
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;
+  std::optional<ReadCheck> read_check_;
+};
+
+// Autograd's device thread would take every backward pass of the one device (decision 8): on a thread's first
+// operator its multithreading flag is cleared; and its home is made to travel, should the user set the flag
+// again. Returns whether all is done; if not it is to be called again.
+bool on_first_use_of_thread();
+
+}  // namespace innkeeper::torch_layer

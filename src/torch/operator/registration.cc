@@ -1,0 +1,66 @@
+// The device's kernels with the dispatcher: its own, then the boxed function for every other operator that
+// computes, one by one, and for whatever libraries bring later as the backend's fallback.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+
+#include <memory>
+#include <vector>
+
+#include "torch/distributed/sparse_collectives.h"
+#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/quantized.h"
+#include "torch/kernels/sparse_ops.h"
+#include "torch/operator/boxed_kernel.h"
+#include "torch/operator/register_ops.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+void register_own_kernels() {
+  register_factories();
+  register_small_operators();
+  register_hot_operators();
+  register_random_operators();
+  register_convolutions();
+  register_batch_norm();
+  register_attention();
+  register_rnns();
+  register_autocast();
+  register_sparse_parts();
+  register_sparse_collectives();
+}
+
+// For all operators at once: PyTorch's own refusal is a page that names every backend.
+void refuse_quantized(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(), kNoQuantized);
+}
+
+}  // namespace
+
+torch::Library& kernels_for(const char* name_space, c10::DispatchKey key) {
+  static auto& kept = *new std::vector<std::unique_ptr<torch::Library>>;
+  kept.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, name_space, key,
+                                                  "innkeeper: managed device", 0));
+  return *kept.back();
+}
+
+void register_operators() {
+  register_own_kernels();
+  register_sparse_operators();
+  for (const c10::OperatorHandle& op : ops_to_register(kManagedKey)) {
+    register_boxed<&run_managed>(op, kManagedKey, "innkeeper: managed device");
+  }
+  kernels_for("_", kManagedKey)
+      .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>());
+  kernels_for("_", c10::DispatchKey::QuantizedPrivateUse1)
+      .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
+  // A copy resolves these bits itself; above it their fallbacks would ask for a copy to resolve them, without
+  // end.
+  for (const c10::DispatchKey key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+    torch::Library& m = kernels_for("aten", key);
+    m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+    m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
+  }
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,119 @@
+// Device guard, streams and events of the managed device: one device, and streams that are names only.
+//
+// Whatever stream a program chooses, the engine puts its operators on a node's one compute queue in program
+// order and orders copies after them. So recording and waiting between streams need no work; only the host
+// can be ahead, and everything that makes the host wait waits for the engine's queues.
+//
+// An event made with enable_timing=True waits for the work before it when it is recorded, and then looks at
+// the clock: elapsed_time is what the work between two events took, not what launching it took.
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "torch/errors.h"
+#include "torch/memory/handle.h"
+#include "torch/runtime/device_index.h"
+#include "torch/runtime/fork.h"
+#include "torch/runtime/runtime_state.h"
+#include "torch/runtime/shell.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using c10::Device;
+using c10::DeviceIndex;
+using c10::Stream;
+
+thread_local c10::StreamId current_stream_id = 0;
+std::atomic<c10::StreamId> last_stream_id{0};
+
+// What c10::Event keeps as an opaque pointer.
+struct RecordedEvent {
+  bool timed = false;
+  std::chrono::steady_clock::time_point time;
+};
+
+Stream stream_of(c10::StreamId id) { return Stream(Stream::UNSAFE, managed_device(), id); }
+
+void check_device(Device device) {
+  TORCH_CHECK(device.type() == kManagedType, "the guard of the managed device was given ", device);
+  check_device_index(device.index(), /*may_be_rank=*/true);
+}
+
+void wait_for_engine() {
+  refuse_in_forked_child();
+  if (Runtime* started = runtime_if_started()) throw_if_error(started->engine().synchronize(), "synchronize");
+}
+
+class Guard final : public c10::impl::DeviceGuardImplInterface {
+ public:
+  c10::DeviceType type() const override { return kManagedType; }
+  Device exchangeDevice(Device device) const override {
+    check_device(device);
+    return managed_device();
+  }
+  Device getDevice() const override { return managed_device(); }
+  void setDevice(Device device) const override { check_device(device); }
+  void uncheckedSetDevice(Device) const noexcept override {}
+  DeviceIndex deviceCount() const noexcept override { return 1; }
+
+  Stream getStream(Device) const override { return stream_of(current_stream_id); }
+  Stream getDefaultStream(Device) const override { return stream_of(0); }
+  Stream getStreamFromGlobalPool(Device device, bool) const override { return getNewStream(device, 0); }
+  Stream getNewStream(Device device, int) const override {
+    check_device(device);
+    return stream_of(last_stream_id.fetch_add(1, std::memory_order_relaxed) + 1);
+  }
+  Stream exchangeStream(Stream stream) const override {
+    check_device(stream.device());
+    return stream_of(std::exchange(current_stream_id, stream.id()));
+  }
+  bool queryStream(const Stream&) const override {
+    wait_for_engine();
+    return true;
+  }
+  void synchronizeStream(const Stream&) const override { wait_for_engine(); }
+  void synchronizeDevice(DeviceIndex) const override { wait_for_engine(); }
+  void recordDataPtrOnStream(const c10::DataPtr&, const Stream&) const override {}
+
+  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag flag) const override {
+    if (*event == nullptr) *event = new RecordedEvent;
+    auto& recorded = *static_cast<RecordedEvent*>(*event);
+    recorded.timed = flag == c10::EventFlag::BACKEND_DEFAULT;
+    if (!recorded.timed) return;
+    wait_for_engine();
+    recorded.time = std::chrono::steady_clock::now();
+  }
+  void block(void*, const Stream&) const override {}
+  bool queryEvent(void* event) const override {
+    synchronizeEvent(event);
+    return true;
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) wait_for_engine();
+  }
+  void destroyEvent(void* event, DeviceIndex) const noexcept override {
+    delete static_cast<RecordedEvent*>(event);
+  }
+  double elapsedTime(void* first, void* second, DeviceIndex) const override {
+    TORCH_CHECK(first != nullptr && second != nullptr,
+                "both events must be recorded before their time is asked");
+    const auto& begin = *static_cast<RecordedEvent*>(first);
+    const auto& end = *static_cast<RecordedEvent*>(second);
+    TORCH_CHECK(begin.timed && end.timed, "both events must be made with enable_timing=True");
+    return std::chrono::duration<double, std::milli>(end.time - begin.time).count();
+  }
+
+  // Every dtype: what a node cannot do, the next kind does (the host last).
+  c10::DeviceCapability getDeviceCapability(Device) const override { return {}; }
+};
+
+}  // namespace
+
+void register_guard() {
+  static const Guard* guard = new Guard;
+  static const c10::impl::DeviceGuardImplRegistrar registrar(kManagedType, guard);
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,74 @@
+// The managed device as at::getAccelerator's accelerator (decision 9): one device, managed:0.
+#include <ATen/Context.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+
+#include "torch/kernels/copy.h"
+#include "torch/memory/address_space.h"
+#include "torch/memory/handle.h"
+#include "torch/memory/pinned_memory.h"
+#include "torch/runtime/device_index.h"
+#include "torch/runtime/fork.h"
+#include "torch/runtime/random_stream.h"
+#include "torch/runtime/shell.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// The runtime starts at the first tensor, so nothing here starts it.
+class Hooks final : public at::PrivateUse1HooksInterface {
+ public:
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override { return index == 0; }
+
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  void setCurrentDevice(c10::DeviceIndex index) const override {
+    check_device_index(index, /*may_be_rank=*/true);
+  }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    check_device_index(index, /*may_be_rank=*/true);
+    return 0;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    check_device_index(index, /*may_be_rank=*/true);
+    return 0;
+  }
+
+  bool isPinnedPtr(const void* data) const override { return is_pinned_address(data); }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  c10::Device getDeviceFromPtr(void* data) const override {
+    refuse_in_forked_child();
+    const AddressSpace::Range* range = address_space().find(data);
+    TORCH_CHECK(range != nullptr && range->owner.load() != nullptr, "no managed tensor is at address ", data);
+    return managed_device();
+  }
+
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    check_device_index(index, /*may_be_rank=*/true);
+    refuse_in_forked_child();
+    return current_stream().generator();
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    check_device_index(index, /*may_be_rank=*/true);
+    return new_generator();
+  }
+
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
+    resize_storage(storage, size);
+  }
+};
+
+}  // namespace
+
+void register_hooks() {
+  static Hooks& hooks = *new Hooks;
+  if (at::isPrivateUse1HooksRegistered()) return;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  // Until then PyTorch takes nothing for pinned, whoever pinned it: with CUDA it allocates past these hooks.
+  at::globalContext().lazyInitDevice(kManagedType);
+  register_host_allocator();
+}
+
+}  // namespace innkeeper::torch_layer
