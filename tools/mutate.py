@@ -120,7 +120,7 @@ class Tree:
             # A mutant may well leave a variable unused: no reason not to try it.
             must(["cmake", "--preset", preset, "-DINNKEEPER_WERROR=OFF", *more], self.path)
         self.limit_s = 3600.0
-        status, output = self.build()
+        status, output = self.build(os.cpu_count() or 1)  # all of it; nobody else builds yet
         if status != 0:
             raise SystemExit(f"the base does not build:\n{output[-4000:]}")
         start = time.monotonic()
@@ -130,11 +130,12 @@ class Tree:
         self.baseline_s = time.monotonic() - start
         self.limit_s = 30 + 3 * self.baseline_s
 
-    def build(self) -> tuple[int, str]:
+    def build(self, cores: int = 1) -> tuple[int, str]:
         """Builds what the tests need."""
-        jobs = ["-j1", "--", "--quiet"]
+        jobs = [f"-j{cores}", "--", "--quiet"]
         if self.kind == "cuda":
-            return run(["tools/cuda.sh"], self.path, 7200, {"BUILD_ONLY": "1", "WERROR": "OFF", "JOBS": "1"})
+            settings = {"BUILD_ONLY": "1", "WERROR": "OFF", "JOBS": str(cores)}
+            return run(["tools/cuda.sh"], self.path, 7200, settings)
         if self.kind == "core":
             return run(["cmake", "--build", "build/dev", "--target", "tests_one", *jobs], self.path, 1800)
         status, output = run(
@@ -259,12 +260,12 @@ def kind_wanted(args: argparse.Namespace) -> str:
 
 
 def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
-    """The mutants to try, before those that do not compile are left out."""
+    """The mutants to try of the tree at `base_text`, before those that do not compile are left out."""
     if args.random:
         folders = ["src/torch"] if args.torch else CORE_FOLDERS
         mutants = draw(base_text, folders, args.seed)
     else:
-        lists = read_lists(TOP / "tools" / "mutants")
+        lists = read_lists(base_text / "tools" / "mutants")
         mutants = [m for m in lists if kind_of(m) == kind_wanted(args)]
     return [mutant for mutant in mutants if re.search(args.only, mutant.name)]
 

@@ -157,6 +157,38 @@ def test_a_graph_of_own_tensors_replays_beside_managed_ones() -> None:
     assert own.sum().item() == 8.0 * MIB
 
 
+def test_no_room_is_made_while_a_graph_is_captured() -> None:
+    own = torch.ones(4 * MIB, device="cuda")
+    pairs = many(5)  # room is left for what the graph itself needs
+    torch.cuda.synchronize()
+    before = innkeeper.stats()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        twice = own * 2  # 16 MiB, more than the budget has left
+    after = innkeeper.stats()
+    assert after["evictions"] == before["evictions"], "a copy or an event inside would break the capture"
+    graph.replay()
+    assert twice.sum().item() == 8.0 * MIB
+    check(pairs)
+
+
+def test_segments_of_the_cards_allocator_grow() -> None:
+    tensors = [torch.ones(MIB, device="managed") for _ in range(4)]
+    segments = torch.cuda.memory_snapshot()
+    assert segments
+    assert all(segment["is_expandable"] for segment in segments), segments
+    del tensors
+
+
+def test_what_the_cards_allocator_keeps_stays_near_the_budget() -> None:
+    for stream in [torch.cuda.Stream() for _ in range(4)]:  # each has segments of its own
+        with torch.cuda.stream(stream):
+            torch.ones(12 * MIB, device="cuda")
+        stream.synchronize()
+    # A budget of 64 MiB, and what segments may take beyond it: 64 MiB and a sixteenth.
+    assert torch.cuda.memory_reserved() <= 132 << 20
+
+
 def test_copies_between_own_tensors_of_two_cards() -> None:
     innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
     a = torch.arange(MIB, device="cuda:0")

@@ -1,0 +1,174 @@
+"""What training with less room costs, by the recorded steps of ``bench/traces`` on simulated cards.
+
+Each row of the table is a model on a card with a part of the memory that it wants at its peak. Times are
+those of a step, in multiples of its kernels':
+
+``planned``: as Innkeeper does it once it knows the round;
+``asked for``: likewise without plans: each block moves when it is asked for, beside the kernels;
+``pager``: least recently used leaves, and the program waits for each copy, as for unified memory's;
+``roofline``: the longest of the kernels and of the bytes that the farthest next use moves in each direction,
+were they all beside the kernels. (It is no bound of time: what is short of room at the end of a forward pass
+must be out by then, and can only come back after it.)
+
+Bytes are those that arrive in a step, in multiples of what the farthest next use moves with the whole record
+known in advance (Belady's rule).
+
+    python bench/replay.py
+    python bench/replay.py --only 'gpt2|llama' --html build/replay.html --json build/replay.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+TOP = Path(__file__).resolve().parent.parent
+TRACES = Path(__file__).resolve().parent / "traces"
+PROGRAM = Path(sys.executable).parent / "innkeeper"  # this environment's
+CARDS = {  # name: the simulator's card and link
+    "H100, PCIe 5": ("H100", "PCIe 5 x16"),
+    "A100, PCIe 4": ("A100", "PCIe 4 x16"),
+    "RTX 4090, PCIe 4": ("RTX 4090", "PCIe 4 x16"),
+    "GH200": ("H100", "NVLink 4"),
+}
+SHARES = "0.9,0.8,0.7,0.6,0.5,0.4"
+WAYS = {"planned": "run1", "asked": "run0", "pager": "run2"}  # and the classes of their lines
+
+Found = dict[str, Any]  # what `innkeeper replay --json` says of one model on one card
+
+
+def played(trace: Path, card: str, shares: str, steps: int) -> Found:
+    """Plays one record."""
+    name, link = CARDS[card]
+    done = subprocess.run(
+        [PROGRAM, "replay", "-", "--json", "--card", name, "--link", link,
+         "--share", shares, "--steps", str(steps)],
+        input=gzip.decompress(trace.read_bytes()), capture_output=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"{trace.name} on {card} failed:\n{done.stderr.decode()}")
+    return {"model": trace.name.removesuffix(".trace.gz"), "on": card, **json.loads(done.stdout)}
+
+
+def times_of(found: Found, row: dict[str, Any]) -> dict[str, float]:
+    """A row's times in multiples of the kernels'."""
+    seconds = {way: row[way]["seconds"] for way in WAYS} | {"roofline": row["roofline_seconds"]}
+    return {way: value / found["kernel_seconds"] for way, value in seconds.items()}
+
+
+def bytes_text(row: dict[str, Any]) -> str:
+    """What arrives as planned, in multiples of what must by Belady's rule."""
+    planned, best = row["planned"]["bytes_in"], row["offline"]["bytes_in"]
+    return f"{planned / best:.2f}" if best else "none" if not planned else f"{planned:,} B of none"
+
+
+def cells(found: Found) -> Iterator[list[str]]:
+    """The table's rows for one model on one card."""
+    for row in found["rows"]:
+        head = [found["model"], f"{row['share']:.0%}"]
+        if "failed" in row:
+            yield [*head, "does not fit", "", "", "", ""]
+            continue
+        yield [*head, *(f"{value:.2f}x" for value in times_of(found, row).values()), bytes_text(row)]
+
+
+HEADER = ("model", "room", "planned", "asked for", "pager", "roofline", "bytes in, of the best")
+
+
+def page(all_found: list[Found]) -> str:
+    """The whole page: plots, then the tables."""
+    sys.path.insert(0, str(TOP / "examples"))
+    from demo_plots import Plot
+
+    style = (TOP / "examples" / "demo_page.css").read_text()
+    parts = []
+    for card in dict.fromkeys(found["on"] for found in all_found):
+        figures, rows = [], []
+        for found in all_found:
+            if found["on"] != card:
+                continue
+            rows += [f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in line)}</tr>" for line in cells(found)]
+            points = [
+                (100 * row["share"], times_of(found, row))
+                for row in reversed(found["rows"])
+                if "failed" not in row
+            ]
+            if len(points) < 2:
+                continue
+            plot = Plot(points[0][0], points[-1][0], 1.1 * max(v for _, t in points for v in t.values()), "x")
+            for way, kind in WAYS.items():
+                plot.line([(share, times[way]) for share, times in points], kind)
+            plot.line([(share, times["roofline"]) for share, times in points], "host")
+            picture = plot.svg(
+                f"{found['model']} on {card}",
+                "a step's time in multiples of its kernels', by the room in % of the peak",
+                "% of the peak",
+            )
+            figures.append(
+                f"<figure><figcaption>{escape(found['model'])}</figcaption>"
+                f'<div class="frame low">{picture}</div></figure>'
+            )
+        head = "".join(f"<th>{escape(title)}</th>" for title in HEADER)
+        parts.append(
+            f'<h2>{escape(card)}</h2><div class="cards">{"".join(figures)}</div>'
+            f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        )
+    about = escape((__doc__ or "").split("\n\n    python")[0]).replace("\n\n", "</p><p>").replace("``", "")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Training with less room</title><style>{style}"
+        "td, th { padding: .2rem .6rem; text-align: right; } td:first-child { text-align: left; }"
+        f".line.host {{ stroke-dasharray: 6 4; stroke-width: 2; }}</style></head><body><main>"
+        f"<h1>Training with less room</h1><p>{about}</p>"
+        "<p>Lines: planned in blue, asked for in grey, the pager in red, the roofline dashed.</p>"
+        f"{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def main() -> None:
+    """Runs the script."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", metavar="PATTERN", help="of the models' names")
+    parser.add_argument("--card", choices=CARDS, action="append", help="these alone")
+    parser.add_argument("--steps", type=int, default=12, help="more than were recorded")
+    parser.add_argument("--html", type=Path, default=TOP / "build" / "replay.html", help="the page")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--quick", action="store_true", help="two small models on one card")
+    args = parser.parse_args()
+    if args.quick:
+        args.only, args.card = "lstm|unet", ["H100, PCIe 5"]
+    traces = [path for path in sorted(TRACES.glob("*.trace.gz")) if re.search(args.only, path.name)]
+    all_found = []
+    console = Console(soft_wrap=True)
+    for card in args.card or CARDS:
+        table = Table(*HEADER, title=f"{card}: a step's time, of its kernels'")
+        for trace in traces:
+            found = played(trace, card, SHARES, args.steps)
+            all_found.append(found)
+            for line in cells(found):
+                table.add_row(*line)
+            table.add_section()
+        console.print(table)
+    args.html.parent.mkdir(parents=True, exist_ok=True)
+    args.html.write_text(page(all_found))
+    console.print(f"the page with plots: {args.html}")
+    if args.json is not None:
+        args.json.write_text(json.dumps(all_found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
