@@ -86,7 +86,7 @@ class Plot:
             f'<text class="limit" x="100%" y="{y}" dx="-4" dy="-6" text-anchor="end">{escape(text)}</text>'
         )
 
-    def svg(self, title: str, description: str) -> str:
+    def svg(self, title: str, description: str, along_text: str = "step") -> str:
         """The picture with its axes; ``title`` and ``description`` are for who cannot see it."""
         scale = ticks(self._top, 4)
         grid = [
@@ -110,5 +110,5 @@ class Plot:
             f"{''.join(grid)}"
             f'<svg viewBox="0 0 {INNER} {INNER}" preserveAspectRatio="none">{"".join(self._drawn)}</svg>'
             f"{''.join(self._over)}{''.join(along)}"
-            f'<text x="100%" y="100%" dy="34" text-anchor="end">step</text></svg>'
+            f'<text x="100%" y="100%" dy="34" text-anchor="end">{escape(along_text)}</text></svg>'
         )
