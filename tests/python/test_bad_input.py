@@ -244,3 +244,22 @@ def test_a_bad_call(case: str):
         for node in ("sim:0", "sim:1"):
             innkeeper.manager().set_budget(node, budget)
     assert resources() == before
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda base: (base[:30], base[10:40]),
+        lambda base: (base[:1], base.as_strided((1,), (2,))),  # one element, which is told by its strides
+    ],
+    ids=["shifted", "one element"],
+)
+def test_a_copy_within_a_storage_is_refused_where_plain_pytorch_refuses_it(ends):
+    def attempt(device):
+        base = torch.arange(60.0, device=device)
+        to, source = ends(base)
+        with pytest.raises(RuntimeError, match="single memory location"):
+            to.copy_(source)
+        return base.cpu()
+
+    assert torch.equal(attempt("managed"), attempt("cpu"))

@@ -339,9 +339,12 @@ def free_storage(w: Worker, a: int, b: int, c: int) -> None:
         return
 
     def change(x: Tensor) -> Tensor:
-        nbytes = x.untyped_storage().nbytes()
-        x.untyped_storage().resize_(0)
-        x.untyped_storage().resize_(nbytes)
+        storage = x.untyped_storage()
+        nbytes = storage.nbytes()
+        storage.resize_(0)
+        storage.resize_(nbytes)
+        # The whole of it: a larger tensor may have been resized to this one, and may be again.
+        torch.empty(0, dtype=torch.uint8, device=x.device).set_(storage).fill_(b % 30)
         return x.fill_(b % 30)
 
     in_both(change, (pair,))

@@ -1,5 +1,6 @@
 #include "torch/sim/copy.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty.h>
@@ -119,7 +120,10 @@ void copy_to_host(const Tensor& to, const Tensor& from, bool asynchronous) {
 }
 
 void copy_between(const Tensor& to, const Tensor& from) {
-  if (same_bytes(to, from)) return copy_bytes_between(to, from);
+  if (same_bytes(to, from)) {
+    at::assert_no_partial_overlap(to, from);  // which a kernel would check
+    return copy_bytes_between(to, from);
+  }
   if (to.device() == from.device()) return copy_by_kernel(to, from);
   // The bytes cross as they are at the source, as few as there are; the kernel runs at the destination.
   Tensor source = from;
