@@ -263,3 +263,23 @@ def test_a_copy_within_a_storage_is_refused_where_plain_pytorch_refuses_it(ends)
         return base.cpu()
 
     assert torch.equal(attempt("managed"), attempt("cpu"))
+
+
+@pytest.mark.parametrize("why", ["pinned", "no room"])
+def test_a_tensor_that_cannot_be_resized_shows_what_it_did(why, configure):
+    configure("sim:2x1MiB,host:2MiB")
+    x = torch.arange(12.0, device="managed").view(3, 4)[:, 1:]
+    pins = ("sim:0", "sim:1") if why == "pinned" else ()
+    for node in pins:
+        innkeeper.pin(x, node)
+    wanted = 100 if why == "pinned" else 10 << 20
+    for change in (
+        lambda: x.resize_(wanted),
+        lambda: x.set_(x.untyped_storage(), 4, (wanted,)),
+    ):
+        with pytest.raises((ValueError, RuntimeError)):
+            change()
+        assert (tuple(x.shape), x.stride(), x.storage_offset()) == ((3, 3), (4, 1), 1)
+        assert x.tolist() == [[1, 2, 3], [5, 6, 7], [9, 10, 11]]
+    for _ in pins:
+        innkeeper.unpin(x)

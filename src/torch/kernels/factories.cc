@@ -92,16 +92,36 @@ void cover(const Tensor& self) {
   if (needed > impl.unsafe_storage().nbytes()) resize_storage(impl.unsafe_storage(), needed);
 }
 
-const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
+// Changes what a tensor shows, and makes its storage long enough for it. Where that fails (a pin forbids it,
+// memory runs out) the tensor shows what it did.
+template <class Change>
+void show(const Tensor& self, const Change& change) {
   c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
-  const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
-  const auto bytes_before = static_cast<int64_t>(impl.unsafe_storage().nbytes());
-  if (impl.sizes() != sizes) impl.set_sizes_contiguous(sizes);
-  if (format.has_value()) {
-    TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format ", *format);
-    impl.empty_tensor_restride(*format);
+  const c10::Storage storage = impl.storage();
+  const c10::DimVector sizes(impl.sizes());
+  const c10::DimVector strides(impl.strides());
+  const int64_t offset = impl.storage_offset();
+  try {
+    change(impl);
+    cover(self);
+  } catch (...) {
+    impl.set_storage_keep_dtype(storage);
+    impl.set_storage_offset(offset);
+    impl.set_sizes_and_strides(sizes, strides);
+    throw;
   }
-  cover(self);
+}
+
+const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
+  const c10::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+  const auto bytes_before = static_cast<int64_t>(self.unsafeGetTensorImpl()->unsafe_storage().nbytes());
+  show(self, [&](c10::TensorImpl& impl) {
+    if (impl.sizes() != sizes) impl.set_sizes_contiguous(sizes);
+    if (format.has_value()) {
+      TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format ", *format);
+      impl.empty_tensor_restride(*format);
+    }
+  });
   if (fills_uninitialized()) [[unlikely]]
     at::native::fill_resize_deterministic_(self, bytes_before);
   return self;
@@ -116,15 +136,15 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, c10::SymInt offset,
   TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
   TORCH_CHECK(strides.empty() || strides.size() == sizes.size(), "set_: ", sizes.size(), " sizes but ",
               strides.size(), " strides");
-  c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
-  impl.set_storage_keep_dtype(std::move(source));
-  impl.set_storage_offset(offset.expect_int());
-  if (strides.empty() && !sizes.empty()) {
-    impl.set_sizes_contiguous(sizes);
-  } else {
-    impl.set_sizes_and_strides(sizes, strides);
-  }
-  cover(self);
+  show(self, [&](c10::TensorImpl& impl) {
+    impl.set_storage_keep_dtype(std::move(source));
+    impl.set_storage_offset(offset.expect_int());
+    if (strides.empty() && !sizes.empty()) {
+      impl.set_sizes_contiguous(sizes);
+    } else {
+      impl.set_sizes_and_strides(sizes, strides);
+    }
+  });
   return self;
 }
 
