@@ -83,6 +83,21 @@ def cells(found: Found) -> Iterator[list[str]]:
         yield [*head, *(f"{value:.2f}x" for value in times_of(found, row).values()), bytes_text(row)]
 
 
+def host_line(all_found: list[Found]) -> str:
+    """How much host memory was held, of what blocks took there."""
+    held = sorted(
+        (row["host_bytes_held"] / row["host_bytes"], f"{found['model']} at {row['share']:.0%}")
+        for found in all_found
+        for row in found["rows"]
+        if row.get("host_bytes")
+    )
+    under = sum(ratio <= 1.02 for ratio, _ in held)
+    return (
+        f"host memory held in slabs, of what blocks took: {held[len(held) // 2][0]:.3f}x in the middle, "
+        f"at most 1.02x in {under} of {len(held)} cells, {held[-1][0]:.2f}x at most ({held[-1][1]})"
+    )
+
+
 HEADER = ("model", "room", "planned", "asked for", "pager", "roofline", "bytes in, of the best")
 
 
@@ -163,6 +178,7 @@ def main() -> None:
                 table.add_row(*line)
             table.add_section()
         console.print(table)
+    console.print(host_line(all_found))
     args.html.parent.mkdir(parents=True, exist_ok=True)
     args.html.write_text(page(all_found))
     console.print(f"the page with plots: {args.html}")

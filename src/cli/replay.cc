@@ -69,6 +69,8 @@ Json to_json(const Comparison& found, const Options& options) {
                     {"asked", to_json(row.asked)},
                     {"pager", to_json(row.pager)},
                     {"offline", to_json(row.offline)},
+                    {"host_bytes", row.host.used.count()},
+                    {"host_bytes_held", row.host.held.count()},
                     {"roofline_seconds", row.roofline},
                     {"least_bytes_in", row.least_in.count()}});
   }

@@ -4,59 +4,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 
 #include "base/check.h"
-#include "base/log.h"
 
 namespace innkeeper {
-namespace {
-
-// The mappings of all blank arenas: a copy is told an address, and not whose it is.
-class BlankMappings {
- public:
-  void add(void* data, int64_t size) IK_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    sizes_[reinterpret_cast<uintptr_t>(data)] = size;
-  }
-  void remove(void* data) IK_EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    sizes_.erase(reinterpret_cast<uintptr_t>(data));
-  }
-  bool contain(const void* data) IK_EXCLUDES(mutex_) {
-    const auto address = reinterpret_cast<uintptr_t>(data);
-    MutexLock lock(mutex_);
-    const auto after = sizes_.upper_bound(address);
-    if (after == sizes_.begin()) return false;
-    const auto& [start, size] = *std::prev(after);
-    return address - start < static_cast<uintptr_t>(size);
-  }
-
- private:
-  Mutex mutex_;
-  std::map<uintptr_t, int64_t> sizes_ IK_GUARDED_BY(mutex_);
-};
-
-BlankMappings& blank_mappings() {
-  static auto& it = *new BlankMappings;  // leaked: arenas may go after static objects
-  return it;
-}
-
-}  // namespace
-
-bool is_blank(const void* data) { return blank_mappings().contain(data); }
-
-Arena::Arena(Options options) : options_(std::move(options)) {
-  IK_CHECK(!options_.keep_mapped || !options_.hooks.pin, "pinned memory cannot lose its pages");
-}
+Arena::Arena(Options options) : options_(std::move(options)) {}
 
 Arena::~Arena() {
   std::vector<Departing> departing;
   {
     MutexLock lock(mutex_);
-    for (const auto& [address, mapping] : mappings_)
-      departing.push_back({reinterpret_cast<void*>(address), mapping});
+    for (const auto& [address, size] : mappings_)
+      departing.push_back({reinterpret_cast<void*>(address), size});
     mappings_.clear();
   }
   unmap(departing);
@@ -166,8 +125,8 @@ bool Arena::contains(const void* data) const {
   MutexLock lock(mutex_);
   auto after = mappings_.upper_bound(address);
   if (after == mappings_.begin()) return false;
-  const auto& [start, mapping] = *std::prev(after);
-  return address - start < static_cast<uintptr_t>(mapping.size);
+  const auto& [start, size] = *std::prev(after);
+  return address - start < static_cast<uintptr_t>(size);
 }
 
 Bytes Arena::trim() {
@@ -193,7 +152,7 @@ void Arena::shrink_cache(int64_t target) {
         if (data == nullptr) break;
         const auto mapping = mappings_.find(reinterpret_cast<uintptr_t>(data));
         departing.push_back({data, mapping->second});
-        cached_ -= mapping->second.size;
+        cached_ -= mapping->second;
         if (options_.keep_mapped) continue;
         mappings_.erase(mapping);
         blocks_.erase(data);
@@ -202,8 +161,7 @@ void Arena::shrink_cache(int64_t target) {
   }
   if (options_.settle && !departing.empty()) options_.settle();
   if (!options_.keep_mapped) return unmap(departing);
-  for (const auto& [data, mapping] : departing)
-    ::madvise(data, static_cast<size_t>(mapping.size), MADV_DONTNEED);
+  for (const auto& [data, size] : departing) ::madvise(data, static_cast<size_t>(size), MADV_DONTNEED);
   MutexLock lock(mutex_);
   for (const Departing& gone : departing) {
     shelves_[blocks_.find(gone.data)->second.size_class.index].cold.push_back(gone.data);
@@ -211,33 +169,15 @@ void Arena::shrink_cache(int64_t target) {
 }
 
 Result<void*> Arena::map(int64_t size) {
-  const auto length = static_cast<size_t>(size);
-  const int access = options_.blank ? PROT_READ : PROT_READ | PROT_WRITE;
-  const int reserve = options_.blank ? MAP_NORESERVE : 0;
-  void* data = ::mmap(nullptr, length, access, MAP_PRIVATE | MAP_ANONYMOUS | reserve, -1, 0);
-  if (data == MAP_FAILED) {
-    return Status(Code::out_of_memory,
-                  "the system refused " + std::to_string(size) + " bytes: " + std::strerror(errno));
-  }
-  if (options_.blank) blank_mappings().add(data, size);
-  bool pinned = false;
-  if (options_.hooks.pin) {
-    const Status status = options_.hooks.pin(data, length);
-    pinned = status.ok();
-    if (!pinned) log(LogLevel::warn, options_.name + ": memory stays pageable: " + status.message());
-  }
+  Result<void*> data = map_pages(size, pages());
+  if (!data.ok()) return data;
   MutexLock lock(mutex_);
-  mappings_[reinterpret_cast<uintptr_t>(data)] = Mapping{size, pinned};
+  mappings_[reinterpret_cast<uintptr_t>(data.value())] = size;
   return data;
 }
 
 void Arena::unmap(const std::vector<Departing>& departing) {
-  for (const auto& [data, mapping] : departing) {
-    const auto length = static_cast<size_t>(mapping.size);
-    if (mapping.pinned && options_.hooks.unpin && !options_.hooks.unpin(data, length)) continue;
-    if (options_.blank) blank_mappings().remove(data);
-    ::munmap(data, length);
-  }
+  for (const auto& [data, size] : departing) unmap_pages(data, size, pages());
 }
 
 Result<void*> Arena::map_or_trim(int64_t size) {

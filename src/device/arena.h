@@ -1,4 +1,4 @@
-// A pool of host memory: what the host node's replicas live in, and what a simulated accelerator's memory is.
+// A pool of host memory: what a simulated accelerator's memory is.
 //
 // Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
 // mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
@@ -8,7 +8,7 @@
 // What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
 // capacity says no first. It does not poison.
 //
-// Thread safety: all methods. Mappings are made and undone, and hooks run, with no lock held.
+// Thread safety: all methods. Mappings are made and undone, and `settle` runs, with no lock held.
 //
 // Ownership: all memory is unmapped when the arena is destroyed, live or not.
 #pragma once
@@ -26,31 +26,19 @@
 #include "base/status.h"
 #include "base/thread_annotations.h"
 #include "base/types.h"
+#include "device/mapping.h"
 
 namespace innkeeper {
 
-// Whether the address is in a blank arena's memory, of any arena of the process. Thread-safe.
-bool is_blank(const void* data);
-
 class Arena {
  public:
-  // Told of each new mapping, and before each goes (pinning memory for a real accelerator). A mapping that
-  // `pin` refuses is used all the same; `unpin` is then not called for it. One that `unpin` cannot let go
-  // (false) is kept and used no more: at its addresses the accelerator would take other memory for locked.
-  struct Hooks {
-    std::function<Status(void* data, size_t size)> pin;
-    std::function<bool(void* data, size_t size)> unpin;
-  };
   struct Options {
-    std::string name = "host";
+    std::string name = "memory";  // in what it says
     // More large blocks than this are not kept; then the shelves used longest ago are emptied to half of it.
     Bytes cache_limit = MiB(512);
     // Trimmed memory keeps its addresses and loses its pages only: a stray write never hits foreign memory.
     bool keep_mapped = false;
-    // Addresses alone: they read as zeros, cost no memory until then and never more than that, and trap when
-    // written. For machines that are larger than this one.
-    bool blank = false;
-    Hooks hooks = {};
+    bool blank = false;  // addresses alone (Pages::blank)
     // Called before the pages of free blocks go, with no lock held: after it nobody uses those that were
     // busy.
     std::function<void()> settle = {};
@@ -102,15 +90,12 @@ class Arena {
     Class size_class;
     int64_t live;  // the rounded size while allocated, 0 on the shelf
   };
-  struct Mapping {
-    int64_t size;
-    bool pinned;
-  };
   struct Departing {
     void* data;
-    Mapping mapping;
+    int64_t size;
   };
 
+  Pages pages() const { return options_.blank ? Pages::blank : Pages::ordinary; }
   static Class class_of(int64_t rounded);
   static void* take_warm(Shelf& shelf, Order order);  // null if there is none
   Result<void*> map(int64_t size) IK_EXCLUDES(mutex_);
@@ -123,7 +108,7 @@ class Arena {
   const Options options_;
   mutable Mutex mutex_;
   std::unordered_map<const void*, Block> blocks_ IK_GUARDED_BY(mutex_);
-  std::map<uintptr_t, Mapping> mappings_ IK_GUARDED_BY(mutex_);
+  std::map<uintptr_t, int64_t> mappings_ IK_GUARDED_BY(mutex_);
   std::array<Shelf, kClasses> shelves_ IK_GUARDED_BY(mutex_);
   int64_t cached_ IK_GUARDED_BY(mutex_) = 0;
   uint64_t tick_ IK_GUARDED_BY(mutex_) = 0;

@@ -49,9 +49,8 @@ struct HostDevice::Claim {
   void* data;
 };
 
-HostDevice::HostDevice(std::string name, Arena::Hooks hooks, Bytes cache_limit, bool blank)
-    : name_(name),
-      arena_({.name = name, .cache_limit = cache_limit, .blank = blank, .hooks = std::move(hooks)}) {}
+HostDevice::HostDevice(std::string name, Slabs::Options options)
+    : name_(name), slabs_(std::move(name), std::move(options)) {}
 
 void HostDevice::attach(NodeId self, Accountant* accountant) {
   IK_CHECK(live() == Bytes(0), "a device is attached before its first allocation");
@@ -65,12 +64,12 @@ Result<Memory> HostDevice::allocate(Bytes size, Queue) {
   }
   const Bytes rounded = round_up(size);
   if (accountant_ != nullptr) IK_RETURN_IF_ERROR(accountant_->charge(self_, rounded));
-  Result<Arena::Piece> piece = arena_.allocate(rounded);
-  if (!piece.ok()) {
+  Result<void*> block = slabs_.allocate(rounded);
+  if (!block.ok()) {
     if (accountant_ != nullptr) accountant_->uncharge(self_, rounded);
-    return piece.status();
+    return block.status();
   }
-  void* data = piece.value().data;
+  void* const data = block.value();
   return Memory(data, rounded, new Claim{this, data}, [](void* context) {
     auto* claim = static_cast<Claim*>(context);
     claim->device->take_back(claim->data);
@@ -79,7 +78,7 @@ Result<Memory> HostDevice::allocate(Bytes size, Queue) {
 }
 
 void HostDevice::take_back(void* data) {
-  const Bytes size = arena_.free(data);
+  const Bytes size = slabs_.free(data);
   if (accountant_ != nullptr) accountant_->uncharge(self_, size);
 }
 

@@ -1,4 +1,4 @@
-// The host node: memory from the arena; copies are done before they return, so its events are null.
+// The host node: memory from slabs; copies are done before they return, so its events are null.
 //
 // What it is not: a budget. The node's Accountant refuses what is beyond it, host_memory_limit() says what
 // the machine grants this process. Waiting for another device's event blocks the thread that waits.
@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "device/arena.h"
 #include "device/device_api.h"
+#include "device/slabs.h"
 
 namespace innkeeper {
 
@@ -19,17 +19,14 @@ Bytes host_memory_limit(const std::string& proc = "/proc", const std::string& cg
 
 class HostDevice final : public Device {
  public:
-  // `hooks` pin the memory for real accelerators (Arena::Hooks). `blank`: it holds no data, beside simulated
-  // accelerators that hold none.
-  explicit HostDevice(std::string name = "host", Arena::Hooks hooks = {}, Bytes cache_limit = MiB(512),
-                      bool blank = false);
+  explicit HostDevice(std::string name = "host", Slabs::Options options = {});
 
   NodeKind kind() const override { return NodeKind::host; }
   const std::string& name() const override { return name_; }
   void attach(NodeId self, Accountant* accountant) override;
   using Device::allocate;
   Result<Memory> allocate(Bytes size, Queue first) override;
-  Bytes live() const override { return arena_.live(); }
+  Bytes live() const override { return slabs_.live(); }
 
   Result<Event> record(Queue) override { return Event(); }
   Status wait(Queue, const Event& event) override;
@@ -37,17 +34,17 @@ class HostDevice final : public Device {
   Result<Event> copy_out(void* host, const void* device, Bytes size) override;
   bool can_copy_from(const Device&) const override { return false; }
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
-  Bytes trim() override { return arena_.trim(); }
+  Bytes trim() override { return slabs_.trim(); }
   Status synchronize() override { return Status::okay(); }
 
-  const Arena& arena() const { return arena_; }
+  const Slabs& slabs() const { return slabs_; }
 
  private:
   struct Claim;
   void take_back(void* data);
 
   const std::string name_;
-  Arena arena_;
+  Slabs slabs_;
   // Set once, before any allocation.
   NodeId self_ = kNoNode;
   Accountant* accountant_ = nullptr;

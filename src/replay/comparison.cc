@@ -67,6 +67,7 @@ Status fill(Row& row, const trace::Record& record, const sim::Card& card, const 
   row.offline = cost_of(farthest.value(), found.kernels, nullptr);
   row.roofline = std::max({found.kernels, static_cast<double>(row.offline.in.count()) / link.bandwidth,
                            static_cast<double>(row.offline.out.count()) / link.bandwidth});
+  row.host = planned.value().host;
   row.least_in = planned.value().bound;
   return {};
 }

@@ -21,6 +21,7 @@ struct Row {
   StepCost pager = {};    // likewise, and the program waits for each copy, as for unified memory's
   StepCost offline = {};  // the bytes that farthest next use moves, with the whole record known
   double roofline = 0;    // seconds: the longest of the kernels and of those bytes in each direction
+  HostUse host = {};      // as planned
   Bytes least_in{0};      // no plan has less (plan/bound.h); 0 where nothing was planned
 };
 

@@ -43,7 +43,9 @@ class Player {
                                                        .host_link = setup.link});
     std::vector<NodeSetup> nodes;
     nodes.push_back({sim::make_device(card_), room, true});
-    nodes.push_back({std::make_unique<HostDevice>("host", Arena::Hooks{}, MiB(512), true), kHost, false});
+    auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
+    slabs_ = &host->slabs();
+    nodes.push_back({std::move(host), kHost, false});
     engine_ = std::make_unique<Engine>(std::move(nodes), make_lru_policy());
     engine_->set_planning(setup.planning);
     // A kernel may make an operand larger; here it is so from the beginning.
@@ -70,6 +72,7 @@ class Player {
     }
     IK_RETURN_IF_ERROR(engine_->synchronize());
     played_.peak = Bytes(engine_->glance(kCard).peak);
+    played_.host.used = Bytes(engine_->glance(engine_->host()).peak);
     played_.bound = Bytes(engine_->planning().round.bytes_bound);
     return std::move(played_);
   }
@@ -99,6 +102,7 @@ class Player {
     engine_->count_operator(kCard);
     engine_->release(kCard, std::span(accesses));
     ++played_.operators;
+    played_.host.held = std::max(played_.host.held, slabs_->held());
     return made.ok() ? Status() : Status(made.code(), entry.text + ": " + made.message());
   }
 
@@ -150,6 +154,7 @@ class Player {
 
   const Record& record_;
   std::shared_ptr<Accelerator> card_;
+  const Slabs* slabs_ = nullptr;  // the host's
   std::unique_ptr<Engine> engine_;
   std::unordered_map<BlockId, Bytes> sizes_;
   std::unordered_map<BlockId, Block*> blocks_;

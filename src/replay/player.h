@@ -24,10 +24,17 @@ struct StepCost {
   Bytes out{0};
 };
 
+// What blocks took at the host at most, and the memory that was held for them.
+struct HostUse {
+  Bytes used{0};
+  Bytes held{0};
+};
+
 struct Played {
   std::vector<StepCost> steps;
   int64_t operators = 0;
   Bytes peak{0};   // at the card
+  HostUse host = {};
   Bytes bound{0};  // the least that arrives in a round, where one was planned (plan/bound.h)
 };
 

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <random>
-#include <set>
 #include <thread>
 
 namespace innkeeper {
@@ -115,57 +114,12 @@ TEST(Arena, KeepsAddressesMappedWhenAsked) {
   EXPECT_TRUE(again.value().fresh);
 }
 
-TEST(Arena, PinsWholeMappingsOnce) {
-  std::set<void*> pinned;
-  int refusals = 0;
-  {
-    Arena arena({.hooks = {.pin =
-                               [&](void* data, size_t size) {
-                                 if (size == (3 << 20)) {
-                                   ++refusals;
-                                   return Status(Code::unavailable, "refused by the test");
-                                 }
-                                 EXPECT_TRUE(pinned.insert(data).second);
-                                 return Status::okay();
-                               },
-                           .unpin = [&](void* data, size_t) { return pinned.erase(data) == 1u; }}});
-    for (int i = 0; i < 100; ++i) take(arena, Bytes(256));
-    EXPECT_EQ(pinned.size(), 1u) << "small blocks share a slab";
-    void* large = take(arena, MiB(1));
-    EXPECT_EQ(pinned.size(), 2u);
-    arena.free(large);
-    arena.trim();
-    EXPECT_EQ(pinned.size(), 1u);
-    void* refused = take(arena, MiB(3));
-    EXPECT_EQ(refusals, 1);
-    arena.free(refused);
-  }
-  EXPECT_TRUE(pinned.empty());
-}
-
-TEST(Arena, KeepsTheAddressesOfWhatCannotBeUnpinned) {
-  std::set<void*> refused;
-  {
-    Arena arena({.hooks = {.pin = [](void*, size_t) { return Status::okay(); },
-                           .unpin =
-                               [&](void* data, size_t) {
-                                 refused.insert(data);
-                                 return false;
-                               }}});
-    take(arena, MiB(1));
-  }
-  ASSERT_EQ(refused.size(), 1u);
-  static_cast<volatile char*>(*refused.begin())[0] = 1;  // or this would touch what was unmapped
-  Arena another({.name = "another"});
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(refused.count(take(another, MiB(1))), 0u);
-}
-
 TEST(Arena, SaysWhatItWasAsked) {
-  Arena arena({.name = "host"});
+  Arena arena({.name = "sim:0"});
   const Result<Arena::Piece> beyond = arena.allocate(Bytes(int64_t{1} << 47));
   ASSERT_FALSE(beyond.ok());
   EXPECT_EQ(beyond.status().code(), Code::out_of_memory);
-  EXPECT_EQ(beyond.status().message(), "host: asked 128.0 TiB, more than a process can map");
+  EXPECT_EQ(beyond.status().message(), "sim:0: asked 128.0 TiB, more than a process can map");
   const Result<Arena::Piece> refused = arena.allocate(Bytes(int64_t{1} << 46));
   if (!refused.ok()) {  // the system's overcommit setting decides
     EXPECT_EQ(refused.status().code(), Code::out_of_memory);

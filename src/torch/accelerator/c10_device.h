@@ -73,12 +73,10 @@ class C10Device final : public Device {
   std::array<c10::Stream, 3> streams_;
 };
 
-// The host node of a process with PyTorch: the arena, and what CPU kernels allocate for it (cpu_allocator.h).
+// The host node of a process with PyTorch: slabs, and what CPU kernels allocate for it (cpu_allocator.h).
 class HostNode final : public Device {
  public:
-  // `kept`: how much memory that is free the arena keeps at most. `blank`: it holds no data.
-  HostNode(std::string name, Arena::Hooks hooks, Bytes kept, bool blank)
-      : host_(std::move(name), std::move(hooks), kept, blank) {}
+  HostNode(std::string name, Slabs::Options options) : host_(std::move(name), std::move(options)) {}
 
   NodeKind kind() const override { return NodeKind::host; }
   const std::string& name() const override { return host_.name(); }
@@ -103,7 +101,7 @@ class HostNode final : public Device {
   }
   Bytes trim() override { return host_.trim(); }
   Status synchronize() override { return host_.synchronize(); }
-  bool owns(const void* data) const { return host_.arena().contains(data); }
+  bool owns(const void* data) const { return host_.slabs().contains(data); }
 
  private:
   HostDevice host_;

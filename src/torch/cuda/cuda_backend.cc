@@ -11,10 +11,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "device/numa.h"
 #include "torch/cuda/charging_allocator.h"
 #include "torch/errors.h"
 
@@ -52,11 +55,29 @@ Bytes default_budget(Bytes free) {
   return round_up(Bytes(std::max({free.count() - reserve, free.count() / 2, kAlignment})));
 }
 
-// The card has no memory of its own. (One that reaches the host's over a coherent link, as a GH200, has.)
-bool is_integrated(c10::DeviceIndex index) {
+int attribute(cudaDeviceAttr which, c10::DeviceIndex index) {
   int value = 0;
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrIntegrated, index));
-  return value != 0;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, index));
+  return value;
+}
+
+// The card has no memory of its own. (One that reaches the host's over a coherent link, as a GH200, has.)
+bool is_integrated(c10::DeviceIndex index) { return attribute(cudaDevAttrIntegrated, index) != 0; }
+
+// The NUMA node that all cards are near, if they share one.
+std::optional<int> node_near(std::span<const c10::DeviceIndex> cards) {
+  std::optional<int> common;
+  for (const c10::DeviceIndex card : cards) {
+    std::array<char, 32> address{};
+    std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.0",
+                  static_cast<unsigned>(attribute(cudaDevAttrPciDomainId, card)),
+                  static_cast<unsigned>(attribute(cudaDevAttrPciBusId, card)),
+                  static_cast<unsigned>(attribute(cudaDevAttrPciDeviceId, card)));
+    const std::optional<int> near = numa_node_of(address.data());
+    if (!near || (common && common != near)) return std::nullopt;
+    common = near;
+  }
+  return common;
 }
 
 Status refuse(const std::string& what) { return Status(Code::invalid_argument, what); }
@@ -210,15 +231,17 @@ void take(c10::DeviceIndex index, Bytes budget) {
   }
 }
 
-Arena::Hooks arena_hooks() {
-  return {.pin =
-              [](void* data, size_t size) {
+Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards) {
+  return {.lock =
+              [near = node_near(cards)](void* data, size_t size) {
+                // Before its pages are there, which locking them asks for.
+                if (near) (void)prefer_numa_node(data, size, *near);
                 const cudaError_t error = cudaHostRegister(data, size, cudaHostRegisterPortable);
                 if (error == cudaSuccess) return Status();
                 (void)cudaGetLastError();  // or the next check of a kernel would find it
                 return Status(Code::unavailable, cudaGetErrorString(error));
               },
-          .unpin =
+          .unlock =
               [](void* data, size_t) {
                 if (cudaHostUnregister(data) == cudaSuccess) return true;
                 (void)cudaGetLastError();

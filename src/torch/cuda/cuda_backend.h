@@ -15,11 +15,12 @@
 #include <c10/core/Device.h>
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "config/machine.h"
-#include "device/arena.h"
 #include "device/device_api.h"
+#include "device/slabs.h"
 #include "torch/runtime/random_stream.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
@@ -50,8 +51,9 @@ void limit(c10::DeviceIndex index, Bytes budget);
 // PyTorch's caching allocator, and what it has already counts. Throws where the card has less.
 void take(c10::DeviceIndex index, Bytes budget);
 
-// Page-locked memory: copies run beside the program and at the link's full speed.
-Arena::Hooks arena_hooks();
+// Page-locked memory, near the cards if all are near the same: copies run beside the program and at the
+// link's full speed.
+Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards);
 
 // A generator for the calling thread's next operator on a card: its numbers depend on the seed alone.
 at::Generator generator(c10::DeviceIndex index, uint64_t seed);

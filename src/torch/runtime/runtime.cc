@@ -33,7 +33,6 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-constexpr Bytes kKeptHostMemory = MiB(512);
 // Locking pages for a card costs about as much as copying them: with cards more of them is kept.
 [[maybe_unused]] constexpr int64_t kKeptHostShare = 16;
 
@@ -211,8 +210,9 @@ Runtime::Runtime(Prepared prepared)
       stress_hash_(prepared.stress_hash),
       has_data_(prepared.spec.data) {
   const MachineSpec& spec = prepared.spec;
-  const bool has_cards = std::any_of(spec.nodes.begin(), spec.nodes.end(),
-                                     [](const NodeSpec& node) { return node.make == NodeMake::cuda; });
+  std::vector<c10::DeviceIndex> cards;
+  for (const NodeSpec& node : spec.nodes)
+    if (node.make == NodeMake::cuda) cards.push_back(static_cast<c10::DeviceIndex>(*node.index));
   const auto& accelerators = prepared.accelerators;
   if (!accelerators.empty() || sim_backend::count() != 0) {
     sim_backend::install(accelerators, &late_accountant(), prepared.accelerator_nodes);
@@ -235,18 +235,18 @@ Runtime::Runtime(Prepared prepared)
         break;
       }
       case NodeMake::host: {
-        Arena::Hooks hooks;
-        Bytes kept = kKeptHostMemory;
+        Slabs::Options slabs{.blank = !has_data_};
+        slabs.slab = std::min(slabs.slab, setup.budget);
 #ifdef INNKEEPER_WITH_CUDA
-        if (has_cards) {
-          hooks = cuda_backend::arena_hooks();
-          kept = std::max(kept, Bytes(setup.budget.count() / kKeptHostShare));
+        if (!cards.empty()) {
+          slabs.hooks = cuda_backend::slab_hooks(cards);
+          slabs.keep = std::max(slabs.keep, Bytes(setup.budget.count() / kKeptHostShare));
         }
 #endif
         backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host",
                    has_data_ ? host_memory_limit() : setup.budget};
-        setup.device = std::make_unique<HostNode>(node.name, std::move(hooks), kept, !has_data_);
-        setup.computes = accelerators.empty() && !has_cards;
+        setup.device = std::make_unique<HostNode>(node.name, std::move(slabs));
+        setup.computes = accelerators.empty() && cards.empty();
         break;
       }
       case NodeMake::disk: {

@@ -1,0 +1,98 @@
+// Host memory in slabs: what the host node's replicas live in.
+//
+// Slabs of 64 MiB and more are mapped whole, and page-locked whole where a card copies from them: both cost
+// more than the copies would, so both are done once. Blocks are cut from them, to the byte that is accounted.
+// A block takes the smallest free range that is large enough, of equal ones that at the lowest address; a
+// freed one joins its free neighbours. Empty slabs are kept up to a bound. (Best fit wastes least on recorded
+// trainings: docs/design/host_memory.md.)
+//
+// What it is not: a budget. It gives what the system gives; the node's Accountant says no first. It does not
+// poison, and nobody has to wait before memory is used again: who frees a block is the last to use it.
+//
+// Thread safety: all methods. Slabs are mapped and unmapped, and hooks run, with no lock held.
+//
+// Ownership: all memory is unmapped when this is destroyed, live or not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread_annotations.h"
+#include "base/types.h"
+
+namespace innkeeper {
+
+class Slabs {
+ public:
+  // Told of each new slab, and before each goes (page-locking for a real accelerator). A slab that `lock`
+  // refuses is used all the same; `unlock` is then not called for it. One that `unlock` cannot let go (false)
+  // stays mapped and is used no more: at its addresses the accelerator would take other memory for locked.
+  struct Hooks {
+    std::function<Status(void* data, size_t size)> lock;
+    std::function<bool(void* data, size_t size)> unlock;
+  };
+  struct Options {
+    Bytes slab = MiB(64);   // at least
+    Bytes keep = MiB(512);  // of empty slabs; beyond it those that are empty longest go, down to half of it
+    bool blank = false;     // addresses alone (Pages::blank)
+    Hooks hooks = {};
+  };
+
+  Slabs(std::string name, Options options);
+  ~Slabs();
+  Slabs(const Slabs&) = delete;
+  Slabs& operator=(const Slabs&) = delete;
+
+  // Requires: size > 0. Aligned to kAlignment; of round_up(size) bytes. Fails with out_of_memory when the
+  // system has no more.
+  Result<void*> allocate(Bytes size);
+  // Requires: `data` came from allocate() and is live. Returns its rounded size.
+  Bytes free(void* data);
+
+  Bytes live() const;                     // counted block by block
+  Bytes held() const;                     // of all slabs
+  Bytes size_of(const void* data) const;  // rounded; 0 if `data` is not the start of a live block
+  bool contains(const void* data) const;  // inside any slab, live or not
+  Bytes trim();                           // gives all empty slabs back; returns how much went
+
+ private:
+  struct Slab {
+    int64_t size;
+    bool locked;
+    int64_t live = 0;
+    uint64_t emptied = 0;  // when it was last
+  };
+  struct Departing {
+    void* data;
+    int64_t size;
+    bool locked;
+  };
+
+  void* cut(int64_t size) IK_REQUIRES(mutex_);  // null if no free range is large enough
+  void add_free(uintptr_t begin, int64_t size) IK_REQUIRES(mutex_);
+  std::map<uintptr_t, Slab>::iterator slab_of(uintptr_t address) IK_REQUIRES(mutex_);
+  Result<void*> map(int64_t size) IK_EXCLUDES(mutex_);
+  // The slabs that are empty longest, until at most `target` bytes of them are left.
+  std::vector<Departing> take_empty(int64_t target) IK_REQUIRES(mutex_);
+  void unmap(const std::vector<Departing>& departing) IK_EXCLUDES(mutex_);
+
+  const std::string name_;
+  const Options options_;
+  mutable Mutex mutex_;
+  std::map<uintptr_t, Slab> slabs_ IK_GUARDED_BY(mutex_);
+  std::unordered_map<uintptr_t, int64_t> blocks_ IK_GUARDED_BY(mutex_);
+  std::map<uintptr_t, int64_t> free_ IK_GUARDED_BY(mutex_);                 // ranges, by address
+  std::set<std::pair<int64_t, uintptr_t>> by_size_ IK_GUARDED_BY(mutex_);  // the same
+  int64_t held_ IK_GUARDED_BY(mutex_) = 0;
+  int64_t empty_ IK_GUARDED_BY(mutex_) = 0;  // bytes of empty slabs
+  uint64_t tick_ IK_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace innkeeper
