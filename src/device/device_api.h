@@ -32,7 +32,7 @@ enum class Queue : uint8_t { compute = 0, copy_in = 1, copy_out = 2 };
 class EventState {
  public:
   virtual ~EventState() = default;
-  // False if it cannot be known. True for good once somebody has waited.
+  // False if it cannot be known. True for good once somebody has waited, also in vain: the work is over then.
   virtual bool done() = 0;
   virtual Status synchronize() = 0;  // Blocks until done. Fails if the work before it failed.
 };

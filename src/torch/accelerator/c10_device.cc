@@ -71,7 +71,15 @@ class C10Event final : public EventState {
       event_.synchronize();
       return {};
     });
-    if (status.ok()) note_passed();
+    if (status.ok()) {
+      note_passed();
+      return status;
+    }
+    // The work may still be under way, and memory that it touches goes to others once it is over.
+    (void)guarded(*health_, call_, [&]() -> Status {
+      c10::impl::VirtualGuardImpl(event_.device_type()).synchronizeDevice(event_.device_index());
+      return {};
+    });
     over_.store(true, std::memory_order_release);
     return status;
   }
