@@ -26,7 +26,8 @@ Status prefer_numa_node(void* data, size_t size, int node) {
     return Status(Code::invalid_argument, "there is no NUMA node " + std::to_string(node));
   nodes[static_cast<size_t>(node) / kWord] = 1UL << (static_cast<size_t>(node) % kWord);
   // The library of that name has no more to it than this call.
-  if (::syscall(SYS_mbind, data, size, MPOL_PREFERRED, nodes.data(), nodes.size() * kWord + 1, 0) == 0) return {};
+  if (::syscall(SYS_mbind, data, size, MPOL_PREFERRED, nodes.data(), nodes.size() * kWord + 1, 0) == 0)
+    return {};
   return Status(Code::unavailable, "NUMA node " + std::to_string(node) + ": " + std::strerror(errno));
 }
 

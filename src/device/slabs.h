@@ -88,7 +88,7 @@ class Slabs {
   mutable Mutex mutex_;
   std::map<uintptr_t, Slab> slabs_ IK_GUARDED_BY(mutex_);
   std::unordered_map<uintptr_t, int64_t> blocks_ IK_GUARDED_BY(mutex_);
-  std::map<uintptr_t, int64_t> free_ IK_GUARDED_BY(mutex_);                 // ranges, by address
+  std::map<uintptr_t, int64_t> free_ IK_GUARDED_BY(mutex_);                // ranges, by address
   std::set<std::pair<int64_t, uintptr_t>> by_size_ IK_GUARDED_BY(mutex_);  // the same
   int64_t held_ IK_GUARDED_BY(mutex_) = 0;
   int64_t empty_ IK_GUARDED_BY(mutex_) = 0;  // bytes of empty slabs

@@ -51,8 +51,8 @@ void each_range(int64_t begin, int64_t end, int64_t length, const Range& range) 
   if (last > length) range(int64_t{0}, last - length);
 }
 
-// Numbers by step of a round, as differences from one step to the next: adds to the steps that `begin` to `end`
-// cover, and makes the numbers of them at last.
+// Numbers by step of a round, as differences from one step to the next: adds to the steps that `begin` to
+// `end` cover, and makes the numbers of them at last.
 inline void add_difference(std::vector<int64_t>& steps, int64_t begin, int64_t end, int64_t number) {
   const auto length = static_cast<int64_t>(steps.size());
   each_range(begin, end, length, [&](int64_t first, int64_t last) {

@@ -33,7 +33,7 @@ struct HostUse {
 struct Played {
   std::vector<StepCost> steps;
   int64_t operators = 0;
-  Bytes peak{0};   // at the card
+  Bytes peak{0};  // at the card
   HostUse host = {};
   Bytes bound{0};  // the least that arrives in a round, where one was planned (plan/bound.h)
 };

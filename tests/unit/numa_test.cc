@@ -32,7 +32,8 @@ TEST(Numa, PagesComeFromTheNodeThatIsPreferred) {
   const Status preferred = prefer_numa_node(data, kHugePage, 0);
   int policy = -1;
   std::array<unsigned long, 16> nodes{};
-  const bool told = ::syscall(SYS_get_mempolicy, &policy, nodes.data(), nodes.size() * 64, data, MPOL_F_ADDR) == 0;
+  const bool told =
+      ::syscall(SYS_get_mempolicy, &policy, nodes.data(), nodes.size() * 64, data, MPOL_F_ADDR) == 0;
   const Status beyond = prefer_numa_node(data, kHugePage, 1 << 20);
   const Status missing = prefer_numa_node(data, kHugePage, 1023);
   unmap_pages(data, kHugePage, Pages::huge);

@@ -124,7 +124,8 @@ TEST(Slabs, AreLockedOnce) {
                          .hooks = {.lock =
                                        [&](void* data, size_t size) {
                                          ++calls;
-                                         if (size == (3 << 20)) return Status(Code::unavailable, "refused by the test");
+                                         if (size == (3 << 20))
+                                           return Status(Code::unavailable, "refused by the test");
                                          EXPECT_TRUE(locked.insert(data).second);
                                          return Status::okay();
                                        },
