@@ -43,9 +43,10 @@ environment() {
   local version=$1 folder=$CACHE/torch-$1-$PYTHON_TAG wheel=$CACHE/download-$$ cuda
   if [ ! -e "$folder/.complete" ]; then
     rm -rf "$folder"
-    "$PYTHON" -m venv "$folder"
+    "$PYTHON" -m venv "$folder" >"$CACHE/pip.log" || { rm -rf "$folder"; return 1; }
     download "$wheel" "torch==$version" || { rm -rf "$wheel"; return 1; }
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile "$wheel"/*.whl
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile "$wheel"/*.whl \
+      2>"$CACHE/pip.log" || { rm -rf "$wheel" "$folder"; return 1; }
     rm -rf "$wheel"
     touch "$folder/.complete"
   fi
@@ -61,8 +62,8 @@ environment() {
     download "$wheel" "nvidia-cuda-runtime==$cuda.*" "nvidia-cuda-crt==$cuda.*" || { rm -rf "$wheel"; return 1; }
     rm -rf "$HEADERS"
     mkdir -p "$HEADERS/unpacked"
-    for file in "$wheel"/*.whl; do "$PYTHON" -m zipfile -e "$file" "$HEADERS/unpacked"; done
-    mv "$HEADERS"/unpacked/nvidia/*/include "$HEADERS/include"
+    for file in "$wheel"/*.whl; do "$PYTHON" -m zipfile -e "$file" "$HEADERS/unpacked" || return 1; done
+    mv "$HEADERS"/unpacked/nvidia/*/include "$HEADERS/include" || return 1
     rm -rf "$HEADERS/unpacked" "$wheel"
     touch "$HEADERS/.complete"
   fi

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # The tests of `make cuda`, on the fake runtime that tools/cuda.sh has put in CUDA's place: cuda_tests.sh 1|2 PYTHON
-# PYTEST_ARGS="-k bits": only these.
+# PYTEST_ARGS="-k 'test_bits or test_room'": only these, less what cannot run here; quotes inside count as a shell's.
 source "$(dirname "$0")/common.sh"
 tier=$1 python=$2
 failed=0
+eval "arguments=(${PYTEST_ARGS:-})"
 
 # suite NAME PYTEST-ARGUMENTS...
 suite() {
   echo "-- $1"
   shift
-  # shellcheck disable=SC2086
-  "$python" -m pytest -q -p no:cacheprovider -p no:warnings --tb=short "$@" ${PYTEST_ARGS:-} || [ $? = 5 ] || failed=1
+  "$python" -m pytest -q -p no:cacheprovider -p no:warnings --tb=short "$@" "${arguments[@]}" || [ $? = 5 ] || failed=1
 }
 
 if [ "$tier" = 1 ]; then
@@ -19,8 +19,11 @@ if [ "$tier" = 1 ]; then
 fi
 
 # What needs a card's speed, its own random numbers, or kernels that are not here (cuDNN, fused attention) is left out.
-FAKE_CUDA_MEMORY=$((6 << 30)) suite "what make gpu asks of a card" tests/gpu \
-  -k "not overhead and not overlap and not oversubscription and not attention and not lstm"
+# By --deselect, since pytest heeds its last -k alone and PYTEST_ARGS may have one.
+mapfile -t left_out < <("$python" -m pytest -q -p no:cacheprovider --collect-only tests/gpu \
+  -k "overhead or overlap or oversubscription or attention or lstm" |
+  sed -n 's/^tests/--deselect=tests/p')
+FAKE_CUDA_MEMORY=$((6 << 30)) suite "what make gpu asks of a card" tests/gpu "${left_out[@]}"
 export INNKEEPER_TEST_ON=cuda FAKE_CUDA_CARDS=2 FAKE_CUDA_MEMORY=$((1 << 30))
 suite "known bugs of others, on cards" tests/python/test_known_bugs.py tests/python/test_known_bugs_tensors.py
 suite "collectives between cards" tests/cuda/test_nccl.py

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The tests that need a GPU, with the PyTorch that python3 already has: no network, no environment of our own,
 # no compiler cache. Where there is no such GPU it says why, and that is no failure.
-#   OUT=FOLDER         where the figures go (else build/gpu)      PYTEST_ARGS="-k bits"   only these tests
+#   OUT=FOLDER         where the figures go (else build/gpu)
+#   PYTEST_ARGS="-k 'test_bits or test_room'"   only these tests; quotes inside count as a shell's
 #   BUILD_ONLY=1       build and stop; needs a CUDA build of PyTorch, but no card
 source "$(dirname "$0")/common.sh"
 
@@ -61,8 +62,8 @@ cmake --install build/gpu --prefix build/gpu/site --component python >/dev/null
 header "tests"
 rm -f "${OUT:-build/gpu}/results-cuda.json"
 failed=0
-# shellcheck disable=SC2086
-PYTHONPATH="$PWD/build/gpu/site${PYTHONPATH:+:$PYTHONPATH}" "$PYTHON" -m pytest tests/gpu ${PYTEST_ARGS:-} || failed=$?
+eval "arguments=(${PYTEST_ARGS:-})"
+PYTHONPATH="$PWD/build/gpu/site${PYTHONPATH:+:$PYTHONPATH}" "$PYTHON" -m pytest tests/gpu "${arguments[@]}" || failed=$?
 header "figures, as rows for docs/gpu-results.md"
 "$PYTHON" tools/gpu_rows.py "${OUT:-build/gpu}/results-cuda.json" || true
 exit "$failed"

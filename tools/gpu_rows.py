@@ -60,12 +60,17 @@ def rows(results: dict[str, Any]) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Exits with 1 where nothing has been measured."""
+    """Exits with 1 where nothing has been measured on a card."""
     path = Path(arguments[0]) if arguments else RESULTS
     if not path.exists():
         print(f"{path} is not there: nothing has been measured; run make gpu on a machine with a card")
         return 1
-    print("\n".join(rows(json.loads(path.read_text()))))
+    results = json.loads(path.read_text())
+    card = results.get("machine", {}).get("card", "")
+    if "Fake" in card:
+        print(f"{path} is of {card}, which is no card: these are no results")
+        return 1
+    print("\n".join(rows(results)))
     return 0
 
 

@@ -23,6 +23,7 @@ struct RoundStats {
   int64_t operators = 0;      // in a round; 0: none is known
   int64_t bytes_planned = 0;  // that arrive at accelerators in each
   int64_t bytes_bound = 0;    // no plan has less arriving
+  int64_t bytes_short = 0;    // with so much more room nothing would have to move
   int64_t bytes_fetched = 0;  // by the last one
 };
 

@@ -17,9 +17,10 @@ def stats() -> dict[str, Any]:
         ``bytes_between`` (bytes that crossed links), ``escaped`` (replicas that somebody else holds now),
         ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in
         which the program left its plan), ``round`` and ``bytes_bound`` (None until a round was followed to
-        its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched``, and the least
-        bytes that any plan would fetch in it), ``simulated_seconds`` (the simulators' clock), and ``nodes``:
-        name to a dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
+        its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched`` and
+        ``bytes_short``, with which more of room nothing would have to move; and the least bytes that any
+        plan would fetch in it), ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a dict
+        of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
 
     """
     now = _C.stats()
@@ -63,7 +64,8 @@ def summary() -> str:
         lines.append(
             f"a round: {last['operators']:,} operators, {format_bytes(last['bytes_fetched'])} fetched by the "
             f"last, {format_bytes(last['bytes_planned'])} planned; at this budget no plan fetches less than "
-            f"{format_bytes(now['bytes_bound'])}"
+            f"{format_bytes(now['bytes_bound'])}, and with {format_bytes(last['bytes_short'])} more of it "
+            "nothing would move"
         )
     if now["simulated_seconds"]:
         lines.append(f"{now['simulated_seconds']:.3f} s on the simulated machine")

@@ -24,6 +24,7 @@ py::object to_dict(const RoundStats& s) {
   d["operators"] = s.operators;
   d["bytes_planned"] = s.bytes_planned;
   d["bytes_bound"] = s.bytes_bound;
+  d["bytes_short"] = s.bytes_short;
   d["bytes_fetched"] = s.bytes_fetched;
   return d;
 }

@@ -4,9 +4,17 @@
 
 namespace innkeeper::plan {
 
-Bytes live_excess(const Uses& uses, Bytes room) {
-  if (uses.wanted.empty()) return Bytes(0);
-  return std::max(Bytes(*std::max_element(uses.wanted.begin(), uses.wanted.end())) - room, Bytes(0));
+namespace {
+
+Bytes excess(const std::vector<int64_t>& steps, Bytes room) {
+  if (steps.empty()) return Bytes(0);
+  return std::max(Bytes(*std::max_element(steps.begin(), steps.end())) - room, Bytes(0));
 }
+
+}  // namespace
+
+Bytes live_excess(const Uses& uses, Bytes room) { return excess(uses.wanted, room); }
+
+Bytes shortage(const Uses& uses, Bytes room) { return excess(uses.alive, room); }
 
 }  // namespace innkeeper::plan

@@ -11,4 +11,8 @@ namespace innkeeper::plan {
 // next use. (A block that is computed anew would not have to be; nothing is.)
 Bytes live_excess(const Uses& uses, Bytes room);
 
+// The bytes of room more with which nothing would have to leave: by how much all that is alive, wanted again
+// or not, exceeds the room where it does most.
+Bytes shortage(const Uses& uses, Bytes room);
+
 }  // namespace innkeeper::plan

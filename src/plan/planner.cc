@@ -247,7 +247,7 @@ void Planner::refuse(int64_t length) {
 // False if nothing is to move.
 bool Planner::schedule(Known& known) {
   known.moves.clear();
-  known.cost.arriving = known.cost.leaving = known.cost.bound = Bytes(0);
+  known.cost.arriving = known.cost.leaving = known.cost.bound = known.cost.shortage = Bytes(0);
   for (const NodeId node : known.program.nodes()) {
     const Bytes whole = room_(node);
     const Bytes room = whole - Bytes(known.lacking[index_of(node)]);
@@ -255,6 +255,7 @@ bool Planner::schedule(Known& known) {
     if (whole <= Bytes(0)) continue;  // none is wanted
     const Uses uses = uses_at(known.program, node);
     known.cost.bound += live_excess(uses, whole);
+    known.cost.shortage += shortage(uses, whole);
     if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is left, or all fits
     Schedule made = make_schedule(uses, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
@@ -263,7 +264,9 @@ bool Planner::schedule(Known& known) {
     if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
     log(LogLevel::info, "planned: a round of " + std::to_string(known.program.length()) +
                             " operators, in which " + to_string(made.arriving) + " arrive at node " +
-                            std::to_string(index_of(node)) + " and " + to_string(made.leaving) + " leave it");
+                            std::to_string(index_of(node)) + " and " + to_string(made.leaving) +
+                            " leave it; nothing would, with " + to_string(shortage(uses, whole)) +
+                            " more than its " + to_string(whole));
   }
   std::stable_sort(known.moves.begin(), known.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });

@@ -49,7 +49,8 @@ struct RoundCost {
   int64_t times = 1;      // that it is gone round by one schedule
   Bytes arriving{0};      // as planned
   Bytes leaving{0};
-  Bytes bound{0};  // no plan has less arriving (bound.h)
+  Bytes bound{0};     // no plan has less arriving (bound.h)
+  Bytes shortage{0};  // of room: with so much more nothing would move
 };
 
 class Planner {

@@ -28,6 +28,7 @@ PlanningStats Engine::planning() const {
           .round = {.operators = cost.operators,
                     .bytes_planned = cost.arriving.count(),
                     .bytes_bound = cost.bound.count(),
+                    .bytes_short = cost.shortage.count(),
                     .bytes_fetched = arrived_in_round_}};
 }
 

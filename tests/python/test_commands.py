@@ -23,7 +23,7 @@ PROGRAMS = (
     r"make [\w-]+|tools/\w|(?:bench|examples)/\w+\.py -|pip install|cmake -|ctest -|python3? [\w-]"
     r"|\.venv/bin/\w|build/\S+/\w+_(?:test|bench)|innkeeper (?:-|[a-z]+(?: |$))|man |id=\$\("
 )
-COMMAND = re.compile(rf"^(?:[A-Z_]+=(?:\$\([^)]*\)|\S*) )*(?:{PROGRAMS})")
+COMMAND = re.compile(rf'^(?:[A-Z_]+=(?:\$\([^)]*\)|"[^"]*"|\S*) )*(?:{PROGRAMS})')
 MENTIONS = re.compile(r"^tools/[\w.]+$")  # a file, unless it can be run
 
 

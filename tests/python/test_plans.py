@@ -78,6 +78,28 @@ plain = {"bits": bits(kind, "cpu")}
 print(json.dumps([plain, managed(kind, planning=False), managed(kind, planning=True)]))
 """
 
+# Reads in turn: no kernel's own memory disturbs the figure.
+SHORT = """
+import json
+import innkeeper, torch
+
+def fetched(room, rounds):
+    innkeeper.configure(f"sim:1x{room}B,host:64MiB", planning=True)
+    blocks = [torch.full((1 << 16,), float(i), device="managed") for i in range(40)]
+    for _ in range(rounds):
+        for block in blocks:
+            block.neg_()
+    planned = innkeeper.stats()["round"]
+    innkeeper.manager().reset_stats()
+    for block in blocks:
+        block.neg_()
+    return innkeeper.stats()["fetches"], planned and planned["bytes_short"]
+
+room = 6 << 20
+_, short = fetched(room, 40)
+print(json.dumps([short, fetched(room + short, 40)[0], fetched(room + short // 2, 40)[0]]))
+"""
+
 KINDS = ("plain", "accumulated", "evaluated", "logged", "short", "lengths", "clipped", "frozen", "nothing")
 
 
@@ -94,3 +116,10 @@ def test_plans_change_no_bit_and_cost_nothing(kind: str):
     if kind != "nothing":
         assert planned["planned_rounds"] > 2, "hardly anything was planned"
         assert ratio < 0.95, "plans did not help"
+
+
+def test_with_what_is_short_nothing_moves():
+    done = run_python("-c", SHORT)
+    assert done.returncode == 0, done.stderr
+    short, fetched_with_it, fetched_with_half = json.loads(done.stdout)
+    assert short > 0 and fetched_with_it == 0 < fetched_with_half

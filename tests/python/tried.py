@@ -53,6 +53,10 @@ TRIED: dict[str, Short | Elsewhere] = {
     "TIER=1 MODES=late make cuda": Short("TORCH=none TIER=1 MODES=late make cuda", "cuda tests skipped: "),
     "BUILD_ONLY=1 make gpu": Short("CUDA_VISIBLE_DEVICES= BUILD_ONLY=1 make gpu", "gpu tests skipped: "),
     "tools/mutate --cuda": LIST_MUTANTS,
+    "tools/cuda.sh --help": AS_IT_IS,
+    'OUT=build/gpu/NAME PYTEST_ARGS="-k NAME" make gpu': Short(
+        """OUT=$TMPDIR CUDA_VISIBLE_DEVICES= PYTEST_ARGS="-k 'a or b'" make gpu""", "gpu tests skipped: "
+    ),
     "make gpu": Short("CUDA_VISIBLE_DEVICES= make gpu", "gpu tests skipped: "),
     "make lint": Short("make lint QUICK=1", "== tidy =="),
     "make format": Elsewhere("tests/python/test_commands.py::test_make_format_formats"),
@@ -102,7 +106,6 @@ TRIED: dict[str, Short | Elsewhere] = {
     ),
     "python -c pass": AS_IT_IS,
     "python bench/overhead.py": BENCH,
-    "python3 bench/overhead.py": BENCH,
     "python bench/overhead.py --json overhead.json --rounds 50": BENCH,
     "python bench/collectives.py": BENCH,
     "python tools/pytorch_own.py": Short(f"python {PYTORCH_OWN}", "0 failed"),
@@ -139,7 +142,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     " --steps 20": DDP,
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/innkeeper run --nproc 2 -- examples/ddp.py"
     " --steps 20": DDP,
-    "INNKEEPER_GPU_TESTS=sim python3 -m pytest tests/gpu": GPU_TESTS,
+    "INNKEEPER_GPU_TESTS=sim .venv/bin/python -m pytest tests/gpu": GPU_TESTS,
     "python3 tools/gpu_rows.py FILE": GPU_TESTS,
     # tools
     "python3 tools/repeat.py 50 setarch -R ctest --preset tsan": TSAN,

@@ -419,10 +419,12 @@ TEST(Planner, AnotherRoomIsAnotherSchedule) {
   rounds(5);
   EXPECT_GT(rounds(3), 0);
   EXPECT_EQ(it.planner.cost().bound, KiB(65 * 10));
+  EXPECT_EQ(it.planner.cost().shortage, KiB(65 * 10));
   room = KiB(65 * 100);
   rounds(6);
   EXPECT_EQ(rounds(6), 0) << "all of it fits";
   EXPECT_EQ(it.planner.cost().bound, Bytes(0));
+  EXPECT_EQ(it.planner.cost().shortage, Bytes(0));
   room = KiB(65 * 50);
   rounds(12);
   EXPECT_GT(rounds(3), 0);
