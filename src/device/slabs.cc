@@ -1,6 +1,5 @@
 #include "device/slabs.h"
 
-#include <algorithm>
 #include <iterator>
 
 #include "base/check.h"
@@ -20,15 +19,7 @@ void* pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 Slabs::Slabs(std::string name, Options options) : name_(std::move(name)), options_(std::move(options)) {}
 
-Slabs::~Slabs() {
-  std::vector<Departing> departing;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [begin, slab] : slabs_) departing.push_back({pointer(begin), slab.size, slab.locked});
-    slabs_.clear();
-  }
-  unmap(departing);
-}
+Slabs::~Slabs() { unmap(slabs_); }
 
 Result<void*> Slabs::allocate(Bytes size) {
   IK_CHECK(size.count() > 0, "an allocation needs a size");
@@ -63,9 +54,10 @@ Result<void*> Slabs::allocate(Bytes size) {
   const auto begin = reinterpret_cast<uintptr_t>(mapped.value());
   MutexLock lock(mutex_);
   slabs_.emplace(begin, Slab{length, locked});
+  free_.emplace(begin, length);
+  by_size_.emplace(length, begin);
   held_ += length;
   empty_ += length;
-  add_free(begin, length);
   return cut(rounded);
 }
 
@@ -73,38 +65,38 @@ void* Slabs::cut(int64_t size) {
   const auto fit = by_size_.lower_bound({size, 0});
   if (fit == by_size_.end()) return nullptr;
   const auto [whole, begin] = *fit;
-  by_size_.erase(fit);
-  free_.erase(begin);
-  if (whole > size) add_free(begin + static_cast<uintptr_t>(size), whole - size);
-  blocks_.emplace(begin, size);
+  const uintptr_t end = begin + static_cast<uintptr_t>(size);
+  // What allocates comes first: where that throws, the books are as they were.
+  Ranges rest;
+  Sizes rest_by_size;
+  if (whole > size) {
+    rest.emplace(end, whole - size);
+    rest_by_size.emplace(whole - size, end);
+  }
+  blocks_[begin] = Block{size, free_.extract(begin), by_size_.extract(fit)};
+  free_.merge(rest);
+  by_size_.merge(rest_by_size);
   Slab& slab = slab_of(begin)->second;
   if (slab.live == 0) empty_ -= slab.size;
   slab.live += size;
   return pointer(begin);
 }
 
-void Slabs::add_free(uintptr_t begin, int64_t size) {
-  free_.emplace(begin, size);
-  by_size_.emplace(size, begin);
-}
-
-std::map<uintptr_t, Slabs::Slab>::iterator Slabs::slab_of(uintptr_t address) {
-  return std::prev(slabs_.upper_bound(address));
-}
+Slabs::SlabMap::iterator Slabs::slab_of(uintptr_t address) { return std::prev(slabs_.upper_bound(address)); }
 
 Bytes Slabs::free(void* data) {
   auto begin = reinterpret_cast<uintptr_t>(data);
-  std::vector<Departing> departing;
-  int64_t freed = 0;
+  SlabMap departing;
+  Block was;
   {
     MutexLock lock(mutex_);
     const auto found = blocks_.find(begin);
     IK_CHECK(found != blocks_.end(), "memory is freed that is not live");
-    freed = found->second;
+    was = std::move(found->second);
     blocks_.erase(found);
     const auto home = slab_of(begin);
     Slab& slab = home->second;
-    uintptr_t end = begin + static_cast<uintptr_t>(freed);
+    uintptr_t end = begin + static_cast<uintptr_t>(was.size);
     // Another slab may lie next to this one; each is unmapped for itself.
     auto after = free_.lower_bound(begin);
     if (after != free_.begin()) {
@@ -121,8 +113,13 @@ Bytes Slabs::free(void* data) {
       by_size_.erase({after->second, after->first});
       free_.erase(after);
     }
-    add_free(begin, static_cast<int64_t>(end - begin));
-    slab.live -= freed;
+    const auto size = static_cast<int64_t>(end - begin);
+    was.range.key() = begin;
+    was.range.mapped() = size;
+    was.place.value() = {size, begin};
+    free_.insert(std::move(was.range));
+    by_size_.insert(std::move(was.place));
+    slab.live -= was.size;
     if (slab.live == 0) {
       slab.emptied = ++tick_;
       empty_ += slab.size;
@@ -130,13 +127,13 @@ Bytes Slabs::free(void* data) {
     }
   }
   unmap(departing);
-  return Bytes(freed);
+  return Bytes(was.size);
 }
 
 Bytes Slabs::live() const {
   MutexLock lock(mutex_);
   int64_t total = 0;
-  for (const auto& [begin, size] : blocks_) total += size;
+  for (const auto& [begin, block] : blocks_) total += block.size;
   return Bytes(total);
 }
 
@@ -148,7 +145,7 @@ Bytes Slabs::held() const {
 Bytes Slabs::size_of(const void* data) const {
   MutexLock lock(mutex_);
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(data));
-  return Bytes(found == blocks_.end() ? 0 : found->second);
+  return Bytes(found == blocks_.end() ? 0 : found->second.size);
 }
 
 bool Slabs::contains(const void* data) const {
@@ -161,34 +158,31 @@ bool Slabs::contains(const void* data) const {
 }
 
 Bytes Slabs::trim() {
-  std::vector<Departing> departing;
+  SlabMap departing;
   {
     MutexLock lock(mutex_);
     departing = take_empty(0);
   }
   unmap(departing);
   int64_t gone = 0;
-  for (const Departing& slab : departing) gone += slab.size;
+  for (const auto& [begin, slab] : departing) gone += slab.size;
   return Bytes(gone);
 }
 
-std::vector<Slabs::Departing> Slabs::take_empty(int64_t target) {
-  std::vector<std::map<uintptr_t, Slab>::iterator> empty;
-  for (auto slab = slabs_.begin(); slab != slabs_.end(); ++slab) {
-    if (slab->second.live == 0) empty.push_back(slab);
-  }
-  std::sort(empty.begin(), empty.end(),
-            [](const auto& a, const auto& b) { return a->second.emptied < b->second.emptied; });
-  std::vector<Departing> departing;
-  for (const auto& slab : empty) {
-    if (empty_ <= target) break;
-    const auto [begin, was] = *slab;
-    departing.push_back({pointer(begin), was.size, was.locked});
-    by_size_.erase({was.size, begin});  // its one range
+Slabs::SlabMap Slabs::take_empty(int64_t target) {
+  SlabMap departing;
+  while (empty_ > target) {
+    auto oldest = slabs_.end();
+    for (auto slab = slabs_.begin(); slab != slabs_.end(); ++slab) {
+      if (slab->second.live != 0) continue;
+      if (oldest == slabs_.end() || slab->second.emptied < oldest->second.emptied) oldest = slab;
+    }
+    const auto [begin, size] = std::pair(oldest->first, oldest->second.size);
+    by_size_.erase({size, begin});  // its one range
     free_.erase(begin);
-    held_ -= was.size;
-    empty_ -= was.size;
-    slabs_.erase(slab);
+    held_ -= size;
+    empty_ -= size;
+    departing.insert(slabs_.extract(oldest));
   }
   return departing;
 }
@@ -197,10 +191,11 @@ Result<void*> Slabs::map(int64_t size) {
   return map_pages(size, options_.blank ? Pages::blank : Pages::huge);
 }
 
-void Slabs::unmap(const std::vector<Departing>& departing) {
-  for (const auto& [data, size, locked] : departing) {
-    if (locked && options_.hooks.unlock && !options_.hooks.unlock(data, static_cast<size_t>(size))) continue;
-    unmap_pages(data, size, options_.blank ? Pages::blank : Pages::huge);
+void Slabs::unmap(const SlabMap& departing) {
+  for (const auto& [begin, slab] : departing) {
+    const auto size = static_cast<size_t>(slab.size);
+    if (slab.locked && options_.hooks.unlock && !options_.hooks.unlock(pointer(begin), size)) continue;
+    unmap_pages(pointer(begin), slab.size, options_.blank ? Pages::blank : Pages::huge);
   }
 }
 

@@ -21,7 +21,6 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/status.h"
 #include "base/thread_annotations.h"
@@ -69,27 +68,30 @@ class Slabs {
     int64_t live = 0;
     uint64_t emptied = 0;  // when it was last
   };
-  struct Departing {
-    void* data;
-    int64_t size;
-    bool locked;
+  using SlabMap = std::map<uintptr_t, Slab>;
+  using Ranges = std::map<uintptr_t, int64_t>;
+  using Sizes = std::set<std::pair<int64_t, uintptr_t>>;
+  // A live block keeps the entries of the free range that it was, so that to free it allocates nothing.
+  struct Block {
+    int64_t size = 0;
+    Ranges::node_type range = {};
+    Sizes::node_type place = {};
   };
 
   void* cut(int64_t size) IK_REQUIRES(mutex_);  // null if no free range is large enough
-  void add_free(uintptr_t begin, int64_t size) IK_REQUIRES(mutex_);
-  std::map<uintptr_t, Slab>::iterator slab_of(uintptr_t address) IK_REQUIRES(mutex_);
+  SlabMap::iterator slab_of(uintptr_t address) IK_REQUIRES(mutex_);
   Result<void*> map(int64_t size) IK_EXCLUDES(mutex_);
   // The slabs that are empty longest, until at most `target` bytes of them are left.
-  std::vector<Departing> take_empty(int64_t target) IK_REQUIRES(mutex_);
-  void unmap(const std::vector<Departing>& departing) IK_EXCLUDES(mutex_);
+  SlabMap take_empty(int64_t target) IK_REQUIRES(mutex_);
+  void unmap(const SlabMap& departing) IK_EXCLUDES(mutex_);
 
   const std::string name_;
   const Options options_;
   mutable Mutex mutex_;
-  std::map<uintptr_t, Slab> slabs_ IK_GUARDED_BY(mutex_);
-  std::unordered_map<uintptr_t, int64_t> blocks_ IK_GUARDED_BY(mutex_);
-  std::map<uintptr_t, int64_t> free_ IK_GUARDED_BY(mutex_);                // ranges, by address
-  std::set<std::pair<int64_t, uintptr_t>> by_size_ IK_GUARDED_BY(mutex_);  // the same
+  SlabMap slabs_ IK_GUARDED_BY(mutex_);
+  std::unordered_map<uintptr_t, Block> blocks_ IK_GUARDED_BY(mutex_);
+  Ranges free_ IK_GUARDED_BY(mutex_);
+  Sizes by_size_ IK_GUARDED_BY(mutex_);  // the same
   int64_t held_ IK_GUARDED_BY(mutex_) = 0;
   int64_t empty_ IK_GUARDED_BY(mutex_) = 0;  // bytes of empty slabs
   uint64_t tick_ IK_GUARDED_BY(mutex_) = 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Iterator
 
@@ -100,6 +101,79 @@ def test_a_copy_whose_wait_failed_is_over_before_others_have_its_memory() -> Non
         torch.cuda.synchronize(0)
         assert bool((real == 3).all())
     assert bool((x == 2).all())
+
+
+@pytest.mark.parametrize("call", ["cudaEventSynchronize", "cudaDeviceSynchronize"])
+def test_also_where_the_wait_for_the_card_fails_once_more(call: str) -> None:
+    innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
+    with innkeeper.on("cuda:0"):
+        x = torch.ones(MIB).to("managed").add_(1)
+    with innkeeper.on("cuda:1"):
+        y = torch.ones(MIB).to("managed").add_(2)
+    torch.managed.synchronize()
+    innkeeper.prefetch(x, "host")
+    fail("cudaEventSynchronize")
+    fail(call)
+    with contextlib.suppress(torch.AcceleratorError), innkeeper.resident(x, "host"):
+        pass
+    ask("cancel_failures")
+    innkeeper.prefetch(y, "host")
+    with innkeeper.resident(y, "host") as real:
+        torch.cuda.synchronize(0)
+        assert bool((real == 3).all())
+    assert bool((x == 2).all())
+
+
+@pytest.mark.parametrize("call", ["cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent"])
+def test_a_copy_between_cards_of_which_a_part_fails_is_over_before_others_have_its_memory(call: str) -> None:
+    innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
+    for skipped in range(8):
+        with innkeeper.on("cuda:0"):
+            x = torch.ones(MIB).to("managed").add_(1)
+        torch.managed.synchronize()
+        fail(call, skipped)
+        with contextlib.suppress(torch.AcceleratorError):
+            innkeeper.prefetch(x, "cuda:1")
+        ask("cancel_failures")
+        with innkeeper.on("cuda:1"):
+            y = torch.full((MIB,), 7.0, device="managed")
+        torch.cuda.synchronize(1)
+        torch.cuda.synchronize(0)
+        assert bool((y == 7).all()) and bool((x == 2).all()), skipped
+
+
+@pytest.mark.parametrize("call", ["cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent"])
+def test_a_stream_of_the_programs_own_waits_where_the_card_takes_no_event(call: str) -> None:
+    side = torch.cuda.Stream()
+    for skipped in range(4):
+        managed = torch.ones(MIB, device="managed")
+        torch.managed.synchronize()
+        plain = torch.zeros(MIB, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            fail(call, skipped)
+            try:
+                plain.copy_(managed)
+            except torch.AcceleratorError:
+                continue
+            finally:
+                ask("cancel_failures")
+            assert (plain * 2).sum().item() == 2 * MIB, skipped
+
+
+@pytest.mark.parametrize("call", ["cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent"])
+def test_a_failure_leaves_the_program_on_its_card(call: str) -> None:
+    innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
+    torch.cuda.set_device(0)
+    for skipped in range(3):
+        with innkeeper.on("cuda:1"):
+            x = torch.ones(MIB).to("managed").add_(1)
+        fail(call, skipped)
+        with contextlib.suppress(torch.AcceleratorError):
+            innkeeper.prefetch(x, "host")
+        ask("cancel_failures")
+        assert torch.cuda.current_device() == 0, skipped
+        assert bool((x == 2).all())
 
 
 def test_memory_whose_unlocking_failed_is_never_taken_for_other_memory() -> None:

@@ -7,6 +7,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <atomic>
+#include <initializer_list>
 #include <utility>
 
 #include "torch/memory/cpu_allocator.h"
@@ -31,17 +32,35 @@ at::Tensor host_bytes(void* data, Bytes size) {
   return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU);
 }
 
-// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call.
+// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call. The
+// thread's current device is what it was: PyTorch changes it back behind a call to the maker's, if that goes
+// well.
 template <class Function>
 auto guarded(DeviceHealth& health, const DeviceCall& call, Function&& function) -> decltype(function()) {
+  const c10::impl::VirtualGuardImpl guard(health.type());
+  const c10::Device current = guard.getDevice();
   try {
     const Unseen unseen;
     const DisarmedCpu disarmed;
     return function();
   } catch (const c10::OutOfMemoryError& error) {
+    guard.uncheckedSetDevice(current);
     return Status(Code::out_of_memory, error.what_without_backtrace());
   } catch (const std::exception& error) {
+    guard.uncheckedSetDevice(current);
     return health.failure(call, error);
+  }
+}
+
+// Where a part of a copy fails, another may have been put on a stream by then, with no event that anybody
+// could wait for, and its memory is given back: so it is waited for here.
+template <class Copy>
+Event whole_or_over(std::initializer_list<DeviceHealth*> ends, const Copy& copy) {
+  try {
+    return copy();
+  } catch (...) {
+    for (DeviceHealth* end : ends) end->wait_out();
+    throw;
   }
 }
 
@@ -75,11 +94,7 @@ class C10Event final : public EventState {
       note_passed();
       return status;
     }
-    // The work may still be under way, and memory that it touches goes to others once it is over.
-    (void)guarded(*health_, call_, [&]() -> Status {
-      c10::impl::VirtualGuardImpl(event_.device_type()).synchronizeDevice(event_.device_index());
-      return {};
-    });
+    health_->wait_out();  // memory that the work touches goes to others once it is over
     over_.store(true, std::memory_order_release);
     return status;
   }
@@ -158,17 +173,6 @@ Event C10Device::record_on(const c10::Stream& stream, DeviceCall call) const {
   return std::make_shared<C10Event>(stream, health_, std::move(call));
 }
 
-// The event of a copy that was just put on the stream. Without one nobody could wait for the copy, which may
-// go on when its memory is given back: then it is waited for here.
-Event C10Device::record_copy(const c10::Stream& stream, DeviceCall call) const {
-  try {
-    return record_on(stream, std::move(call));
-  } catch (...) {
-    c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(stream);
-    throw;
-  }
-}
-
 Result<Event> C10Device::record(Queue queue) {
   return guarded(*health_, {"recording an event"},
                  [&]() -> Result<Event> { return record_on(stream(queue), {"its work so far"}); });
@@ -188,9 +192,11 @@ Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
   const DeviceCall call{"copying", size, " from the host"};
   return guarded(*health_, call, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_in));
-    bytes_at(device, size, device_, key_)
-        .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
-    return record_copy(stream(Queue::copy_in), call);
+    return whole_or_over({health_.get()}, [&] {
+      bytes_at(device, size, device_, key_)
+          .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
+      return record_on(stream(Queue::copy_in), call);
+    });
   });
 }
 
@@ -198,9 +204,11 @@ Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
   const DeviceCall call{"copying", size, " to the host"};
   return guarded(*health_, call, [&]() -> Result<Event> {
     const c10::StreamGuard on_stream(stream(Queue::copy_out));
-    host_bytes(host, size)
-        .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
-    return record_copy(stream(Queue::copy_out), call);
+    return whole_or_over({health_.get()}, [&] {
+      host_bytes(host, size)
+          .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
+      return record_on(stream(Queue::copy_out), call);
+    });
   });
 }
 
@@ -219,16 +227,12 @@ Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* 
     C10Event(ours, health_, call).block(theirs);
     const c10::StreamGuard on_their_stream(theirs);
     const c10::StreamGuard on_our_stream(ours);
-    bytes_at(destination, size, device_, key_)
-        .copy_(bytes_at(const_cast<void*>(source), size, other.device_, key_), /*non_blocking=*/true);
-    auto copied = std::dynamic_pointer_cast<C10Event>(other.record_copy(theirs, call));
-    try {
-      copied->block(ours);
+    return whole_or_over({other.health_.get(), health_.get()}, [&] {
+      bytes_at(destination, size, device_, key_)
+          .copy_(bytes_at(const_cast<void*>(source), size, other.device_, key_), /*non_blocking=*/true);
+      C10Event(theirs, other.health_, call).block(ours);
       return record_on(ours, call);
-    } catch (...) {
-      c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(theirs);
-      throw;
-    }
+    });
   });
 }
 

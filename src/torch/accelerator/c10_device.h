@@ -62,7 +62,6 @@ class C10Device final : public Device {
             std::unique_ptr<MemoryOrder> order, std::shared_ptr<DeviceHealth> health);
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<size_t>(queue)]; }
   Event record_on(const c10::Stream& stream, DeviceCall call) const;
-  Event record_copy(const c10::Stream& stream, DeviceCall call) const;
 
   const std::string name_;
   const c10::Device device_;

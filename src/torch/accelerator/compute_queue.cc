@@ -22,10 +22,18 @@ std::optional<Stream> stream_of_program(const VirtualGuardImpl& guard, c10::Devi
   return current;
 }
 
+// Where the device takes no event the caller waits: then what comes later is later.
 void order(const Stream& first, const Stream& then) {
-  c10::Event event(first.device_type());
-  event.record(first);
-  event.block(then);
+  const VirtualGuardImpl guard(first.device_type());
+  const c10::Device current = guard.getDevice();
+  try {
+    c10::Event event(first.device_type());
+    event.record(first);
+    event.block(then);
+  } catch (const std::exception&) {
+    guard.uncheckedSetDevice(current);  // which PyTorch leaves changed where the device refuses
+    guard.synchronizeStream(first);
+  }
 }
 
 void refuse_capture([[maybe_unused]] c10::Device device) {

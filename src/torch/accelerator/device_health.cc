@@ -37,11 +37,27 @@ Status DeviceHealth::failure(const DeviceCall& call, const std::exception& error
   const std::string line = name_ + ": " + call.text() + " failed: " + reason(error);
   if (!lost_.load(std::memory_order_acquire)) {
     if (answers()) return Status(Code::device_failed, line);
-    MutexLock lock(mutex_);
-    if (why_.empty()) why_ = line;
-    lost_.store(true, std::memory_order_release);
+    lose(line);
   }
   return loss();
+}
+
+void DeviceHealth::lose(const std::string& line) {
+  MutexLock lock(mutex_);
+  if (why_.empty()) why_ = line;
+  lost_.store(true, std::memory_order_release);
+}
+
+void DeviceHealth::wait_out() noexcept {
+  constexpr int kTimes = 3;
+  for (int time = 1; !lost_.load(std::memory_order_acquire); ++time) {
+    try {
+      c10::impl::VirtualGuardImpl(queue_.device_type()).synchronizeDevice(queue_.device_index());
+      return;
+    } catch (const std::exception& error) {
+      if (time == kTimes) lose(name_ + ": waiting for its work failed: " + reason(error));
+    }
+  }
 }
 
 Status DeviceHealth::loss() const {
