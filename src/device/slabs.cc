@@ -73,7 +73,8 @@ void* Slabs::cut(int64_t size) {
     rest.emplace(end, whole - size);
     rest_by_size.emplace(whole - size, end);
   }
-  blocks_[begin] = Block{size, free_.extract(begin), by_size_.extract(fit)};
+  Block& block = blocks_[begin];
+  block = {size, free_.extract(begin), by_size_.extract(fit)};
   free_.merge(rest);
   by_size_.merge(rest_by_size);
   Slab& slab = slab_of(begin)->second;
