@@ -11,10 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "base/types.h"
 #include "device/device_api.h"
+#include "residency/copies.h"
 #include "residency/stamps.h"
 #include "residency/state.h"
 
@@ -105,8 +105,7 @@ struct Replica {
   std::atomic<uint32_t> user_pins{0};
   std::atomic<uint32_t> escapes{0};  // pins kept because somebody else holds the real storage (I12)
   Memory memory;
-  Event ready;                 // the copy that fills it, until the compute queue is ordered after it
-  std::vector<Event> readers;  // copies that read it and may not be done
+  Copies copies;
   // The node's list of resident replicas.
   Block* previous = nullptr;
   Block* next = nullptr;
@@ -145,5 +144,8 @@ class Block {
   size_t moving_place_ = 0;  // in Engine::moving_, while it is moving
   std::unique_ptr<Replica[]> replicas_;
 };
+
+// With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two nodes.
+static_assert(sizeof(Block) + 2 * sizeof(Replica) <= 256);
 
 }  // namespace innkeeper

@@ -191,8 +191,8 @@ void Engine::inherit_if_last(Block& block) {
   }
   if (last == nullptr || last->word.state() != ReplicaState::shared) return;
   transition(*last, ReplicaEvent::inherit);
-  std::erase_if(last->readers, [](const Event& event) { return is_done(event); });
-  if (!last->readers.empty())
+  last->copies.forget_done();
+  if (!last->copies.out().empty())
     last->word.close();  // its next writer waits for those who read it (open_replica)
 }
 
@@ -279,7 +279,7 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   replica.memory.swap(memory);
   list(block, id);
   begin_release(node(id));
-  std::vector<Event> users = take_users(replica);
+  std::vector<Event> users = replica.copies.take();
   const MoveScope move(*this, block);
   release_memory({id, std::move(memory), std::move(users)}, /*soon=*/false);
 }
@@ -305,7 +305,7 @@ Memory Engine::surrender(Block& block, NodeId id) {
   transition(replica, ReplicaEvent::free);
   inherit_if_last(block);
   Memory memory = std::move(replica.memory);
-  const std::vector<Event> users = take_users(replica);
+  const std::vector<Event> users = replica.copies.take();
   const MoveScope move(*this, block);
   device(id).order_after(users);  // I6: whoever frees it knows nothing of our copies
   return memory;

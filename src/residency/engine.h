@@ -241,8 +241,8 @@ class Engine final : public Accountant {
   // A valid replica stays closed while a copy into it is not done, and the owner while one out of it is not:
   // the next pin orders itself after them (open_replica).
   static void reopen(Replica& replica) {
-    if (replica.ready == nullptr &&
-        (replica.readers.empty() || replica.word.state() != ReplicaState::owned)) {
+    if (replica.copies.into() == nullptr &&
+        (replica.copies.none() || replica.word.state() != ReplicaState::owned)) {
       replica.word.open();
     }
   }
@@ -277,12 +277,10 @@ class Engine final : public Accountant {
     Memory memory;
     Event event;
   };
-  static std::vector<Event> take_users(Replica& replica);
   Stamp next_stamp() { return now_.fetch_add(1, std::memory_order_seq_cst) + 1; }
   void touched(Replica& replica);
   Status order_copy(Device& runner, Queue queue, const Block& block, NodeId from) const;
   Status lost_with(const Block& block) const;
-  static void add_reader(Replica& replica, const Event& copy);
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;
   Result<Event> queue_copy(const Block& block, void* memory, NodeId to, NodeId from);

@@ -129,7 +129,7 @@ std::string Engine::check_replicas() const {
         return "I2: " + what + "is owned, and valid " + std::to_string(valid) + " times";
       if (valid == 1 && !owned && !arriving)
         return "I2: " + what + "has one valid replica, which does not own it";
-      if (is_valid(replica.word.state()) && replica.ready != nullptr && !replica.word.is_closed()) {
+      if (is_valid(replica.word.state()) && replica.copies.into() != nullptr && !replica.word.is_closed()) {
         return "I5: " + what + "is open while a copy into it is under way";
       }
     }
@@ -152,7 +152,7 @@ Status Engine::synchronize() {
     // this.
     for (Block* block = at->first; block != nullptr; block = block->replica(at->id).next) {
       const Replica& replica = block->replica(at->id);
-      if (!is_moving(*block)) (void)is_done(replica.ready);
+      if (!is_moving(*block)) (void)is_done(replica.copies.into());
     }
   }
   return {};

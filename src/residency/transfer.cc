@@ -18,25 +18,11 @@ NodeId Engine::backing(const Node& node) const {
   return kNoNode;
 }
 
-// The copies that may still touch a replica's memory: the one into it, and those out of it.
-std::vector<Event> Engine::take_users(Replica& replica) {
-  std::vector<Event> users = std::move(replica.readers);
-  replica.readers.clear();
-  if (replica.ready != nullptr) users.push_back(std::move(replica.ready));
-  replica.ready = nullptr;
-  return users;
-}
-
 // Work on the compute queue so far may touch it, and may have written it.
 void Engine::touched(Replica& replica) {
   const Stamp stamp = next_stamp();
   replica.last_use.store(stamp, std::memory_order_relaxed);
   replica.last_write.store(stamp, std::memory_order_relaxed);
-}
-
-void Engine::add_reader(Replica& replica, const Event& copy) {
-  std::erase_if(replica.readers, [](const Event& event) { return is_done(event); });
-  if (copy != nullptr) replica.readers.push_back(copy);
 }
 
 // The failure for a block without a readable replica; ok if it has none at all: nobody wrote to it yet.
@@ -91,7 +77,8 @@ Status Engine::order_copy(Device& runner, Queue queue, const Block& block, NodeI
     if (!passed.ok()) return passed.status();
     IK_RETURN_IF_ERROR(runner.wait(queue, passed.value()));
   }
-  return source.ready == nullptr ? Status() : runner.wait(queue, source.ready);
+  const Event into = source.copies.into();
+  return into == nullptr ? Status() : runner.wait(queue, into);
 }
 
 // Queues the copy into `memory`, at `to`. Two of the three: the source is host memory, or the destination is,
@@ -188,8 +175,8 @@ Status Engine::bring(Block& block, NodeId to) {
   }
   log_move("fetch", block, from, to);
   replica.memory = std::move(filled.value().memory);
-  replica.ready = filled.value().event;
-  add_reader(source, filled.value().event);
+  replica.copies.set_into(filled.value().event);
+  source.copies.add_out(filled.value().event);
   fetches_.fetch_add(1, std::memory_order_relaxed);
   observe(block, to, replica.memory.data());
   MutexLock lock(mutex_);
@@ -201,14 +188,14 @@ Status Engine::bring(Block& block, NodeId to) {
 Status Engine::finish_arrival(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   if (replica.word.state() != ReplicaState::arriving) return {};  // it was born, not copied
-  if (replica.ready != nullptr) {
-    Status ordered = device(id).wait(Queue::compute, replica.ready);
+  if (const Event into = replica.copies.into(); into != nullptr) {
+    Status ordered = device(id).wait(Queue::compute, into);
     if (!ordered.ok()) {
       drop_replica(block, id);  // after the copy, which may still be under way (I5)
       return ordered;
     }
   }
-  replica.ready = nullptr;
+  replica.copies.clear_into();
   touched(replica);
   MutexLock lock(mutex_);
   transition(replica, ReplicaEvent::fetch_end);
@@ -219,13 +206,12 @@ Status Engine::finish_arrival(Block& block, NodeId id) {
 // replica just written back), or out of it (the owner: a kernel must not overwrite what a copy still reads).
 Status Engine::open_replica(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
-  for (const Event& copy : replica.readers) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, copy));
-  if (replica.ready != nullptr) {
-    IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, replica.ready));
+  for (const Event& copy : replica.copies.out()) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, copy));
+  if (const Event into = replica.copies.into(); into != nullptr) {
+    IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, into));
     touched(replica);
   }
-  replica.readers.clear();
-  replica.ready = nullptr;
+  replica.copies.clear();
   replica.word.open();
   return {};
 }
@@ -249,12 +235,11 @@ Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
   }
   log_move("write back", block, from, to);
   target.memory = std::move(filled.value().memory);
-  target.ready = filled.value().event;
-  add_reader(source, filled.value().event);
-  if (device(to).kind() == NodeKind::disk || target.ready == nullptr) {
+  const Event copied = filled.value().event;
+  source.copies.add_out(copied);
+  if (device(to).kind() == NodeKind::disk || copied == nullptr) {
     // A disk may be full: the source must not go before the bytes are safe (I7).
-    Status outcome = target.ready == nullptr ? Status() : target.ready->synchronize();
-    target.ready = nullptr;
+    Status outcome = copied == nullptr ? Status() : copied->synchronize();
     if (!outcome.ok()) {
       target.memory.reset();
       MutexLock lock(mutex_);
@@ -263,6 +248,7 @@ Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
       return outcome;
     }
   } else {
+    target.copies.set_into(copied);
     target.word.close();
   }
   observe(block, to, target.memory.data());
@@ -293,7 +279,7 @@ Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent eve
   unlist(block, id);
   begin_release(node(id));
   transition(replica, event);
-  return {id, std::move(replica.memory), take_users(replica),
+  return {id, std::move(replica.memory), replica.copies.take(),
           replica.last_use.load(std::memory_order_relaxed)};
 }
 
