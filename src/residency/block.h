@@ -145,7 +145,8 @@ class Block {
   std::unique_ptr<Replica[]> replicas_;
 };
 
-// With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two nodes.
+// With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two
+// nodes.
 static_assert(sizeof(Block) + 2 * sizeof(Replica) <= 256);
 
 }  // namespace innkeeper

@@ -40,8 +40,8 @@ class DeviceHealth {
   Status loss() const IK_EXCLUDES(mutex_);
   // `call` failed with this exception.
   Status failure(const DeviceCall& call, const std::exception& error) IK_EXCLUDES(mutex_);
-  // Waits until all work of the device is over, for who cannot know what a call that failed has put there. One
-  // on which that fails again and again is given up for lost.
+  // Waits until all work of the device is over, for who cannot know what a call that failed has put there.
+  // One on which that fails again and again is given up for lost.
   void wait_out() noexcept IK_EXCLUDES(mutex_);
   c10::DeviceType type() const { return queue_.device_type(); }
 
