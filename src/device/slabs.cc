@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "device/mapping.h"
 
 namespace innkeeper {
 namespace {
@@ -35,11 +34,11 @@ Result<void*> Slabs::allocate(Bytes size) {
   // It takes a whole number of the block that asks: more of the kind are likely to follow.
   const int64_t least = whole(rounded, kPage);
   int64_t length = whole(whole(options_.slab.count(), rounded), kPage);
-  Result<void*> mapped = map(length);
+  Result<void*> mapped = map_pages(length, pages());
   if (!mapped.ok()) {  // what is empty may have been what was missing, or a whole slab too much
     trim();
     length = least;
-    mapped = map(length);
+    mapped = map_pages(length, pages());
   }
   if (!mapped.ok()) {
     return Status(Code::out_of_memory, name_ + ": asked " + to_string(size) + ", " + to_string(held()) +
@@ -188,15 +187,11 @@ Slabs::SlabMap Slabs::take_empty(int64_t target) {
   return departing;
 }
 
-Result<void*> Slabs::map(int64_t size) {
-  return map_pages(size, options_.blank ? Pages::blank : Pages::huge);
-}
-
 void Slabs::unmap(const SlabMap& departing) {
   for (const auto& [begin, slab] : departing) {
     const auto size = static_cast<size_t>(slab.size);
     if (slab.locked && options_.hooks.unlock && !options_.hooks.unlock(pointer(begin), size)) continue;
-    unmap_pages(pointer(begin), slab.size, options_.blank ? Pages::blank : Pages::huge);
+    unmap_pages(pointer(begin), slab.size, pages());
   }
 }
 

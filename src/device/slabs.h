@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "base/thread_annotations.h"
 #include "base/types.h"
+#include "device/mapping.h"
 
 namespace innkeeper {
 
@@ -78,9 +79,9 @@ class Slabs {
     Sizes::node_type place = {};
   };
 
+  Pages pages() const { return options_.blank ? Pages::blank : Pages::huge; }
   void* cut(int64_t size) IK_REQUIRES(mutex_);  // null if no free range is large enough
   SlabMap::iterator slab_of(uintptr_t address) IK_REQUIRES(mutex_);
-  Result<void*> map(int64_t size) IK_EXCLUDES(mutex_);
   // The slabs that are empty longest, until at most `target` bytes of them are left.
   SlabMap take_empty(int64_t target) IK_REQUIRES(mutex_);
   void unmap(const SlabMap& departing) IK_EXCLUDES(mutex_);

@@ -255,7 +255,8 @@ bool Planner::schedule(Known& known) {
     if (whole <= Bytes(0)) continue;  // none is wanted
     const Uses uses = uses_at(known.program, node);
     known.cost.bound += live_excess(uses, whole);
-    known.cost.shortage += shortage(uses, whole);
+    const Bytes missing = shortage(uses, whole);
+    known.cost.shortage += missing;
     if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is left, or all fits
     Schedule made = make_schedule(uses, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
@@ -265,8 +266,8 @@ bool Planner::schedule(Known& known) {
     log(LogLevel::info, "planned: a round of " + std::to_string(known.program.length()) +
                             " operators, in which " + to_string(made.arriving) + " arrive at node " +
                             std::to_string(index_of(node)) + " and " + to_string(made.leaving) +
-                            " leave it; nothing would, with " + to_string(shortage(uses, whole)) +
-                            " more than its " + to_string(whole));
+                            " leave it; nothing would, with " + to_string(missing) + " more than its " +
+                            to_string(whole));
   }
   std::stable_sort(known.moves.begin(), known.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });

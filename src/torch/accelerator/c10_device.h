@@ -100,7 +100,6 @@ class HostNode final : public Device {
   }
   Bytes trim() override { return host_.trim(); }
   Status synchronize() override { return host_.synchronize(); }
-  bool owns(const void* data) const { return host_.slabs().contains(data); }
 
  private:
   HostDevice host_;
