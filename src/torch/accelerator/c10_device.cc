@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "torch/accelerator/current_device.h"
 #include "torch/memory/cpu_allocator.h"
 #include "torch/operator/unseen.h"
 #include "torch/runtime/faults.h"
@@ -32,22 +33,16 @@ at::Tensor host_bytes(void* data, Bytes size) {
   return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU);
 }
 
-// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call. The
-// thread's current device is what it was: PyTorch changes it back behind a call to the maker's, if that goes
-// well.
+// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call.
 template <class Function>
 auto guarded(DeviceHealth& health, const DeviceCall& call, Function&& function) -> decltype(function()) {
-  const c10::impl::VirtualGuardImpl guard(health.type());
-  const c10::Device current = guard.getDevice();
   try {
     const Unseen unseen;
     const DisarmedCpu disarmed;
-    return function();
+    return keeping_current_device(health.type(), function);
   } catch (const c10::OutOfMemoryError& error) {
-    guard.uncheckedSetDevice(current);
     return Status(Code::out_of_memory, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    guard.uncheckedSetDevice(current);
     return health.failure(call, error);
   }
 }

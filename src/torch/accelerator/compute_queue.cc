@@ -4,6 +4,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include "torch/accelerator/current_device.h"
+
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -24,19 +26,20 @@ std::optional<Stream> stream_of_program(const VirtualGuardImpl& guard, c10::Devi
 
 // Where the device takes no event the caller waits: then what comes later is later.
 void order(const Stream& first, const Stream& then) {
-  const VirtualGuardImpl guard(first.device_type());
-  const c10::Device current = guard.getDevice();
   try {
-    c10::Event event(first.device_type());
-    event.record(first);
-    event.block(then);
+    keeping_current_device(first.device_type(), [&] {
+      c10::Event event(first.device_type());
+      event.record(first);
+      event.block(then);
+    });
   } catch (const std::exception&) {
-    guard.uncheckedSetDevice(current);  // which PyTorch leaves changed where the device refuses
-    guard.synchronizeStream(first);
+    VirtualGuardImpl(first.device_type()).synchronizeStream(first);
   }
 }
 
 void refuse_capture([[maybe_unused]] c10::Device device) {
+#include "torch/accelerator/current_device.h"
+
 #ifdef INNKEEPER_WITH_CUDA
   TORCH_CHECK(!device.is_cuda() || !cuda_backend::is_capturing(device.index()),
               "managed tensors cannot be used while a CUDA graph is captured: a graph keeps addresses, and "
