@@ -5,14 +5,20 @@ A violation of CUDA's rules ends each with a status of its own (tests/fake_cuda/
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 MIB = 1 << 20
+HERE = Path(__file__).parent
+PATH = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
 PRELUDE = """
 import gc, os, signal, sys, threading
 import torch, innkeeper, fake
@@ -21,25 +27,58 @@ MIB = 1 << 20
 """
 
 
-def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+@dataclasses.dataclass
+class Done:
+    """How a process ended, as subprocess.CompletedProcess has it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ready() -> Iterator[None]:
+    """Forks processes that have imported PyTorch (ready.py), for run()."""
+    environment = os.environ | {"PYTHONPATH": PATH}
+    command = [sys.executable, str(HERE / "ready.py")]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        run.ready = process
+        yield
+        process.stdin.close()
+
+
+def run(script: str, fresh: bool = False, **environment: str) -> Done:
+    """Runs a script in a process of its own: `fresh` where how the process began is what is tested."""
     settings = {
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": PATH,
         "INNKEEPER_NODES": "cuda:0:64MiB,host:1GiB",
         "FAKE_CUDA_CARDS": "2",
         "FAKE_CUDA_MEMORY": str(256 * MIB),
     }
-    return subprocess.run(
-        [sys.executable, "-c", PRELUDE + script],
-        env=os.environ | settings | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = os.environ | settings | environment
+    script = PRELUDE + script
+    if fresh:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        order = {"script": script, "environment": environment, "output": str(output), "errors": str(errors)}
+        print(json.dumps(order), file=run.ready.stdin, flush=True)
+        status = int(run.ready.stdout.readline())
+        return Done(status, output.read_text(), errors.read_text())
 
 
-def passes(script: str, **environment: str) -> str:
-    done = run(script, **environment)
+def passes(script: str, fresh: bool = False, **environment: str) -> str:
+    done = run(script, fresh, **environment)
     assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr[-3000:]}"
     return done.stdout
 
@@ -71,7 +110,7 @@ check(pairs)
 
 @pytest.mark.parametrize("end", ["os._exit(86 if fake.ask('violations') else 0)", "sys.exit(0)"])
 def test_a_forked_child_calls_nothing_of_cuda(end: str) -> None:
-    passes(FORK.format(end=end))
+    passes(FORK.format(end=end), fresh=True)
 
 
 @pytest.mark.parametrize("mode", ["late", "early"])
@@ -88,6 +127,7 @@ sys.modules["kept"] = own
 import atexit
 atexit.register(lambda: pairs[3][1].add_(1).cpu())
 """,
+        fresh=True,
         FAKE_CUDA_MODE=mode,
     )
 
@@ -102,7 +142,8 @@ try:
     sys.exit(3)
 except torch.AcceleratorError as error:
     print(error)
-"""
+""",
+        fresh=True,
     )
 
 
@@ -162,6 +203,7 @@ for i, (original, managed) in enumerate(pairs):
 check([(original + 1, managed) for original, managed in pairs])
 assert innkeeper.stats()["evictions"] > 0
 """,
+        fresh="PYTORCH_CUDA_ALLOC_CONF" in machine,  # which PyTorch reads when it is imported
         **machine,
     )
 
