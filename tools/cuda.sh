@@ -94,7 +94,7 @@ on_fake() {
   local mode=$1
   shift
   env -u CUDA_VISIBLE_DEVICES FAKE_CUDA_MODE="$mode" FAKE_CUDA_KERNELS="$BUILD/tests/fake_cuda/libfake_cuda_kernels.so" \
-    LD_LIBRARY_PATH="$BUILD/fake" PYTHONPATH="$BUILD/site" PYTHONDONTWRITEBYTECODE=1 OUT="$BUILD" "$@"
+    LD_LIBRARY_PATH="$BUILD/fake" PYTHONPATH="$BUILD/site" PYTHONPYCACHEPREFIX="$BUILD/bytecode" OUT="$BUILD" "$@"
 }
 
 tests() {
