@@ -45,8 +45,8 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
   size_t source_index = 0;
   size_t target_index = 0;
   NodeId node = kNoNode;
-  if (from_managed) source_index = call.operand(source, false);
-  if (to_managed) target_index = call.operand(target, true);
+  if (from_managed) source_index = call.borrow(source, false);
+  if (to_managed) target_index = call.borrow(target, true);
   if (!to_managed && target.device().is_cpu()) {
     node = where_to_read(call.runtime(), *block_of(source), call.choose());
   } else if (!from_managed) {
@@ -78,7 +78,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& targ
 
 at::Scalar read_scalar(const at::Tensor& self) {
   OperatorCall call("aten::_local_scalar_dense");
-  const size_t index = call.operand(self, false);
+  const size_t index = call.borrow(self, false);
   call.begin(where_to_read(call.runtime(), *block_of(self), call.choose()));
   try {
     at::Scalar value = at::_local_scalar_dense(call.real(index));
@@ -106,7 +106,7 @@ void resize_storage(const c10::Storage& storage, size_t size) {
   whole.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({block->size().count()});
   OperatorCall call("aten::resize_");
-  const size_t index = call.operand(whole, true);
+  const size_t index = call.borrow(whole, true);
   NodeId node = call.choose();
   if (block->size() + wanted > engine.budget(node)) {
     const NodeId other = instead_of(runtime, node);

@@ -30,7 +30,7 @@ class Arguments {
       const Parameter& arg = signature_.args[i];
       const c10::IValue& value = stack_[first_ + i];
       if (arg.kind == Kind::tensor) {
-        if (value.isTensor()) take(value.toTensor(), arg.written);
+        if (value.isTensor() && is_managed(value.toTensor())) call_.borrow(value.toTensor(), arg.written);
       } else if (arg.kind == Kind::tensor_list) {
         if (!value.isTensorList()) continue;
         const auto list = value.toTensorList();
@@ -60,7 +60,7 @@ class Arguments {
       c10::IValue& value = stack_[first_ + i];
       switch (signature_.args[i].kind) {
         case Kind::tensor:
-          if (value.isTensor()) value = real(value.toTensor());
+          if (value.isTensor()) replace_tensor(value);
           break;
         case Kind::tensor_list:
           if (value.isTensorList()) value = real_list(value.toTensorList());
@@ -80,6 +80,13 @@ class Arguments {
  private:
   void take(const at::Tensor& tensor, bool written) {
     if (is_managed(tensor)) call_.operand(tensor, written);
+  }
+
+  // The call keeps what stood there, which it had borrowed.
+  void replace_tensor(c10::IValue& value) {
+    if (!is_managed(value.toTensor())) return;
+    call_.keep(next_, std::move(value).toTensor());
+    value = call_.real(next_++);
   }
 
   // Operands come in the order in which collect() took them.

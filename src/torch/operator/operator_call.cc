@@ -83,7 +83,19 @@ void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) cons
 }
 
 size_t OperatorCall::operand(at::Tensor managed, bool written) {
-  Block* block = block_of(managed);
+  return take(c10::MaybeOwned<at::Tensor>::owned(std::move(managed)), written);
+}
+
+size_t OperatorCall::borrow(const at::Tensor& managed, bool written) {
+  return take(c10::MaybeOwned<at::Tensor>::borrowed(managed), written);
+}
+
+void OperatorCall::keep(size_t index, at::Tensor managed) {
+  operands_[index].managed = c10::MaybeOwned<at::Tensor>::owned(std::move(managed));
+}
+
+size_t OperatorCall::take(c10::MaybeOwned<at::Tensor> managed, bool written) {
+  Block* block = block_of(*managed);
   operands_.push_back({std::move(managed), at::Tensor(), block, written});
   if (const Bytes size = block->size(); size != Bytes(0)) {
     accesses_.push_back({block, written, false});
@@ -154,7 +166,7 @@ void OperatorCall::begin(NodeId node) {
   begun_ = true;
   for (Operand& operand : operands_) {
     operand.real = given_before(operand);
-    if (!operand.real.defined()) operand.real = real_tensor(runtime_, operand.managed, *operand.block, node);
+    if (!operand.real.defined()) operand.real = real_tensor(runtime_, *operand.managed, *operand.block, node);
   }
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
@@ -176,7 +188,7 @@ at::Tensor OperatorCall::given_before(const Operand& operand) const {
   if (operands_.size() > kMostSearched) return {};
   for (const Operand& before : operands_) {
     if (&before == &operand) break;
-    if (before.managed.is_same(operand.managed)) return before.real;
+    if (before.managed->is_same(*operand.managed)) return before.real;
   }
   return {};
 }
@@ -248,10 +260,10 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
       index_->adopted.emplace(adopted_[i].real.storage().unsafeGetStorageImpl(), i);
     }
   }
-  if (const Operand* operand = operand_of(real.unsafeGetTensorImpl())) return operand->managed;
+  if (const Operand* operand = operand_of(real.unsafeGetTensorImpl())) return *operand->managed;
   if (!real.has_storage() || real.device().type() != runtime_.backend(node_).device.type()) return real;
   const c10::StorageImpl* storage = real.storage().unsafeGetStorageImpl();
-  if (const Operand* operand = operand_over(storage)) return view_of(operand->managed, real);
+  if (const Operand* operand = operand_over(storage)) return view_of(*operand->managed, real);
   if (const Adopted* adopted = adopted_over(storage)) return new_managed(adopted->handle, real);
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
   Block* block = block_of(*handle.unsafeGetStorageImpl());
@@ -266,11 +278,11 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
 void OperatorCall::settle_written() {
   for (Operand& operand : operands_) {
     if (!operand.written || !operand.real.defined()) continue;
-    c10::StorageImpl& handle = *operand.managed.storage().unsafeGetStorageImpl();
+    c10::StorageImpl& handle = *operand.managed->storage().unsafeGetStorageImpl();
     const bool pinned = operand.block->size() != Bytes(0);
     adopt_resize(runtime_, handle, *operand.block, node_, pinned);
-    if (!same_geometry(operand.real, operand.managed)) {
-      copy_geometry(operand.real, *operand.managed.unsafeGetTensorImpl());
+    if (!same_geometry(operand.real, *operand.managed)) {
+      copy_geometry(operand.real, *operand.managed->unsafeGetTensorImpl());
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
+#include <c10/util/MaybeOwned.h>
 #include <c10/util/SmallVector.h>
 
 #include <memory>
@@ -33,8 +34,13 @@ class OperatorCall {
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
-  // Takes a managed tensor; returns its index for real().
+  // Takes a managed tensor; returns its index for real(). One that is borrowed must outlive the call: to own a
+  // tensor that Python alone holds costs its interpreter's lock, twice.
   size_t operand(at::Tensor managed, bool written);
+  size_t borrow(const at::Tensor& managed, bool written);
+  size_t borrow(at::Tensor&&, bool) = delete;
+  // Owns from here on what was borrowed.
+  void keep(size_t index, at::Tensor managed);
   size_t operand_count() const { return operands_.size(); }
   Bytes operand_bytes() const { return operand_bytes_; }
   Runtime& runtime() const { return runtime_; }
@@ -65,7 +71,7 @@ class OperatorCall {
 
  private:
   struct Operand {
-    at::Tensor managed;
+    c10::MaybeOwned<at::Tensor> managed;
     at::Tensor real;
     Block* block;
     bool written;
@@ -76,6 +82,7 @@ class OperatorCall {
     Block* block;
   };
 
+  size_t take(c10::MaybeOwned<at::Tensor> managed, bool written);
   NodeId preferred() const;
   Status bring_together(NodeId node);
   const Operand* operand_of(const c10::TensorImpl* real) const;

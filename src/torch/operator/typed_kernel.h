@@ -103,14 +103,14 @@ struct TypedKernel<Op, Return(Args...)> {
   template <class T>
   static void collect(OperatorCall& call, const T& argument) {
     if constexpr (kTensor<T>) {
-      if (is_managed(argument)) call.operand(argument, false);
+      if (is_managed(argument)) call.borrow(argument, false);
     }
     if constexpr (kMaybeTensor<T>) {
-      if (argument.has_value() && is_managed(*argument)) call.operand(*argument, false);
+      if (argument.has_value() && is_managed(*argument)) call.borrow(*argument, false);
     }
   }
   static void collect(OperatorCall& call, at::Tensor& argument) {
-    if (is_managed(argument)) call.operand(argument, true);
+    if (is_managed(argument)) call.borrow(argument, true);
   }
 
   template <class T>
