@@ -12,7 +12,7 @@ namespace innkeeper {
 class Bytes {
  public:
   constexpr Bytes() = default;
-  constexpr explicit Bytes(int64_t count) : count_(count) {}
+  constexpr explicit Bytes(int64_t count) noexcept : count_(count) {}
   constexpr int64_t count() const { return count_; }
   constexpr auto operator<=>(const Bytes&) const = default;
   constexpr Bytes operator+(Bytes other) const { return Bytes(count_ + other.count_); }

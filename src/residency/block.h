@@ -10,8 +10,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
+#include "base/trailing_array.h"
 #include "base/types.h"
 #include "device/device_api.h"
 #include "residency/copies.h"
@@ -114,14 +114,14 @@ struct Replica {
   uint32_t place = kNoPlace;  // in the node's index of victims
 };
 
-class Block {
+class Block : public TrailingArray<Block, Replica> {
  public:
   BlockId id() const { return id_; }
   Bytes size() const { return Bytes(size_.load(std::memory_order_relaxed)); }
-  Replica& replica(NodeId node) { return replicas_[index_of(node)]; }
-  const Replica& replica(NodeId node) const { return replicas_[index_of(node)]; }
+  Replica& replica(NodeId node) { return items()[index_of(node)]; }
+  const Replica& replica(NodeId node) const { return items()[index_of(node)]; }
   // The replica's bytes, while it is pinned.
-  void* data(NodeId node) const { return replicas_[index_of(node)].memory.data(); }
+  void* data(NodeId node) const { return items()[index_of(node)].memory.data(); }
 
   // Read at several nodes at the same time, as the weights of data-parallel replicas are: operators run where
   // their other operands are (Engine::place).
@@ -132,8 +132,8 @@ class Block {
 
  private:
   friend class Engine;
-  Block(BlockId id, Bytes size, size_t nodes)
-      : id_(id), size_(size.count()), replicas_(std::make_unique<Replica[]>(nodes)) {}
+  friend class TrailingArray<Block, Replica>;
+  Block(BlockId id, Bytes size) : id_(id), size_(size.count()) {}
 
   const BlockId id_;
   std::atomic<int64_t> size_;
@@ -142,7 +142,6 @@ class Block {
   // may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;
   size_t moving_place_ = 0;  // in Engine::moving_, while it is moving
-  std::unique_ptr<Replica[]> replicas_;
 };
 
 // With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two

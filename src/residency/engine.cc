@@ -200,7 +200,8 @@ void Engine::inherit_if_last(Block& block) {
 
 Block* Engine::create(Bytes size) {
   blocks_.fetch_add(1, std::memory_order_relaxed);
-  return new Block(BlockId{next_block_.fetch_add(1, std::memory_order_relaxed)}, size, nodes_.size());
+  const BlockId id{next_block_.fetch_add(1, std::memory_order_relaxed)};
+  return Block::make(nodes_.size(), id, size).release();
 }
 
 NodeId Engine::any_replica(const Block& block) const {
@@ -238,7 +239,7 @@ void Engine::destroy(Block* block) {
     MutexLock lock(mutex_);
     release_one();
   }
-  delete block;
+  Block::destroy(block);
   blocks_.fetch_sub(1, std::memory_order_relaxed);
   wake_waiters();
 }

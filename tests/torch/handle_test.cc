@@ -3,6 +3,9 @@
 #include "torch/memory/handle.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -45,6 +48,19 @@ TEST_F(Handle, CostsNoMemoryUntilItIsWritten) {
   EXPECT_EQ(storage->device(), managed_device());
   EXPECT_EQ(block_of(*storage)->size(), GiB(100));
   for (const auto& [name, node] : stats().nodes) EXPECT_EQ(node.resident, 0) << name;
+}
+
+// Its real tensor takes its place on the stack. The address sanitizer sees a block that dies meanwhile.
+TEST_F(Handle, WhatTheStackAloneHoldsLivesUntilItHasBeenRead) {
+  const c10::InferenceMode without_autograd;  // whose kernels would hold it, too
+  const c10::OperatorHandle flip = c10::Dispatcher::singleton().findSchemaOrThrow("aten::flip", "");
+  const at::Tensor plain = at::arange(1000);
+  for (int round = 0; round < 20; ++round) {
+    torch::jit::Stack stack;
+    torch::jit::push(stack, plain.to(managed_device()), c10::List<int64_t>({0}));
+    flip.callBoxed(&stack);
+    EXPECT_TRUE(at::equal(stack.back().toTensor().cpu(), plain.flip({0})));
+  }
 }
 
 TEST_F(Handle, AddressesAreUniqueWhileAlive) {

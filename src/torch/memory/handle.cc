@@ -22,12 +22,13 @@ void hand_over(c10::StorageImpl& real, Memory memory) {
 // memory; until then it stays where the engine's probe sees it, so that its pin is not given back.
 void release_storages(Engine& engine, Block& block, Attachment& attachment) {
   for (size_t index = 0; index < engine.node_count(); ++index) {
-    std::atomic<c10::StorageImpl*>& slot = attachment.real[index].storage;
+    const NodeId node{static_cast<uint8_t>(index)};
+    std::atomic<c10::StorageImpl*>& slot = attachment.real(node).storage;
     c10::StorageImpl* real = slot.load(std::memory_order_acquire);
     if (real == nullptr) continue;
-    attachment.real[index].views.clear();
+    attachment.real(node).views.clear();
     if (c10::raw::intrusive_ptr::use_count(real) > 1) {
-      hand_over(*real, engine.surrender(block, NodeId{static_cast<uint8_t>(index)}));
+      hand_over(*real, engine.surrender(block, node));
     }
     slot.store(nullptr, std::memory_order_release);
     c10::raw::intrusive_ptr::decref(real);
@@ -69,7 +70,7 @@ void delete_handle(void* context) {
   Runtime* const machine = runtime_if_started();
   if (machine == nullptr) return;  // in a child of fork(): nothing of it is ours (fork.h)
   auto* block = static_cast<Block*>(context);
-  std::unique_ptr<Attachment> attachment(&attachment_of(*block));
+  const Attachment::Owner attachment(&attachment_of(*block));
   address_space().give_back(attachment->addresses);  // before the block goes that they lead to
   if (machine->recorder().on()) [[unlikely]]
     machine->recorder().freed(block->id());
@@ -80,7 +81,7 @@ void delete_handle(void* context) {
 
 c10::DataPtr make_handle_pointer(Bytes size) {
   Engine& engine = runtime().engine();
-  auto attachment = std::make_unique<Attachment>(engine.node_count());
+  Attachment::Owner attachment = Attachment::make(engine.node_count());
   AddressSpace::Range* addresses = address_space().take(static_cast<size_t>(size.count()));
   Block* block = engine.create(size);
   block->attachment = attachment.release();

@@ -70,16 +70,14 @@ void resize_handle(c10::StorageImpl& storage, Bytes size);
 // What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's
 // life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in (design,
 // section 6).
-struct Attachment {
-  struct Real {
-    std::atomic<c10::StorageImpl*> storage{nullptr};  // an owned reference
-    RealViews views;
-  };
-
+struct RealAtNode {
+  std::atomic<c10::StorageImpl*> storage{nullptr};  // an owned reference
+  RealViews views;
+};
+struct Attachment : TrailingArray<Attachment, RealAtNode> {
   AddressSpace::Range* addresses = nullptr;  // null for a block of no bytes
-  std::unique_ptr<Real[]> real;              // indexed by node
 
-  explicit Attachment(size_t nodes) : real(std::make_unique<Real[]>(nodes)) {}
+  RealAtNode& real(NodeId node) { return items()[index_of(node)]; }
 };
 inline Attachment& attachment_of(const Block& block) { return *static_cast<Attachment*>(block.attachment); }
 

@@ -37,7 +37,7 @@ c10::intrusive_ptr<c10::StorageImpl> borrowing_storage(const c10::StorageImpl& s
 
 void memory_changed(Block& block, NodeId node, void* data) {
   if (block.attachment == nullptr) return;
-  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].storage.load(std::memory_order_acquire);
+  c10::StorageImpl* real = attachment_of(block).real(node).storage.load(std::memory_order_acquire);
   if (real == nullptr) return;
   const c10::Device device = real->device();
   real->set_data_ptr_noswap(borrowed(data, device));
@@ -47,13 +47,13 @@ void memory_changed(Block& block, NodeId node, void* data) {
 // Two threads that release the same block may each take the other's view for somebody else's: then its pin
 // stays until the probe is asked again. A real escape is never missed by the one who looks last.
 bool is_held_elsewhere(Block& block, NodeId node) {
-  const Attachment::Real& at = attachment_of(block).real[index_of(node)];
+  const RealAtNode& at = attachment_of(block).real(node);
   c10::StorageImpl* real = at.storage.load(std::memory_order_acquire);
   return real != nullptr && c10::raw::intrusive_ptr::use_count(real) > 1 + at.views.count();
 }
 
 c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node) {
-  std::atomic<c10::StorageImpl*>& slot = attachment_of(block).real[index_of(node)].storage;
+  std::atomic<c10::StorageImpl*>& slot = attachment_of(block).real(node).storage;
   c10::StorageImpl* real = slot.load(std::memory_order_acquire);
   if (real != nullptr) [[likely]]
     return *real;
@@ -77,7 +77,7 @@ at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block
   c10::intrusive_ptr<c10::StorageImpl> storage;
   if (owns_block(shown)) [[likely]] {
     c10::StorageImpl& whole = real_storage(runtime, block, node);
-    if (auto kept = attachment_of(block).real[index_of(node)].views.take(handle, whole)) {
+    if (auto kept = attachment_of(block).real(node).views.take(handle, whole)) {
       return at::Tensor(std::move(kept));
     }
     storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&whole);
@@ -95,7 +95,7 @@ at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block
 }
 
 void keep_real_tensor(Block& block, NodeId node, at::Tensor real) {
-  Attachment::Real& at = attachment_of(block).real[index_of(node)];
+  RealAtNode& at = attachment_of(block).real(node);
   const c10::StorageImpl* storage = at.storage.load(std::memory_order_acquire);
   if (storage == nullptr || !real.has_storage()) return;
   at.views.keep(c10::intrusive_ptr<c10::TensorImpl>::reclaim(real.unsafeReleaseTensorImpl()), *storage);
@@ -109,13 +109,13 @@ c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::
   Block& block = *block_of(*handle);
   Memory memory = take_memory(storage);
   c10::raw::intrusive_ptr::incref(&storage);
-  attachment_of(block).real[index_of(node)].storage.store(&storage, std::memory_order_release);
+  attachment_of(block).real(node).storage.store(&storage, std::memory_order_release);
   runtime.engine().adopt(block, node, std::move(memory));
   return handle;
 }
 
 bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, NodeId node, bool pinned) {
-  c10::StorageImpl* real = attachment_of(block).real[index_of(node)].storage.load(std::memory_order_acquire);
+  c10::StorageImpl* real = attachment_of(block).real(node).storage.load(std::memory_order_acquire);
   if (real == nullptr) return false;
   const auto size = Bytes(static_cast<int64_t>(real->nbytes()));
   const bool moved = real->data() != (pinned ? block.data(node) : nullptr);
