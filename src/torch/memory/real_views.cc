@@ -20,15 +20,11 @@ bool fits(c10::TensorImpl& view, const c10::TensorImpl& handle, const c10::Stora
 
 c10::intrusive_ptr<c10::TensorImpl> RealViews::take(const c10::TensorImpl& handle,
                                                     const c10::StorageImpl& storage) {
-  if (count() == 0) return {};
   for (std::atomic<c10::TensorImpl*>& place : views_) {
     if (place.load(std::memory_order_relaxed) == nullptr) continue;
     c10::TensorImpl* view = place.exchange(nullptr, std::memory_order_acq_rel);  // ours alone from here on
     if (view == nullptr) continue;
-    if (fits(*view, handle, storage)) {
-      count_.fetch_sub(1, std::memory_order_relaxed);
-      return c10::intrusive_ptr<c10::TensorImpl>::reclaim(view);
-    }
+    if (fits(*view, handle, storage)) return c10::intrusive_ptr<c10::TensorImpl>::reclaim(view);
     put(place, view);
   }
   return {};
@@ -45,17 +41,13 @@ void RealViews::keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::Storag
     place = &candidate;
     break;
   }
-  // Counted before it can be seen: whoever takes it counts it off again.
-  count_.fetch_add(1, std::memory_order_release);
   put(*place, view.release());
 }
 
 // What stood in the place is let go.
 void RealViews::put(std::atomic<c10::TensorImpl*>& place, c10::TensorImpl* view) {
   c10::TensorImpl* before = place.exchange(view, std::memory_order_acq_rel);
-  if (before == nullptr) return;
-  count_.fetch_sub(1, std::memory_order_relaxed);
-  c10::raw::intrusive_ptr::decref(before);
+  if (before != nullptr) c10::raw::intrusive_ptr::decref(before);
 }
 
 void RealViews::clear() {

@@ -30,7 +30,11 @@ class RealViews {
   // where all places are taken.
   void keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage);
   // How many references to the storage are kept here.
-  uint32_t count() const { return count_.load(std::memory_order_acquire); }
+  uint32_t count() const {
+    uint32_t kept = 0;
+    for (const auto& view : views_) kept += view.load(std::memory_order_acquire) != nullptr ? 1 : 0;
+    return kept;
+  }
   void clear();
 
  private:
@@ -40,7 +44,6 @@ class RealViews {
   void put(std::atomic<c10::TensorImpl*>& place, c10::TensorImpl* view);
 
   std::array<std::atomic<c10::TensorImpl*>, kViews> views_{};
-  std::atomic<uint32_t> count_{0};
 };
 
 }  // namespace innkeeper::torch_layer

@@ -34,8 +34,8 @@ class OperatorCall {
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
-  // Takes a managed tensor; returns its index for real(). One that is borrowed must outlive the call: to own a
-  // tensor that Python alone holds costs its interpreter's lock, twice.
+  // Takes a managed tensor; returns its index for real(). One that is borrowed must outlive the call: to own
+  // what Python alone holds costs its interpreter's lock, twice.
   size_t operand(at::Tensor managed, bool written);
   size_t borrow(const at::Tensor& managed, bool written);
   size_t borrow(at::Tensor&&, bool) = delete;

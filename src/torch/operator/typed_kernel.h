@@ -87,9 +87,10 @@ struct TypedKernel<Op, Return(Args...)> {
   static constexpr bool kMaybeTensor = std::is_same_v<std::remove_cvref_t<T>, std::optional<at::Tensor>>;
   template <class T>
   static constexpr bool kWritten = std::is_same_v<T, at::Tensor&>;
-  // What a kernel is lent for an argument: tensors by value, the rest as it is.
+  // What a kernel is lent for an argument: tensors that it may put others in place of by value, the rest as
+  // it is.
   template <class T>
-  using Lent = std::conditional_t<kTensor<T> || kMaybeTensor<T>, std::remove_cvref_t<T>, T>;
+  using Lent = std::conditional_t<kWritten<T> || kMaybeTensor<T>, std::remove_cvref_t<T>, T>;
 
   template <class T>
   static void look_at(DeviceCheck& check, const T& argument) {
