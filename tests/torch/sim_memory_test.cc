@@ -6,8 +6,13 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <array>
+#include <cstring>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "sim_fixture.h"
@@ -218,6 +223,37 @@ TEST_F(SimBackendTest, armed_memory_may_be_allocated_raw) {
   }
   allocator.raw_deallocate(charged);
   EXPECT_EQ(accountant().used(0), 0);
+}
+
+// Raw memory is freed by its address alone, which must tell a charged piece from any other.
+TEST_F(SimBackendTest, raw_host_memory_is_uncharged_once_whatever_lies_around_it) {
+  c10::Allocator& allocator = *c10::GetCPUAllocator();
+  constexpr std::array<size_t, 8> kSizes = {1, 24, 64, 100, 4032, 4096, 65536, size_t{1} << 20};
+  std::mt19937 random(7);
+  std::vector<std::pair<void*, int64_t>> held;  // and what it is charged
+  int64_t charged = 0;
+  for (int round = 0; round < 20000; ++round) {
+    if (held.size() < 64 && random() % 2 == 0) {
+      const size_t size = kSizes.at(random() % kSizes.size());
+      const bool counts = random() % 2 == 0;
+      std::optional<ArmedCpu> armed;
+      if (counts) armed.emplace(&accountant(), kHostNode);
+      void* data = allocator.raw_allocate(size);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % kAlignment, 0u);
+      std::memset(data, 0x5A, size);
+      held.emplace_back(data, counts ? round_up(Bytes(static_cast<int64_t>(size))).count() : 0);
+      charged += held.back().second;
+    } else if (!held.empty()) {
+      std::swap(held.at(random() % held.size()), held.back());
+      allocator.raw_deallocate(held.back().first);
+      charged -= held.back().second;
+      held.pop_back();
+    }
+    ASSERT_EQ(charged_host_memory(kHostNode).count(), charged);
+  }
+  for (const auto& [data, bytes] : held) allocator.raw_deallocate(data);
+  EXPECT_EQ(charged_host_memory(kHostNode).count(), 0);
+  EXPECT_EQ(accountant().used(2), 0);
 }
 
 TEST_F(SimBackendTest, a_refused_host_charge_throws) {

@@ -5,8 +5,11 @@
 
 #include <array>
 #include <atomic>
-#include <memory>
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
+#include <new>
+#include <utility>
 
 #include "base/check.h"
 #include "torch/errors.h"
@@ -33,10 +36,51 @@ Table& table() {
   return table;
 }
 
+// A charged piece of host memory; it stands right before the bytes.
+struct HostCharge {
+  uintptr_t mark;       // what mark_of() says
+  c10::DataPtr memory;  // this and the bytes
+  Accountant* accountant;
+  Bytes size;
+  NodeId node;
+};
+constexpr size_t kBefore = 64;  // so that the bytes are aligned as the memory is
+static_assert(sizeof(HostCharge) <= kBefore);
+constexpr uintptr_t kPage = 4096;
+
+uintptr_t mark_of(const HostCharge* charge) {
+  return reinterpret_cast<uintptr_t>(charge) ^ 0xC4A96ED5B7E15163u;
+}
+
+// The charge before the bytes, if there is one: whoever frees raw memory says no more than its address. Bytes
+// that are charged begin at least kBefore after a page does, so that looking there is safe for all others;
+// the address sanitizer has its own view of that.
+__attribute__((no_sanitize("address"))) HostCharge* charge_before(void* data) {
+  if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) return nullptr;
+  auto* charge = reinterpret_cast<HostCharge*>(static_cast<std::byte*>(data) - kBefore);
+  return charge->mark == mark_of(charge) ? charge : nullptr;
+}
+
+// The deleter of charged host memory.
+void release_host_charge(void* data) {
+  HostCharge* const charge = charge_before(data);
+  IK_CHECK(charge != nullptr, "charged memory has its charge before it");
+  charge->mark = 0;
+  charged_bytes[index_of(charge->node)].fetch_sub(charge->size.count(), std::memory_order_relaxed);
+  Accountant* const accountant = charge->accountant;
+  const NodeId node = charge->node;
+  const Bytes size = charge->size;
+  c10::DataPtr memory = std::move(charge->memory);
+  charge->~HostCharge();
+  memory.clear();  // before others are told that there is room
+  accountant->uncharge(node, size);
+}
+
 c10::DeleterFnPtr original_raw_deleter = nullptr;
 
 // Frees a charged piece, or one that was allocated raw when nothing was armed.
 void release_by_address(void* data) {
+  if (charge_before(data) != nullptr) return release_host_charge(data);
   if (const std::optional<Owner> owner = table().take(data)) return owner->release(owner->context);
   original_raw_deleter(data);
 }
@@ -50,39 +94,28 @@ c10::DataPtr listed(c10::DataPtr memory) {
   return {data, data, &release_by_address, device};
 }
 
-// A charged piece of host memory: the DataPtr's context.
-struct HostCharge {
-  c10::DataPtr memory;
-  Accountant* accountant;
-  NodeId node;
-  Bytes size;
-};
-
-void release_host_charge(void* context) {
-  std::unique_ptr<HostCharge> charge(static_cast<HostCharge*>(context));
-  charge->memory.clear();
-  charged_bytes[index_of(charge->node)].fetch_sub(charge->size.count(), std::memory_order_relaxed);
-  charge->accountant->uncharge(charge->node, charge->size);
-}
-
 c10::DataPtr allocate_host(c10::Allocator& original, Accountant* accountant, NodeId node, size_t size) {
-  if (accountant == nullptr || size == 0) return original.allocate(size);
+  const bool absurd = size > static_cast<size_t>(INT64_MAX) - 2 * kBefore;  // PyTorch's own error says so
+  if (accountant == nullptr || size == 0 || absurd) return original.allocate(size);
   const Bytes charged = round_up(Bytes(static_cast<int64_t>(size)));
   const DisarmedCpu disarmed;
   if (Status status = accountant->charge(node, charged); !status.ok()) throw_no_memory(status);
-  std::unique_ptr<HostCharge> charge;
+  c10::DataPtr memory;
   try {
     if (faults::injected(faults::Fault::allocation)) {
       throw_no_memory(Status(Code::out_of_memory, faults::message("no memory for a kernel on the host")));
     }
-    charge = std::make_unique<HostCharge>(HostCharge{original.allocate(size), accountant, node, charged});
+    memory = original.allocate(size + 2 * kBefore);
   } catch (...) {
     accountant->uncharge(node, charged);
     throw;
   }
   charged_bytes[index_of(node)].fetch_add(charged.count(), std::memory_order_relaxed);
-  void* data = charge->memory.get();
-  return listed({data, charge.release(), &release_host_charge, c10::Device(c10::kCPU)});
+  auto* data = static_cast<std::byte*>(memory.get()) + kBefore;
+  if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) data += kBefore;
+  auto* charge = reinterpret_cast<HostCharge*>(data - kBefore);
+  new (charge) HostCharge{mark_of(charge), std::move(memory), accountant, charged, node};
+  return {data, data, &release_host_charge, c10::Device(c10::kCPU)};
 }
 
 }  // namespace

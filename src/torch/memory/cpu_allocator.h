@@ -6,7 +6,8 @@
 // memory is taken (decision 4), and uncharged when they are freed: by any thread, at any time.
 //
 // Raw allocation (raw_allocate, raw_deallocate; oneDNN's scratch memory) works too: it asks that a piece's
-// context is its address, so charged pieces stand in a table by address until they are freed or unlisted.
+// context is its address. So what is charged to the host stands right before the bytes, and pieces of
+// simulated accelerators in a table by address until they are freed or unlisted.
 //
 // Limit: worker threads of at::parallel_for (OpenMP) are not armed, because PyTorch carries no thread-local
 // state into them. Kernels allocate their results before they fan out; what a worker allocates for itself is
