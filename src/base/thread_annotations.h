@@ -18,6 +18,7 @@
 #define IK_EXCLUDES(...) IK_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 #define IK_ACQUIRE(...) IK_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define IK_RELEASE(...) IK_ATTRIBUTE(release_capability(__VA_ARGS__))
+#define IK_TRY_ACQUIRE(...) IK_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define IK_NO_THREAD_SAFETY_ANALYSIS IK_ATTRIBUTE(no_thread_safety_analysis)
 
 namespace innkeeper {
@@ -27,6 +28,7 @@ class IK_CAPABILITY("mutex") Mutex {
  public:
   void lock() IK_ACQUIRE() { mutex_.lock(); }
   void unlock() IK_RELEASE() { mutex_.unlock(); }
+  bool try_lock() IK_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
 
  private:
   friend class CondVar;

@@ -176,6 +176,10 @@ bool Planner::next(Order& order) {
   return false;
 }
 
+Bytes Planner::touched_at(NodeId node) const {
+  return known_ == nullptr ? Bytes(0) : known_->program.touched_at(node);
+}
+
 void Planner::postpone() {
   arriving_.push_front(given_);
   postponed_ = true;

@@ -55,8 +55,9 @@ struct RoundCost {
 
 class Planner {
  public:
-  // `room`: bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
-  explicit Planner(std::function<Bytes(NodeId)> room) : room_(std::move(room)), recent_(kRecent) {}
+  // Bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
+  using Room = std::function<Bytes(NodeId)>;
+  explicit Planner(Room room) : room_(std::move(room)), recent_(kRecent) {}
 
   Name meet(Block* block);
   void forget(Name name);
@@ -70,6 +71,8 @@ class Planner {
   void unplanned(NodeId node, Bytes size);
 
   bool follows() const { return known_ != nullptr; }
+  // Bytes that the round which is followed touches at a node; 0 where none is.
+  Bytes touched_at(NodeId node) const;
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last
   int64_t rounds() const { return rounds_; }            // followed from end to end
@@ -130,7 +133,7 @@ class Planner {
   bool room_changed(Known& known);
   void enter(Known& known, int64_t step, int64_t births_before);
 
-  const std::function<Bytes(NodeId)> room_;
+  const Room room_;
   AccessStream stream_;
   PeriodFinder finder_;
   int64_t refused_until_ = 0;  // operators

@@ -137,7 +137,7 @@ class Block : public TrailingArray<Block, Replica> {
 
   const BlockId id_;
   std::atomic<int64_t> size_;
-  std::atomic<int64_t> name_{0};  // the planner's; 0 is none. Guarded by Engine::planning_mutex_
+  std::atomic<int64_t> name_{0};  // a planner's, packed (followers.h)
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; nobody else
   // may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;

@@ -35,10 +35,10 @@
 #include "base/types.h"
 #include "device/device_api.h"
 #include "innkeeper/stats.h"
-#include "plan/planner.h"
 #include "policy/eviction.h"
 #include "policy/placement.h"
 #include "residency/block.h"
+#include "residency/followers.h"
 #include "residency/index.h"
 
 namespace innkeeper {
@@ -203,7 +203,7 @@ class Engine final : public Accountant {
     // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
     // have been given back, so whoever reads zero has to ask for the room once more.
     std::atomic<int> moving{0};
-    std::atomic<int64_t> unplanned{0};  // bytes that left for an allocation, since the planner heard of them
+    std::atomic<int64_t> unplanned{0};  // bytes that left for threads that nobody follows
     // Guarded by Engine::mutex_:
     Block* first = nullptr;  // resident replicas
     Bytes replica_bytes{0};
@@ -221,9 +221,6 @@ class Engine final : public Accountant {
 
   // How many pieces of parked memory are looked at whenever one is parked.
   static constexpr size_t kReapedAtOnce = 4;
-
-  // Another thread's program is followed once so many operators were its own, one after another.
-  static constexpr int kStrangers = 4096;
 
   // How long a request goes on trying while others hold the room or the blocks it needs.
   static constexpr std::chrono::seconds kPatience{60};
@@ -305,8 +302,9 @@ class Engine final : public Accountant {
   NodeId backing(const Node& node) const;
 
   // planned.cc
-  void follow(NodeId id, std::span<const Access> accesses) IK_EXCLUDES(mutex_, planning_mutex_);
-  void forget(const Block& block) IK_EXCLUDES(planning_mutex_);
+  void follow(NodeId id, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
+  plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
+  void forget(const Block& block);
   Bytes plannable(NodeId id) const IK_EXCLUDES(mutex_);
   void leave_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   bool arrive_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
@@ -361,17 +359,10 @@ class Engine final : public Accountant {
 
   std::atomic<bool> may_plan_{true};
   std::atomic<bool> follows_{false};  // from the first eviction on
-  mutable Mutex planning_mutex_;      // before mutex_, and held while what is planned is started
-  std::unique_ptr<plan::Planner> planner_ IK_GUARDED_BY(planning_mutex_);  // from the first operator on
-  std::vector<plan::Touch> touches_ IK_GUARDED_BY(planning_mutex_);
-  const void* planned_thread_ IK_GUARDED_BY(planning_mutex_) = nullptr;  // its ThreadState
-  int64_t arrived_before_ IK_GUARDED_BY(planning_mutex_) = 0;            // bytes, before its round
-  int64_t arrived_in_round_ IK_GUARDED_BY(planning_mutex_) = 0;  // the last that was followed to its end
-  int strangers_ IK_GUARDED_BY(planning_mutex_) = 0;  // operators of others since that thread's last one
+  Followers followers_;
 
   std::atomic<int64_t> fetches_{0}, evictions_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
-  std::atomic<int64_t> arrived_{0};  // bytes, at accelerators, since the beginning
 };
 
 // Marks that an operator runs at `node` on this thread. Where room is short only one operator at a time runs

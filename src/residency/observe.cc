@@ -56,10 +56,10 @@ void Engine::reset_stats() {
   for (auto* counter : {&fetches_, &evictions_, &bytes_fetched_, &bytes_written_back_, &bytes_between_}) {
     counter->store(0);
   }
-  {
-    const MutexLock lock(planning_mutex_);
-    if (planner_ != nullptr) planner_->reset_counts();
-    arrived_in_round_ = 0;
+  for (Follower& follower : followers_.all()) {
+    const MutexLock lock(follower.mutex);
+    if (follower.planner != nullptr) follower.planner->reset_counts();
+    follower.arrived_in_round = 0;
   }
   for (const auto& at : nodes_) {
     at->peak.store(at->used.load());

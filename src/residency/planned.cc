@@ -2,6 +2,7 @@
 // is carried out, by the thread whose operator that was. Nothing here waits for room or for another thread's
 // move: what cannot be done at once is left to whoever needs it.
 #include <algorithm>
+#include <utility>
 
 #include "residency/engine.h"
 #include "residency/moving.h"
@@ -10,29 +11,42 @@
 namespace innkeeper {
 
 void Engine::set_planning(bool on) {
-  const MutexLock lock(planning_mutex_);
-  may_plan_.store(on, std::memory_order_relaxed);
+  may_plan_.store(on, std::memory_order_seq_cst);
   if (on) return;
   follows_.store(false, std::memory_order_relaxed);
   for (const NodeId each : computing_) node(each).unplanned.store(0, std::memory_order_relaxed);
-  if (planner_ != nullptr) planner_->interrupt();
+  for (Follower& follower : followers_.all()) {
+    const MutexLock lock(follower.mutex);
+    if (follower.planner != nullptr) follower.planner->interrupt();
+  }
 }
 
+// The round is that of the thread that asks, else that of the program that did something last.
 PlanningStats Engine::planning() const {
-  const MutexLock lock(planning_mutex_);
-  if (planner_ == nullptr) return {};
-  const plan::RoundCost& cost = planner_->cost();
-  return {.follows = planner_->follows() && may_plan_.load(std::memory_order_relaxed),
-          .rounds = planner_->rounds(),
-          .divergences = planner_->divergences(),
-          .round = {.operators = cost.operators,
-                    .bytes_planned = cost.arriving.count(),
-                    .bytes_bound = cost.bound.count(),
-                    .bytes_short = cost.shortage.count(),
-                    .bytes_fetched = arrived_in_round_}};
+  PlanningStats all;
+  Stamp latest = 0;
+  for (const Follower& follower : followers_.all()) {
+    const MutexLock lock(follower.mutex);
+    if (follower.planner == nullptr) continue;
+    const plan::Planner& planner = *follower.planner;
+    all.follows = all.follows || (planner.follows() && may_plan_.load(std::memory_order_relaxed));
+    all.rounds += planner.rounds();
+    all.divergences += planner.divergences();
+    const plan::RoundCost& cost = planner.cost();
+    const bool mine = follower.thread.load(std::memory_order_relaxed) == &thread_state();
+    const Stamp last = mine ? kAllSoFar : follower.last.load(std::memory_order_relaxed);
+    if (cost.operators == 0 || last < latest) continue;
+    latest = last;
+    all.round = {.operators = cost.operators,
+                 .bytes_planned = cost.arriving.count(),
+                 .bytes_bound = cost.bound.count(),
+                 .bytes_short = cost.shortage.count(),
+                 .bytes_fetched = follower.arrived_in_round};
+  }
+  return all;
 }
 
-// Bytes that the program's blocks may have at a node between them: all but what kernels keep there, and users
+// Bytes that programs' blocks may have at a node between them: all but what kernels keep there, and users
 // of what the planner does not know.
 Bytes Engine::plannable(NodeId id) const {
   const Node& at = node(id);
@@ -48,58 +62,95 @@ Bytes Engine::plannable(NodeId id) const {
   return budget(id) - kernels - unknown;
 }
 
+// The name that the follower's planner has for a block, which it takes over from another one if it must. 0:
+// it stays another's.
+plan::Name Engine::name_of(Follower& follower, Block& block) {
+  int64_t packed = block.name_.load(std::memory_order_acquire);
+  const BlockName before(packed);
+  const int64_t program = follower.program.load(std::memory_order_relaxed);
+  if (before.program() == program) [[likely]]
+    return before.name();
+  Follower* const owner = before.none() ? nullptr : followers_.of_program(before.program());
+  if (owner == nullptr) {
+    const plan::Name name = follower.planner->meet(&block);
+    if (block.name_.compare_exchange_strong(packed, BlockName(program, name, 0).packed())) return name;
+    follower.planner->forget(name);  // another one was faster
+    return 0;
+  }
+  // Not waited for: it may be waiting for this one's lock.
+  if (before.times() == BlockName::kMostTimes || !owner->mutex.try_lock()) return 0;
+  const plan::Name name = follower.planner->meet(&block);
+  const BlockName after(program, name, before.times() + 1);
+  const bool taken = block.name_.compare_exchange_strong(packed, after.packed());
+  if (taken && owner->program.load(std::memory_order_relaxed) == before.program())
+    owner->planner->forget(before.name());
+  owner->mutex.unlock();
+  if (taken) return name;
+  follower.planner->forget(name);
+  return 0;
+}
+
 void Engine::follow(NodeId id, std::span<const Access> accesses) {
-  const MutexLock lock(planning_mutex_);
   if (!may_plan_.load(std::memory_order_relaxed)) {
     follows_.store(false, std::memory_order_relaxed);  // who evicted just then had set it again
     return;
   }
-  if (planned_thread_ != &thread_state()) {  // one thread's program at a time
-    if (planned_thread_ != nullptr && ++strangers_ < kStrangers) return;
-    planned_thread_ = &thread_state();
-  }
-  strangers_ = 0;
-  if (planner_ == nullptr)
-    planner_ = std::make_unique<plan::Planner>([this](NodeId each) { return plannable(each); });
-  touches_.clear();
+  ThreadState& self = thread_state();
+  const Stamp now = now_.load(std::memory_order_relaxed);
+  Follower* const place = followers_.of_thread(self, now, [this](const Follower& whose) {
+    return plan::Planner::Room([this, &whose](NodeId each) {
+      return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
+    });
+  });
+  if (place == nullptr) return;
+  Follower& follower = *place;
+  const MutexLock lock(follower.mutex);
+  // Its place may have been given to another thread meanwhile, or planning turned off.
+  const bool own = follower.thread.load(std::memory_order_relaxed) == &self;
+  if (!own || !may_plan_.load(std::memory_order_seq_cst)) return;
+  follower.last.store(now, std::memory_order_relaxed);
+  follower.last_at[index_of(id)].store(now, std::memory_order_relaxed);
+  follower.touches.clear();
   for (const Access& access : accesses) {
     Block& block = *access.block;
     if (block.size() == Bytes(0)) continue;
-    int64_t name = block.name_.load(std::memory_order_relaxed);
-    if (name == 0) {
-      name = planner_->meet(&block);
-      block.name_.store(name, std::memory_order_relaxed);
-    }
+    const plan::Name name = name_of(follower, block);
+    if (name == 0) continue;
     const bool pinned = block.replica(id).user_pins.load(std::memory_order_relaxed) != 0;
-    touches_.push_back({name, block.size(), access.write, pinned});
+    follower.touches.push_back({name, block.size(), access.write, pinned});
   }
-  if (touches_.empty()) return;
-  for (const NodeId each : computing_) {
-    std::atomic<int64_t>& unplanned = node(each).unplanned;
-    if (unplanned.load(std::memory_order_relaxed) != 0)
-      planner_->unplanned(each, Bytes(unplanned.exchange(0, std::memory_order_relaxed)));
+  if (follower.touches.empty()) return;
+  plan::Planner& planner = *follower.planner;
+  std::atomic<int64_t>& others = node(id).unplanned;
+  int64_t unplanned = std::exchange(self.unplanned[index_of(id)], 0);
+  if (others.load(std::memory_order_relaxed) != 0) unplanned += others.exchange(0, std::memory_order_relaxed);
+  if (unplanned != 0) planner.unplanned(id, Bytes(unplanned));
+  const int64_t rounds = planner.rounds();
+  planner.ended(id, follower.touches);
+  if (planner.begins()) {
+    if (planner.rounds() > rounds && self.arrived >= follower.arrived_before)  // else a thread at its place
+      follower.arrived_in_round = (self.arrived - follower.arrived_before) / planner.cost().times;
+    follower.arrived_before = self.arrived;
+    for (const NodeId each : computing_)
+      follower.demand[index_of(each)].store(planner.touched_at(each).count(), std::memory_order_relaxed);
   }
-  const int64_t rounds = planner_->rounds();
-  planner_->ended(id, touches_);
-  if (planner_->begins()) {
-    const int64_t arrived = arrived_.load(std::memory_order_relaxed);
-    if (planner_->rounds() > rounds) arrived_in_round_ = (arrived - arrived_before_) / planner_->cost().times;
-    arrived_before_ = arrived;
-  }
-  for (plan::Order order; planner_->next(order);) {
+  for (plan::Order order; planner.next(order);) {
     if (!order.arrives) {
       leave_as_planned(*order.block, order.node);
     } else if (!arrive_as_planned(*order.block, order.node)) {
-      planner_->postpone();
+      planner.postpone();
     }
   }
 }
 
 void Engine::forget(const Block& block) {
-  const int64_t name = block.name_.load(std::memory_order_relaxed);
-  if (name == 0) return;
-  const MutexLock lock(planning_mutex_);
-  planner_->forget(name);
+  const BlockName name(block.name_.load(std::memory_order_acquire));
+  if (name.none()) return;
+  Follower* const follower = followers_.of_program(name.program());
+  if (follower == nullptr) return;
+  const MutexLock lock(follower->mutex);
+  if (follower->program.load(std::memory_order_relaxed) == name.program())
+    follower->planner->forget(name.name());
 }
 
 void Engine::leave_as_planned(Block& block, NodeId id) {

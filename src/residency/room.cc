@@ -61,7 +61,11 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     std::vector<Block*> victims = collect_victims(node, shortfall);
     if (!victims.empty()) {
       lock.unlock();
-      node.unplanned.fetch_add(shortfall.count(), std::memory_order_relaxed);
+      if (followers_.follow(self)) {
+        self.unplanned[index_of(node.id)] += shortfall.count();
+      } else {
+        node.unplanned.fetch_add(shortfall.count(), std::memory_order_relaxed);
+      }
       Status status = evict_victims(node, std::move(victims), true);
       lock.lock();
       if (!status.ok()) return status;
@@ -266,19 +270,21 @@ Status Engine::leave(Node& node, Block& block, bool peers) {
 }
 
 // A GPU that has plenty of room takes what must leave another one: that link is faster than the host's, and
-// the memory of all GPUs counts. It takes free room only; evicting there could go round in circles.
+// the memory of all GPUs counts. It takes free room only; evicting there could go round in circles. Where
+// another program works, what is free now is wanted soon.
 Status Engine::copy_to_peer(Block& block, const Node& from) {
   if (from.kind != NodeKind::accelerator) return Status(Code::busy, "");
+  ThreadState& self = thread_state();
   const Node* best = nullptr;
   for (const NodeId id : computing_) {
     const Node& peer = node(id);
     const Bytes left = free(id) - block.size();
     if (id == from.id || left.count() < peer.budget.load(std::memory_order_relaxed) / kPeerReserve) continue;
+    if (followers_.others_at(id, self, now_.load(std::memory_order_relaxed))) continue;
     if (!peer.device->can_copy_from(*from.device)) continue;
     if (best == nullptr || free(id) > free(best->id)) best = &peer;
   }
   if (best == nullptr) return Status(Code::busy, "");
-  ThreadState& self = thread_state();
   self.only_free_room = true;
   Status copied = copy_to_backing(block, from.id, best->id);
   self.only_free_room = false;

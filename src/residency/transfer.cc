@@ -112,7 +112,7 @@ Result<Event> Engine::queue_copy(const Block& block, void* memory, NodeId to, No
     }
   }
   if (copied.ok() && target_kind == NodeKind::accelerator)
-    arrived_.fetch_add(round_up(size).count(), std::memory_order_relaxed);  // as plans count
+    thread_state().arrived += round_up(size).count();  // as plans count
   return copied;
 }
 

@@ -113,6 +113,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/collectives.py --json collectives.json --rounds 50": BENCH,
     "python bench/parallel.py": BENCH,
     "python bench/parallel.py --json parallel.json --steps 8": BENCH,
+    "python bench/experiments.py": BENCH,
+    "python bench/experiments.py --threads 4 --rounds 20 --json experiments.json": BENCH,
     "python bench/movement.py": BENCH,
     "build/release/bench/plan_bench": BENCH,
     "INNKEEPER_PLANNING=off python train.py": PLANS,

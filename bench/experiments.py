@@ -1,0 +1,139 @@
+"""Experiments side by side: threads of one process, each on a simulated card of its own that is too small.
+
+Each trains the same GPT of 4 layers, width 256, in half of its peak, with one thread for its kernels. A round
+is so many steps of one experiment alone, then of all at once, in the other order in every second round. Real
+time is the median of the rounds' ratios; simulated time is that of the slowest card. ``one card`` is the same
+with all experiments on one card of so much more room: there they take turns, kernel by kernel.
+
+    python bench/experiments.py
+    python bench/experiments.py --threads 4 --rounds 20 --json experiments.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+AMPLE = 512 << 20
+ALIGNMENT = 64  # bytes; budgets are multiples of it
+WARM_UP = 6  # steps, after which a plan is followed
+
+
+def run(threads: int, cards: int, rounds: int, steps: int) -> dict[str, float]:
+    """In this process: seconds of a round, of one thread alone and of all at once."""
+    import innkeeper
+    from torch.nn import functional as F
+    from train_text import GPT
+
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    experiments = []
+    for number in range(threads):
+        with innkeeper.on(f"sim:{number % cards}"):
+            model = GPT(65, 64, 256, 4, 4, 0.0).to("managed")
+            text = torch.randint(65, (8, 65)).to("managed")
+        experiments.append((model, torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False), text))
+
+    def train(number: int, count: int) -> None:
+        model, optimizer, text = experiments[number]
+        with innkeeper.on(f"sim:{number % cards}"):
+            for _ in range(count):
+                loss = F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+    workers = [ThreadPoolExecutor(1) for _ in range(threads)]  # a thread each, for all of its steps
+
+    def at_once(count: int) -> None:
+        for done in [worker.submit(train, n, count) for n, worker in enumerate(workers)]:
+            done.result()
+
+    def timed(part: Callable[[], None]) -> tuple[float, float]:
+        torch.accelerator.synchronize()
+        real, simulated = time.perf_counter(), innkeeper.stats()["simulated_seconds"]
+        part()
+        torch.accelerator.synchronize()
+        return time.perf_counter() - real, innkeeper.stats()["simulated_seconds"] - simulated
+
+    def alone() -> None:
+        workers[0].submit(train, 0, steps).result()
+
+    at_once(WARM_UP)
+    found: dict[str, list[tuple[float, float]]] = {"alone": [], "at once": []}
+    for number in range(rounds):
+        order = [("alone", alone), ("at once", lambda: at_once(steps))]
+        for name, part in order if number % 2 == 0 else reversed(order):
+            found[name].append(timed(part))
+    return {
+        "real": statistics.median(b[0] / a[0] for a, b in zip(found["alone"], found["at once"], strict=True)),
+        "alone": statistics.median(simulated for _, simulated in found["alone"]) / steps,
+        "at once": statistics.median(simulated for _, simulated in found["at once"]) / steps,
+        "peak": max(node["peak"] for name, node in innkeeper.stats()["nodes"].items() if name != "host"),
+        "evictions": innkeeper.stats()["evictions"],
+    }
+
+
+def elsewhere(threads: int, cards: int, room: int, rounds: int, steps: int) -> dict[str, float]:
+    """``run`` in a process of its own, on cards of so much room."""
+    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
+    given = {"--threads": threads, "--rounds": rounds, "--steps": steps, "--cards": cards}
+    done = subprocess.run(
+        [sys.executable, __file__, *(str(word) for pair in given.items() for word in pair)],
+        env=os.environ | {"INNKEEPER_NODES": f"sim:{cards}x{room}B,host:4GiB", "PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"{threads} threads on {cards} cards failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Runs all and prints their table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=2, help="experiments, and cards (2)")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=4, help="of a round (4)")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--quick", action="store_true", help="one round of one step: to see that it works")
+    parser.add_argument("--cards", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds = args.steps = 1
+    if args.cards is not None:
+        print(json.dumps(run(args.threads, args.cards, args.rounds, args.steps)))
+        return
+    peak = elsewhere(1, 1, AMPLE, 1, 1)["peak"]
+    half = int(peak / 2) // ALIGNMENT * ALIGNMENT
+    count = args.threads
+    rows = {
+        f"{count} cards with room for all": elsewhere(count, count, AMPLE, args.rounds, args.steps),
+        f"{count} cards of half the peak": elsewhere(count, count, half, args.rounds, args.steps),
+        f"one card of half of {count} peaks": elsewhere(count, 1, half * count, args.rounds, args.steps),
+    }
+    table = Table("where", "alone, ms", "at once, ms", "real, to alone", title="a step of each experiment")
+    for name, row in rows.items():
+        table.add_row(name, f"{1e3 * row['alone']:.2f}", f"{1e3 * row['at once']:.2f}", f"{row['real']:.2f}x")
+    Console().print(table)
+    if args.json is not None:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+#include "residency/followers.h"
+
+#include <algorithm>
+
+#include "residency/thread_state.h"
+
+namespace innkeeper {
+
+Bytes fair_part(Bytes room, std::span<const Bytes> others) {
+  std::vector<Bytes> wanted(others.begin(), others.end());
+  std::sort(wanted.begin(), wanted.end());
+  Bytes left = room;
+  auto sharing = static_cast<int64_t>(wanted.size()) + 1;
+  for (const Bytes want : wanted) {
+    if (want.count() > left.count() / sharing) break;  // this one and all that follow have equal parts
+    left -= want;
+    --sharing;
+  }
+  return Bytes(left.count() / sharing);
+}
+
+Follower* Followers::of_thread(ThreadState& thread, Stamp now,
+                               const std::function<plan::Planner::Room(Follower&)>& room) {
+  for (Follower& follower : followers_) {
+    if (follower.thread.load(std::memory_order_relaxed) == &thread) return &follower;
+  }
+  const MutexLock lock(mutex_);
+  const bool others = programs_ != 0;
+  if ((others && ++thread.strange < kStrange) || programs_ == BlockName::kMostPrograms) return nullptr;
+  Follower* const place = place_for(now);
+  if (place == nullptr) return nullptr;
+  thread.strange = 0;
+  thread.unplanned.fill(0);
+  const MutexLock itself(place->mutex);
+  place->planner = std::make_unique<plan::Planner>(room(*place));
+  place->arrived_before = thread.arrived;
+  place->arrived_in_round = 0;
+  place->program.store(++programs_, std::memory_order_relaxed);
+  place->last.store(now, std::memory_order_relaxed);
+  for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
+  for (auto& bytes : place->demand) bytes.store(0, std::memory_order_relaxed);
+  place->thread.store(&thread, std::memory_order_relaxed);
+  return place;
+}
+
+// A free one, else that which has done nothing for longest, if that is long.
+Follower* Followers::place_for(Stamp now) {
+  Follower* oldest = nullptr;
+  for (Follower& follower : followers_) {
+    if (follower.thread.load(std::memory_order_relaxed) == nullptr) return &follower;
+    if (oldest == nullptr || follower.last.load(std::memory_order_relaxed) < oldest->last) oldest = &follower;
+  }
+  return oldest->last.load(std::memory_order_relaxed) + kForgotten < now ? oldest : nullptr;
+}
+
+bool Followers::follow(const ThreadState& thread) const {
+  return std::any_of(followers_.begin(), followers_.end(), [&](const Follower& follower) {
+    return follower.thread.load(std::memory_order_relaxed) == &thread;
+  });
+}
+
+bool Followers::others_at(NodeId node, const ThreadState& thread, Stamp now) const {
+  return std::any_of(followers_.begin(), followers_.end(), [&](const Follower& follower) {
+    return follower.thread.load(std::memory_order_relaxed) != &thread && is_busy(follower, node, now);
+  });
+}
+
+bool Followers::is_busy(const Follower& follower, NodeId node, Stamp now) {
+  const Stamp last = follower.last_at[index_of(node)].load(std::memory_order_relaxed);
+  return last != 0 && last + kBusy >= now;
+}
+
+Follower* Followers::of_program(int64_t program) {
+  for (Follower& follower : followers_) {
+    if (follower.program.load(std::memory_order_relaxed) == program) return &follower;
+  }
+  return nullptr;
+}
+
+Bytes Followers::part(const Follower& follower, NodeId node, Bytes room, Stamp now) const {
+  std::array<Bytes, kFollowed> others;
+  size_t count = 0;
+  for (const Follower& other : followers_) {
+    if (&other == &follower || !is_busy(other, node, now)) continue;
+    const int64_t demand = other.demand[index_of(node)].load(std::memory_order_relaxed);
+    others[count++] = demand == 0 ? room : Bytes(demand);
+  }
+  return fair_part(room, std::span(others.data(), count));
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,107 @@
+// The programs that are followed: one a thread, each with a planner of its own, so that experiments side by
+// side are each planned for (P1 to P4 of the design's second form). And which program a block belongs to.
+//
+// A thread's program is followed from its first operator on where no other is, and after some hundred
+// operators beside others, since most threads are no programs: they copy a batch, or sum gradients. Where all
+// places are taken it gets that of a program that has done nothing for long.
+//
+// A block is planned for by one program, as its name says. Whoever uses it next takes it over, a few times:
+// what one thread made another one trains. What several go on using stays where it is then, and the others
+// know nothing of it.
+//
+// Thread safety: all methods. A program's lock comes before Engine's, and is held while what is planned is
+// started; nobody waits for a second one while holding one.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/thread_annotations.h"
+#include "base/types.h"
+#include "plan/planner.h"
+#include "residency/stamps.h"
+
+namespace innkeeper {
+
+struct ThreadState;
+
+// Of a block: its program and its name there, and how often it was taken over. 0: it has none.
+class BlockName {
+ public:
+  BlockName() = default;
+  explicit BlockName(int64_t packed) : packed_(packed) {}
+  BlockName(int64_t program, plan::Name name, int64_t times)
+      : packed_((times << (kNameBits + kProgramBits)) | (program << kNameBits) | name) {}
+
+  int64_t packed() const { return packed_; }
+  bool none() const { return packed_ == 0; }
+  plan::Name name() const { return packed_ & ((int64_t{1} << kNameBits) - 1); }
+  int64_t program() const { return (packed_ >> kNameBits) & ((int64_t{1} << kProgramBits) - 1); }
+  int64_t times() const { return packed_ >> (kNameBits + kProgramBits); }
+
+  static constexpr int kNameBits = 44;  // as many blocks as are made in half a year, a million a second
+  static constexpr int kProgramBits = 16;
+  static constexpr int64_t kMostTimes = 7;  // three bits, and none for a sign
+  static constexpr int64_t kMostPrograms = (int64_t{1} << kProgramBits) - 1;
+
+ private:
+  int64_t packed_ = 0;
+};
+
+struct Follower {
+  mutable Mutex mutex;
+  std::unique_ptr<plan::Planner> planner IK_GUARDED_BY(mutex);
+  std::vector<plan::Touch> touches IK_GUARDED_BY(mutex);  // of the operator that ended last
+  int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // bytes, before its round
+  int64_t arrived_in_round IK_GUARDED_BY(mutex) = 0;      // the last that was followed to its end
+
+  std::atomic<const ThreadState*> thread{nullptr};  // whose it is; null: nobody's yet
+  std::atomic<int64_t> program{0};                  // its number, from 1 on
+  std::atomic<Stamp> last{0};                       // its last operator
+  // By node: the last operator there, and the bytes that a round touches there; those are 0 while none is
+  // known.
+  std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
+  std::array<std::atomic<int64_t>, kMaxNodes> demand{};
+};
+
+class Followers {
+ public:
+  // The thread's, whose operator is this one; null if it has none, or not yet. `room`: as a planner asks for
+  // it, of the follower's own.
+  Follower* of_thread(ThreadState& thread, Stamp now,
+                      const std::function<plan::Planner::Room(Follower&)>& room) IK_EXCLUDES(mutex_);
+  Follower* of_program(int64_t program);
+  bool follow(const ThreadState& thread) const;
+  // Whether another thread's program is busy at a node.
+  bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
+  // What a follower may have of the room at a node: all that others who are busy there do not need, and as
+  // much as each of them where that is more.
+  Bytes part(const Follower& follower, NodeId node, Bytes room, Stamp now) const;
+
+  std::span<Follower> all() { return followers_; }
+  std::span<const Follower> all() const { return followers_; }
+
+ private:
+  static constexpr size_t kFollowed = 8;
+  static constexpr int64_t kStrange = 512;             // operators, before one beside others is followed
+  static constexpr Stamp kBusy = Stamp{1} << 14;       // operators of all, since its last one at a node
+  static constexpr Stamp kForgotten = Stamp{1} << 18;  // since its last one: then its place is another's
+
+  static bool is_busy(const Follower& follower, NodeId node, Stamp now);
+  Follower* place_for(Stamp now) IK_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  int64_t programs_ IK_GUARDED_BY(mutex_) = 0;
+  std::array<Follower, kFollowed> followers_;
+};
+
+// Parts a room among those who want so much of it: whoever wants less than an equal part leaves the rest to
+// the others. What is left for one who wants all that can be had.
+Bytes fair_part(Bytes room, std::span<const Bytes> others);
+
+}  // namespace innkeeper

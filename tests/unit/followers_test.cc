@@ -1,0 +1,110 @@
+// Whose a block is, whose a thread's program is, and how programs part a node's room.
+#include "residency/followers.h"
+
+#include <gtest/gtest.h>
+
+#include "residency/thread_state.h"
+
+namespace innkeeper {
+namespace {
+
+TEST(Followers, WhatOneDoesNotWantIsTheOthers) {
+  const auto part = [](int64_t room, std::vector<int64_t> others) {
+    const std::vector<Bytes> wanted(others.begin(), others.end());
+    return fair_part(Bytes(room), wanted).count();
+  };
+  EXPECT_EQ(part(90, {}), 90);
+  EXPECT_EQ(part(90, {90}), 45);
+  EXPECT_EQ(part(90, {1000}), 45) << "nobody has more than an equal part of one who wants all";
+  EXPECT_EQ(part(90, {30}), 60);
+  EXPECT_EQ(part(90, {45}), 45);
+  EXPECT_EQ(part(90, {10, 90}), 40);
+  EXPECT_EQ(part(90, {90, 10}), 40) << "in whatever order they stand";
+  EXPECT_EQ(part(90, {50, 80}), 30);
+  EXPECT_EQ(part(90, {10, 10, 10}), 60);
+  EXPECT_EQ(part(0, {10}), 0);
+}
+
+TEST(Followers, PartsNeverAddUpToMoreThanTheRoom) {
+  for (const auto& wants :
+       std::vector<std::vector<int64_t>>{{10, 50, 90}, {30, 30, 30}, {5, 5, 500}, {99, 1}}) {
+    int64_t used = 0;
+    for (size_t i = 0; i < wants.size(); ++i) {
+      std::vector<Bytes> others;
+      for (size_t k = 0; k < wants.size(); ++k) {
+        if (k != i) others.emplace_back(wants[k]);
+      }
+      used += std::min(wants[i], fair_part(Bytes(100), others).count());
+    }
+    EXPECT_LE(used, 100);
+  }
+}
+
+TEST(Followers, ANameSaysWhoseItIs) {
+  const BlockName name(BlockName::kMostPrograms, (int64_t{1} << BlockName::kNameBits) - 1,
+                       BlockName::kMostTimes);
+  EXPECT_GT(name.packed(), 0);
+  EXPECT_EQ(name.program(), BlockName::kMostPrograms);
+  EXPECT_EQ(name.name(), (int64_t{1} << BlockName::kNameBits) - 1);
+  EXPECT_EQ(name.times(), BlockName::kMostTimes);
+  EXPECT_TRUE(BlockName().none());
+  EXPECT_FALSE(BlockName(1, 1, 0).none());
+}
+
+const auto no_room = [](Follower&) { return plan::Planner::Room([](NodeId) { return Bytes(0); }); };
+
+// The operator at which a thread got a place, of so many; 0 if it got none.
+int first_place(Followers& followers, ThreadState& thread, int operators, Stamp now = 1) {
+  for (int i = 1; i <= operators; ++i) {
+    if (followers.of_thread(thread, now, no_room) != nullptr) return i;
+  }
+  return 0;
+}
+
+TEST(Followers, TheFirstProgramIsFollowedAtOnceAndOthersOnceTheyAreLong) {
+  Followers followers;
+  ThreadState first;
+  ThreadState second;
+  EXPECT_EQ(first_place(followers, first, 1), 1);
+  EXPECT_EQ(first_place(followers, second, 100), 0) << "a few operators are no program";
+  EXPECT_GT(first_place(followers, second, 1000), 0);
+  EXPECT_NE(followers.of_thread(first, 1, no_room), followers.of_thread(second, 1, no_room));
+  EXPECT_TRUE(followers.follow(second));
+}
+
+TEST(Followers, APlaceIsGivenAwayOnlyOnceItsProgramHasLongDoneNothing) {
+  Followers followers;
+  std::array<ThreadState, 9> threads;
+  for (size_t i = 0; i < 8; ++i) EXPECT_GT(first_place(followers, threads.at(i), 1000), 0);
+  EXPECT_EQ(first_place(followers, threads.at(8), 1000), 0) << "all places are taken";
+  Follower* const idle = followers.of_thread(threads.at(3), 1, no_room);
+  const int64_t program = idle->program;
+  for (Follower& follower : followers.all()) follower.last = &follower == idle ? 1 : 1'000'000;
+  EXPECT_GT(first_place(followers, threads.at(8), 1000, 1'000'000), 0);
+  EXPECT_EQ(idle->thread.load(), &threads.at(8));
+  EXPECT_EQ(followers.of_program(program), nullptr) << "what it knew is nobody's";
+  EXPECT_FALSE(followers.follow(threads.at(3)));
+}
+
+TEST(Followers, OthersCountWhereTheyAreBusy) {
+  Followers followers;
+  ThreadState first;
+  ThreadState second;
+  Follower* const one = followers.of_thread(first, 1, no_room);
+  ASSERT_GT(first_place(followers, second, 1000), 0);
+  Follower* const two = followers.of_thread(second, 1, no_room);
+  const NodeId node{1};
+  EXPECT_EQ(followers.part(*one, node, Bytes(100), 50), Bytes(100));
+  EXPECT_FALSE(followers.others_at(node, first, 50));
+  two->last_at.at(1) = 50;
+  EXPECT_EQ(followers.part(*one, node, Bytes(100), 60), Bytes(50)) << "what it wants is not known";
+  EXPECT_TRUE(followers.others_at(node, first, 60));
+  EXPECT_FALSE(followers.others_at(node, second, 60)) << "itself is no other";
+  two->demand.at(1) = 20;
+  EXPECT_EQ(followers.part(*one, node, Bytes(100), 60), Bytes(80));
+  EXPECT_EQ(followers.part(*one, NodeId{2}, Bytes(100), 60), Bytes(100)) << "another node";
+  EXPECT_EQ(followers.part(*one, node, Bytes(100), 1'000'000), Bytes(100)) << "long ago";
+}
+
+}  // namespace
+}  // namespace innkeeper
