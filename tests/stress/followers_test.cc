@@ -1,0 +1,60 @@
+// Blocks that pass between threads whose programs are followed, and die meanwhile: no planner orders what is
+// gone, and every read sees the model's bytes.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "support/machine.h"
+#include "support/watchdog.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr size_t kBlocks = 24;
+constexpr size_t kThreads = 4;
+constexpr size_t kRound = 10;  // blocks that a program goes round; some are its neighbour's, too
+constexpr int kPasses = 400;
+
+struct Shared {
+  std::mutex mutex;  // what PyTorch asks of a program: nobody uses what dies (I8)
+  Block* block = nullptr;
+  uint64_t contents = 0;
+};
+
+TEST(FollowersStress, BlocksPassFromThreadToThreadAndDie) {
+  const Watchdog watchdog(std::chrono::seconds(120));
+  Machine machine({.budget = KiB(64), .visibility = sim::Visibility::random, .seed = 3});
+  std::array<Shared, kBlocks> blocks;
+  const auto fill = [&](Shared& shared, uint64_t contents) {
+    shared.contents = contents;
+    shared.block = machine.make(machine.sim(), pattern(4096, contents)).value();
+  };
+  for (size_t i = 0; i < kBlocks; ++i) fill(blocks.at(i), i);
+  const auto program = [&](size_t which) {
+    for (int pass = 0; pass < kPasses; ++pass) {
+      for (size_t i = 0; i < kRound; ++i) {
+        Shared& shared = blocks.at((which * kBlocks / kThreads + i) % kBlocks);
+        const std::scoped_lock lock(shared.mutex);
+        if (pass % 20 == 19 && i == static_cast<size_t>(pass / 20) % kRound) {
+          machine->destroy(shared.block);
+          fill(shared, shared.contents + 1000);
+        }
+        const Result<Contents> bytes = machine.read(*shared.block, machine.sim());
+        ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+        ASSERT_EQ(bytes.value(), pattern(4096, shared.contents));
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) threads.emplace_back(program, i);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (Shared& shared : blocks) machine->destroy(shared.block);
+  EXPECT_EQ(machine->block_count(), 0u);
+}
+
+}  // namespace
+}  // namespace innkeeper::test
