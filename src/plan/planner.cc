@@ -176,10 +176,6 @@ bool Planner::next(Order& order) {
   return false;
 }
 
-Bytes Planner::touched_at(NodeId node) const {
-  return known_ == nullptr ? Bytes(0) : known_->program.touched_at(node);
-}
-
 void Planner::postpone() {
   arriving_.push_front(given_);
   postponed_ = true;
@@ -225,6 +221,8 @@ void Planner::learn(int64_t length) {
     known.cost.times = (kShort + length - 1) / length;
     known.program = repeated(known.program, known.cost.times);
   }
+  for (const NodeId node : known.program.nodes())
+    known.touched[index_of(node)] = known.program.touched_at(node);
   if (!schedule(known)) {  // all of it fits: nothing is to move
     programs_.pop_front();
     return refuse(length);
@@ -261,7 +259,7 @@ bool Planner::schedule(Known& known) {
     known.cost.bound += live_excess(uses, whole);
     const Bytes missing = shortage(uses, whole);
     known.cost.shortage += missing;
-    if (room <= Bytes(0) || known.program.touched_at(node) <= room) continue;  // none is left, or all fits
+    if (room <= Bytes(0) || known.touched[index_of(node)] <= room) continue;  // none is left, or all fits
     Schedule made = make_schedule(uses, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
     known.cost.arriving += Bytes(made.arriving.count() / known.cost.times);

@@ -72,7 +72,9 @@ class Planner {
 
   bool follows() const { return known_ != nullptr; }
   // Bytes that the round which is followed touches at a node; 0 where none is.
-  Bytes touched_at(NodeId node) const;
+  Bytes touched_at(NodeId node) const {
+    return known_ == nullptr ? Bytes(0) : known_->touched[index_of(node)];
+  }
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last
   int64_t rounds() const { return rounds_; }            // followed from end to end
@@ -90,6 +92,7 @@ class Planner {
     Program program;
     std::vector<Move> moves;
     RoundCost cost;
+    std::array<Bytes, kMaxNodes> touched{};    // bytes, by node, each block once
     std::array<int64_t, kMaxNodes> room{};     // bytes that the schedule was made for, by node,
     std::array<int64_t, kMaxNodes> lacking{};  // and how many were missing of what the engine said
     std::array<int64_t, kMaxNodes> best{};     // `lacking` with which the least left in a round,

@@ -19,11 +19,14 @@ Bytes fair_part(Bytes room, std::span<const Bytes> others) {
   return Bytes(left.count() / sharing);
 }
 
-Follower* Followers::of_thread(ThreadState& thread, Stamp now,
-                               const std::function<plan::Planner::Room(Follower&)>& room) {
+Follower* Followers::of_thread(const ThreadState& thread) {
   for (Follower& follower : followers_) {
     if (follower.thread.load(std::memory_order_relaxed) == &thread) return &follower;
   }
+  return nullptr;
+}
+
+Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room) {
   const MutexLock lock(mutex_);
   const bool others = programs_ != 0;
   if ((others && ++thread.strange < kStrange) || programs_ == BlockName::kMostPrograms) return nullptr;
@@ -32,7 +35,7 @@ Follower* Followers::of_thread(ThreadState& thread, Stamp now,
   thread.strange = 0;
   thread.unplanned.fill(0);
   const MutexLock itself(place->mutex);
-  place->planner = std::make_unique<plan::Planner>(room(*place));
+  place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); });
   place->arrived_before = thread.arrived;
   place->arrived_in_round = 0;
   place->program.store(++programs_, std::memory_order_relaxed);
@@ -51,12 +54,6 @@ Follower* Followers::place_for(Stamp now) {
     if (oldest == nullptr || follower.last.load(std::memory_order_relaxed) < oldest->last) oldest = &follower;
   }
   return oldest->last.load(std::memory_order_relaxed) + kForgotten < now ? oldest : nullptr;
-}
-
-bool Followers::follow(const ThreadState& thread) const {
-  return std::any_of(followers_.begin(), followers_.end(), [&](const Follower& follower) {
-    return follower.thread.load(std::memory_order_relaxed) == &thread;
-  });
 }
 
 bool Followers::others_at(NodeId node, const ThreadState& thread, Stamp now) const {

@@ -71,12 +71,13 @@ struct Follower {
 
 class Followers {
  public:
-  // The thread's, whose operator is this one; null if it has none, or not yet. `room`: as a planner asks for
-  // it, of the follower's own.
-  Follower* of_thread(ThreadState& thread, Stamp now,
-                      const std::function<plan::Planner::Room(Follower&)>& room) IK_EXCLUDES(mutex_);
-  Follower* of_program(int64_t program);
-  bool follow(const ThreadState& thread) const;
+  // What a follower's planner may plan with at a node.
+  using Room = std::function<Bytes(const Follower&, NodeId)>;
+
+  Follower* of_thread(const ThreadState& thread);  // null if it has none
+  Follower* of_program(int64_t program);           // likewise
+  // One for a thread that has none, at an operator of its; null if it is to have none yet.
+  Follower* give_place(ThreadState& thread, Stamp now, const Room& room) IK_EXCLUDES(mutex_);
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
   // What a follower may have of the room at a node: all that others who are busy there do not need, and as

@@ -70,24 +70,21 @@ plan::Name Engine::name_of(Follower& follower, Block& block) {
   const int64_t program = follower.program.load(std::memory_order_relaxed);
   if (before.program() == program) [[likely]]
     return before.name();
-  Follower* const owner = before.none() ? nullptr : followers_.of_program(before.program());
-  if (owner == nullptr) {
+  const auto take = [&](int64_t times) IK_REQUIRES(follower.mutex) -> plan::Name {
     const plan::Name name = follower.planner->meet(&block);
-    if (block.name_.compare_exchange_strong(packed, BlockName(program, name, 0).packed())) return name;
+    if (block.name_.compare_exchange_strong(packed, BlockName(program, name, times).packed())) return name;
     follower.planner->forget(name);  // another one was faster
     return 0;
-  }
+  };
+  Follower* const owner = before.none() ? nullptr : followers_.of_program(before.program());
+  if (owner == nullptr) return take(0);
   // Not waited for: it may be waiting for this one's lock.
   if (before.times() == BlockName::kMostTimes || !owner->mutex.try_lock()) return 0;
-  const plan::Name name = follower.planner->meet(&block);
-  const BlockName after(program, name, before.times() + 1);
-  const bool taken = block.name_.compare_exchange_strong(packed, after.packed());
-  if (taken && owner->program.load(std::memory_order_relaxed) == before.program())
+  const plan::Name name = take(before.times() + 1);
+  if (name != 0 && owner->program.load(std::memory_order_relaxed) == before.program())
     owner->planner->forget(before.name());
   owner->mutex.unlock();
-  if (taken) return name;
-  follower.planner->forget(name);
-  return 0;
+  return name;
 }
 
 void Engine::follow(NodeId id, std::span<const Access> accesses) {
@@ -97,11 +94,12 @@ void Engine::follow(NodeId id, std::span<const Access> accesses) {
   }
   ThreadState& self = thread_state();
   const Stamp now = now_.load(std::memory_order_relaxed);
-  Follower* const place = followers_.of_thread(self, now, [this](const Follower& whose) {
-    return plan::Planner::Room([this, &whose](NodeId each) {
+  Follower* place = followers_.of_thread(self);
+  if (place == nullptr) [[unlikely]] {
+    place = followers_.give_place(self, now, [this](const Follower& whose, NodeId each) {
       return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
     });
-  });
+  }
   if (place == nullptr) return;
   Follower& follower = *place;
   const MutexLock lock(follower.mutex);

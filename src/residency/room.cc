@@ -61,7 +61,7 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     std::vector<Block*> victims = collect_victims(node, shortfall);
     if (!victims.empty()) {
       lock.unlock();
-      if (followers_.follow(self)) {
+      if (followers_.of_thread(self) != nullptr) {
         self.unplanned[index_of(node.id)] += shortfall.count();
       } else {
         node.unplanned.fetch_add(shortfall.count(), std::memory_order_relaxed);

@@ -5,7 +5,6 @@ A violation of CUDA's rules ends each with a status of its own (tests/fake_cuda/
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -27,15 +26,6 @@ MIB = 1 << 20
 """
 
 
-@dataclasses.dataclass
-class Done:
-    """How a process ended, as subprocess.CompletedProcess has it."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture(scope="module", autouse=True)
 def ready() -> Iterator[None]:
     """Forks processes that have imported PyTorch (ready.py), for run()."""
@@ -49,7 +39,7 @@ def ready() -> Iterator[None]:
         process.stdin.close()
 
 
-def run(script: str, fresh: bool = False, **environment: str) -> Done:
+def run(script: str, fresh: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a script in a process of its own: `fresh` where how the process began is what is tested."""
     settings = {
         "PYTHONPATH": PATH,
@@ -60,7 +50,7 @@ def run(script: str, fresh: bool = False, **environment: str) -> Done:
     environment = os.environ | settings | environment
     script = PRELUDE + script
     if fresh:
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-c", script],
             env=environment,
             capture_output=True,
@@ -68,13 +58,12 @@ def run(script: str, fresh: bool = False, **environment: str) -> Done:
             timeout=120,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
     with tempfile.TemporaryDirectory() as folder:
         output, errors = Path(folder, "output"), Path(folder, "errors")
         order = {"script": script, "environment": environment, "output": str(output), "errors": str(errors)}
         print(json.dumps(order), file=run.ready.stdin, flush=True)
         status = int(run.ready.stdout.readline())
-        return Done(status, output.read_text(), errors.read_text())
+        return subprocess.CompletedProcess("ready.py", status, output.read_text(), errors.read_text())
 
 
 def passes(script: str, fresh: bool = False, **environment: str) -> str:

@@ -51,12 +51,16 @@ TEST(Followers, ANameSaysWhoseItIs) {
   EXPECT_FALSE(BlockName(1, 1, 0).none());
 }
 
-const auto no_room = [](Follower&) { return plan::Planner::Room([](NodeId) { return Bytes(0); }); };
+Follower* place_of(Followers& followers, ThreadState& thread, Stamp now = 1) {
+  Follower* const place = followers.of_thread(thread);
+  const auto no_room = [](const Follower&, NodeId) { return Bytes(0); };
+  return place != nullptr ? place : followers.give_place(thread, now, no_room);
+}
 
 // The operator at which a thread got a place, of so many; 0 if it got none.
 int first_place(Followers& followers, ThreadState& thread, int operators, Stamp now = 1) {
   for (int i = 1; i <= operators; ++i) {
-    if (followers.of_thread(thread, now, no_room) != nullptr) return i;
+    if (place_of(followers, thread, now) != nullptr) return i;
   }
   return 0;
 }
@@ -68,8 +72,8 @@ TEST(Followers, TheFirstProgramIsFollowedAtOnceAndOthersOnceTheyAreLong) {
   EXPECT_EQ(first_place(followers, first, 1), 1);
   EXPECT_EQ(first_place(followers, second, 100), 0) << "a few operators are no program";
   EXPECT_GT(first_place(followers, second, 1000), 0);
-  EXPECT_NE(followers.of_thread(first, 1, no_room), followers.of_thread(second, 1, no_room));
-  EXPECT_TRUE(followers.follow(second));
+  EXPECT_NE(place_of(followers, first, 1), place_of(followers, second, 1));
+  EXPECT_TRUE(followers.of_thread(second) != nullptr);
 }
 
 TEST(Followers, APlaceIsGivenAwayOnlyOnceItsProgramHasLongDoneNothing) {
@@ -77,22 +81,22 @@ TEST(Followers, APlaceIsGivenAwayOnlyOnceItsProgramHasLongDoneNothing) {
   std::array<ThreadState, 9> threads;
   for (size_t i = 0; i < 8; ++i) EXPECT_GT(first_place(followers, threads.at(i), 1000), 0);
   EXPECT_EQ(first_place(followers, threads.at(8), 1000), 0) << "all places are taken";
-  Follower* const idle = followers.of_thread(threads.at(3), 1, no_room);
+  Follower* const idle = place_of(followers, threads.at(3), 1);
   const int64_t program = idle->program;
   for (Follower& follower : followers.all()) follower.last = &follower == idle ? 1 : 1'000'000;
   EXPECT_GT(first_place(followers, threads.at(8), 1000, 1'000'000), 0);
   EXPECT_EQ(idle->thread.load(), &threads.at(8));
   EXPECT_EQ(followers.of_program(program), nullptr) << "what it knew is nobody's";
-  EXPECT_FALSE(followers.follow(threads.at(3)));
+  EXPECT_FALSE(followers.of_thread(threads.at(3)) != nullptr);
 }
 
 TEST(Followers, OthersCountWhereTheyAreBusy) {
   Followers followers;
   ThreadState first;
   ThreadState second;
-  Follower* const one = followers.of_thread(first, 1, no_room);
+  Follower* const one = place_of(followers, first, 1);
   ASSERT_GT(first_place(followers, second, 1000), 0);
-  Follower* const two = followers.of_thread(second, 1, no_room);
+  Follower* const two = place_of(followers, second, 1);
   const NodeId node{1};
   EXPECT_EQ(followers.part(*one, node, Bytes(100), 50), Bytes(100));
   EXPECT_FALSE(followers.others_at(node, first, 50));

@@ -38,8 +38,6 @@ void order(const Stream& first, const Stream& then) {
 }
 
 void refuse_capture([[maybe_unused]] c10::Device device) {
-#include "torch/accelerator/current_device.h"
-
 #ifdef INNKEEPER_WITH_CUDA
   TORCH_CHECK(!device.is_cuda() || !cuda_backend::is_capturing(device.index()),
               "managed tensors cannot be used while a CUDA graph is captured: a graph keeps addresses, and "

@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
 
+#include "base/trailing_array.h"
 #include "residency/block.h"
 #include "residency/engine.h"
 #include "torch/memory/address_space.h"
@@ -67,13 +68,15 @@ c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size);
 // The handle's block was resized to `size`: gives it an address range that is long enough.
 void resize_handle(c10::StorageImpl& storage, Bytes size);
 
-// What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's
-// life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in (design,
-// section 6).
+// The real storage of a block on a node, and tensors over it.
 struct RealAtNode {
   std::atomic<c10::StorageImpl*> storage{nullptr};  // an owned reference
   RealViews views;
 };
+
+// What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's
+// life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in (design,
+// section 6).
 struct Attachment : TrailingArray<Attachment, RealAtNode> {
   AddressSpace::Range* addresses = nullptr;  // null for a block of no bytes
 
