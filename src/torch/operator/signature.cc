@@ -9,6 +9,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -144,16 +145,21 @@ class Signatures final : public c10::OpRegistrationListener {
     return signatures_.emplace(op.operator_name(), signature).first->second;
   }
 
+  const c10::RegistrationHandleRAII* listening = nullptr;  // never destroyed
+
  private:
   void onOperatorRegistered(const c10::OperatorHandle&) override {}
-  // The signature stays: a call may be under way.
   void onOperatorDeregistered(const c10::OperatorHandle& op) override {
     std::unique_lock lock(mutex_);
-    signatures_.erase(op.operator_name());
+    const auto found = signatures_.find(op.operator_name());
+    if (found == signatures_.end()) return;
+    gone_.push_back(found->second);
+    signatures_.erase(found);
   }
 
   std::shared_mutex mutex_;
   std::unordered_map<c10::OperatorName, const Signature*> signatures_;
+  std::vector<const Signature*> gone_;  // they stay: a call may be under way
 };
 
 Signatures& signatures() {
@@ -161,7 +167,8 @@ Signatures& signatures() {
   static Signatures& all = *[] {
     auto made = std::make_unique<Signatures>();
     Signatures* kept = made.get();
-    new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::move(made)));
+    kept->listening = new c10::RegistrationHandleRAII(
+        c10::Dispatcher::singleton().addRegistrationListener(std::move(made)));
     return kept;
   }();
   return all;
