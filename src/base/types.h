@@ -36,7 +36,10 @@ constexpr Bytes GiB(int64_t n) { return Bytes(n << 30); }
 
 // Every replica starts at, and is charged in multiples of, this many bytes (design, decision 7).
 inline constexpr int64_t kAlignment = 64;
-constexpr Bytes round_up(Bytes size) { return Bytes((size.count() + kAlignment - 1) & ~(kAlignment - 1)); }
+constexpr Bytes round_up(Bytes size) {
+  constexpr int64_t kMost = INT64_MAX - (kAlignment - 1);  // absurd sizes stay too large, and positive
+  return Bytes(((size.count() > kMost ? kMost : size.count()) + kAlignment - 1) & ~(kAlignment - 1));
+}
 
 // "64.0 MiB": for messages. Exact sizes below 10 KiB are shown in bytes.
 std::string to_string(Bytes size);

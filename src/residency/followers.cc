@@ -19,9 +19,18 @@ Bytes fair_part(Bytes room, std::span<const Bytes> others) {
   return Bytes(left.count() / sharing);
 }
 
+bool Follower::is_of(const ThreadState& thread) const {
+  return thread.life != nullptr && life.load(std::memory_order_relaxed) == thread.life.get();
+}
+
+bool Follower::is_over() const {
+  const ThreadLife* const its = life.load(std::memory_order_relaxed);
+  return its == nullptr || its->over.load(std::memory_order_relaxed);
+}
+
 Follower* Followers::of_thread(const ThreadState& thread) {
   for (Follower& follower : followers_) {
-    if (follower.thread.load(std::memory_order_relaxed) == &thread) return &follower;
+    if (follower.is_of(thread)) return &follower;
   }
   return nullptr;
 }
@@ -34,6 +43,8 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   if (place == nullptr) return nullptr;
   thread.strange = 0;
   thread.unplanned.fill(0);
+  if (thread.life == nullptr) thread.life = std::make_shared<ThreadLife>();
+  lives_.push_back(thread.life);
   const MutexLock itself(place->mutex);
   place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); });
   place->arrived_before = thread.arrived;
@@ -42,15 +53,15 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
   for (auto& bytes : place->demand) bytes.store(0, std::memory_order_relaxed);
-  place->thread.store(&thread, std::memory_order_relaxed);
+  place->life.store(thread.life.get(), std::memory_order_relaxed);
   return place;
 }
 
-// A free one, else that which has done nothing for longest, if that is long.
+// A free one, or that of a thread that has ended; else the one that has done nothing for longest, if long.
 Follower* Followers::place_for(Stamp now) {
   Follower* oldest = nullptr;
   for (Follower& follower : followers_) {
-    if (follower.thread.load(std::memory_order_relaxed) == nullptr) return &follower;
+    if (follower.is_over()) return &follower;
     if (oldest == nullptr || follower.last.load(std::memory_order_relaxed) < oldest->last) oldest = &follower;
   }
   return oldest->last.load(std::memory_order_relaxed) + kForgotten < now ? oldest : nullptr;
@@ -58,11 +69,12 @@ Follower* Followers::place_for(Stamp now) {
 
 bool Followers::others_at(NodeId node, const ThreadState& thread, Stamp now) const {
   return std::any_of(followers_.begin(), followers_.end(), [&](const Follower& follower) {
-    return follower.thread.load(std::memory_order_relaxed) != &thread && is_busy(follower, node, now);
+    return !follower.is_of(thread) && is_busy(follower, node, now);
   });
 }
 
 bool Followers::is_busy(const Follower& follower, NodeId node, Stamp now) {
+  if (follower.is_over()) return false;
   const Stamp last = follower.last_at[index_of(node)].load(std::memory_order_relaxed);
   return last != 0 && last + kBusy >= now;
 }

@@ -3,11 +3,11 @@
 //
 // A thread's program is followed from its first operator on where no other is, and after some hundred
 // operators beside others, since most threads are no programs: they copy a batch, or sum gradients. Where all
-// places are taken it gets that of a program that has done nothing for long.
+// places are taken it gets that of a thread that has ended, or of a program that has done nothing for long.
 //
 // A block is planned for by one program, as its name says. Whoever uses it next takes it over, a few times:
 // what one thread made another one trains. What several go on using stays where it is then, and the others
-// know nothing of it.
+// know nothing of it; until that thread ends.
 //
 // Thread safety: all methods. A program's lock comes before Engine's, and is held while what is planned is
 // started; nobody waits for a second one while holding one.
@@ -28,6 +28,7 @@
 
 namespace innkeeper {
 
+struct ThreadLife;
 struct ThreadState;
 
 // Of a block: its program and its name there, and how often it was taken over. 0: it has none.
@@ -60,9 +61,12 @@ struct Follower {
   int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // bytes, before its round
   int64_t arrived_in_round IK_GUARDED_BY(mutex) = 0;      // the last that was followed to its end
 
-  std::atomic<const ThreadState*> thread{nullptr};  // whose it is; null: nobody's yet
-  std::atomic<int64_t> program{0};                  // its number, from 1 on
-  std::atomic<Stamp> last{0};                       // its last operator
+  bool is_of(const ThreadState& thread) const;
+  bool is_over() const;  // its thread has ended, or it never was anybody's
+
+  std::atomic<const ThreadLife*> life{nullptr};  // its thread's; null: nobody's yet
+  std::atomic<int64_t> program{0};               // its number, from 1 on
+  std::atomic<Stamp> last{0};                    // its last operator
   // By node: the last operator there, and the bytes that a round touches there; those are 0 while none is
   // known.
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
@@ -97,6 +101,7 @@ class Followers {
   Follower* place_for(Stamp now) IK_REQUIRES(mutex_);
 
   Mutex mutex_;
+  std::vector<std::shared_ptr<const ThreadLife>> lives_ IK_GUARDED_BY(mutex_);  // one a program
   int64_t programs_ IK_GUARDED_BY(mutex_) = 0;
   std::array<Follower, kFollowed> followers_;
 };

@@ -33,8 +33,8 @@ PlanningStats Engine::planning() const {
     all.rounds += planner.rounds();
     all.divergences += planner.divergences();
     const plan::RoundCost& cost = planner.cost();
-    const bool mine = follower.thread.load(std::memory_order_relaxed) == &thread_state();
-    const Stamp last = mine ? kAllSoFar : follower.last.load(std::memory_order_relaxed);
+    const Stamp last =
+        follower.is_of(thread_state()) ? kAllSoFar : follower.last.load(std::memory_order_relaxed);
     if (cost.operators == 0 || last < latest) continue;
     latest = last;
     all.round = {.operators = cost.operators,
@@ -78,9 +78,9 @@ plan::Name Engine::name_of(Follower& follower, Block& block) {
   };
   Follower* const owner = before.none() ? nullptr : followers_.of_program(before.program());
   if (owner == nullptr) return take(0);
-  // Not waited for: it may be waiting for this one's lock.
-  if (before.times() == BlockName::kMostTimes || !owner->mutex.try_lock()) return 0;
-  const plan::Name name = take(before.times() + 1);
+  if (before.times() == BlockName::kMostTimes && !owner->is_over()) return 0;
+  if (!owner->mutex.try_lock()) return 0;  // not waited for: it may be waiting for this one's lock
+  const plan::Name name = take(std::min(before.times() + 1, BlockName::kMostTimes));
   if (name != 0 && owner->program.load(std::memory_order_relaxed) == before.program())
     owner->planner->forget(before.name());
   owner->mutex.unlock();
@@ -104,8 +104,7 @@ void Engine::follow(NodeId id, std::span<const Access> accesses) {
   Follower& follower = *place;
   const MutexLock lock(follower.mutex);
   // Its place may have been given to another thread meanwhile, or planning turned off.
-  const bool own = follower.thread.load(std::memory_order_relaxed) == &self;
-  if (!own || !may_plan_.load(std::memory_order_seq_cst)) return;
+  if (!follower.is_of(self) || !may_plan_.load(std::memory_order_seq_cst)) return;
   follower.last.store(now, std::memory_order_relaxed);
   follower.last_at[index_of(id)].store(now, std::memory_order_relaxed);
   follower.touches.clear();

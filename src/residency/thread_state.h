@@ -2,13 +2,27 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/types.h"
 
 namespace innkeeper {
 
+// Outlives its thread: for whoever asks whether that goes on.
+struct ThreadLife {
+  std::atomic<bool> over{false};
+};
+
 struct ThreadState {
+  ThreadState() = default;
+  ThreadState(const ThreadState&) = delete;
+  ThreadState& operator=(const ThreadState&) = delete;
+  ~ThreadState() {
+    if (life != nullptr) life->over.store(true, std::memory_order_relaxed);
+  }
+
   std::array<int, kMaxNodes> running{};  // OperatorScopes of this thread, by node
   std::array<int, kMaxNodes> moving{};   // moves of this thread that take or give room, by node
   bool refused = false;         // room was refused because others hold it, since acquire() cleared this
@@ -17,6 +31,7 @@ struct ThreadState {
   std::array<int64_t, kMaxNodes> unplanned{};  // bytes that left for it, since its planner heard of them
   int64_t strange = 0;  // its operators beside a program that is followed, while it is none
   int acquiring = 0;    // inside Engine::acquire: may give its pins back, so must not wait for room
+  std::shared_ptr<ThreadLife> life;  // from its first place among followers on (followers.h)
 };
 
 inline ThreadState& thread_state() {

@@ -85,9 +85,27 @@ TEST(Followers, APlaceIsGivenAwayOnlyOnceItsProgramHasLongDoneNothing) {
   const int64_t program = idle->program;
   for (Follower& follower : followers.all()) follower.last = &follower == idle ? 1 : 1'000'000;
   EXPECT_GT(first_place(followers, threads.at(8), 1000, 1'000'000), 0);
-  EXPECT_EQ(idle->thread.load(), &threads.at(8));
+  EXPECT_TRUE(idle->is_of(threads.at(8)));
   EXPECT_EQ(followers.of_program(program), nullptr) << "what it knew is nobody's";
   EXPECT_FALSE(followers.of_thread(threads.at(3)) != nullptr);
+}
+
+TEST(Followers, WhatAThreadThatEndedHadIsFreeAtOnce) {
+  Followers followers;
+  std::array<std::unique_ptr<ThreadState>, 9> threads;
+  for (auto& thread : threads) thread = std::make_unique<ThreadState>();
+  for (size_t i = 0; i < 8; ++i) EXPECT_GT(first_place(followers, *threads.at(i), 1000), 0);
+  const NodeId node{1};
+  Follower* const ending = place_of(followers, *threads.at(3));
+  ending->last_at.at(1) = 1;
+  EXPECT_TRUE(followers.others_at(node, *threads.at(0), 2));
+  threads.at(3).reset();
+  EXPECT_TRUE(ending->is_over());
+  EXPECT_FALSE(followers.others_at(node, *threads.at(0), 2)) << "nothing more is asked for it";
+  ThreadState next;  // perhaps where the other one was
+  EXPECT_EQ(followers.of_thread(next), nullptr) << "it is another's program";
+  EXPECT_GT(first_place(followers, next, 1000), 0);
+  EXPECT_TRUE(ending->is_of(next));
 }
 
 TEST(Followers, OthersCountWhereTheyAreBusy) {
