@@ -55,17 +55,17 @@ uintptr_t mark_of(const HostCharge* charge) {
 // The charge before the bytes, if there is one: whoever frees raw memory says no more than its address. Bytes
 // that are charged begin at least kBefore after a page does, so that looking there is safe for all others;
 // the address sanitizer has its own view of that.
-__attribute__((no_sanitize("address"))) HostCharge* charge_before(void* data) {
+__attribute__((no_sanitize("address", "thread"))) HostCharge* charge_before(void* data) {
   if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) return nullptr;
   auto* charge = reinterpret_cast<HostCharge*>(static_cast<std::byte*>(data) - kBefore);
-  return charge->mark == mark_of(charge) ? charge : nullptr;
+  return std::atomic_ref(charge->mark).load(std::memory_order_relaxed) == mark_of(charge) ? charge : nullptr;
 }
 
 // The deleter of charged host memory.
 void release_host_charge(void* data) {
   HostCharge* const charge = charge_before(data);
   IK_CHECK(charge != nullptr, "charged memory has its charge before it");
-  charge->mark = 0;
+  std::atomic_ref(charge->mark).store(0, std::memory_order_relaxed);  // seen by who looks there later
   charged_bytes[index_of(charge->node)].fetch_sub(charge->size.count(), std::memory_order_relaxed);
   Accountant* const accountant = charge->accountant;
   const NodeId node = charge->node;

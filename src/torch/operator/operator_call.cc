@@ -29,8 +29,8 @@ at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
   return at::Tensor(std::move(made));
 }
 
-at::Tensor view_of(const at::Tensor& base, const at::Tensor& real) {
-  auto made = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+at::Tensor view_of(const c10::Storage& handle, const at::Tensor& base, const at::Tensor& real) {
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(handle),
                                                    base.key_set(), real.dtype());
   copy_geometry(real, *made);
   return at::Tensor(std::move(made));
@@ -95,8 +95,9 @@ void OperatorCall::keep(size_t index, at::Tensor managed) {
 }
 
 size_t OperatorCall::take(c10::MaybeOwned<at::Tensor> managed, bool written) {
-  Block* block = block_of(*managed);
-  operands_.push_back({std::move(managed), at::Tensor(), block, written});
+  c10::Storage handle = managed->storage();
+  Block* block = block_of(*handle.unsafeGetStorageImpl());
+  operands_.push_back({std::move(managed), std::move(handle), at::Tensor(), block, written});
   if (const Bytes size = block->size(); size != Bytes(0)) {
     accesses_.push_back({block, written, false});
     operand_bytes_ += size;
@@ -263,7 +264,8 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
   if (const Operand* operand = operand_of(real.unsafeGetTensorImpl())) return *operand->managed;
   if (!real.has_storage() || real.device().type() != runtime_.backend(node_).device.type()) return real;
   const c10::StorageImpl* storage = real.storage().unsafeGetStorageImpl();
-  if (const Operand* operand = operand_over(storage)) return view_of(*operand->managed, real);
+  if (const Operand* operand = operand_over(storage))
+    return view_of(operand->handle, *operand->managed, real);
   if (const Adopted* adopted = adopted_over(storage)) return new_managed(adopted->handle, real);
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
   Block* block = block_of(*handle.unsafeGetStorageImpl());
@@ -278,9 +280,9 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
 void OperatorCall::settle_written() {
   for (Operand& operand : operands_) {
     if (!operand.written || !operand.real.defined()) continue;
-    c10::StorageImpl& handle = *operand.managed->storage().unsafeGetStorageImpl();
     const bool pinned = operand.block->size() != Bytes(0);
-    adopt_resize(runtime_, handle, *operand.block, node_, pinned);
+    adopt_resize(runtime_, *operand.handle.unsafeGetStorageImpl(), *operand.block, node_, pinned);
+    if (!operand.managed->storage().is_alias_of(operand.handle)) continue;  // it shows other bytes now
     if (!same_geometry(operand.real, *operand.managed)) {
       copy_geometry(operand.real, *operand.managed->unsafeGetTensorImpl());
     }

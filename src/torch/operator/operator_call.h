@@ -72,6 +72,8 @@ class OperatorCall {
  private:
   struct Operand {
     c10::MaybeOwned<at::Tensor> managed;
+    // The block's: a kernel that is Python may give the tensor another one (x.data = y) while it runs.
+    c10::Storage handle;
     at::Tensor real;
     Block* block;
     bool written;

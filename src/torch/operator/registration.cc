@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "torch/distributed/sparse_collectives.h"
+#include "torch/kernels/compiled.h"
 #include "torch/kernels/own_kernels.h"
 #include "torch/kernels/quantized.h"
 #include "torch/kernels/sparse_ops.h"
@@ -28,6 +29,7 @@ void register_own_kernels() {
   register_autocast();
   register_sparse_parts();
   register_sparse_collectives();
+  register_compiled();
 }
 
 // For all operators at once: PyTorch's own refusal is a page that names every backend.
