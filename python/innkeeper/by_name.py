@@ -23,6 +23,7 @@ def tell() -> None:
     _answer_dlpack()
     _accumulate_as_behind()
     _split_batches_over_nodes()
+    _attend_flexibly()
 
 
 def _print_on_the_host() -> None:
@@ -142,3 +143,29 @@ def _split_batches_over_nodes() -> None:
     theirs.data_parallel = nn.parallel.data_parallel = function
     nn.DataParallel.__init__ = init  # type: ignore[method-assign]
     nn.DataParallel.forward = call  # type: ignore[method-assign]
+
+
+def _attend_flexibly() -> None:
+    """Lets ``flex_attention`` take managed tensors. Compiled it has no backward where the host computes."""
+    from torch.nn.attention import flex_attention
+
+    original, options = flex_attention._validate_device, flex_attention._apply_kernel_options
+
+    @functools.wraps(options)
+    def apply(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **others: Any) -> Any:
+        applied = options(query, key, value, *rest, **others)
+        if query.device.type == DEVICE:
+            applied["OUTPUT_LOGSUMEXP"] = False  # what a backward needs
+        return applied
+
+    @functools.wraps(original)
+    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != DEVICE:
+            original(query, key, value)
+        elif query.requires_grad or key.requires_grad or value.requires_grad:
+            raise NotImplementedError(
+                "flex_attention has no backward for kernels that the host runs, as on the CPU: take "
+                "torch.nn.functional.scaled_dot_product_attention with a mask, or no gradients"
+            )
+
+    flex_attention._validate_device, flex_attention._apply_kernel_options = validate, apply

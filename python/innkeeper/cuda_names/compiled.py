@@ -1,4 +1,4 @@
-"""``torch.compile``: Inductor writes kernels for the devices that it knows, over addresses."""
+"""``torch.compile``: Inductor would write kernels for a card, since tensors show themselves as there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def install() -> None:
 @functools.wraps(_compile)
 def _without_inductor(model: Any = None, *, backend: Any = "inductor", **options: Any) -> Any:
     if backend == "inductor":
-        note("compile", "torch.compile goes without Inductor (backend aot_eager): it knows no managed device")
+        note(
+            "compile",
+            "torch.compile goes without Inductor (backend aot_eager): it would write kernels for a card",
+        )
         options.pop("mode", None), options.pop("options", None)  # Inductor's
         backend = "aot_eager"
     return _compile(model, backend=backend, **options)

@@ -22,9 +22,9 @@ constexpr auto kFlash = static_cast<int64_t>(sdp::SDPBackend::flash_attention);
 // What CUDA's flash kernel wants the size of a head to be a multiple of.
 constexpr int64_t kHeadMultiple = 8;
 
-bool is_plain(const at::Tensor& x) {
-  return !x.is_nested() && !x.is_sparse() && !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-}
+bool is_plain(const at::Tensor& x) { return !x.is_nested() && !x.is_sparse(); }
+
+bool is_symbolic(const at::Tensor& x) { return x.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
 
 int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
@@ -34,6 +34,7 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
   c10::Device device = c10::kCPU;
   c10::DispatchKey kernels = c10::DispatchKey::CPU;
   if (runs_cuda_kernels()) {
+    if (is_symbolic(query) || is_symbolic(key) || is_symbolic(value)) return kMath;
     const NodeBackend& home = runtime().backend(home_node());
     device = home.device;
     kernels = home.key;

@@ -7,7 +7,11 @@ at::Tensor outline_of(const at::Tensor& x, c10::Device device, c10::DispatchKey 
                        /*resizable=*/false);
   auto outline =
       c10::make_intrusive<c10::TensorImpl>(std::move(nowhere), c10::DispatchKeySet(key), x.dtype());
-  outline->set_sizes_and_strides(x.sizes(), x.strides(), x.storage_offset());
+  if (x.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
+    outline->set_sizes_and_strides(x.sym_sizes(), x.sym_strides(), x.sym_storage_offset());
+  } else {
+    outline->set_sizes_and_strides(x.sizes(), x.strides(), x.storage_offset());
+  }
   if (x.requires_grad()) outline->set_requires_grad(true);
   return at::Tensor(std::move(outline));
 }

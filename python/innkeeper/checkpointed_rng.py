@@ -1,0 +1,56 @@
+"""Checkpointed random operators in compiled graphs: computed again in the backward with the state they had.
+
+PyTorch has two operators for it, which ask the device's type for its state; they are told ours.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch._prims import rng_prims
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
+
+import torch
+from innkeeper import managed_device
+from innkeeper._register import DEVICE
+
+
+def tell() -> None:
+    """Tells PyTorch. Once."""
+    save, run = rng_prims.run_and_save_rng_state, rng_prims.run_with_rng_state
+    original = save.py_kernels[torch._C.DispatchKey.BackendSelect]
+    select = _or_managed(original, _run_and_save, first=0)
+    save.py_kernels[torch._C.DispatchKey.BackendSelect] = select
+    # Tracing, with fake tensors too, asks by the name that PyTorch's function has beside it.
+    tracing = save.python_key_table[ProxyTorchDispatchMode]
+    tracing.__closure__[tracing.__code__.co_freevars.index(original.__name__)].cell_contents = select
+    kernels = run.py_kernels
+    kernels[torch._C.DispatchKey.BackendSelect] = _or_managed(
+        kernels[torch._C.DispatchKey.BackendSelect], _run_with, first=1
+    )
+
+
+def _or_managed(original: Callable[..., Any], ours: Callable[..., Any], first: int) -> Callable[..., Any]:
+    """Chooses by the operator's arguments, which begin behind `first` of the call's and the operator."""
+
+    @functools.wraps(original)
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        managed = rng_prims.get_device(args[first + 1 :], kwargs) == DEVICE
+        return (ours if managed else original)(*args, **kwargs)
+
+    return choose
+
+
+def _run_and_save(op: Any, *args: Any, **kwargs: Any) -> Any:
+    return managed_device.get_rng_state(), op(*args, **kwargs)
+
+
+def _run_with(state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
+    now = managed_device.get_rng_state()
+    managed_device.set_rng_state(state)
+    try:
+        return op(*args, **kwargs)
+    finally:
+        managed_device.set_rng_state(now)

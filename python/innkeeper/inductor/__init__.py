@@ -1,0 +1,37 @@
+"""``torch.compile`` with Inductor on ``managed``.
+
+Where the host or simulated accelerators compute, the kernels are those that Inductor writes for the CPU. Each
+runs as an operator (``innkeeper::compiled``): its operands are made resident, it runs where the engine places
+it, and lets go; so a compiled model need not fit any node. What Inductor leaves to PyTorch's kernels (matrix
+products, convolutions) are operators as ever.
+
+Inductor decides by a device's type in a hundred places, and no device can join them. So the graphs that it is
+given (``labels``) say ``cpu:1`` where the program says ``managed``: of the CPU's type for Inductor, and still
+told from the program's own CPU tensors. What it then writes (``codegen``) says managed again, and enters its
+kernels by the operator (``kernel``). Its configuration is left alone; other devices compile as without us.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+
+def tell() -> None:
+    """Has Inductor's graphs with managed tensors compiled here. Once; imports nothing of Inductor yet."""
+    inductor = torch._TorchCompileInductorWrapper
+    original = inductor.__call__
+
+    @functools.wraps(original)
+    def compile_graph(self: Any, model_: Any, inputs_: Any, **options: Any) -> Any:
+        from innkeeper.inductor import compiler
+
+        if not compiler.is_ours(model_):
+            return original(self, model_, inputs_, **options)
+        return compiler.compile_graph(
+            model_, inputs_, {**self.config, **(options.get("config_patches") or {})}
+        )
+
+    inductor.__call__ = compile_graph  # type: ignore[method-assign]

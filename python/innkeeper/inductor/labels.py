@@ -1,0 +1,125 @@
+"""Graphs for Inductor that say ``cpu:1`` where the program says ``managed``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch._subclasses import FakeTensor
+from torch.utils._pytree import tree_any, tree_map
+
+import torch
+from innkeeper._register import DEVICE
+from torch import fx
+
+LABEL = torch.device("cpu", 1)
+MANAGED = torch.device(DEVICE, 0)
+
+
+def is_managed(value: Any) -> bool:
+    """Whether it is a managed tensor, or names the device."""
+    if isinstance(value, torch.Tensor):
+        return value.device.type == DEVICE
+    return isinstance(value, torch.device) and value.type == DEVICE
+
+
+def has_managed(graph: fx.GraphModule) -> bool:
+    """Whether tensors or devices of the graph, or of graphs in it, are managed."""
+    for module in graph.modules():
+        if not isinstance(module, fx.GraphModule):
+            continue
+        for node in module.graph.nodes:
+            known = (node.args, node.kwargs, node.meta.get("val"), node.meta.get("example_value"))
+            if tree_any(is_managed, known):
+                return True
+    return False
+
+
+def has_managed_constants(graph: fx.GraphModule) -> bool:
+    """Whether the graph has managed tensors in itself: Inductor would read them when it compiles."""
+    return any(
+        is_managed(_attribute(module, node.target))
+        for module in graph.modules()
+        if isinstance(module, fx.GraphModule)
+        for node in module.graph.nodes
+        if node.op == "get_attr"
+    )
+
+
+def labelled(graph: fx.GraphModule) -> fx.GraphModule:
+    """A copy of a graph of ATen's operators, with the label; of the graphs in it too."""
+    made = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    made.meta = dict(graph.meta)
+    relabel = _once_each(_relabel)
+    for node in list(made.graph.nodes):
+        _bring_operands(node)
+    for node in made.graph.nodes:
+        node.args, node.kwargs = tree_map(relabel, node.args), tree_map(relabel, node.kwargs)
+        if "val" in node.meta:
+            node.meta = node.meta | {"val": tree_map(relabel, node.meta["val"])}
+        inner = _attribute(made, node.target) if node.op == "get_attr" else None
+        if isinstance(inner, fx.GraphModule):
+            setattr(made, node.target, labelled(inner))
+    made.recompile()
+    return made
+
+
+def _bring_operands(node: fx.Node) -> None:
+    """Copies a CPU tensor that stands beside managed ones there first, as cards do with numbers and indices.
+
+    Of two devices of one type PyTorch takes the first for a result where both operands are numbers.
+    """
+    if node.op != "call_function" or node.target in _COPIES or not is_managed(node.meta.get("val")):
+        return
+    operands = [each for each in node.all_input_nodes if isinstance(each.meta.get("val"), torch.Tensor)]
+    if not any(is_managed(each.meta["val"]) for each in operands):
+        return
+    for each in operands:
+        if each.meta["val"].device.type == "cpu":
+            with node.graph.inserting_before(node):
+                copied = node.graph.call_function(torch.ops.prims.device_put.default, (each, LABEL))
+            copied.meta["val"] = each.meta["val"].to(LABEL)
+            node.replace_input_with(each, copied)
+
+
+_COPIES = {
+    torch.ops.aten.copy.default,
+    torch.ops.aten.copy_.default,
+    torch.ops.aten._to_copy.default,
+    torch.ops.prims.device_put.default,
+}
+
+
+def labelled_inputs(inputs: Sequence[Any]) -> list[Any]:
+    """Fake tensors, numbers and symbols, with the label."""
+    return [_relabel(each) for each in inputs]
+
+
+def _relabel(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return LABEL if value.type == DEVICE else value
+    if not isinstance(value, FakeTensor) or value.device.type != DEVICE:
+        return value
+    with value.fake_mode:  # kernels are given where a tensor begins: its offset does not matter
+        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=LABEL)
+
+
+def _once_each(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same answer for the same object."""
+    known: dict[int, tuple[Any, Any]] = {}
+
+    def ask(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return function(value)
+        if id(value) not in known:
+            known[id(value)] = (value, function(value))
+        return known[id(value)][1]
+
+    return ask
+
+
+def _attribute(module: Any, path: Any) -> Any:
+    for name in str(path).split("."):
+        module = getattr(module, name, None)
+    return module
