@@ -135,6 +135,10 @@ def test_graphs_with_cpu_tensors_beside_keep_each_result_where_it_belongs(tight:
         torch.testing.assert_close(a, b.cpu())
 
 
+@pytest.mark.skipif(
+    tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 13),
+    reason="compiled kernels of PyTorch before 2.13 end the process where they divide by zero",
+)
 def test_what_a_kernel_raises_is_raised_and_nothing_is_held(tight: None) -> None:
     divide = torch.compile(lambda x, y: x // y)
     x = torch.arange(4).to("managed")
