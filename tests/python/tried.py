@@ -113,6 +113,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/collectives.py --json collectives.json --rounds 50": BENCH,
     "python bench/parallel.py": BENCH,
     "python bench/parallel.py --json parallel.json --steps 8": BENCH,
+    "python bench/compiled.py": BENCH,
+    "python bench/compiled.py --only gpt --rounds 30 --json compiled.json": BENCH,
     "python bench/experiments.py": BENCH,
     "python bench/experiments.py --threads 4 --rounds 20 --json experiments.json": BENCH,
     "python bench/movement.py": BENCH,
