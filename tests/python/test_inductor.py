@@ -111,6 +111,16 @@ def test_arguments_are_written_and_results_are_views_of_them(tight: None) -> Non
     assert ours[0][1:].abs().sum() == 0
 
 
+def test_what_a_kernel_writes_makes_other_copies_stale(tight: None) -> None:
+    x = torch.zeros(1000, device="managed")
+    with innkeeper.resident(x, "host"):
+        pass
+    assert len(innkeeper.where(x)) == 2
+    torch.compile(lambda x: x.add_(1))(x)
+    assert innkeeper.where(x) == ["sim:0"]
+    assert x.sum() == 1000
+
+
 def test_graphs_with_cpu_tensors_beside_keep_each_result_where_it_belongs(tight: None) -> None:
     constant = torch.arange(4.0).to("managed")
 
