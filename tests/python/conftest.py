@@ -31,12 +31,21 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True)
 def sound_engine() -> Iterator[None]:
-    """Seeds every test, and verifies the engine's invariants and budgets after it."""
+    """Seeds every test, and verifies the engine's invariants and budgets, and that it keeps no memory, after it."""
     torch.manual_seed(0)
+    before = bytes_kept()
     yield
     innkeeper.manager().check_invariants()
     for name, node in innkeeper.stats()["nodes"].items():
         assert node["peak"] <= node["budget"], (name, node)
+    if bytes_kept() > before:
+        gc.collect()  # tensors in a cycle
+        assert bytes_kept() <= before, "managed tensors outlive the test: what follows cannot configure its nodes"
+
+
+def bytes_kept() -> int:
+    """The bytes of all blocks' replicas."""
+    return sum(node["replicas"] for node in innkeeper.stats()["nodes"].values())
 
 
 @pytest.fixture

@@ -288,24 +288,25 @@ def test_a_tensor_that_cannot_be_resized_shows_what_it_did(why, configure):
 @pytest.mark.parametrize("change", ["set_", "data"])
 @pytest.mark.parametrize("kind", ["read", "written", "list"])
 def test_a_python_operator_may_give_its_operand_other_memory(change, kind):
-    with torch.library._scoped_library(f"taken_{kind}_{change}", "DEF") as library:
-        schemas = {"read": "Tensor x", "written": "Tensor(a!) x", "list": "Tensor(a!)[] x"}
-        library.define(f"run({schemas[kind]}) -> ()")
-        x = torch.ones(1000, device="managed")
-        told = []
+    library = torch.library.Library(f"taken_{kind}_{change}", "DEF")
+    schemas = {"read": "Tensor x", "written": "Tensor(a!) x", "list": "Tensor(a!)[] x"}
+    library.define(f"run({schemas[kind]}) -> ()")
+    x = torch.ones(1000, device="managed")
+    told, others = [], [x]  # PyTorch keeps the function for good: it must not keep the tensor
 
-        def run(given):
-            real = given[0] if kind == "list" else given
-            if change == "data":
-                x.data = torch.full((3,), 7.0, device="managed")
-            else:
-                x.set_(torch.full((3,), 7.0, device="managed"))
-            told.append(real.sum().item())
-            if kind != "read":
-                real.add_(1)
+    def run(given):
+        real = given[0] if kind == "list" else given
+        if change == "data":
+            others[0].data = torch.full((3,), 7.0, device="managed")
+        else:
+            others[0].set_(torch.full((3,), 7.0, device="managed"))
+        told.append(real.sum().item())
+        if kind != "read":
+            real.add_(1)
 
-        library.impl("run", run, "CPU")
-        operator = getattr(torch.ops, f"taken_{kind}_{change}").run
-        operator([x] if kind == "list" else x)
-        assert told == [1000]
+    library.impl("run", run, "CPU")
+    operator = getattr(torch.ops, f"taken_{kind}_{change}").run
+    operator([x] if kind == "list" else x)
+    others.clear()
+    assert told == [1000]
     assert x.tolist() == [7, 7, 7], "what it shows since then is not what was written"
