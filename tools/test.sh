@@ -19,7 +19,7 @@ build_and_test() {
   "${fixed_addresses[@]}" ctest --preset "$1" -j "$JOBS" --progress --output-junit "$PWD/$REPORTS/ctest-$1.xml"
 }
 
-# Most of it runs on one core, so it is run beside the builds for the sanitizers.
+# Much of it waits, so it is run beside the builds for the sanitizers.
 python_side() {
   header "torch layer: tests with LibTorch"
   cmake --build "$WHEEL_BUILD" --target tests_torch -j "$JOBS" -- --quiet
@@ -28,7 +28,7 @@ python_side() {
 
   header "python"
   # shellcheck disable=SC2086
-  "$VENV_PYTHON" -m pytest --junitxml="$REPORTS/pytest.xml" ${PYTEST_ARGS:-}
+  "$VENV_PYTHON" -m pytest -n "$((JOBS < 4 ? JOBS : 4))" --dist worksteal --junitxml="$REPORTS/pytest.xml" ${PYTEST_ARGS:-}
 }
 
 header "layers and file sizes"

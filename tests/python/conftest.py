@@ -30,7 +30,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
-def sound_engine() -> Iterator[None]:
+def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Seeds every test, and verifies the engine's invariants and budgets, and that it keeps no memory, after it."""
     torch.manual_seed(0)
     before = bytes_kept()
@@ -39,6 +39,7 @@ def sound_engine() -> Iterator[None]:
     for name, node in innkeeper.stats()["nodes"].items():
         assert node["peak"] <= node["budget"], (name, node)
     if bytes_kept() > before:
+        request.node.funcargs.clear()  # what other fixtures made
         gc.collect()  # tensors in a cycle
         assert bytes_kept() <= before, "managed tensors outlive the test: what follows cannot configure its nodes"
 

@@ -26,7 +26,7 @@ def context(request: pytest.FixtureRequest) -> Any:
     return multiprocessing.get_context(request.param)
 
 
-@pytest.fixture(params=multiprocessing.get_all_sharing_strategies())
+@pytest.fixture(params=sorted(multiprocessing.get_all_sharing_strategies()))
 def strategy(request: pytest.FixtureRequest) -> Iterator[str]:
     before = multiprocessing.get_sharing_strategy()
     multiprocessing.set_sharing_strategy(request.param)
