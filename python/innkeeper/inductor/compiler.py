@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from torch._dynamo.backends.debugging import aot_eager
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.utils import BoxedBool
 
@@ -26,28 +27,29 @@ def is_ours(graph: fx.GraphModule) -> bool:
 
 def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any], settings: dict[str, Any]) -> Any:
     """What stands for a graph of Dynamo's. Its forward and its backward are compiled each."""
+    if cards := _cards():  # asked before Inductor's cache is: what it keeps may come from a machine without
+        _tell(graph, f"kernels are written for the host alone, and {', '.join(cards)} computes")
+        return aot_eager(graph, list(inputs))
     return compile_fx(graph, inputs, inner_compile=_compile, config_patches=settings | _SETTINGS)
 
 
 def _compile(graph: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
     """One graph of ATen's operators."""
-    if (why := _why_not(graph)) is not None:
-        log.info(
-            "torch.compile: a graph of %d operators runs without Inductor: %s", len(graph.graph.nodes), why
-        )
+    if labels.has_managed_constants(graph):
+        _tell(graph, "it has managed tensors as constants")
         return _Uncompiled(graph)
     options["cudagraphs"] = BoxedBool(False)  # a captured graph keeps addresses, and blocks move
     with codegen.writing():
         return compile_fx_inner(labels.labelled(graph), labels.labelled_inputs(inputs), **options)
 
 
-def _why_not(graph: fx.GraphModule) -> str | None:
-    cards = [node.name for node in _C.nodes() if node.computes and node.kind not in ("host", "sim")]
-    if cards:
-        return f"kernels are written for the host alone, and {', '.join(cards)} computes"
-    if labels.has_managed_constants(graph):
-        return "it has managed tensors as constants"
-    return None
+def _cards() -> list[str]:
+    return [node.name for node in _C.nodes() if node.computes and node.kind not in ("host", "sim")]
+
+
+def _tell(graph: fx.GraphModule, why: str) -> None:
+    count = len(graph.graph.nodes)
+    log.info("torch.compile: a graph of %d operators runs without Inductor: %s", count, why)
 
 
 class _Uncompiled:
