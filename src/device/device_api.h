@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -157,6 +158,10 @@ class Device {
   // Copies from another device of the same make, on this one's copy_in queue.
   virtual bool can_copy_from(const Device& peer) const = 0;
   virtual Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) = 0;
+
+  // Called, on a thread of the device's own, after work that was put on it is over, where the device has
+  // threads. Null: nobody is, from when this returns. Must not be called from there.
+  virtual void set_listener(std::function<void()>) {}
 
   // Gives memory that is cached but free back to the system. Returns how much.
   virtual Bytes trim() { return Bytes(0); }

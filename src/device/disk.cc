@@ -245,6 +245,11 @@ Status DiskDevice::wait(Queue, const Event& event) {
   return event == nullptr ? Status::okay() : event->synchronize();
 }
 
+void DiskDevice::set_listener(std::function<void()> listener) {
+  MutexLock lock(listener_mutex_);
+  listener_ = std::move(listener);
+}
+
 Status DiskDevice::synchronize() {
   Status first;
   for (Queue queue : {Queue::copy_in, Queue::copy_out}) {
@@ -296,6 +301,10 @@ void DiskDevice::work() {
                                         : read(*job.range, job.into, job.size, buffer.get());
     job.range.reset();  // may give the space back
     job.event->finish(std::move(status));
+    {
+      MutexLock listening(listener_mutex_);
+      if (listener_) listener_();
+    }
     lock.lock();
   }
 }

@@ -62,6 +62,7 @@ class DiskDevice final : public Device {
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
   Bytes trim() override { return Bytes(file_->trim()); }
   Status synchronize() override;
+  void set_listener(std::function<void()> listener) override;
 
   bool direct() const { return file_->direct(); }
 
@@ -88,6 +89,8 @@ class DiskDevice final : public Device {
   NodeId self_ = kNoNode;
   Accountant* accountant_ = nullptr;
 
+  Mutex listener_mutex_;  // held while the listener is called; before the listener's own locks
+  std::function<void()> listener_ IK_GUARDED_BY(listener_mutex_);
   mutable Mutex mutex_;
   CondVar work_to_do_;
   std::map<int64_t, std::shared_ptr<Range>> ranges_ IK_GUARDED_BY(mutex_);  // live, by offset

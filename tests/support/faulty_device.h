@@ -139,6 +139,7 @@ class FaultyDevice final : public Device {
     return copy(
         [&] { return inner_->copy_peer(destination, const_cast<Device&>(unwrap(peer)), source, size); });
   }
+  void set_listener(std::function<void()> listener) override { inner_->set_listener(std::move(listener)); }
   Bytes trim() override { return inner_->trim(); }
   Status synchronize() override { return inner_->synchronize(); }
 
