@@ -20,25 +20,26 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
   if (complete) [[likely]]
     return {};
 
-  ThreadState& self = thread_state();
+  if (disk_ != kNoNode) {
+    for (const Access& access : accesses) {
+      if (!access.pinned) start_reading(*access.block, id);
+    }
+  }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
     Status failure;
-    ++self.acquiring;
-    self.refused = false;
     for (Access& access : accesses) {
       if (access.pinned) continue;
       failure = settle(*access.block, id, access.write);
       if (!failure.ok()) break;
       access.pinned = true;
     }
-    --self.acquiring;
     if (failure.ok()) return {};
     // Never wait while holding pins: the one who is waited for may need just these bytes.
     let_pins_go(id, accesses);
     reach("released");
-    const bool may_pass = failure.code() == Code::busy || self.refused ||
-                          (failure.code() == Code::out_of_memory && others_run(node(id)));
+    const bool may_pass =
+        failure.code() == Code::busy || (failure.code() == Code::out_of_memory && others_run(node(id)));
     if (!may_pass || std::chrono::steady_clock::now() > deadline) return failure;
     MutexLock lock(mutex_);
     // Holding nothing, it makes no room for a kernel that waits: that one need not wait for it.
@@ -68,6 +69,9 @@ void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
 
 void Engine::release(NodeId id, std::span<Access> accesses) {
   let_pins_go(id, accesses);
+  advance();
+  if (node(id).ahead.load(std::memory_order_relaxed) > 0) [[unlikely]]
+    write_back_ahead(node(id));
   if (follows_.load(std::memory_order_relaxed)) [[unlikely]]
     follow(id, accesses);
 }
@@ -103,7 +107,7 @@ Status Engine::settle(Block& block, NodeId id, bool write) {
       const MoveScope move(*this, block);
       reach("settle");
       if (state == ReplicaState::absent) {
-        status = bring(block, id);
+        status = bring(block, id, kDemand);
       } else if (state == ReplicaState::arriving) {
         status = finish_arrival(block, id);
       } else {

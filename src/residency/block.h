@@ -110,6 +110,7 @@ struct Replica {
   Block* previous = nullptr;
   Block* next = nullptr;
   bool listed = false;
+  bool vacating = false;  // it leaves once a move out of it has landed; not in the index of victims meanwhile
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   uint32_t place = kNoPlace;  // in the node's index of victims
 };
@@ -141,7 +142,8 @@ class Block : public TrailingArray<Block, Replica> {
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; nobody else
   // may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;
-  size_t moving_place_ = 0;  // in Engine::moving_, while it is moving
+  uint32_t moving_place_ = 0;  // in Engine::moving_, while it is moving
+  bool goes_on_ = false;       // a move of it was told where its bytes go on to
 };
 
 // With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two

@@ -1,4 +1,5 @@
-// The copies that touch a replica's memory and may not be done: one into it, and those out of it.
+// The copies that touch a replica's memory and may not be done: one into it, and those out of it. And,
+// while the replica is arriving, the move that brings it.
 //
 // Nearly always there are none, so it is one pointer to nothing. Guarded as its replica is (block.h).
 #pragma once
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "device/device_api.h"
+#include "residency/move.h"
 
 namespace innkeeper {
 
@@ -28,6 +30,14 @@ class Copies {
     if (all_ != nullptr) all_->into = nullptr;
     keep_if_any();
   }
+  // Null while none is under way; never one that is over.
+  Move* move() const { return all_ == nullptr ? nullptr : all_->move.get(); }
+  MovePtr shared_move() const { return all_ == nullptr ? nullptr : all_->move; }
+  void set_move(MovePtr move) { all().move = std::move(move); }
+  void clear_move() {
+    if (all_ != nullptr) all_->move = nullptr;
+    keep_if_any();
+  }
   // A null one is done already.
   void add_out(const Event& copy) {
     forget_done();
@@ -40,7 +50,7 @@ class Copies {
     keep_if_any();
   }
   void clear() { all_ = nullptr; }
-  // All of them, which are this one's no longer.
+  // All of them, which are this one's no longer; there is no move any more.
   std::vector<Event> take() {
     const std::unique_ptr<All> all = std::move(all_);
     if (all == nullptr) return {};
@@ -50,6 +60,7 @@ class Copies {
 
  private:
   struct All {
+    MovePtr move;
     Event into;
     std::vector<Event> out;
   };
@@ -58,7 +69,8 @@ class Copies {
     return *all_;
   }
   void keep_if_any() {
-    if (all_ != nullptr && all_->into == nullptr && all_->out.empty()) all_ = nullptr;
+    if (all_ != nullptr && all_->move == nullptr && all_->into == nullptr && all_->out.empty())
+      all_ = nullptr;
   }
 
   std::unique_ptr<All> all_;

@@ -31,6 +31,13 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
 }
 
 Engine::~Engine() {
+  if (disk_ != kNoNode) device(disk_).set_listener(nullptr);
+  {
+    MutexLock lock(mutex_);
+    helper_wanted_ = false;
+    landed_.notify_all();
+  }
+  if (helper_.joinable()) helper_.join();
   // Host memory that copies still touch goes back once they are done.
   for (auto& node : nodes_) (void)node->device->synchronize();
   for (auto& node : nodes_) {
@@ -133,7 +140,7 @@ void Engine::unlist(Block& block, NodeId id) {
 void Engine::begin_move(Block& block) {
   IK_CHECK(!is_moving(block));
   block.mover_ = &thread_state();
-  block.moving_place_ = moving_.size();
+  block.moving_place_ = static_cast<uint32_t>(moving_.size());
   moving_.push_back(&block);
 }
 
@@ -143,9 +150,11 @@ void Engine::end_move(Block& block) {
   forget_move(block);
   for (const auto& at : nodes_) {  // a victim that has not left
     const Replica& replica = block.replica(at->id);
-    if (replica.listed && replica.memory && !at->index->contains(block)) at->index->add(block);
+    if (replica.listed && replica.memory && !replica.vacating && !at->index->contains(block))
+      at->index->add(block);
   }
   changed_.notify_all();
+  if (under_way_.load(std::memory_order_relaxed) != 0) wake_helper();  // who had to leave the block alone
 }
 
 void Engine::forget_move(Block& block) {
@@ -229,6 +238,8 @@ void Engine::destroy(Block* block) {
     std::erase_if(escaped_,
                   [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
     std::erase_if(holds_, [block](const Hold& hold) { return hold.block == block; });
+    if (block->goes_on_)
+      std::erase_if(watched_, [block](const MovePtr& move) { return move->block == block; });
     if (!pinned_at_.empty()) pinned_at_.erase(block);
     release_one();
   }

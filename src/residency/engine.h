@@ -27,6 +27,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -40,6 +41,8 @@
 #include "residency/block.h"
 #include "residency/followers.h"
 #include "residency/index.h"
+#include "residency/links.h"
+#include "residency/ticket.h"
 
 namespace innkeeper {
 
@@ -79,9 +82,10 @@ class Engine final : public Accountant {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Both must be set before the first block is created.
+  // To be set before the first block is created.
   void set_memory_observer(MemoryObserver observer) { observer_ = std::move(observer); }
   void set_escape_probe(EscapeProbe probe) { probe_ = std::move(probe); }
+  void set_link_limits(LinkLimits limits) { links_ = limits; }
 
   // ---- nodes
   size_t node_count() const { return nodes_.size(); }
@@ -143,10 +147,12 @@ class Engine final : public Accountant {
   Status pin(Block& block, NodeId node);  // kept until unpinned as often
   void unpin(Block& block);               // takes back the last pin
   bool is_pinned(const Block& block) const;
-  Status prefetch(Block& block, NodeId node);  // starts the copy; the first use waits for it
-  Status write_back(Block& block);             // copies dirty bytes to the host and keeps the replica
-  Status evict(Block& block);                  // from every accelerator to the host, or from the host to disk
-  Status evict_all();                          // every unpinned block, for INNKEEPER_STRESS=evict
+  // Asks for a move that nobody waits for: its copies begin when the link has time, by way of the host if
+  // they must; the first use waits for what is left of it.
+  Status prefetch(Block& block, NodeId node);
+  Status write_back(Block& block);  // likewise of dirty bytes to the host; the replica stays
+  Status evict(Block& block);       // from every accelerator to the host, or from the host to disk
+  Status evict_all();               // every unpinned block, for INNKEEPER_STRESS=evict
   std::vector<NodeId> where(const Block& block) const;  // the owner first
   // Valid bytes, on a device that is there to read them.
   bool has_replica(const Block& block, NodeId node) const {
@@ -160,9 +166,21 @@ class Engine final : public Accountant {
   void set_planning(bool on);
   PlanningStats planning() const;
 
+  // ---- moves Takes the next steps of moves that wait for a link, or whose copies are done. Called
+  // wherever operators end and threads wait; costs one load where there are none.
+  void advance() IK_EXCLUDES(mutex_) {
+    if (under_way_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      advance_moves();
+  }
+  // Has a thread of the engine's own do that whenever a disk has done something, so that what goes by way of
+  // the host goes on by itself. Where no thread can be started, it goes on with the program's operators.
+  void start_helper();
+
   // ---- accounting (Accountant)
   Status charge(NodeId node, Bytes size) override;
   void uncharge(NodeId node, Bytes size) noexcept override;
+  // Room for `size` bytes, or who has it.
+  Result<Ticket> reserve(NodeId node, Bytes size, Reserve mode);
 
   // ---- observation
   Stats stats() const;
@@ -194,6 +212,7 @@ class Engine final : public Accountant {
     bool computes = false;
     std::atomic<int64_t> budget{0};
     std::atomic<int64_t> used{0};
+    Promises promises;  // of `used`
     std::atomic<int64_t> peak{0};
     std::atomic<int64_t> ops{0};
     std::atomic<int64_t> evictions{0};
@@ -203,13 +222,17 @@ class Engine final : public Accountant {
     // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
     // have been given back, so whoever reads zero has to ask for the room once more.
     std::atomic<int> moving{0};
+    std::atomic<int64_t> ahead{0};      // bytes that are to be written back before they must leave
     std::atomic<int64_t> unplanned{0};  // bytes that left for threads that nobody follows
     // Guarded by Engine::mutex_:
     Block* first = nullptr;  // resident replicas
     Bytes replica_bytes{0};
+    Bytes vacating{0};      // of these, what leaves once moves have landed
     bool has_turn = false;  // some thread has the turn
     int stuck = 0;          // of `running`, operators that wait for room here or for their operands
     std::deque<Leaving> leaving;
+    Link in;                         // copies into the node; of the host: none, the other end counts
+    Link out;                        // copies out of it
     std::unique_ptr<Stamps> stamps;  // of an accelerator's compute queue
     // Replicas that hold memory, but those that are leaving. Guarded by Engine::mutex_.
     std::unique_ptr<VictimIndex> index;
@@ -221,6 +244,12 @@ class Engine final : public Accountant {
 
   // How many pieces of parked memory are looked at whenever one is parked.
   static constexpr size_t kReapedAtOnce = 4;
+
+  // So many of the next victims are clean: no more need be written back ahead.
+  static constexpr size_t kCleanAhead = 8;
+
+  // How many of the moves that are watched are looked at in one go.
+  static constexpr size_t kLandedAtOnce = 8;
 
   // How long a request goes on trying while others hold the room or the blocks it needs.
   static constexpr std::chrono::seconds kPatience{60};
@@ -270,22 +299,15 @@ class Engine final : public Accountant {
   void wake_waiters();
 
   // transfer.cc: called without the lock, while the block is marked as moving by this thread
-  struct Filled {
-    Memory memory;
-    Event event;
-  };
   Stamp next_stamp() { return now_.fetch_add(1, std::memory_order_seq_cst) + 1; }
   void touched(Replica& replica);
   Status order_copy(Device& runner, Queue queue, const Block& block, NodeId from) const;
   Status lost_with(const Block& block) const;
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;
-  Result<Event> queue_copy(const Block& block, void* memory, NodeId to, NodeId from);
-  Result<Filled> fill(Block& block, NodeId to, NodeId from);  // allocates, and queues the copy
-  Status bring(Block& block, NodeId to) IK_EXCLUDES(mutex_);  // leaves the replica arriving, or owned if born
+  Result<Event> queue_copy(const Move& move, Bytes size, bool follows);
   Status finish_arrival(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   Status open_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
-  Status copy_to_backing(Block& block, NodeId from, NodeId to) IK_EXCLUDES(mutex_);
   void drop_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   // Memory that left a replica and is still charged: until release_memory() others who need room wait for it.
   struct Released {
@@ -299,6 +321,43 @@ class Engine final : public Accountant {
   // `soon`: others wait for the room, which copies may fill; so its last user counts, not the queue's last.
   void release_memory(Released released, bool soon) IK_EXCLUDES(mutex_);
   void give_back(Node& node, Released released, bool soon);
+
+  // moves.cc: likewise, but where they say that they want the lock
+  // Brings the block to `to`: leaves the replica arriving, valid, or owned if it was born.
+  Status bring(Block& block, NodeId to, Errand errand) IK_EXCLUDES(mutex_);
+  Status bear(Block& block, NodeId id, Errand errand) IK_EXCLUDES(mutex_);
+  // Moves valid bytes from one node to another that it reaches directly. With `leaves` the source is about to
+  // leave: the bytes are valid at once, but at a disk, where they must have landed.
+  Status carry(Block& block, NodeId from, NodeId to, Errand errand, bool leaves) IK_EXCLUDES(mutex_);
+  Status furnish(Move& move) IK_EXCLUDES(mutex_);
+  // Puts copies of the move on their queue, one part or all that is left. Where that fails the block is as it
+  // was, and the move has failed.
+  enum class Parts : uint8_t { one, all };
+  Status issue(Move& move, Parts parts) IK_EXCLUDES(mutex_);
+  Status fail(Move& move, Status why) IK_EXCLUDES(mutex_);
+  bool is_all_issued(const Move& move) const { return move.begun == move.block->size(); }
+  // Whether bytes go from one node to the other without a third.
+  bool reaches(NodeId from, NodeId to) const {
+    return from == host_ || to == host_ || device(to).can_copy_from(device(from));
+  }
+  bool stays_closed(const Move& move) const;  // is valid as soon as its copies are on their queue
+  Link& link_of(const Move& move);
+  void watch(MovePtr move) IK_REQUIRES(mutex_);
+  void conclude(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  void stay(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  void advance_moves() IK_EXCLUDES(mutex_);
+  void advance_link(Link& link) IK_REQUIRES(mutex_);
+  Status land(const MovePtr& move) IK_REQUIRES(mutex_);
+  void write_back_ahead(Node& node) IK_EXCLUDES(mutex_);
+  // Bytes of a node that are free once moves out of it have landed, which this thread may wait for.
+  Bytes landing_soon(const Node& node) const IK_REQUIRES(mutex_);
+  Status wait_landing(Node& node) IK_REQUIRES(mutex_);
+  bool cancel_last_waiting(Node& node) IK_REQUIRES(mutex_);
+  void count_under_way() IK_REQUIRES(mutex_);
+  void issue_waiting() IK_EXCLUDES(mutex_);
+  void start_reading(Block& block, NodeId to) IK_EXCLUDES(mutex_);
+  void wake_helper() IK_REQUIRES(mutex_);
+  void run_helper() IK_EXCLUDES(mutex_);
   NodeId backing(const Node& node) const;
 
   // planned.cc
@@ -311,12 +370,13 @@ class Engine final : public Accountant {
 
   // room.cc
   bool try_charge(Node& node, Bytes size);
-  Status charge_slowly(Node& node, Bytes size) IK_EXCLUDES(mutex_);
+  Status charge_slowly(Node& node, Bytes size, Reserve mode) IK_EXCLUDES(mutex_);
   std::vector<Block*> collect_victims(Node& node, Bytes shortfall) IK_REQUIRES(mutex_);
   bool take_as_victim(Block& block, NodeId id) IK_REQUIRES(mutex_);
-  Status evict_victims(Node& node, std::vector<Block*> victims, bool peers) IK_EXCLUDES(mutex_);
+  Status evict_victims(Node& node, std::vector<Block*> victims, bool peers, Reserve room) IK_EXCLUDES(mutex_);
   // With `peers` the owner's bytes may go to another accelerator instead of the backing node.
-  Status leave(Node& node, Block& block, bool peers) IK_EXCLUDES(mutex_);
+  Status leave(Node& node, Block& block, bool peers, Reserve room) IK_EXCLUDES(mutex_);
+  void vacate(Node& node, Block& block) IK_EXCLUDES(mutex_);
   Status copy_to_peer(Block& block, const Node& from) IK_EXCLUDES(mutex_);
   bool wait_leaving(Node& node) IK_REQUIRES(mutex_);
   std::vector<Memory> reap(Node& node, size_t entries) IK_REQUIRES(mutex_);
@@ -337,6 +397,7 @@ class Engine final : public Accountant {
   std::unique_ptr<EvictionPolicy> policy_;
   MemoryObserver observer_;
   EscapeProbe probe_;
+  LinkLimits links_;
 
   mutable Mutex mutex_;
   CondVar changed_;
@@ -356,6 +417,13 @@ class Engine final : public Accountant {
   std::atomic<bool> pinned_to_host_{false};  // some block was, once
   std::unordered_map<const Block*, std::vector<NodeId>> pinned_at_
       IK_GUARDED_BY(mutex_);  // by the user, in order
+
+  std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);  // somebody must see them land
+  std::atomic<int64_t> under_way_{0};                  // moves that are watched, or wait for a link
+  std::thread helper_;
+  CondVar landed_;  // tells the helper
+  bool helper_wanted_ IK_GUARDED_BY(mutex_) = false;
+  bool helper_has_work_ IK_GUARDED_BY(mutex_) = false;
 
   std::atomic<bool> may_plan_{true};
   std::atomic<bool> follows_{false};  // from the first eviction on

@@ -45,7 +45,7 @@ NodeStats Engine::glance(NodeId id) const {
   const Node& at = node(id);
   NodeStats row;
   row.budget = at.budget.load(std::memory_order_relaxed);
-  row.resident = at.used.load(std::memory_order_relaxed);
+  row.resident = at.used.load(std::memory_order_relaxed) - at.promises.total().count();
   row.peak = at.peak.load(std::memory_order_relaxed);
   row.evictions = at.evictions.load(std::memory_order_relaxed);
   row.ops = at.ops.load(std::memory_order_relaxed);
@@ -85,8 +85,10 @@ std::string Engine::check_books() const {
     const std::string& name = at->device->name();
     const Bytes used(at->used.load());
     const Bytes live = at->device->live();
-    if (used != live) {
-      return "I7: " + name + " accounts for " + std::to_string(used.count()) + " bytes, a recount finds " +
+    const Bytes promised = at->promises.total();
+    if (used - promised != live) {
+      return "I7: " + name + " accounts for " + std::to_string(used.count()) + " bytes, of which " +
+             std::to_string(promised.count()) + " are promised, a recount finds " +
              std::to_string(live.count());
     }
     if (used > Bytes(at->budget.load()))
@@ -112,6 +114,16 @@ std::string Engine::check_replicas() const {
       if (replica.word.writers() != 0 && replica.word.state() != ReplicaState::owned)
         return "I2: " + what + "is being written and " + to_string(replica.word.state());
       if (is_moving(*block)) continue;
+      const Move* const move = replica.copies.move();
+      if ((move != nullptr) != (replica.word.state() == ReplicaState::arriving))
+        return "M1: " + what + "is " + to_string(replica.word.state()) + (move ? " and" : " without") +
+               " a move";
+      if (move != nullptr && (move->is_over() || move->to != at->id || move->block != block))
+        return "M1: " + what + "has a move that is not its own";
+      if (move != nullptr && !replica.memory && move->ticket.left() != round_up(block->size()))
+        return "M6: " + what + "is arriving without memory or room for it";
+      if (replica.vacating && at->index->contains(*block))
+        return what + "leaves already, and may be a victim";
       int valid = 0;
       bool owned = false;
       bool arriving = false;
@@ -142,8 +154,21 @@ std::string Engine::check_replicas() const {
 }
 
 Status Engine::synchronize() {
-  for (const auto& at : nodes_) {
-    if (!at->device->is_lost()) IK_RETURN_IF_ERROR(at->device->synchronize());
+  // What goes by way of the host goes on from there, and comes to its end too: from one card to the host,
+  // to the disk and back, to another card. Another thread's moves are not waited for.
+  constexpr int kMostHops = 5;
+  for (int hops = 0; hops < kMostHops; ++hops) {
+    issue_waiting();
+    for (const auto& at : nodes_) {
+      if (!at->device->is_lost()) IK_RETURN_IF_ERROR(at->device->synchronize());
+    }
+    if (under_way_.load(std::memory_order_relaxed) == 0) break;
+    size_t looks = 0;
+    {
+      MutexLock lock(mutex_);
+      looks = watched_.size() / kLandedAtOnce + 1;
+    }
+    for (; looks > 0; --looks) advance();
   }
   MutexLock lock(mutex_);
   for (const auto& at : nodes_) {

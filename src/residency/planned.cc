@@ -156,10 +156,8 @@ void Engine::leave_as_planned(Block& block, NodeId id) {
   if (is_moving(block) || !is_valid(replica.word.state()) || !replica.word.close_if_unpinned()) return;
   const MoveScope move(*this, block);
   // Room is made below, but others are not waited for: their operators may be about to tell the planner.
-  ThreadState& self = thread_state();
-  ++self.acquiring;
-  (void)leave(node(id), block, true);  // where that fails the block stays, as it was
-  --self.acquiring;
+  // Where it fails the block stays, as it was.
+  (void)leave(node(id), block, true, Reserve::may_evict);
 }
 
 // False: there is no room yet.
@@ -168,12 +166,8 @@ bool Engine::arrive_as_planned(Block& block, NodeId id) {
   if (is_moving(block) || block.replica(id).word.state() != ReplicaState::absent) return true;
   if (free(id) < round_up(block.size())) return false;
   if (source_of(block, id) == kNoNode) return true;
-  ThreadState& self = thread_state();
   const MoveScope move(*this, block);
-  self.only_free_room = true;
-  const Status brought = bring(block, id);
-  self.only_free_room = false;
-  return brought.code() != Code::busy;
+  return bring(block, id, kPlanned).code() != Code::busy;
 }
 
 }  // namespace innkeeper

@@ -31,12 +31,29 @@ bool Engine::try_charge(Node& node, Bytes size) {
   return true;
 }
 
+// What an allocator asks for is charged to the thread's armed ticket, if it has one for the node; else, and
+// where that has too little, as a kernel's.
 Status Engine::charge(NodeId id, Bytes size) {
   Node& at = node(id);
-  if (try_charge(at, round_up(size))) [[likely]]
-    return {};
-  if (thread_state().only_free_room) return Status(Code::busy, "no free room at " + at.device->name());
-  return charge_slowly(at, round_up(size));
+  size = round_up(size);
+  ArmedTicket* const armed = ArmedTicket::current();
+  if (armed == nullptr || armed->ticket().node() != id) [[likely]] {
+    return try_charge(at, size) ? Status() : charge_slowly(at, size, Reserve::may_wait);
+  }
+  const Bytes promised = armed->ticket().take(size);
+  if (promised == size || try_charge(at, size - promised)) return {};
+  Status status = charge_slowly(at, size - promised, armed->ticket().mode());
+  if (status.ok()) return status;
+  at.used.fetch_sub(promised.count(), std::memory_order_acq_rel);
+  if (status.code() == Code::busy) armed->refuse();
+  return status;
+}
+
+Result<Ticket> Engine::reserve(NodeId id, Bytes size, Reserve mode) {
+  Node& at = node(id);
+  size = round_up(size);
+  if (!try_charge(at, size)) IK_RETURN_IF_ERROR(charge_slowly(at, size, mode));
+  return Ticket(id, size, mode, at.used, at.promises);
 }
 
 void Engine::uncharge(NodeId id, Bytes size) noexcept {
@@ -48,7 +65,8 @@ bool Engine::others_run(const Node& node) {
   return node.running.load(std::memory_order_acquire) > self.running[index_of(node.id)];
 }
 
-Status Engine::charge_slowly(Node& node, Bytes size) {
+Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
+  if (mode == Reserve::free_room) return Status(Code::busy, "no free room at " + node.device->name());
   ThreadState& self = thread_state();
   MutexLock lock(mutex_);
   if (size > Bytes(node.budget.load(std::memory_order_relaxed))) return out_of_room(node, size);
@@ -58,7 +76,10 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
     const Bytes shortfall = Bytes(node.used.load(std::memory_order_relaxed)) + size -
                             Bytes(node.budget.load(std::memory_order_relaxed));
     if (shortfall <= Bytes(0)) continue;  // memory was given back meanwhile
-    std::vector<Block*> victims = collect_victims(node, shortfall);
+    // What leaves already, once it has landed elsewhere, need not be replaced by other victims.
+    std::vector<Block*> victims;
+    const Bytes vacating = landing_soon(node);
+    if (shortfall > vacating) victims = collect_victims(node, shortfall - vacating);
     if (!victims.empty()) {
       lock.unlock();
       if (followers_.of_thread(self) != nullptr) {
@@ -66,20 +87,26 @@ Status Engine::charge_slowly(Node& node, Bytes size) {
       } else {
         node.unplanned.fetch_add(shortfall.count(), std::memory_order_relaxed);
       }
-      Status status = evict_victims(node, std::move(victims), true);
+      if (node.kind == NodeKind::host && disk_ != kNoNode)
+        node.ahead.fetch_add(shortfall.count(), std::memory_order_relaxed);
+      Status status = evict_victims(node, std::move(victims), true, mode);
       lock.lock();
       if (!status.ok()) return status;
       continue;
     }
+    if (vacating != Bytes(0)) {
+      const Status landed = wait_landing(node);
+      if (landed.ok() || landing_soon(node) != Bytes(0)) continue;
+      return try_charge(node, size) ? Status() : landed;
+    }
     if (poll_escapes()) continue;
+    if (cancel_last_waiting(node)) continue;
     if (wait_leaving(node)) continue;
     const bool moves = others_move(node);
     if (try_charge(node, size)) return {};  // who moved may have been through just before we looked
     if (!others_run(node) && !moves) return out_of_room(node, size);
-    if (self.acquiring != 0) {
-      self.refused = true;  // the code may get lost in an exception on its way through a kernel's allocator
+    if (mode == Reserve::may_evict)
       return Status(Code::busy, "other operators hold the room at " + node.device->name());
-    }
     // A kernel must wait where it is: it may have written already (I9). If every operator here waits like
     // this, nobody will make room.
     const int running = self.running[index_of(node.id)];
@@ -203,7 +230,7 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
 
 // Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up
 // meanwhile who waits at the node where a spare's other replica is.
-Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers) {
+Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers, Reserve room) {
   std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
     return block->replica(node.id).word.state() != ReplicaState::owned;
   });
@@ -220,7 +247,7 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers
   bool any = false;
   for (Block* block : victims) {
     reach("victim");
-    Status status = leave(node, *block, peers);
+    Status status = leave(node, *block, peers, room);
     MutexLock lock(mutex_);
     end_move(*block);
     moves.left = moves.left.subspan(1);
@@ -233,9 +260,10 @@ Status Engine::evict_victims(Node& node, std::vector<Block*> victims, bool peers
   return any ? Status() : failure;
 }
 
-// One replica gives up its place: a spare is dropped, the owner's bytes are copied to its backing node first
-// (I1). The replica is closed and the block moving.
-Status Engine::leave(Node& node, Block& block, bool peers) {
+// One replica gives up its place: a spare is dropped, the owner's bytes are copied elsewhere first (I1).
+// The replica is closed and the block moving. What goes to a disk is still here afterwards, and vacating: a
+// disk may be full or fail, so its bytes must be safe before the source goes (I7).
+Status Engine::leave(Node& node, Block& block, bool peers, Reserve room) {
   Replica& replica = block.replica(node.id);
   if (replica.word.state() == ReplicaState::shared && source_of(block, node.id) == kNoNode) {
     // Its only other copies are arriving, from here: they must be there first (I1).
@@ -248,15 +276,26 @@ Status Engine::leave(Node& node, Block& block, bool peers) {
   if (source_of(block, node.id) == kNoNode && replica.word.state() != ReplicaState::arriving) {
     Status copied = peers ? copy_to_peer(block, node) : Status(Code::busy, "");
     const NodeId to = backing(node);
-    if (!copied.ok()) {
-      copied = to == kNoNode ? Status(Code::out_of_memory, "there is no node below " + node.device->name())
-                             : copy_to_backing(block, node.id, to);
+    if (!copied.ok() && to == kNoNode) {
+      copied = Status(Code::out_of_memory, "there is no node below " + node.device->name());
+    } else if (!copied.ok()) {
+      copied = carry(block, node.id, to, {room, Priority::demand}, /*leaves=*/true);
     }
     if (!copied.ok()) {
       reopen(replica);
       return copied;
     }
+    if (replica.vacating) {
+      reopen(replica);  // who reads it meanwhile need not wait
+      return {};
+    }
   }
+  vacate(node, block);
+  return {};
+}
+
+// The last step of leaving: the bytes are safe elsewhere, or nobody needs them.
+void Engine::vacate(Node& node, Block& block) {
   drop_replica(block, node.id);
   if (log_enabled(LogLevel::info)) {
     log(LogLevel::info, "evict block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
@@ -266,7 +305,6 @@ Status Engine::leave(Node& node, Block& block, bool peers) {
     follows_.store(true, std::memory_order_relaxed);
   node.evictions.fetch_add(1, std::memory_order_relaxed);
   evictions_.fetch_add(1, std::memory_order_relaxed);
-  return {};
 }
 
 // A GPU that has plenty of room takes what must leave another one: that link is faster than the host's, and
@@ -274,7 +312,7 @@ Status Engine::leave(Node& node, Block& block, bool peers) {
 // another program works, what is free now is wanted soon.
 Status Engine::copy_to_peer(Block& block, const Node& from) {
   if (from.kind != NodeKind::accelerator) return Status(Code::busy, "");
-  ThreadState& self = thread_state();
+  const ThreadState& self = thread_state();
   const Node* best = nullptr;
   for (const NodeId id : computing_) {
     const Node& peer = node(id);
@@ -285,10 +323,7 @@ Status Engine::copy_to_peer(Block& block, const Node& from) {
     if (best == nullptr || free(id) > free(best->id)) best = &peer;
   }
   if (best == nullptr) return Status(Code::busy, "");
-  self.only_free_room = true;
-  Status copied = copy_to_backing(block, from.id, best->id);
-  self.only_free_room = false;
-  return copied;
+  return carry(block, from.id, best->id, {Reserve::free_room, Priority::demand}, /*leaves=*/true);
 }
 
 Status Engine::evict_all() {
@@ -300,7 +335,10 @@ Status Engine::evict_all() {
       poll_escapes();
       victims = collect_victims(*at, Bytes(INT64_MAX));
     }
-    if (!victims.empty()) IK_RETURN_IF_ERROR(evict_victims(*at, std::move(victims), false));
+    if (!victims.empty())
+      IK_RETURN_IF_ERROR(evict_victims(*at, std::move(victims), false, Reserve::may_wait));
+    MutexLock lock(mutex_);
+    while (landing_soon(*at) != Bytes(0)) IK_RETURN_IF_ERROR(wait_landing(*at));
   }
   return {};
 }
@@ -317,10 +355,18 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
       return {};
     }
     if (reclaim(at) || poll_escapes()) continue;
-    std::vector<Block*> victims = collect_victims(at, excess);
+    std::vector<Block*> victims;
+    const Bytes vacating = landing_soon(at);
+    if (excess > vacating) victims = collect_victims(at, excess - vacating);
     Status status;
     if (victims.empty()) {
-      if (wait_leaving(at)) continue;
+      if (vacating != Bytes(0)) {
+        status = wait_landing(at);
+        if (status.ok()) continue;
+        at.budget.store(before);
+        return status;
+      }
+      if (cancel_last_waiting(at) || wait_leaving(at)) continue;
       if (others_move(at)) {
         wait_change();
         continue;
@@ -332,7 +378,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
                                                to_string(pinned_bytes(at)) + " pinned)");
     } else {
       lock.unlock();
-      status = evict_victims(at, std::move(victims), true);
+      status = evict_victims(at, std::move(victims), true, Reserve::may_wait);
       lock.lock();
     }
     if (!status.ok()) {
@@ -350,8 +396,11 @@ Status Engine::relieve(NodeId id, Bytes size) {
     std::vector<Block*> victims = collect_victims(at, size);
     if (!victims.empty()) {
       lock.unlock();
-      return evict_victims(at, std::move(victims), true);
+      IK_RETURN_IF_ERROR(evict_victims(at, std::move(victims), true, Reserve::may_wait));
+      lock.lock();
+      return landing_soon(at) != Bytes(0) ? wait_landing(at) : Status();
     }
+    if (landing_soon(at) != Bytes(0)) return wait_landing(at);
     if (poll_escapes()) continue;
     return wait_leaving(at) ? Status() : out_of_room(at, size);
   }

@@ -23,14 +23,11 @@ struct ThreadState {
     if (life != nullptr) life->over.store(true, std::memory_order_relaxed);
   }
 
-  std::array<int, kMaxNodes> running{};  // OperatorScopes of this thread, by node
-  std::array<int, kMaxNodes> moving{};   // moves of this thread that take or give room, by node
-  bool refused = false;         // room was refused because others hold it, since acquire() cleared this
-  bool only_free_room = false;  // charge() takes what is free at once, evicts nothing and never waits
-  int64_t arrived = 0;          // bytes that were copied to accelerators for this thread
+  std::array<int, kMaxNodes> running{};        // OperatorScopes of this thread, by node
+  std::array<int, kMaxNodes> moving{};         // moves of this thread that take or give room, by node
+  int64_t arrived = 0;                         // bytes that were moved to accelerators for this thread
   std::array<int64_t, kMaxNodes> unplanned{};  // bytes that left for it, since its planner heard of them
-  int64_t strange = 0;  // its operators beside a program that is followed, while it is none
-  int acquiring = 0;    // inside Engine::acquire: may give its pins back, so must not wait for room
+  int64_t strange = 0;               // its operators beside a program that is followed, while it is none
   std::shared_ptr<ThreadLife> life;  // from its first place among followers on (followers.h)
 };
 

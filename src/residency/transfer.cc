@@ -81,123 +81,61 @@ Status Engine::order_copy(Device& runner, Queue queue, const Block& block, NodeI
   return into == nullptr ? Status() : runner.wait(queue, into);
 }
 
-// Queues the copy into `memory`, at `to`. Two of the three: the source is host memory, or the destination is,
-// or both ends are accelerators that reach each other.
-Result<Event> Engine::queue_copy(const Block& block, void* memory, NodeId to, NodeId from) {
-  Device& target = device(to);
-  Device& origin = device(from);
-  const void* source = block.replica(from).memory.data();
-  const Bytes size = block.size();
+// Queues a copy of the next `size` bytes of a move. One end is host memory, or both are accelerators that
+// reach each other. With `follows` the bytes before came by the same queue; else that queue comes after
+// what fills the source, and after the copies so far, so that the last one stands for all.
+Result<Event> Engine::queue_copy(const Move& move, Bytes size, bool follows) {
+  const Block& block = *move.block;
+  Device& target = device(move.to);
+  Device& origin = device(move.from);
+  const auto at = [&](void* data) -> void* { return static_cast<std::byte*>(data) + move.begun.count(); };
+  void* const memory = at(block.replica(move.to).memory.data());
+  void* const source = at(block.replica(move.from).memory.data());
+  const auto order = [&](Device& runner, Queue queue) -> Status {
+    if (follows) return {};
+    IK_RETURN_IF_ERROR(order_copy(runner, queue, block, move.from));
+    return move.last == nullptr ? Status() : runner.wait(queue, move.last);
+  };
   const NodeKind target_kind = target.kind();
   const NodeKind origin_kind = origin.kind();
   Result<Event> copied = Event();
+  std::atomic<int64_t>* counter = nullptr;
   if (target_kind == NodeKind::accelerator && origin_kind == NodeKind::accelerator) {
-    IK_RETURN_IF_ERROR(order_copy(target, Queue::copy_in, block, from));
+    IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
     copied = target.copy_peer(memory, origin, source, size);
-    if (copied.ok()) bytes_between_.fetch_add(size.count(), std::memory_order_relaxed);
+    counter = &bytes_between_;
   } else if (origin_kind == NodeKind::host) {
-    IK_RETURN_IF_ERROR(order_copy(target, Queue::copy_in, block, from));
+    IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
     copied = target.copy_in(memory, source, size);
-    if (copied.ok()) {
-      auto& counter = target_kind == NodeKind::disk ? bytes_written_back_ : bytes_fetched_;
-      counter.fetch_add(size.count(), std::memory_order_relaxed);
-    }
+    counter = target_kind == NodeKind::disk ? &bytes_written_back_ : &bytes_fetched_;
   } else {
     IK_CHECK(target_kind == NodeKind::host, "a copy has the host at one end");
-    IK_RETURN_IF_ERROR(order_copy(origin, Queue::copy_out, block, from));
+    IK_RETURN_IF_ERROR(order(origin, Queue::copy_out));
     copied = origin.copy_out(memory, source, size);
-    if (copied.ok()) {
-      auto& counter = origin_kind == NodeKind::disk ? bytes_fetched_ : bytes_written_back_;
-      counter.fetch_add(size.count(), std::memory_order_relaxed);
-    }
+    counter = origin_kind == NodeKind::disk ? &bytes_fetched_ : &bytes_written_back_;
   }
-  if (copied.ok() && target_kind == NodeKind::accelerator)
-    thread_state().arrived += round_up(size).count();  // as plans count
+  if (copied.ok()) counter->fetch_add(size.count(), std::memory_order_relaxed);
   return copied;
 }
 
-Result<Engine::Filled> Engine::fill(Block& block, NodeId to, NodeId from) {
-  const Bytes size = block.size();
-  if (size == Bytes(0)) return Filled{};
-  Device& target = device(to);
-  // The queue that copies into it comes after whoever used the memory before (I6).
-  Result<Memory> memory = target.allocate(size, Queue::copy_in);
-  if (!memory.ok()) return memory.status();
-  Result<Event> copied = queue_copy(block, memory.value().data(), to, from);
-  if (copied.ok()) return Filled{std::move(memory).value(), std::move(copied).value()};
-  // Whoever used it before may still be there, and only that queue is sure to come after them.
-  std::vector<Event> users;
-  if (Result<Event> waited = target.record(Queue::copy_in); waited.ok()) {
-    users.push_back(std::move(waited).value());
-  } else {
-    (void)target.synchronize();
-  }
-  target.give_back(std::move(memory).value(), users);
-  return copied.status();
-}
-
-// Makes memory at `to` and, unless the block was never written, queues the copy that fills it.
-Status Engine::bring(Block& block, NodeId to) {
-  const Moving moving(*this, node(to));
-  Replica& replica = block.replica(to);
-  NodeId from = source_of(block, to);
-  if (from == kNoNode) {
-    IK_RETURN_IF_ERROR(lost_with(block));
-    if (block.size() != Bytes(0)) {
-      Result<Memory> memory = device(to).allocate(block.size());
-      if (!memory.ok()) return memory.status();
-      replica.memory = std::move(memory).value();
-      observe(block, to, replica.memory.data());
-    }
-    MutexLock lock(mutex_);
-    transition(replica, ReplicaEvent::born);
-    list(block, to);
-    return {};
-  }
-  const bool direct = from == host_ || to == host_ || device(to).can_copy_from(device(from));
-  if (!direct) {
-    if (block.replica(host_).word.state() == ReplicaState::absent) IK_RETURN_IF_ERROR(bring(block, host_));
-    IK_RETURN_IF_ERROR(finish_arrival(block, host_));
-    from = host_;
-  }
-  Replica& source = block.replica(from);
-  {
-    MutexLock lock(mutex_);
-    if (!lend(source)) return written(block, node(from));
-    transition(replica, ReplicaEvent::fetch_begin);
-  }
-  Result<Filled> filled = fill(block, to, from);
-  if (!filled.ok()) {
-    MutexLock lock(mutex_);
-    transition(replica, ReplicaEvent::fetch_fail);
-    inherit_if_last(block);
-    return filled.status();
-  }
-  log_move("fetch", block, from, to);
-  replica.memory = std::move(filled.value().memory);
-  replica.copies.set_into(filled.value().event);
-  source.copies.add_out(filled.value().event);
-  fetches_.fetch_add(1, std::memory_order_relaxed);
-  observe(block, to, replica.memory.data());
-  MutexLock lock(mutex_);
-  list(block, to);
-  return {};
-}
-
-// Orders the node's compute queue after the copy that fills the replica; then operators may read it.
+// Orders the node's compute queue after the copies that fill the replica, all of which are asked for now;
+// then operators may read it.
 Status Engine::finish_arrival(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   if (replica.word.state() != ReplicaState::arriving) return {};  // it was born, not copied
+  const MovePtr move = replica.copies.shared_move();
+  if (!is_all_issued(*move)) {
+    IK_RETURN_IF_ERROR(issue(*move, Parts::all));
+    if (replica.word.state() != ReplicaState::arriving) return {};
+  }
   if (const Event into = replica.copies.into(); into != nullptr) {
     Status ordered = device(id).wait(Queue::compute, into);
-    if (!ordered.ok()) {
-      drop_replica(block, id);  // after the copy, which may still be under way (I5)
-      return ordered;
-    }
+    if (!ordered.ok()) return fail(*move, ordered);
   }
   replica.copies.clear_into();
   touched(replica);
   MutexLock lock(mutex_);
+  conclude(block, id);
   transition(replica, ReplicaEvent::fetch_end);
   return {};
 }
@@ -213,48 +151,6 @@ Status Engine::open_replica(Block& block, NodeId id) {
   }
   replica.copies.clear();
   replica.word.open();
-  return {};
-}
-
-// Copies a valid replica to its backing node, where it becomes shared but closed until the copy is done.
-Status Engine::copy_to_backing(Block& block, NodeId from, NodeId to) {
-  const Moving moving(*this, node(to));
-  Replica& target = block.replica(to);
-  Replica& source = block.replica(from);
-  {
-    MutexLock lock(mutex_);
-    if (!lend(source)) return written(block, node(from));
-    transition(target, ReplicaEvent::fetch_begin);
-  }
-  Result<Filled> filled = fill(block, to, from);
-  if (!filled.ok()) {
-    MutexLock lock(mutex_);
-    transition(target, ReplicaEvent::fetch_fail);
-    inherit_if_last(block);
-    return filled.status();
-  }
-  log_move("write back", block, from, to);
-  target.memory = std::move(filled.value().memory);
-  const Event copied = filled.value().event;
-  source.copies.add_out(copied);
-  if (device(to).kind() == NodeKind::disk || copied == nullptr) {
-    // A disk may be full: the source must not go before the bytes are safe (I7).
-    Status outcome = copied == nullptr ? Status() : copied->synchronize();
-    if (!outcome.ok()) {
-      target.memory.reset();
-      MutexLock lock(mutex_);
-      transition(target, ReplicaEvent::fetch_fail);
-      inherit_if_last(block);
-      return outcome;
-    }
-  } else {
-    target.copies.set_into(copied);
-    target.word.close();
-  }
-  observe(block, to, target.memory.data());
-  MutexLock lock(mutex_);
-  list(block, to);
-  transition(target, ReplicaEvent::fetch_end);
   return {};
 }
 
@@ -278,6 +174,8 @@ Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent eve
   Replica& replica = block.replica(id);
   unlist(block, id);
   begin_release(node(id));
+  stay(block, id);
+  conclude(block, id);
   transition(replica, event);
   return {id, std::move(replica.memory), replica.copies.take(),
           replica.last_use.load(std::memory_order_relaxed)};
@@ -320,88 +218,6 @@ void Engine::release_memory(Released released, bool soon) {
   }
   at.moving.fetch_sub(1, std::memory_order_acq_rel);
   wake_waiters();
-}
-
-// ---------------------------------------------------------------- requests
-
-Status Engine::prefetch(Block& block, NodeId id) {
-  if (block.size() == Bytes(0)) return {};
-  ThreadState& self = thread_state();
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  MutexLock lock(mutex_);
-  for (;;) {
-    wait_move(block);
-    if (block.replica(id).word.state() != ReplicaState::absent) return {};
-    if (source_of(block, id) == kNoNode) return lost_with(block);
-    Status status;
-    {
-      const MoveScope move(*this, block);
-      // Never wait for room while the block is moving: who has the room may wait for the block.
-      ++self.acquiring;
-      self.refused = false;
-      status = bring(block, id);
-      --self.acquiring;
-    }
-    const bool may_pass = status.code() == Code::busy || self.refused;
-    if (status.ok() || !may_pass || std::chrono::steady_clock::now() > deadline) return status;
-    wait_change();
-  }
-}
-
-Status Engine::write_back(Block& block) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  MutexLock lock(mutex_);
-  for (;;) {
-    wait_move(block);
-    const auto owner = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& at) {
-      return at->kind == NodeKind::accelerator && block.replica(at->id).word.state() == ReplicaState::owned;
-    });
-    if (owner == nodes_.end()) return {};
-    Status status;
-    {
-      const MoveScope move(*this, block);
-      status = copy_to_backing(block, (*owner)->id, backing(**owner));
-    }
-    if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
-    wait_change();
-  }
-}
-
-Status Engine::evict(Block& block) {
-  MutexLock lock(mutex_);
-  bool left = false;
-  for (const NodeKind kind : {NodeKind::accelerator, NodeKind::host}) {
-    if (kind == NodeKind::host && (left || disk_ == kNoNode)) break;
-    for (const auto& at : nodes_) {
-      if (at->kind != kind) continue;
-      wait_move(block);
-      Replica& replica = block.replica(at->id);
-      if (replica.word.state() == ReplicaState::absent) continue;
-      if (replica.escapes != 0) poll_escapes();
-      if (!replica.word.close_if_unpinned()) {
-        return pinned(block, *at, "");
-      }
-      Status status;
-      {
-        const MoveScope move(*this, block);
-        status = leave(*at, block, false);
-      }
-      IK_RETURN_IF_ERROR(status);
-      left = true;
-    }
-  }
-  return {};
-}
-
-std::vector<NodeId> Engine::where(const Block& block) const {
-  MutexLock lock(mutex_);
-  std::vector<NodeId> found;
-  for (const auto& at : nodes_) {
-    const ReplicaState state = block.replica(at->id).word.state();
-    if (!is_valid(state)) continue;
-    found.insert(state == ReplicaState::owned ? found.begin() : found.end(), at->id);
-  }
-  return found;
 }
 
 }  // namespace innkeeper

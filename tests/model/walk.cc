@@ -416,11 +416,14 @@ class Walk {
   // The device says that it is full although the budget is not. It may find that nothing can leave.
   void relieve(const Step& step) {
     const NodeId node = computing(step.node);
+    done(machine_->synchronize());  // what was asked for before is there, and takes no room later
     const Bytes before = machine_->used(node);
     const Status status = machine_->relieve(node, Bytes(1 + step.size % 4096));
     if (options_.lanes > 1 || !status.ok()) return;
     done(machine_->synchronize());  // memory that copies still touch leaves when they are done
-    if (machine_->used(node) >= before) fail("relief left nothing free");
+    if (machine_->used(node) >= before)
+      fail("relief left nothing free at node " + std::to_string(index_of(node)) + ": " + to_string(before) +
+           " were in use, " + to_string(machine_->used(node)) + " are");
   }
 
   void check_stats() {

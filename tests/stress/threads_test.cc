@@ -130,6 +130,7 @@ TEST_P(ThreadsTest, NobodyHangsFailsOrReadsWrongBytes) {
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
   Machine machine(setup.machine);
   const Watchdog watchdog(std::chrono::seconds(300));
+  machine->start_helper();
   machine.set_pause([] { std::this_thread::sleep_for(std::chrono::microseconds(50)); });
   std::vector<Block*> shared;
   for (size_t i = 0; i < setup.shared_blocks; ++i) {
@@ -166,6 +167,14 @@ const StressCase kCases[] = {
     {.name = "FourAcceleratorsTwelveThreads",
      .machine = {.accelerators = 4, .budget = KiB(14), .visibility = sim::Visibility::random},
      .threads = 12},
+    {.name = "NarrowLinksOverASmallHostAndADisk",
+     .machine = {.accelerators = 2,
+                 .budget = KiB(16),
+                 .host_budget = KiB(24),
+                 .disk_budget = MiB(4),
+                 .visibility = sim::Visibility::random,
+                 .peers = false,
+                 .links = {.part = Bytes(512), .few = 1, .enough = Bytes(0)}}},
     {.name = "OneAcceleratorHardlyFits",
      .machine = {.accelerators = 1, .budget = Bytes(5 * 2048)},
      .threads = 4},

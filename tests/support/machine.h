@@ -38,6 +38,7 @@ struct MachineOptions {
   FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
   DiskCalls disk_calls = DiskCalls::of_the_system();
   std::unique_ptr<EvictionPolicy> (*policy)() = make_lru_policy;
+  LinkLimits links = {};
 };
 
 class Machine {
@@ -64,6 +65,7 @@ class Machine {
       nodes.push_back({wrap(std::move(disk).value(), options), *options.disk_budget, false});
     }
     engine_ = std::make_unique<Engine>(std::move(nodes), options.policy());
+    engine_->set_link_limits(options.links);
   }
 
   Engine& engine() { return *engine_; }

@@ -280,6 +280,7 @@ Runtime::Runtime(Prepared prepared)
     throw;
   }
 #endif
+  engine_->start_helper();
   settle_vector_math();
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
 }

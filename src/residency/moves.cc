@@ -1,0 +1,446 @@
+// Moves: how they begin, go on, land and fail (move.h). What works on a block runs without the engine's lock
+// (I10), on a block that this thread has marked as moving; valid replicas may be pinned and read meanwhile.
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/log.h"
+#include "base/test_point.h"
+#include "residency/engine.h"
+#include "residency/moving.h"
+
+namespace innkeeper {
+
+Link& Engine::link_of(const Move& move) {
+  return node(move.to).kind == NodeKind::host ? node(move.from).out : node(move.to).in;
+}
+
+// What comes from an accelerator to the host, or leaves one for another, is valid as soon as its copies are
+// on their queue, and closed: nobody need wait for it yet (open_replica).
+bool Engine::stays_closed(const Move& move) const {
+  if (node(move.from).kind != NodeKind::accelerator) return false;
+  return move.leaves || node(move.to).kind == NodeKind::host;
+}
+
+// Makes memory at `to` and, unless the block was never written, asks for the copies that fill it.
+Status Engine::bring(Block& block, NodeId to, Errand errand) {
+  const Moving moving(*this, node(to));
+  NodeId from = source_of(block, to);
+  if (from == kNoNode) return bear(block, to, errand);
+  if (!reaches(from, to)) {
+    Replica& between = block.replica(host_);
+    if (between.word.state() == ReplicaState::absent) IK_RETURN_IF_ERROR(bring(block, host_, errand));
+    if (Move* const move = between.copies.move(); move != nullptr && errand.priority != Priority::demand) {
+      MutexLock lock(mutex_);
+      move->onward = to;  // nobody waits for it: it goes on from there once it is there
+      block.goes_on_ = true;
+      watch(between.copies.shared_move());
+      return {};
+    }
+    IK_RETURN_IF_ERROR(finish_arrival(block, host_));
+    from = host_;
+  }
+  return carry(block, from, to, errand, /*leaves=*/false);
+}
+
+Status Engine::bear(Block& block, NodeId id, Errand errand) {
+  IK_RETURN_IF_ERROR(lost_with(block));
+  Replica& replica = block.replica(id);
+  if (block.size() != Bytes(0)) {
+    Result<Ticket> ticket = reserve(id, block.size(), errand.room);
+    if (!ticket.ok()) return ticket.status();
+    ArmedTicket armed(ticket.value());
+    Result<Memory> memory = device(id).allocate(block.size());
+    if (!memory.ok())
+      return armed.refused() ? Status(Code::busy, memory.status().message()) : memory.status();
+    replica.memory = std::move(memory).value();
+    observe(block, id, replica.memory.data());
+  }
+  MutexLock lock(mutex_);
+  transition(replica, ReplicaEvent::born);
+  list(block, id);
+  return {};
+}
+
+Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool leaves) {
+  const Moving moving(*this, node(to));
+  Replica& target = block.replica(to);
+  const auto move = std::make_shared<Move>(block, from, to, errand.priority);
+  move->leaves = leaves;
+  {
+    MutexLock lock(mutex_);
+    if (!lend(block.replica(from))) return written(block, node(from));
+    transition(target, ReplicaEvent::fetch_begin);
+  }
+  Result<Ticket> ticket = reserve(to, block.size(), errand.room);
+  MutexLock lock(mutex_);
+  if (!ticket.ok()) {
+    move->become(MoveState::failed);
+    transition(target, ReplicaEvent::fetch_fail);
+    inherit_if_last(block);
+    return ticket.status();
+  }
+  move->ticket = std::move(ticket).value();
+  move->become(MoveState::reserved);
+  target.copies.set_move(move);
+  list(block, to);
+  if (node(to).kind == NodeKind::accelerator)
+    thread_state().arrived += round_up(block.size()).count();  // as plans count
+  Link& link = link_of(*move);
+  if (errand.priority != Priority::demand && (link.waiting() != 0 || !link.is_free(links_))) {
+    link.wait(move);
+    count_under_way();
+    return {};
+  }
+  lock.unlock();
+  IK_RETURN_IF_ERROR(issue(*move, errand.priority == Priority::demand ? Parts::all : Parts::one));
+  if (is_all_issued(*move)) return {};
+  lock.lock();
+  link.wait(move);
+  count_under_way();
+  return {};
+}
+
+// Gives an arriving replica its memory. The queue that copies into it comes after whoever used the memory
+// before (I6).
+Status Engine::furnish(Move& move) {
+  Block& block = *move.block;
+  Replica& replica = block.replica(move.to);
+  ArmedTicket armed(move.ticket);
+  Result<Memory> memory = device(move.to).allocate(block.size(), Queue::copy_in);
+  if (!memory.ok()) return armed.refused() ? Status(Code::busy, memory.status().message()) : memory.status();
+  move.ticket.give_back();
+  {
+    MutexLock lock(mutex_);
+    unlist(block, move.to);
+    replica.memory = std::move(memory).value();
+    list(block, move.to);
+  }
+  observe(block, move.to, replica.memory.data());
+  return {};
+}
+
+Status Engine::issue(Move& move, Parts parts) {
+  Block& block = *move.block;
+  Replica& target = block.replica(move.to);
+  const Bytes size = block.size();
+  if (size != Bytes(0) && !target.memory) {
+    if (Status furnished = furnish(move); !furnished.ok()) return fail(move, furnished);
+  }
+  // The replica that it was to come from may have left; another one has the same bytes, but perhaps not here.
+  NodeId from = move.from;
+  if (!is_valid(block.replica(from).word.state())) from = source_of(block, move.to);
+  if (from == kNoNode) return fail(move, lost_with(block));
+  if (!reaches(from, move.to))
+    return fail(move, Status(Code::busy, "the block has gone elsewhere meanwhile"));
+  bool follows = move.begun != Bytes(0) && from == move.from;  // on the queue of the parts before
+  {
+    MutexLock lock(mutex_);
+    move.from = from;
+    if (move.state() == MoveState::reserved) move.become(MoveState::copying);
+  }
+  while (move.begun < size) {
+    const bool whole = device(move.to).kind() == NodeKind::disk || device(move.from).kind() == NodeKind::disk;
+    const Bytes rest = size - move.begun;
+    const Bytes part = whole || parts == Parts::all ? rest : std::min(rest, links_.part);
+    Result<Event> copied = queue_copy(move, part, follows);
+    if (!copied.ok()) return fail(move, copied.status());
+    follows = true;
+    move.begun += part;
+    move.last = copied.value();
+    target.copies.set_into(copied.value());
+    block.replica(move.from).copies.add_out(copied.value());
+    {
+      MutexLock lock(mutex_);
+      link_of(move).began(copied.value(), part);
+    }
+    if (parts == Parts::one) break;
+  }
+  if (!is_all_issued(move)) return {};
+  const bool out =
+      move.leaves || (node(move.to).kind != NodeKind::accelerator && node(move.from).kind != NodeKind::disk);
+  log_move(out ? "write back" : "fetch", block, move.from, move.to);
+  if (!out) fetches_.fetch_add(1, std::memory_order_relaxed);
+  if (move.to == disk_) {
+    MutexLock lock(mutex_);
+    if (move.leaves) {
+      Replica& source = block.replica(move.from);
+      source.vacating = true;
+      node(move.from).vacating += source.memory.size();
+    }
+    watch(target.copies.shared_move());
+    return {};
+  }
+  if (!stays_closed(move)) return {};
+  target.word.close();
+  MutexLock lock(mutex_);
+  conclude(block, move.to);
+  transition(target, ReplicaEvent::fetch_end);
+  return {};
+}
+
+// The replica gives up its place. Copies that are on their way into its memory, and whoever had it before,
+// are waited for by whoever has it next.
+Status Engine::fail(Move& move, Status why) {
+  Block& block = *move.block;
+  Replica& replica = block.replica(move.to);
+  if (replica.memory) {
+    // Only that queue is sure to come after who used the memory before, and after the copies.
+    Device& runner = device(node(move.to).kind == NodeKind::host ? move.from : move.to);
+    const Queue queue = node(move.to).kind == NodeKind::host ? Queue::copy_out : Queue::copy_in;
+    if (Result<Event> last = runner.record(queue); last.ok()) {
+      if (last.value() != nullptr) replica.copies.set_into(std::move(last).value());
+    } else {
+      (void)runner.synchronize();
+    }
+  }
+  move.status = why;
+  drop_replica(block, move.to);
+  return why;
+}
+
+// ---------------------------------------------------------------- their ends
+
+// The move into a replica is over: it is valid now, or gives up its place.
+void Engine::conclude(Block& block, NodeId id) {
+  Replica& replica = block.replica(id);
+  const MovePtr move = replica.copies.shared_move();
+  if (move == nullptr) return;
+  if (move->leaves && move->to == disk_) stay(block, move->from);
+  move->ticket.give_back();
+  if (!move->status.ok()) {
+    move->become(MoveState::failed);
+  } else {
+    move->become(move->state() == MoveState::copying ? MoveState::landed : MoveState::cancelled);
+  }
+  replica.copies.clear_move();
+}
+
+// A replica that was to leave once a move has landed: that move is over, or the replica goes another way.
+void Engine::stay(Block& block, NodeId id) {
+  Replica& source = block.replica(id);
+  if (!source.vacating) return;
+  source.vacating = false;
+  node(id).vacating -= source.memory.size();
+}
+
+void Engine::count_under_way() {
+  size_t count = watched_.size();
+  for (const auto& at : nodes_) count += at->in.waiting() + at->out.waiting();
+  under_way_.store(static_cast<int64_t>(count), std::memory_order_relaxed);
+}
+
+void Engine::watch(MovePtr move) {
+  if (std::exchange(move->watched, true)) return;
+  watched_.push_back(std::move(move));
+  count_under_way();
+  wake_helper();  // the disk may have been faster
+}
+
+void Engine::wake_helper() {
+  helper_has_work_ = true;
+  landed_.notify_all();
+}
+
+// Finishes what has landed, starts what may start. Moves whose blocks another thread works on come later.
+void Engine::advance_moves() {
+  MutexLock lock(mutex_);
+  for (size_t looks = std::min(watched_.size(), kLandedAtOnce); looks > 0 && !watched_.empty(); --looks) {
+    const MovePtr move = std::move(watched_.front());
+    watched_.pop_front();
+    if (move->is_over() && (move->onward == kNoNode || move->state() != MoveState::landed)) continue;
+    watched_.push_back(move);  // while it lands, others may wait for it
+    if (is_moving(*move->block) || !is_all_issued(*move) || !is_done(move->last)) continue;
+    (void)land(move);
+  }
+  for (const auto& at : nodes_) {
+    advance_link(at->in);
+    advance_link(at->out);
+  }
+  count_under_way();
+}
+
+void Engine::advance_link(Link& link) {
+  for (size_t moves = link.waiting(); moves > 0; --moves) {
+    if (!link.is_free(links_)) return;
+    MovePtr move = link.take();
+    if (move == nullptr) return;
+    Block& block = *move->block;
+    if (is_moving(block)) {
+      link.wait(std::move(move));
+      continue;
+    }
+    if (is_all_issued(*move)) continue;  // somebody wanted it meanwhile
+    {
+      const MoveScope scope(*this, block);
+      (void)issue(*move, Parts::one);
+    }
+    if (!move->is_over() && !is_all_issued(*move)) link.put_back(std::move(move));
+  }
+}
+
+// Its copies are done. The lock is let go meanwhile.
+Status Engine::land(const MovePtr& move) {
+  Block& block = *move->block;
+  Node& from = node(move->from);
+  const NodeId onward = std::exchange(move->onward, kNoNode);
+  const MoveScope scope(*this, block);
+  reach("land");
+  const bool vacates = block.replica(from.id).vacating;
+  if (move->last != nullptr && !move->is_over()) {
+    if (Status status = move->last->synchronize(); !status.ok())
+      return fail(*move, status);  // at once: it is done
+  }
+  IK_RETURN_IF_ERROR(finish_arrival(block, move->to));
+  if (vacates && block.replica(from.id).word.close_if_unpinned()) vacate(from, block);
+  if (onward == kNoNode || block.replica(onward).word.state() != ReplicaState::absent) return {};
+  return bring(block, onward, move->priority == Priority::planned ? kPlanned : kHint);
+}
+
+// What had to be evicted by whoever needed its room says that more will have to. So the next of what is
+// dirty is written to the disk ahead, as many bytes as that was and when the disk has time: then it can
+// leave at once. Where everything fits nothing is evicted, and nothing is written. (From an accelerator it
+// would gain nothing: there the copy out runs beside the kernels anyway, docs/decisions/0007.)
+void Engine::write_back_ahead(Node& node) {
+  MutexLock lock(mutex_);
+  Link& link = this->node(disk_).in;
+  if (node.ahead.load(std::memory_order_relaxed) <= 0 || link.waiting() != 0 || !link.is_free(links_)) return;
+  std::vector<Block*> looked_at;
+  Block* dirty = nullptr;
+  while (dirty == nullptr && looked_at.size() < kCleanAhead) {
+    Block* const block = node.index->pop(Bytes(node.budget.load(std::memory_order_relaxed)));
+    if (block == nullptr) break;
+    looked_at.push_back(block);
+    const ReplicaWord& word = block->replica(node.id).word;
+    if (word.state() == ReplicaState::owned && word.pins() == 0 && !is_moving(*block)) dirty = block;
+  }
+  for (Block* block : looked_at) node.index->add(*block);
+  if (dirty == nullptr) return node.ahead.store(0, std::memory_order_relaxed);
+  node.ahead.fetch_sub(dirty->size().count(), std::memory_order_relaxed);
+  const MoveScope scope(*this, *dirty);
+  (void)carry(*dirty, node.id, disk_, {Reserve::free_room, Priority::hint}, /*leaves=*/false);
+}
+
+// ---------------------------------------------------------------- waiting for them
+
+Bytes Engine::landing_soon(const Node& node) const {
+  Bytes soon = node.vacating;
+  if (soon == Bytes(0)) return soon;
+  for (const Block* block : moving_) {  // what this thread moves does not land while it waits
+    const Replica& source = block->replica(node.id);
+    if (block->mover_ == &thread_state() && source.vacating) soon -= source.memory.size();
+  }
+  return soon;
+}
+
+// Waits until a replica that is vacating has left the node, or has not because its move failed.
+Status Engine::wait_landing(Node& node) {
+  while (!watched_.empty() && watched_.front()->is_over() && watched_.front()->onward == kNoNode)
+    watched_.pop_front();
+  const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const MovePtr& move) {
+    return !move->is_over() && move->from == node.id && move->block->mover_ != &thread_state() &&
+           move->block->replica(node.id).vacating;
+  });
+  if (found == watched_.end()) return {};
+  const MovePtr move = *found;
+  mutex_.unlock();
+  if (move->last != nullptr) (void)move->last->synchronize();
+  mutex_.lock();
+  while (!move->is_over()) {
+    if (is_moving(*move->block)) {
+      wait_change();
+      continue;
+    }
+    (void)land(move);
+  }
+  changed_.notify_all();
+  return move->status;
+}
+
+// The last move into the node that has room and no copy yet gives the room up. Returns whether there was any.
+bool Engine::cancel_last_waiting(Node& node) {
+  if (under_way_.load(std::memory_order_relaxed) == 0) return false;
+  for (const auto& at : nodes_) {
+    if (node.kind == NodeKind::host ? at->id == node.id : at->id != node.id) continue;
+    Link& link = node.kind == NodeKind::host ? at->out : at->in;
+    const MovePtr move = link.take_last();
+    if (move == nullptr) continue;
+    if (is_moving(*move->block)) {
+      link.wait(move);
+      continue;
+    }
+    const MoveScope scope(*this, *move->block);
+    drop_replica(*move->block, move->to);
+    return true;
+  }
+  return false;
+}
+
+// Puts all that waits for a link on its queue.
+void Engine::issue_waiting() {
+  MutexLock lock(mutex_);
+  for (const auto& at : nodes_) {
+    for (Link* const link : {&at->in, &at->out}) {
+      for (size_t moves = link->waiting(); moves > 0; --moves) {
+        MovePtr move = link->take();
+        if (move == nullptr) break;
+        if (is_moving(*move->block)) {
+          link->wait(std::move(move));
+          continue;
+        }
+        if (is_all_issued(*move)) continue;
+        const MoveScope scope(*this, *move->block);
+        (void)issue(*move, Parts::all);
+      }
+    }
+  }
+  count_under_way();
+}
+
+// Has a disk begin to read what an operator at `to` is about to wait for, beside what it reads already.
+void Engine::start_reading(Block& block, NodeId to) {
+  MutexLock lock(mutex_);
+  if (is_moving(block) || block.replica(to).word.state() != ReplicaState::absent ||
+      block.replica(host_).word.state() != ReplicaState::absent || source_of(block, to) != disk_) {
+    return;
+  }
+  const MoveScope move(*this, block);
+  (void)bring(block, host_, kDemand);
+}
+
+void Engine::start_helper() {
+  if (disk_ == kNoNode || helper_.joinable()) return;
+  {
+    MutexLock lock(mutex_);
+    helper_wanted_ = true;
+  }
+  try {
+    helper_ = std::thread([this] { run_helper(); });
+  } catch (const std::system_error& error) {
+    log(LogLevel::warn, std::string("no thread for what goes by way of the host: ") + error.what());
+    return;
+  }
+  device(disk_).set_listener([this] {
+    if (under_way_.load(std::memory_order_relaxed) == 0) return;
+    MutexLock lock(mutex_);
+    wake_helper();
+  });
+}
+
+void Engine::run_helper() {
+  MutexLock lock(mutex_);
+  while (helper_wanted_) {
+    if (!helper_has_work_) {
+      landed_.wait(mutex_);
+      continue;
+    }
+    helper_has_work_ = false;
+    for (size_t looks = watched_.size() / kLandedAtOnce + 1; looks > 0; --looks) {  // one wake may be for all
+      lock.unlock();
+      advance_moves();
+      lock.lock();
+    }
+  }
+}
+
+}  // namespace innkeeper

@@ -1,0 +1,84 @@
+// What is asked of one block from outside: by the user, and by tools.
+#include <algorithm>
+
+#include "residency/engine.h"
+#include "residency/moving.h"
+
+namespace innkeeper {
+
+Status Engine::prefetch(Block& block, NodeId id) {
+  if (block.size() == Bytes(0)) return {};
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  MutexLock lock(mutex_);
+  for (;;) {
+    wait_move(block);
+    if (block.replica(id).word.state() != ReplicaState::absent) return {};
+    if (source_of(block, id) == kNoNode) return lost_with(block);
+    Status status;
+    {
+      const MoveScope move(*this, block);
+      status = bring(block, id, kHint);
+    }
+    if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
+    wait_change();
+  }
+}
+
+Status Engine::write_back(Block& block) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  MutexLock lock(mutex_);
+  for (;;) {
+    wait_move(block);
+    const auto owner = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& at) {
+      return at->kind == NodeKind::accelerator && block.replica(at->id).word.state() == ReplicaState::owned;
+    });
+    if (owner == nodes_.end()) return {};
+    Status status;
+    {
+      const MoveScope move(*this, block);
+      status = carry(block, (*owner)->id, backing(**owner), kHint, /*leaves=*/false);
+    }
+    if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
+    wait_change();
+  }
+}
+
+Status Engine::evict(Block& block) {
+  MutexLock lock(mutex_);
+  bool left = false;
+  for (const NodeKind kind : {NodeKind::accelerator, NodeKind::host}) {
+    if (kind == NodeKind::host && (left || disk_ == kNoNode)) break;
+    for (const auto& at : nodes_) {
+      if (at->kind != kind) continue;
+      wait_move(block);
+      Replica& replica = block.replica(at->id);
+      if (replica.word.state() == ReplicaState::absent) continue;
+      if (replica.escapes != 0) poll_escapes();
+      if (!replica.word.close_if_unpinned()) {
+        return pinned(block, *at, "");
+      }
+      Status status;
+      {
+        const MoveScope move(*this, block);
+        status = leave(*at, block, false, Reserve::may_wait);
+      }
+      while (status.ok() && replica.vacating) status = wait_landing(*at);
+      IK_RETURN_IF_ERROR(status);
+      left = true;
+    }
+  }
+  return {};
+}
+
+std::vector<NodeId> Engine::where(const Block& block) const {
+  MutexLock lock(mutex_);
+  std::vector<NodeId> found;
+  for (const auto& at : nodes_) {
+    const ReplicaState state = block.replica(at->id).word.state();
+    if (!is_valid(state)) continue;
+    found.insert(state == ReplicaState::owned ? found.begin() : found.end(), at->id);
+  }
+  return found;
+}
+
+}  // namespace innkeeper

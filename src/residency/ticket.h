@@ -1,0 +1,111 @@
+// Room at a node that is promised to somebody: bytes of its budget, charged before there is memory for them
+// (M6 of the design's second form).
+//
+// Engine::reserve() gives one, and is told how far it may go for it. What the thread allocates at the node
+// while the ticket is armed takes its bytes from the ticket first, whoever's allocator charges them; what is
+// left goes back with the ticket.
+//
+// Thread safety: none; one thread has a ticket at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "base/types.h"
+
+namespace innkeeper {
+
+// How far a request for room may go. Whoever may evict makes room by moving what lies still, but never waits
+// for another thread's operator: it is told that others are busy (Code::busy) and comes again. Whoever may
+// wait does that too: a kernel in the middle of its work, which cannot be done twice (I9).
+enum class Reserve : uint8_t { free_room, may_evict, may_wait };
+
+// What a node has of tickets: bytes that are charged and not allocated.
+class Promises {
+ public:
+  Bytes total() const { return Bytes(total_.load(std::memory_order_acquire)); }
+  void add(Bytes size) { total_.fetch_add(size.count(), std::memory_order_acq_rel); }
+  void remove(Bytes size) { total_.fetch_sub(size.count(), std::memory_order_acq_rel); }
+
+ private:
+  std::atomic<int64_t> total_{0};
+};
+
+class Ticket {
+ public:
+  Ticket() = default;
+  // `size` bytes of `used`, the node's counter, are this ticket's from now on.
+  Ticket(NodeId node, Bytes size, Reserve mode, std::atomic<int64_t>& used, Promises& promises)
+      : node_(node), mode_(mode), left_(size), used_(&used), promises_(&promises) {
+    promises.add(size);
+  }
+  Ticket(Ticket&& other) noexcept { swap(other); }
+  Ticket& operator=(Ticket&& other) noexcept {
+    Ticket(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Ticket() { give_back(); }
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+
+  NodeId node() const { return node_; }
+  Reserve mode() const { return mode_; }
+  Bytes left() const { return left_; }
+
+  // Takes up to `size` bytes, which are the caller's charge from now on. Returns how many.
+  Bytes take(Bytes size) {
+    const Bytes taken = size < left_ ? size : left_;
+    left_ -= taken;
+    if (taken != Bytes(0)) promises_->remove(taken);
+    return taken;
+  }
+  // Promises what is left to nobody.
+  void give_back() {
+    if (left_ == Bytes(0)) return;
+    promises_->remove(left_);
+    used_->fetch_sub(left_.count(), std::memory_order_acq_rel);
+    left_ = Bytes(0);
+  }
+
+ private:
+  void swap(Ticket& other) noexcept {
+    std::swap(node_, other.node_);
+    std::swap(mode_, other.mode_);
+    std::swap(left_, other.left_);
+    std::swap(used_, other.used_);
+    std::swap(promises_, other.promises_);
+  }
+
+  NodeId node_ = kNoNode;
+  Reserve mode_ = Reserve::free_room;
+  Bytes left_{0};
+  std::atomic<int64_t>* used_ = nullptr;
+  Promises* promises_ = nullptr;
+};
+
+// The thread's allocations at the ticket's node take from it, for a scope. Scopes nest: the inner one counts.
+class ArmedTicket {
+ public:
+  explicit ArmedTicket(Ticket& ticket) : ticket_(ticket), before_(std::exchange(current_, this)) {}
+  ~ArmedTicket() { current_ = before_; }
+  ArmedTicket(const ArmedTicket&) = delete;
+  ArmedTicket& operator=(const ArmedTicket&) = delete;
+
+  // The innermost of the thread, or null.
+  static ArmedTicket* current() { return current_; }
+  Ticket& ticket() { return ticket_; }
+
+  // An allocator asked for more than the ticket has, and others hold the room. Its failure may lose the code
+  // on its way through PyTorch.
+  void refuse() { refused_ = true; }
+  bool refused() const { return refused_; }
+
+ private:
+  inline static constinit thread_local ArmedTicket* current_ = nullptr;
+  Ticket& ticket_;
+  ArmedTicket* const before_;
+  bool refused_ = false;
+};
+
+}  // namespace innkeeper
