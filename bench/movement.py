@@ -110,6 +110,38 @@ def overlap(name: str) -> dict[str, float]:
     return found
 
 
+HINTS = 16
+
+
+def behind_hints() -> dict[str, float]:
+    """An operator wants a tensor of 1 GiB when 16 others have just been prefetched."""
+    import innkeeper
+
+    import torch
+
+    hints = [torch.zeros(SIDE, SIDE, device="managed") for _ in range(HINTS)]
+    wanted = torch.zeros(SIDE, SIDE, device="managed")
+    for tensor in (*hints, wanted):
+        innkeeper.evict(tensor)
+
+    def seconds(part: Callable[[], object]) -> float:
+        torch.accelerator.synchronize()
+        start = innkeeper.stats()["simulated_seconds"]
+        part()
+        return innkeeper.stats()["simulated_seconds"] - start
+
+    alone = seconds(lambda: innkeeper.prefetch(wanted, "sim:0"))
+    torch.accelerator.synchronize()
+    innkeeper.evict(wanted)
+
+    def behind() -> None:
+        for tensor in hints:
+            innkeeper.prefetch(tensor, "sim:0")
+        wanted.sum()
+
+    return {"alone": alone, "seconds": seconds(behind)}
+
+
 OVERLAPS = ("kernels, fetch", "evict dirty, kernels", "kernels, evict dirty, kernels")
 
 
@@ -165,6 +197,9 @@ def main() -> None:
     if args.case == "training":
         print(json.dumps(training(args.steps)))
         return
+    if args.case == "hints":
+        print(json.dumps(behind_hints()))
+        return
     if args.case is not None:
         print(json.dumps(overlap(args.case)))
         return
@@ -172,6 +207,8 @@ def main() -> None:
     for name in OVERLAPS:
         found = simulated(name, nodes="sim:1x40GiB,host:40GiB", sim=H100)
         rows.append(Row(name, found["seconds"], max(found["kernels"], found["copy"])))
+    found = simulated("hints", nodes="sim:1x40GiB,host:40GiB", sim=H100)
+    rows.append(Row(f"a fetch behind {HINTS} prefetches (wanted: alone)", found["seconds"], found["alone"]))
     fits = simulated("training", "--steps", str(args.steps), nodes="sim:1x1GiB,host:4GiB", sim=A100)
     for share in SHARES:
         nodes = f"sim:1x{int(share * fits['peak'])}B,host:4GiB"
