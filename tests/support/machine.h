@@ -36,7 +36,7 @@ struct MachineOptions {
   bool host_computes = false;   // operators may run on the host although there are accelerators
   FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
   DiskCalls disk_calls = DiskCalls::of_the_system();
-  std::unique_ptr<EvictionPolicy> (*policy)() = make_lru_policy;
+  std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
 };
 
 class Machine {
