@@ -29,7 +29,7 @@ class Returns {
   // When it is wanted again, if it was used at `last_use` and not since. 0: that cannot be told.
   uint64_t next_use(uint64_t last_use) const {
     const uint64_t gap = std::min(gap_.length(), gap_before_.length());
-    if (gap == 0 || is_new(last_use)) return 0;
+    if (gap == 0) return 0;
     if (stay_.length() < gap && stay_until(last_use) < stay_.length()) return 0;
     return last_use + gap;
   }
@@ -53,11 +53,9 @@ class Returns {
     uint16_t bits_ = 0;
   };
 
-  bool is_new(uint64_t last_use) const {
-    return static_cast<int32_t>(static_cast<uint32_t>(last_use) - came_) < 0;
-  }
   uint64_t stay_until(uint64_t last_use) const {
-    return is_new(last_use) ? 0 : static_cast<uint32_t>(last_use) - came_;
+    const auto stay = static_cast<int32_t>(static_cast<uint32_t>(last_use) - came_);
+    return static_cast<uint64_t>(std::max(stay, 0));  // less: not used since it came
   }
 
   uint32_t came_ = 0;  // 0: never; the low half of the clock is enough to tell a stay

@@ -114,6 +114,29 @@ TEST(VictimIndex, InACircleMostStays) {
   EXPECT_LE(fetches_of_a_circle(make_returns_policy, false), 1.3) << "10 in 9 passes is the best that can be";
 }
 
+TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
+  Machine machine({.budget = MiB(1)});
+  Block* block = machine.make(machine.sim(), pattern(4096, 1)).value();
+  Block* other = machine.make(machine.sim(), pattern(4096, 2)).value();
+  const auto use = [&](Block* which, int times) {
+    for (int i = 0; i < times; ++i) ASSERT_TRUE(machine.read(*which, machine.sim()).ok());
+  };
+  const auto known = [&] {
+    const Replica& replica = block->replica(machine.sim());
+    return replica.returns.next_use(replica.last_use) != 0;
+  };
+  for (int round = 0; round < 4; ++round) {
+    ASSERT_TRUE(machine->evict(*block).ok());
+    use(other, 100);
+    use(block, 1);
+    EXPECT_FALSE(known()) << "round " << round;
+    use(other, 20);
+    use(block, 1);
+    EXPECT_EQ(known(), round >= 1) << "round " << round;
+  }
+  for (Block* each : {block, other}) machine->destroy(each);
+}
+
 // Its copy would have to wait for who used it last, and the next kernel for the copy.
 TEST(VictimIndex, WhatIsDirtyLeavesInItsTurn) {
   EXPECT_EQ(fetches_of_a_circle(make_returns_policy, true), 10);
