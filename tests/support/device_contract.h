@@ -358,11 +358,14 @@ inline void only_who_is_given_memory_waits(Trial& t) {
 
 inline void a_record_covers_what_was_put_before(Trial& t) {
   std::vector<Memory> pieces;
-  for (uint64_t i = 0; i < 20; ++i) {
-    pieces.push_back(t.take(kSize));
-    (void)t.put(pieces.back(), t.bytes(kBytes, i));
-  }
+  std::vector<Event> events;
+  for (uint64_t i = 0; i < 20; ++i) pieces.push_back(t.take(kSize));
+  for (uint64_t i = 0; i < 20; ++i) events.push_back(t.put(pieces[i], t.bytes(kBytes, i)));
   const Event all = t.queued(t.device().record(Queue::copy_in));
+  t.order(Queue::copy_out, all);
+  if (t.device().kind() != NodeKind::accelerator) {
+    for (const Event& event : events) t.expect(is_done(event), "waiting has blocked the caller");
+  }
   for (size_t i = 0; i < pieces.size(); ++i)
     t.expect(t.read(pieces[i], kBytes, all) == pattern(kBytes, i), "record() covers " + std::to_string(i));
   for (Memory& piece : pieces) t.drop(std::move(piece), {all});

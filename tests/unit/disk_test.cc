@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/checksum.h"
+#include "support/soon.h"
 
 namespace innkeeper {
 namespace {
@@ -261,6 +262,7 @@ TEST_P(Disk, AFailureThatNobodyAskedForIsToldOnce) {
   const std::vector<char> bytes = noise(1 << 10);
   faults.write_error = EIO;
   const Event failed = disk_->copy_in(memory.data(), bytes.data(), KiB(1)).value();
+  EXPECT_TRUE(test::soon([&] { return failed->done(); }));
   EXPECT_EQ(disk_->synchronize().code(), Code::io_error) << "nobody has asked the event, so the queue tells";
   EXPECT_TRUE(failed->done());
   EXPECT_EQ(failed->synchronize().code(), Code::io_error);
