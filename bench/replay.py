@@ -98,6 +98,17 @@ def host_line(all_found: list[Found]) -> str:
     )
 
 
+def order_line(all_found: list[Found]) -> str:
+    """What moves without plans, beside what would by the order of use alone (LRU)."""
+    rows = [row for found in all_found for row in found["rows"] if row.get("by_use", {}).get("bytes_in")]
+    parts = []
+    for what, key in (("bytes in", "bytes_in"), ("time", "seconds")):
+        ratios = sorted(row["asked"][key] / row["by_use"][key] for row in rows)
+        middle = ratios[len(ratios) // 2]
+        parts.append(f"{what} {ratios[0]:.3f}x to {ratios[-1]:.3f}x, {middle:.3f}x in the middle")
+    return f"without plans, of the same by the order of use alone: {'; '.join(parts)} of {len(rows)} cells"
+
+
 HEADER = ("model", "room", "planned", "asked for", "pager", "roofline", "bytes in, of the best")
 
 
@@ -179,6 +190,7 @@ def main() -> None:
             table.add_section()
         console.print(table)
     console.print(host_line(all_found))
+    console.print(order_line(all_found))
     args.html.parent.mkdir(parents=True, exist_ok=True)
     args.html.write_text(page(all_found))
     console.print(f"the page with plots: {args.html}")

@@ -145,8 +145,11 @@ class DeviceManager:
 
     @property
     def policy(self) -> str:
-        """What chooses the replicas that are evicted: ``"lru"``, the least recently used ones."""
-        return "lru"
+        """What chooses the replicas that are evicted.
+
+        ``"returns"``: the least recently used ones; where they came back before, what is expected back last.
+        """
+        return "returns"
 
     # Placement.
 

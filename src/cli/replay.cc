@@ -67,6 +67,7 @@ Json to_json(const Comparison& found, const Options& options) {
                     {"budget", row.budget.count()},
                     {"planned", to_json(row.planned)},
                     {"asked", to_json(row.asked)},
+                    {"by_use", to_json(row.by_use)},
                     {"pager", to_json(row.pager)},
                     {"offline", to_json(row.offline)},
                     {"host_bytes", row.host.used.count()},

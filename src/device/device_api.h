@@ -1,7 +1,8 @@
 // What the engine needs of one node's memory: allocate, copy, and order copies after kernels.
 //
 // A device is the host, a disk, a simulated accelerator or a real one. The engine knows nothing else of it,
-// so that faults, delays and whole machines can be put in its place (tests/).
+// so that faults, delays and whole machines can be put in its place (tests/). Each promise here is a check in
+// tests/support/device_contract.h, which every device passes.
 //
 // Ordering. An accelerator has three queues. Work put on one queue happens in order; between queues nothing
 // is ordered unless a wait says so. What allocate() returns may still be in use by work put on the compute
@@ -120,9 +121,10 @@ class Device {
   // Called once, before any allocation. Without it nothing is charged.
   virtual void attach(NodeId self, Accountant* accountant) = 0;
 
-  // `size` > 0. Charges round_up(size) first, and gives it back when the Memory is released. The bytes are
-  // aligned to kAlignment. The contents are undefined (and poisoned by the simulator). Work put on `first`
-  // from now on may use them; other queues must be ordered after it.
+  // `size` > 0, else invalid_argument. Charges round_up(size) first (more, where pieces are larger), and
+  // gives it back when the Memory is released. The bytes are aligned to kAlignment. What they are is
+  // undefined (and poison, of the simulator). Work put on `first` from now on may use them; other queues must
+  // be ordered after it.
   Result<Memory> allocate(Bytes size) { return allocate(size, Queue::compute); }
   virtual Result<Memory> allocate(Bytes size, Queue first) = 0;
 
@@ -155,7 +157,7 @@ class Device {
   // device's. Both ends must stay until the returned event is done (I5).
   virtual Result<Event> copy_in(void* device, const void* host, Bytes size) = 0;
   virtual Result<Event> copy_out(void* host, const void* device, Bytes size) = 0;
-  // Copies from another device of the same make, on this one's copy_in queue.
+  // Copies from another device of the same make, on this one's copy_in queue; of any other it is refused.
   virtual bool can_copy_from(const Device& peer) const = 0;
   virtual Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) = 0;
 

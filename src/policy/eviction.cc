@@ -3,7 +3,7 @@
 namespace innkeeper {
 namespace {
 
-class LruPolicy final : public EvictionPolicy {
+class LruPolicy : public EvictionPolicy {
  public:
   std::string_view name() const override { return "lru"; }
   EvictionKey key(const EvictionView& replica) const override {
@@ -13,8 +13,18 @@ class LruPolicy final : public EvictionPolicy {
   }
 };
 
+class ReturnsPolicy final : public LruPolicy {
+ public:
+  std::string_view name() const override { return "returns"; }
+  uint64_t next_use(const EvictionView& replica, uint64_t now) const override {
+    const uint64_t next = replica.returns.next_use(replica.last_use);
+    return next > now ? next : 0;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<EvictionPolicy> make_lru_policy() { return std::make_unique<LruPolicy>(); }
+std::unique_ptr<EvictionPolicy> make_returns_policy() { return std::make_unique<ReturnsPolicy>(); }
 
 }  // namespace innkeeper

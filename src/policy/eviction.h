@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/types.h"
+#include "policy/returns.h"
 
 namespace innkeeper {
 
@@ -16,6 +17,7 @@ struct EvictionView {
   Bytes size{0};
   uint64_t last_use = 0;  // the engine's operator count when it was last used
   bool spare = false;     // another valid replica exists, so leaving costs no copy
+  Returns returns = {};   // when it came back before
 };
 
 // Replicas leave in the order of their keys, the least first. Among those with one rank the order is a matter
@@ -32,9 +34,17 @@ class EvictionPolicy {
   virtual std::string_view name() const = 0;
   // A replica's rank never falls while it stays where it is.
   virtual EvictionKey key(const EvictionView& replica) const = 0;
+  // When a replica will be used next, if there is reason to think so: later than `now`. 0: there is none.
+  //
+  // Where that is known of the first in the order of keys, a spare that will be used later leaves instead. A
+  // spare only: what must be copied out first, right after it was used, is waited for.
+  virtual uint64_t next_use(const EvictionView& /*replica*/, uint64_t /*now*/) const { return 0; }
 };
 
 // Least recently used first; of two that were last used by the same operator the spare one, then the larger.
 std::unique_ptr<EvictionPolicy> make_lru_policy();
+// As above, and the next use of what came back before is known (policy/returns.h). So where a program goes
+// round and has room for nearly all, a part of it stays, where by the order of use none would.
+std::unique_ptr<EvictionPolicy> make_returns_policy();
 
 }  // namespace innkeeper

@@ -57,12 +57,16 @@ Status fill(Row& row, const trace::Record& record, const sim::Card& card, const 
   setup.planning = false;
   const Result<Played> asked = play(record, setup);
   IK_RETURN_IF_ERROR(asked.status());
+  setup.policy = make_lru_policy;
+  const Result<Played> by_use = play(record, setup);
+  IK_RETURN_IF_ERROR(by_use.status());
   const auto paged = traffic(record, row.budget, Leaves::least_recently_used);
   IK_RETURN_IF_ERROR(paged.status());
   const auto farthest = traffic(record, row.budget, Leaves::farthest_next_use);
   IK_RETURN_IF_ERROR(farthest.status());
   row.planned = average(planned.value().steps);
   row.asked = average(asked.value().steps);
+  row.by_use = average(by_use.value().steps);
   row.pager = cost_of(paged.value(), found.kernels, &link);
   row.offline = cost_of(farthest.value(), found.kernels, nullptr);
   row.roofline = std::max({found.kernels, static_cast<double>(row.offline.in.count()) / link.bandwidth,

@@ -18,6 +18,7 @@ struct Row {
   Status fits = {};  // else an operator did not, and nothing below is there
   StepCost planned = {};
   StepCost asked = {};    // each block moves when it is asked for; copies beside kernels all the same
+  StepCost by_use = {};   // likewise, by the order of use alone (make_lru_policy)
   StepCost pager = {};    // likewise, and the program waits for each copy, as for unified memory's
   StepCost offline = {};  // the bytes that farthest next use moves, with the whole record known
   double roofline = 0;    // seconds: the longest of the kernels and of those bytes in each direction

@@ -46,7 +46,7 @@ class Player {
     auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
     slabs_ = &host->slabs();
     nodes.push_back({std::move(host), kHost, false});
-    engine_ = std::make_unique<Engine>(std::move(nodes), make_lru_policy());
+    engine_ = std::make_unique<Engine>(std::move(nodes), setup.policy());
     engine_->set_planning(setup.planning);
     // A kernel may make an operand larger; here it is so from the beginning.
     for (const RecordedAccess& access : record.accesses) {

@@ -2,10 +2,12 @@
 // would take on any card, with any room. The engine, its policy and its plans are those that programs use.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "base/types.h"
+#include "policy/eviction.h"
 #include "sim/cards.h"
 #include "trace/record.h"
 
@@ -16,6 +18,7 @@ struct Setup {
   sim::Link link = sim::default_host_link();
   Bytes budget{0};  // of the card; 0: room for all
   bool planning = true;
+  std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
 };
 
 struct StepCost {

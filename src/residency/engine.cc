@@ -20,7 +20,7 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
     added->device = std::move(spec.device);
     added->device->attach(added->id, this);
     added->device->set_limit(spec.budget);
-    added->index = std::make_unique<VictimIndex>(added->id, *policy_);
+    added->index = std::make_unique<VictimIndex>(added->id, *policy_, now_);
     if (added->kind == NodeKind::accelerator) added->stamps = std::make_unique<Stamps>(*added->device, now_);
     if (added->computes) computing_.push_back(added->id);
     if (added->kind == NodeKind::host) host_ = added->id;
@@ -118,7 +118,7 @@ void Engine::list(Block& block, NodeId id) {
   if (at.first != nullptr) at.first->replica(id).previous = &block;
   at.first = &block;
   at.replica_bytes += replica.memory.size();
-  if (replica.memory) at.index->add(block);
+  if (replica.memory) at.index->came(block);
 }
 
 void Engine::unlist(Block& block, NodeId id) {
@@ -126,7 +126,7 @@ void Engine::unlist(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   IK_CHECK(replica.listed);
   replica.listed = false;
-  at.index->remove(block);
+  at.index->left(block);
   if (replica.previous != nullptr) {
     replica.previous->replica(id).next = replica.next;
   } else {

@@ -6,15 +6,29 @@
 
 namespace innkeeper {
 
-EvictionKey VictimIndex::key_of(const Block& block) const {
+EvictionView VictimIndex::view_of(const Block& block) const {
   const Replica& replica = block.replica(node_);
-  return policy_.key({.size = replica.memory.size(),
-                      .last_use = replica.last_use.load(std::memory_order_relaxed),
-                      .spare = replica.word.state() != ReplicaState::owned});
+  return {.size = replica.memory.size(),
+          .last_use = replica.last_use.load(std::memory_order_relaxed),
+          .spare = replica.word.state() != ReplicaState::owned,
+          .returns = replica.returns};
+}
+
+void VictimIndex::came(Block& block) {
+  Replica& replica = block.replica(node_);
+  replica.returns.came(replica.last_use.load(std::memory_order_relaxed),
+                       clock_.load(std::memory_order_relaxed));
+  add(block);
+}
+
+void VictimIndex::left(Block& block) {
+  Replica& replica = block.replica(node_);
+  replica.returns.left(replica.last_use.load(std::memory_order_relaxed));
+  remove(block);
 }
 
 void VictimIndex::add_as_used(Block& block, Stamp now) {
-  EvictionKey key = key_of(block);
+  EvictionKey key = policy_.key(view_of(block));
   key.rank = std::max(key.rank, policy_.key({.last_use = now}).rank);
   push({key, &block});
 }
@@ -25,7 +39,7 @@ void VictimIndex::remove(Block& block) {
 
 const VictimIndex::Entry* VictimIndex::first_of(Heap& heap) {
   while (!heap.empty()) {
-    const EvictionKey now = key_of(*heap.front().block);
+    const EvictionKey now = policy_.key(view_of(*heap.front().block));
     if (now.rank <= heap.front().key.rank) return &heap.front();
     sink(heap, 0, {now, heap.front().block});
   }
@@ -38,9 +52,29 @@ Block* VictimIndex::pop(Bytes room) {
   const Entry* const small = large != nullptr && few_small ? nullptr : first_of(small_);
   if (large == nullptr && small == nullptr) return nullptr;
   const bool takes_large = small == nullptr || (large != nullptr && large->key.rank <= small->key.rank);
-  Block* const block = takes_large ? large->block : small->block;
-  take_out(takes_large ? large_ : small_, 0);
+  Heap& heap = takes_large ? large_ : small_;
+  const size_t place = takes_large ? used_last() : 0;
+  Block* const block = heap[place].block;
+  take_out(heap, place);
   return block;
+}
+
+size_t VictimIndex::used_last() {
+  const Stamp now = clock_.load(std::memory_order_relaxed);
+  size_t place = 0;
+  uint64_t last = policy_.next_use(view_of(*large_.front().block), now);
+  if (last == 0) return place;
+  for (size_t looks = std::min(kLooks, large_.size()); looks > 0; --looks) {
+    hand_ = hand_ + 1 < large_.size() ? hand_ + 1 : 0;
+    const Block& block = *large_[hand_].block;
+    const uint64_t word = block.replica(node_).word.load();
+    if (ReplicaWord::state_of(word) != ReplicaState::shared || ReplicaWord::pins_of(word) != 0) continue;
+    const uint64_t next = policy_.next_use(view_of(block), now);
+    if (next <= last) continue;
+    last = next;
+    place = hand_;
+  }
+  return place;
 }
 
 void VictimIndex::push(Entry entry) {

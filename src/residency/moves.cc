@@ -300,7 +300,7 @@ Status Engine::land(const MovePtr& move) {
 // What had to be evicted by whoever needed its room says that more will have to. So the next of what is
 // dirty is written to the disk ahead, as many bytes as that was and when the disk has time: then it can
 // leave at once. Where everything fits nothing is evicted, and nothing is written. (From an accelerator it
-// would gain nothing: there the copy out runs beside the kernels anyway, docs/decisions/0007.)
+// would gain nothing: there the copy out runs beside the kernels anyway, docs/decisions/0009.)
 void Engine::write_back_ahead(Node& node) {
   MutexLock lock(mutex_);
   Link& link = this->node(disk_).in;

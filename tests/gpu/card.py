@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,24 @@ def seconds_of(step: Any, steps: int) -> float:
         step()
     synchronize()
     return (time.perf_counter() - began) / steps
+
+
+def took(*parts: Callable[[], None]) -> float:
+    """Seconds until all that the parts start is done: by the wall's clock, or a simulated card's."""
+
+    def now() -> float:
+        if REAL:
+            return time.perf_counter()
+        import innkeeper
+
+        return innkeeper.stats()["simulated_seconds"]
+
+    synchronize()
+    began = now()
+    for part in parts:
+        part()
+    synchronize()
+    return now() - began
 
 
 def run_python(script: str, timeout: float = 500, **environment: str) -> subprocess.CompletedProcess[str]:

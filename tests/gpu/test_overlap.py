@@ -1,126 +1,193 @@
-"""Copies run beside kernels: read off a profile of the card, not off our own counters."""
+"""Copies run beside kernels: what both take together, beside the longer of the two alone in the same process.
+
+On a card by the clock on the wall; on a simulated one by the simulator's, which is a model and exact.
+"""
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+import math
+from collections.abc import Callable
 
 import innkeeper
 import models
 import pytest
-import trainings
-from card import MIB, NODE, nodes, record, synchronize
+from card import FAST, MIB, NODE, REAL, nodes, record, synchronize, took
+from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 import torch
 
-pytestmark = pytest.mark.real
+SIDE = 8192 if FAST else 1024  # of the matrices that are multiplied
+MOVED = (1024 if FAST else 16) * MIB
+# One behind the other takes twice as long as the longer alone, since there are as many kernels as take as
+# long as the copy. On a card the rest is for what a model does not have: kernels that the copy's traffic in
+# the card's memory slows down (a link has 2 to 5 % of its bandwidth), clocks that fall when both run, some
+# 20 us for starting each.
+MOST = 1.25 if REAL else 1.05
+TRIES = 5 if REAL else 1  # the best counts: others may use the machine
+
+STEPS = 4
+WARM_UP = 8  # steps, after which a plan is followed
+GPT = {"width": 1024, "layers": 8} if FAST else {"width": 256, "layers": 2}
+# A step at a share of its peak, beside the longest of its kernels, its copies in and its copies out. No way
+# takes as little: what is short of room at the end of a forward pass must be out by then, and comes back
+# after it.
+MOST_OF_A_STEP = {0.9: 1.3, 0.7: 1.6, 0.5: 2.0}
+# Of what kernels and copies one after the other would take beyond the kernels.
+LEAST_HIDDEN = 0.5
 
 
-class Span(NamedTuple):
-    begin: float  # microseconds
-    end: float
+class Overlap:
+    """Kernels, and a matrix that is copied in or out while they run, in about the same time."""
+
+    def __init__(self) -> None:
+        self.a, self.b, self.c = (torch.randn(SIDE, SIDE, device="managed") for _ in range(3))
+        self.moved = torch.ones(MOVED // 4, device="managed")
+        self.kernels(3)  # libraries are loaded
+        self.evict()  # host memory is there, and locked
+        self.fetch()
+        one = self.best(lambda: self.kernels(10)) / 10
+        self.copy_out, self.copy_in = math.inf, math.inf
+        for _ in range(TRIES):
+            self.make_dirty()
+            self.copy_out = min(self.copy_out, took(self.evict))
+            self.copy_in = min(self.copy_in, took(self.fetch))
+        self.count = max(2, round(max(self.copy_in, self.copy_out) / one))
+        self.alone = self.best(lambda: self.kernels(self.count))
+
+    def kernels(self, count: int) -> None:
+        for _ in range(count):
+            torch.mm(self.a, self.b, out=self.c)
+
+    def fetch(self) -> None:
+        innkeeper.prefetch(self.moved, NODE)
+
+    def evict(self) -> None:
+        innkeeper.evict(self.moved)
+
+    def make_dirty(self) -> None:
+        self.moved.mul_(1)
+
+    def best(self, *parts: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
+        found = math.inf
+        for _ in range(TRIES):
+            before()
+            found = min(found, took(*parts))
+        return found
+
+    def all_fetched(self, before: int) -> bool:
+        """Whether each try since there were so many bytes fetched the matrix once."""
+        return innkeeper.stats()["bytes_fetched"] - before == TRIES * MOVED
+
+    def ratio(self, name: str, seconds: float, copy: float) -> float:
+        ratio = seconds / max(self.alone, copy)
+        record("overlap", **{name: {"ratio": ratio, "kernels_ms": 1e3 * self.alone, "copy_ms": 1e3 * copy}})
+        return ratio
 
 
-def union(spans: list[Span]) -> list[Span]:
-    """The same moments as spans that do not touch."""
-    joined: list[Span] = []
-    for span in sorted(spans):
-        if joined and span.begin <= joined[-1].end:
-            joined[-1] = Span(joined[-1].begin, max(joined[-1].end, span.end))
-        else:
-            joined.append(span)
-    return joined
+@pytest.fixture
+def overlap() -> Overlap:
+    innkeeper.configure(nodes=nodes(4 * (MOVED + SIDE * SIDE * 4)))
+    return Overlap()
 
 
-def common_length(ones: list[Span], others: list[Span]) -> float:
-    """Microseconds that lie in both."""
-    ones, others = union(ones), union(others)
-    total, i, k = 0.0, 0, 0
-    while i < len(ones) and k < len(others):
-        total += max(0.0, min(ones[i].end, others[k].end) - max(ones[i].begin, others[k].begin))
-        if ones[i].end < others[k].end:
-            i += 1
-        else:
-            k += 1
-    return total
+def test_kernels_then_a_fetch_of_something_else(overlap: Overlap) -> None:
+    before = innkeeper.stats()["bytes_fetched"]
+    seconds = overlap.best(lambda: overlap.kernels(overlap.count), overlap.fetch, before=overlap.evict)
+    assert overlap.all_fetched(before)
+    assert overlap.ratio("kernels, fetch", seconds, overlap.copy_in) < MOST
+    assert overlap.moved[-1].item() == 1.0
 
 
-def length(spans: list[Span]) -> float:
-    return sum(span.end - span.begin for span in union(spans))
+def test_an_eviction_then_kernels_that_do_not_touch_it(overlap: Overlap) -> None:
+    def dirty_there() -> None:
+        overlap.fetch()
+        overlap.make_dirty()
+
+    seconds = overlap.best(overlap.evict, lambda: overlap.kernels(overlap.count), before=dirty_there)
+    assert overlap.ratio("evict dirty, kernels", seconds, overlap.copy_out) < MOST
+    assert innkeeper.where(overlap.moved) == ["host"]
+    assert overlap.moved[-1].item() == 1.0
 
 
-class Seen(NamedTuple):
-    kernels: list[Span]
-    copies: list[Span]  # between the host and the card
-    pinned: int  # of those copies, from or to page-locked memory
-    pageable: int
+def test_kernels_an_eviction_and_kernels(overlap: Overlap) -> None:
+    def dirty_there() -> None:
+        overlap.fetch()
+        overlap.make_dirty()
+
+    half = overlap.count // 2
+    seconds = overlap.best(
+        lambda: overlap.kernels(half),
+        overlap.evict,
+        lambda: overlap.kernels(overlap.count - half),
+        before=dirty_there,
+    )
+    assert overlap.ratio("kernels, evict dirty, kernels", seconds, overlap.copy_out) < MOST
+    assert innkeeper.where(overlap.moved) == ["host"]
+    assert overlap.moved[-1].item() == 1.0
 
 
-def read(profiler: profile) -> Seen:
-    kernels, copies, pinned, pageable = [], [], 0, 0
-    for event in profiler.events():
-        if event.device_type != torch.autograd.DeviceType.CUDA:
-            continue
-        span = Span(event.time_range.start, event.time_range.end)
-        if re.match(r"Memcpy (HtoD|DtoH)", event.name):
-            copies.append(span)
-            pinned += "Pinned" in event.name
-            pageable += "Pageable" in event.name
-        elif not event.name.startswith(("Memcpy", "Memset")):
-            kernels.append(span)
-    return Seen(kernels, copies, pinned, pageable)
+def step_of_a_gpt() -> Callable[[], None]:
+    torch.manual_seed(1)
+    model = models.Gpt(GPT["width"], GPT["layers"], tied=False, rerun=False, dropout=0.0).to("managed")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+    tokens = torch.randint(0, 96, (8, 33)).to("managed")
+
+    def step() -> None:
+        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
 
 
-def test_a_prefetch_runs_beside_a_kernel() -> None:
+def seconds_of_steps(step: Callable[[], None]) -> float:
+    """Of one, once a plan is followed."""
+    for _ in range(WARM_UP):
+        step()
+    innkeeper.manager().reset_stats()
+    return min(took(*[step] * STEPS) for _ in range(TRIES)) / STEPS
+
+
+def test_a_training_step_short_of_memory() -> None:
+    innkeeper.configure(nodes=nodes(4 << 30))
+    overlap = Overlap()
+    a_byte_in, a_byte_out = overlap.copy_in / MOVED, overlap.copy_out / MOVED
+    del overlap
+    innkeeper.configure(nodes=nodes(4 << 30))
+    step = step_of_a_gpt()
+    fits = seconds_of_steps(step)
+    peak = innkeeper.stats()["nodes"][NODE]["peak"]
+    for share, most in MOST_OF_A_STEP.items():
+        del step
+        innkeeper.configure(nodes=nodes(int(peak * share)))
+        step = step_of_a_gpt()
+        seconds = seconds_of_steps(step)
+        stats = innkeeper.stats()
+        assert stats["evictions"] > 0
+        steps = STEPS * TRIES
+        copies_in = a_byte_in * stats["bytes_fetched"] / steps
+        copies_out = a_byte_out * stats["bytes_written_back"] / steps
+        ratio = seconds / max(fits, copies_in, copies_out)
+        hidden = (fits + copies_in + copies_out - seconds) / (copies_in + copies_out)
+        found = {"ratio": ratio, "hidden": hidden, "step_ms": 1e3 * seconds, "all_fits_ms": 1e3 * fits}
+        found |= {"copies_in_ms": 1e3 * copies_in, "copies_out_ms": 1e3 * copies_out}
+        record("overlap", **{f"GPT step at {share:.0%}": found})
+        assert ratio < most, (share, found)
+        assert hidden > LEAST_HIDDEN, (share, found)
+
+
+@pytest.mark.real
+def test_what_moves_is_page_locked() -> None:
+    """By the profile: copies of pageable memory would not run beside anything."""
     innkeeper.configure(nodes=nodes(2 << 30))
     wanted = torch.ones(256 * MIB // 4, device="managed")
-    innkeeper.evict(wanted)
-    x = torch.randn(4096, 4096, device="managed")
-    (x @ x).sum()  # libraries are loaded
-    synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        # Before the kernels: a copy comes after all that the compute queue holds when it is asked for, which
-        # may still use the memory that it goes to.
+        innkeeper.evict(wanted)
         innkeeper.prefetch(wanted, NODE)
-        y = x
-        for _ in range(20):  # tens of milliseconds; the copy takes five or more
-            y = x @ y
         synchronize()
-    assert NODE in innkeeper.where(wanted)
-    seen = read(profiler)
-    large = [span for span in seen.copies if span.end - span.begin > 1000]
-    beside = common_length(large, seen.kernels) / length(large)
-    record("overlap", prefetch_beside_kernels=beside, prefetch_gib_s=0.25 / (length(large) / 1e6))
-    assert beside > 0.5
-    assert wanted[-1].item() == 1.0
-
-
-def test_a_training_step_short_of_memory_copies_beside_its_kernels() -> None:
-    innkeeper.configure(nodes=nodes(2 << 30))
-    wide = trainings.GPT | {"width": 1024, "layers": 8}
-
-    def train(steps: int) -> None:
-        models.train_gpt("managed", steps, dropout=0.0, foreach=True, **wide)
-
-    train(2)
-    peak = innkeeper.stats()["nodes"][NODE]["peak"]
-    innkeeper.configure(nodes=nodes(peak * 7 // 10))
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        train(4)
-        synchronize()
-    stats = innkeeper.stats()
-    assert stats["evictions"] > 0
-    seen = read(profiler)
-    record(
-        "overlap",
-        training_copies_beside_kernels=common_length(seen.copies, seen.kernels) / length(seen.copies),
-        training_copy_ms=length(seen.copies) / 1e3,
-        training_kernel_ms=length(seen.kernels) / 1e3,
-        training_copies_pinned=seen.pinned,
-        training_copies_pageable=seen.pageable,
-        training_bytes_fetched=stats["bytes_fetched"],
-        training_bytes_written_back=stats["bytes_written_back"],
-    )
-    assert seen.pinned > 0  # the pageable ones: batches, losses and the weights that are hashed at the end
-    assert common_length(seen.copies, seen.kernels) > 0
+    copies = [event.name for event in profiler.events() if event.name.startswith("Memcpy")]
+    record("overlap", copies_pinned=sum("Pinned" in name for name in copies))
+    assert copies
+    assert all("Pinned" in name for name in copies), copies

@@ -240,4 +240,4 @@ def test_log_goes_to_pythons_logger(caplog: pytest.LogCaptureFixture):
 
 
 def test_the_policy_has_a_name():
-    assert innkeeper.manager().policy == "lru"
+    assert innkeeper.manager().policy == "returns"

@@ -20,11 +20,10 @@
 #include "policy/eviction.h"
 #include "residency/engine.h"
 #include "sim/accelerator.h"
+#include "support/contents.h"
 #include "support/faulty_device.h"
 
 namespace innkeeper::test {
-
-using Contents = std::vector<unsigned char>;
 
 struct MachineOptions {
   size_t accelerators = 1;
@@ -37,7 +36,7 @@ struct MachineOptions {
   bool host_computes = false;   // operators may run on the host although there are accelerators
   FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
   DiskCalls disk_calls = DiskCalls::of_the_system();
-  std::unique_ptr<EvictionPolicy> (*policy)() = make_lru_policy;
+  std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
   LinkLimits links = {};
 };
 
@@ -183,16 +182,5 @@ class Machine {
   std::unique_ptr<Engine> engine_;
   std::function<void()> pause_;
 };
-
-// Bytes that tell blocks, versions and offsets apart, and are never poison.
-inline Contents pattern(size_t size, uint64_t version) {
-  Contents contents(size);
-  uint64_t state = version * 0x9E3779B97F4A7C15u + 1;
-  for (unsigned char& byte : contents) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    byte = static_cast<unsigned char>((state >> 33) % 255);
-  }
-  return contents;
-}
 
 }  // namespace innkeeper::test

@@ -162,7 +162,7 @@ TEST(Player, TakesTheKernelsTimeWhereAllFits) {
     EXPECT_NEAR(played.value().steps[i].seconds, kernels[i], 1e-9) << "step " << i;
 }
 
-TEST(Player, MovesLittleByAPlanAndAllWithout) {
+TEST(Player, MovesLittleByAPlanAndInTimeAlone) {
   const Result<Record> record = with_more_steps(parsed(circle(3)), 60);
   ASSERT_TRUE(record.ok());
   replay::Setup setup{.budget = Bytes(9 * kBlock)};
@@ -170,7 +170,8 @@ TEST(Player, MovesLittleByAPlanAndAllWithout) {
   setup.planning = false;
   const Result<Played> asked = play(record.value(), setup);
   ASSERT_TRUE(planned.ok() && asked.ok());
-  EXPECT_GE(asked.value().steps.back().in, Bytes(10 * kBlock));
+  EXPECT_LE(asked.value().steps.back().in, Bytes(3 * kBlock))
+      << "what came back before is known without a plan";
   EXPECT_LE(planned.value().steps.back().in, Bytes(3 * kBlock));
   EXPECT_LT(planned.value().steps.back().seconds, asked.value().steps.back().seconds);
 }

@@ -134,6 +134,9 @@ C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
 }
 
 Result<Memory> C10Device::allocate(Bytes size, Queue first) {
+  if (size.count() <= 0) {  // c10 would give an address of nothing
+    return Status(Code::invalid_argument, name_ + ": asked " + std::to_string(size.count()) + " bytes");
+  }
   return guarded(*health_, {"allocating", size}, [&]() -> Result<Memory> {
     // Whatever stream the caller works on: memory comes back in the order of the stream it was taken on.
     const c10::StreamGuard on_stream(stream(order_ != nullptr ? first : Queue::compute));
@@ -213,6 +216,10 @@ bool C10Device::can_copy_from(const Device& peer) const {
 }
 
 Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* source, Bytes size) {
+  if (!can_copy_from(peer)) {
+    return Status(Code::invalid_argument, name_ + " cannot copy " + to_string(size) + " from " + peer.name() +
+                                              ": it is a device of another make");
+  }
   auto& other = dynamic_cast<C10Device&>(peer);
   const DeviceCall call{"copying", size, " from ", other.name_};
   return guarded(*health_, call, [&]() -> Result<Event> {

@@ -266,7 +266,7 @@ Runtime::Runtime(Prepared prepared)
     backends_.push_back(std::move(backend));
     setups.push_back(std::move(setup));
   }
-  engine_ = std::make_unique<Engine>(std::move(setups), make_lru_policy());
+  engine_ = std::make_unique<Engine>(std::move(setups), make_returns_policy());
   engine_->set_planning(planning());
   engine_->set_memory_observer(&memory_changed);
   engine_->set_escape_probe(&is_held_elsewhere);

@@ -1,0 +1,202 @@
+"""What is wanted of the engine's books and of its order of leaving, beside what is measured: a row each.
+
+``bytes a block``: what a managed tensor of 64 bytes takes of the heap, less what PyTorch's own does, counted
+by the allocator (mallinfo2) and not by us. ``round trips``: how far the process's resident memory grows while
+one tensor of 1 MiB is written and evicted so many times, after the first tenth of them. ``host peak``: what a
+training step with room for half has at the host, beside what cannot be at the card. ``circle``: how many of
+ten equal blocks that are read in turn with room for nine are fetched in a pass (by use alone all ten).
+
+    python bench/wanted.py
+    python bench/wanted.py --only circle --json wanted.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+MIB = 1 << 20
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+class Heap(ctypes.Structure):
+    """What mallinfo2() returns."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def heap_in_use() -> int:
+    """Bytes that malloc has handed out."""
+    libc = ctypes.CDLL("libc.so.6")
+    libc.mallinfo2.restype = Heap
+    gc.collect()
+    found = libc.mallinfo2()
+    return found.uordblks + found.hblkhd
+
+
+def resident() -> int:
+    """Bytes of the process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def bytes_a_block(count: int) -> float:
+    """Of bookkeeping, beside PyTorch's own tensor."""
+    import innkeeper
+
+    import torch
+
+    assert innkeeper.stats()["ops"] == 0
+
+    def of(device: str) -> float:
+        kept = [torch.ones(16, device=device) for _ in range(1000)]  # tables are there
+        before = heap_in_use()
+        kept += [torch.ones(16, device=device) for _ in range(count)]
+        return (heap_in_use() - before) / count
+
+    data = 64 + 16 + 64  # of a plain tensor: malloc's word and what aligning to 64 takes of it
+    return of("managed") - (of("cpu") - data)
+
+
+def round_trips(count: int) -> float:
+    """How far resident memory grows, in MiB."""
+    import innkeeper
+
+    import torch
+
+    x = torch.ones(MIB // 4, device="managed")
+    early = 0
+    for number in range(count):
+        x.add_(1)
+        innkeeper.evict(x)
+        if number == count // 10:
+            early = resident()
+    return (resident() - early) / MIB
+
+
+def step_of_a_gpt() -> Callable[[], None]:
+    """The step of ``bench/movement.py``."""
+    from torch.nn import functional as F
+    from train_text import GPT
+
+    import torch
+
+    torch.manual_seed(0)
+    model = GPT(65, 64, 256, 6, 4, 0.0).to("managed")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+    x = torch.zeros(8, 64, dtype=torch.long, device="managed")
+
+    def step() -> None:
+        loss = F.cross_entropy(model(x).flatten(0, 1), x.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def peaks(steps: int) -> dict[str, int]:
+    """The peaks of the card and of the host while it trains."""
+    import innkeeper
+
+    step = step_of_a_gpt()
+    for _ in range(steps):
+        step()
+    nodes = innkeeper.stats()["nodes"]
+    return {name: nodes[name]["peak"] for name in ("sim:0", "host")}
+
+
+def circle(passes: int) -> float:
+    """Fetches a pass of the last half of the passes."""
+    import innkeeper
+
+    import torch
+
+    blocks = [torch.ones(MIB // 4, device="managed") for _ in range(10)]
+    for number in range(passes):
+        if number == passes // 2:
+            torch.accelerator.synchronize()
+            innkeeper.manager().reset_stats()
+        for block in blocks:
+            block.sum()
+    return innkeeper.stats()["fetches"] / (passes - passes // 2)
+
+
+def elsewhere(case: str, count: int, nodes: str, **settings: str) -> object:
+    """What a case finds in a process of its own."""
+    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, __file__, "--case", case, "--count", str(count)],
+        env=os.environ | {"INNKEEPER_NODES": nodes, "PYTHONPATH": path} | settings,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"{case} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def host_peak(steps: int) -> float:
+    """At half of the peak, beside the other half."""
+    whole = elsewhere("peaks", steps, "sim:1x1GiB,host:4GiB", INNKEEPER_SIM="data=off")
+    half = whole["sim:0"] // 2  # type: ignore[index]
+    found = elsewhere("peaks", steps, f"sim:1x{half}B,host:4GiB", INNKEEPER_SIM="data=off")
+    return found["host"] / (whole["sim:0"] - half)  # type: ignore[index]
+
+
+CASES: dict[str, Callable[[int], object]] = {
+    "bytes": bytes_a_block, "trips": round_trips, "peaks": peaks, "circle": circle,
+}  # fmt: skip
+CARD, NINE = "sim:1x256MiB,host:1GiB", f"sim:1x{9 * MIB + 65536}B,host:1GiB"
+
+
+def main() -> None:
+    """Runs all and prints their table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", metavar="PATTERN", help="of the rows' names")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--quick", action="store_true", help="few of each: to see that it works")
+    parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.case is not None:
+        print(json.dumps(CASES[args.case](args.count)))
+        return
+    part = 100 if args.quick else 1
+    blocks, trips, passes = 100_000 // part, 100_000 // part, 40
+    rows: list[tuple[str, str, Callable[[], object]]] = [
+        ("bytes a block, at the host", "300 at most", lambda: elsewhere("bytes", blocks, "host:1GiB")),
+        (f"round trips: {trips:,} of 1 MiB", "0 MiB more", lambda: elsewhere("trips", trips, CARD)),
+        ("host peak, of what is out", "1.1 at most", lambda: host_peak(12)),
+        ("circle, fetches a pass without plans", "some 1 (LRU: 10)",
+         lambda: elsewhere("circle", passes, NINE, INNKEEPER_PLANNING="off")),
+        ("circle, fetches a pass with plans", "some 1 (LRU: 10)", lambda: elsewhere("circle", passes, NINE)),
+    ]  # fmt: skip
+    found = {name: (wanted, run()) for name, wanted, run in rows if re.search(args.only, name)}
+    table = Table("figure", "wanted", "measured")
+    for name, (wanted, measured) in found.items():
+        table.add_row(name, wanted, f"{measured:.2f}")
+    Console().print(table)
+    if args.json is not None:
+        args.json.write_text(json.dumps({name: measured for name, (_, measured) in found.items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+// When a replica is wanted again, told from when it came back before: a program that goes round wants each
+// block again about as long after its last use as the times before.
+//
+// A replica comes, is used for some time, its stay, and leaves; the gap is what lies between its last use and
+// its return. Of the last two gaps the shorter counts, and it counts once this stay is as long as the last
+// one was: until then the replica may still be in use.
+//
+// Small, since each replica has one: spans are kept to one part in a thousand. Times are of the engine's
+// clock. A value: not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace innkeeper {
+
+class Returns {
+ public:
+  // It is there from `now` on; it was used at `last_use` when it was there before.
+  void came(uint64_t last_use, uint64_t now) {
+    if (came_ != 0) {
+      gap_before_ = gap_;
+      gap_ = Span(now - std::min(last_use, now));
+    }
+    came_ = std::max<uint32_t>(static_cast<uint32_t>(now), 1);
+  }
+  void left(uint64_t last_use) { stay_ = Span(stay_until(last_use)); }
+  // When it is wanted again, if it was used at `last_use` and not since. 0: that cannot be told.
+  uint64_t next_use(uint64_t last_use) const {
+    const uint64_t gap = std::min(gap_.length(), gap_before_.length());
+    if (gap == 0) return 0;
+    if (stay_.length() < gap && stay_until(last_use) < stay_.length()) return 0;
+    return last_use + gap;
+  }
+
+ private:
+  // 5 bits of exponent over 11 of the number, rounded down.
+  class Span {
+   public:
+    Span() = default;
+    explicit Span(uint64_t length) {
+      const int drop = std::max(0, static_cast<int>(std::bit_width(length)) - kDigits);
+      bits_ = drop >= (1 << 5) ? UINT16_MAX : static_cast<uint16_t>(length >> drop | drop << kDigits);
+    }
+    uint64_t length() const {
+      constexpr uint16_t kNumber = (1 << kDigits) - 1;
+      return static_cast<uint64_t>(bits_ & kNumber) << (bits_ >> kDigits);
+    }
+
+   private:
+    static constexpr int kDigits = 11;
+    uint16_t bits_ = 0;
+  };
+
+  uint64_t stay_until(uint64_t last_use) const {
+    const auto stay = static_cast<int32_t>(static_cast<uint32_t>(last_use) - came_);
+    return static_cast<uint64_t>(std::max(stay, 0));  // less: not used since it came
+  }
+
+  uint32_t came_ = 0;  // 0: never; the low half of the clock is enough to tell a stay
+  Span gap_, gap_before_, stay_;
+};
+
+}  // namespace innkeeper

@@ -1,0 +1,163 @@
+// What c10 shows of an accelerator keeps what device_api.h promises, and so does the host of a process with
+// PyTorch. The accelerator is simulated; in a build with CUDA, the cards that the runtime has as well.
+#include "support/device_contract.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "sim/accelerator.h"
+#include "torch/accelerator/c10_device.h"
+#include "torch/runtime/faults.h"
+#include "torch/sim/sim_backend.h"
+#ifdef INNKEEPER_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+
+#include "torch/cuda/cuda_backend.h"
+#endif
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using test::Books;
+using test::Rig;
+using test::RigKind;
+
+// An allocator of c10's keeps its accountant for good.
+Books& the_books() {
+  static auto& books = *new Books;
+  return books;
+}
+
+class C10Rig : public Rig {
+ public:
+  Books& books() override { return the_books(); }
+  void fill(void* data, Bytes size, int value) override { bytes_at(data, size).fill_(value); }
+  int look(const void* data, Bytes size) override {
+    const at::Tensor seen = bytes_at(const_cast<void*>(data), size).cpu();
+    const int first = seen[0].item<uint8_t>();
+    return seen.eq(first).all().item<bool>() ? first : -1;
+  }
+
+ protected:
+  C10Rig(c10::DeviceType type, c10::DispatchKey key) : type_(type), key_(key) { books().open(); }
+  c10::Device card(int index) const { return {type_, static_cast<c10::DeviceIndex>(index)}; }
+
+ private:
+  at::Tensor bytes_at(void* data, Bytes size) const {
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size.count()), c10::DataPtr(data, card(0)),
+        /*allocator=*/nullptr, /*resizable=*/false);
+    auto tensor = c10::make_intrusive<c10::TensorImpl>(
+        c10::Storage(std::move(storage)), c10::DispatchKeySet(key_), caffe2::TypeMeta::Make<uint8_t>());
+    tensor->set_sizes_contiguous({size.count()});
+    return at::Tensor(std::move(tensor));
+  }
+
+  const c10::DeviceType type_;
+  const c10::DispatchKey key_;
+};
+
+// `remembers`: its memory knows its users, as the simulator's does; else it is ordered by the compute queue,
+// as that of every caching allocator.
+class SimRig final : public C10Rig {
+ public:
+  SimRig(sim::Visibility visibility, uint64_t seed, bool remembers)
+      : C10Rig(c10::kHPU, c10::DispatchKey::HPU) {
+    std::vector<std::shared_ptr<sim::Accelerator>> cards;
+    for (const char* name : {"sim:0", "sim:1"}) {
+      cards.push_back(std::make_shared<sim::Accelerator>(
+          sim::Options{.name = name, .capacity = MiB(64), .visibility = visibility, .seed = seed++}));
+    }
+    sim_backend::install(cards, &books(), std::array{Books::kDevice, Books::kPeerNode});
+    const auto make = [&](int index) {
+      const auto& accelerator = cards[static_cast<size_t>(index)];
+      return std::make_unique<C10Device>(
+          accelerator->options().name, card(index), c10::DispatchKey::HPU,
+          [accelerator] { return accelerator->live(); },
+          remembers ? sim_backend::make_memory_order(accelerator) : nullptr);
+    };
+    device_ = make(0);
+    peer_ = make(1);
+  }
+  Bytes too_much() const override { return MiB(65); }
+  ~SimRig() override { faults::arm(0, 0, 0); }
+  void fail_next_copy() override { faults::arm(static_cast<unsigned>(faults::Fault::copy), 1, 0); }
+};
+
+class HostNodeRig final : public Rig {
+ public:
+  HostNodeRig() {
+    device_ = std::make_unique<HostNode>("host", Slabs::Options());
+    device_->attach(Books::kDevice, &books_);
+  }
+  Books& books() override { return books_; }
+  Bytes too_much() const override { return Bytes(int64_t{1} << 50); }
+
+ private:
+  Books books_;
+};
+
+#ifdef INNKEEPER_WITH_CUDA
+class CudaRig final : public C10Rig {
+ public:
+  CudaRig() : C10Rig(c10::kCUDA, c10::DispatchKey::CUDA) {
+    std::vector<NodeId> nodes(static_cast<size_t>(at::cuda::device_count()), kNoNode);
+    const auto make = [&](int index, NodeId node) {
+      nodes[static_cast<size_t>(index)] = node;
+      return std::make_unique<C10Device>(
+          "cuda:" + std::to_string(index), card(index), c10::DispatchKey::CUDA,
+          [index] { return cuda_backend::live(static_cast<c10::DeviceIndex>(index)); });
+    };
+    device_ = make(0, Books::kDevice);
+    if (at::cuda::device_count() > 1) peer_ = make(1, Books::kPeerNode);
+    const auto relief = [](NodeId, Bytes) { return Status(Code::out_of_memory, "nothing can leave"); };
+    cuda_backend::install(&books(), relief, nodes);
+  }
+  ~CudaRig() override { cuda_backend::remove(); }
+  Bytes charge_of(Bytes size) const override {
+    constexpr int64_t kGranule = 512;  // the caching allocator's
+    return Bytes((size.count() + kGranule - 1) / kGranule * kGranule);
+  }
+  Bytes too_much() const override { return GiB(int64_t{1} << 12); }
+};
+#endif
+
+std::vector<RigKind> kinds() {
+  using namespace test;  // NOLINT: the offers
+  constexpr unsigned kCard = kKernels | kPeer | kFull | kReuses | kPolls | kFailures;
+  std::vector<RigKind> all = {{"HostNode", kFull | kPolls, [] { return std::make_unique<HostNodeRig>(); }}};
+  const auto add = [&](const std::string& name, sim::Visibility visibility, uint64_t seed) {
+    const unsigned late = visibility == sim::Visibility::late ? unsigned{kLate} : 0;
+    for (const bool remembers : {true, false}) {
+      all.push_back({name + (remembers ? "" : "InOrder"), kCard | late,
+                     [=] { return std::make_unique<SimRig>(visibility, seed, remembers); }});
+    }
+  };
+  add("LateSim", sim::Visibility::late, 1);
+  add("EarlySim", sim::Visibility::early, 1);
+  add("RandomSim1", sim::Visibility::random, 1);
+  add("RandomSim2", sim::Visibility::random, 2);
+#ifdef INNKEEPER_WITH_CUDA
+  if (at::cuda::device_count() > 0) {
+    const unsigned peer = at::cuda::device_count() > 1 ? unsigned{kPeer} : 0;
+    all.push_back({"Cuda", kKernels | kFull | kPolls | peer, [] { return std::make_unique<CudaRig>(); }});
+  }
+#endif
+  return all;
+}
+
+class DeviceContract : public testing::TestWithParam<test::ContractCase> {};
+
+TEST_P(DeviceContract, IsKept) {
+  EXPECT_EQ(test::verdict(GetParam().kind, GetParam().check, /*steps=*/25), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(test::contract_cases(kinds())),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace innkeeper::torch_layer
