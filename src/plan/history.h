@@ -1,5 +1,6 @@
-// What a planner remembers of its thread's access stream (src/trace/stream.h): what operators touched, in order,
-// with births and deaths. One program's: who uses the device in turn, as a forward and a backward pass do.
+// What a planner remembers of its thread's access stream (src/trace/stream.h): what operators touched, in
+// order, with births and deaths. One program's: who uses the device in turn, as a forward and a backward pass
+// do.
 //
 // A block is named by the ordinal of its first touch. So the same step of a loop, done again, touches blocks
 // with the same names, or, where it makes them anew each time, with names that are later by as many as the

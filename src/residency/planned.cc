@@ -1,6 +1,6 @@
-// What is planned moves here: at each operator's end the planner hears what its thread wrote to the stream, and
-// what it orders is carried out, by the thread whose operator that was. Nothing here waits for room or for another thread's
-// move: what cannot be done at once is left to whoever needs it.
+// What is planned moves here: at each operator's end the planner hears what its thread wrote to the stream,
+// and what it orders is carried out, by the thread whose operator that was. Nothing here waits for room or
+// for another thread's move: what cannot be done at once is left to whoever needs it.
 #include <algorithm>
 #include <utility>
 

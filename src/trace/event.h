@@ -6,9 +6,9 @@
 //     mark        head, order, letters, eight a word
 //     gap         head: so many words, the head among them, say nothing
 //
-// The head has the kind (bits 0 and 1), whether work is known (2), the node (4 to 11), the operator's name (12
-// to 31) and how many accesses, letters or words there are (32 to 63). An access's first word is its block's id
-// times four, and 0 (read), 1 (written) or 2 (born).
+// The head has the kind (bits 0 and 1), whether work is known (2), the node (4 to 11), the operator's name
+// (12 to 31) and how many accesses, letters or words there are (32 to 63). An access's first word is its
+// block's id times four, and 0 (read), 1 (written) or 2 (born).
 //
 // The order is the event's place among all events of a stream, whichever thread's; 0 is no record's event.
 #pragma once

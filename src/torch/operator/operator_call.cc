@@ -66,7 +66,7 @@ void OperatorCall::give_up() {
   } catch (const std::exception& error) {
     TORCH_WARN("innkeeper: after a failed ", name_, ": ", error.what());
   }
-  release({});
+  release();
 }
 
 void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) const {

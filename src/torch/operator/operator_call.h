@@ -93,7 +93,7 @@ class OperatorCall {
   at::Tensor given_before(const Operand& operand) const;
   void settle_written();
   void hash_operands();
-  void release(const trace::Operation& what) noexcept;
+  void release(const trace::Operation& what = {}) noexcept;
   trace::Operation recorded() const;
 
   Runtime& runtime_;
