@@ -29,7 +29,7 @@ from mutation import Mutant, draw, read_lists
 TOP = Path(__file__).parent.parent
 SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
-CORE_FOLDERS = ["src/plan", "src/residency", "src/sim"]
+CORE_FOLDERS = ["src/plan", "src/residency", "src/sim", "src/trace"]
 TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/test_known_bugs.py",
     "tests/python/test_known_bugs_tensors.py",
@@ -37,6 +37,7 @@ TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/test_placement.py",
     "tests/python/test_overlap.py",
     "tests/python/test_managed_tensor.py",
+    "tests/python/test_recording.py",
     "tests/python/test_opinfo.py",
 ]
 KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compile", "does not apply"

@@ -4,22 +4,22 @@
 
 namespace innkeeper::plan {
 
-int64_t PeriodFinder::look(const AccessStream& stream) {
-  const int64_t now = stream.end() - 1;
-  const uint64_t key = stream.at(now).key;
+int64_t PeriodFinder::look(const History& history) {
+  const int64_t now = history.end() - 1;
+  const uint64_t key = history.at(now).key;
   Seen& seen = seen_[key % kSeen];
   const Seen before = seen;
   seen = {key, now};
-  work_ = std::min(work_ + kWorkAnOperator, int64_t{4} * static_cast<int64_t>(AccessStream::kKept));
+  work_ = std::min(work_ + kWorkAnOperator, int64_t{4} * static_cast<int64_t>(History::kKept));
 
-  if (candidate_ != 0 && now - candidate_ >= stream.begin() && stream.repeats(now, now - candidate_))
+  if (candidate_ != 0 && now - candidate_ >= history.begin() && history.repeats(now, now - candidate_))
     return ++run_ >= std::max(candidate_, kSure) ? candidate_ : 0;
   candidate_ = 0;
   if (before.operation < 0 || before.key != key) return 0;
   const int64_t distance = now - before.operation;
   const auto repeats = [&](int64_t back) {
     const int64_t earlier = now - distance - back;
-    return earlier >= stream.begin() && stream.repeats(now - back, earlier);
+    return earlier >= history.begin() && history.repeats(now - back, earlier);
   };
   int64_t run = 0;
   for (; run < std::max(distance, kSure) && work_ > 0 && repeats(run); ++run) --work_;

@@ -1,4 +1,4 @@
-// Finds in an access stream that a program goes round: the operators and blocks of the last round are those
+// Finds in a history that a program goes round: the operators and blocks of the last round are those
 // of the round before (P1 of the design's second form). Nothing is asked of the program.
 //
 // An operator on a block that lasts, met before, gives a candidate: the distance. It counts once a whole
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/access_stream.h"
+#include "plan/history.h"
 
 namespace innkeeper::plan {
 
@@ -17,7 +17,7 @@ class PeriodFinder {
  public:
   PeriodFinder() : seen_(kSeen) {}
   // After each operator: the length of a round that the last operators have done twice, or 0.
-  int64_t look(const AccessStream& stream);
+  int64_t look(const History& history);
   // The round that was found is of no use: another one, a longer one, is looked for.
   void refuse() { candidate_ = 0; }
 

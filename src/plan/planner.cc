@@ -12,7 +12,7 @@ namespace innkeeper::plan {
 // ---------------------------------------------------------------- names
 
 Name Planner::meet(Block* block) {
-  const Name name = stream_.name();
+  const Name name = history_.name();
   Met& place = recent_[static_cast<size_t>(name) % kRecent];
   if (place.block != nullptr) elders_.emplace(place.name, place.block);
   place = {name, block};
@@ -26,7 +26,7 @@ void Planner::forget(Name name) {
   } else {
     elders_.erase(name);
   }
-  stream_.died(name);
+  history_.died(name);
 }
 
 Block* Planner::block_of(Name name) const {
@@ -40,8 +40,8 @@ Block* Planner::block_of(Name name) const {
 // ---------------------------------------------------------------- following
 
 void Planner::ended(NodeId node, std::span<const Touch> touches) {
-  stream_.ended(node, touches);
-  const int64_t length = finder_.look(stream_);
+  history_.ended(node, touches);
+  const int64_t length = finder_.look(history_);
   postponed_ = false;
   if (!arriving_.empty()) {
     std::erase_if(arriving_, [&](const Due& due) {
@@ -50,7 +50,7 @@ void Planner::ended(NodeId node, std::span<const Touch> touches) {
     });
   }
   if (known_ != nullptr) {
-    if (known_->program.is_step(step_, births_before_, stream_, stream_.end() - 1)) return order_step();
+    if (known_->program.is_step(step_, births_before_, history_, history_.end() - 1)) return order_step();
     diverge();
   }
   rejoin();
@@ -158,7 +158,7 @@ void Planner::unplanned(NodeId node, Bytes size) {
   if (known_ != nullptr) {
     unplanned_[index_of(node)] += size.count();
   } else {  // what was refused since it fits does not any more
-    refused_until_ = std::min(refused_until_, stream_.end() + std::max(refused_, kShort));
+    refused_until_ = std::min(refused_until_, history_.end() + std::max(refused_, kShort));
   }
 }
 
@@ -184,26 +184,26 @@ void Planner::postpone() {
 // ---------------------------------------------------------------- programs
 
 bool Planner::was(const Known& known, int64_t step, int64_t births_before) const {
-  int64_t operation = stream_.end() - 1;
+  int64_t operation = history_.end() - 1;
   for (int64_t i = 0; i < kJoined; ++i, --operation, --step) {
-    if (operation < stream_.begin()) return false;
+    if (operation < history_.begin()) return false;
     if (step < 0) {
       step += known.program.length();
       births_before -= known.program.births;
     }
-    if (!known.program.is_step(step, births_before, stream_, operation)) return false;
+    if (!known.program.is_step(step, births_before, history_, operation)) return false;
   }
   return true;
 }
 
 void Planner::rejoin() {
   // Not equal_range(), which walks through all that are equal.
-  const uint64_t key = stream_.at(stream_.end() - 1).key;
+  const uint64_t key = history_.at(history_.end() - 1).key;
   auto place = places_.find(key);
   for (int tries = 0; place != places_.end() && place->first == key && tries < kPlaces; ++place, ++tries) {
     Known& known = *place->second.known;
     const int64_t step = place->second.step;
-    const int64_t births_before = stream_.births() - known.program.steps[static_cast<size_t>(step)].births;
+    const int64_t births_before = history_.births() - known.program.steps[static_cast<size_t>(step)].births;
     if (!was(known, step, births_before)) continue;
     const bool last_step = step + 1 == known.program.length();
     return enter(known, last_step ? 0 : step + 1, births_before + (last_step ? known.program.births : 0));
@@ -211,8 +211,8 @@ void Planner::rejoin() {
 }
 
 void Planner::learn(int64_t length) {
-  if (stream_.end() < refused_until_) return;
-  std::optional<Program> found = make_program(stream_, length);
+  if (history_.end() < refused_until_) return;
+  std::optional<Program> found = make_program(history_, length);
   if (!found) return refuse(length);
   Known& known = programs_.emplace_front();
   known.program = std::move(*found);
@@ -235,14 +235,14 @@ void Planner::learn(int64_t length) {
     std::erase_if(places_, [oldest](const auto& entry) { return entry.second.known == oldest; });
     programs_.pop_back();
   }
-  enter(known, 0, stream_.births());
+  enter(known, 0, history_.births());
 }
 
 // A round that is none, or that fits, is looked at again after a while, and the later the more often it was.
 void Planner::refuse(int64_t length) {
   refusals_ = length == refused_ ? std::min(refusals_ + 1, 16) : 0;
   refused_ = length;
-  refused_until_ = stream_.end() + (std::max(length, kShort) << refusals_);
+  refused_until_ = history_.end() + (std::max(length, kShort) << refusals_);
   finder_.refuse();
 }
 

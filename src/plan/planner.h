@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "plan/access_stream.h"
+#include "plan/history.h"
 #include "plan/period.h"
 #include "plan/program.h"
 #include "plan/schedule.h"
@@ -137,7 +137,7 @@ class Planner {
   void enter(Known& known, int64_t step, int64_t births_before);
 
   const Room room_;
-  AccessStream stream_;
+  History history_;
   PeriodFinder finder_;
   int64_t refused_until_ = 0;  // operators
   int64_t refused_ = 0;        // a round of that length, last

@@ -11,12 +11,11 @@ std::span<const Program::Use> Program::uses_of(int64_t step) const {
   return std::span(uses).subspan(steps[index].first, last - steps[index].first);
 }
 
-bool Program::is_step(int64_t step, int64_t births_before, const AccessStream& stream,
-                      int64_t operation) const {
+bool Program::is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const {
   const Step& expected = steps[static_cast<size_t>(step)];
-  const AccessStream::Operator& ended = stream.at(operation);
+  const History::Operator& ended = history.at(operation);
   if (ended.shape != expected.shape || ended.births != births_before + expected.births) return false;
-  const std::span<const Touch> touches = stream.touches(operation);
+  const std::span<const Touch> touches = history.touches(operation);
   const std::span<const Use> wanted = uses_of(step);
   if (touches.size() != wanted.size()) return false;
   for (size_t i = 0; i < touches.size(); ++i) {
@@ -35,7 +34,7 @@ std::optional<uint64_t> Program::key_of(int64_t step) const {
     if (use.slot.lasting && (!eldest || use.slot.number < *eldest)) eldest = use.slot.number;
   }
   if (!eldest) return std::nullopt;
-  return AccessStream::key_of(steps[static_cast<size_t>(step)].shape, *eldest);
+  return History::key_of(steps[static_cast<size_t>(step)].shape, *eldest);
 }
 
 std::vector<NodeId> Program::nodes() const {
@@ -81,18 +80,18 @@ Program repeated(const Program& program, int64_t times) {
   return all;
 }
 
-std::optional<Program> make_program(const AccessStream& stream, int64_t length) {
+std::optional<Program> make_program(const History& history, int64_t length) {
   Program program;
-  const int64_t begin = stream.end() - length;
-  const int64_t births_before = stream.at(begin - 1).births;
-  program.births = stream.at(stream.end() - 1).births - births_before;
+  const int64_t begin = history.end() - length;
+  const int64_t births_before = history.at(begin - 1).births;
+  program.births = history.at(history.end() - 1).births - births_before;
   program.steps.reserve(static_cast<size_t>(length));
-  for (int64_t at = begin; at < stream.end(); ++at) {
-    const AccessStream::Operator& ended = stream.at(at);
-    if (ended.births - stream.at(at - length).births != program.births) return std::nullopt;
+  for (int64_t at = begin; at < history.end(); ++at) {
+    const History::Operator& ended = history.at(at);
+    if (ended.births - history.at(at - length).births != program.births) return std::nullopt;
     program.steps.push_back({ended.shape, program.uses.size(), ended.births - births_before, ended.node});
-    const std::span<const Touch> now = stream.touches(at);
-    const std::span<const Touch> before = stream.touches(at - length);
+    const std::span<const Touch> now = history.touches(at);
+    const std::span<const Touch> before = history.touches(at - length);
     for (size_t i = 0; i < now.size(); ++i) {
       const bool lasting = now[i].block == before[i].block;
       const Slot slot{lasting ? now[i].block : now[i].block - births_before, lasting};
@@ -101,7 +100,7 @@ std::optional<Program> make_program(const AccessStream& stream, int64_t length) 
   }
   // What dies behind the last step has not died yet: it is what died behind the step before the first, a
   // round later.
-  for (const AccessStream::Death& death : stream.deaths_from(begin - 1)) {
+  for (const History::Death& death : history.deaths_from(begin - 1)) {
     const bool earlier = death.after < begin;
     program.deaths.push_back({death.after - begin + (earlier ? length : 0),
                               {death.block - births_before + (earlier ? program.births : 0), false}});

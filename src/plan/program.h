@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/access_stream.h"
+#include "plan/history.h"
 
 namespace innkeeper::plan {
 
@@ -43,9 +43,9 @@ struct Program {
 
   int64_t length() const { return static_cast<int64_t>(steps.size()); }
   std::span<const Use> uses_of(int64_t step) const;
-  // Is the stream's operator this step, in a round before which so many blocks were named?
-  bool is_step(int64_t step, int64_t births_before, const AccessStream& stream, int64_t operation) const;
-  // The key that the stream gives this step; none if it touches nothing that lasts.
+  // Is the history's operator this step, in a round before which so many blocks were named?
+  bool is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const;
+  // The key that the history gives this step; none if it touches nothing that lasts.
   std::optional<uint64_t> key_of(int64_t step) const;
   std::vector<NodeId> nodes() const;  // that it does anything at, in order
   // Bytes that are touched at a node in a round, each block once.
@@ -58,6 +58,6 @@ Program repeated(const Program& program, int64_t times);
 
 // Of the last `length` operators, which repeat those before them. None where each does not make as many
 // blocks as the one before: a loop that goes on with other blocks than it began with is no round yet.
-std::optional<Program> make_program(const AccessStream& stream, int64_t length);
+std::optional<Program> make_program(const History& history, int64_t length);
 
 }  // namespace innkeeper::plan

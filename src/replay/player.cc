@@ -125,7 +125,7 @@ class Player {
       IK_RETURN_IF_ERROR(memory.status());
       Block* block = blocks_[id] = engine_->create(sizes_[id]);
       engine_->adopt(*block, kCard, std::move(memory).value());
-      accesses.push_back({.block = block, .pinned = true});
+      accesses.push_back({.block = block, .pinned = true, .born = true});
     }
     return {};
   }

@@ -4,6 +4,7 @@
 #include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
+#include "trace/stream.h"
 
 namespace innkeeper {
 
@@ -67,13 +68,21 @@ void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
   wake_waiters();
 }
 
-void Engine::release(NodeId id, std::span<Access> accesses) {
+void Engine::release(NodeId id, std::span<Access> accesses, const trace::Operation& what) {
   let_pins_go(id, accesses);
   advance();
   if (node(id).ahead.load(std::memory_order_relaxed) > 0) [[unlikely]]
     write_back_ahead(node(id));
-  if (follows_.load(std::memory_order_relaxed)) [[unlikely]]
-    follow(id, accesses);
+  const bool follows = follows_.load(std::memory_order_relaxed);
+  if (!follows && !stream_->on()) [[likely]]
+    return;
+  const trace::Event told = stream_->operation(what, id, accesses.size(), [accesses](size_t index) {
+    using Kind = trace::AccessKind;
+    const Access& access = accesses[index];
+    const Kind kind = access.born ? Kind::born : access.write ? Kind::write : Kind::read;
+    return trace::RecordedAccess{access.block->id(), access.block->size(), kind};
+  });
+  if (follows) follow(id, told.accesses, accesses);
 }
 
 Status Engine::lend(NodeId id, std::span<Access> accesses) {

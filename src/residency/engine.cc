@@ -5,11 +5,12 @@
 
 #include "base/test_point.h"
 #include "residency/moving.h"
+#include "trace/stream.h"
 
 namespace innkeeper {
 
 Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy)
-    : policy_(std::move(policy)) {
+    : policy_(std::move(policy)), stream_(std::make_shared<trace::Stream>()) {
   IK_CHECK(nodes.size() <= kMaxNodes);
   for (NodeSetup& spec : nodes) {
     auto added = std::make_unique<Node>();
@@ -221,6 +222,8 @@ NodeId Engine::any_replica(const Block& block) const {
 }
 
 void Engine::destroy(Block* block) {
+  if (stream_->on()) [[unlikely]]
+    stream_->freed(block->id());
   forget(*block);
   Released freed;
   bool last = false;

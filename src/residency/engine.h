@@ -7,7 +7,7 @@
 //     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));  // every operand is at `node` and pinned
 //     ... the kernel; its allocations call charge() ...
 //     engine.adopt(block, node, memory);                   // results that are new: pinned, as operands are
-//     engine.release(node, accesses);                      // operands and results
+//     engine.release(node, accesses, what);                // operands and results
 //
 // Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what
 // can be.
@@ -43,13 +43,19 @@
 #include "residency/index.h"
 #include "residency/links.h"
 #include "residency/ticket.h"
+#include "trace/event.h"
 
 namespace innkeeper {
+
+namespace trace {
+class Stream;
+}
 
 struct Access {
   Block* block = nullptr;
   bool write = false;
   bool pinned = false;  // the engine's: this access holds a pin
+  bool born = false;    // a result that is new
 };
 
 struct NodeSetup {
@@ -121,8 +127,9 @@ class Engine final : public Accountant {
   // ---- operators
   // Pins every block at `node`, fetching what is missing; written blocks become owned there. All or nothing.
   Status acquire(NodeId node, std::span<Access> accesses);
-  // Gives back the pins that are still marked in `accesses`.
-  void release(NodeId node, std::span<Access> accesses);
+  // Gives back the pins that are still marked in `accesses`, and writes what was touched to the stream, where
+  // anybody wants to know. An operation that has a name stands in records.
+  void release(NodeId node, std::span<Access> accesses, const trace::Operation& what = {});
   // acquire() and release() for who works on the bytes until an end that comes by itself, on whatever thread:
   // an operator that finds no room at `node` meanwhile waits for that end.
   Status lend(NodeId node, std::span<Access> accesses);
@@ -188,6 +195,8 @@ class Engine final : public Accountant {
   // one moment.
   NodeStats glance(NodeId node) const;
   void reset_stats();
+  // What operators touch, and the ends of blocks: for records, and for the plans that are made here.
+  const std::shared_ptr<trace::Stream>& stream() const { return stream_; }
   void count_operator(NodeId node) { nodes_[index_of(node)]->ops.fetch_add(1, std::memory_order_relaxed); }
   size_t block_count() const;
   // Empty, or the first invariant that is broken and how. While other threads allocate, memory that is
@@ -361,7 +370,7 @@ class Engine final : public Accountant {
   NodeId backing(const Node& node) const;
 
   // planned.cc
-  void follow(NodeId id, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
+  void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
   plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
   void forget(const Block& block);
   Bytes plannable(NodeId id) const IK_EXCLUDES(mutex_);
@@ -428,6 +437,7 @@ class Engine final : public Accountant {
   std::atomic<bool> may_plan_{true};
   std::atomic<bool> follows_{false};  // from the first eviction on
   Followers followers_;
+  const std::shared_ptr<trace::Stream> stream_;
 
   std::atomic<int64_t> fetches_{0}, evictions_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};

@@ -1,6 +1,6 @@
-// What is planned moves here: at each operator's end the planner hears what was touched, and what it orders
-// is carried out, by the thread whose operator that was. Nothing here waits for room or for another thread's
-// move: what cannot be done at once is left to whoever needs it.
+// What is planned moves here: at each operator's end the planner hears what its thread wrote to the stream,
+// and what it orders is carried out, by the thread whose operator that was. Nothing here waits for room or
+// for another thread's move: what cannot be done at once is left to whoever needs it.
 #include <algorithm>
 #include <utility>
 
@@ -87,7 +87,8 @@ plan::Name Engine::name_of(Follower& follower, Block& block) {
   return name;
 }
 
-void Engine::follow(NodeId id, std::span<const Access> accesses) {
+// What the stream has been told, of the blocks of `accesses`.
+void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) {
   if (!may_plan_.load(std::memory_order_relaxed)) {
     follows_.store(false, std::memory_order_relaxed);  // who evicted just then had set it again
     return;
@@ -108,13 +109,14 @@ void Engine::follow(NodeId id, std::span<const Access> accesses) {
   follower.last.store(now, std::memory_order_relaxed);
   follower.last_at[index_of(id)].store(now, std::memory_order_relaxed);
   follower.touches.clear();
-  for (const Access& access : accesses) {
-    Block& block = *access.block;
-    if (block.size() == Bytes(0)) continue;
+  for (size_t i = 0; i < told.size(); ++i) {
+    const trace::RecordedAccess access = told[i];
+    if (access.size == Bytes(0)) continue;
+    Block& block = *accesses[i].block;
     const plan::Name name = name_of(follower, block);
     if (name == 0) continue;
     const bool pinned = block.replica(id).user_pins.load(std::memory_order_relaxed) != 0;
-    follower.touches.push_back({name, block.size(), access.write, pinned});
+    follower.touches.push_back({name, access.size, access.kind == trace::AccessKind::write, pinned});
   }
   if (follower.touches.empty()) return;
   plan::Planner& planner = *follower.planner;

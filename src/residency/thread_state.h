@@ -2,18 +2,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
+#include "base/thread_life.h"
 #include "base/types.h"
 
 namespace innkeeper {
-
-// Outlives its thread: for whoever asks whether that goes on.
-struct ThreadLife {
-  std::atomic<bool> over{false};
-};
 
 struct ThreadState {
   ThreadState() = default;

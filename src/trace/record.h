@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/status.h"
-#include "trace/recorder.h"
+#include "trace/event.h"
 
 namespace innkeeper::trace {
 
 struct Entry {
-  enum class Kind : uint8_t { operation, freed, mark };
+  using Kind = EventKind;
   Kind kind = Kind::mark;
   std::string text = {};  // the operator's name, or the mark
   Work work = {};

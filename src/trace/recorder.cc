@@ -1,62 +1,66 @@
 #include "trace/recorder.h"
 
 #include <algorithm>
-#include <utility>
+#include <charconv>
+#include <iterator>
+#include <vector>
 
 namespace innkeeper::trace {
+namespace {
 
-void Recorder::start(size_t max_lines) {
-  MutexLock lock(mutex_);
-  text_.clear();
-  lines_ = dropped_ = 0;
-  max_lines_ = max_lines;
-  on_.store(true, std::memory_order_relaxed);
+void append(std::string& text, int64_t number) {
+  char digits[20];
+  text.append(digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr);
+}
+void append(std::string& text, BlockId block) {
+  char digits[20];
+  text.append(digits, std::to_chars(std::begin(digits), std::end(digits), static_cast<uint64_t>(block)).ptr);
 }
 
-std::string Recorder::stop() {
-  on_.store(false, std::memory_order_relaxed);
-  MutexLock lock(mutex_);
-  if (dropped_ != 0) text_ += "M dropped " + std::to_string(dropped_) + "\n";
-  return std::exchange(text_, std::string());
+void append_operation(std::string& text, std::string_view name, const Event& event) {
+  text.append("O ").append(name);
+  if (event.work.kernels != 0) {
+    append(text.append(" ="), static_cast<int64_t>(event.work.flops));
+    append(text.append(","), static_cast<int64_t>(event.work.bytes));
+    append(text.append(","), event.work.kernels);
+  }
+  for (size_t i = 0; i < event.accesses.size(); ++i) {
+    const RecordedAccess access = event.accesses[i];
+    append(text.append(" "), access.block);
+    append(text.append(":"), access.size.count());
+    text += static_cast<char>(access.kind);
+  }
 }
+
+}  // namespace
 
 void Recorder::op(std::string_view name, const Work& work, std::span<const RecordedAccess> accesses) {
   if (!on()) return;
-  std::string line = "O ";
-  line.append(name);
-  if (work.kernels != 0) {
-    line += " =" + std::to_string(static_cast<int64_t>(work.flops)) + ',' +
-            std::to_string(static_cast<int64_t>(work.bytes)) + ',' + std::to_string(work.kernels);
-  }
-  for (const RecordedAccess& access : accesses) {
-    line += ' ' + std::to_string(static_cast<uint64_t>(access.block)) + ':' +
-            std::to_string(access.size.count()) + static_cast<char>(access.kind);
-  }
-  append(line);
+  stream_->operation({stream_->name(name), work}, kNoNode, accesses.size(),
+                     [accesses](size_t index) { return accesses[index]; });
 }
 
-void Recorder::freed(BlockId block) {
-  if (on()) append("F " + std::to_string(static_cast<uint64_t>(block)));
-}
-
-void Recorder::mark(std::string_view text) {
-  if (!on()) return;
-  std::string line = "M ";
-  line.append(text);
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  append(line);
-}
-
-void Recorder::append(std::string_view line) {
-  MutexLock lock(mutex_);
-  if (!on_.load(std::memory_order_relaxed)) return;
-  if (lines_ == max_lines_) {
-    ++dropped_;
-    return;
+std::string Recorder::stop() {
+  Merged events = stream_->stop();
+  const std::vector<std::string_view> names = stream_->names();
+  std::string text;
+  for (Event event; events.next(event);) {
+    switch (event.kind) {
+      case EventKind::operation:
+        append_operation(text, names[static_cast<uint32_t>(event.name)], event);
+        break;
+      case EventKind::freed: append(text.append("F "), event.block); break;
+      case EventKind::mark: {
+        const size_t begin = text.append("M ").size();
+        text.append(event.text);
+        std::replace(text.begin() + static_cast<int64_t>(begin), text.end(), '\n', ' ');
+        break;
+      }
+    }
+    text += '\n';
   }
-  ++lines_;
-  text_.append(line);
-  text_.push_back('\n');
+  if (events.dropped() != 0) text += "M dropped " + std::to_string(events.dropped()) + "\n";
+  return text;
 }
 
 }  // namespace innkeeper::trace

@@ -1,4 +1,5 @@
-// A record of what operators access, as text: for reports, for studies of policies, for planning.
+// A record of what operators access, as text: for reports, for studies of policies, for planning. It is made
+// of an access stream's events (stream.h) when it ends; until then they are words.
 //
 // One line an event:
 //     O <operator> [=<flops>,<bytes>,<kernels>] <block>:<bytes><kind> ...
@@ -10,53 +11,34 @@
 // recorded. Off, it costs one relaxed load.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "base/thread_annotations.h"
-#include "base/types.h"
+#include "trace/stream.h"
 
 namespace innkeeper::trace {
 
-enum class AccessKind : char { read = 'r', write = 'w', born = 'o' };
-
-// What an operator had its node do; no kernels: nobody knows.
-struct Work {
-  double flops = 0;
-  double bytes = 0;  // read and written
-  int64_t kernels = 0;
-};
-
-struct RecordedAccess {
-  BlockId block;
-  Bytes size;
-  AccessKind kind;
-};
-
 class Recorder {
  public:
-  bool on() const { return on_.load(std::memory_order_relaxed); }
+  explicit Recorder(std::shared_ptr<Stream> stream = std::make_shared<Stream>())
+      : stream_(std::move(stream)) {}
+
+  bool on() const { return stream_->on(); }
   // Forgets what it has and records up to `max_lines`; lines beyond are counted and dropped.
-  void start(size_t max_lines);
+  void start(size_t max_lines) { stream_->start(max_lines); }
   // Stops and returns the record. If lines were dropped its last line says how many: "M dropped <n>".
   std::string stop();
 
+  // For those who have no engine to tell what operators do.
   void op(std::string_view name, const Work& work, std::span<const RecordedAccess> accesses);
-  void freed(BlockId block);
-  void mark(std::string_view text);  // its line ends become spaces
+  void freed(BlockId block) { stream_->freed(block); }
+  void mark(std::string_view text) { stream_->mark(text); }  // its line ends become spaces
 
  private:
-  void append(std::string_view line);
-
-  std::atomic<bool> on_{false};
-  Mutex mutex_;
-  std::string text_ IK_GUARDED_BY(mutex_);
-  size_t lines_ IK_GUARDED_BY(mutex_) = 0;
-  size_t max_lines_ IK_GUARDED_BY(mutex_) = 0;
-  size_t dropped_ IK_GUARDED_BY(mutex_) = 0;
+  const std::shared_ptr<Stream> stream_;
 };
 
 }  // namespace innkeeper::trace

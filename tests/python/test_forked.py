@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import run_python
 
@@ -182,3 +184,23 @@ def test_workers_of_a_data_loader():
     lines = done.stdout.splitlines()
     assert lines[:2] == ["True", "True"]
     assert REFUSAL in lines[2]
+
+
+def test_what_a_child_frees_is_not_in_its_parents_record(tmp_path: Path):
+    program = """
+y = torch.ones(1 << 16, device="managed")
+with innkeeper.record(sys.argv[1]) as recording:
+    y.add_(1)
+    print(child(lambda: globals().__delitem__("y")))
+    print(child(recording.step))
+    y.add_(2)
+    recording.step()
+"""
+    path = tmp_path / "t"
+    done = run_python("-c", PRELUDE + program, str(path), nodes="sim:16MiB,host:1GiB")
+    assert done.returncode == 0, done.stderr
+    free, step = done.stdout.splitlines()
+    assert free == "fine" and REFUSAL in step
+    assert [line.split()[:2] for line in path.read_text().splitlines()] == [
+        ["O", "aten::add_"], ["O", "aten::add_"], ["M", "step"],
+    ]  # fmt: skip

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,45 @@ def test_operators_births_and_deaths_are_recorded(
     assert int(product[1]) == 2 * 256**3 and int(product[2]) >= 3 * size
     assert re.fullmatch(rf"O aten::add_ =0,\d+,1 {product[4]}:{size}w", found[1]), found
     assert found[2:] == [f"F {product[4]}", "M step"]
+
+
+def test_a_result_that_had_no_bytes_is_written(configure: Callable[[str], None], tmp_path: Path):
+    configure("sim:64MiB,host:256MiB")
+    a = torch.ones(256, 256, device="managed")
+    b = torch.empty(0, device="managed")
+    with innkeeper.record(tmp_path / "t"):
+        torch.add(a, a, out=b.resize_(0))
+        b.add_(1)
+    size = 4 * 256 * 256
+    adds = [line for line in lines(tmp_path / "t") if line.startswith("O aten::add")]
+    made = re.fullmatch(rf"O aten::add =\d+,\d+,\d+ (\d+):{size}r \1:{size}r (\d+):{size}w", adds[0])
+    assert made, adds
+    assert re.fullmatch(rf"O aten::add_ =\d+,\d+,1 {made[2]}:{size}w", adds[1]), adds
+
+
+def test_threads_events_are_in_order(configure: Callable[[str], None], tmp_path: Path):
+    configure("sim:64MiB,host:256MiB")
+    x = torch.ones(8, device="managed")
+
+    def use(name: str):
+        getattr(x, name)(2)
+        made = x + 1
+        del made
+
+    names = ["add_", "mul_", "sub_", "div_"]
+    with innkeeper.record(tmp_path / "t") as recording:
+        for name in names:
+            thread = threading.Thread(target=use, args=(name,))
+            thread.start()
+            thread.join()
+            recording.step()
+    kinds = [line.split()[:2] for line in lines(tmp_path / "t") if line[0] != "F"]
+    assert kinds == [
+        [letter, what]
+        for name in names
+        for letter, what in (("O", f"aten::{name}"), ("O", "aten::add"), ("M", "step"))
+    ]
+    assert [line[0] for line in lines(tmp_path / "t")] == ["O", "O", "F", "M"] * len(names)
 
 
 def test_a_view_is_no_operator(configure: Callable[[str], None], tmp_path: Path):

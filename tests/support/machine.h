@@ -136,7 +136,7 @@ class Machine {
       if (on != nullptr) on->end_kernel(0, std::span(&written, 1), {});
       block = engine_->create(size);
       engine_->adopt(*block, node, std::move(memory).value());
-      accesses.push_back({.block = block, .pinned = true});
+      accesses.push_back({.block = block, .pinned = true, .born = true});
     }
     engine_->release(node, std::span(accesses));
     if (block == nullptr) return memory.status();

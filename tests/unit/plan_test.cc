@@ -16,15 +16,15 @@ namespace {
 
 constexpr NodeId kCard{0};
 
-// A program's operators, told to a stream as an engine would: by blocks that are born and die.
+// A program's operators, told to a history as an engine would: by blocks that are born and die.
 struct Loop {
-  AccessStream stream;
+  History history;
   PeriodFinder finder;
   int64_t found = 0;
 
   void op(std::vector<Touch> touches) {
-    stream.ended(kCard, touches);
-    found = finder.look(stream);
+    history.ended(kCard, touches);
+    found = finder.look(history);
   }
 };
 
@@ -33,23 +33,23 @@ Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
 TEST(Period, IsFoundAfterTwoRounds) {
   Loop loop;
   std::vector<Name> weights;
-  for (int i = 0; i < 40; ++i) weights.push_back(loop.stream.name());
+  for (int i = 0; i < 40; ++i) weights.push_back(loop.history.name());
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 40; ++i) {
-      const Name fresh = loop.stream.name();
+      const Name fresh = loop.history.name();
       loop.op({read(weights[static_cast<size_t>(i)], 1 + i), {fresh, KiB(2), true}});
       const bool twice = round * 40 + i >= 79;
       EXPECT_EQ(loop.found, twice ? 40 : 0) << round << " " << i;
-      loop.stream.died(fresh);
+      loop.history.died(fresh);
     }
   }
 }
 
 TEST(Period, ThatIsShortMustLast) {
   Loop loop;
-  const Name weight = loop.stream.name();
+  const Name weight = loop.history.name();
   for (int i = 0; i < 40; ++i) {
-    loop.op({read(weight), {loop.stream.name(), KiB(2), true}});
+    loop.op({read(weight), {loop.history.name(), KiB(2), true}});
     EXPECT_EQ(loop.found, i < 32 ? 0 : 1) << "a few results of one kind are no program";
   }
 }
@@ -57,10 +57,10 @@ TEST(Period, ThatIsShortMustLast) {
 TEST(Period, IsNotALayerThatLooksLikeTheOneBefore) {
   Loop loop;
   std::vector<Name> weights;
-  for (int i = 0; i < 64; ++i) weights.push_back(loop.stream.name());
+  for (int i = 0; i < 64; ++i) weights.push_back(loop.history.name());
   for (const Name weight : weights) {
     for (int i = 0; i < 20; ++i) {
-      loop.op({read(weight), {loop.stream.name(), KiB(1), true}});
+      loop.op({read(weight), {loop.history.name(), KiB(1), true}});
       // One weight again and again is a round of one operator, and rightly so.
       EXPECT_TRUE(loop.found == 0 || loop.found == 1) << loop.found;
     }
@@ -69,9 +69,9 @@ TEST(Period, IsNotALayerThatLooksLikeTheOneBefore) {
 
 TEST(Period, IsNotWhatTouchesOtherBlocksEachTime) {
   Loop loop;
-  const Name common = loop.stream.name();
+  const Name common = loop.history.name();
   std::vector<Name> rows;
-  for (int i = 0; i < 64; ++i) rows.push_back(loop.stream.name());
+  for (int i = 0; i < 64; ++i) rows.push_back(loop.history.name());
   for (const Name row : rows) {
     loop.op({read(common, 3)});
     EXPECT_EQ(loop.found, 0);
@@ -83,13 +83,13 @@ TEST(Period, IsNotWhatTouchesOtherBlocksEachTime) {
 TEST(Period, OfTwoHundredThousandOperatorsCostsWhatItIs) {
   Loop loop;
   std::vector<Name> weights;
-  for (int i = 0; i < 97; ++i) weights.push_back(loop.stream.name());
+  for (int i = 0; i < 97; ++i) weights.push_back(loop.history.name());
   constexpr int kLength = 100'000;
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < kLength; ++i) {
       const auto which = static_cast<size_t>(int64_t{i} * i % 97);
       loop.op({read(weights[which], static_cast<int64_t>(which)),
-               {loop.stream.name(), KiB(1 + (int64_t{i} * 2654435761 >> 7) % 1009), true}});
+               {loop.history.name(), KiB(1 + (int64_t{i} * 2654435761 >> 7) % 1009), true}});
     }
   }
   EXPECT_EQ(loop.found, kLength);
@@ -156,11 +156,11 @@ class Pager {
 TEST(Schedule, OfACircleFetchesOneBlockARound) {
   Loop loop;
   std::vector<Name> blocks;
-  for (int i = 0; i < 10; ++i) blocks.push_back(loop.stream.name());
+  for (int i = 0; i < 10; ++i) blocks.push_back(loop.history.name());
   for (int round = 0; round < 5; ++round)
     for (const Name block : blocks) loop.op({read(block)});
   ASSERT_EQ(loop.found, 10);
-  const Program program = make_program(loop.stream, 10).value();
+  const Program program = make_program(loop.history, 10).value();
   EXPECT_EQ(program.touched_at(kCard), KiB(10));
   const Schedule made = make_schedule(uses_at(program, kCard), KiB(9));
   // The best that can be: of ten that are read in turn nine stay, but the one that is read now must be there.
@@ -178,7 +178,7 @@ Program training(uint32_t seed, int layers, Loop& loop) {
   std::vector<std::pair<Name, int64_t>> weights;
   std::vector<int64_t> widths;
   for (int i = 0; i < layers; ++i) {
-    weights.emplace_back(loop.stream.name(), kib(20));
+    weights.emplace_back(loop.history.name(), kib(20));
     widths.push_back(kib(30));
   }
   for (int round = 0; round < 3; ++round) {
@@ -187,18 +187,18 @@ Program training(uint32_t seed, int layers, Loop& loop) {
       const auto layer = static_cast<size_t>(i);
       std::vector<Touch> touches{read(weights[layer].first, weights[layer].second)};
       if (i > 0) touches.push_back(read(results.back(), widths[layer - 1]));
-      results.push_back(loop.stream.name());
+      results.push_back(loop.history.name());
       touches.push_back({results.back(), KiB(widths[layer]), true});
       loop.op(touches);
     }
     std::vector<Name> gradients;
     for (int i = layers - 1; i >= 0; --i) {
       const auto layer = static_cast<size_t>(i);
-      const Name gradient = loop.stream.name();
+      const Name gradient = loop.history.name();
       loop.op({read(results[layer], widths[layer]),
                read(weights[layer].first, weights[layer].second),
                {gradient, KiB(weights[layer].second), true}});
-      loop.stream.died(results[layer]);
+      loop.history.died(results[layer]);
       gradients.push_back(gradient);
     }
     for (int i = 0; i < layers; ++i) {
@@ -206,11 +206,11 @@ Program training(uint32_t seed, int layers, Loop& loop) {
       const Name gradient = gradients[gradients.size() - 1 - layer];
       loop.op(
           {{weights[layer].first, KiB(weights[layer].second), true}, read(gradient, weights[layer].second)});
-      loop.stream.died(gradient);
+      loop.history.died(gradient);
     }
   }
   EXPECT_EQ(loop.found, 3 * layers);
-  return make_program(loop.stream, loop.found).value();
+  return make_program(loop.history, loop.found).value();
 }
 
 // Bytes between two uses at each operator, counted one operator after another over many rounds.
@@ -259,15 +259,15 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
 // Gradients die between two steps: behind the last operator of a round, when its program is made already.
 TEST(Program, HasTheDeathsBehindItsLastStep) {
   Loop loop;
-  const Name weight = loop.stream.name();
+  const Name weight = loop.history.name();
   Name result = 0;
   for (int round = 0; round < 3; ++round) {
-    if (result != 0) loop.stream.died(result);
+    if (result != 0) loop.history.died(result);
     loop.op({read(weight)});
-    result = loop.stream.name();
+    result = loop.history.name();
     loop.op({read(weight), {result, KiB(1), true}});
   }
-  const Program program = make_program(loop.stream, 2).value();
+  const Program program = make_program(loop.history, 2).value();
   ASSERT_EQ(program.deaths.size(), 1u);
   EXPECT_EQ(program.deaths.front().after, 1);
   EXPECT_EQ(program.deaths.front().slot.number, 1) << "of this round, as it will be";
@@ -295,7 +295,7 @@ TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
       const Bytes room(all.count() * percent / 100);
       const Schedule made = make_schedule(uses_at(program, kCard), room);
       Pager pager(program, room);
-      int64_t births = loop.stream.births();
+      int64_t births = loop.history.births();
       for (int round = 0; round < 4; ++round, births += program.births) pager.round(made.moves, births);
       EXPECT_EQ(pager.demanded_, 0) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(pager.evicted_, 0) << "seed " << seed << ", " << percent << " %";
@@ -436,10 +436,10 @@ TEST(Planner, AnotherRoomIsAnotherSchedule) {
 TEST(Planner, WhatStaysIsNotAskedToLeave) {
   Loop loop;
   std::vector<Name> blocks;
-  for (int i = 0; i < 10; ++i) blocks.push_back(loop.stream.name());
+  for (int i = 0; i < 10; ++i) blocks.push_back(loop.history.name());
   for (int round = 0; round < 4; ++round)
     for (size_t i = 0; i < blocks.size(); ++i) loop.op({{blocks[i], KiB(100), false, i < 5}});
-  const Schedule made = make_schedule(uses_at(make_program(loop.stream, 10).value(), kCard), KiB(800));
+  const Schedule made = make_schedule(uses_at(make_program(loop.history, 10).value(), kCard), KiB(800));
   EXPECT_FALSE(made.moves.empty());
   for (const Move& move : made.moves) EXPECT_GT(move.slot.number, 5);
 }
@@ -456,19 +456,19 @@ TEST(Planner, AMillionBlocksLeaveNothingBehind) {
   EXPECT_FALSE(it.planner.follows());
 }
 
-TEST(AccessStream, KeepsABoundedPast) {
-  AccessStream stream;
+TEST(History, KeepsABoundedPast) {
+  History history;
   constexpr int64_t kOperators = 1'200'000;
   for (int64_t i = 0; i < kOperators; ++i) {
-    const Name name = stream.name();
-    stream.ended(kCard, std::array{Touch{name, KiB(1), true}});
-    stream.died(name);
+    const Name name = history.name();
+    history.ended(kCard, std::array{Touch{name, KiB(1), true}});
+    history.died(name);
   }
-  EXPECT_EQ(stream.end(), kOperators);
-  EXPECT_LE(stream.end() - stream.begin(), static_cast<int64_t>(2 * AccessStream::kKept));
-  EXPECT_EQ(stream.deaths_from(0).size(), static_cast<size_t>(stream.end() - stream.begin()));
-  EXPECT_EQ(stream.deaths_from(stream.end() - 7).size(), 7u);
-  EXPECT_EQ(stream.touches(stream.begin())[0].block, stream.begin() + 1);
+  EXPECT_EQ(history.end(), kOperators);
+  EXPECT_LE(history.end() - history.begin(), static_cast<int64_t>(2 * History::kKept));
+  EXPECT_EQ(history.deaths_from(0).size(), static_cast<size_t>(history.end() - history.begin()));
+  EXPECT_EQ(history.deaths_from(history.end() - 7).size(), 7u);
+  EXPECT_EQ(history.touches(history.begin())[0].block, history.begin() + 1);
 }
 
 }  // namespace

@@ -72,8 +72,6 @@ void delete_handle(void* context) {
   auto* block = static_cast<Block*>(context);
   const Attachment::Owner attachment(&attachment_of(*block));
   address_space().give_back(attachment->addresses);  // before the block goes that they lead to
-  if (machine->recorder().on()) [[unlikely]]
-    machine->recorder().freed(block->id());
   Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
   engine.destroy(block);

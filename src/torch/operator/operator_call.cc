@@ -14,6 +14,7 @@
 #include "torch/operator/soft_placement.h"
 #include "torch/runtime/samples.h"
 #include "torch/sim/kernel_call.h"
+#include "trace/stream.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -174,12 +175,12 @@ void OperatorCall::begin(NodeId node) {
   if (!backend.host) {
     device_.emplace(backend.device);
     queue_.emplace(backend.device);
+    if (runtime_.engine().stream()->on()) [[unlikely]]
+      sim_backend::work_of_thread() = {};
   }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
   if (backend.host) armed_.emplace(&runtime_.engine(), node);
-  if (runtime_.recorder().on()) [[unlikely]]
-    sim_backend::work_of_thread() = {};
 }
 
 // The real tensor of an earlier operand that is the same tensor: kernels go by identity where an output is
@@ -269,7 +270,7 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
   if (const Adopted* adopted = adopted_over(storage)) return new_managed(adopted->handle, real);
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
   Block* block = block_of(*handle.unsafeGetStorageImpl());
-  if (block->size() != Bytes(0)) accesses_.push_back({block, false, true});
+  if (block->size() != Bytes(0)) accesses_.push_back({.block = block, .pinned = true, .born = true});
   at::Tensor managed = new_managed(handle, real);
   if (index_ != nullptr) index_->adopted.emplace(storage, adopted_.size());
   adopted_.push_back({std::move(real), std::move(handle), block});
@@ -282,6 +283,8 @@ void OperatorCall::settle_written() {
     if (!operand.written || !operand.real.defined()) continue;
     const bool pinned = operand.block->size() != Bytes(0);
     adopt_resize(runtime_, *operand.handle.unsafeGetStorageImpl(), *operand.block, node_, pinned);
+    if (!pinned && operand.block->size() != Bytes(0))
+      accesses_.push_back({.block = operand.block, .write = true});
     if (!operand.managed->storage().is_alias_of(operand.handle)) continue;  // it shows other bytes now
     if (!same_geometry(operand.real, *operand.managed)) {
       copy_geometry(operand.real, *operand.managed->unsafeGetTensorImpl());
@@ -289,17 +292,11 @@ void OperatorCall::settle_written() {
   }
 }
 
-void OperatorCall::record() {
-  c10::SmallVector<trace::RecordedAccess, 8> row;
-  for (const Operand& operand : operands_) {
-    row.push_back({operand.block->id(), operand.block->size(),
-                   operand.written ? trace::AccessKind::write : trace::AccessKind::read});
-  }
-  for (const Adopted& adopted : adopted_) {
-    row.push_back({adopted.block->id(), adopted.block->size(), trace::AccessKind::born});
-  }
-  const trace::Work work = std::exchange(sim_backend::work_of_thread(), {});
-  runtime_.recorder().op(name_, work, std::span(row.data(), row.size()));
+// What a record says of the operator besides its accesses. The host's kernels are not known.
+trace::Operation OperatorCall::recorded() const {
+  const bool host = runtime_.backend(node_).host;
+  return {runtime_.engine().stream()->name(name_),
+          host ? trace::Work() : std::exchange(sim_backend::work_of_thread(), {})};
 }
 
 void OperatorCall::finish() {
@@ -308,9 +305,7 @@ void OperatorCall::finish() {
   settle_written();
   Engine& engine = runtime_.engine();
   engine.count_operator(node_);
-  if (runtime_.recorder().on()) [[unlikely]]
-    record();
-  release();
+  release(engine.stream()->on() ? recorded() : trace::Operation());
   if (sampling()) [[unlikely]]
     sample(engine);
   if (runtime_.stress_evict()) [[unlikely]] {
@@ -319,7 +314,7 @@ void OperatorCall::finish() {
   }
 }
 
-void OperatorCall::release() noexcept {
+void OperatorCall::release(const trace::Operation& what) noexcept {
   begun_ = false;
   read_check_.reset();
   queue_.reset();
@@ -334,7 +329,7 @@ void OperatorCall::release() noexcept {
   for (Access& access : accesses_) {
     if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
   }
-  engine.release(node_, std::span(accesses_.data(), accesses_.size()));
+  engine.release(node_, std::span(accesses_.data(), accesses_.size()), what);
   scope_.reset();
 }
 

@@ -93,8 +93,8 @@ class OperatorCall {
   at::Tensor given_before(const Operand& operand) const;
   void settle_written();
   void hash_operands();
-  void release() noexcept;
-  void record();
+  void release(const trace::Operation& what = {}) noexcept;
+  trace::Operation recorded() const;
 
   Runtime& runtime_;
   const std::string_view name_;

@@ -11,7 +11,6 @@
 
 #include "board/publisher.h"
 #include "residency/engine.h"
-#include "trace/recorder.h"
 
 namespace innkeeper::torch_layer {
 
@@ -30,7 +29,6 @@ class Runtime {
   const NodeBackend& backend(NodeId node) const { return backends_[index_of(node)]; }
   // The node whose real tensors are on `device`, kNoNode if there is none.
   NodeId node_of(c10::Device device) const;
-  trace::Recorder& recorder() { return recorder_; }
   // INNKEEPER_STRESS: `evict` evicts every unpinned block after each operator, `hash` hashes what operators
   // only read.
   bool stress_evict() const { return stress_evict_; }
@@ -47,7 +45,6 @@ class Runtime {
   explicit Runtime(Prepared prepared);
   std::unique_ptr<Engine> engine_;
   std::vector<NodeBackend> backends_;
-  trace::Recorder recorder_;
   bool stress_evict_ = false;
   bool stress_hash_ = false;
   bool has_data_ = true;

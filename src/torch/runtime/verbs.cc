@@ -15,6 +15,7 @@
 #include "torch/runtime/home.h"
 #include "torch/runtime/runtime_state.h"
 #include "torch/sim/sim_backend.h"
+#include "trace/recorder.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -52,6 +53,8 @@ NodeId node_for(Block& block, const std::optional<std::string>& node, const char
   Access access{&block, false, false};
   return runtime().engine().place(std::span(&access, 1), home_node());
 }
+
+trace::Recorder recorder() { return trace::Recorder(runtime().engine().stream()); }
 
 }  // namespace
 
@@ -197,8 +200,8 @@ bool is_bad_fork() { return is_forked_child(); }
 
 void log_moves(bool on) { set_log_level(on ? LogLevel::info : LogLevel::warn); }
 
-void trace_start() { runtime().recorder().start(1 << 22); }
-void trace_mark(const std::string& text) { runtime().recorder().mark(text); }
-std::string trace_stop() { return runtime().recorder().stop(); }
+void trace_start() { recorder().start(1 << 22); }
+void trace_mark(const std::string& text) { recorder().mark(text); }
+std::string trace_stop() { return recorder().stop(); }
 
 }  // namespace innkeeper::torch_layer

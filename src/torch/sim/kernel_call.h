@@ -27,7 +27,7 @@
 
 #include "sim/accelerator.h"
 #include "torch/memory/cpu_allocator.h"
-#include "trace/recorder.h"
+#include "trace/event.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 

@@ -1,5 +1,6 @@
-// What operators touched, in order, with births and deaths: what plans are made from (M8 of the design's
-// second form). One program's: who uses the device in turn, as a forward and a backward pass do.
+// What a planner remembers of its thread's access stream (src/trace/stream.h): what operators touched, in
+// order, with births and deaths. One program's: who uses the device in turn, as a forward and a backward pass
+// do.
 //
 // A block is named by the ordinal of its first touch. So the same step of a loop, done again, touches blocks
 // with the same names, or, where it makes them anew each time, with names that are later by as many as the
@@ -25,7 +26,7 @@ struct Touch {
   bool stays = false;  // pinned by the user: it never leaves
 };
 
-class AccessStream {
+class History {
  public:
   struct Operator {
     uint64_t shape = 0;  // of node, sizes and writes: equal where operators may be the same

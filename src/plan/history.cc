@@ -1,4 +1,4 @@
-#include "plan/access_stream.h"
+#include "plan/history.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-void AccessStream::ended(NodeId node, std::span<const Touch> touches) {
+void History::ended(NodeId node, std::span<const Touch> touches) {
   if (operators_.size() >= 2 * kKept || touches_.size() >= kMostTouches) drop_oldest();
   uint64_t shape = mixed(touches.size(), index_of(node));
   Name eldest = births_;
@@ -24,23 +24,21 @@ void AccessStream::ended(NodeId node, std::span<const Touch> touches) {
   touches_.insert(touches_.end(), touches.begin(), touches.end());
 }
 
-uint64_t AccessStream::key_of(uint64_t shape, Name eldest) {
-  return mixed(shape, static_cast<uint64_t>(eldest));
-}
+uint64_t History::key_of(uint64_t shape, Name eldest) { return mixed(shape, static_cast<uint64_t>(eldest)); }
 
-std::span<const Touch> AccessStream::touches(int64_t index) const {
+std::span<const Touch> History::touches(int64_t index) const {
   const size_t first = at(index).first - dropped_touches_;
   const size_t last = index + 1 < end() ? at(index + 1).first - dropped_touches_ : touches_.size();
   return std::span(touches_).subspan(first, last - first);
 }
 
-std::span<const AccessStream::Death> AccessStream::deaths_from(int64_t index) const {
+std::span<const History::Death> History::deaths_from(int64_t index) const {
   const auto first = std::lower_bound(deaths_.begin(), deaths_.end(), index,
                                       [](const Death& death, int64_t at) { return death.after < at; });
   return std::span(deaths_).subspan(static_cast<size_t>(first - deaths_.begin()));
 }
 
-bool AccessStream::repeats(int64_t later, int64_t earlier) const {
+bool History::repeats(int64_t later, int64_t earlier) const {
   const Operator& now = at(later);
   const Operator& then = at(earlier);
   if (now.shape != then.shape) return false;
@@ -55,7 +53,7 @@ bool AccessStream::repeats(int64_t later, int64_t earlier) const {
   return true;
 }
 
-void AccessStream::drop_oldest() {
+void History::drop_oldest() {
   const size_t count = operators_.size() > kKept ? operators_.size() - kKept : operators_.size() / 2;
   const size_t touches = operators_[count].first - dropped_touches_;
   operators_.erase(operators_.begin(), operators_.begin() + static_cast<int64_t>(count));

@@ -1,0 +1,119 @@
+// What operators do to blocks, as words of 64 bits: how it is passed on and kept. Whoever wants to know it,
+// plans, records, reports, reads it here.
+//
+//     operation   head, order, [flops, bytes, kernels,] then for each access: block and kind, size
+//     freed       head, order, block
+//     mark        head, order, letters, eight a word
+//     gap         head: so many words, the head among them, say nothing
+//
+// The head has the kind (bits 0 and 1), whether work is known (2), the node (4 to 11), the operator's name
+// (12 to 31) and how many accesses, letters or words there are (32 to 63). An access's first word is its
+// block's id times four, and 0 (read), 1 (written) or 2 (born).
+//
+// The order is the event's place among all events of a stream, whichever thread's; 0 is no record's event.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/types.h"
+
+namespace innkeeper::trace {
+
+enum class AccessKind : char { read = 'r', write = 'w', born = 'o' };
+
+// What an operator had its node do; no kernels: nobody knows.
+struct Work {
+  double flops = 0;
+  double bytes = 0;  // read and written
+  int64_t kernels = 0;
+};
+
+struct RecordedAccess {
+  BlockId block;
+  Bytes size;
+  AccessKind kind;
+};
+
+// An operator's name, as the stream knows it. 0: none; such an operation stands in no record.
+enum class OperatorName : uint32_t {};
+inline constexpr uint32_t kMostNames = uint32_t{1} << 20;
+
+// What is known of an operation besides what it touches.
+struct Operation {
+  OperatorName name{0};
+  Work work = {};
+};
+
+enum class EventKind : uint8_t { operation, freed, mark };
+
+// The accesses of an operation, read from its words.
+class Accesses {
+ public:
+  Accesses() = default;
+  explicit Accesses(std::span<const uint64_t> words) : words_(words) {}
+  size_t size() const { return words_.size() / 2; }
+  RecordedAccess operator[](size_t index) const {
+    constexpr AccessKind kKinds[] = {AccessKind::read, AccessKind::write, AccessKind::born, AccessKind::born};
+    const uint64_t first = words_[2 * index];
+    return {BlockId{first / 4}, Bytes(static_cast<int64_t>(words_[2 * index + 1])), kKinds[first % 4]};
+  }
+
+ private:
+  std::span<const uint64_t> words_;
+};
+
+// An event, read. It looks into the words that it was read from.
+struct Event {
+  EventKind kind = EventKind::mark;
+  uint64_t order = 0;
+  NodeId node = kNoNode;
+  OperatorName name{0};
+  Work work = {};
+  Accesses accesses = {};
+  BlockId block{};             // that was freed
+  std::string_view text = {};  // of a mark
+};
+
+// ---- writing: `to` has room for as many words as the functions beside say
+
+constexpr size_t words_of_operation(const Operation& what, size_t accesses) {
+  return 2 + (what.work.kernels != 0 ? 3 : 0) + 2 * accesses;
+}
+constexpr size_t words_of_freed() { return 3; }
+constexpr size_t words_of_mark(std::string_view text) { return 2 + (text.size() + 7) / 8; }
+
+// `each(i)` is the RecordedAccess that is number i.
+template <class Each>
+void write_operation(uint64_t* to, uint64_t order, NodeId node, const Operation& what, size_t accesses,
+                     const Each& each) {
+  const bool known = what.work.kernels != 0;
+  *to++ = uint64_t{static_cast<uint8_t>(EventKind::operation)} | uint64_t{known ? 4u : 0u} |
+          uint64_t{index_of(node)} << 4 | uint64_t{static_cast<uint32_t>(what.name)} << 12 |
+          uint64_t{accesses} << 32;
+  *to++ = order;
+  if (known) {
+    *to++ = std::bit_cast<uint64_t>(what.work.flops);
+    *to++ = std::bit_cast<uint64_t>(what.work.bytes);
+    *to++ = static_cast<uint64_t>(what.work.kernels);
+  }
+  for (size_t i = 0; i < accesses; ++i) {
+    const RecordedAccess access = each(i);
+    const uint64_t kind = access.kind == AccessKind::read ? 0 : access.kind == AccessKind::write ? 1 : 2;
+    *to++ = static_cast<uint64_t>(access.block) * 4 + kind;
+    *to++ = static_cast<uint64_t>(access.size.count());
+  }
+}
+void write_freed(uint64_t* to, uint64_t order, BlockId block);
+void write_mark(uint64_t* to, uint64_t order, std::string_view text);
+void write_gap(uint64_t* to, size_t words);
+
+// ---- reading
+
+// The event at the front of `words`, which it takes from there; false if there is none. Goes past gaps.
+bool read_event(std::span<const uint64_t>& words, Event& event);
+
+}  // namespace innkeeper::trace

@@ -1,0 +1,136 @@
+// What an engine writes to its access stream: what operators touch and the ends of blocks. Records are read
+// from it, and so is what plans are made from.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/planner.h"
+#include "support/machine.h"
+#include "trace/recorder.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr Bytes kSize = KiB(4);
+
+std::string number(const Block& block) { return std::to_string(static_cast<uint64_t>(block.id())); }
+
+class RecordedTest : public testing::Test {
+ protected:
+  // An operator of that name at the card, whose kernel does nothing.
+  void op(const char* name, std::vector<Access> accesses, const trace::Work& work = {}) {
+    Engine& engine = machine_.engine();
+    const OperatorScope scope(engine, card_, Bytes(0));
+    ASSERT_TRUE(engine.acquire(card_, std::span(accesses)).ok());
+    const bool named = name != nullptr && engine.stream()->on();
+    engine.release(card_, std::span(accesses),
+                   named ? trace::Operation{engine.stream()->name(name), work} : trace::Operation());
+  }
+  Machine machine_{{.budget = KiB(64), .visibility = sim::Visibility::early}};
+  const NodeId card_ = machine_.sim();
+  trace::Recorder recorder_{machine_->stream()};
+};
+
+TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
+  Block* const before = machine_->create(kSize);
+  recorder_.start(100);
+  op("fill", {{.block = before, .write = true}});
+  Result<Memory> memory = machine_->device(card_).allocate(KiB(1));
+  Block* const born = machine_->create(KiB(1));
+  machine_->adopt(*born, card_, std::move(memory).value());
+  std::vector<Access> accesses = {{.block = born, .pinned = true, .born = true}};
+  machine_->release(card_, std::span(accesses),
+                    {machine_->stream()->name("make"), {.flops = 8, .bytes = 1024, .kernels = 2}});
+  op("add", {{.block = before}, {.block = born, .write = true}, {.block = before}});
+  const std::string a = number(*before);
+  const std::string b = number(*born);
+  machine_->destroy(born);
+  recorder_.mark("step");
+  machine_->destroy(before);
+  EXPECT_EQ(recorder_.stop(), "O fill " + a + ":4096w\nO make =8,1024,2 " + b + ":1024o\nO add " + a +
+                                  ":4096r " + b + ":1024w " + a + ":4096r\nF " + b + "\nM step\nF " + a +
+                                  "\n");
+}
+
+// As an operator that failed, and memory that was lent: the program called none that ended.
+TEST_F(RecordedTest, WhatHasNoNameIsInNone) {
+  Block* const block = machine_->create(kSize);
+  recorder_.start(100);
+  op(nullptr, {{.block = block, .write = true}});
+  EXPECT_EQ(recorder_.stop(), "");
+  machine_->destroy(block);
+}
+
+TEST_F(RecordedTest, NothingIsWrittenForNobody) {
+  Block* const block = machine_->create(kSize);
+  op("write", {{.block = block, .write = true}});
+  machine_->destroy(block);
+  EXPECT_EQ(machine_->stream()->rings(), 0u);
+}
+
+// A program that goes round weights of which not all have room, up to the end of the first round that is
+// planned; a planner beside the engine is told by hand what it does.
+class Rounds {
+ public:
+  explicit Rounds(bool record) {
+    trace::Recorder recorder(machine_->stream());
+    if (record) recorder.start(1'000'000);
+    std::vector<Block*> weights;
+    for (uint64_t i = 0; i < 20; ++i)
+      weights.push_back(machine_.make(machine_.sim(), pattern(2048 + 512 * (i % 5), i)).value());
+    for (int passes = 0; passes < 60 && machine_->planning().rounds == 0; ++passes) {
+      for (size_t i = 0; i < weights.size(); ++i) {
+        const Access weight{.block = weights[i]};
+        Block* const result =
+            machine_.run_for_result(machine_.sim(), {weight}, kSize, Bytes(0), [](auto) {}).value();
+        told({weight, {.block = result}});
+        const std::vector<Access> operands = {{.block = result}, {.block = weights[i], .write = i % 3 == 0}};
+        EXPECT_TRUE(machine_.run(machine_.sim(), operands, [](auto) {}).ok());
+        told(operands);
+        by_hand.forget(names_.at(result));
+        names_.erase(result);
+        machine_->destroy(result);
+      }
+    }
+    planned = machine_->planning();
+    for (Block* weight : weights) machine_->destroy(weight);
+  }
+
+  plan::Planner by_hand{[](NodeId) { return kRoom; }};
+  PlanningStats planned;
+
+ private:
+  void told(const std::vector<Access>& accesses) {
+    std::vector<plan::Touch> touches;
+    for (const Access& access : accesses) {
+      plan::Name& name = names_[access.block];
+      if (name == 0) name = by_hand.meet(nullptr);
+      touches.push_back({name, access.block->size(), access.write});
+    }
+    by_hand.ended(machine_.sim(), touches);
+    for (plan::Order order; by_hand.next(order);) {
+    }
+  }
+
+  static constexpr Bytes kRoom = KiB(44);
+  Machine machine_{{.budget = kRoom, .visibility = sim::Visibility::early}};
+  std::map<const Block*, plan::Name> names_;
+};
+
+TEST(Recorded, PlansAreMadeOfWhatIsWrittenWhetherARecordIsOrNot) {
+  for (const bool record : {false, true}) {
+    const Rounds made(record);
+    const plan::RoundCost& expected = made.by_hand.cost();
+    EXPECT_EQ(made.planned.rounds, 1);
+    EXPECT_EQ(made.planned.round.operators, expected.operators);
+    EXPECT_EQ(made.planned.round.bytes_planned, expected.arriving.count());
+    EXPECT_EQ(made.planned.round.bytes_bound, expected.bound.count());
+    EXPECT_EQ(made.planned.round.bytes_short, expected.shortage.count());
+    EXPECT_GT(made.planned.round.bytes_bound, 0);
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::test
