@@ -113,6 +113,9 @@ void register_hot_operators() {
   IK_TYPED("max_pool2d_with_indices", max_pool2d_with_indices);
   IK_TYPED("max_pool2d_with_indices_backward", max_pool2d_with_indices_backward);
   IK_TYPED("native_batch_norm_backward", native_batch_norm_backward);
+  IK_TYPED("_scaled_dot_product_flash_attention_for_cpu", _scaled_dot_product_flash_attention_for_cpu);
+  IK_TYPED("_scaled_dot_product_flash_attention_for_cpu_backward",
+           _scaled_dot_product_flash_attention_for_cpu_backward);
 }
 
 #undef IK_TYPED
