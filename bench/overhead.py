@@ -1,9 +1,12 @@
 """What the managed device costs where all fits, per small operator and training step, against plain PyTorch.
 
-One thread. Each row is measured in rounds; in a round plain and managed run one after the other, the first of
-them changing from round to round, so that a slow moment of the machine meets both. The ratio is the median of
-the rounds' ratios. The managed device is the host node here; a second process measures a simulated GPU in the
-same way.
+The sixty operators are those that training steps of a GPT, a Llama and a ResNet call most (AdamW and SGD
+with foreach=False, clipping). Beside them stands the floor: what any device of its own costs (floor.cc).
+
+One thread, by the process's CPU time: what other programs take does not count. Each row is measured in
+rounds; in a round plain and managed run one after the other, the first of them changing from round to round,
+so that a slow moment of the machine meets both. The ratio is the median of the rounds' ratios. The managed
+device is the host node here; a second process measures a simulated GPU in the same way.
 
     python bench/overhead.py
     python bench/overhead.py --json overhead.json --rounds 50
@@ -12,6 +15,7 @@ same way.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import statistics
@@ -26,6 +30,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from torch.utils import cpp_extension
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +45,97 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "sum": lambda x, y: x.sum(),
     "add_": lambda x, y: x.add_(y),
 }
+aten = torch.ops.aten
+
+
+def hottest(device: str) -> dict[str, Callable[[], Any]]:
+    """The sixty operators on small tensors of the device."""
+
+    def full(value: float, *shape: int) -> Tensor:
+        return torch.full(shape, value, device=device)
+
+    x, y, z = full(1e-3, 8, 8), full(1.0, 8, 8), full(0.0, 8, 8)
+    row, norms = full(1.0, 8), (full(0.0, 8, 1), full(1.0, 8, 1))
+    mask, indices = x > 1, torch.zeros(8, dtype=torch.int64, device=device)
+    batch, image, kernel = full(1e-3, 2, 8, 8), full(1e-3, 1, 4, 8, 8), full(1e-3, 4, 4, 3, 3)
+    channels = [full(1.0, 4) for _ in range(4)]
+    heads = full(1e-3, 1, 2, 8, 8)
+    logits, loss = full(-1.0, 8, 8), full(1.0)
+    pooled, places = aten.max_pool2d_with_indices(image, [2, 2], [2, 2])
+    attended, spread = aten._scaled_dot_product_flash_attention_for_cpu(heads, heads, heads)
+    convolution = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    return {
+        "view": lambda: x.view(64),
+        "t": lambda: x.t(),
+        "detach": lambda: x.detach(),
+        "transpose": lambda: x.transpose(0, 1),
+        "expand": lambda: row.expand(8, 8),
+        "slice": lambda: x[2:6],
+        "unsqueeze": lambda: x.unsqueeze(0),
+        "add": lambda: x + y,
+        "add_": lambda: x.add_(z),
+        "sub": lambda: x - y,
+        "mul": lambda: x * y,
+        "mul, a number": lambda: x * 2.0,
+        "mul_": lambda: x.mul_(y),
+        "div": lambda: x / y,
+        "div, a number": lambda: x / 2.0,
+        "neg": lambda: -x,
+        "sqrt": lambda: x.sqrt(),
+        "rsqrt": lambda: y.rsqrt(),
+        "pow": lambda: x.pow(2),
+        "cos": lambda: x.cos(),
+        "lerp_": lambda: x.lerp_(x, 0.1),
+        "addcmul_": lambda: x.addcmul_(z, y, value=0.1),
+        "addcdiv_": lambda: x.addcdiv_(z, y, value=0.1),
+        "zero_": lambda: z.zero_(),
+        "copy_": lambda: z.copy_(z),
+        "clone": lambda: x.clone(),
+        "zeros_like": lambda: torch.zeros_like(x),
+        "empty_like": lambda: torch.empty_like(x),
+        "item": lambda: loss.item(),
+        "where": lambda: torch.where(mask, x, y),
+        "tril": lambda: x.tril(),
+        "cat": lambda: torch.cat((x, y)),
+        "stack": lambda: torch.stack((x, y)),
+        "slice_backward": lambda: aten.slice_backward(row, [8], 0, 0, 8, 1),
+        "sum": lambda: x.sum(),
+        "sum, a dimension": lambda: x.sum(0),
+        "mean, a dimension": lambda: x.mean(-1, keepdim=True),
+        "mm": lambda: torch.mm(x, y),
+        "bmm": lambda: torch.bmm(batch, batch),
+        "addmm": lambda: torch.addmm(row, x, y),
+        "embedding": lambda: torch.embedding(x, indices),
+        "embedding_backward": lambda: aten.embedding_dense_backward(x, indices, 8, -1, False),
+        "layer_norm": lambda: torch.native_layer_norm(x, (8,), row, row, 1e-5),
+        "layer_norm_backward": lambda: aten.native_layer_norm_backward(
+            x, x, [8], *norms, row, row, [True, True, True]
+        ),
+        "softmax": lambda: torch._softmax(x, -1, False),
+        "softmax_backward": lambda: aten._softmax_backward_data(x, y, -1, torch.float32),
+        "log_softmax": lambda: torch._log_softmax(x, -1, False),
+        "nll_loss": lambda: aten.nll_loss_forward(logits, indices, None, 1, -100),
+        "gelu": lambda: aten.gelu(x),
+        "gelu_backward": lambda: aten.gelu_backward(x, y),
+        "silu": lambda: aten.silu(x),
+        "relu": lambda: torch.relu(x),
+        "threshold_backward": lambda: aten.threshold_backward(x, y, 0),
+        "attention": lambda: aten._scaled_dot_product_flash_attention_for_cpu(heads, heads, heads),
+        "attention_backward": lambda: aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            heads, heads, heads, heads, attended, spread, 0.0, False
+        ),
+        "convolution": lambda: aten.convolution(image, kernel, None, *convolution),
+        "convolution_backward": lambda: aten.convolution_backward(
+            image, image, kernel, None, *convolution, [True, True, False]
+        ),
+        "batch_norm": lambda: aten.native_batch_norm(image, *channels, True, 0.1, 1e-5),
+        "max_pool2d": lambda: aten.max_pool2d_with_indices(image, [2, 2], [2, 2]),
+        "max_pool2d_backward": lambda: aten.max_pool2d_with_indices_backward(
+            pooled, image, [2, 2], [2, 2], [0, 0], [1, 1], False, places
+        ),
+    }
+
+
 CAPTION = (
     "A time is the median over the rounds, and in brackets what nine of ten rounds stay below. "
     "To plain: managed time by plain time of the same round, the median over rounds; 1.00x costs nothing. "
@@ -60,14 +156,15 @@ class Row:
     managed_median: float
     managed_p90: float
     ratio: float
+    above: float  # managed time less plain time of the same round, the median over rounds
 
 
 def seconds(call: Callable[[], Any], times: int) -> float:
     """Mean seconds of one of ``times`` calls."""
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(times):
         call()
-    return (time.perf_counter() - start) / times
+    return (time.process_time() - start) / times
 
 
 def compare(name: str, plain: Callable[[], Any], managed: Callable[[], Any], rounds: int) -> Row:
@@ -81,9 +178,10 @@ def compare(name: str, plain: Callable[[], Any], managed: Callable[[], Any], rou
         for which in order:
             measured[which].append(seconds((plain, managed)[which], times))
     ratio = statistics.median(m / p for p, m in zip(*measured, strict=True))
+    above = statistics.median(m - p for p, m in zip(*measured, strict=True))
     medians = [statistics.median(values) for values in measured]
     p90s = [statistics.quantiles(values, n=10)[-1] for values in measured]
-    return Row(name, medians[0], p90s[0], medians[1], p90s[1], ratio)
+    return Row(name, medians[0], p90s[0], medians[1], p90s[1], ratio, above)
 
 
 def operator_rows(rounds: int) -> Iterator[Row]:
@@ -95,6 +193,33 @@ def operator_rows(rounds: int) -> Iterator[Row]:
                 x, y = (torch.full((side, side), 1e-3, device=device) for _ in range(2))
                 calls.append(lambda x=x, y=y, operator=operator: operator(x, y))
             yield compare(f"{name} {size}", calls[0], calls[1], rounds)
+
+
+def hot_rows(rounds: int) -> Iterator[Row]:
+    """The sixty operators."""
+    plain, managed = hottest("cpu"), hottest("managed")
+    for name, call in plain.items():
+        yield compare(name, call, managed[name], rounds)
+
+
+def floor_row(rounds: int) -> Row:
+    """An operator that does nothing, on a device that does nothing."""
+    source = Path(__file__).with_name("floor.cc")
+    stamp = hashlib.sha256(source.read_bytes() + torch.__version__.encode()).hexdigest()[:16]
+    library = source.parent.parent / "build" / "bench" / f"floor-{stamp}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        made = library.with_suffix(f".{os.getpid()}")
+        headers = [flag for path in cpp_extension.include_paths() for flag in ("-isystem", path)]
+        paths = [f"-L{path}" for path in cpp_extension.library_paths()]
+        abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+        command = [os.environ.get("CXX", "c++"), "-O2", "-std=c++20", "-shared", "-fPIC", abi, *headers]
+        subprocess.run([*command, source, *paths, "-ltorch_cpu", "-lc10", "-o", made], check=True)
+        made.rename(library)
+    torch.ops.load_library(library)
+    fresh = torch.ops.bench_floor.fresh.default
+    x, y = (torch.zeros(8, 8, device=device) for device in ("cpu", "managed"))
+    return compare("the floor", lambda: fresh(x), lambda: fresh(y), rounds)
 
 
 def list_rows(rounds: int) -> Iterator[Row]:
@@ -109,14 +234,14 @@ def list_rows(rounds: int) -> Iterator[Row]:
         yield replace(row, **times)
 
 
-def training_row(rounds: int) -> Row:
-    """One step of a GPT of 4 layers, width 128, batch 4 x 64, AdamW."""
+def training_row(width: int, rounds: int) -> Row:
+    """One step of a GPT of 4 layers, batch 4 x 64, AdamW."""
     sys.path.insert(0, str(EXAMPLES))
     from train_text import GPT
 
     def stepper(device: str) -> Callable[[], None]:
         torch.manual_seed(0)
-        model = GPT(characters=103, context=64, width=128, layers=4, heads=4, dropout=0.0).to(device)
+        model = GPT(characters=103, context=64, width=width, layers=4, heads=4, dropout=0.0).to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
         text = torch.randint(103, (4, 65)).to(device)
 
@@ -128,26 +253,47 @@ def training_row(rounds: int) -> Row:
 
         return step
 
-    return compare("GPT step (4 x 128)", stepper("cpu"), stepper("managed"), rounds)
+    return compare(f"GPT step (4 x {width})", stepper("cpu"), stepper("managed"), rounds)
 
 
-def measure(rounds: int) -> list[Row]:
+@dataclass
+class Measured:
+    """What one process has measured."""
+
+    cases: list[Row]
+    hottest: list[Row]
+    floor: Row | None  # not where all is measured shortly: it has to be compiled
+
+
+def measure(rounds: int, quick: bool) -> Measured:
     """All rows, on the nodes that INNKEEPER_NODES names."""
     import innkeeper  # noqa: F401
 
     torch.set_num_threads(1)
     with torch.no_grad():
-        rows = [*operator_rows(rounds), *list_rows(rounds)]
-    return [*rows, training_row(rounds)]
+        cases = [*operator_rows(rounds), *list_rows(rounds)]
+        hot = list(hot_rows(rounds))
+        floor = None if quick else floor_row(rounds)
+    # A step of the larger one takes as long as a round of many small operators.
+    cases += [training_row(128, rounds), training_row(512, 2 if quick else max(rounds // 2, 2))]
+    return Measured(cases, hot, floor)
 
 
-def measure_elsewhere(nodes: str, rounds: int) -> list[Row]:
+def read(text: str) -> Measured:
+    """What a child wrote."""
+    kept = json.loads(text)
+    floor = kept["floor"] and Row(**kept["floor"])
+    return Measured([Row(**row) for row in kept["cases"]], [Row(**row) for row in kept["hottest"]], floor)
+
+
+def measure_elsewhere(nodes: str, rounds: int, quick: bool) -> Measured:
     """``measure`` in a process of its own, on these nodes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
         command = [sys.executable, __file__, "--child", str(path), "--rounds", str(rounds)]
+        command += ["--quick"] if quick else []
         subprocess.run(command, env=os.environ | {"INNKEEPER_NODES": nodes}, check=True)
-        return [Row(**row) for row in json.loads(path.read_text())]
+        return read(path.read_text())
 
 
 def time_text(value: float) -> str:
@@ -159,7 +305,7 @@ def time_text(value: float) -> str:
 
 def print_table(host: Sequence[Row], simulated: Sequence[Row]) -> None:
     """Median and 90th percentile of each, and the ratios."""
-    table = Table("case", title="Time of one call, on one thread", caption=CAPTION, caption_justify="left")
+    table = Table("case", title="CPU time of a call, on one thread", caption=CAPTION, caption_justify="left")
     for title in ("plain PyTorch", "managed, host", "to plain", "managed, simulated GPU", "to plain"):
         table.add_column(title, justify="right")
     for row, sim in zip(host, simulated, strict=True):
@@ -172,6 +318,21 @@ def print_table(host: Sequence[Row], simulated: Sequence[Row]) -> None:
             )
         ]
         table.add_row(row.name, cells[0], cells[1], f"{row.ratio:.2f}x", cells[2], f"{sim.ratio:.2f}x")
+    Console(width=120).print(table)
+
+
+def print_hottest(host: Measured, simulated: Measured) -> None:
+    """What each of the sixty costs above plain PyTorch; the median and the worst of them."""
+    table = Table("operator", title=f"The {len(host.hottest)} hottest operators, above plain PyTorch")
+    for title in ("plain PyTorch", "host", "simulated GPU"):
+        table.add_column(title, justify="right")
+    for row, sim in zip(host.hottest, simulated.hottest, strict=True):
+        table.add_row(row.name, *(time_text(value) for value in (row.plain_median, row.above, sim.above)))
+    for name, choose in (("median", statistics.median), ("worst", max)):
+        values = [choose(row.above for row in rows.hottest) for rows in (host, simulated)]
+        table.add_row(name, "", *(time_text(value) for value in values), style="bold")
+    if host.floor is not None:
+        table.add_row(host.floor.name, time_text(host.floor.plain_median), time_text(host.floor.above), "")
     Console(width=120).print(table)
 
 
@@ -188,13 +349,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.quick:
         args.rounds = 2
     if args.child is not None:
-        args.child.write_text(json.dumps([asdict(row) for row in measure(args.rounds)]))
+        args.child.write_text(json.dumps(asdict(measure(args.rounds, args.quick))))
         return
-    host = measure_elsewhere(args.host, args.rounds)
-    simulated = measure_elsewhere(args.simulated, args.rounds)
-    print_table(host, simulated)
+    host = measure_elsewhere(args.host, args.rounds, args.quick)
+    simulated = measure_elsewhere(args.simulated, args.rounds, args.quick)
+    print_table(host.cases, simulated.cases)
+    print_hottest(host, simulated)
     if args.json is not None:
-        figures = {"host": [asdict(row) for row in host], "simulated": [asdict(row) for row in simulated]}
+        figures = {"host": asdict(host), "simulated": asdict(simulated)}
         args.json.write_text(
             json.dumps({"torch": torch.__version__, "rounds": args.rounds} | figures, indent=1)
         )

@@ -54,6 +54,10 @@ class ReplicaWord {
       }
     }
   }
+  // Makes an absent replica, which nobody else can reach, the owner, and pins it.
+  void be_born() {
+    word_.store(static_cast<uint64_t>(ReplicaState::owned) + kPin, std::memory_order_release);
+  }
   void add_pin(bool write) { word_.fetch_add(pin_of(write), std::memory_order_acquire); }
   void remove_pin(bool write) { word_.fetch_sub(pin_of(write), std::memory_order_release); }
   // The operator that wrote is through; its pin stays.

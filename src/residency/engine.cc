@@ -232,12 +232,10 @@ void Engine::destroy(Block* block) {
       freed = begin_release(*block, id, ReplicaEvent::free);
     }
     last = any_replica(*block) == kNoNode;
-    if (last) forget_move(*block);
   };
   {
     MutexLock lock(mutex_);
     wait_move(*block);
-    begin_move(*block);  // for good: nobody picks it as a victim any more
     std::erase_if(escaped_,
                   [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
     std::erase_if(holds_, [block](const Hold& hold) { return hold.block == block; });
@@ -245,6 +243,7 @@ void Engine::destroy(Block* block) {
       std::erase_if(watched_, [block](const MovePtr& move) { return move->block == block; });
     if (!pinned_at_.empty()) pinned_at_.erase(block);
     release_one();
+    if (!last) begin_move(*block);  // for good: nobody picks what is left as a victim
   }
   while (freed.node != kNoNode) {
     observe(*block, freed.node, nullptr);
@@ -252,6 +251,7 @@ void Engine::destroy(Block* block) {
     if (last) break;  // most blocks have one, and take the lock once
     MutexLock lock(mutex_);
     release_one();
+    if (last) forget_move(*block);
   }
   Block::destroy(block);
   blocks_.fetch_sub(1, std::memory_order_relaxed);
@@ -263,8 +263,9 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   touched(replica);  // its kernel is on the queue
   MutexLock lock(mutex_);
   replica.memory = std::move(memory);
-  transition(replica, ReplicaEvent::born);
-  replica.word.add_pin(false);
+  IK_CHECK(next_state(replica.word.state(), ReplicaEvent::born) == static_cast<uint8_t>(ReplicaState::owned),
+           "only a block without bytes adopts some");
+  replica.word.be_born();
   list(block, id);
 }
 

@@ -272,3 +272,18 @@ def test_an_lstm_trains_under_autocast():
     scaler.step(optimizer)
     scaler.update()
     assert all(torch.isfinite(p.grad.cpu()).all() for p in model.parameters())
+
+
+def test_no_operator_that_pytorch_composes_has_lost_its_gradient() -> None:
+    # A kernel of ours under autograd's hides what PyTorch composes, whose parts have the gradients.
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    lost = [
+        name
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith("aten::")
+        and has(name, "CompositeImplicitAutograd")
+        and has(name, "PrivateUse1")
+        and not has(name, "AutogradPrivateUse1")
+        and not (has(name, "CPU") and has(name, "Autograd"))
+    ]
+    assert lost == []

@@ -17,6 +17,7 @@
 #include "innkeeper/torch/runtime.h"
 #include "torch/memory/address_space.h"
 #include "torch/runtime/load.h"
+#include "torch/memory/spare_attachments.h"
 #include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {
@@ -28,11 +29,15 @@ class Handle : public testing::Test {
     load();
     if (!started()) configure("sim:1x1MiB,host:64MiB");
   }
-  void SetUp() override { address_space_before_ = address_space().live(); }
+  void SetUp() override {
+    drop_spare_attachments();
+    address_space_before_ = address_space().live();
+  }
   void TearDown() override {
     synchronize();
     EXPECT_EQ(check_invariants(), "");
     EXPECT_EQ(runtime().engine().block_count(), 0U);
+    drop_spare_attachments();
     EXPECT_EQ(address_space().live(), address_space_before_);
   }
 

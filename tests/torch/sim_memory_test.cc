@@ -210,6 +210,22 @@ TEST_F(SimBackendTest, armed_host_memory_is_charged_to_its_node) {
   EXPECT_EQ(charged_host_memory(kHostNode).count(), 0);
 }
 
+TEST_F(SimBackendTest, a_small_piece_that_is_kept_is_charged_to_nobody_until_it_is_taken) {
+  const ArmedCpu armed(&accountant(), kHostNode);
+  const void* const first = at::empty({100}).data_ptr();
+  EXPECT_EQ(accountant().used(2), 0);
+  EXPECT_EQ(charged_host_memory(kHostNode).count(), 0);
+  const at::Tensor other = at::empty({90});  // of another size: other memory
+  EXPECT_NE(other.data_ptr(), first);
+  EXPECT_EQ(accountant().used(2), 384);
+  const at::Tensor again = at::empty({100});
+  EXPECT_EQ(accountant().used(2), 384 + 448);
+  EXPECT_EQ(charged_host_memory(kHostNode).count(), 384 + 448);
+#ifndef __SANITIZE_ADDRESS__  // where nothing is kept
+  EXPECT_EQ(again.data_ptr(), first);
+#endif
+}
+
 TEST_F(SimBackendTest, armed_memory_may_be_allocated_raw) {
   c10::Allocator& allocator = *c10::GetCPUAllocator();
   void* plain = allocator.raw_allocate(100);

@@ -6,8 +6,7 @@
 
 #include "torch/errors.h"
 #include "torch/memory/real_memory.h"
-#include "torch/operator/operator_call.h"
-#include "torch/operator/soft_placement.h"
+#include "torch/operator/drive.h"
 #include "torch/operator/unseen.h"
 
 namespace innkeeper::torch_layer {
@@ -34,40 +33,115 @@ NodeId where_to_write(Runtime& runtime, const OperatorCall& call, const at::Tens
   return there != kNoNode && !runtime.backend(there).host ? there : call.choose();
 }
 
+// Between managed tensors, or one of them and another device.
+class CopyCall : public WholeAndOnce {
+ public:
+  CopyCall(const at::Tensor& source, const at::Tensor& target, bool non_blocking)
+      : source_(source), target_(target), non_blocking_(non_blocking) {}
+
+  static std::string_view name() { return "aten::copy_"; }
+
+  void collect(OperatorCall& call) const {
+    TORCH_CHECK(from_managed_ || to_managed_, "copy_: expected a managed tensor, got ", source_.device(),
+                " and ", target_.device());
+    if (from_managed_) call.borrow(source_, false);
+    if (to_managed_) call.borrow(target_, true);
+  }
+
+  NodeId node(const OperatorCall& call) const {
+    if (!to_managed_ && target_.device().is_cpu()) {
+      return where_to_read(call.runtime(), *block_of(source_), call.choose());
+    }
+    if (!from_managed_) return where_to_write(call.runtime(), call, source_, *block_of(target_));
+    return call.choose();
+  }
+
+  void compute(OperatorCall& call) const {
+    const at::Tensor& source = from_managed_ ? call.real(0) : source_;
+    const at::Tensor& target = to_managed_ ? call.real(from_managed_ ? 1 : 0) : target_;
+    // CUDA's allocator of pinned memory knows which copies still read it, so that one need not be waited for.
+    // Who copies to the CPU reads next, and knows of no queue of ours.
+    const bool may_go_on = (from_managed_ && to_managed_) ||
+                           (!from_managed_ && call.runtime().backend(call.node()).kind == "cuda");
+    target.copy_(source, non_blocking_ && may_go_on);
+  }
+
+  const at::Tensor& result() const { return target_; }
+
+ private:
+  const at::Tensor& source_;
+  const at::Tensor& target_;
+  const bool non_blocking_;
+  const bool from_managed_ = is_managed(source_);
+  const bool to_managed_ = is_managed(target_);
+};
+
+// Reads the one element of a tensor.
+class ScalarCall : public WholeAndOnce {
+ public:
+  explicit ScalarCall(const at::Tensor& self) : self_(self) {}
+
+  static std::string_view name() { return "aten::_local_scalar_dense"; }
+  void collect(OperatorCall& call) const { call.borrow(self_, false); }
+  NodeId node(const OperatorCall& call) const {
+    return where_to_read(call.runtime(), *block_of(self_), call.choose());
+  }
+  void compute(OperatorCall& call) { value_ = at::_local_scalar_dense(call.real(0)); }
+  at::Scalar result() const { return value_; }
+
+ private:
+  const at::Tensor& self_;
+  at::Scalar value_;
+};
+
+// Fresh memory for a block on the node where its bytes are, and what fits of them; the call's end hands it to
+// the engine.
+class ResizeCall : public WholeAndOnce {
+ public:
+  // `whole`: all bytes of the block.
+  ResizeCall(const at::Tensor& whole, Bytes wanted) : whole_(whole), wanted_(wanted) {}
+
+  static std::string_view name() { return "aten::resize_"; }
+  void collect(OperatorCall& call) const { call.borrow(whole_, true); }
+
+  NodeId node(const OperatorCall& call) const {
+    Runtime& runtime = call.runtime();
+    Engine& engine = runtime.engine();
+    const Bytes size = block_of(whole_)->size();
+    const NodeId node = call.choose();
+    if (size + wanted_ <= engine.budget(node)) return node;
+    const NodeId other = instead_of(runtime, node);
+    if (other != node) {
+      warn_of_host(name(), to_string(wanted_) + " beside the " + to_string(size) +
+                               " that they replace do not fit " + engine.device(node).name());
+    }
+    return other;
+  }
+
+  void compute(OperatorCall& call) const {
+    const at::Tensor& real = call.real(0);
+    const int64_t kept = std::min(wanted_, block_of(whole_)->size()).count();
+    at::Tensor fresh = at::empty({wanted_.count()}, real.options());
+    if (kept != 0) fresh.narrow(0, 0, kept).copy_(real.narrow(0, 0, kept));
+    c10::StorageImpl& target = *real.storage().unsafeGetStorageImpl();
+    c10::StorageImpl& made = *fresh.storage().unsafeGetStorageImpl();
+    target.set_data_ptr_noswap(made.set_data_ptr(c10::DataPtr(nullptr, made.device())));
+    target.set_nbytes(static_cast<size_t>(wanted_.count()));
+    real.unsafeGetTensorImpl()->set_sizes_contiguous({wanted_.count()});
+  }
+
+  void result() const {}
+
+ private:
+  const at::Tensor& whole_;
+  const Bytes wanted_;
+};
+
 }  // namespace
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
-  OperatorCall call("aten::copy_");
-  const bool from_managed = is_managed(source);
-  const bool to_managed = is_managed(target);
-  TORCH_CHECK(from_managed || to_managed, "copy_: expected a managed tensor, got ", source.device(), " and ",
-              target.device());
-  size_t source_index = 0;
-  size_t target_index = 0;
-  NodeId node = kNoNode;
-  if (from_managed) source_index = call.borrow(source, false);
-  if (to_managed) target_index = call.borrow(target, true);
-  if (!to_managed && target.device().is_cpu()) {
-    node = where_to_read(call.runtime(), *block_of(source), call.choose());
-  } else if (!from_managed) {
-    node = where_to_write(call.runtime(), call, source, *block_of(target));
-  } else {
-    node = call.choose();
-  }
-  call.begin(node);
-  const at::Tensor& real_source = from_managed ? call.real(source_index) : source;
-  const at::Tensor& real_target = to_managed ? call.real(target_index) : target;
-  // CUDA's allocator of pinned memory knows which copies still read it, so that one need not be waited for.
-  // Who copies to the CPU reads next, and knows of no queue of ours.
-  const bool may_go_on =
-      (from_managed && to_managed) || (!from_managed && call.runtime().backend(node).kind == "cuda");
-  try {
-    real_target.copy_(real_source, non_blocking && may_go_on);
-  } catch (const c10::AcceleratorError& error) {
-    call.throw_device_failure(error);
-  }
-  call.finish();
-  return target;
+  CopyCall call(source, target, non_blocking);
+  return drive(call);
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target) {
@@ -77,60 +151,25 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& targ
 }
 
 at::Scalar read_scalar(const at::Tensor& self) {
-  OperatorCall call("aten::_local_scalar_dense");
-  const size_t index = call.borrow(self, false);
-  call.begin(where_to_read(call.runtime(), *block_of(self), call.choose()));
-  try {
-    at::Scalar value = at::_local_scalar_dense(call.real(index));
-    call.finish();
-    return value;
-  } catch (const c10::AcceleratorError& error) {
-    call.throw_device_failure(error);
-  }
+  ScalarCall call(self);
+  return drive(call);
 }
 
 void resize_storage(const c10::Storage& storage, size_t size) {
   c10::StorageImpl& handle = *storage.unsafeGetStorageImpl();
-  Runtime& runtime = torch_layer::runtime();
-  Engine& engine = runtime.engine();
   const auto wanted = Bytes(static_cast<int64_t>(size));
   TORCH_CHECK(handle.resizable() && owns_block(handle), "Trying to resize storage that is not resizable");
   Block* block = block_of(handle);
-  if (engine.resize_unwritten(*block, wanted).ok()) {
+  if (runtime().engine().resize_unwritten(*block, wanted).ok()) {
     resize_handle(handle, wanted);
     return;
   }
-  // Fresh memory on the node where the bytes are, and what fits of them; finish() hands it to the engine.
   const Unseen unseen;
   at::Tensor whole = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(managed_device()));
   whole.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({block->size().count()});
-  OperatorCall call("aten::resize_");
-  const size_t index = call.borrow(whole, true);
-  NodeId node = call.choose();
-  if (block->size() + wanted > engine.budget(node)) {
-    const NodeId other = instead_of(runtime, node);
-    if (other != node) {
-      warn_of_host("aten::resize_", to_string(wanted) + " beside the " + to_string(block->size()) +
-                                        " that they replace do not fit " + engine.device(node).name());
-    }
-    node = other;
-  }
-  call.begin(node);
-  try {
-    const at::Tensor& real = call.real(index);
-    const int64_t kept = std::min(wanted, block->size()).count();
-    at::Tensor fresh = at::empty({wanted.count()}, real.options());
-    if (kept != 0) fresh.narrow(0, 0, kept).copy_(real.narrow(0, 0, kept));
-    c10::StorageImpl& target = *real.storage().unsafeGetStorageImpl();
-    c10::StorageImpl& made = *fresh.storage().unsafeGetStorageImpl();
-    target.set_data_ptr_noswap(made.set_data_ptr(c10::DataPtr(nullptr, made.device())));
-    target.set_nbytes(size);
-    real.unsafeGetTensorImpl()->set_sizes_contiguous({wanted.count()});
-  } catch (const c10::OutOfMemoryError& error) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "aten::resize_: ", error.what_without_backtrace());
-  }
-  call.finish();
+  ResizeCall call(whole, wanted);
+  drive(call);
 }
 
 }  // namespace innkeeper::torch_layer

@@ -14,7 +14,7 @@
 #include "torch/kernels/own_kernels.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/boxed_kernel.h"
-#include "torch/operator/operator_call.h"
+#include "torch/operator/drive.h"
 #include "torch/runtime/random_stream.h"
 
 namespace innkeeper::torch_layer {
@@ -106,36 +106,47 @@ void map_tensors(c10::IValue& value, Map map) {
 }
 
 // One operator on the host, some of whose operands or results are sparse.
-class SparseCall {
+class SparseCall : public WholeAndOnce {
  public:
-  SparseCall(const Signature& signature, torch::jit::Stack& stack)
-      : signature_(signature),
-        stack_(stack),
-        first_(stack.size() - signature.args.size()),
-        call_(signature.op.schema().name()) {}
+  SparseCall(const ManagedOp& op, torch::jit::Stack& stack)
+      : op_(op), signature_(*op.signature), stack_(stack), first_(stack.size() - signature_.args.size()) {}
 
-  void run() {
+  const std::string& name() const { return signature_.op.schema().name(); }
+
+  void collect(OperatorCall& call) {
+    refuse_mixed_devices(op_, torch::jit::last(stack_, signature_.args.size()));
     for (size_t i = 0; i < signature_.args.size(); ++i) {
-      map_tensors(stack_[first_ + i], [&](const Tensor& x) { return take(x, signature_.args[i].written); });
+      const bool written = signature_.args[i].written;
+      map_tensors(stack_[first_ + i], [&](const Tensor& x) { return take(call, x, written); });
     }
     TORCH_CHECK_NOT_IMPLEMENTED(
-        call_.runtime().has_data(), signature_.op.schema().name(),
+        call.runtime().has_data(), name(),
         " needs data, which INNKEEPER_SIM has off: sparse tensors' sizes depend on it");
-    call_.begin(call_.runtime().engine().host());
-    for (size_t i = 0; i < signature_.args.size(); ++i) replace(stack_[first_ + i], signature_.args[i].kind);
+  }
+
+  static NodeId node(const OperatorCall& call) { return call.runtime().engine().host(); }
+
+  void compute(OperatorCall& call) {
+    // Before the call looks who else holds its real tensors, whatever happens.
+    struct LetGo {
+      ~LetGo() { lent.clear(); }
+      std::vector<Lent>& lent;
+    } let_go{lent_};
+    for (size_t i = 0; i < signature_.args.size(); ++i)
+      replace(call, stack_[first_ + i], signature_.args[i].kind);
     if (signature_.random_without_generator) {
       const DefaultGeneratorTurn turn(current_stream(), c10::kCPU);
       signature_.op.callBoxed(&stack_);
     } else {
       signature_.op.callBoxed(&stack_);
     }
-    for (Lent& lent : lent_) settle(lent);
-    for (size_t i = stack_.size() - signature_.nrets; i < stack_.size(); ++i) {
-      map_tensors(stack_[i], [&](const Tensor& x) { return give_back(x); });
+    for (Lent& lent : lent_) settle(call, lent);
+    for (size_t i = first_; i < stack_.size(); ++i) {
+      map_tensors(stack_[i], [&](const Tensor& x) { return give_back(call, x); });
     }
-    lent_.clear();  // before the call looks who else holds its real tensors
-    call_.finish();
   }
+
+  void result() const {}
 
  private:
   // A sparse operand; its parts are the call's operands from `first` on.
@@ -146,31 +157,31 @@ class SparseCall {
     bool written;
   };
 
-  const Tensor& take(const Tensor& x, bool written) {
+  const Tensor& take(OperatorCall& call, const Tensor& x, bool written) {
     if (!is_managed(x)) return x;
     requires_grad_ |= x.requires_grad();
     if (!is_sparse(x)) {
-      call_.operand(x, written);
+      call.operand(x, written);
       return x;
     }
-    lent_.push_back({x, Tensor(), call_.operand_count(), written});
-    for (Tensor& part : parts_of(x)) call_.operand(std::move(part), written);
+    lent_.push_back({x, Tensor(), call.operand_count(), written});
+    for (Tensor& part : parts_of(x)) call.operand(std::move(part), written);
     return x;
   }
 
-  void replace(c10::IValue& value, Parameter::Kind kind) {
-    map_tensors(value, [&](const Tensor& x) { return real(x); });
+  void replace(OperatorCall& call, c10::IValue& value, Parameter::Kind kind) {
+    map_tensors(value, [&](const Tensor& x) { return real(call, x); });
     if (kind == Parameter::Kind::device && value.isDevice() && value.toDevice().type() == kManagedType) {
       value = c10::Device(c10::kCPU);
     }
   }
 
   // Operands come in the order in which take() took them.
-  Tensor real(const Tensor& x) {
+  Tensor real(OperatorCall& call, const Tensor& x) {
     if (!is_managed(x)) return x;
-    if (!is_sparse(x)) return call_.real(next_operand_++);
+    if (!is_sparse(x)) return call.real(next_operand_++);
     Lent& lent = lent_[next_lent_++];
-    lent.real = assemble(x, real_parts(lent));
+    lent.real = assemble(x, real_parts(call, lent));
     // _sparse_mm_reduce_impl asks its operands whether to keep what its backward pass will read.
     if (requires_grad_) lent.real.set_requires_grad(true);
     next_operand_ += parts_count(x);
@@ -179,54 +190,54 @@ class SparseCall {
 
   static size_t parts_count(const Tensor& sparse) { return sparse.layout() == c10::kSparse ? 2 : 3; }
 
-  Parts real_parts(const Lent& lent) const {
+  static Parts real_parts(const OperatorCall& call, const Lent& lent) {
     Parts parts;
-    for (size_t k = 0; k < parts_count(lent.managed); ++k) parts.push_back(call_.real(lent.first + k));
+    for (size_t k = 0; k < parts_count(lent.managed); ++k) parts.push_back(call.real(lent.first + k));
     return parts;
   }
 
   // A kernel that writes a sparse tensor may have given it other parts, or another shape.
-  void settle(const Lent& lent) {
+  static void settle(OperatorCall& call, const Lent& lent) {
     if (!lent.written) return;
-    const Parts before = real_parts(lent);
+    const Parts before = real_parts(call, lent);
     const Parts after = parts_of(lent.real);
     const bool same = std::equal(before.begin(), before.end(), after.begin(),
                                  [](const Tensor& a, const Tensor& b) { return a.is_same(b); }) &&
                       lent.real.sizes() == lent.managed.sizes() && same_coalesced(lent);
-    if (!same) set_parts(lent.managed, managed_parts(lent.real), lent.real);
+    if (!same) set_parts(lent.managed, managed_parts(call, lent.real), lent.real);
   }
 
   static bool same_coalesced(const Lent& lent) {
     return lent.real.layout() != c10::kSparse || coo(lent.real).coalesced() == coo(lent.managed).coalesced();
   }
 
-  Parts managed_parts(const Tensor& real) {
+  static Parts managed_parts(OperatorCall& call, const Tensor& real) {
     Parts parts;
-    for (const Tensor& part : parts_of(real)) parts.push_back(call_.give_back(part));
+    for (const Tensor& part : parts_of(real)) parts.push_back(call.give_back(part));
     return parts;
   }
 
-  Tensor give_back(const Tensor& real) {
-    if (!is_sparse(real) || !real.device().is_cpu()) return call_.give_back(real);
+  Tensor give_back(OperatorCall& call, const Tensor& real) {
+    if (!is_sparse(real) || !real.device().is_cpu()) return call.give_back(real);
     for (const Lent& lent : lent_) {
       if (lent.real.is_same(real)) return lent.managed;
     }
-    return assemble(real, managed_parts(real));
+    return assemble(real, managed_parts(call, real));
   }
 
+  const ManagedOp& op_;
   const Signature& signature_;
   torch::jit::Stack& stack_;
   const size_t first_;
-  OperatorCall call_;
-  std::vector<Lent> lent_;  // after call_: let go before call_ looks who else holds its real tensors
+  std::vector<Lent> lent_;
   size_t next_operand_ = 0;
   size_t next_lent_ = 0;
   bool requires_grad_ = false;  // of any operand
 };
 
 void run_sparse(const ManagedOp& op, torch::jit::Stack* stack) {
-  refuse_mixed_devices(op, torch::jit::last(*stack, op.signature->args.size()));
-  SparseCall(*op.signature, *stack).run();
+  SparseCall call(op, *stack);
+  drive(call);
 }
 
 void register_unless_there(const c10::OperatorHandle& op, DispatchKey key) {

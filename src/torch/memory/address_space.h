@@ -54,6 +54,8 @@ class IK_EXPORT AddressSpace {
   // Multiples of kGranule up to 16 of them, then 8 sizes for each doubling: at most 1/8 more than asked.
   static size_t class_size(size_t size) { return size == 0 ? 0 : class_of(size).size; }
   static constexpr size_t kGranule = 512;
+  // The ordinal of the class, from the least on.
+  static size_t class_index(size_t size) { return class_of(size).index; }
 
  private:
   struct Class {

@@ -61,6 +61,70 @@ __attribute__((no_sanitize("address", "thread"))) HostCharge* charge_before(void
   return std::atomic_ref(charge->mark).load(std::memory_order_relaxed) == mark_of(charge) ? charge : nullptr;
 }
 
+void free_piece(HostCharge* charge) {
+  c10::DataPtr memory = std::move(charge->memory);
+  charge->~HostCharge();
+  memory.clear();
+}
+
+// Small pieces that the thread has let go, for its next allocations of their size: aligned memory is what costs
+// most of a small tensor, and most tensors have the size of one that has just gone. They are charged to nobody.
+class SparePieces {
+ public:
+  SparePieces() { of_thread = this; }
+  ~SparePieces() {
+    of_thread = nullptr;
+    thread_is_over = true;
+    for (Class& kept : classes_) {
+      while (kept.count != 0) free_piece(kept.pieces[--kept.count]);
+    }
+  }
+  SparePieces(const SparePieces&) = delete;
+  SparePieces& operator=(const SparePieces&) = delete;
+
+  // Null if there is none of exactly that size.
+  static HostCharge* take(Bytes size) {
+    Class* const kept = class_of(size);
+    return kept == nullptr || kept->count == 0 ? nullptr : kept->pieces[--kept->count];
+  }
+  // False if it is not kept.
+  static bool keep(HostCharge* piece, Bytes size) {
+    Class* const kept = class_of(size);
+    if (kept == nullptr || kept->count == kEach) return false;
+    kept->pieces[kept->count++] = piece;
+    return true;
+  }
+
+ private:
+#ifdef __SANITIZE_ADDRESS__
+  static constexpr size_t kClasses = 0;  // it is to see what is used after it was freed
+#else
+  static constexpr size_t kClasses = 64;  // to 4 KiB: half a megabyte for a thread
+#endif
+  static constexpr size_t kEach = 4;
+  struct Class {
+    std::array<HostCharge*, kEach> pieces;
+    size_t count = 0;
+  };
+
+  // `size`: a multiple of kAlignment, not 0. Null where none is kept.
+  static Class* class_of(Bytes size) {
+    const size_t index = static_cast<size_t>(size.count()) / kAlignment - 1;
+    if (index >= kClasses || thread_is_over) return nullptr;
+    if (of_thread == nullptr) [[unlikely]] {
+      static thread_local SparePieces pieces;
+    }
+    return &of_thread->classes_[index];
+  }
+
+  static thread_local SparePieces* of_thread;
+  static thread_local bool thread_is_over;
+  std::array<Class, kClasses> classes_;
+};
+
+thread_local SparePieces* SparePieces::of_thread = nullptr;
+thread_local bool SparePieces::thread_is_over = false;
+
 // The deleter of charged host memory.
 void release_host_charge(void* data) {
   HostCharge* const charge = charge_before(data);
@@ -70,9 +134,7 @@ void release_host_charge(void* data) {
   Accountant* const accountant = charge->accountant;
   const NodeId node = charge->node;
   const Bytes size = charge->size;
-  c10::DataPtr memory = std::move(charge->memory);
-  charge->~HostCharge();
-  memory.clear();  // before others are told that there is room
+  if (!SparePieces::keep(charge, size)) free_piece(charge);  // before others are told that there is room
   accountant->uncharge(node, size);
 }
 
@@ -94,27 +156,37 @@ c10::DataPtr listed(c10::DataPtr memory) {
   return {data, data, &release_by_address, device};
 }
 
+// A piece that is charged to nobody yet.
+HostCharge* new_piece(c10::Allocator& original, size_t size) {
+  c10::DataPtr memory = original.allocate(size + 2 * kBefore);
+  auto* data = static_cast<std::byte*>(memory.get()) + kBefore;
+  if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) data += kBefore;
+  return new (data - kBefore) HostCharge{0, std::move(memory), nullptr, Bytes(0), kNoNode};
+}
+
 c10::DataPtr allocate_host(c10::Allocator& original, Accountant* accountant, NodeId node, size_t size) {
   const bool absurd = size > static_cast<size_t>(INT64_MAX) - 2 * kBefore;  // PyTorch's own error says so
   if (accountant == nullptr || size == 0 || absurd) return original.allocate(size);
   const Bytes charged = round_up(Bytes(static_cast<int64_t>(size)));
   const DisarmedCpu disarmed;
   if (Status status = accountant->charge(node, charged); !status.ok()) throw_no_memory(status);
-  c10::DataPtr memory;
+  HostCharge* charge = nullptr;
   try {
     if (faults::injected(faults::Fault::allocation)) {
       throw_no_memory(Status(Code::out_of_memory, faults::message("no memory for a kernel on the host")));
     }
-    memory = original.allocate(size + 2 * kBefore);
+    charge = SparePieces::take(charged);
+    if (charge == nullptr) charge = new_piece(original, static_cast<size_t>(charged.count()));
   } catch (...) {
     accountant->uncharge(node, charged);
     throw;
   }
   charged_bytes[index_of(node)].fetch_add(charged.count(), std::memory_order_relaxed);
-  auto* data = static_cast<std::byte*>(memory.get()) + kBefore;
-  if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) data += kBefore;
-  auto* charge = reinterpret_cast<HostCharge*>(data - kBefore);
-  new (charge) HostCharge{mark_of(charge), std::move(memory), accountant, charged, node};
+  charge->accountant = accountant;
+  charge->size = charged;
+  charge->node = node;
+  std::atomic_ref(charge->mark).store(mark_of(charge), std::memory_order_relaxed);
+  std::byte* const data = reinterpret_cast<std::byte*>(charge) + kBefore;
   return {data, data, &release_host_charge, c10::Device(c10::kCPU)};
 }
 

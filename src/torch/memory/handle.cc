@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/thread_annotations.h"
 #include "torch/memory/device_allocator.h"
+#include "torch/memory/spare_attachments.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/runtime_state.h"
 
@@ -70,18 +71,20 @@ void delete_handle(void* context) {
   Runtime* const machine = runtime_if_started();
   if (machine == nullptr) return;  // in a child of fork(): nothing of it is ours (fork.h)
   auto* block = static_cast<Block*>(context);
-  const Attachment::Owner attachment(&attachment_of(*block));
-  address_space().give_back(attachment->addresses);  // before the block goes that they lead to
+  Attachment::Owner attachment(&attachment_of(*block));
+  if (attachment->addresses != nullptr)  // before the block goes that they lead to
+    attachment->addresses->owner.store(nullptr, std::memory_order_relaxed);
   Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
   engine.destroy(block);
+  keep_attachment(std::move(attachment), engine.node_count());
 }
 
 c10::DataPtr make_handle_pointer(Bytes size) {
   Engine& engine = runtime().engine();
-  Attachment::Owner attachment = Attachment::make(engine.node_count());
-  AddressSpace::Range* addresses = address_space().take(static_cast<size_t>(size.count()));
+  Attachment::Owner attachment = take_attachment(engine.node_count(), static_cast<size_t>(size.count()));
   Block* block = engine.create(size);
+  AddressSpace::Range* const addresses = attachment->addresses;
   block->attachment = attachment.release();
   return {assign(*block, addresses), block, &delete_handle, managed_device()};
 }

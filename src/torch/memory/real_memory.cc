@@ -65,19 +65,32 @@ c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node) {
   return *real;
 }
 
-void copy_geometry(const at::Tensor& source, c10::TensorImpl& target) {
+bool same_geometry(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+  constexpr c10::DispatchKeySet kViewBits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  const c10::IntArrayRef sizes = a.sizes(), strides = a.strides();
+  if (!((a.key_set() ^ b.key_set()) & kViewBits).empty() || a.storage_offset() != b.storage_offset() ||
+      sizes.size() != b.sizes().size())
+    return false;
+  const int64_t* const other_sizes = b.sizes().data();
+  const int64_t* const other_strides = b.strides().data();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != other_sizes[i] || strides[i] != other_strides[i]) return false;
+  }
+  return true;
+}
+
+void copy_geometry(const c10::TensorImpl& source, c10::TensorImpl& target) {
   target.set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
   target._set_conj(source.is_conj());
   target._set_neg(source.is_neg());
 }
 
-at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node) {
-  const c10::TensorImpl& handle = *managed.unsafeGetTensorImpl();
-  const c10::StorageImpl& shown = *handle.unsafe_storage().unsafeGetStorageImpl();
+at::Tensor real_tensor(Runtime& runtime, const c10::TensorImpl& managed, const c10::StorageImpl& shown,
+                       Block& block, NodeId node, bool inference) {
   c10::intrusive_ptr<c10::StorageImpl> storage;
   if (owns_block(shown)) [[likely]] {
     c10::StorageImpl& whole = real_storage(runtime, block, node);
-    if (auto kept = attachment_of(block).real(node).views.take(handle, whole)) {
+    if (auto kept = attachment_of(block).real(node).views.take(managed, whole, inference)) {
       return at::Tensor(std::move(kept));
     }
     storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&whole);
@@ -86,11 +99,9 @@ at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block
     storage = borrowing_storage(shown, whole, runtime.backend(node).device);
   }
   auto real = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(std::move(storage)), c10::DispatchKeySet(runtime.backend(node).key), handle.dtype());
-  real->set_sizes_and_strides(handle.sizes(), handle.strides(), handle.storage_offset());
-  if (handle.is_conj()) real->_set_conj(true);
-  if (handle.is_neg()) real->_set_neg(true);
-  if (handle.is_wrapped_number()) real->set_wrapped_number(true);
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(runtime.backend(node).key), managed.dtype());
+  copy_geometry(managed, *real);
+  if (managed.is_wrapped_number()) real->set_wrapped_number(true);
   return at::Tensor(std::move(real));
 }
 

@@ -21,8 +21,9 @@ bool is_held_elsewhere(Block& block, NodeId node);
 c10::StorageImpl& real_storage(Runtime& runtime, Block& block, NodeId node);
 
 // A real tensor with the geometry of a managed one, over its block's real storage at `node`: one that was
-// kept, or a new one.
-at::Tensor real_tensor(Runtime& runtime, const at::Tensor& managed, Block& block, NodeId node);
+// kept, or a new one. `shown`: the managed one's storage; `inference`: whether InferenceMode is on.
+at::Tensor real_tensor(Runtime& runtime, const c10::TensorImpl& managed, const c10::StorageImpl& shown,
+                       Block& block, NodeId node, bool inference);
 
 // The operator is through with a tensor over the block's real storage at `node`: the next one may use it.
 void keep_real_tensor(Block& block, NodeId node, at::Tensor real);
@@ -35,7 +36,8 @@ c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::
 // new memory and makes the handle's size agree. Returns whether it did.
 bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, NodeId node, bool pinned);
 
-// Gives `target` the sizes, strides, offset and view bits of `source`.
-void copy_geometry(const at::Tensor& source, c10::TensorImpl& target);
+// Sizes, strides, offset and view bits.
+bool same_geometry(const c10::TensorImpl& a, const c10::TensorImpl& b);
+void copy_geometry(const c10::TensorImpl& source, c10::TensorImpl& target);
 
 }  // namespace innkeeper::torch_layer

@@ -1,30 +1,29 @@
 #include "torch/memory/real_views.h"
 
-#include <c10/core/InferenceMode.h>
-
 #include <typeinfo>
 #include <utility>
+
+#include "torch/memory/real_memory.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
-bool fits(c10::TensorImpl& view, const c10::TensorImpl& handle, const c10::StorageImpl& storage) {
+bool fits(c10::TensorImpl& view, const c10::TensorImpl& handle, const c10::StorageImpl& storage,
+          bool inference) {
   return view.unsafe_storage().unsafeGetStorageImpl() == &storage && view.dtype() == handle.dtype() &&
-         view.storage_offset() == handle.storage_offset() && view.sizes() == handle.sizes() &&
-         view.strides() == handle.strides() && view.is_conj() == handle.is_conj() &&
-         view.is_neg() == handle.is_neg() && view.is_wrapped_number() == handle.is_wrapped_number() &&
-         view.is_inference() == c10::InferenceMode::is_enabled();
+         same_geometry(view, handle) && view.is_wrapped_number() == handle.is_wrapped_number() &&
+         view.is_inference() == inference;
 }
 
 }  // namespace
 
 c10::intrusive_ptr<c10::TensorImpl> RealViews::take(const c10::TensorImpl& handle,
-                                                    const c10::StorageImpl& storage) {
+                                                    const c10::StorageImpl& storage, bool inference) {
   for (std::atomic<c10::TensorImpl*>& place : views_) {
     if (place.load(std::memory_order_relaxed) == nullptr) continue;
     c10::TensorImpl* view = place.exchange(nullptr, std::memory_order_acq_rel);  // ours alone from here on
     if (view == nullptr) continue;
-    if (fits(*view, handle, storage)) return c10::intrusive_ptr<c10::TensorImpl>::reclaim(view);
+    if (fits(*view, handle, storage, inference)) return c10::intrusive_ptr<c10::TensorImpl>::reclaim(view);
     put(place, view);
   }
   return {};

@@ -3,9 +3,12 @@
 
 #include <ATen/core/stack.h>
 
+#include "base/types.h"
 #include "torch/operator/signature.h"
 
 namespace innkeeper::torch_layer {
+
+class OperatorCall;
 
 // What the managed device knows of an operator beyond its schema.
 struct ManagedOp {
@@ -20,6 +23,11 @@ struct ManagedOp {
 
 // Arguments on the stack; results replace them.
 void run_managed(const ManagedOp& op, torch::jit::Stack* stack);
+
+// Where an operator runs that was to run at `node`: on the host instead, if that node has no kernel for it or
+// no room for what it returns (soft_placement.h).
+NodeId where_to_run(const OperatorCall& call, const Signature& signature, NodeId node,
+                    c10::ArrayRef<c10::IValue> arguments);
 
 // Throws PyTorch's own "same device" error where CUDA would: managed tensors beside CPU tensors that are
 // neither 0-dim nor listed (mixed_devices.cc).

@@ -19,27 +19,23 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// Nothing inside a kernel is recorded by autograd or cast by autocast.
-constexpr c10::DispatchKeySet kAboveKernels =
-    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
-
 at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
   auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey),
                                                    real.dtype());
-  copy_geometry(real, *made);
+  copy_geometry(*real.unsafeGetTensorImpl(), *made);
   return at::Tensor(std::move(made));
 }
 
-at::Tensor view_of(const c10::Storage& handle, const at::Tensor& base, const at::Tensor& real) {
-  auto made = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(handle),
-                                                   base.key_set(), real.dtype());
-  copy_geometry(real, *made);
-  return at::Tensor(std::move(made));
+at::Tensor tensor_of(c10::TensorImpl& impl) {
+  return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&impl));
 }
 
-bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
-  return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg() && a.storage_offset() == b.storage_offset() &&
-         a.sizes() == b.sizes() && a.strides() == b.strides();
+at::Tensor view_of(c10::StorageImpl& handle, const c10::TensorImpl& base, const at::Tensor& real) {
+  auto made = c10::make_intrusive<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&handle)),
+      base.key_set(), real.dtype());
+  copy_geometry(*real.unsafeGetTensorImpl(), *made);
+  return at::Tensor(std::move(made));
 }
 
 }  // namespace
@@ -83,41 +79,19 @@ void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) cons
   throw_status(Status(failure.code(), std::move(line)), name_);
 }
 
-size_t OperatorCall::operand(at::Tensor managed, bool written) {
-  return take(c10::MaybeOwned<at::Tensor>::owned(std::move(managed)), written);
-}
-
-size_t OperatorCall::borrow(const at::Tensor& managed, bool written) {
-  return take(c10::MaybeOwned<at::Tensor>::borrowed(managed), written);
-}
-
-void OperatorCall::keep(size_t index, at::Tensor managed) {
-  operands_[index].managed = c10::MaybeOwned<at::Tensor>::owned(std::move(managed));
-}
-
-size_t OperatorCall::take(c10::MaybeOwned<at::Tensor> managed, bool written) {
-  c10::Storage handle = managed->storage();
-  Block* block = block_of(*handle.unsafeGetStorageImpl());
-  operands_.push_back({std::move(managed), std::move(handle), at::Tensor(), block, written});
-  if (const Bytes size = block->size(); size != Bytes(0)) {
-    accesses_.push_back({block, written, false});
-    operand_bytes_ += size;
-  }
-  return operands_.size() - 1;
+void OperatorCall::leave_to_host(const c10::OutOfMemoryError& error, bool repeatable) {
+  const std::string why =
+      std::string(error.what_without_backtrace()) + "; its operands take " + to_string(operand_bytes_);
+  if (!repeatable || instead_of(runtime_, node_) == node_)
+    TORCH_CHECK_WITH(OutOfMemoryError, false, name_, ": ", why);
+  give_up();
+  warn_of_host(name_, why);
 }
 
 NodeId OperatorCall::preferred() const {
   const Engine& engine = runtime_.engine();
   const bool one = engine.computing_nodes().size() == 1;  // whose home need not be asked for
   return engine.place(std::span(accesses_.data(), accesses_.size()), one ? kNoNode : home_node());
-}
-
-bool OperatorCall::too_large() const {
-  Engine& engine = runtime_.engine();
-  for (const NodeId node : engine.computing_nodes()) {
-    if (operand_bytes_ <= engine.budget(node) || runtime_.backend(node).host) return false;
-  }
-  return true;
 }
 
 NodeId OperatorCall::choose() const {
@@ -166,15 +140,18 @@ void OperatorCall::begin(NodeId node) {
   }
   if (!acquired.ok()) throw_status(acquired, name_);
   begun_ = true;
+  const bool inference = c10::InferenceMode::is_enabled();
   for (Operand& operand : operands_) {
     operand.real = given_before(operand);
-    if (!operand.real.defined()) operand.real = real_tensor(runtime_, *operand.managed, *operand.block, node);
+    if (!operand.real.defined()) {
+      operand.real =
+          real_tensor(runtime_, *operand.managed, *operand.handle, *operand.block, node, inference);
+    }
   }
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
   if (!backend.host) {
     device_.emplace(backend.device);
-    queue_.emplace(backend.device);
     if (runtime_.engine().stream()->on()) [[unlikely]]
       sim_backend::work_of_thread() = {};
   }
@@ -190,7 +167,7 @@ at::Tensor OperatorCall::given_before(const Operand& operand) const {
   if (operands_.size() > kMostSearched) return {};
   for (const Operand& before : operands_) {
     if (&before == &operand) break;
-    if (before.managed->is_same(*operand.managed)) return before.real;
+    if (before.managed == operand.managed) return before.real;
   }
   return {};
 }
@@ -262,11 +239,11 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
       index_->adopted.emplace(adopted_[i].real.storage().unsafeGetStorageImpl(), i);
     }
   }
-  if (const Operand* operand = operand_of(real.unsafeGetTensorImpl())) return *operand->managed;
+  if (const Operand* operand = operand_of(real.unsafeGetTensorImpl())) return tensor_of(*operand->managed);
   if (!real.has_storage() || real.device().type() != runtime_.backend(node_).device.type()) return real;
   const c10::StorageImpl* storage = real.storage().unsafeGetStorageImpl();
   if (const Operand* operand = operand_over(storage))
-    return view_of(operand->handle, *operand->managed, real);
+    return view_of(*operand->handle, *operand->managed, real);
   if (const Adopted* adopted = adopted_over(storage)) return new_managed(adopted->handle, real);
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
   Block* block = block_of(*handle.unsafeGetStorageImpl());
@@ -282,13 +259,13 @@ void OperatorCall::settle_written() {
   for (Operand& operand : operands_) {
     if (!operand.written || !operand.real.defined()) continue;
     const bool pinned = operand.block->size() != Bytes(0);
-    adopt_resize(runtime_, *operand.handle.unsafeGetStorageImpl(), *operand.block, node_, pinned);
+    adopt_resize(runtime_, *operand.handle, *operand.block, node_, pinned);
     if (!pinned && operand.block->size() != Bytes(0))
       accesses_.push_back({.block = operand.block, .write = true});
-    if (!operand.managed->storage().is_alias_of(operand.handle)) continue;  // it shows other bytes now
-    if (!same_geometry(operand.real, *operand.managed)) {
-      copy_geometry(operand.real, *operand.managed->unsafeGetTensorImpl());
-    }
+    // It may show other bytes now.
+    if (operand.managed->unsafe_storage().unsafeGetStorageImpl() != operand.handle) continue;
+    const c10::TensorImpl& real = *operand.real.unsafeGetTensorImpl();
+    if (!same_geometry(real, *operand.managed)) copy_geometry(real, *operand.managed);
   }
 }
 
@@ -317,7 +294,6 @@ void OperatorCall::finish() {
 void OperatorCall::release(const trace::Operation& what) noexcept {
   begun_ = false;
   read_check_.reset();
-  queue_.reset();
   device_.reset();
   armed_.reset();
   below_.reset();

@@ -1,7 +1,7 @@
 // One operator on managed tensors (design, section 5): brings its operands to one node and pins them there,
 // lends the kernel real tensors over them, and turns what the kernel made into managed tensors.
 //
-// Use, in this order: operand() for each managed tensor, begin(), real(i) to the kernel, give_back() each
+// drive.h uses it, in this order: operand() for each managed tensor, begin(), real(i) to the kernel, give_back() each
 // result, finish(). If anything throws in between, the destructor does what finish() would: what the kernel
 // may have written counts as written (I7), a resized operand keeps its new memory, every pin is given back.
 //
@@ -12,7 +12,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
-#include <c10/util/MaybeOwned.h>
 #include <c10/util/SmallVector.h>
 
 #include <memory>
@@ -27,6 +26,10 @@
 
 namespace innkeeper::torch_layer {
 
+// Nothing inside a kernel is recorded by autograd or cast by autocast.
+inline constexpr c10::DispatchKeySet kAboveKernels =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+
 class OperatorCall {
  public:
   explicit OperatorCall(std::string_view name);
@@ -36,11 +39,30 @@ class OperatorCall {
 
   // Takes a managed tensor; returns its index for real(). One that is borrowed must outlive the call: to own
   // what Python alone holds costs its interpreter's lock, twice.
-  size_t operand(at::Tensor managed, bool written);
-  size_t borrow(const at::Tensor& managed, bool written);
+  size_t operand(const at::Tensor& managed, bool written) {
+    const size_t index = borrow(managed, written);
+    keep(index, managed);
+    return index;
+  }
+  size_t borrow(const at::Tensor& managed, bool written) {
+    c10::TensorImpl& impl = *managed.unsafeGetTensorImpl();
+    c10::StorageImpl& handle = *impl.storage().unsafeGetStorageImpl();
+    Block* const block = block_of(handle);
+    operands_.emplace_back(Operand{&impl, &handle, block, at::Tensor(), written});
+    if (const Bytes size = block->size(); size != Bytes(0)) {
+      accesses_.push_back({block, written, false});
+      operand_bytes_ += size;
+    }
+    return operands_.size() - 1;
+  }
   size_t borrow(at::Tensor&&, bool) = delete;
-  // Owns from here on what was borrowed.
-  void keep(size_t index, at::Tensor managed);
+  // Owns from here on what was borrowed, and the block with it: a kernel that is Python may give the tensor
+  // another one (x.data = y) while it runs.
+  void keep(size_t index, at::Tensor managed) {
+    kept_handles_.push_back(
+        c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(operands_[index].handle)));
+    kept_.push_back(std::move(managed));
+  }
   size_t operand_count() const { return operands_.size(); }
   Bytes operand_bytes() const { return operand_bytes_; }
   Runtime& runtime() const { return runtime_; }
@@ -51,11 +73,19 @@ class OperatorCall {
   // Whether an operand that has any bytes is written.
   bool overwrites() const;
   // Whether the operands alone are larger than every accelerator.
-  bool too_large() const;
+  bool too_large() const {
+    Engine& engine = runtime_.engine();
+    for (const NodeId node : engine.computing_nodes()) {
+      if (operand_bytes_ <= engine.budget(node) || runtime_.backend(node).host) [[likely]]
+        return false;
+    }
+    return true;
+  }
   // Brings everything to `node`, pins it and makes the real tensors: on the host instead, where they do not
   // fit (soft_placement.h). Throws torch.OutOfMemoryError with the numbers.
   void begin(NodeId node);
   NodeId node() const { return node_; }
+  at::Tensor& real(size_t index) { return operands_[index].real; }
   const at::Tensor& real(size_t index) const { return operands_[index].real; }
 
   // The managed tensor for one that the kernel returned: the operand itself, a view of an operand's or an
@@ -63,19 +93,19 @@ class OperatorCall {
   // stays as it is.
   at::Tensor give_back(at::Tensor real);
   void finish();
-  // What the destructor does, where the call did not come to its end.
-  void give_up();
+  // The kernel found no room. Throws that with the operator's name, unless the call is repeatable and the
+  // host may take it: then gives it up and warns.
+  void leave_to_host(const c10::OutOfMemoryError& error, bool repeatable);
   // The kernel ended with this. Throws it again as torch.AcceleratorError that names the operator and the
   // node and, where the node is gone for good, the operands that went with it.
   [[noreturn]] void throw_device_failure(const c10::AcceleratorError& error) const;
 
  private:
   struct Operand {
-    c10::MaybeOwned<at::Tensor> managed;
-    // The block's: a kernel that is Python may give the tensor another one (x.data = y) while it runs.
-    c10::Storage handle;
-    at::Tensor real;
+    c10::TensorImpl* managed;
+    c10::StorageImpl* handle;
     Block* block;
+    at::Tensor real;
     bool written;
   };
   struct Adopted {
@@ -84,7 +114,8 @@ class OperatorCall {
     Block* block;
   };
 
-  size_t take(c10::MaybeOwned<at::Tensor> managed, bool written);
+  // What the destructor does, where the call did not come to its end.
+  void give_up();
   NodeId preferred() const;
   Status bring_together(NodeId node);
   const Operand* operand_of(const c10::TensorImpl* real) const;
@@ -102,14 +133,21 @@ class OperatorCall {
   bool begun_ = false;
   Bytes operand_bytes_{0};
   c10::SmallVector<Operand, 5> operands_;
+  c10::SmallVector<at::Tensor, 4> kept_;
+  c10::SmallVector<c10::Storage, 4> kept_handles_;
   c10::SmallVector<Access, 5> accesses_;
   c10::SmallVector<Adopted, 1> adopted_;
   struct Index;  // of all these by what they are over, where lists are long
   std::unique_ptr<Index> index_;
   std::optional<OperatorScope> scope_;
   std::optional<ArmedCpu> armed_;
-  std::optional<c10::OptionalDeviceGuard> device_;
-  std::optional<OnComputeQueue> queue_;
+  // Of an accelerator.
+  struct OnDevice {
+    explicit OnDevice(c10::Device device) : current(device), queue(device) {}
+    c10::OptionalDeviceGuard current;
+    OnComputeQueue queue;
+  };
+  std::optional<OnDevice> device_;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;
   std::optional<ReadCheck> read_check_;
 };

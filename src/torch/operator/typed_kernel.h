@@ -1,12 +1,12 @@
-// The boxed function's twin for hot operators: the same steps (fallback.cc) without boxing, made from an
-// operator's at::_ops declaration by one template. Saves about a third of what a small operator costs above
-// plain PyTorch.
+// The boxed function's twin for hot operators: the same steps (drive.h) without boxing, made from an
+// operator's at::_ops declaration by one template.
 //
-// Fit for operators whose arguments are tensors (Tensor, Tensor?) and plain values, whose written arguments
-// are the `Tensor&` ones, and whose results are tensors. Not for lists, generators, devices, hidden writes,
-// or operators that take CPU tensors beside managed ones.
+// Fit for operators of PyTorch's own whose arguments are tensors (Tensor, Tensor?), lists of tensors that are
+// only read, and plain values, whose written arguments are the `Tensor&` ones, and whose results are tensors.
+// Not for generators, devices, hidden writes, or operators that take CPU tensors beside managed ones.
 #pragma once
 
+#include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
 
 #include <optional>
@@ -15,140 +15,219 @@
 #include <utility>
 
 #include "torch/operator/device_check.h"
+#include "torch/operator/drive.h"
 #include "torch/operator/fallback.h"
-#include "torch/operator/operator_call.h"
-#include "torch/operator/soft_placement.h"
 
 namespace innkeeper::torch_layer {
 
+// Keys of tensors that a backend's kernel takes as they are: those of backends and of what is excluded while
+// a kernel runs. What else there may be (a conjugate or negative bit) has the dispatcher find its way.
+inline constexpr c10::DispatchKeySet kBackendKeys =
+    c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask) |
+    c10::DispatchKeySet(c10::DispatchKey::Dense);
+inline constexpr c10::DispatchKeySet kOrdinaryKeys =
+    kBackendKeys | c10::DispatchKeySet(c10::DispatchKey::AutogradFunctionality) | kAboveKernels;
+
 template <class Op, class Signature = typename Op::schema>
-struct TypedKernel;
+class TypedKernel;
 
 template <class Op, class Return, class... Args>
-struct TypedKernel<Op, Return(Args...)> {
+class TypedKernel<Op, Return(Args...)> {
+ public:
   static Return run(Args... args) {
-    DeviceCheck check;
-    (look_at(check, args), ...);
-    check.refuse_mixed(Op::name);
-    OperatorCall call(Op::name);
-    (collect(call, args), ...);
-    if (call.too_large()) [[unlikely]]
-      return boxed(args...);
-    call.begin(call.choose());
-    size_t next = 0;
-    try {
-      if constexpr (std::is_same_v<Return, at::Tensor&>) {
-        {
-          // Braces: lent from left to right, as they were collected.
-          std::tuple<Lent<Args>...> lent{lend<Args>(call, next, args)...};
-          std::apply([](auto&... real) -> void { Op::call(static_cast<Args>(real)...); }, lent);
-        }
-        call.finish();
-        return written(args...);
-      } else {
-        Return result = compute(call, next, args...);
-        call.finish();
-        return result;
-      }
-    } catch (const c10::OutOfMemoryError& error) {
-      const std::string why = std::string(error.what_without_backtrace()) + "; its operands take " +
-                              to_string(call.operand_bytes());
-      const bool writes = std::is_same_v<Return, at::Tensor&>;
-      if (writes || instead_of(call.runtime(), call.node()) == call.node()) {
-        TORCH_CHECK_WITH(OutOfMemoryError, false, Op::name, ": ", why);
-      }
-      call.give_up();
-      warn_of_host(Op::name, why);
-      const OnHost on_host;
-      return boxed(args...);
-    } catch (const c10::AcceleratorError& error) {
-      call.throw_device_failure(error);
+    TypedKernel kernel(args...);
+    return drive(kernel);
+  }
+
+  static std::string_view name() { return Op::name; }
+
+  void collect(OperatorCall& call) {
+    each([&](auto& argument) { collect(call, argument); });
+    if (foreign_) [[unlikely]]
+      refuse_mixed();
+  }
+
+  bool run_in_slices() {
+    repeat();
+    return true;
+  }
+
+  NodeId node(const OperatorCall& call) const {
+    const NodeId node = call.choose();
+    return call.runtime().backend(node).host ? node : where_to_run(call, *boxed_op().signature, node, {});
+  }
+
+  void compute(OperatorCall& call) {
+    next_ = 0;
+    std::apply(
+        [&](auto&... argument) {
+          std::tuple<Lent<Args>...> lent{lend<Args>(call, argument)...};  // braces: from left to right
+          std::apply([&](auto&... real) { run_kernel(call, real...); }, lent);
+        },
+        args_);
+  }
+
+  static bool is_repeatable(const OperatorCall&) { return !kWrites; }
+
+  // The rare cases, by the boxed function.
+  void repeat() {
+    torch::jit::Stack stack;
+    each([&](auto& argument) { push(stack, argument); });
+    run_managed(boxed_op(), &stack);
+    if constexpr (!kWrites) result_ = c10::impl::PopResult<Return>::call(stack);
+  }
+
+  Return result() {
+    if constexpr (kWrites) {
+      return std::apply([](auto&... argument) -> at::Tensor& { return written(argument...); }, args_);
+    } else {
+      return std::move(result_);
     }
   }
 
  private:
-  // The rare cases, by the boxed function.
-  static Return boxed(Args... args) {
-    static const ManagedOp& op = *new ManagedOp(
-        read_signature(c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name)));
-    torch::jit::Stack stack;
-    torch::jit::push(stack, args...);
-    run_managed(op, &stack);
-    if constexpr (std::is_same_v<Return, at::Tensor&>) {
-      return written(args...);
-    } else {
-      return c10::impl::PopResult<Return>::call(stack);
-    }
-  }
+  explicit TypedKernel(Args&... args) : args_(args...) {}
 
-  template <class T>
-  static constexpr bool kTensor = std::is_same_v<std::remove_cvref_t<T>, at::Tensor>;
+  static constexpr bool kWrites = std::is_same_v<Return, at::Tensor&>;
   template <class T>
   static constexpr bool kMaybeTensor = std::is_same_v<std::remove_cvref_t<T>, std::optional<at::Tensor>>;
   template <class T>
+  static constexpr bool kList = std::is_same_v<std::remove_cvref_t<T>, at::ITensorListRef> ||
+                                std::is_same_v<std::remove_cvref_t<T>, at::TensorList>;
+  template <class T>
   static constexpr bool kWritten = std::is_same_v<T, at::Tensor&>;
-  // What a kernel is lent for an argument: tensors that it may put others in place of by value, the rest as
-  // it is.
+  using Reals = c10::SmallVector<at::Tensor, 6>;
+  // What is kept of an argument while the kernel runs: tensors that the call has, by reference.
   template <class T>
-  using Lent = std::conditional_t<kWritten<T> || kMaybeTensor<T>, std::remove_cvref_t<T>, T>;
+  using Lent =
+      std::conditional_t<kMaybeTensor<T>, std::optional<at::Tensor>, std::conditional_t<kList<T>, Reals, T>>;
 
-  template <class T>
-  static void look_at(DeviceCheck& check, const T& argument) {
-    if constexpr (kTensor<T>) check.look_at(argument, false);
-    if constexpr (kMaybeTensor<T>) {
-      if (argument.has_value()) check.look_at(*argument, false);
-    }
-  }
-  static void look_at(DeviceCheck& check, at::Tensor& argument) { check.look_at(argument, true); }
-
-  template <class T>
-  static void collect(OperatorCall& call, const T& argument) {
-    if constexpr (kTensor<T>) {
-      if (is_managed(argument)) call.borrow(argument, false);
-    }
-    if constexpr (kMaybeTensor<T>) {
-      if (argument.has_value() && is_managed(*argument)) call.borrow(*argument, false);
-    }
-  }
-  static void collect(OperatorCall& call, at::Tensor& argument) {
-    if (is_managed(argument)) call.borrow(argument, true);
+  static const ManagedOp& boxed_op() {
+    static const ManagedOp& op = *new ManagedOp(
+        read_signature(c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name)));
+    return op;
   }
 
-  template <class T>
-  static Lent<T> lend(OperatorCall& call, size_t& next, T argument) {
-    if constexpr (kTensor<T>) {
-      return is_managed(argument) ? call.real(next++) : argument;
+  template <class Visit>
+  void each(Visit visit) {
+    std::apply([&](auto&... argument) { (visit(argument), ...); }, args_);
+  }
+
+  // Every tensor in an argument; `written` where the kernel writes it.
+  template <class Visit, class T>
+  static void each_tensor(T& argument, Visit visit) {
+    if constexpr (std::is_same_v<T, at::Tensor>) {
+      visit(argument, true);
+    } else if constexpr (std::is_same_v<T, const at::Tensor>) {
+      visit(argument, false);
     } else if constexpr (kMaybeTensor<T>) {
-      if (argument.has_value() && is_managed(*argument)) return call.real(next++);
-      return argument;
+      if (argument.has_value()) visit(*argument, false);
+    } else if constexpr (kList<T>) {
+      for (const at::Tensor& tensor : argument) visit(tensor, false);
+    }
+  }
+
+  template <class T>
+  void collect(OperatorCall& call, T& argument) {
+    each_tensor(argument, [&](const at::Tensor& tensor, bool is_written) {
+      if (is_managed(tensor)) [[likely]] {
+        call.borrow(tensor, is_written);
+      } else {
+        foreign_ = foreign_ || tensor.defined();
+      }
+    });
+  }
+
+  [[gnu::noinline]] void refuse_mixed() {
+    DeviceCheck check;
+    each([&](auto& argument) {
+      each_tensor(argument, [&](const at::Tensor& x, bool is_written) { check.look_at(x, is_written); });
+    });
+    check.refuse_mixed(Op::name);
+  }
+
+  template <class Tensor>
+  Tensor& real(OperatorCall& call, Tensor& argument) {
+    Tensor& lent = is_managed(argument) ? call.real(next_++) : argument;
+    if (lent.defined()) keys_ = keys_ | lent.key_set();
+    return lent;
+  }
+
+  template <class T, class Argument>
+  Lent<T> lend(OperatorCall& call, Argument& argument) {
+    if constexpr (kMaybeTensor<T>) {
+      if (!argument.has_value()) return argument;
+      return real(call, *argument);
+    } else if constexpr (kList<T>) {
+      Reals reals;
+      for (const at::Tensor& tensor : argument) reals.push_back(real(call, tensor));
+      return reals;
+    } else if constexpr (std::is_same_v<std::remove_const_t<Argument>, at::Tensor>) {
+      return real(call, argument);
     } else {
       return static_cast<T>(argument);
     }
   }
 
-  static Return compute(OperatorCall& call, size_t& next, Args... args) {
-    std::tuple<Lent<Args>...> lent{lend<Args>(call, next, args)...};
-    Return real =
-        std::apply([](auto&... each) -> Return { return Op::call(static_cast<Args>(each)...); }, lent);
-    return give_back(call, std::move(real));
+  template <class T, class Kept>
+  static decltype(auto) as_argument(Kept& lent) {
+    if constexpr (kList<T>) {
+      return std::remove_cvref_t<T>(at::TensorList(lent));
+    } else {
+      return static_cast<T>(lent);
+    }
   }
 
-  static at::Tensor give_back(OperatorCall& call, at::Tensor real) { return call.give_back(std::move(real)); }
+  // Past the dispatcher's search for the backend, where it could find nothing else.
+  template <class... Kept>
+  void run_kernel(OperatorCall& call, Kept&... lent) {
+    const bool ordinary = (keys_ | kOrdinaryKeys) == kOrdinaryKeys;
+    const auto kernel = [&]() -> Return {
+      return ordinary ? Op::redispatch(keys_ & kBackendKeys, as_argument<Args>(lent)...)
+                      : Op::call(as_argument<Args>(lent)...);
+    };
+    if constexpr (kWrites) {
+      kernel();
+    } else {
+      result_ = kernel();
+      give_back(call, result_);
+    }
+  }
+
+  static void give_back(OperatorCall& call, at::Tensor& result) {
+    result = call.give_back(std::move(result));
+  }
   template <class... T>
-  static std::tuple<T...> give_back(OperatorCall& call, std::tuple<T...> reals) {
-    return std::apply([&](auto&... real) { return std::tuple<T...>{call.give_back(std::move(real))...}; },
-                      reals);
+  static void give_back(OperatorCall& call, std::tuple<T...>& results) {
+    std::apply([&](auto&... each) { (give_back(call, each), ...); }, results);
+  }
+
+  template <class T>
+  static void push(torch::jit::Stack& stack, T& argument) {
+    if constexpr (kList<T>) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : argument) list.push_back(tensor);
+      stack.emplace_back(std::move(list));
+    } else {
+      torch::jit::push(stack, argument);
+    }
   }
 
   // The argument that an in-place or out= operator returns.
   template <class First, class... Rest>
-  static at::Tensor& written(First&& first, Rest&&... rest) {
-    if constexpr (kWritten<First>) {
+  static at::Tensor& written(First& first, Rest&... rest) {
+    if constexpr (std::is_same_v<First, at::Tensor>) {
       return first;
     } else {
-      return written(std::forward<Rest>(rest)...);
+      return written(rest...);
     }
   }
+
+  const std::tuple<Args&...> args_;
+  std::conditional_t<kWrites, std::monostate, std::remove_reference_t<Return>> result_;
+  size_t next_ = 0;  // operands come in the order in which collect() took them
+  c10::DispatchKeySet keys_;
+  bool foreign_ = false;  // some operand is a tensor of another device
 };
 
 }  // namespace innkeeper::torch_layer

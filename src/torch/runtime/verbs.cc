@@ -1,4 +1,5 @@
 // The verbs of the public interface on tensors, nodes and statistics (runtime.h).
+#include <c10/core/InferenceMode.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
@@ -156,7 +157,9 @@ Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& 
   }
   try {
     if (held_ && !machine.backend(id).host) order_program_after_compute_queue(machine.backend(id).device);
-    real_ = real_tensor(machine, managed, block, id);
+    const c10::TensorImpl& impl = *managed.unsafeGetTensorImpl();
+    real_ = real_tensor(machine, impl, *impl.storage().unsafeGetStorageImpl(), block, id,
+                        c10::InferenceMode::is_enabled());
   } catch (...) {
     leave();
     throw;
