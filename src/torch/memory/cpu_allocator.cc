@@ -67,8 +67,9 @@ void free_piece(HostCharge* charge) {
   memory.clear();
 }
 
-// Small pieces that the thread has let go, for its next allocations of their size: aligned memory is what costs
-// most of a small tensor, and most tensors have the size of one that has just gone. They are charged to nobody.
+// Small pieces that the thread has let go, for its next allocations of their size: aligned memory is what
+// costs most of a small tensor, and most tensors have the size of one that has just gone. They are charged to
+// nobody.
 class SparePieces {
  public:
   SparePieces() { of_thread = this; }

@@ -24,8 +24,8 @@ class RealViews {
   RealViews(const RealViews&) = delete;
   RealViews& operator=(const RealViews&) = delete;
 
-  // A view over `storage` with the geometry, type and view bits of `handle`, or null. `inference`: one made in
-  // InferenceMode.
+  // A view over `storage` with the geometry, type and view bits of `handle`, or null. `inference`: one made
+  // in InferenceMode.
   c10::intrusive_ptr<c10::TensorImpl> take(const c10::TensorImpl& handle, const c10::StorageImpl& storage,
                                            bool inference);
   // Takes back a tensor over the block's real storage, if it is the last reference; replaces an older one

@@ -1,9 +1,10 @@
 // One operator on managed tensors (design, section 5): brings its operands to one node and pins them there,
 // lends the kernel real tensors over them, and turns what the kernel made into managed tensors.
 //
-// drive.h uses it, in this order: operand() for each managed tensor, begin(), real(i) to the kernel, give_back() each
-// result, finish(). If anything throws in between, the destructor does what finish() would: what the kernel
-// may have written counts as written (I7), a resized operand keeps its new memory, every pin is given back.
+// drive.h uses it, in this order: operand() for each managed tensor, begin(), real(i) to the kernel,
+// give_back() each result, finish(). If anything throws in between, the destructor does what finish() would:
+// what the kernel may have written counts as written (I7), a resized operand keeps its new memory, every pin
+// is given back.
 //
 // Thread safety: none; one object is one call on one thread.
 #pragma once
