@@ -424,7 +424,8 @@ TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
   // It waits for GPU-1001, which has 40 left; GPU-1000 has 10.
   EXPECT_EQ(arbiter_.acquire(share(GiB(20)), machine_).status().code(), Code::busy);
   EXPECT_EQ(arbiter_.acquire(share(GiB(10)), machine_).value().uuids(), "GPU-1000");
-  // One that died or was stopped waiting keeps nothing. It is not to be stopped with the folder's lock in its hand.
+  // One that died or was stopped waiting keeps nothing. It is not to be stopped with the folder's lock in
+  // its hand.
   const int lock = open((folder_.path() + "/" + kLockName).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
   kill(waiter, SIGSTOP);
