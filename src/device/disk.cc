@@ -281,7 +281,11 @@ Result<Event> DiskDevice::submit(Queue queue, const void* device, char* into, co
                                               " bytes does not lie at the start of a range");
   }
   auto& pending = pending_[static_cast<size_t>(queue)];
-  if (pending.size() >= 64) std::erase_if(pending, [](const auto& old) { return old->settled(); });
+  size_t& prune_at = prune_at_[static_cast<size_t>(queue)];
+  if (pending.size() >= prune_at) {  // seldom enough that a job costs the same however many wait
+    std::erase_if(pending, [](const auto& old) { return old->settled(); });
+    prune_at = std::max<size_t>(64, 2 * pending.size());
+  }
   pending.push_back(event);
   jobs_.push_back({found->second, into, from, size.count(), event});
   work_to_do_.notify_all();

@@ -97,6 +97,7 @@ class DiskDevice final : public Device {
   int64_t in_use_ IK_GUARDED_BY(mutex_) = 0;  // what the capacity is checked against; live() counts anew
   std::deque<Job> jobs_ IK_GUARDED_BY(mutex_);
   std::array<std::vector<std::shared_ptr<DoneEvent>>, 3> pending_ IK_GUARDED_BY(mutex_);
+  std::array<size_t, 3> prune_at_ IK_GUARDED_BY(mutex_) = {64, 64, 64};  // of these, when they are so many
   bool stopping_ IK_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -173,8 +173,10 @@ class Engine final : public Accountant {
   void set_planning(bool on);
   PlanningStats planning() const;
 
-  // ---- moves Takes the next steps of moves that wait for a link, or whose copies are done. Called
-  // wherever operators end and threads wait; costs one load where there are none.
+  // ---- moves
+
+  // Takes the next steps of moves that wait for a link, or whose copies are done. Called wherever operators
+  // end and threads wait; costs one load where there are none.
   void advance() IK_EXCLUDES(mutex_) {
     if (under_way_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       advance_moves();

@@ -46,8 +46,8 @@ class Link {
     Event copy;
     Bytes size;
   };
-  static constexpr size_t kRemembered =
-      8;  // of the copies in flight: the others are on the queue before them
+  // Of the copies in flight: the others are on the queue before them.
+  static constexpr size_t kRemembered = 8;
 
   std::deque<Flight> in_flight_;
   std::array<std::deque<MovePtr>, kPriorities> waiting_;

@@ -1,7 +1,7 @@
 // A move: one block's bytes on their way into a node (M1 of the design's second form). No thread owns it;
 // whoever comes by may take its next step (Engine::advance).
 //
-//     wanted    its bytes are on their way to where they can be copied from; it holds nothing
+//     wanted    it asks for room, and holds nothing
 //     reserved  it has room, and waits for its link
 //     copying   copies of its bytes are on a queue, perhaps not all of them yet
 //     landed    the bytes are there; or nobody wants them any more, and they are let go once they are there

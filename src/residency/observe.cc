@@ -116,12 +116,11 @@ std::string Engine::check_replicas() const {
       if (is_moving(*block)) continue;
       const Move* const move = replica.copies.move();
       if ((move != nullptr) != (replica.word.state() == ReplicaState::arriving))
-        return "M1: " + what + "is " + to_string(replica.word.state()) + (move ? " and" : " without") +
-               " a move";
+        return what + "is " + to_string(replica.word.state()) + (move ? " and" : " without") + " a move";
       if (move != nullptr && (move->is_over() || move->to != at->id || move->block != block))
-        return "M1: " + what + "has a move that is not its own";
+        return what + "has a move that is not its own";
       if (move != nullptr && !replica.memory && move->ticket.left() != round_up(block->size()))
-        return "M6: " + what + "is arriving without memory or room for it";
+        return what + "is arriving without memory or room for it";
       if (replica.vacating && at->index->contains(*block))
         return what + "leaves already, and may be a victim";
       int valid = 0;
