@@ -43,11 +43,13 @@ MovePtr Link::take() {
   return nullptr;
 }
 
+// The last is nearly always one that will do: what has copies already stands in front.
 MovePtr Link::take_last() {
   for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
-    std::erase_if(*queue, [](const MovePtr& move) { return move->is_over(); });
-    const auto last = std::find_if(queue->rbegin(), queue->rend(),
-                                   [](const MovePtr& move) { return move->state() == MoveState::reserved; });
+    while (!queue->empty() && queue->back()->is_over()) queue->pop_back();
+    const auto last = std::find_if(queue->rbegin(), queue->rend(), [](const MovePtr& move) {
+      return move->state() == MoveState::reserved;
+    });
     if (last == queue->rend()) continue;
     MovePtr found = std::move(*last);
     queue->erase(std::next(last).base());

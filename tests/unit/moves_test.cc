@@ -49,6 +49,30 @@ TEST(Moves, TheTableHasNoWayBack) {
       kMaySucceed[static_cast<size_t>(MoveState::copying)][static_cast<size_t>(MoveState::cancelled)]);
 }
 
+// Room is taken from the last hint that has no copy, before what is planned, and never from what is over.
+TEST(Links, TheLastHintGivesItsRoomUpFirst) {
+  Machine machine;
+  Block* block = machine->create(Bytes(kSize));
+  const auto waiting = [&](Priority priority) {
+    auto move = std::make_shared<Move>(*block, machine.host(), machine.sim(), priority);
+    move->become(MoveState::reserved);
+    return move;
+  };
+  Link link;
+  const MovePtr planned = waiting(Priority::planned), first = waiting(Priority::hint);
+  const MovePtr copying = waiting(Priority::hint), over = waiting(Priority::hint);
+  for (const MovePtr& move : {first, copying, over, planned}) link.wait(move);
+  copying->become(MoveState::copying);
+  over->become(MoveState::cancelled);
+  EXPECT_EQ(link.take_last(), first);
+  EXPECT_EQ(link.take_last(), planned);
+  EXPECT_EQ(link.take_last(), nullptr);
+  EXPECT_EQ(link.take(), copying);
+  EXPECT_EQ(link.take(), nullptr);
+  EXPECT_EQ(link.waiting(), 0u);
+  machine->destroy(block);
+}
+
 // What nobody waits for has its room at once, and its copy when the link has time.
 TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
