@@ -239,8 +239,7 @@ void Engine::destroy(Block* block) {
     std::erase_if(escaped_,
                   [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
     std::erase_if(holds_, [block](const Hold& hold) { return hold.block == block; });
-    if (block->goes_on_)
-      std::erase_if(watched_, [block](const MovePtr& move) { return move->block == block; });
+    forget_onward(*block);
     if (!pinned_at_.empty()) pinned_at_.erase(block);
     release_one();
     if (!last) begin_move(*block);  // for good: nobody picks what is left as a victim

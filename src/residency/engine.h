@@ -368,6 +368,7 @@ class Engine final : public Accountant {
   void issue_waiting() IK_EXCLUDES(mutex_);
   void start_reading(Block& block, NodeId to) IK_EXCLUDES(mutex_);
   void wake_helper() IK_REQUIRES(mutex_);
+  void forget_onward(Block& block) IK_REQUIRES(mutex_);
   void run_helper() IK_EXCLUDES(mutex_);
   NodeId backing(const Node& node) const;
 
@@ -429,8 +430,9 @@ class Engine final : public Accountant {
   std::unordered_map<const Block*, std::vector<NodeId>> pinned_at_
       IK_GUARDED_BY(mutex_);  // by the user, in order
 
-  std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);  // somebody must see them land
-  std::atomic<int64_t> under_way_{0};                  // moves that are watched, or wait for a link
+  std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);                         // somebody must see them land
+  std::unordered_map<const Block*, MovePtr> going_on_ IK_GUARDED_BY(mutex_);  // those that go on once landed
+  std::atomic<int64_t> under_way_{0};  // moves that are watched, or wait for a link
   std::thread helper_;
   CondVar landed_;  // tells the helper
   bool helper_wanted_ IK_GUARDED_BY(mutex_) = false;

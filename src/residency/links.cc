@@ -47,9 +47,8 @@ MovePtr Link::take() {
 MovePtr Link::take_last() {
   for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
     while (!queue->empty() && queue->back()->is_over()) queue->pop_back();
-    const auto last = std::find_if(queue->rbegin(), queue->rend(), [](const MovePtr& move) {
-      return move->state() == MoveState::reserved;
-    });
+    const auto last = std::find_if(queue->rbegin(), queue->rend(),
+                                   [](const MovePtr& move) { return move->state() == MoveState::reserved; });
     if (last == queue->rend()) continue;
     MovePtr found = std::move(*last);
     queue->erase(std::next(last).base());

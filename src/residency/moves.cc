@@ -34,6 +34,7 @@ Status Engine::bring(Block& block, NodeId to, Errand errand) {
       MutexLock lock(mutex_);
       move->onward = to;  // nobody waits for it: it goes on from there once it is there
       block.goes_on_ = true;
+      going_on_[&block] = between.copies.shared_move();
       watch(between.copies.shared_move());
       return {};
     }
@@ -237,6 +238,14 @@ void Engine::watch(MovePtr move) {
   wake_helper();  // the disk may have been faster
 }
 
+// Nobody goes on with the block's bytes from where they are going now.
+void Engine::forget_onward(Block& block) {
+  if (!std::exchange(block.goes_on_, false)) return;
+  const auto found = going_on_.find(&block);
+  found->second->onward = kNoNode;
+  going_on_.erase(found);
+}
+
 void Engine::wake_helper() {
   helper_has_work_ = true;
   landed_.notify_all();
@@ -284,6 +293,7 @@ Status Engine::land(const MovePtr& move) {
   Block& block = *move->block;
   Node& from = node(move->from);
   const NodeId onward = std::exchange(move->onward, kNoNode);
+  if (onward != kNoNode) forget_onward(block);
   const MoveScope scope(*this, block);
   reach("land");
   const bool vacates = block.replica(from.id).vacating;
