@@ -9,6 +9,11 @@
 namespace innkeeper {
 namespace {
 
+// No bytes may have no address, which memcpy does not take.
+void copy_bytes(void* to, const void* from, Bytes size) {
+  if (size.count() > 0) std::memcpy(to, from, static_cast<size_t>(size.count()));
+}
+
 // A limit file holds a number, "max" (none) or, in version 1, a number near 2^63 (none).
 void apply_limit(const std::string& file, int64_t& limit) {
   std::ifstream stream(file);
@@ -87,12 +92,12 @@ Status HostDevice::wait(Queue, const Event& event) {
 }
 
 Result<Event> HostDevice::copy_in(void* device, const void* host, Bytes size) {
-  std::memcpy(device, host, static_cast<size_t>(size.count()));
+  copy_bytes(device, host, size);
   return Event();
 }
 
 Result<Event> HostDevice::copy_out(void* host, const void* device, Bytes size) {
-  std::memcpy(host, device, static_cast<size_t>(size.count()));
+  copy_bytes(host, device, size);
   return Event();
 }
 
