@@ -23,7 +23,8 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
 
   if (disk_ != kNoNode) {
     for (const Access& access : accesses) {
-      if (!access.pinned) start_reading(*access.block, id);
+      if (!access.pinned && access.block->replica(disk_).word.state() != ReplicaState::absent)
+        start_reading(*access.block, id);
     }
   }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;

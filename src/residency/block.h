@@ -148,8 +148,7 @@ class Block : public TrailingArray<Block, Replica> {
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; nobody else
   // may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;
-  uint32_t moving_place_ = 0;  // in Engine::moving_, while it is moving
-  bool goes_on_ = false;       // a move of it was told where its bytes go on to
+  size_t moving_place_ = 0;  // in Engine::moving_, while it is moving
 };
 
 // With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two

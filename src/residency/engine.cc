@@ -141,7 +141,7 @@ void Engine::unlist(Block& block, NodeId id) {
 void Engine::begin_move(Block& block) {
   IK_CHECK(!is_moving(block));
   block.mover_ = &thread_state();
-  block.moving_place_ = static_cast<uint32_t>(moving_.size());
+  block.moving_place_ = moving_.size();
   moving_.push_back(&block);
 }
 

@@ -336,6 +336,7 @@ class Engine final : public Accountant {
   // moves.cc: likewise, but where they say that they want the lock
   // Brings the block to `to`: leaves the replica arriving, valid, or owned if it was born.
   Status bring(Block& block, NodeId to, Errand errand) IK_EXCLUDES(mutex_);
+  Result<Memory> allocate(Ticket& ticket, Bytes size, Queue first) IK_EXCLUDES(mutex_);
   Status bear(Block& block, NodeId id, Errand errand) IK_EXCLUDES(mutex_);
   // Moves valid bytes from one node to another that it reaches directly. With `leaves` the source is about to
   // leave: the bytes are valid at once, but at a disk, where they must have landed.
@@ -357,7 +358,8 @@ class Engine final : public Accountant {
   void conclude(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void stay(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void advance_moves() IK_EXCLUDES(mutex_);
-  void advance_link(Link& link) IK_REQUIRES(mutex_);
+  void advance_links(Parts parts) IK_REQUIRES(mutex_);
+  void advance_link(Link& link, Parts parts) IK_REQUIRES(mutex_);
   Status land(const MovePtr& move) IK_REQUIRES(mutex_);
   void write_back_ahead(Node& node) IK_EXCLUDES(mutex_);
   // Bytes of a node that are free once moves out of it have landed, which this thread may wait for.

@@ -33,7 +33,6 @@ Status Engine::bring(Block& block, NodeId to, Errand errand) {
     if (Move* const move = between.copies.move(); move != nullptr && errand.priority != Priority::demand) {
       MutexLock lock(mutex_);
       move->onward = to;  // nobody waits for it: it goes on from there once it is there
-      block.goes_on_ = true;
       going_on_[&block] = between.copies.shared_move();
       watch(between.copies.shared_move());
       return {};
@@ -44,16 +43,23 @@ Status Engine::bring(Block& block, NodeId to, Errand errand) {
   return carry(block, from, to, errand, /*leaves=*/false);
 }
 
+// Memory for which there is a ticket. A refusal of others' may have lost its code on its way through an
+// allocator.
+Result<Memory> Engine::allocate(Ticket& ticket, Bytes size, Queue first) {
+  ArmedTicket armed(ticket);
+  Result<Memory> memory = device(ticket.node()).allocate(size, first);
+  if (!memory.ok() && armed.refused()) return Status(Code::busy, memory.status().message());
+  return memory;
+}
+
 Status Engine::bear(Block& block, NodeId id, Errand errand) {
   IK_RETURN_IF_ERROR(lost_with(block));
   Replica& replica = block.replica(id);
   if (block.size() != Bytes(0)) {
     Result<Ticket> ticket = reserve(id, block.size(), errand.room);
     if (!ticket.ok()) return ticket.status();
-    ArmedTicket armed(ticket.value());
-    Result<Memory> memory = device(id).allocate(block.size());
-    if (!memory.ok())
-      return armed.refused() ? Status(Code::busy, memory.status().message()) : memory.status();
+    Result<Memory> memory = allocate(ticket.value(), block.size(), Queue::compute);
+    if (!memory.ok()) return memory.status();
     replica.memory = std::move(memory).value();
     observe(block, id, replica.memory.data());
   }
@@ -107,9 +113,8 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
 Status Engine::furnish(Move& move) {
   Block& block = *move.block;
   Replica& replica = block.replica(move.to);
-  ArmedTicket armed(move.ticket);
-  Result<Memory> memory = device(move.to).allocate(block.size(), Queue::copy_in);
-  if (!memory.ok()) return armed.refused() ? Status(Code::busy, memory.status().message()) : memory.status();
+  Result<Memory> memory = allocate(move.ticket, block.size(), Queue::copy_in);
+  if (!memory.ok()) return memory.status();
   move.ticket.give_back();
   {
     MutexLock lock(mutex_);
@@ -240,8 +245,9 @@ void Engine::watch(MovePtr move) {
 
 // Nobody goes on with the block's bytes from where they are going now.
 void Engine::forget_onward(Block& block) {
-  if (!std::exchange(block.goes_on_, false)) return;
+  if (going_on_.empty()) return;
   const auto found = going_on_.find(&block);
+  if (found == going_on_.end()) return;
   found->second->onward = kNoNode;
   going_on_.erase(found);
 }
@@ -262,16 +268,21 @@ void Engine::advance_moves() {
     if (is_moving(*move->block) || !is_all_issued(*move) || !is_done(move->last)) continue;
     (void)land(move);
   }
+  advance_links(Parts::one);
+}
+
+// Goes on with what waits for a link: part by part while the link has time, or all of it whether it has or
+// not.
+void Engine::advance_links(Parts parts) {
   for (const auto& at : nodes_) {
-    advance_link(at->in);
-    advance_link(at->out);
+    for (Link* const link : {&at->in, &at->out}) advance_link(*link, parts);
   }
   count_under_way();
 }
 
-void Engine::advance_link(Link& link) {
+void Engine::advance_link(Link& link, Parts parts) {
   for (size_t moves = link.waiting(); moves > 0; --moves) {
-    if (!link.is_free(links_)) return;
+    if (parts == Parts::one && !link.is_free(links_)) return;
     MovePtr move = link.take();
     if (move == nullptr) return;
     Block& block = *move->block;
@@ -282,7 +293,7 @@ void Engine::advance_link(Link& link) {
     if (is_all_issued(*move)) continue;  // somebody wanted it meanwhile
     {
       const MoveScope scope(*this, block);
-      (void)issue(*move, Parts::one);
+      (void)issue(*move, parts);
     }
     if (!move->is_over() && !is_all_issued(*move)) link.put_back(std::move(move));
   }
@@ -292,8 +303,8 @@ void Engine::advance_link(Link& link) {
 Status Engine::land(const MovePtr& move) {
   Block& block = *move->block;
   Node& from = node(move->from);
-  const NodeId onward = std::exchange(move->onward, kNoNode);
-  if (onward != kNoNode) forget_onward(block);
+  const NodeId onward = move->onward;
+  forget_onward(block);
   const MoveScope scope(*this, block);
   reach("land");
   const bool vacates = block.replica(from.id).vacating;
@@ -389,22 +400,7 @@ bool Engine::cancel_last_waiting(Node& node) {
 // Puts all that waits for a link on its queue.
 void Engine::issue_waiting() {
   MutexLock lock(mutex_);
-  for (const auto& at : nodes_) {
-    for (Link* const link : {&at->in, &at->out}) {
-      for (size_t moves = link->waiting(); moves > 0; --moves) {
-        MovePtr move = link->take();
-        if (move == nullptr) break;
-        if (is_moving(*move->block)) {
-          link->wait(std::move(move));
-          continue;
-        }
-        if (is_all_issued(*move)) continue;
-        const MoveScope scope(*this, *move->block);
-        (void)issue(*move, Parts::all);
-      }
-    }
-  }
-  count_under_way();
+  advance_links(Parts::all);
 }
 
 // Has a disk begin to read what an operator at `to` is about to wait for, beside what it reads already.
