@@ -145,9 +145,8 @@ def behind_hints() -> dict[str, float]:
 OVERLAPS = ("kernels, fetch", "evict dirty, kernels", "kernels, evict dirty, kernels")
 
 
-def training(steps: int) -> dict[str, float]:
-    """Simulated seconds of a step of a GPT of 6 layers, width 256, batch 8 x 64, and the card's peak."""
-    import innkeeper
+def step_of_a_gpt() -> Callable[[], None]:
+    """A training step of a GPT of 6 layers, width 256, batch 8 x 64."""
     from torch.nn import functional as F
     from train_text import GPT
 
@@ -164,6 +163,16 @@ def training(steps: int) -> dict[str, float]:
         loss.backward()
         optimizer.step()
 
+    return step
+
+
+def training(steps: int) -> dict[str, float]:
+    """Simulated seconds of such a step, and the card's peak."""
+    import innkeeper
+
+    import torch
+
+    step = step_of_a_gpt()
     for _ in range(WARM_UP):
         step()
     torch.accelerator.synchronize()

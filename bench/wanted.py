@@ -90,30 +90,10 @@ def round_trips(count: int) -> float:
     return (resident() - early) / MIB
 
 
-def step_of_a_gpt() -> Callable[[], None]:
-    """The step of ``bench/movement.py``."""
-    from torch.nn import functional as F
-    from train_text import GPT
-
-    import torch
-
-    torch.manual_seed(0)
-    model = GPT(65, 64, 256, 6, 4, 0.0).to("managed")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
-    x = torch.zeros(8, 64, dtype=torch.long, device="managed")
-
-    def step() -> None:
-        loss = F.cross_entropy(model(x).flatten(0, 1), x.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    return step
-
-
 def peaks(steps: int) -> dict[str, int]:
     """The peaks of the card and of the host while it trains."""
     import innkeeper
+    from movement import step_of_a_gpt
 
     step = step_of_a_gpt()
     for _ in range(steps):
