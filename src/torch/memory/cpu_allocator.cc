@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "torch/errors.h"
 #include "torch/memory/address_table.h"
+#include "torch/memory/of_thread.h"
 #include "torch/runtime/faults.h"
 #include "torch/sim/allocator.h"
 
@@ -72,10 +73,8 @@ void free_piece(HostCharge* charge) {
 // nobody.
 class SparePieces {
  public:
-  SparePieces() { of_thread = this; }
+  SparePieces() = default;
   ~SparePieces() {
-    of_thread = nullptr;
-    thread_is_over = true;
     for (Class& kept : classes_) {
       while (kept.count != 0) free_piece(kept.pieces[--kept.count]);
     }
@@ -111,20 +110,13 @@ class SparePieces {
   // `size`: a multiple of kAlignment, not 0. Null where none is kept.
   static Class* class_of(Bytes size) {
     const size_t index = static_cast<size_t>(size.count()) / kAlignment - 1;
-    if (index >= kClasses || thread_is_over) return nullptr;
-    if (of_thread == nullptr) [[unlikely]] {
-      static thread_local SparePieces pieces;
-    }
-    return &of_thread->classes_[index];
+    if (index >= kClasses) return nullptr;
+    SparePieces* const pieces = OfThread<SparePieces>::get();
+    return pieces == nullptr ? nullptr : &pieces->classes_[index];
   }
 
-  static thread_local SparePieces* of_thread;
-  static thread_local bool thread_is_over;
   std::array<Class, kClasses> classes_;
 };
-
-thread_local SparePieces* SparePieces::of_thread = nullptr;
-thread_local bool SparePieces::thread_is_over = false;
 
 // The deleter of charged host memory.
 void release_host_charge(void* data) {

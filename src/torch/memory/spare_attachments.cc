@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "torch/memory/of_thread.h"
 #include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {
@@ -14,25 +15,14 @@ void give_back(Attachment::Owner attachment) { address_space().give_back(attachm
 
 class Spares {
  public:
-  Spares() { of_thread = this; }
+  Spares() = default;
   ~Spares() {
-    of_thread = nullptr;
-    thread_is_over = true;
     // In a child of fork() somebody may hold the address space's lock for good.
     if (runtime_if_started() == nullptr) return;
     clear();
   }
   Spares(const Spares&) = delete;
   Spares& operator=(const Spares&) = delete;
-
-  // The calling thread's, null where it ends.
-  static Spares* get() {
-    if (of_thread != nullptr) [[likely]]
-      return of_thread;
-    if (thread_is_over) return nullptr;
-    static thread_local Spares spares;
-    return &spares;
-  }
 
   Attachment::Owner take(size_t nodes, size_t index) {
     Class& kept = classes_[index];
@@ -62,21 +52,15 @@ class Spares {
     size_t count = 0;
   };
 
-  static thread_local Spares* of_thread;
-  static thread_local bool thread_is_over;
-
   size_t nodes_ = 0;
   std::array<Class, kClasses> classes_;
 };
-
-thread_local Spares* Spares::of_thread = nullptr;
-thread_local bool Spares::thread_is_over = false;
 
 }  // namespace
 
 Attachment::Owner take_attachment(size_t nodes, size_t size) {
   const size_t index = size == 0 ? kClasses : AddressSpace::class_index(size);
-  Spares* const spares = index < kClasses ? Spares::get() : nullptr;
+  Spares* const spares = index < kClasses ? OfThread<Spares>::get() : nullptr;
   if (spares != nullptr) {
     if (Attachment::Owner kept = spares->take(nodes, index)) [[likely]]
       return kept;
@@ -89,13 +73,13 @@ Attachment::Owner take_attachment(size_t nodes, size_t size) {
 void keep_attachment(Attachment::Owner attachment, size_t nodes) {
   const AddressSpace::Range* const range = attachment->addresses;
   const size_t index = range == nullptr ? kClasses : AddressSpace::class_index(range->size);
-  Spares* const spares = index < kClasses ? Spares::get() : nullptr;
+  Spares* const spares = index < kClasses ? OfThread<Spares>::get() : nullptr;
   if (spares != nullptr && spares->has_place(nodes, index)) return spares->keep(std::move(attachment), index);
   give_back(std::move(attachment));
 }
 
 void drop_spare_attachments() {
-  if (Spares* const spares = Spares::get()) spares->clear();
+  if (Spares* const spares = OfThread<Spares>::get()) spares->clear();
 }
 
 }  // namespace innkeeper::torch_layer
