@@ -32,6 +32,7 @@ Status Engine::bring(Block& block, NodeId to, Errand errand) {
     if (between.word.state() == ReplicaState::absent) IK_RETURN_IF_ERROR(bring(block, host_, errand));
     if (Move* const move = between.copies.move(); move != nullptr && errand.priority != Priority::demand) {
       MutexLock lock(mutex_);
+      forget_onward(block);
       move->onward = to;  // nobody waits for it: it goes on from there once it is there
       going_on_[&block] = between.copies.shared_move();
       watch(between.copies.shared_move());
@@ -139,6 +140,8 @@ Status Engine::issue(Move& move, Parts parts) {
   if (from == kNoNode) return fail(move, lost_with(block));
   if (!reaches(from, move.to))
     return fail(move, Status(Code::busy, "the block has gone elsewhere meanwhile"));
+  const bool whole = device(move.to).kind() == NodeKind::disk || device(from).kind() == NodeKind::disk;
+  if (whole) move.begun = Bytes(0);  // parts so far came from elsewhere: a disk has no way to add to them
   bool follows = move.begun != Bytes(0) && from == move.from;  // on the queue of the parts before
   {
     MutexLock lock(mutex_);
@@ -146,7 +149,6 @@ Status Engine::issue(Move& move, Parts parts) {
     if (move.state() == MoveState::reserved) move.become(MoveState::copying);
   }
   while (move.begun < size) {
-    const bool whole = device(move.to).kind() == NodeKind::disk || device(move.from).kind() == NodeKind::disk;
     const Bytes rest = size - move.begun;
     const Bytes part = whole || parts == Parts::all ? rest : std::min(rest, links_.part);
     Result<Event> copied = queue_copy(move, part, follows);

@@ -229,6 +229,25 @@ TEST(Moves, WithoutAHelperOperatorsTakeItOn) {
   machine->destroy(block);
 }
 
+// Whoever uses a block may be faster than whoever sees its move land; then the block may leave and be asked for
+// again, and what goes on is the second move's. When the block dies, neither looks at it again (under the
+// address sanitizer).
+TEST(Moves, OnlyTheLastMoveOfABlockGoesOn) {
+  Machine machine(with_disk());
+  Block* block = on_disk(machine, 1).front();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());  // by way of the host
+    ASSERT_TRUE(machine->pin(*block, machine.host()).ok());
+    machine->unpin(*block);
+    ASSERT_TRUE(machine->relieve(machine.host(), Bytes(1)).ok());
+    ASSERT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  }
+  machine->destroy(block);
+  machine->advance();
+  EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
+  EXPECT_EQ(machine->used(machine.host()), Bytes(0));
+}
+
 // Reads and writes of the disk wait for each other here: two must be under way at once.
 class Meeting {
  public:
@@ -389,6 +408,25 @@ TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
   machine->unpin(*block);
   ASSERT_TRUE(machine->relieve(machine.sim(1), Bytes(1)).ok());
   EXPECT_EQ(machine.read(*block, machine.sim(0)).value(), pattern(kSize, 1));
+  machine->destroy(block);
+}
+
+// A disk copies whole blocks, so what had begun as parts from a card, which let the block go, begins anew.
+TEST(Moves, WhatADiskTakesOverBeginsAnew) {
+  Machine machine({.budget = KiB(256),
+                   .host_budget = KiB(256),
+                   .disk_budget = MiB(4),
+                   .links = {.part = KiB(1), .few = 1, .enough = Bytes(0)}});
+  Block* block = at_host(machine, 1).front();
+  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine.read(*block, machine.sim()).ok());
+  ASSERT_TRUE(machine->relieve(machine.host(), Bytes(1)).ok());
+  ASSERT_FALSE(is_at(machine, *block, machine.host()));
+  ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());  // one part, from the card
+  ASSERT_TRUE(machine->relieve(machine.sim(), Bytes(1)).ok());
+  ASSERT_FALSE(is_at(machine, *block, machine.sim()));
+  EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 0));
+  EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
 }
 
