@@ -317,6 +317,8 @@ Memory Engine::surrender(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   if (replica.word.state() == ReplicaState::absent) return {};
   unlist(block, id);
+  stay(block, id);
+  conclude(block, id);
   transition(replica, ReplicaEvent::free);
   inherit_if_last(block);
   Memory memory = std::move(replica.memory);

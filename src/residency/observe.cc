@@ -101,11 +101,13 @@ std::string Engine::check_replicas() const {
   for (const auto& at : nodes_) {
     const std::string& name = at->device->name();
     Bytes replicas{0};
+    Bytes vacating{0};
     for (Block* block = at->first; block != nullptr; block = block->replica(at->id).next) {
       const Replica& replica = block->replica(at->id);
       const std::string what =
           "block " + std::to_string(static_cast<uint64_t>(block->id())) + " at " + name + " ";
       replicas += replica.memory.size();
+      if (replica.vacating) vacating += replica.memory.size();
       if (replica.word.state() == ReplicaState::absent) return what + "is listed as resident but absent";
       if (replica.memory && round_up(replica.memory.size()) != round_up(block->size()))
         return what + "has memory of another size";
@@ -143,6 +145,10 @@ std::string Engine::check_replicas() const {
       if (is_valid(replica.word.state()) && replica.copies.into() != nullptr && !replica.word.is_closed()) {
         return "I5: " + what + "is open while a copy into it is under way";
       }
+    }
+    if (vacating != at->vacating) {
+      return name + " expects " + to_string(at->vacating) + " to leave, of replicas that leave it lists " +
+             to_string(vacating);
     }
     if (replicas != at->replica_bytes) {
       return name + " accounts for " + to_string(at->replica_bytes) + " of replicas but lists " +

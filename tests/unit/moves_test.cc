@@ -372,6 +372,27 @@ TEST(Moves, AVacatingReplicaThatIsWrittenStays) {
   destroy(machine, blocks);
 }
 
+// A block may die while it is on its way to the disk, and its memory be handed to whoever holds it still.
+TEST(Moves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
+  static std::atomic<int> writes;
+  MachineOptions options = with_disk();
+  options.host_computes = true;
+  options.disk_calls.write = [](int file, const void* data, size_t size, off_t offset) {
+    writes.fetch_add(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return ::pwrite(file, data, size, offset);
+  };
+  Machine machine(options);
+  Block* block = machine.make(machine.host(), pattern(kSize, 1)).value();
+  const int before = writes.load();
+  std::thread other([&] { EXPECT_TRUE(machine->evict_all().ok()); });
+  ASSERT_TRUE(soon([&] { return writes.load() != before; }));
+  const Memory memory = machine->surrender(*block, machine.host());
+  machine->destroy(block);
+  other.join();
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
 // Where the host is short of room, what leaves next is written to the disk before it must leave, so that who
 // needs its room waits for no disk; as many bytes as had to be evicted, and no more.
 TEST(Moves, WhatLeavesNextIsWrittenToTheDiskAhead) {
