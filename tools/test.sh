@@ -16,7 +16,8 @@ fi
 build_and_test() {
   cmake --preset "$1" >"$REPORTS/$1.configure.log" || { cat "$REPORTS/$1.configure.log"; exit 1; }
   cmake --build --preset "$1" -j "$JOBS" -- --quiet
-  "${fixed_addresses[@]}" ctest --preset "$1" -j "$JOBS" --progress --output-junit "$PWD/$REPORTS/ctest-$1.xml"
+  "${fixed_addresses[@]}" ctest --preset "$1" -j "$JOBS" --progress --output-junit "$PWD/$REPORTS/ctest-$1.xml" ||
+    { "$VENV_PYTHON" tools/show_failures.py "$REPORTS/ctest-$1.xml"; exit 1; }
 }
 
 # Much of it waits, so it is run beside the builds for the sanitizers.

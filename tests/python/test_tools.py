@@ -129,6 +129,22 @@ def test_repeating_names_what_failed_and_what_took_long(tmp_path: Path) -> None:
     shutil.rmtree(log.parent)
 
 
+def test_what_failed_is_printed_last_and_short(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    output = "\n".join(["step 7: wrong bytes", *["a" * 1000] * 100, "INNKEEPER_SEED=7"])
+    report.write_text(
+        "<testsuite><testcase name='good'/>"
+        f"<testcase name='bad'><failure message='Failed'/><system-out>{output}</system-out></testcase></testsuite>"
+    )
+    command = [sys.executable, "tools/show_failures.py", str(report)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert printed[0] == "---- bad"
+    assert printed[1] == "step 7: wrong bytes"
+    assert printed[-1] == "INNKEEPER_SEED=7"
+    assert len(printed) < 30
+    assert max(map(len, printed)) < 320
+
+
 def check_skips(tmp_path: Path, *reasons: str) -> subprocess.CompletedProcess[str]:
     cases = "".join(
         f'<testcase classname="c" name="t{i}"><skipped message="{reason}"/></testcase>'

@@ -229,8 +229,8 @@ TEST(Moves, WithoutAHelperOperatorsTakeItOn) {
   machine->destroy(block);
 }
 
-// Whoever uses a block may be faster than whoever sees its move land; then the block may leave and be asked for
-// again, and what goes on is the second move's. When the block dies, neither looks at it again (under the
+// Whoever uses a block may be faster than whoever sees its move land; then the block may leave and be asked
+// for again, and what goes on is the second move's. When the block dies, neither looks at it again (under the
 // address sanitizer).
 TEST(Moves, OnlyTheLastMoveOfABlockGoesOn) {
   Machine machine(with_disk());
