@@ -1,4 +1,4 @@
-"""Prints what failed, from JUnit reports, so that it stands last where only the end of a run's output is kept.
+"""Prints what failed, from JUnit reports: where only the end of a run's output is kept, it stands there.
 
 Usage: show_failures.py REPORT...
 Of each test that failed: its name, then the first and the last lines of what it printed.
@@ -31,7 +31,7 @@ def failures(report: Path) -> dict[str, str]:
         if mark is None:
             mark = case.find("error")
         if mark is not None:
-            output = case.findtext("system-out") or mark.text or mark.get("message", "")
+            output = case.findtext("system-out") or mark.text or mark.get("message") or ""
             found[case.get("name", "")] = output.strip("\n")
     return found
 

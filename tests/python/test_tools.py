@@ -133,8 +133,8 @@ def test_what_failed_is_printed_last_and_short(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     output = "\n".join(["step 7: wrong bytes", *["a" * 1000] * 100, "INNKEEPER_SEED=7"])
     report.write_text(
-        "<testsuite><testcase name='good'/>"
-        f"<testcase name='bad'><failure message='Failed'/><system-out>{output}</system-out></testcase></testsuite>"
+        "<testsuite><testcase name='good'/><testcase name='bad'><failure message='Failed'/>"
+        f"<system-out>{output}</system-out></testcase></testsuite>"
     )
     command = [sys.executable, "tools/show_failures.py", str(report)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
