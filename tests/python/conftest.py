@@ -41,7 +41,9 @@ def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     if bytes_kept() > before:
         request.node.funcargs.clear()  # what other fixtures made
         gc.collect()  # tensors in a cycle
-        assert bytes_kept() <= before, "managed tensors outlive the test: what follows cannot configure its nodes"
+        assert bytes_kept() <= before, (
+            "managed tensors outlive the test: what follows cannot configure its nodes"
+        )
 
 
 def bytes_kept() -> int:
