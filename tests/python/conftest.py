@@ -31,7 +31,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True)
 def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Seeds every test; after it, verifies the engine's invariants and budgets, and that it keeps no memory."""
+    """Seeds every test; then verifies the engine's invariants and budgets, and that no memory is kept."""
     torch.manual_seed(0)
     before = bytes_kept()
     yield
