@@ -314,18 +314,12 @@ Status Engine::resize_unwritten(Block& block, Bytes size) {
 Memory Engine::surrender(Block& block, NodeId id) {
   MutexLock lock(mutex_);
   wait_move(block);
-  Replica& replica = block.replica(id);
-  if (replica.word.state() == ReplicaState::absent) return {};
-  unlist(block, id);
-  stay(block, id);
-  conclude(block, id);
-  transition(replica, ReplicaEvent::free);
+  if (block.replica(id).word.state() == ReplicaState::absent) return {};
+  Released handed_over = detach(block, id, ReplicaEvent::free);
   inherit_if_last(block);
-  Memory memory = std::move(replica.memory);
-  const std::vector<Event> users = replica.copies.take();
   const MoveScope move(*this, block);
-  device(id).order_after(users);  // I6: whoever frees it knows nothing of our copies
-  return memory;
+  device(id).order_after(handed_over.users);  // I6: whoever frees it knows nothing of our copies
+  return std::move(handed_over.memory);
 }
 
 size_t Engine::block_count() const { return static_cast<size_t>(blocks_.load(std::memory_order_relaxed)); }

@@ -329,6 +329,7 @@ class Engine final : public Accountant {
   };
   Released begin_release(Block& block, NodeId id, ReplicaEvent event) IK_REQUIRES(mutex_);
   void begin_release(Node& node) IK_REQUIRES(mutex_);
+  Released detach(Block& block, NodeId id, ReplicaEvent event) IK_REQUIRES(mutex_);
   // `soon`: others wait for the room, which copies may fill; so its last user counts, not the queue's last.
   void release_memory(Released released, bool soon) IK_EXCLUDES(mutex_);
   void give_back(Node& node, Released released, bool soon);

@@ -171,9 +171,14 @@ void Engine::drop_replica(Block& block, NodeId id) {
 }
 
 Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent event) {
+  begin_release(node(id));
+  return detach(block, id, event);
+}
+
+// The replica is absent from now on, whatever was on its way into it or was to follow.
+Engine::Released Engine::detach(Block& block, NodeId id, ReplicaEvent event) {
   Replica& replica = block.replica(id);
   unlist(block, id);
-  begin_release(node(id));
   stay(block, id);
   conclude(block, id);
   transition(replica, event);
