@@ -71,18 +71,21 @@ environment() {
 }
 
 # build VERSION: the package, installed apart, since a module in the build tree would find the build's library; the
-# fake's libraries; its kernels.
+# fake's libraries; its kernels; where GoogleTest is there, what each device is held to.
 build() {
   BUILD=$PWD/build/cuda/$1
   mkdir -p "$BUILD"
   CUDA_HOME=$HEADERS cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINNKEEPER_TORCH=ON \
-    -DINNKEEPER_FAKE_CUDA=ON -DINNKEEPER_CLI=OFF -DINNKEEPER_WERROR="${WERROR:-ON}" \
+    -DINNKEEPER_FAKE_CUDA=ON -DINNKEEPER_CLI=OFF -DINNKEEPER_TESTS="$GOOGLETEST" -DINNKEEPER_WERROR="${WERROR:-ON}" \
     -DPython3_EXECUTABLE="$ENVIRONMENT/bin/python" >"$BUILD/configure.log" || { cat "$BUILD/configure.log"; exit 1; }
   ! grep "CUDA's headers are not there" "$BUILD/configure.log" || die "CUDA's headers in $HEADERS were not found"
   cmake --build "$BUILD" --target innkeeper_package fake_cuda_runtime fake_nccl fake_cuda_kernels -j "$JOBS" -- --quiet
   cmake --install "$BUILD" --prefix "$BUILD/site" --component python >/dev/null
   "$PYTHON" tests/fake_cuda/stubs.py "$(echo "$ENVIRONMENT"/lib/python*/site-packages/torch)" \
     "$BUILD"/tests/fake_cuda/lib{fake_cuda_runtime,fake_nccl}.a "$BUILD/fake"
+  if [ "$GOOGLETEST" = ON ]; then  # with the fake's libcudart
+    cmake --build "$BUILD" --target torch_device_contract_test -j "$JOBS" -- --quiet
+  fi
   mkdir -p "$BUILD/site/fake_cuda_kernels-0.dist-info"
   cp tests/fake_cuda/fake_cuda_kernels.py "$BUILD/site/"
   printf 'Metadata-Version: 2.1\nName: fake_cuda_kernels\nVersion: 0\n' >"$BUILD/site/fake_cuda_kernels-0.dist-info/METADATA"
@@ -109,6 +112,8 @@ tests() {
 for tool in cmake g++ ninja; do
   command -v "$tool" >/dev/null || die "make cuda needs $tool (make setup installs it)"
 done
+GOOGLETEST=OFF
+if [ -e /usr/include/gtest/gtest.h ]; then GOOGLETEST=ON; fi  # apt install libgtest-dev
 failed=0
 for wanted in ${TORCH:-2.11.0}; do
   VERSION=$(resolve "$wanted") || true

@@ -14,6 +14,14 @@ suite() {
 }
 
 if [ "$tier" = 1 ]; then
+  contract=$OUT/tests/torch_device_contract_test
+  if [ -e "$contract" ]; then
+    echo "-- what every device is held to"
+    LD_PRELOAD=$FAKE_CUDA_KERNELS FAKE_CUDA_CARDS=2 "$contract" --gtest_filter='*Cuda*' --gtest_brief=1 2>&1 |
+      grep -A99 '^Running main' || failed=1
+  else
+    echo "-- what every device is held to: not built without GoogleTest"
+  fi
   longer=(--ignore tests/cuda/test_compiled.py --ignore tests/cuda/test_nccl.py --ignore tests/cuda/test_sweep.py)
   suite "our CUDA part" -n "$JOBS" tests/cuda "${longer[@]}"
   exit "$failed"

@@ -128,10 +128,8 @@ class Device {
   Result<Memory> allocate(Bytes size) { return allocate(size, Queue::compute); }
   virtual Result<Memory> allocate(Bytes size, Queue first) = 0;
 
-  // Whether give_back() keeps a piece's users with it, so that only who is given the piece waits for them.
-  virtual bool remembers_users() const { return false; }
-  // Gives memory back that only `users` may still touch: work of the compute queue among them, if the device
-  // remembers users. If not, the compute queue waits for them.
+  // Gives memory back that only `users` may still touch, work of the compute queue among them. An accelerator
+  // keeps them with the memory, so that only who is given it waits for them; the host and disks wait now.
   virtual void give_back(Memory memory, std::span<const Event> users) {
     order_after(users);
     memory.reset();

@@ -1,7 +1,5 @@
 #include "residency/stamps.h"
 
-#include <algorithm>
-
 namespace innkeeper {
 
 void Stamps::launched(Bytes bytes) {
@@ -14,9 +12,7 @@ void Stamps::launched(Bytes bytes) {
 Result<Event> Stamps::after(Stamp stamp) {
   {
     MutexLock lock(mutex_);
-    const auto found = std::lower_bound(marks_.begin(), marks_.end(), stamp,
-                                        [](const Mark& mark, Stamp wanted) { return mark.covers < wanted; });
-    if (found != marks_.end()) return found->event;
+    if (Event passed = marks_.find(stamp)) return passed;
   }
   return mark();
 }
@@ -29,10 +25,7 @@ Result<Event> Stamps::mark() {
   Result<Event> event = device_.record(Queue::compute);
   if (!event.ok()) return event;
   MutexLock lock(mutex_);
-  const auto place = std::upper_bound(marks_.begin(), marks_.end(), covers,
-                                      [](Stamp wanted, const Mark& mark) { return wanted < mark.covers; });
-  marks_.insert(place, {covers, event.value()});
-  if (marks_.size() > kKept) marks_.pop_front();
+  marks_.add(covers, event.value());
   return event;
 }
 

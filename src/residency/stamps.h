@@ -10,10 +10,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 
 #include "base/thread_annotations.h"
-#include "device/device_api.h"
+#include "device/marks.h"
 
 namespace innkeeper {
 
@@ -33,13 +32,8 @@ class Stamps {
   Result<Event> after(Stamp stamp) IK_EXCLUDES(mutex_);
 
  private:
-  struct Mark {
-    Stamp covers;
-    Event event;
-  };
   static constexpr int64_t kMuch = int64_t{1} << 20;  // bytes written
   static constexpr int64_t kFew = 32;                 // operators
-  static constexpr size_t kKept = 128;                // marks; before the first of them, it stands in
 
   Result<Event> mark() IK_EXCLUDES(mutex_);
 
@@ -48,7 +42,7 @@ class Stamps {
   std::atomic<int64_t> written_{0};  // since the last mark
   std::atomic<int64_t> operators_{0};
   Mutex mutex_;
-  std::deque<Mark> marks_ IK_GUARDED_BY(mutex_);  // by stamp
+  Marks marks_ IK_GUARDED_BY(mutex_);  // by stamp
 };
 
 }  // namespace innkeeper

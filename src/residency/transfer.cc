@@ -188,19 +188,19 @@ Engine::Released Engine::detach(Block& block, NodeId id, ReplicaEvent event) {
 
 void Engine::begin_release(Node& node) { ++node.moving; }
 
-// Gives an accelerator's memory back (I5, I6): to a device that remembers its users with them, so that only
-// who is given it waits for them, and that no longer than needed. Else its compute queue waits for the
-// copies.
+// Gives an accelerator's memory back with its users (I5, I6), so that only who is given it waits for them,
+// and no longer than needed. What just dies goes in the order of the compute queue.
 void Engine::give_back(Node& node, Released released, bool soon) {
   Device& device = *node.device;
-  if (device.remembers_users() && (soon || !released.users.empty())) {
+  if (soon || !released.users.empty()) {
     Result<Event> last = node.stamps->after(released.last_use);
     if (last.ok()) {
       released.users.push_back(std::move(last).value());
       return device.give_back(std::move(released.memory), released.users);
     }
+    device.order_after(released.users);
   }
-  device.order_after(released.users);
+  released.memory.reset();
 }
 
 // Gives memory back as soon as no copy touches it (I5, I6). Host memory is parked until the copies are done.

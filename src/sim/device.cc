@@ -32,7 +32,6 @@ class SimDevice final : public Device {
     return Memory(data.value(), rounded, new Claim{this, data.value(), rounded}, &release);
   }
 
-  bool remembers_users() const override { return true; }
   void give_back(Memory memory, std::span<const Event> users) override {
     if (!memory) return;
     const Memory::Raw raw = memory.take();

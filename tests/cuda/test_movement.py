@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import innkeeper
 import pytest
-from fake import MIB, ask
+from fake import LATE, MIB, ask, others_hold
 from patterns import check, many, node, pattern
 
 import torch
@@ -76,6 +76,40 @@ def test_host_memory_that_a_copy_still_reads_is_not_given_to_another() -> None:
             other = torch.full((4 * MIB,), -1, dtype=torch.int32, device="managed")
             innkeeper.evict(other)
             assert torch.equal(managed.cpu(), original)
+
+
+def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
+    """PyTorch's allocator unmaps cached memory for a piece that does not fit, once its own stream is done."""
+    ask("set_mode", LATE, 0)
+    original = pattern(1, 24)
+    managed = original.to("managed").add_(0)
+    torch.cuda.synchronize()
+    left = torch.cuda.mem_get_info()[0]
+    innkeeper.evict(managed)
+    assert ask("pending") > 0, "its copy is still to be made"
+    with others_hold(0, left - 8 * MIB):
+        other = torch.full((7 * MIB,), 3, dtype=torch.int32, device="managed")  # 28 MiB of the card's 32
+        assert bool((other.cpu() == 3).all())
+    assert torch.equal(managed.cpu(), original)
+
+
+def test_kernels_do_not_wait_for_evictions_nor_fetches_for_kernels() -> None:
+    ask("set_mode", LATE, 0)
+    first, second = pattern(1), pattern(2)
+    gone, back = first.to("managed").add_(0), second.to("managed").add_(0)
+    busy = torch.zeros(4, device="managed")
+    innkeeper.evict(back)
+    torch.cuda.synchronize()
+    assert ask("pending") == 0
+    innkeeper.evict(gone)
+    pending = ask("pending")
+    assert pending > 0
+    busy.add_(1)
+    torch.cuda.default_stream().synchronize()
+    assert ask("pending") == pending, "the copy out is still to be made"
+    torch.cuda.synchronize()
+    assert torch.equal(gone.cpu(), first)
+    assert torch.equal(back.cpu(), second)
 
 
 def test_moves_between_two_cards_are_ordered_both_ways() -> None:

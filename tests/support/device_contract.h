@@ -337,7 +337,7 @@ inline void a_kernel_is_given_memory_after_its_users(Trial& t) {
   t.expect(back == bytes, "and comes after who used it");
 }
 
-// Memory that carries its users is waited for by who is given it. Else everybody on the compute queue waits.
+// Memory carries its users: it is waited for by who is given it.
 inline void only_who_is_given_memory_waits(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
   Contents& back = t.room(kBytes);
@@ -348,10 +348,31 @@ inline void only_who_is_given_memory_waits(Trial& t) {
   t.give_back(std::move(memory), {out});
   t.finish(t.queued(t.device().record(Queue::compute)));
   const bool passed = is_done(out);
-  t.expect(passed != t.device().remembers_users(),
-           passed ? "the compute queue waited for another's memory" : "the compute queue did not wait");
+  t.expect(!passed, "the compute queue waited for another's memory");
   t.finish(out);
   t.expect(back == bytes, "the copy is whole");
+}
+
+// Memory comes to a copy as soon as the kernels that used it are done.
+inline void a_copy_waits_for_no_kernel_launched_since(Trial& t) {
+  const Contents& bytes = t.bytes(kBytes, 1);
+  Memory memory = t.take(kSize, Queue::compute);
+  void* const before = memory.data();
+  const Memory other = t.take(kSize, Queue::compute);
+  t.rig().fill(memory.data(), kSize, 5);
+  t.drop(std::move(memory), {});
+  t.finish(t.queued(t.device().record(Queue::compute)));
+  t.rig().fill(other.data(), kSize, 6);
+  const Event since = t.queued(t.device().record(Queue::compute));
+  Memory again = t.take(kSize);
+  t.expect(!t.offers(kReuses) || again.data() == before, "the memory is given again");
+  const Event in = t.put(again, bytes);
+  t.finish(in);
+  const bool passed = is_done(since);
+  t.expect(!passed, "the copy waited for another's kernel");
+  t.expect(t.read(again, kBytes, in) == bytes, "the copy is whole");
+  t.expect(t.rig().look(other.data(), kSize) == 6, "and so is the other");
+  t.drop(std::move(again), {in});
 }
 
 // ---- events
@@ -578,6 +599,8 @@ inline constexpr ContractCheck kDeviceContract[] = {
     {"ACopyIsGivenMemoryAfterItsUsers", contract::a_copy_is_given_memory_after_its_users},
     {"AKernelIsGivenMemoryAfterItsUsers", contract::a_kernel_is_given_memory_after_its_users, kKernels},
     {"OnlyWhoIsGivenMemoryWaits", contract::only_who_is_given_memory_waits, kKernels | kLate},
+    {"ACopyWaitsForNoKernelLaunchedSince", contract::a_copy_waits_for_no_kernel_launched_since,
+     kKernels | kLate},
     {"ARecordCoversWhatWasPutBefore", contract::a_record_covers_what_was_put_before},
     {"SynchronizeCoversAllQueues", contract::synchronize_covers_all_queues},
     {"WhatWasWaitedForIsDone", contract::what_was_waited_for_is_done},

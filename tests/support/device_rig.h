@@ -80,6 +80,8 @@ class Rig {
   virtual Bytes too_much() const { return Bytes(0); }
   virtual void fail_next_copy() {}
   virtual void lose() {}
+  // Host memory that copies will touch, until the rig is gone.
+  virtual void lock(Contents& /*memory*/) {}
 
   using Wrap = std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)>;
   void wrap(const Wrap& around) { device_ = around(std::move(device_)); }
@@ -173,7 +175,9 @@ class Trial {
 
   Contents& keep(Contents contents) {
     const std::lock_guard lock(mutex_);
-    return host_.emplace_back(std::move(contents));
+    Contents& kept = host_.emplace_back(std::move(contents));
+    rig_->lock(kept);
+    return kept;
   }
 
   std::mutex mutex_;

@@ -108,7 +108,6 @@ class FaultyDevice final : public Device {
     if (fails(Fault::allocation)) return Status(Code::out_of_memory, "injected: an allocation at " + name());
     return inner_->allocate(size, first);
   }
-  bool remembers_users() const override { return inner_->remembers_users(); }
   void give_back(Memory memory, std::span<const Event> users) override {
     std::vector<Event> unwrapped;
     for (const Event& user : users) unwrapped.push_back(unwrap(user));

@@ -15,15 +15,15 @@ struct Wordless final : std::exception {
   const char* what() const noexcept override { return ""; }
 };
 
-struct WordlessAllocator final : c10::Allocator {
-  c10::DataPtr allocate(size_t) override { throw Wordless(); }
-  void copy_data(void*, const void*, size_t) const override {}
+struct WordlessMemory final : MemoryOrder {
+  c10::DataPtr allocate(size_t, const c10::Stream&) const override { throw Wordless(); }
+  bool free_after(Memory&, std::span<const Event>) const override { return false; }
 };
 
 TEST_F(SimBackendTest, an_exception_without_a_message_is_named) {
-  C10Device device("sim:0", c10::Device(c10::kHPU, 0), c10::DispatchKey::HPU, [] { return Bytes(0); });
-  WordlessAllocator allocator;
-  c10::SetAllocator(c10::kHPU, &allocator, /*priority=*/200);
+  C10Device device(
+      "sim:0", c10::Device(c10::kHPU, 0), c10::DispatchKey::HPU, [] { return Bytes(0); },
+      std::make_unique<WordlessMemory>());
   const Result<Memory> memory = device.allocate(Bytes(64));
   ASSERT_FALSE(memory.ok());
   EXPECT_EQ(memory.status().code(), Code::device_failed);

@@ -29,6 +29,7 @@ enum class Flaw : uint8_t {
   forgets_first,         // allocate() is for the compute queue, whoever asks
   forgets_users,         // give_back() is at once
   waits_in_give_back,    // the compute queue waits, too
+  waits_in_allocate,     // a copy waits for all kernels
   records_nothing,       // record() is an event of nothing
   synchronizes_nothing,  // neither the device nor its events wait
   asks_its_device,       // events fail once their device is gone
@@ -94,6 +95,7 @@ class FlawedDevice final : public Device, public Accountant {
     allocated_ = true;
     inside_ = false;
     if (!memory.ok()) return memory;
+    if (flaw_ == Flaw::waits_in_allocate) (void)inner_->wait(first, inner_->record(Queue::compute).value());
     if (flaw_ == Flaw::charges_late) (void)books_.charge(Books::kDevice, memory.value().size());
     last_ = memory.value().data();
     if (odd == Bytes(0)) return memory;
@@ -101,7 +103,6 @@ class FlawedDevice final : public Device, public Accountant {
     const Memory::Raw raw = memory.value().take();
     return Memory(static_cast<char*>(raw.data) + 1, whole, raw.context, raw.release);
   }
-  bool remembers_users() const override { return inner_->remembers_users(); }
   void give_back(Memory memory, std::span<const Event> users) override {
     std::vector<Event> unwrapped;
     for (const Event& user : users) unwrapped.push_back(unwrap(user));
@@ -214,6 +215,7 @@ constexpr Broken kBroken[] = {
     {Flaw::forgets_users, "ACopyIsGivenMemoryAfterItsUsers"},
     {Flaw::forgets_users, "AKernelIsGivenMemoryAfterItsUsers"},
     {Flaw::waits_in_give_back, "OnlyWhoIsGivenMemoryWaits"},
+    {Flaw::waits_in_allocate, "ACopyWaitsForNoKernelLaunchedSince"},
     {Flaw::records_nothing, "ARecordCoversWhatWasPutBefore"},
     {Flaw::synchronizes_nothing, "SynchronizeCoversAllQueues"},
     {Flaw::synchronizes_nothing, "WhatWasWaitedForIsDone"},

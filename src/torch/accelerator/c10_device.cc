@@ -2,17 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <atomic>
 #include <initializer_list>
 #include <utility>
 
-#include "torch/accelerator/current_device.h"
-#include "torch/memory/cpu_allocator.h"
-#include "torch/operator/unseen.h"
+#include "torch/accelerator/c10_event.h"
+#include "torch/accelerator/guarded.h"
 #include "torch/runtime/faults.h"
 
 namespace innkeeper::torch_layer {
@@ -33,20 +30,6 @@ at::Tensor host_bytes(void* data, Bytes size) {
   return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU);
 }
 
-// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call.
-template <class Function>
-auto guarded(DeviceHealth& health, const DeviceCall& call, Function&& function) -> decltype(function()) {
-  try {
-    const Unseen unseen;
-    const DisarmedCpu disarmed;
-    return keeping_current_device(health.type(), function);
-  } catch (const c10::OutOfMemoryError& error) {
-    return Status(Code::out_of_memory, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return health.failure(call, error);
-  }
-}
-
 // Where a part of a copy fails, another may have been put on a stream by then, with no event that anybody
 // could wait for, and its memory is given back: so it is waited for here.
 template <class Copy>
@@ -62,52 +45,6 @@ Event whole_or_over(std::initializer_list<DeviceHealth*> ends, const Copy& copy)
 c10::Stream compute_queue_of(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getDefaultStream(device);
 }
-
-class C10Event final : public EventState {
- public:
-  // `call`: what it is the event of, for the message of its failure.
-  C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> health, DeviceCall call)
-      : event_(stream.device_type()), health_(std::move(health)), call_(std::move(call)) {
-    event_.record(stream);
-  }
-  // Whoever asks may be a deleter: an error is for whoever waits. Until then nothing is known to be done.
-  bool done() override {
-    if (over_.load(std::memory_order_acquire)) return true;
-    const Result<bool> answer = guarded(*health_, call_, [&]() -> Result<bool> { return event_.query(); });
-    const bool passed = answer.ok() && answer.value();
-    if (passed) note_passed();
-    return passed;
-  }
-  Status synchronize() override {
-    // What was seen to be done is done, also where the device is lost since.
-    if (passed_.load(std::memory_order_acquire)) return {};
-    Status status = guarded(*health_, call_, [&]() -> Status {
-      event_.synchronize();
-      return {};
-    });
-    if (status.ok()) {
-      note_passed();
-      return status;
-    }
-    health_->wait_out();  // memory that the work touches goes to others once it is over
-    over_.store(true, std::memory_order_release);
-    return status;
-  }
-  void block(const c10::Stream& stream) { event_.block(stream); }
-  c10::Event& event() { return event_; }
-
- private:
-  void note_passed() {
-    passed_.store(true, std::memory_order_release);
-    over_.store(true, std::memory_order_release);
-  }
-
-  c10::Event event_;
-  const std::shared_ptr<DeviceHealth> health_;
-  const DeviceCall call_;
-  std::atomic<bool> over_{false};    // somebody has waited: no more will be known
-  std::atomic<bool> passed_{false};  // and it went well
-};
 
 }  // namespace
 
@@ -131,6 +68,7 @@ C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
   const c10::impl::VirtualGuardImpl guard(device.type());
   streams_[1] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
   streams_[2] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  order_->attach(stream(Queue::compute), health_);
 }
 
 Result<Memory> C10Device::allocate(Bytes size, Queue first) {
@@ -138,14 +76,7 @@ Result<Memory> C10Device::allocate(Bytes size, Queue first) {
     return Status(Code::invalid_argument, name_ + ": asked " + std::to_string(size.count()) + " bytes");
   }
   return guarded(*health_, {"allocating", size}, [&]() -> Result<Memory> {
-    // Whatever stream the caller works on: memory comes back in the order of the stream it was taken on.
-    const c10::StreamGuard on_stream(stream(order_ != nullptr ? first : Queue::compute));
-    c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(static_cast<size_t>(size.count()));
-    if (order_ != nullptr) {
-      order_->entrust(memory.get_context());
-    } else if (first != Queue::compute) {
-      C10Event(stream(Queue::compute), health_, {"its work so far"}).block(stream(first));
-    }
+    c10::DataPtr memory = order_->allocate(static_cast<size_t>(size.count()), stream(first));
     void* data = memory.get();
     const c10::DeleterFnPtr release = memory.get_deleter();
     return Memory(data, size, memory.release_context(), release);
@@ -153,17 +84,7 @@ Result<Memory> C10Device::allocate(Bytes size, Queue first) {
 }
 
 void C10Device::give_back(Memory memory, std::span<const Event> users) {
-  if (order_ != nullptr) {
-    std::vector<c10::Event*> events;
-    for (const Event& user : users) {
-      if (auto* event = dynamic_cast<C10Event*>(user.get())) {
-        events.push_back(&event->event());
-      } else if (user != nullptr) {
-        (void)user->synchronize();
-      }
-    }
-    if (order_->free_after(memory, events)) return;
-  }
+  if (order_->free_after(memory, users)) return;
   Device::give_back(std::move(memory), users);
 }
 
@@ -172,8 +93,12 @@ Event C10Device::record_on(const c10::Stream& stream, DeviceCall call) const {
 }
 
 Result<Event> C10Device::record(Queue queue) {
-  return guarded(*health_, {"recording an event"},
-                 [&]() -> Result<Event> { return record_on(stream(queue), {"its work so far"}); });
+  return guarded(*health_, {"recording an event"}, [&]() -> Result<Event> {
+    const uint64_t number = order_->number();
+    Event event = record_on(stream(queue), {"its work so far"});
+    if (queue == Queue::compute) order_->recorded(number, event);
+    return event;
+  });
 }
 
 Status C10Device::wait(Queue queue, const Event& event) {

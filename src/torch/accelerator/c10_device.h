@@ -27,21 +27,18 @@ namespace innkeeper::torch_layer {
 
 class C10Device final : public Device {
  public:
-  // `recount` asks the allocator for the bytes that are alive on the device. `order`: what the allocator
-  // knows of who used its memory, or null.
+  // `recount` asks the allocator for the bytes that are alive on the device. `order`: what is known of who
+  // used its memory.
   C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
-            std::unique_ptr<MemoryOrder> order = nullptr);
+            std::unique_ptr<MemoryOrder> order);
 
   NodeKind kind() const override { return NodeKind::accelerator; }
   const std::string& name() const override { return name_; }
   void attach(NodeId, Accountant*) override {}
   using Device::allocate;
   Result<Memory> allocate(Bytes size, Queue first) override;
-  bool remembers_users() const override { return order_ != nullptr; }
   void give_back(Memory memory, std::span<const Event> users) override;
-  void set_limit(Bytes limit) override {
-    if (order_ != nullptr) order_->set_limit(limit);
-  }
+  void set_limit(Bytes limit) override { order_->set_limit(limit); }
   Bytes live() const override { return recount_(); }
   Result<Event> record(Queue queue) override;
   Status wait(Queue queue, const Event& event) override;

@@ -2,12 +2,15 @@
 
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/ScopeExit.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
+#include "torch/cuda/memory_order.h"
 #include "torch/errors.h"
 #include "torch/memory/address_table.h"
 #include "torch/memory/cpu_allocator.h"
@@ -21,11 +24,11 @@ constexpr int kTries = 24;
 // The caching allocator's own rounding.
 constexpr int64_t kGranule = 512;
 
-// Bytes that stand in a ledger; given back once. Trivial, so that it can stand in the table.
+// Bytes of a card that stand in a ledger; given back once. Trivial, so that it can stand in the table.
 struct Charge {
   Ledger* ledger = nullptr;  // null: nothing was charged
   c10::DeviceIndex device = 0;
-  int64_t size = 0;
+  int64_t size = 0;  // 0: not known
 
   void give_back() const noexcept {
     if (ledger == nullptr) return;
@@ -49,15 +52,20 @@ AddressTable<Owner>& table() {
 
 std::atomic<caching::CUDAAllocator*> the_target{nullptr};
 
-void release_by_address(void* data) {
-  if (is_forked_child()) return;  // its parent's memory; CUDA must not be called here
-  const std::optional<Owner> owner = table().take(data);
+void release(void* data, const std::optional<Owner>& owner) {
   if (owner.has_value() && owner->release != nullptr) {
     owner->release(data);
   } else {
     the_target.load(std::memory_order_acquire)->raw_delete(data);
   }
   if (owner.has_value()) owner->charge.give_back();
+}
+
+void release_by_address(void* data) {
+  if (is_forked_child()) return;  // its parent's memory; CUDA must not be called here
+  const std::optional<Owner> owner = table().take(data);
+  if (owner.has_value()) note_freed(owner->charge.device, data, Bytes(owner->charge.size));
+  release(data, owner);
 }
 
 void list(void* data, Owner owner) {
@@ -67,24 +75,35 @@ void list(void* data, Owner owner) {
 
 c10::DataPtr listed(c10::DataPtr memory, Charge charge) {
   void* data = memory.get();
-  if (data == nullptr) return memory;
   list(data, {charge, memory.get_deleter()});
   const c10::Device device = memory.device();
   memory.release_context();
   return {data, data, &release_by_address, device};
 }
 
-void* listed(void* data, Charge charge) {
-  if (data != nullptr) list(data, {charge, nullptr});
-  return data;
+// Frees what nobody has yet.
+struct RawOwner {
+  void operator()(void* data) const { release_by_address(data); }
+};
+using RawMemory = std::unique_ptr<void, RawOwner>;
+
+RawMemory listed(void* data, Charge charge) {
+  list(data, {charge, nullptr});
+  return RawMemory(data);
 }
 
 void* address_of(const c10::DataPtr& memory) { return memory.get(); }
 void* address_of(void* memory) { return memory; }
+void* address_of(const RawMemory& memory) { return memory.get(); }
+
+c10::DataPtr given(c10::DataPtr memory) { return memory; }
+void* given(RawMemory memory) { return memory.release(); }
+
+int64_t rounded(size_t size) { return (static_cast<int64_t>(size) + kGranule - 1) / kGranule * kGranule; }
 
 // The allocation itself; as often as evicting makes room for another try.
 template <class Allocate>
-auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, Allocate&& allocate)
+auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, const Allocate& allocate)
     -> decltype(allocate()) {
   int64_t wanted = size;
   for (int tries = 1;; ++tries) {
@@ -105,24 +124,41 @@ auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, Allocate&&
   }
 }
 
-// Charges, allocates and lists. `allocate` gives a DataPtr or an address.
-template <class Allocate>
-auto charge_and_allocate(Ledger* ledger, size_t size, Allocate&& allocate) -> decltype(allocate()) {
-  if (ledger == nullptr || size == 0) return listed(allocate(), Charge{});
-  const c10::DeviceIndex device = c10::cuda::current_device();
-  const NodeId node = ledger->nodes[static_cast<size_t>(device)];
-  if (node == kNoNode) return listed(allocate(), Charge{});
-  const int64_t rounded = (static_cast<int64_t>(size) + kGranule - 1) / kGranule * kGranule;
+// Lists what was allocated, has `order` order it after those who used it, and gives it to the caller.
+template <class Memory, class Order>
+auto list_and_order(Memory memory, Charge charge, const Order& order) -> Memory {
+  auto kept = listed(std::move(memory), charge);
+  order(charge.device, address_of(kept), Bytes(charge.size));
+  return given(std::move(kept));
+}
+
+// Charges, allocates, lists and orders. `allocate` gives a DataPtr or an address.
+template <class Allocate, class Order>
+auto charge_and_allocate(Ledger* ledger, size_t size, const Allocate& allocate, const Order& order)
+    -> decltype(allocate()) {
+  if (size == 0) return allocate();
+  Charge charge{nullptr, c10::cuda::current_device(), rounded(size)};
+  const auto call = [&] {
+    const MayUnmap may_unmap;
+    return allocate();
+  };
+  const NodeId node = ledger == nullptr ? kNoNode : ledger->nodes[static_cast<size_t>(charge.device)];
+  if (node == kNoNode) return list_and_order(call(), charge, order);
   const DisarmedCpu disarmed;
-  if (Status status = ledger->accountant->charge(node, Bytes(rounded)); !status.ok()) throw_no_memory(status);
-  const Charge charge{ledger, device, rounded};
-  ledger->live[static_cast<size_t>(device)].fetch_add(rounded, std::memory_order_relaxed);
+  if (Status status = ledger->accountant->charge(node, Bytes(charge.size)); !status.ok())
+    throw_no_memory(status);
+  charge.ledger = ledger;
+  ledger->live[static_cast<size_t>(charge.device)].fetch_add(charge.size, std::memory_order_relaxed);
   auto undo = c10::make_scope_exit([&charge] { charge.give_back(); });
-  auto memory = try_with_relief(*ledger, node, rounded, std::forward<Allocate>(allocate));
+  auto memory = try_with_relief(*ledger, node, charge.size, call);
   if (address_of(memory) == nullptr) return memory;
-  auto given = listed(std::move(memory), charge);
   undo.release();
-  return given;
+  return list_and_order(std::move(memory), charge, order);
+}
+
+// For whoever works on the thread's current stream.
+void order_current(c10::DeviceIndex device, const void* data, Bytes size) {
+  order_kernel(device, data, size, c10::cuda::getCurrentCUDAStream(device).unwrap());
 }
 
 }  // namespace
@@ -168,17 +204,41 @@ void ChargingAllocator::emptyCache(c10::MempoolId_t pool) {
 }
 
 c10::DataPtr ChargingAllocator::allocate(size_t size) {
-  return charge_and_allocate(ledger(), size, [&] { return target_.allocate(size); });
+  return charge_and_allocate(
+      ledger(), size, [&] { return target_.allocate(size); }, &order_current);
+}
+
+c10::DataPtr ChargingAllocator::allocate_for_copy(size_t size, const c10::Stream& first) {
+  return charge_and_allocate(
+      ledger(), size, [&] { return target_.allocate(size); },
+      [&](c10::DeviceIndex device, const void* data, Bytes charged) {
+        order_copy(device, data, charged, first);
+      });
+}
+
+bool ChargingAllocator::free_after(Memory& memory,
+                                   const std::function<bool(const void* data, Bytes size)>& note) {
+  if (!memory.is_released_by(&release_by_address) || is_forked_child()) return false;
+  const std::optional<Owner> owner = table().find(memory.data());
+  if (!owner.has_value() || !note(memory.data(), Bytes(owner->charge.size))) return false;
+  void* const data = memory.take().context;
+  release(data, table().take(data));
+  return true;
 }
 
 c10::DeleterFnPtr ChargingAllocator::raw_deleter() const { return &release_by_address; }
 
 void* ChargingAllocator::raw_alloc(size_t size) {
-  return charge_and_allocate(ledger(), size, [&] { return target_.raw_alloc(size); });
+  return charge_and_allocate(
+      ledger(), size, [&] { return target_.raw_alloc(size); }, &order_current);
 }
 
 void* ChargingAllocator::raw_alloc_with_stream(size_t size, cudaStream_t stream) {
-  return charge_and_allocate(ledger(), size, [&] { return target_.raw_alloc_with_stream(size, stream); });
+  return charge_and_allocate(
+      ledger(), size, [&] { return target_.raw_alloc_with_stream(size, stream); },
+      [&](c10::DeviceIndex device, const void* data, Bytes charged) {
+        order_kernel(device, data, charged, c10::cuda::getStreamFromExternal(stream, device).unwrap());
+      });
 }
 
 void ChargingAllocator::raw_delete(void* data) { release_by_address(data); }
@@ -197,13 +257,16 @@ caching::CheckpointDelta ChargingAllocator::setCheckpointPoolState(
   for (void* data : delta.ptrs_freed) {
     if (const std::optional<Owner> owner = table().take(data)) owner->charge.give_back();
   }
-  for (c10::DataPtr& memory : delta.dataptrs_allocd) memory = listed(std::move(memory), Charge{});
+  for (c10::DataPtr& memory : delta.dataptrs_allocd) {
+    if (memory.get() != nullptr) memory = listed(std::move(memory), Charge{nullptr, device, 0});
+  }
   return delta;
 }
 
 #if INNKEEPER_TORCH_AT_LEAST(2, 13)
 c10::DataPtr ChargingAllocator::allocateWithAddress(size_t size, void* address) {
-  return charge_and_allocate(ledger(), size, [&] { return target_.allocateWithAddress(size, address); });
+  return charge_and_allocate(
+      ledger(), size, [&] { return target_.allocateWithAddress(size, address); }, &order_current);
 }
 void ChargingAllocator::markCaptureBegin(c10::DeviceIndex device) {
   target_.markCaptureBegin(device);

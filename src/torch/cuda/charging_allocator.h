@@ -10,6 +10,8 @@
 // piece's context is its address and its deleter is always ours, as PyTorch asks of an allocator with a
 // raw_deleter.
 //
+// Who used a piece last goes with it (memory_order.h).
+//
 // Not charged: memory that was allocated before a Ledger was opened, on cards that are no node, and while a
 // CUDA graph is captured, when nothing may be evicted (before PyTorch 2.13: while any pool of a graph or a
 // MemPool is in use).
@@ -52,6 +54,11 @@ class ChargingAllocator final : public ForwardingAllocator {
   // Bytes charged for memory that is alive now, counted here (I4: a recount).
   Bytes live(c10::DeviceIndex device) const;
   caching::CUDAAllocator& target() const { return target_; }
+  // On the current stream, for a copy that `first` makes: that stream alone waits for who used the memory.
+  c10::DataPtr allocate_for_copy(size_t size, const c10::Stream& first);
+  // Frees memory of such an allocator once `note` has noted who still uses it. False if `note` could not, or
+  // it is another's memory.
+  static bool free_after(Memory& memory, const std::function<bool(const void* data, Bytes size)>& note);
 
   c10::DataPtr allocate(size_t size) override;
   c10::DeleterFnPtr raw_deleter() const override;

@@ -15,12 +15,14 @@
 #include <c10/core/Device.h>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "config/machine.h"
 #include "device/device_api.h"
 #include "device/slabs.h"
+#include "torch/accelerator/memory_order.h"
 #include "torch/runtime/random_stream.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
@@ -50,6 +52,9 @@ void limit(c10::DeviceIndex index, Bytes budget);
 // After install: takes so many bytes of a card now, for what will be allocated on it. They stay with
 // PyTorch's caching allocator, and what it has already counts. Throws where the card has less.
 void take(c10::DeviceIndex index, Bytes budget);
+
+// For a card's C10Device: its memory carries its users (torch/cuda/memory_order.h).
+std::unique_ptr<MemoryOrder> make_memory_order(c10::DeviceIndex index);
 
 // Page-locked memory, near the cards if all are near the same: copies run beside the program and at the
 // link's full speed.

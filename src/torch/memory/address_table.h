@@ -35,6 +35,12 @@ class AddressTable {
     if (fresh) return std::nullopt;
     return std::exchange(place->second, owner);
   }
+  std::optional<Owner> find(void* data) {
+    Part& part = part_of(data);
+    MutexLock lock(part.mutex);
+    const auto found = part.owners.find(data);
+    return found == part.owners.end() ? std::nullopt : std::optional(found->second);
+  }
   std::optional<Owner> take(void* data) {
     Part& part = part_of(data);
     MutexLock lock(part.mutex);

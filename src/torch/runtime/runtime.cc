@@ -111,8 +111,10 @@ NodeBackend card_backend(c10::DeviceIndex index) {
 }
 
 std::unique_ptr<Device> card_device(const std::string& name, const NodeBackend& backend) {
-  return std::make_unique<C10Device>(name, backend.device, backend.key,
-                                     [index = backend.device.index()] { return cuda_backend::live(index); });
+  return std::make_unique<C10Device>(
+      name, backend.device, backend.key,
+      [index = backend.device.index()] { return cuda_backend::live(index); },
+      cuda_backend::make_memory_order(backend.device.index()));
 }
 
 // From here on cards charge what they allocate; the runtime must have its engine.

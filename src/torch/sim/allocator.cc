@@ -1,8 +1,11 @@
 #include "torch/sim/allocator.h"
 
+#include <c10/core/StreamGuard.h>
+
 #include <bit>
 #include <memory>
 
+#include "torch/accelerator/c10_event.h"
 #include "torch/errors.h"
 #include "torch/memory/cpu_allocator.h"
 #include "torch/runtime/faults.h"
@@ -73,11 +76,22 @@ class SimMemoryOrder final : public MemoryOrder {
   explicit SimMemoryOrder(std::shared_ptr<sim::Accelerator> accelerator)
       : accelerator_(std::move(accelerator)) {}
 
-  void entrust(void* context) const override { static_cast<Allocation*>(context)->queues.store(0); }
-  bool free_after(Memory& memory, std::span<c10::Event* const> users) const override {
+  c10::DataPtr allocate(size_t size, const c10::Stream& first) const override {
+    const c10::StreamGuard on_stream(first);
+    c10::DataPtr memory = device_allocator().allocate(size);
+    allocation_of(memory)->queues.store(0);  // who frees it knows which queues used it
+    return memory;
+  }
+  bool free_after(Memory& memory, std::span<const Event> users) const override {
     if (!memory.is_released_by(&Allocation::release) || is_forked_child()) return false;
     auto* const allocation = static_cast<Allocation*>(memory.take().context);
-    for (c10::Event* const user : users) allocation->users.push_back(event_of(*user));
+    for (const Event& user : users) {
+      if (auto* const event = dynamic_cast<C10Event*>(user.get())) {
+        allocation->users.push_back(event_of(event->event()));
+      } else if (user != nullptr) {
+        (void)user->synchronize();
+      }
+    }
     allocation->exact = true;
     Allocation::release(allocation);
     return true;

@@ -1,0 +1,49 @@
+// Events of one queue by what they cover. Whatever is put on the queue has a number, none smaller than those
+// before; an event covers all up to a number. Whoever needs some work done finds the first event that covers
+// it.
+//
+// Thread safety: none.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+
+#include "device/device_api.h"
+
+namespace innkeeper {
+
+class Marks {
+ public:
+  void add(uint64_t covers, Event event) {
+    const auto place =
+        std::upper_bound(marks_.begin(), marks_.end(), covers,
+                         [](uint64_t wanted, const Mark& mark) { return wanted < mark.covers; });
+    marks_.insert(place, {covers, std::move(event)});
+    if (marks_.size() > kKept) marks_.pop_front();
+  }
+  // The first event after which all work up to this number is done; null if none is known.
+  Event find(uint64_t number) const {
+    const auto found =
+        std::lower_bound(marks_.begin(), marks_.end(), number,
+                         [](const Mark& mark, uint64_t wanted) { return mark.covers < wanted; });
+    return found == marks_.end() ? nullptr : found->event;
+  }
+  // All work up to this number is known to be done.
+  uint64_t passed() const {
+    const auto first = std::partition_point(marks_.begin(), marks_.end(),
+                                            [](const Mark& mark) { return is_done(mark.event); });
+    return first == marks_.begin() ? 0 : std::prev(first)->covers;
+  }
+
+ private:
+  struct Mark {
+    uint64_t covers;
+    Event event;  // never null
+  };
+  static constexpr size_t kKept = 128;  // for what is older than the first of them, that one stands in
+
+  std::deque<Mark> marks_;  // by what they cover
+};
+
+}  // namespace innkeeper
