@@ -62,7 +62,6 @@ class MemoryUsers {
     uintptr_t end;
     Users users;
   };
-  using Ranges = std::map<uintptr_t, Range>;
   // Ranges that are known before those whose users are done are made one with their neighbours.
   static constexpr size_t kFew = 1024;
   // Work that is on the compute queue now.
@@ -77,7 +76,7 @@ class MemoryUsers {
   std::atomic<uint64_t> frees_{0};
   mutable Mutex mutex_;
   int unmapping_ IK_GUARDED_BY(mutex_) = 0;
-  Ranges ranges_ IK_GUARDED_BY(mutex_);  // by their first address; they do not overlap
+  std::map<uintptr_t, Range> ranges_ IK_GUARDED_BY(mutex_);  // by their first address; they do not overlap
   size_t many_ IK_GUARDED_BY(mutex_) = kFew;
   Marks marks_ IK_GUARDED_BY(mutex_);
 };

@@ -7,7 +7,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 
 #include "torch/cuda/memory_order.h"
@@ -81,23 +80,13 @@ c10::DataPtr listed(c10::DataPtr memory, Charge charge) {
   return {data, data, &release_by_address, device};
 }
 
-// Frees what nobody has yet.
-struct RawOwner {
-  void operator()(void* data) const { release_by_address(data); }
-};
-using RawMemory = std::unique_ptr<void, RawOwner>;
-
-RawMemory listed(void* data, Charge charge) {
+void* listed(void* data, Charge charge) {
   list(data, {charge, nullptr});
-  return RawMemory(data);
+  return data;
 }
 
 void* address_of(const c10::DataPtr& memory) { return memory.get(); }
 void* address_of(void* memory) { return memory; }
-void* address_of(const RawMemory& memory) { return memory.get(); }
-
-c10::DataPtr given(c10::DataPtr memory) { return memory; }
-void* given(RawMemory memory) { return memory.release(); }
 
 int64_t rounded(size_t size) { return (static_cast<int64_t>(size) + kGranule - 1) / kGranule * kGranule; }
 
@@ -124,15 +113,8 @@ auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, const Allo
   }
 }
 
-// Lists what was allocated, has `order` order it after those who used it, and gives it to the caller.
-template <class Memory, class Order>
-auto list_and_order(Memory memory, Charge charge, const Order& order) -> Memory {
-  auto kept = listed(std::move(memory), charge);
-  order(charge.device, address_of(kept), Bytes(charge.size));
-  return given(std::move(kept));
-}
-
-// Charges, allocates, lists and orders. `allocate` gives a DataPtr or an address.
+// Charges, allocates and lists, and has `order` order the memory after those who used it. `allocate` gives a
+// DataPtr or an address.
 template <class Allocate, class Order>
 auto charge_and_allocate(Ledger* ledger, size_t size, const Allocate& allocate, const Order& order)
     -> decltype(allocate()) {
@@ -142,18 +124,21 @@ auto charge_and_allocate(Ledger* ledger, size_t size, const Allocate& allocate, 
     const MayUnmap may_unmap;
     return allocate();
   };
-  const NodeId node = ledger == nullptr ? kNoNode : ledger->nodes[static_cast<size_t>(charge.device)];
-  if (node == kNoNode) return list_and_order(call(), charge, order);
   const DisarmedCpu disarmed;
-  if (Status status = ledger->accountant->charge(node, Bytes(charge.size)); !status.ok())
-    throw_no_memory(status);
-  charge.ledger = ledger;
-  ledger->live[static_cast<size_t>(charge.device)].fetch_add(charge.size, std::memory_order_relaxed);
+  const NodeId node = ledger == nullptr ? kNoNode : ledger->nodes[static_cast<size_t>(charge.device)];
+  if (node != kNoNode) {
+    if (Status status = ledger->accountant->charge(node, Bytes(charge.size)); !status.ok())
+      throw_no_memory(status);
+    charge.ledger = ledger;
+    ledger->live[static_cast<size_t>(charge.device)].fetch_add(charge.size, std::memory_order_relaxed);
+  }
   auto undo = c10::make_scope_exit([&charge] { charge.give_back(); });
-  auto memory = try_with_relief(*ledger, node, charge.size, call);
+  auto memory = node == kNoNode ? call() : try_with_relief(*ledger, node, charge.size, call);
   if (address_of(memory) == nullptr) return memory;
+  auto given = listed(std::move(memory), charge);
   undo.release();
-  return list_and_order(std::move(memory), charge, order);
+  order(charge.device, address_of(given), Bytes(charge.size));
+  return given;
 }
 
 // For whoever works on the thread's current stream.

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -80,25 +81,29 @@ void note_freed(c10::DeviceIndex index, const void* data, Bytes size) {
   if (Card* const known = known_card(index)) known->users.freed(data, size);
 }
 
-void order_kernel(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) {
+void order_kernel(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept {
   Card* const known = known_card(index);
   if (known == nullptr) return;
-  for (const Event& user : known->users.take_for_kernel(data, size)) wait(stream, user);
+  try {
+    for (const Event& user : known->users.take_for_kernel(data, size)) wait(stream, user);
+  } catch (const std::exception&) {
+    known->health->wait_out();
+  }
 }
 
-void order_copy(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) {
+void order_copy(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept {
   Card& known = card(index);
-  const MemoryUsers::Users users = known.users.take_for_copy(data, size);
-  for (const Event& user : users.events) wait(stream, user);
-  if (users.number == 0) return;
   try {
+    const MemoryUsers::Users users = known.users.take_for_copy(data, size);
+    for (const Event& user : users.events) wait(stream, user);
+    if (users.number == 0) return;
     const uint64_t number = known.users.number();
     const Event passed =
         std::make_shared<C10Event>(*known.compute, known.health, DeviceCall{"its work so far"});
     known.users.recorded(number, passed);
     wait(stream, passed);
-  } catch (const c10::Error&) {
-    known.health->wait_out();  // no event is to be had
+  } catch (const std::exception&) {
+    known.health->wait_out();
   }
 }
 

@@ -21,9 +21,9 @@ namespace innkeeper::torch_layer::cuda_backend {
 // A piece goes back to the caching allocator now.
 void note_freed(c10::DeviceIndex index, const void* data, Bytes size);
 // A piece was given out by it, to a kernel or to a copy: `stream` waits for those who may still touch it.
-// Throw std::bad_alloc alone; then nobody may touch the piece.
-void order_kernel(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream);
-void order_copy(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream);
+// Where that cannot be had, the whole card is waited for.
+void order_kernel(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept;
+void order_copy(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept;
 
 // While the thread calls the caching allocator, which may unmap memory then.
 class MayUnmap {
