@@ -48,3 +48,10 @@ def sound() -> Iterator[None]:
         assert node["peak"] <= node["budget"], (name, node)
         assert node["recount"] == node["resident"], (name, node)
     assert fake.ask("violations") == 0
+
+
+@pytest.fixture
+def late() -> Iterator[None]:
+    """Work runs as late as it may, and from the next test on as the run has it."""
+    with fake.late():
+        yield

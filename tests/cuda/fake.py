@@ -53,6 +53,17 @@ def failed_call() -> str:
 
 
 @contextlib.contextmanager
+def late() -> Iterator[None]:
+    """Work runs as late as it may meanwhile, whatever the mode of the run (FAKE_CUDA_MODE)."""
+    name, _, seed = os.environ.get("FAKE_CUDA_MODE", "late").partition(":")
+    ask("set_mode", LATE, 0)
+    try:
+        yield
+    finally:
+        ask("set_mode", {"late": LATE, "early": EARLY, "random": RANDOM}[name], int(seed or 0))
+
+
+@contextlib.contextmanager
 def others_hold(card: int, size: int) -> Iterator[None]:
     """Other processes hold so much of a card's memory meanwhile."""
     ask("set_others", card, size)

@@ -232,13 +232,12 @@ def test_a_card_that_is_gone_takes_with_it_what_it_alone_held_by_name(error: int
     assert node("cuda:0")["resident"] == 0
 
 
-@pytest.mark.usefixtures("broken_after")
+@pytest.mark.usefixtures("broken_after", "late")
 def test_what_was_on_its_way_down_when_the_card_went_is_lost_with_its_reason() -> None:
     innkeeper.configure(BOTH)
     with innkeeper.on("cuda:0"):
         tensor = pattern(0).to("managed").add_(1)
     torch.cuda.synchronize()
-    ask("set_mode", fake.LATE, 1)
     innkeeper.evict(tensor)  # the copy has not run
     ask("break", 0, UNKNOWN)
     for _ in range(2):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import innkeeper
 import pytest
-from fake import LATE, MIB, ask, others_hold
+from fake import MIB, ask, others_hold
 from patterns import check, many, node, pattern
 
 import torch
@@ -78,9 +78,9 @@ def test_host_memory_that_a_copy_still_reads_is_not_given_to_another() -> None:
             assert torch.equal(managed.cpu(), original)
 
 
+@pytest.mark.usefixtures("late")
 def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
     """PyTorch's allocator unmaps cached memory for a piece that does not fit, once its own stream is done."""
-    ask("set_mode", LATE, 0)
     original = pattern(1, 24)
     managed = original.to("managed").add_(0)
     torch.cuda.synchronize()
@@ -93,8 +93,8 @@ def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
     assert torch.equal(managed.cpu(), original)
 
 
-def test_kernels_do_not_wait_for_evictions_nor_fetches_for_kernels() -> None:
-    ask("set_mode", LATE, 0)
+@pytest.mark.usefixtures("late")
+def test_kernels_do_not_wait_for_evictions() -> None:
     first, second = pattern(1), pattern(2)
     gone, back = first.to("managed").add_(0), second.to("managed").add_(0)
     busy = torch.zeros(4, device="managed")
