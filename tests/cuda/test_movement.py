@@ -80,15 +80,15 @@ def test_host_memory_that_a_copy_still_reads_is_not_given_to_another() -> None:
 
 @pytest.mark.usefixtures("late")
 def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
-    """PyTorch's allocator unmaps cached memory for a piece that does not fit, once its own stream is done."""
+    """PyTorch's allocator waits for the stream of what it unmaps, not for a copy from there."""
     original = pattern(1, 24)
     managed = original.to("managed").add_(0)
     torch.cuda.synchronize()
     left = torch.cuda.mem_get_info()[0]
     innkeeper.evict(managed)
     assert ask("pending") > 0, "its copy is still to be made"
-    with others_hold(0, left - 8 * MIB):
-        other = torch.full((7 * MIB,), 3, dtype=torch.int32, device="managed")  # 28 MiB of the card's 32
+    with others_hold(0, left - 8 * MIB), torch.cuda.stream(torch.cuda.Stream()):
+        other = torch.full((5 * MIB,), 3, dtype=torch.int32, device="cuda")  # 20 MiB of the card's 32
         assert bool((other.cpu() == 3).all())
     assert torch.equal(managed.cpu(), original)
 
