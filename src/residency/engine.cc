@@ -275,10 +275,10 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   wait_move(block);
   if (block.size() == Bytes(0)) {
     // Nobody acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
+    forget_onward(block);
     for (const auto& at : nodes_) {
       if (at->id == id || block.replica(at->id).word.state() == ReplicaState::absent) continue;
-      unlist(block, at->id);
-      transition(block.replica(at->id), ReplicaEvent::free);
+      (void)detach(block, at->id, ReplicaEvent::free);  // there is no memory; a move on its way there is over
     }
     inherit_if_last(block);
   }

@@ -348,7 +348,9 @@ class Engine final : public Accountant {
   enum class Parts : uint8_t { one, all };
   Status issue(Move& move, Parts parts) IK_EXCLUDES(mutex_);
   Status fail(Move& move, Status why) IK_EXCLUDES(mutex_);
-  bool is_all_issued(const Move& move) const { return move.begun == move.block->size(); }
+  static bool is_all_issued(const Move& move) {  // what has no bytes still has its turn to come
+    return move.state() >= MoveState::copying && move.begun == move.block->size();
+  }
   // Whether bytes go from one node to the other without a third.
   bool reaches(NodeId from, NodeId to) const {
     return from == host_ || to == host_ || device(to).can_copy_from(device(from));
@@ -366,11 +368,13 @@ class Engine final : public Accountant {
   // Bytes of a node that are free once moves out of it have landed, which this thread may wait for.
   Bytes landing_soon(const Node& node) const IK_REQUIRES(mutex_);
   Status wait_landing(Node& node) IK_REQUIRES(mutex_);
+  Status wait_landed(MovePtr move) IK_REQUIRES(mutex_);
   bool cancel_last_waiting(Node& node) IK_REQUIRES(mutex_);
   void count_under_way() IK_REQUIRES(mutex_);
   void issue_waiting() IK_EXCLUDES(mutex_);
   void start_reading(Block& block, NodeId to) IK_EXCLUDES(mutex_);
   void wake_helper() IK_REQUIRES(mutex_);
+  void go_on(Block& block, MovePtr move, NodeId to) IK_EXCLUDES(mutex_);
   void forget_onward(Block& block) IK_REQUIRES(mutex_);
   void run_helper() IK_EXCLUDES(mutex_);
   NodeId backing(const Node& node) const;

@@ -80,6 +80,7 @@ class Move {
   Priority priority;
   bool leaves = false;      // its source is about to leave
   bool watched = false;     // somebody must see it land
+  bool landing = false;     // somebody does; until then its source has not left, though it may be over
   NodeId onward = kNoNode;  // where the bytes go from `to`, if somebody asked for that
   Ticket ticket;
   Bytes begun{0};  // of its bytes, those whose copies are on a queue

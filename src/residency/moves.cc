@@ -30,12 +30,9 @@ Status Engine::bring(Block& block, NodeId to, Errand errand) {
   if (!reaches(from, to)) {
     Replica& between = block.replica(host_);
     if (between.word.state() == ReplicaState::absent) IK_RETURN_IF_ERROR(bring(block, host_, errand));
-    if (Move* const move = between.copies.move(); move != nullptr && errand.priority != Priority::demand) {
-      MutexLock lock(mutex_);
-      forget_onward(block);
-      move->onward = to;  // nobody waits for it: it goes on from there once it is there
-      going_on_[&block] = between.copies.shared_move();
-      watch(between.copies.shared_move());
+    if (between.copies.move() != nullptr && errand.priority != Priority::demand) {
+      go_on(block, between.copies.shared_move(), to);
+      reach("asked");
       return {};
     }
     IK_RETURN_IF_ERROR(finish_arrival(block, host_));
@@ -214,7 +211,7 @@ void Engine::conclude(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   const MovePtr move = replica.copies.shared_move();
   if (move == nullptr) return;
-  if (move->leaves && move->to == disk_) stay(block, move->from);
+  if (move->leaves && move->to == disk_ && !move->landing) stay(block, move->from);
   move->ticket.give_back();
   if (!move->status.ok()) {
     move->become(MoveState::failed);
@@ -245,6 +242,15 @@ void Engine::watch(MovePtr move) {
   wake_helper();  // the disk may have been faster
 }
 
+// Nobody waits for the bytes: they go on from where a move brings them once they are there.
+void Engine::go_on(Block& block, MovePtr move, NodeId to) {
+  MutexLock lock(mutex_);
+  forget_onward(block);
+  move->onward = to;
+  going_on_[&block] = move;
+  watch(std::move(move));
+}
+
 // Nobody goes on with the block's bytes from where they are going now.
 void Engine::forget_onward(Block& block) {
   if (going_on_.empty()) return;
@@ -265,7 +271,10 @@ void Engine::advance_moves() {
   for (size_t looks = std::min(watched_.size(), kLandedAtOnce); looks > 0 && !watched_.empty(); --looks) {
     const MovePtr move = std::move(watched_.front());
     watched_.pop_front();
-    if (move->is_over() && (move->onward == kNoNode || move->state() != MoveState::landed)) continue;
+    if (move->is_over() && !move->landing &&
+        (move->onward == kNoNode || move->state() != MoveState::landed)) {
+      continue;
+    }
     watched_.push_back(move);  // while it lands, others may wait for it
     if (is_moving(*move->block) || !is_all_issued(*move) || !is_done(move->last)) continue;
     (void)land(move);
@@ -292,7 +301,6 @@ void Engine::advance_link(Link& link, Parts parts) {
       link.wait(std::move(move));
       continue;
     }
-    if (is_all_issued(*move)) continue;  // somebody wanted it meanwhile
     {
       const MoveScope scope(*this, block);
       (void)issue(*move, parts);
@@ -301,22 +309,28 @@ void Engine::advance_link(Link& link, Parts parts) {
   }
 }
 
-// Its copies are done. The lock is let go meanwhile.
+// Its copies are done: what was to leave with it leaves, and what goes on from there goes on. The lock is let
+// go meanwhile.
 Status Engine::land(const MovePtr& move) {
   Block& block = *move->block;
-  Node& from = node(move->from);
   const NodeId onward = move->onward;
   forget_onward(block);
+  const Landing landing(*move);
   const MoveScope scope(*this, block);
   reach("land");
-  const bool vacates = block.replica(from.id).vacating;
-  if (move->last != nullptr && !move->is_over()) {
-    if (Status status = move->last->synchronize(); !status.ok())
-      return fail(*move, status);  // at once: it is done
+  Status status;
+  if (move->last != nullptr && !move->is_over()) status = move->last->synchronize();
+  status = status.ok() ? finish_arrival(block, move->to) : fail(*move, status);  // at once: it is done
+  reach("landed");
+  Replica& source = block.replica(move->from);
+  if (source.vacating && status.ok() && source.word.close_if_unpinned()) {
+    vacate(node(move->from), block);
+  } else if (source.vacating) {
+    MutexLock lock(mutex_);
+    stay(block, move->from);
   }
-  IK_RETURN_IF_ERROR(finish_arrival(block, move->to));
-  if (vacates && block.replica(from.id).word.close_if_unpinned()) vacate(from, block);
-  if (onward == kNoNode || block.replica(onward).word.state() != ReplicaState::absent) return {};
+  if (!status.ok() || onward == kNoNode) return status;
+  if (block.replica(onward).word.state() != ReplicaState::absent) return {};
   return bring(block, onward, move->priority == Priority::planned ? kPlanned : kHint);
 }
 
@@ -358,19 +372,24 @@ Bytes Engine::landing_soon(const Node& node) const {
 
 // Waits until a replica that is vacating has left the node, or has not because its move failed.
 Status Engine::wait_landing(Node& node) {
-  while (!watched_.empty() && watched_.front()->is_over() && watched_.front()->onward == kNoNode)
+  const auto is_over = [](const Move& move) { return move.is_over() && !move.landing; };
+  while (!watched_.empty() && is_over(*watched_.front()) && watched_.front()->onward == kNoNode)
     watched_.pop_front();
   const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const MovePtr& move) {
-    return !move->is_over() && move->from == node.id && move->block->mover_ != &thread_state() &&
+    return !is_over(*move) && move->from == node.id && move->block->mover_ != &thread_state() &&
            move->block->replica(node.id).vacating;
   });
-  if (found == watched_.end()) return {};
-  const MovePtr move = *found;
+  return found == watched_.end() ? Status() : wait_landed(*found);
+}
+
+// Waits until a move has landed, and what was to leave with it has left. Its block may be gone afterwards.
+Status Engine::wait_landed(MovePtr move) {
   mutex_.unlock();
+  reach("wait landing");
   if (move->last != nullptr) (void)move->last->synchronize();
   mutex_.lock();
-  while (!move->is_over()) {
-    if (is_moving(*move->block)) {
+  while (move->landing || !move->is_over()) {
+    if (move->landing || is_moving(*move->block)) {
       wait_change();
       continue;
     }

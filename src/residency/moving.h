@@ -47,4 +47,16 @@ class IK_SCOPED_CAPABILITY Engine::MoveScope {
   Block& block_;
 };
 
+// Marks a move as landing for a scope that begins and ends with the lock held.
+class Landing {
+ public:
+  explicit Landing(Move& move) : move_(move) { move_.landing = true; }
+  ~Landing() { move_.landing = false; }
+  Landing(const Landing&) = delete;
+  Landing& operator=(const Landing&) = delete;
+
+ private:
+  Move& move_;
+};
+
 }  // namespace innkeeper

@@ -62,7 +62,7 @@ Status Engine::evict(Block& block) {
         const MoveScope move(*this, block);
         status = leave(*at, block, false, Reserve::may_wait);
       }
-      while (status.ok() && replica.vacating) status = wait_landing(*at);
+      if (status.ok() && replica.vacating) status = wait_landed(block.replica(disk_).copies.shared_move());
       IK_RETURN_IF_ERROR(status);
       left = true;
     }

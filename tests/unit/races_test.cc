@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/test_point.h"
+#include "support/at_points.h"
 #include "support/machine.h"
 #include "support/watchdog.h"
 
@@ -65,21 +65,6 @@ TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
   EXPECT_TRUE(machine->evict(*block).ok());
   machine->destroy(block);
 }
-
-// Calls `hook` at the engine's test points while it lives.
-class AtPoints {
- public:
-  explicit AtPoints(std::function<void(const char*)> hook) {
-    hook_ = std::move(hook);
-    test_point.store([](const char* name) { hook_(name); });
-  }
-  ~AtPoints() { test_point.store(nullptr); }
-  AtPoints(const AtPoints&) = delete;
-  AtPoints& operator=(const AtPoints&) = delete;
-
- private:
-  inline static std::function<void(const char*)> hook_;
-};
 
 // A replica that leaves is on no list any more, but its bytes are not given back yet.
 TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {

@@ -1,0 +1,84 @@
+// Tickets (ticket.h): room that is promised.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "support/machine.h"
+#include "support/whereabouts.h"
+
+namespace innkeeper::test {
+namespace {
+
+TEST(Tickets, HoldRoomUntilTheyAreTakenOrGivenBack) {
+  Machine machine({.budget = KiB(16)});
+  const NodeId card = machine.sim();
+  {
+    Result<Ticket> ticket = machine->reserve(card, KiB(12), Reserve::free_room);
+    ASSERT_TRUE(ticket.ok());
+    EXPECT_EQ(machine->used(card), KiB(12));
+    EXPECT_EQ(machine->check_invariants(), "") << "promised is neither lost nor there";
+    EXPECT_EQ(machine->reserve(card, KiB(8), Reserve::free_room).status().code(), Code::busy);
+    {
+      ArmedTicket armed(ticket.value());
+      Result<Memory> memory = machine->device(card).allocate(KiB(8));
+      ASSERT_TRUE(memory.ok());
+      EXPECT_EQ(machine->used(card), KiB(12)) << "charged once";
+      EXPECT_EQ(ticket.value().left(), KiB(4));
+      EXPECT_EQ(machine->check_invariants(), "");
+    }
+    Result<Memory> more = machine->device(card).allocate(KiB(4));
+    ASSERT_TRUE(more.ok());
+    EXPECT_EQ(machine->used(card), KiB(8)) << "not armed any more";
+  }
+  EXPECT_EQ(machine->used(card), Bytes(0));
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
+TEST(Tickets, OfAnotherNodeAreLeftAlone) {
+  Machine machine({.accelerators = 2, .budget = KiB(16)});
+  Result<Ticket> ticket = machine->reserve(machine.sim(0), KiB(12), Reserve::free_room);
+  ASSERT_TRUE(ticket.ok());
+  const ArmedTicket armed(ticket.value());
+  Result<Memory> memory = machine->device(machine.sim(1)).allocate(KiB(8));
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(ticket.value().left(), KiB(12));
+  EXPECT_EQ(machine->used(machine.sim(1)), KiB(8));
+}
+
+TEST(Tickets, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
+  Machine machine({.budget = KiB(16)});
+  Block* block = machine.make(machine.sim(), pattern(3 * kSize, 1)).value();
+  EXPECT_EQ(machine->reserve(machine.sim(), KiB(8), Reserve::free_room).status().code(), Code::busy);
+  EXPECT_EQ(machine->stats().evictions, 0);
+  EXPECT_TRUE(machine->reserve(machine.sim(), KiB(8), Reserve::may_evict).ok());
+  EXPECT_EQ(machine->stats().evictions, 1);
+  // Another thread's operator holds the room.
+  Access access{.block = block};
+  const OperatorScope scope(machine.engine(), machine.sim(), block->size());
+  ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
+  std::thread([&] {
+    EXPECT_EQ(machine->reserve(machine.sim(), KiB(8), Reserve::may_evict).status().code(), Code::busy);
+  }).join();
+  machine->release(machine.sim(), std::span(&access, 1));
+  machine->destroy(block);
+}
+
+TEST(Tickets, TheOuterOneIsArmedAgainAfterAnInnerOne) {
+  Machine machine({.accelerators = 2});
+  Ticket outer = machine->reserve(machine.sim(0), KiB(8), Reserve::free_room).value();
+  Ticket inner = machine->reserve(machine.sim(1), KiB(8), Reserve::free_room).value();
+  const ArmedTicket armed(outer);
+  {
+    const ArmedTicket nested(inner);
+    Result<Memory> memory = machine->device(machine.sim(1)).allocate(KiB(8));
+    ASSERT_TRUE(memory.ok());
+    EXPECT_EQ(inner.left(), Bytes(0));
+  }
+  Result<Memory> memory = machine->device(machine.sim(0)).allocate(KiB(8));
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(outer.left(), Bytes(0));
+  EXPECT_EQ(machine->used(machine.sim(0)), KiB(8)) << "charged once";
+}
+
+}  // namespace
+}  // namespace innkeeper::test
