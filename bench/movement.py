@@ -1,7 +1,8 @@
 """How well copies run beside kernels, on the simulator's clock: the same on every machine and run.
 
 Each case is a process of its own, on a simulated card without data. ``wanted`` is the longer of the kernels
-and the copies alone; a case that hides the one behind the other takes no longer than that.
+and the copies alone; a case that hides the one behind the other takes no longer than that. ``host`` is the
+host's peak, of the bytes for which the card has no room.
 
     python bench/movement.py
     python bench/movement.py --json movement.json --steps 4
@@ -38,6 +39,7 @@ class Row:
     name: str
     seconds: float
     wanted: float
+    host: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -185,6 +187,7 @@ def training(steps: int) -> dict[str, float]:
     return {
         "seconds": (end["simulated_seconds"] - start["simulated_seconds"]) / steps,
         "peak": end["nodes"]["sim:0"]["peak"],
+        "host": end["nodes"]["host"]["peak"],
         "fetched": (end["bytes_fetched"] - start["bytes_fetched"]) / steps,
         "written": (end["bytes_written_back"] - start["bytes_written_back"]) / steps,
         "bound": end["bytes_bound"] or 0,
@@ -229,10 +232,13 @@ def main() -> None:
             if found["bound"]:
                 moved += f"; no plan has less than {found['bound'] / 1e6:.0f} MB in"
             name = f"GPT step at {share:.0%} of its peak, {how} ({moved})"
-            rows.append(Row(name, found["seconds"], fits["seconds"]))
-    table = Table("case", "simulated ms", "wanted ms", "ratio", title="on the simulator's clock")
+            out = fits["peak"] - int(share * fits["peak"])
+            rows.append(Row(name, found["seconds"], fits["seconds"], found["host"] / out))
+    table = Table("case", "simulated ms", "wanted ms", "ratio", "host", title="on the simulator's clock")
     for row in rows:
-        table.add_row(row.name, f"{1e3 * row.seconds:.2f}", f"{1e3 * row.wanted:.2f}", f"{row.ratio:.2f}")
+        host = "" if row.host is None else f"{row.host:.2f}"
+        times = (f"{1e3 * seconds:.2f}" for seconds in (row.seconds, row.wanted))
+        table.add_row(row.name, *times, f"{row.ratio:.2f}", host)
     Console().print(table)
     if args.json is not None:
         args.json.write_text(json.dumps([asdict(row) | {"ratio": row.ratio} for row in rows], indent=1))
