@@ -34,7 +34,7 @@ constexpr Bytes KiB(int64_t n) { return Bytes(n << 10); }
 constexpr Bytes MiB(int64_t n) { return Bytes(n << 20); }
 constexpr Bytes GiB(int64_t n) { return Bytes(n << 30); }
 
-// Every replica starts at, and is charged in multiples of, this many bytes (design, decision 7).
+// Every replica starts at, and is charged in multiples of, this many bytes.
 inline constexpr int64_t kAlignment = 64;
 constexpr Bytes round_up(Bytes size) {
   constexpr int64_t kMost = INT64_MAX - (kAlignment - 1);  // absurd sizes stay too large, and positive

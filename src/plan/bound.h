@@ -1,4 +1,4 @@
-// How little could be moved (P5 of the design's second form): what a plan is measured against.
+// How little could be moved (docs/design/plans.md): what a plan is measured against.
 #pragma once
 
 #include "base/types.h"

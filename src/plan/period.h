@@ -1,5 +1,5 @@
 // Finds in a history that a program goes round: the operators and blocks of the last round are those
-// of the round before (P1 of the design's second form). Nothing is asked of the program.
+// of the round before (docs/design/plans.md). Nothing is asked of the program.
 //
 // An operator on a block that lasts, met before, gives a candidate: the distance. It counts once a whole
 // round of it has been seen twice, operator by operator, block by block. A program of which nothing lasts,

@@ -1,5 +1,5 @@
-// Follows one program through its rounds and says at each operator's end what is to move (P1, P3, P4 of the
-// design's second form).
+// Follows one program through its rounds and says at each operator's end what is to move
+// (docs/design/plans.md).
 //
 //     Name name = planner.meet(block);              // at its first touch
 //     planner.ended(node, touches);                 // at each operator's end

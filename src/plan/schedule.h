@@ -1,4 +1,4 @@
-// What is to move in a round, and when (P2 of the design's second form): a pure function of the program and
+// What is to move in a round, and when (docs/design/plans.md): a pure function of the program and
 // of the room that it has at a node.
 //
 // Where the blocks that are alive exceed the room, some are elsewhere between two of their uses, or before

@@ -1,4 +1,4 @@
-// Which node an operator runs on: a pure function over plain views (design, section 5).
+// Which node an operator runs on: a pure function over plain views.
 #pragma once
 
 #include <span>

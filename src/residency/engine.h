@@ -9,8 +9,8 @@
 //     engine.adopt(block, node, memory);                   // results that are new: pinned, as operands are
 //     engine.release(node, accesses, what);                // operands and results
 //
-// Invariants: I1 to I9 of the design; each place that keeps one names it. check_invariants() verifies what
-// can be.
+// Invariants: I1 to I9 (docs/design/coherence.md); each place that keeps one names it. check_invariants()
+// verifies what can be.
 //
 // Thread safety: every method may be called from any thread. Two threads that use one block must be ordered
 // by the program where one of them writes, as PyTorch asks of them (I8).

@@ -1,5 +1,5 @@
 // The programs that are followed: one a thread, each with a planner of its own, so that experiments side by
-// side are each planned for (P1 to P4 of the design's second form). And which program a block belongs to.
+// side are each planned for (docs/design/plans.md). And which program a block belongs to.
 //
 // A thread's program is followed from its first operator on where no other is, and after some hundred
 // operators beside others, since most threads are no programs: they copy a batch, or sum gradients. Where all

@@ -1,4 +1,4 @@
-// The links between nodes, and what waits for them (M5 of the design's second form).
+// The links between nodes, and what waits for them (docs/design/moves.md).
 //
 // A link is one direction of one node's copies. Few copies are in flight on it at once, so that a demand
 // passes those that are planned, and these pass hints: what waits has room already, and no copy yet. Demands

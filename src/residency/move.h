@@ -1,4 +1,4 @@
-// A move: one block's bytes on their way into a node (M1 of the design's second form). No thread owns it;
+// A move: one block's bytes on their way into a node (docs/design/moves.md). No thread owns it;
 // whoever comes by may take its next step (Engine::advance).
 //
 //     wanted    it asks for room, and holds nothing

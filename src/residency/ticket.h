@@ -1,5 +1,5 @@
 // Room at a node that is promised to somebody: bytes of its budget, charged before there is memory for them
-// (M6 of the design's second form).
+// (docs/design/moves.md).
 //
 // Engine::reserve() gives one, and is told how far it may go for it. What the thread allocates at the node
 // while the ticket is armed takes its bytes from the ticket first, whoever's allocator charges them; what is

@@ -1,4 +1,4 @@
-// The access stream (M8 of the design's second form): at each operator's end a few words of what it touched,
+// The access stream: at each operator's end a few words of what it touched,
 // and a few where a block dies or the program sets a mark. event.h says how they are written. Each thread
 // writes into a ring of its own, without a lock; who reads does so
 //   - at once, on the thread itself: what operation() returns. So plans are made (Engine::follow).

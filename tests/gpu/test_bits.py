@@ -1,6 +1,6 @@
 """Weights after 20 steps on a card are bitwise equal at 100, 70 and 40 % of the peak, and to plain CUDA's.
 
-With dropout plain CUDA draws other numbers, so there only the budgets are compared (decision 7).
+With dropout plain CUDA draws other numbers, so there only the budgets are compared.
 """
 
 from __future__ import annotations

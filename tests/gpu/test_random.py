@@ -1,4 +1,4 @@
-"""Random numbers on a card come from the managed stream: the seed decides them, not memory (decision 7)."""
+"""Random numbers on a card come from the managed stream: the seed decides them, not memory."""
 
 from __future__ import annotations
 

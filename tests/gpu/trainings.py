@@ -1,7 +1,7 @@
 """The models of tests/python for a card: large enough that libraries' workspaces are small beside them.
 
 All are deterministic on CUDA, and without dropout unless their name says so: managed tensors draw from their
-own random stream, so with dropout only runs on managed can have the same bits (decision 7).
+own random stream, so with dropout only runs on managed can have the same bits.
 """
 
 from __future__ import annotations

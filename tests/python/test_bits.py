@@ -1,4 +1,4 @@
-"""Results do not depend on memory (decision 7): weights after 20 steps are bitwise equal at every budget.
+"""Results do not depend on memory: weights after 20 steps are bitwise equal at every budget.
 
 Every model trains on simulated accelerators whose results stay poison until somebody waits for them, at
 100, 70 and 40 % of the peak that it needs, on one node and on two. The budget is checked by a recount of the

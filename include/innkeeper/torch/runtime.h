@@ -144,7 +144,7 @@ struct Samples {
 };
 IK_EXPORT Samples sample_stop();
 
-// Random streams (decision 7): the stream that the calling thread draws from (its experiment's, else the
+// Random streams: the stream that the calling thread draws from (its experiment's, else the
 // process's).
 IK_EXPORT void manual_seed(uint64_t seed);
 IK_EXPORT uint64_t seed();  // a seed from the operating system; returns it

@@ -1,6 +1,5 @@
 // A real (or simulated) accelerator as the engine's Device, through c10's generic interfaces alone: device
-// guard, streams, events, allocator and Tensor::copy_. The engine cannot tell a GPU from the simulator
-// (decision 5).
+// guard, streams, events, allocator and Tensor::copy_. The engine cannot tell a GPU from the simulator.
 //
 // The compute queue is the device's default stream: that is where its kernels run. Copies run on two streams
 // of PyTorch's pool.

@@ -1,5 +1,5 @@
 // An allocator in front of PyTorch's caching allocator for CUDA that charges what is allocated to nodes, and
-// makes room before it asks for the memory (decision 4): for replicas, for kernels' results and scratch
+// makes room before it asks for the memory: for replicas, for kernels' results and scratch
 // memory, and for the program's own CUDA tensors, since they take the same bytes.
 //
 // If the caching allocator is out of memory although the budget has room (another process took it, or its

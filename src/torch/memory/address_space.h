@@ -1,5 +1,5 @@
 // Reserved addresses for handles: unique while they are live, and never backed by memory (PROT_NONE), so that
-// a stray dereference of a managed tensor's data pointer traps (decision 1). An address leads back to who has
+// a stray dereference of a managed tensor's data pointer traps. An address leads back to who has
 // the range that it lies in.
 //
 // Addresses are reserved from the system in big chunks and recycled by size class, last in, first out. Two

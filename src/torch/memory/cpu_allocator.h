@@ -3,7 +3,7 @@
 // One allocator is put in front of PyTorch's CPU allocator for the life of the process. A thread on which
 // nothing is armed gets exactly what it got before, for the price of one look at a thread-local variable.
 // While ArmedCpu is alive, the thread's allocations are charged to a node, so that room is made before the
-// memory is taken (decision 4), and uncharged when they are freed: by any thread, at any time.
+// memory is taken, and uncharged when they are freed: by any thread, at any time.
 //
 // Raw allocation (raw_allocate, raw_deallocate; oneDNN's scratch memory) works too: it asks that a piece's
 // context is its address. So what is charged to the host stands right before the bytes, and pieces of

@@ -1,5 +1,5 @@
 // A handle: the storage of a managed tensor. Its DataPtr's context is the engine's Block; its data pointer is
-// a reserved address that nothing may touch (decision 1), so identity, aliasing and hashing work and a stray
+// a reserved address that nothing may touch, so identity, aliasing and hashing work and a stray
 // dereference traps.
 //
 // A managed tensor is a plain TensorImpl on DispatchKey::PrivateUse1 over such a storage. The block lives as

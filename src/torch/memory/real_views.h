@@ -1,5 +1,5 @@
 // Real tensors over a block's real storage on one node, kept for the next operator that wants the same
-// geometry: where operands are resident an operator builds none (design, section 6).
+// geometry: where operands are resident an operator builds none.
 //
 // A view is taken out while an operator runs on it, so two running operators never share one, and put back
 // only when nobody else holds it. Nothing is assumed of what a kernel did to it: all that matters is compared

@@ -1,5 +1,5 @@
-// Looks for managed tensors beside tensors of other devices, and throws PyTorch's own error where CUDA would
-// (decision 2). 0-dim CPU tensors that are only read are welcome everywhere, as on CUDA.
+// Looks for managed tensors beside tensors of other devices, and throws PyTorch's own error where CUDA would.
+// 0-dim CPU tensors that are only read are welcome everywhere, as on CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>

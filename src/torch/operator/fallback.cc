@@ -200,7 +200,7 @@ class BoxedCall {
     return reals;
   }
 
-  // An operator with a Generator argument is given the stream itself (decision 7).
+  // An operator with a Generator argument is given the stream itself.
   static void lend_generator(const OperatorCall& call, c10::IValue& value) {
     at::Generator stream = current_stream().kernel_generator();
     if (!value.isNone()) {

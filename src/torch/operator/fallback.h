@@ -1,4 +1,4 @@
-// The one boxed function that runs every operator on managed tensors (decision 2).
+// The one boxed function that runs every operator on managed tensors.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -17,7 +17,7 @@ struct ManagedOp {
   // CUDA takes operands of this operator from the CPU, whatever their shape: indices, lengths, an optimizer's
   // step.
   bool takes_cpu_operands;
-  // Draws from PyTorch's default generator, because its schema has no Generator (decision 7).
+  // Draws from PyTorch's default generator, because its schema has no Generator.
   bool draws_from_default_generator;
 };
 

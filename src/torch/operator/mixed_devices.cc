@@ -1,4 +1,4 @@
-// Which operators take CPU tensors beside managed ones, and the error for the rest (decision 2).
+// Which operators take CPU tensors beside managed ones, and the error for the rest.
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 

@@ -1,4 +1,4 @@
-// One operator on managed tensors (design, section 5): brings its operands to one node and pins them there,
+// One operator on managed tensors: brings its operands to one node and pins them there,
 // lends the kernel real tensors over them, and turns what the kernel made into managed tensors.
 //
 // drive.h uses it, in this order: operand() for each managed tensor, begin(), real(i) to the kernel,
@@ -153,7 +153,7 @@ class OperatorCall {
   std::optional<ReadCheck> read_check_;
 };
 
-// Autograd's device thread would take every backward pass of the one device (decision 8): on a thread's first
+// Autograd's device thread would take every backward pass of the one device: on a thread's first
 // operator its multithreading flag is cleared; and its home is made to travel, should the user set the flag
 // again. Returns whether all is done; if not it is to be called again.
 bool on_first_use_of_thread();

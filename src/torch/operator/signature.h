@@ -41,10 +41,10 @@ struct Signature {
   bool any_list = false;     // some argument is a list of tensors
   bool any_written = false;  // some argument is written
   bool tensor_args = false;  // some argument is, or is a list of, tensors
-  // Draws random numbers, and has no Generator argument to draw them from (decision 7).
+  // Draws random numbers, and has no Generator argument to draw them from.
   bool random_without_generator = false;
   bool draws = false;  // draws random numbers, from whatever
-  // Works element by element over its lists of tensors, so that it may run in sub-lists (decision 2). A
+  // Works element by element over its lists of tensors, so that it may run in sub-lists. A
   // tensor argument named "scalars" (_foreach_addcmul.Tensor and the like) is one number for each element,
   // too.
   bool foreach = false;

@@ -1,6 +1,6 @@
 // Element-by-element operators over lists (_foreach_*, fused optimizers) in parts that fit the room and whose
 // elements are at one node. Each element is written exactly once and its bits are the same, however the list
-// is cut (decision 2, I9).
+// is cut (I9).
 //
 // The largest elements come first: where one cannot run at all, nothing has been written yet. Elements that
 // depend on each other (one writes memory that another has) keep their order.

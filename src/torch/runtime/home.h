@@ -3,7 +3,7 @@
 //
 // A home is assigned at the first use, to the computing node that the fewest threads and experiments call
 // home; in a process of torchrun's, to the one that its LOCAL_RANK numbers. It is given back when the thread
-// or the experiment ends. State is the calling thread's; decision 8 keeps backward passes on the thread that
+// or the experiment ends. State is the calling thread's; backward passes stay on the thread that
 // called them.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The managed device as at::getAccelerator's accelerator (decision 9): one device, managed:0.
+// The managed device as at::getAccelerator's accelerator: one device, managed:0.
 #include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 

@@ -1,4 +1,4 @@
-// Random streams (decision 7): one for each experiment, one for the process outside of them. Results do not
+// Random streams: one for each experiment, one for the process outside of them. Results do not
 // depend on the node that computes: CPU kernels draw from the stream itself, a CPUGeneratorImpl.
 //
 // A stream's Generator as users see it has device managed:0; kernels on the host and on simulated

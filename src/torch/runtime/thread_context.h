@@ -1,7 +1,7 @@
 // What the calling thread has on the managed device: its home and the random stream that it draws from; and
 // how autograd's threads find those of the thread they act for.
 //
-// With autograd's device thread on (decision 8 turns it off unless the user wants it), a backward pass runs
+// With autograd's device thread on (it is off unless the user wants it), a backward pass runs
 // on a thread of autograd's. PyTorch carries the caller's ThreadLocalDebugInfo there, and our context with
 // it.
 //
