@@ -21,9 +21,12 @@ SMALL = "sim:2x2MiB,host:256MiB"  # a matrix() below has 4 MiB
 @pytest.fixture
 def small(configure: Callable[[str], None]) -> Iterator[None]:
     configure(SMALL)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)  # with more the slices of a simulated card must be larger
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+    torch.set_num_threads(before)
     innkeeper.manager().soft_placement = True
 
 
@@ -39,7 +42,6 @@ ELEMENTWISE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add": torch.add,
     "exp": lambda a, b: a.exp(),
     "in place": lambda a, b: a.clone().mul_(b),
-    "transposed": lambda a, b: a.t() + b.t(),
     "a number": lambda a, b: a.sub(0.5, alpha=3),
     "where": lambda a, b: torch.where(a > 0, a, b),
     "out": lambda a, b: torch.add(a, b, out=torch.empty_like(a)),
@@ -72,6 +74,7 @@ def test_what_is_no_slice_runs_on_the_host():
     assert same(managed_a @ managed_b, a @ b)
     assert same(managed_a.expand(2, 1024, 1024) + 1, a.expand(2, 1024, 1024) + 1)
     assert same(managed_a[:, ::2].exp(), a[:, ::2].exp())  # not dense
+    assert same(nn.functional.gelu(managed_a.t()), nn.functional.gelu(a.t()))  # not row by row
     # Broadcast: CPU kernels' threads begin anywhere in a row.
     assert same(managed_a * managed_b[3], a * b[3])
     assert same(managed_a * managed_b[:, 3:4].contiguous(), a * b[:, 3:4].contiguous())
@@ -181,7 +184,8 @@ BY_VECTORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sigmoid": torch.sigmoid,
     "silu": nn.functional.silu,
     "elu": nn.functional.elu,
-    "gelu": lambda x: nn.functional.gelu(x, approximate="tanh"),
+    "gelu": nn.functional.gelu,
+    "gelu, tanh": lambda x: nn.functional.gelu(x, approximate="tanh"),
     "exp2": torch.exp2,
     "pow": lambda x: x.abs().pow(2.5),
     "log": lambda x: x.abs().log(),
@@ -192,6 +196,7 @@ BY_VECTORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         x[:900_000].view(9, 4, 100, 250).to(memory_format=torch.channels_last).sigmoid()
     ),
     "transposed": lambda x: x[:900_000].view(1000, 900).t().sigmoid(),
+    "transposed gelu": lambda x: nn.functional.gelu(x[:900_000].view(1000, 900).t()),
     "broadcast": lambda x: torch.atan2(x[:999_999].view(9009, 111), x[:111]),
     "into itself": lambda x: x.clone().sigmoid_(),
     "out": lambda x: torch.sigmoid(x, out=torch.empty_like(x)),
@@ -209,6 +214,22 @@ def test_the_bits_are_those_of_the_whole(operator: Callable[[torch.Tensor], torc
     try:
         x = torch.randn(1_000_003, generator=torch.Generator().manual_seed(3))
         assert same(operator(x.to("managed")), operator(x))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_so_they_are_of_what_some_of_the_threads_compute(configure: Callable[[str], None], threads: int):
+    """Of few elements CPU kernels give parts to fewer threads; to how many, each kernel has its own way."""
+    configure("sim:64KiB,host:256MiB")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for count in (17_001, 30_007, 33_001, 70_003, 150_001, 300_007):
+            x = torch.randn(count, generator=torch.Generator().manual_seed(count))
+            for name in ("sigmoid", "silu", "pow", "gelu", "log"):
+                assert same(BY_VECTORS[name](x.to("managed")), BY_VECTORS[name](x)), (name, count)
     finally:
         torch.set_num_threads(before)
 

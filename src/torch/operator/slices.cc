@@ -10,13 +10,16 @@
 // thread's part by another formula, whose bits may differ. There slices are cut so that each element is
 // computed as it is in the whole: TensorIterator gives each of T threads ceil(n / T) elements of memory in
 // order, so each such part is cut at multiples of a vector, into pieces that T threads part at such multiples
-// again. That needs operands of the same strides. Others are not cut: the host computes them whole.
+// again, or that one thread computes. That needs operands in the order of rows, since kernels may ask for it
+// (gelu's do), and as many elements as all threads are sure to part. Others are not cut: the host computes
+// them whole.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -38,8 +41,11 @@ constexpr int64_t kPartOfBudget = 6;
 
 // A multiple of what any vector kernel computes at once.
 constexpr int64_t kVector = 64;
-// So few elements no kernel gives to several threads (the smallest grain in ATen's is 2,048).
-constexpr int64_t kAlone = 1024;
+// ATen's kernels give so many elements or fewer to one thread: each kernel has a number of its own between.
+constexpr int64_t kLeastGrain = 2048;
+constexpr int64_t kMostGrain = 32768;
+// So few no kernel gives to several threads.
+constexpr int64_t kAlone = kLeastGrain / 2;
 
 // Half-open.
 struct Range {
@@ -47,18 +53,47 @@ struct Range {
   int64_t end = 0;
 };
 
+// Between how many of `threads` a kernel parts so many elements: at least, and at most.
+struct Parting {
+  int64_t least = 1;
+  int64_t most = 1;
+};
+Parting parting(int64_t elements, int64_t threads) {
+  const auto with_grain = [&](int64_t grain) {
+    return elements < grain ? 1 : std::min(threads, (elements + grain - 1) / grain);
+  };
+  return {with_grain(kMostGrain), with_grain(kLeastGrain)};
+}
+
+// Whether all of them compute it in whole vectors.
+bool is_in_vectors(int64_t elements, int64_t threads) {
+  const Parting parts = parting(elements, threads);
+  for (int64_t count = parts.least; count <= parts.most; ++count) {
+    if (elements % (kVector * count) != 0) return false;
+  }
+  return elements != 0;
+}
+
+// Elements that most numbers of threads, or at least all of them, part in whole vectors.
+int64_t unit(int64_t threads) {
+  int64_t common = 1;
+  for (int64_t count = 2; count <= threads && common < kVector; ++count) common = std::lcm(common, count);
+  return kVector * (common < kVector ? common : threads);
+}
+
 // [0, whole) in pieces of at most `most`, such that `threads` CPU threads compute each element in a vector,
 // or outside of one, as in the whole. Empty if that cannot be.
 std::vector<Range> as_threads_compute(int64_t whole, int64_t most, int64_t threads) {
+  const auto [parts, at_most] = parting(whole, threads);
+  most = most / unit(threads) * unit(threads);
+  if (parts != at_most || !is_in_vectors(most, threads)) return {};
   std::vector<Range> pieces;
-  const int64_t step = most / (kVector * threads) * kVector * threads;
-  if (step == 0 || most < kAlone) return pieces;
-  const int64_t part = (whole + threads - 1) / threads;
+  const int64_t part = (whole + parts - 1) / parts;
   for (int64_t begin = 0; begin < whole; begin += part) {
     const int64_t end = std::min(begin + part, whole);
     for (int64_t at = begin; at < end;) {
-      int64_t size = std::min(step, (end - at) / (kVector * threads) * kVector * threads);
-      if (size == 0) size = std::min(kAlone, end - at);
+      int64_t size = std::min(most, (end - at) / unit(threads) * unit(threads));
+      if (!is_in_vectors(size, threads)) size = std::min(kAlone, end - at);
       pieces.push_back({at, at + size});
       at += size;
     }
@@ -176,9 +211,9 @@ class Cut {
     return false;
   }
 
-  // Operands with the strides of the result, and numbers: the order of memory is the same for all.
+  // Operands in the order of rows, as the result, and numbers.
   bool find_memory(Bytes slice) {
-    if (!result_.is_non_overlapping_and_dense() || result_.sizes() != c10::IntArrayRef(shape_)) return false;
+    if (!result_.is_contiguous() || result_.sizes() != c10::IntArrayRef(shape_)) return false;
     int64_t element = 0;
     for (size_t i = 0; i < arguments_.size(); ++i) {
       if (arguments_[i].isInt() && signature_.op.schema().arguments()[i].name() == "memory_format")
