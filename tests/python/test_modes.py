@@ -280,3 +280,38 @@ def test_what_has_no_bytes_of_its_own_is_refused():
         torch.func.vmap(lambda row: innkeeper.evict(row) or row)(x)
     with pytest.raises(TypeError, match="indices and values"):
         innkeeper.evict(x.to_sparse())
+
+
+ZEROS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "itself": lambda zeros, x: zeros,
+    "a product": lambda zeros, x: zeros * x,
+    "their sum": lambda zeros, x: zeros + zeros,
+    "a view": lambda zeros, x: zeros.t()[1],
+    "another type": lambda zeros, x: zeros.double(),
+    "a sum": lambda zeros, x: x + zeros,
+    "a matrix": lambda zeros, x: zeros @ x.t(),
+    "a copy": lambda zeros, x: x.clone().copy_(zeros),
+    "a clone": lambda zeros, x: zeros.clone(),
+    "a list": lambda zeros, x: torch._foreach_add([zeros, x], [x, zeros])[0],
+}
+
+
+@pytest.mark.parametrize("use", ZEROS.values(), ids=ZEROS.keys())
+def test_zeros_without_memory_are_so_here(use: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]):
+    """Forward-mode and higher derivatives make them, and PyTorch's rules for them save the work on zeros."""
+    made = {}
+    for device in ("cpu", "managed"):
+        x = torch.arange(12.0).view(3, 4).to(device)
+        made[device] = use(torch._efficientzerotensor((3, 4), device=device), x)
+    assert made["managed"].device.type == "managed"
+    assert torch._is_zerotensor(made["managed"]) == torch._is_zerotensor(made["cpu"])
+    assert torch.equal(made["managed"].cpu(), made["cpu"])
+
+
+def test_zeros_without_memory_are_nowhere():
+    zeros = torch._efficientzerotensor((3, 4), device="managed")
+    with pytest.raises(RuntimeError, match=r"zeros of 48 bytes without memory .* clone\(\)"):
+        innkeeper.where(zeros)
+    with pytest.raises(RuntimeError, match="ZeroTensors are immutable"):
+        zeros.add_(1)
+    assert innkeeper.where(zeros.clone()) != []

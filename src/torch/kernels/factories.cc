@@ -23,6 +23,14 @@ void check_device(const std::optional<at::Device>& device) {
               "chooses one");
 }
 
+void check_dense(const char* name, std::optional<at::Layout> layout, const std::optional<at::Device>& device,
+                 std::optional<bool> pin_memory) {
+  check_device(device);
+  TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, name,
+              ": managed tensors are dense; got layout ", *layout);
+  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+}
+
 // torch.use_deterministic_algorithms: what nobody has written is filled.
 bool fills_uninitialized() {
   const at::Context& context = at::globalContext();
@@ -38,10 +46,7 @@ Tensor uninitialized(Tensor made) {
 Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
              std::optional<at::Device> device, std::optional<bool> pin_memory,
              std::optional<at::MemoryFormat> format) {
-  check_device(device);
-  TORCH_CHECK(c10::layout_or_default(layout) == at::kStrided, "empty: managed tensors are dense; got layout ",
-              *layout);
-  TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
+  check_dense("empty", layout, device, pin_memory);
   return uninitialized(at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), handle_allocator(), kKeys,
                                                  c10::dtype_or_default(dtype), format));
 }
@@ -56,12 +61,16 @@ Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                                                          kKeys, c10::dtype_or_default(dtype)));
 }
 
-// A tensor without memory that reads as zeros would need a kernel for each reader; ours costs memory when it
-// is read.
+// Zeros without a block, for gradients that are known to be zero: PyTorch's kernels for such tensors make
+// zeros of them where somebody reads them.
 Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
                       std::optional<at::Layout> layout, std::optional<at::Device> device,
                       std::optional<bool> pin_memory) {
-  return empty(size, dtype, layout, device, pin_memory, std::nullopt).zero_();
+  check_dense("_efficientzerotensor", layout, device, pin_memory);
+  at::native::ZeroTensorAllocator no_memory(managed_device());
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), &no_memory,
+                                   c10::DispatchKeySet({kManagedKey, c10::DispatchKey::ZeroTensor}),
+                                   c10::dtype_or_default(dtype), std::nullopt);
 }
 
 Tensor as_strided(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,

@@ -102,6 +102,9 @@ Borrowed borrowed_block(const c10::StorageImpl& storage) {
   const size_t size = storage.nbytes();
   if (size == 0) return {empty_block(), 0};
   const void* address = storage.data();
+  TORCH_CHECK(address != nullptr, "zeros of ", size,
+              " bytes without memory (torch._efficientzerotensor) are ",
+              "nowhere; clone() makes them an ordinary tensor");
   const AddressSpace::Range* range = address_space().find(address);
   TORCH_CHECK(range != nullptr, "a storage on ", device, " of ", size, " bytes at address ", address,
               ", where no managed tensor ever was (was it made of another device's memory?)");
