@@ -289,7 +289,7 @@ class Engine final : public Accountant {
   void list(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void unlist(Block& block, NodeId id) IK_REQUIRES(mutex_);
   static bool is_moving(const Block& block) { return block.mover_ != nullptr; }
-  // Lists what has been born and not looked for: all of it, or one block. Whoever looks for it comes here first.
+  // Lists what has been born and not looked for: all, or one block. Whoever looks for it comes here first.
   void take_in_newborns() IK_REQUIRES(mutex_);
   void take_in(Block& block) IK_REQUIRES(mutex_);
   void list_newborn(Block& block) IK_REQUIRES(mutex_);

@@ -7,9 +7,9 @@
 // was never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned replica, at
 // which operators may hold pins.
 //
-// A block leaves its place once, by one exchange, to whoever was first: to the one who takes it in, or to its
-// own end. An end leaves a mark at the place until the bytes have been given back, so whoever needs room finds
-// the block, or the mark, or the room. (He looks in that order, and asks for the room once more at last.)
+// A block leaves its place once, by one exchange, to whoever was first: to who takes it in, or to its own end.
+// An end leaves a mark at the place until the bytes have been given back. So whoever needs room, and looks for
+// blocks, for marks and for free room in that order, misses none.
 //
 // Thread safety: all methods. add() and begin_death() are those of the block's own thread, as Engine::adopt()
 // and destroy() are; no method waits. What a thread wrote before add() is seen by whoever takes the block.
@@ -60,8 +60,8 @@ class Newborns {
     return count;
   }
 
-  // The block ends, and gives the bytes back that it has at `node`: nobody finds it any more, and its place is
-  // marked until end_death(). False: it stands at no place, or others were faster.
+  // The block ends, and is about to give back the bytes that it has at `node`: nobody finds it any more, and
+  // its place is marked until end_death(). False: it stands at no place, or others were faster.
   bool begin_death(Block& block, NodeId node) { return exchange(block, mark_of(node)); }
   void end_death(Block& block) { places_[block.newborn_].store(kFree, std::memory_order_release); }
   // Is some block giving back bytes at the node? Who is told no finds the room of those that were.

@@ -88,8 +88,8 @@ class Maker {
 
 struct Crowd {
   const char* name;
-  bool moves = false;   // makers move what they have
-  bool looks = false;   // somebody looks at all that there is
+  bool moves = false;    // makers move what they have
+  bool looks = false;    // somebody looks at all that there is
   bool shrinks = false;  // and for room
 };
 
