@@ -1,14 +1,14 @@
 // Results that have just been born and that nobody has looked for yet: most die so, with their only replica
 // where it was born, and then neither their birth nor their death has asked for Engine's mutex.
 //
-// A newborn stands at one of so many places instead of on its node's list and in the index of victims. Whoever
-// is about to look at lists, at indexes or at the books of replicas, or to move or keep a block, holds the
-// mutex and takes out what stands here first, all of it or that block; Engine lists it then. What stands here
-// was never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned replica, at
-// which operators may hold pins.
+// A newborn stands at one of so many places instead of on its node's list and in the index of victims. Who is
+// about to look at lists, at indexes or at the books of replicas, or to move or keep a block, holds the mutex
+// and takes out what stands here first, all of it or that block; Engine lists it then. What stands here was
+// never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned replica, which
+// operators may pin.
 //
-// A block leaves its place once, by one exchange, to whoever was first: to who takes it in, or to its own end.
-// An end leaves a mark at the place until the bytes have been given back. So whoever needs room, and looks for
+// A block leaves its place once, by one exchange, to whoever is first: to who takes it in, or to its own end.
+// An end leaves a mark at the place until the bytes have been given back. So who needs room, and looks for
 // blocks, for marks and for free room in that order, misses none.
 //
 // Thread safety: all methods. add() and begin_death() are those of the block's own thread, as Engine::adopt()

@@ -120,7 +120,7 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
   }
 }
 
-// Is another thread moving something to, from or at this node, or does a newborn end there? It may leave room.
+// Is another thread moving something to, from or at this node, or does a newborn end here? It may leave room.
 bool Engine::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
   if (node.moving > self.moving[index_of(node.id)] || newborns_.any_dying(node.id)) return true;
