@@ -197,6 +197,7 @@ Status Engine::pin(Block& block, NodeId id) {
   OperatorScope scope(*this, id, block.size());
   IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
   MutexLock lock(mutex_);
+  take_in(block);
   ++block.replica(id).user_pins;
   if (id == host_) pinned_to_host_.store(true, std::memory_order_relaxed);
   pinned_at_[&block].push_back(id);
@@ -232,6 +233,7 @@ Status Engine::hold(Block& block, NodeId id, bool write) {
   OperatorScope scope(*this, id, block.size());
   IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
   MutexLock lock(mutex_);
+  take_in(block);
   holds_.push_back({&block, id, write, &thread_state()});
   return {};
 }
@@ -253,6 +255,7 @@ void Engine::keep_escaped(NodeId id, Access& access) {
   if (!access.pinned) return;
   access.pinned = false;  // the pin stays, and belongs to the escape now
   MutexLock lock(mutex_);
+  take_in(*access.block);
   Replica& replica = access.block->replica(id);
   if (replica.escapes != 0) {
     replica.word.remove_pin(access.write);  // one pin is enough for as long as it lasts

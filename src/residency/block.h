@@ -58,6 +58,8 @@ class ReplicaWord {
   void be_born() {
     word_.store(static_cast<uint64_t>(ReplicaState::owned) + kPin, std::memory_order_release);
   }
+  // Makes a replica that nobody else can reach any more absent, whoever pinned it.
+  void be_gone() { word_.store(0, std::memory_order_relaxed); }
   void add_pin(bool write) { word_.fetch_add(pin_of(write), std::memory_order_acquire); }
   void remove_pin(bool write) { word_.fetch_sub(pin_of(write), std::memory_order_release); }
   // The operator that wrote is through; its pin stays.
@@ -130,18 +132,21 @@ class Block : public TrailingArray<Block, Replica> {
   // The replica's bytes, while it is pinned.
   void* data(NodeId node) const { return items()[index_of(node)].memory.data(); }
 
+  // For whoever made the block (the torch layer keeps the real storages here). The engine never looks at it.
+  void* attachment = nullptr;
+
   // Read at several nodes at the same time, as the weights of data-parallel replicas are: operators run where
   // their other operands are (Engine::place).
   std::atomic<bool> replicated{false};
 
-  // For whoever made the block (the torch layer keeps the real storages here). The engine never looks at it.
-  void* attachment = nullptr;
-
  private:
   friend class Engine;
+  friend class Newborns;
   friend class TrailingArray<Block, Replica>;
   Block(BlockId id, Bytes size) : id_(id), size_(size.count()) {}
 
+  static constexpr uint8_t kNoPlace = UINT8_MAX;
+  uint8_t newborn_ = kNoPlace;  // its place among newborns, if it was ever given one (newborns.h)
   const BlockId id_;
   std::atomic<int64_t> size_;
   std::atomic<int64_t> name_{0};  // a planner's, packed (followers.h)

@@ -109,7 +109,7 @@ void Engine::transition(Replica& replica, ReplicaEvent event) {
   replica.word.set_state(static_cast<ReplicaState>(after));
 }
 
-void Engine::list(Block& block, NodeId id) {
+void Engine::link(Block& block, NodeId id) {
   Node& at = node(id);
   Replica& replica = block.replica(id);
   IK_CHECK(!replica.listed);
@@ -119,7 +119,11 @@ void Engine::list(Block& block, NodeId id) {
   if (at.first != nullptr) at.first->replica(id).previous = &block;
   at.first = &block;
   at.replica_bytes += replica.memory.size();
-  if (replica.memory) at.index->came(block);
+}
+
+void Engine::list(Block& block, NodeId id) {
+  link(block, id);
+  if (block.replica(id).memory) node(id).index->came(block);
 }
 
 void Engine::unlist(Block& block, NodeId id) {
@@ -138,8 +142,33 @@ void Engine::unlist(Block& block, NodeId id) {
   at.replica_bytes -= replica.memory.size();
 }
 
+// It came when it was born.
+void Engine::list_newborn(Block& block) {
+  const NodeId id = any_replica(block);
+  link(block, id);
+  if (block.replica(id).memory) node(id).index->add(block);
+}
+
+void Engine::take_in_newborns() {
+  std::array<Block*, Newborns::kPlaces> taken;
+  const size_t count = newborns_.take_all(taken);
+  for (size_t i = 0; i < count; ++i) list_newborn(*taken[i]);
+}
+
+void Engine::take_in(Block& block) {
+  if (newborns_.take(block)) list_newborn(block);
+}
+
+// Who is about to say that there is no room must miss nobody: from here on whoever is born at the node waits
+// for the lock, before its operator has ended (adopt).
+void Engine::look_for_room(Node& node) {
+  node.tight.store(true, std::memory_order_seq_cst);
+  take_in_newborns();
+}
+
 void Engine::begin_move(Block& block) {
   IK_CHECK(!is_moving(block));
+  take_in(block);
   block.mover_ = &thread_state();
   block.moving_place_ = moving_.size();
   moving_.push_back(&block);
@@ -225,47 +254,75 @@ void Engine::destroy(Block* block) {
   if (stream_->on()) [[unlikely]]
     stream_->freed(block->id());
   forget(*block);
-  Released freed;
-  bool last = false;
-  const auto release_one = [&]() IK_REQUIRES(mutex_) {
-    if (const NodeId id = any_replica(*block); id != kNoNode) {
-      freed = begin_release(*block, id, ReplicaEvent::free);
-    }
-    last = any_replica(*block) == kNoNode;
-  };
-  {
-    MutexLock lock(mutex_);
-    wait_move(*block);
-    std::erase_if(escaped_,
-                  [block](const auto& entry) { return entry.first == block; });  // surrendered ones too
-    std::erase_if(holds_, [block](const Hold& hold) { return hold.block == block; });
-    forget_onward(*block);
-    if (!pinned_at_.empty()) pinned_at_.erase(block);
-    release_one();
-    if (!last) begin_move(*block);  // for good: nobody picks what is left as a victim
-  }
-  while (freed.node != kNoNode) {
-    observe(*block, freed.node, nullptr);
-    release_memory(std::exchange(freed, {}), /*soon=*/false);
-    if (last) break;  // most blocks have one, and take the lock once
-    MutexLock lock(mutex_);
-    release_one();
-    if (last) forget_move(*block);
-  }
+  if (!die_as_newborn(*block)) die(*block);
   Block::destroy(block);
   blocks_.fetch_sub(1, std::memory_order_relaxed);
   wake_waiters();
 }
 
+// Nobody has looked for the block: it has one replica, which no copy touches.
+bool Engine::die_as_newborn(Block& block) {
+  const NodeId id = any_replica(block);
+  if (id == kNoNode || !newborns_.begin_death(block, id)) return false;
+  Replica& replica = block.replica(id);
+  Memory memory = std::move(replica.memory);
+  replica.word.be_gone();
+  observe(block, id, nullptr);
+  memory.reset();
+  newborns_.end_death(block);
+  return true;
+}
+
+void Engine::die(Block& block) {
+  Released freed;
+  bool last = false;
+  const auto release_one = [&]() IK_REQUIRES(mutex_) {
+    if (const NodeId id = any_replica(block); id != kNoNode) {
+      freed = begin_release(block, id, ReplicaEvent::free);
+    }
+    last = any_replica(block) == kNoNode;
+  };
+  {
+    MutexLock lock(mutex_);
+    wait_move(block);
+    std::erase_if(escaped_,
+                  [&block](const auto& entry) { return entry.first == &block; });  // surrendered ones too
+    std::erase_if(holds_, [&block](const Hold& hold) { return hold.block == &block; });
+    forget_onward(block);
+    if (!pinned_at_.empty()) pinned_at_.erase(&block);
+    release_one();
+    if (!last) begin_move(block);  // for good: nobody picks what is left as a victim
+  }
+  while (freed.node != kNoNode) {
+    observe(block, freed.node, nullptr);
+    release_memory(std::exchange(freed, {}), /*soon=*/false);
+    if (last) break;  // most blocks have one, and take the lock once
+    MutexLock lock(mutex_);
+    release_one();
+    if (last) forget_move(block);
+  }
+}
+
 void Engine::adopt(Block& block, NodeId id, Memory memory) {
   Replica& replica = block.replica(id);
-  touched(replica);  // its kernel is on the queue
-  MutexLock lock(mutex_);
+  const Stamp stamp = touched(replica);  // its kernel is on the queue
   replica.memory = std::move(memory);
   IK_CHECK(next_state(replica.word.state(), ReplicaEvent::born) == static_cast<uint8_t>(ReplicaState::owned),
            "only a block without bytes adopts some");
+  replica.returns.came(stamp, stamp);
   replica.word.be_born();
-  list(block, id);
+  const Node& at = node(id);
+  const bool stands = !at.tight.load(std::memory_order_relaxed) && newborns_.add(block);
+  // Looked at after it has its place: whoever looks for room either finds it there or is seen here.
+  if (stands && !at.tight.load(std::memory_order_seq_cst)) [[likely]]
+    return;
+  MutexLock lock(mutex_);
+  if (stands) {
+    take_in(block);
+  } else {
+    list_newborn(block);
+    if (!at.tight.load(std::memory_order_relaxed)) take_in_newborns();  // all places are taken
+  }
 }
 
 void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
@@ -273,6 +330,7 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   touched(replica);  // by the kernel that is on the queue
   MutexLock lock(mutex_);
   wait_move(block);
+  take_in(block);
   if (block.size() == Bytes(0)) {
     // Nobody acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
     forget_onward(block);
@@ -314,6 +372,7 @@ Status Engine::resize_unwritten(Block& block, Bytes size) {
 Memory Engine::surrender(Block& block, NodeId id) {
   MutexLock lock(mutex_);
   wait_move(block);
+  take_in(block);
   if (block.replica(id).word.state() == ReplicaState::absent) return {};
   Released handed_over = detach(block, id, ReplicaEvent::free);
   inherit_if_last(block);

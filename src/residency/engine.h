@@ -42,6 +42,7 @@
 #include "residency/followers.h"
 #include "residency/index.h"
 #include "residency/links.h"
+#include "residency/newborns.h"
 #include "residency/ticket.h"
 #include "trace/event.h"
 
@@ -228,7 +229,8 @@ class Engine final : public Accountant {
     std::atomic<int64_t> ops{0};
     std::atomic<int64_t> evictions{0};
     std::atomic<int> running{0};  // operators between OperatorScope's ends
-    // Has been more than half full, or asked to take a large operator: they take turns from now on.
+    // Has been more than half full, or asked to take a large operator: they take turns from now on, and no
+    // newborn stays off the list.
     std::atomic<bool> tight{false};
     // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
     // have been given back, so whoever reads zero has to ask for the room once more.
@@ -283,9 +285,17 @@ class Engine final : public Accountant {
       replica.word.open();
     }
   }
+  void link(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void list(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void unlist(Block& block, NodeId id) IK_REQUIRES(mutex_);
   static bool is_moving(const Block& block) { return block.mover_ != nullptr; }
+  // Lists what has been born and not looked for: all, or one block. Whoever looks for it comes here first.
+  void take_in_newborns() IK_REQUIRES(mutex_);
+  void take_in(Block& block) IK_REQUIRES(mutex_);
+  void list_newborn(Block& block) IK_REQUIRES(mutex_);
+  void look_for_room(Node& node) IK_REQUIRES(mutex_);
+  bool die_as_newborn(Block& block) IK_EXCLUDES(mutex_);
+  void die(Block& block) IK_EXCLUDES(mutex_);
   class MoveScope;  // moving.h
   void begin_move(Block& block) IK_REQUIRES(mutex_);
   void end_move(Block& block) IK_REQUIRES(mutex_);
@@ -311,7 +321,7 @@ class Engine final : public Accountant {
 
   // transfer.cc: called without the lock, while the block is marked as moving by this thread
   Stamp next_stamp() { return now_.fetch_add(1, std::memory_order_seq_cst) + 1; }
-  void touched(Replica& replica);
+  Stamp touched(Replica& replica);
   Status order_copy(Device& runner, Queue queue, const Block& block, NodeId from) const;
   Status lost_with(const Block& block) const;
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
@@ -383,7 +393,7 @@ class Engine final : public Accountant {
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
   plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
   void forget(const Block& block);
-  Bytes plannable(NodeId id) const IK_EXCLUDES(mutex_);
+  Bytes plannable(NodeId id) IK_EXCLUDES(mutex_);
   void leave_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   bool arrive_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
 
@@ -423,6 +433,7 @@ class Engine final : public Accountant {
   std::atomic<Stamp> now_{1};  // operators so far
   std::atomic<uint64_t> next_block_{1};
   std::atomic<int64_t> blocks_{0};
+  Newborns newborns_;
   std::atomic<int> waiters_{0};
   std::vector<std::pair<Block*, NodeId>> escaped_ IK_GUARDED_BY(mutex_);
   std::vector<Block*> moving_ IK_GUARDED_BY(mutex_);  // in no order

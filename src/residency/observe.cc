@@ -27,6 +27,7 @@ Stats Engine::stats() const {
   stats.divergences = planned.divergences;
   stats.round = planned.round;
   MutexLock lock(mutex_);
+  const_cast<Engine*>(this)->take_in_newborns();
   const_cast<Engine*>(this)->poll_escapes();
   stats.escaped = static_cast<int64_t>(escaped_.size());
   for (const auto& at : nodes_) {
@@ -72,6 +73,7 @@ std::string Engine::check_invariants() const {
   for (int look = 1;; ++look) {
     {
       MutexLock lock(mutex_);
+      const_cast<Engine*>(this)->take_in_newborns();
       if (std::string broken = check_replicas(); !broken.empty()) return broken;
       std::string broken = check_books();
       if (broken.empty() || look == kLooks) return broken;

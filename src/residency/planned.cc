@@ -48,10 +48,11 @@ PlanningStats Engine::planning() const {
 
 // Bytes that programs' blocks may have at a node between them: all but what kernels keep there, and users
 // of what the planner does not know.
-Bytes Engine::plannable(NodeId id) const {
+Bytes Engine::plannable(NodeId id) {
   const Node& at = node(id);
   if (at.kind != NodeKind::accelerator || at.device->is_lost()) return Bytes(0);
   const MutexLock lock(mutex_);
+  take_in_newborns();
   const Bytes kernels = Bytes(at.used.load(std::memory_order_relaxed)) - at.replica_bytes;
   Bytes unknown{0};
   for (const auto& [block, nodes] : pinned_at_) {

@@ -69,7 +69,11 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
   if (mode == Reserve::free_room) return Status(Code::busy, "no free room at " + node.device->name());
   ThreadState& self = thread_state();
   MutexLock lock(mutex_);
-  if (size > Bytes(node.budget.load(std::memory_order_relaxed))) return out_of_room(node, size);
+  if (size > Bytes(node.budget.load(std::memory_order_relaxed))) {
+    take_in_newborns();
+    return out_of_room(node, size);
+  }
+  look_for_room(node);
   for (;;) {
     if (try_charge(node, size)) return {};
     if (reclaim(node)) continue;
@@ -116,10 +120,10 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
   }
 }
 
-// Is another thread moving something to, from or at this node? It may leave room.
+// Is another thread moving something to, from or at this node, or does a newborn end here? It may leave room.
 bool Engine::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
-  if (node.moving > self.moving[index_of(node.id)]) return true;
+  if (node.moving > self.moving[index_of(node.id)] || newborns_.any_dying(node.id)) return true;
   return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
     return block->mover_ != &self && block->replica(node.id).listed;
   });
@@ -333,6 +337,7 @@ Status Engine::evict_all() {
     {
       MutexLock lock(mutex_);
       poll_escapes();
+      take_in_newborns();
       victims = collect_victims(*at, Bytes(INT64_MAX));
     }
     if (!victims.empty())
@@ -354,6 +359,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
       at.device->set_limit(wanted);
       return {};
     }
+    take_in_newborns();
     if (reclaim(at) || poll_escapes()) continue;
     std::vector<Block*> victims;
     const Bytes vacating = landing_soon(at);
@@ -393,6 +399,7 @@ Status Engine::relieve(NodeId id, Bytes size) {
   MutexLock lock(mutex_);
   for (;;) {
     if (reclaim(at)) return {};
+    take_in_newborns();
     std::vector<Block*> victims = collect_victims(at, size);
     if (!victims.empty()) {
       lock.unlock();

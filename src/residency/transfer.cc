@@ -19,10 +19,11 @@ NodeId Engine::backing(const Node& node) const {
 }
 
 // Work on the compute queue so far may touch it, and may have written it.
-void Engine::touched(Replica& replica) {
+Stamp Engine::touched(Replica& replica) {
   const Stamp stamp = next_stamp();
   replica.last_use.store(stamp, std::memory_order_relaxed);
   replica.last_write.store(stamp, std::memory_order_relaxed);
+  return stamp;
 }
 
 // The failure for a block without a readable replica; ok if it has none at all: nobody wrote to it yet.

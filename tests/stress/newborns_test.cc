@@ -1,0 +1,178 @@
+// Many threads make blocks and let them go where there is room, most of them before anybody looks, while
+// others look: at the books, at the invariants, for room, and at blocks of their own that they move. Each
+// block is listed once or never, no bytes are lost, and nobody is told that there is no room.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "support/environment.h"
+#include "support/machine.h"
+#include "support/watchdog.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr size_t kSize = 300;
+
+class Maker {
+ public:
+  Maker(Machine& machine, uint64_t seed, bool moves) : machine_(machine), moves_(moves), random_(seed) {}
+
+  void run(uint64_t steps) {
+    for (uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) one_step();
+    while (!mine_.empty()) let_go();
+  }
+
+ private:
+  struct Owned {
+    Block* block;
+    Contents contents;
+  };
+
+  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
+  NodeId any_node() { return machine_->computing_nodes()[below(machine_->computing_nodes().size())]; }
+  Owned& any() { return mine_[below(mine_.size())]; }
+
+  void make() {
+    Contents contents = pattern(kSize, random_());
+    Result<Block*> made = machine_.make(any_node(), contents);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    mine_.push_back({made.value(), std::move(contents)});
+  }
+  void let_go() {
+    std::swap(any(), mine_.back());
+    machine_->destroy(mine_.back().block);
+    mine_.pop_back();
+  }
+  void one_step() {
+    if (mine_.empty()) return make();
+    switch (below(moves_ ? 12 : 8)) {
+      case 0:
+      case 1:
+      case 2: return mine_.size() < 40 ? make() : let_go();
+      case 3:
+      case 4: return let_go();
+      case 5:
+      case 6: make(); return let_go_last();
+      case 7: {
+        Owned& owned = any();
+        Result<Contents> seen = machine_.read(*owned.block, any_node());
+        ASSERT_TRUE(seen.ok()) << seen.status().message();
+        EXPECT_TRUE(seen.value() == owned.contents);
+        return;
+      }
+      case 8: return (void)machine_->prefetch(*any().block, any_node());
+      case 9: return (void)machine_->write_back(*any().block);
+      case 10: {
+        Block& block = *any().block;
+        if (machine_->pin(block, any_node()).ok()) machine_->unpin(block);
+        return;
+      }
+      default: return (void)machine_->evict(*any().block);
+    }
+  }
+  void let_go_last() {
+    if (mine_.empty()) return;
+    machine_->destroy(mine_.back().block);
+    mine_.pop_back();
+  }
+
+  Machine& machine_;
+  const bool moves_;
+  std::mt19937_64 random_;
+  std::vector<Owned> mine_;
+};
+
+struct Crowd {
+  const char* name;
+  bool moves = false;    // makers move what they have
+  bool looks = false;    // somebody looks at all that there is
+  bool shrinks = false;  // and for room
+};
+
+class NewbornsStress : public testing::TestWithParam<Crowd> {};
+
+TEST_P(NewbornsStress, EachIsListedOnceOrNever) {
+  const Crowd& crowd = GetParam();
+  const uint64_t steps = from_environment("INNKEEPER_STEPS", 10000);
+  const uint64_t seed = from_environment("INNKEEPER_SEED", 1);
+  SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
+  Machine machine({.accelerators = 2, .budget = MiB(8), .host_computes = true});
+  const Watchdog watchdog(std::chrono::seconds(300));
+  std::atomic<bool> over = false;
+  std::thread looker;
+  if (crowd.looks || crowd.shrinks) {
+    looker = std::thread([&] {
+      std::mt19937_64 random(seed);
+      while (!over) {
+        if (crowd.looks) {
+          const Stats stats = machine->stats();
+          EXPECT_GE(stats.nodes.at("sim:0").replicas, 0);
+          EXPECT_EQ(machine->check_invariants(), "");
+        }
+        if (crowd.shrinks && random() % 4 == 0) (void)machine->evict_all();
+        if (crowd.shrinks && random() % 4 == 0) (void)machine->relieve(machine.sim(), KiB(4));
+        std::this_thread::yield();
+      }
+    });
+  }
+  std::vector<std::thread> makers;
+  for (uint64_t i = 0; i < 4; ++i)
+    makers.emplace_back([&, i] { Maker(machine, seed * 100 + i, crowd.moves).run(steps); });
+  for (std::thread& maker : makers) maker.join();
+  over = true;
+  if (looker.joinable()) looker.join();
+  ASSERT_TRUE(machine->synchronize().ok());
+  EXPECT_EQ(machine->check_invariants(), "");
+  EXPECT_EQ(machine->block_count(), 0U);
+  for (const auto& [name, row] : machine->stats().nodes) {
+    EXPECT_EQ(row.replicas, 0) << name;
+    EXPECT_EQ(row.resident, 0) << name;
+    EXPECT_EQ(row.recount, 0) << name;
+  }
+}
+
+const Crowd kCrowds[] = {
+    {.name = "Alone"},
+    {.name = "Looked", .looks = true},
+    {.name = "Moved", .moves = true},
+    {.name = "MovedAndLookedFor", .moves = true, .looks = true, .shrinks = true},
+};
+
+INSTANTIATE_TEST_SUITE_P(Crowds, NewbornsStress, testing::ValuesIn(kCrowds),
+                         [](const testing::TestParamInfo<Crowd>& test) { return test.param.name; });
+
+// Where there is little room for the room that others are about to leave, nobody is told that there is none:
+// what one thread has is in its operator, at a place, listed, or on its way out.
+TEST(NewbornsStress, WhatOthersHaveIsRoomToCome) {
+  const uint64_t rounds = from_environment("INNKEEPER_STEPS", 300);
+  const Watchdog watchdog(std::chrono::seconds(300));
+  for (uint64_t round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
+    Machine machine({.budget = KiB(64)});
+    const NodeId node = machine.sim();
+    std::atomic<int> ready = 0;
+    const auto together = [&] {
+      ++ready;
+      while (ready < 2) std::this_thread::yield();
+    };
+    std::thread maker([&] {
+      together();
+      for (uint64_t i = 0; i < 5 + round % 20; ++i) {
+        Result<Block*> made = machine.make(node, pattern(24 * 1024, 1));
+        if (made.ok()) machine->destroy(made.value());  // else the other one has its room, for no operator
+      }
+    });
+    together();
+    Result<Memory> memory = machine->device(node).allocate(KiB(56));
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    memory = Memory();
+    maker.join();
+    EXPECT_EQ(machine->check_invariants(), "");
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::test

@@ -1,0 +1,384 @@
+// What is born and dies before anybody looks for it asks for no lock; and whoever looks finds it.
+#include "residency/newborns.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/test_point.h"
+#include "support/machine.h"
+#include "support/watchdog.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr size_t kSize = 256;
+constexpr std::chrono::milliseconds kNotYet{50};
+
+// Calls `meddle` once, with the engine's lock held: where it asks for a key.
+class MeddlingPolicy final : public EvictionPolicy {
+ public:
+  std::string_view name() const override { return "meddling"; }
+  EvictionKey key(const EvictionView& replica) const override {
+    if (meddle) std::exchange(meddle, {})();
+    return lru_->key(replica);
+  }
+
+  inline static std::function<void()> meddle;
+
+ private:
+  const std::unique_ptr<EvictionPolicy> lru_ = make_lru_policy();
+};
+
+std::unique_ptr<EvictionPolicy> make_meddling_policy() { return std::make_unique<MeddlingPolicy>(); }
+
+Block* born(Machine& machine, NodeId node, size_t size = kSize) {
+  return machine.make(node, pattern(size, 1)).value();
+}
+
+bool is_listed(const Block& block, NodeId node) { return block.replica(node).listed; }
+
+void destroy_all(Machine& machine, const std::vector<Block*>& blocks) {
+  for (Block* block : blocks) machine->destroy(block);
+  EXPECT_TRUE(machine->synchronize().ok());  // parked host memory goes
+  EXPECT_EQ(machine->block_count(), 0U);
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (const auto& [name, row] : machine->stats().nodes) {
+    EXPECT_EQ(row.replicas, 0) << name;
+    EXPECT_EQ(row.resident, 0) << name;
+  }
+}
+
+// ---------------------------------------------------------------- the table
+
+class NewbornsTable : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (size_t i = 0; i < Newborns::kPlaces + 1; ++i) blocks_.push_back(machine_->create(Bytes(0)));
+  }
+  void TearDown() override { destroy_all(machine_, blocks_); }
+
+  // So many of the blocks from `first` on are given places.
+  size_t add_from(size_t first) {
+    size_t added = 0;
+    for (size_t i = first; i < blocks_.size() && table_.add(*blocks_[i]); ++i) ++added;
+    return added;
+  }
+  std::set<Block*> take_all() {
+    const size_t count = table_.take_all(taken_);
+    return {taken_.begin(), taken_.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+
+  Machine machine_;
+  std::vector<Block*> blocks_;
+  Newborns table_;
+  std::array<Block*, Newborns::kPlaces> taken_{};
+};
+
+TEST_F(NewbornsTable, HasSoManyPlacesAndGivesEachBlockOutOnce) {
+  ASSERT_EQ(add_from(0), Newborns::kPlaces);
+  EXPECT_FALSE(table_.take(*blocks_.back())) << "it was given no place";
+  EXPECT_TRUE(table_.take(*blocks_[5]));
+  EXPECT_FALSE(table_.take(*blocks_[5]));
+  EXPECT_TRUE(table_.add(*blocks_.back())) << "there is a place again";
+  std::set<Block*> all(blocks_.begin(), blocks_.end());
+  all.erase(blocks_[5]);
+  EXPECT_EQ(take_all(), all);
+  EXPECT_TRUE(take_all().empty());
+  EXPECT_FALSE(table_.begin_death(*blocks_[0], machine_.host())) << "others have taken it";
+  EXPECT_EQ(add_from(0), Newborns::kPlaces);
+}
+
+TEST_F(NewbornsTable, NobodyFindsABlockThatDiesButAMarkUntilItsBytesAreBack) {
+  ASSERT_TRUE(table_.add(*blocks_[0]));
+  ASSERT_TRUE(table_.begin_death(*blocks_[0], machine_.host()));
+  EXPECT_FALSE(table_.take(*blocks_[0]));
+  EXPECT_FALSE(table_.begin_death(*blocks_[0], machine_.host()));
+  EXPECT_TRUE(take_all().empty());
+  EXPECT_TRUE(table_.any_dying(machine_.host()));
+  EXPECT_FALSE(table_.any_dying(machine_.sim()));
+  EXPECT_EQ(add_from(1), Newborns::kPlaces - 1) << "its place is not free yet";
+  EXPECT_EQ(take_all().size(), Newborns::kPlaces - 1);
+  table_.end_death(*blocks_[0]);
+  EXPECT_FALSE(table_.any_dying(machine_.host()));
+  EXPECT_EQ(add_from(1), Newborns::kPlaces);
+}
+
+// ---------------------------------------------------------------- births and deaths
+
+TEST(Newborns, ABirthAndADeathDoNotWaitForTheLock) {
+  Machine machine({.policy = make_meddling_policy});
+  Block* const first = born(machine, machine.sim());
+  std::future<void> others;
+  std::future_status went_on{};
+  MeddlingPolicy::meddle = [&] {
+    others = std::async(std::launch::async, [&] {
+      for (int i = 0; i < 300; ++i) machine->destroy(born(machine, machine.sim()));
+    });
+    went_on = others.wait_for(std::chrono::seconds(20));
+  };
+  (void)machine->stats();
+  ASSERT_TRUE(others.valid()) << "the engine asks for the key of what it takes in";
+  EXPECT_EQ(went_on, std::future_status::ready);
+  others.get();
+  destroy_all(machine, {first});
+}
+
+TEST(Newborns, WhoFindsNoPlaceTakesAllIn) {
+  Machine machine;
+  const NodeId node = machine.host();
+  std::vector<Block*> blocks;
+  for (size_t i = 0; i < Newborns::kPlaces; ++i) blocks.push_back(born(machine, node));
+  for (const Block* block : blocks) EXPECT_FALSE(is_listed(*block, node));
+  blocks.push_back(born(machine, node));
+  for (const Block* block : blocks) EXPECT_TRUE(is_listed(*block, node));
+  blocks.push_back(born(machine, node));
+  EXPECT_FALSE(is_listed(*blocks.back(), node)) << "there are places again";
+  EXPECT_EQ(machine->check_invariants(), "");
+  destroy_all(machine, blocks);
+}
+
+TEST(Newborns, WhoLooksAtTheBooksFindsThem) {
+  Machine machine;
+  const NodeId node = machine.sim();
+  Block* const first = born(machine, node);
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kSize));
+  EXPECT_TRUE(is_listed(*first, node));
+  Block* const second = born(machine, node);
+  EXPECT_FALSE(is_listed(*second, node));
+  EXPECT_EQ(machine->check_invariants(), "");
+  EXPECT_TRUE(is_listed(*second, node));
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(2 * kSize));
+  destroy_all(machine, {first, second});
+}
+
+TEST(Newborns, WhoSeesABlocksMemoryHearsThatItGoes) {
+  Machine machine;
+  const NodeId node = machine.sim();
+  Block* told = nullptr;
+  bool absent = false;
+  Bytes used{0};
+  machine->set_memory_observer([&](Block& block, NodeId at, void* data) {
+    if (at != node || data != nullptr) return;
+    told = &block;
+    absent = block.replica(node).word.state() == ReplicaState::absent;
+    used = machine->used(node);
+  });
+  Block* const block = born(machine, node);
+  machine->destroy(block);
+  EXPECT_EQ(told, block);
+  EXPECT_TRUE(absent);
+  EXPECT_EQ(used, round_up(Bytes(kSize))) << "told before the memory goes";
+  EXPECT_EQ(machine->used(node), Bytes(0));
+}
+
+// ---------------------------------------------------------------- room
+
+TEST(Newborns, WhoNeedsRoomEvictsThem) {
+  Machine machine({.budget = KiB(64)});
+  const NodeId node = machine.sim();
+  std::vector<Block*> blocks;
+  for (int i = 0; i < 7; ++i) blocks.push_back(born(machine, node, 4096));
+  EXPECT_FALSE(is_listed(*blocks[0], node));
+  {
+    Result<Memory> memory = machine->device(node).allocate(KiB(48));
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+  }
+  EXPECT_GE(machine->stats().evictions, 3);
+  for (Block* block : blocks) EXPECT_TRUE(machine.read(*block, node).value() == pattern(4096, 1));
+  destroy_all(machine, blocks);
+}
+
+TEST(Newborns, AllMayLeaveWhereABudgetShrinksOrTheDeviceHasNoRoom) {
+  Machine machine({.budget = KiB(64)});
+  const NodeId node = machine.sim();
+  std::vector<Block*> blocks{born(machine, node, 4096), born(machine, node, 4096)};
+  const Status smaller = machine->set_budget(node, KiB(6));
+  EXPECT_TRUE(smaller.ok()) << smaller.message();
+  EXPECT_EQ(machine->used(node), KiB(4));
+  ASSERT_TRUE(machine->set_budget(node, KiB(64)).ok());
+  blocks.push_back(born(machine, node, 4096));
+  ASSERT_FALSE(is_listed(*blocks.back(), node));
+  const Status relieved = machine->relieve(node, KiB(8));
+  EXPECT_TRUE(relieved.ok()) << relieved.message();
+  EXPECT_EQ(machine->used(node), Bytes(0));
+  blocks.push_back(born(machine, node, 4096));
+  ASSERT_FALSE(is_listed(*blocks.back(), node));
+  ASSERT_TRUE(machine->evict_all().ok());
+  EXPECT_EQ(machine->used(node), Bytes(0));
+  destroy_all(machine, blocks);
+}
+
+TEST(Newborns, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
+  Machine machine({.budget = KiB(64)});
+  Block* const block = born(machine, machine.sim(), 4096);
+  const Status refused = machine->device(machine.sim()).allocate(KiB(65)).status();
+  EXPECT_NE(refused.message().find("0 B by kernels"), std::string::npos) << refused.message();
+  destroy_all(machine, {block});
+}
+
+TEST(Newborns, WhereRoomIsShortEachIsListedAtOnce) {
+  Machine machine({.budget = KiB(64)});
+  const NodeId node = machine.sim();
+  Block* const large = born(machine, node, 40 * 1024);  // more than half
+  Block* const block = born(machine, node);
+  EXPECT_TRUE(is_listed(*block, node));
+  Block* const elsewhere = born(machine, machine.host());
+  EXPECT_FALSE(is_listed(*elsewhere, machine.host()));
+  destroy_all(machine, {large, block, elsewhere});
+}
+
+// Else it could end its operator unseen, and the room would be said to be nobody's.
+TEST(Newborns, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
+  Machine machine({.budget = KiB(64), .policy = make_meddling_policy});
+  const NodeId node = machine.sim();
+  Block* const first = born(machine, node, 4096);
+  Block* const late = machine->create(Bytes(kSize));
+  Memory memory = machine->device(node).allocate(Bytes(kSize)).value();
+  std::future<void> birth;
+  std::future_status went_on{};
+  MeddlingPolicy::meddle = [&] {
+    birth = std::async(std::launch::async, [&] { machine->adopt(*late, node, std::move(memory)); });
+    went_on = birth.wait_for(kNotYet);
+  };
+  EXPECT_TRUE(machine->device(node).allocate(KiB(62)).ok());
+  ASSERT_TRUE(birth.valid());
+  EXPECT_EQ(went_on, std::future_status::timeout);
+  birth.get();
+  EXPECT_TRUE(is_listed(*late, node));
+  Access access{.block = late, .pinned = true};
+  machine->release(node, std::span(&access, 1));
+  destroy_all(machine, {first, late});
+}
+
+// Who looks finds no block any more, and its bytes not yet free.
+TEST(Newborns, ARequestWaitsForTheRoomOfOneThatEnds) {
+  Machine machine({.budget = KiB(64)});
+  const Watchdog watchdog(std::chrono::seconds(30));
+  const NodeId node = machine.sim();
+  std::atomic<bool> waits = false;
+  Status asked;
+  std::thread other;
+  machine->set_memory_observer([&](Block&, NodeId, void* data) {
+    if (data != nullptr) return;
+    std::atomic<bool> over = false;
+    other = std::thread([&] {
+      asked = machine->device(node).allocate(KiB(56)).status();
+      over = true;
+    });
+    while (!waits && !over) std::this_thread::yield();
+  });
+  Block* const block = born(machine, node, 24 * 1024);
+  static std::atomic<bool>* told = nullptr;
+  told = &waits;
+  test_point.store([](const char* name) {
+    if (std::strcmp(name, "wait") == 0) told->store(true);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  });
+  machine->destroy(block);
+  other.join();
+  test_point.store(nullptr);
+  EXPECT_TRUE(waits);
+  EXPECT_TRUE(asked.ok()) << asked.message();
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
+// ---------------------------------------------------------------- what is done to one block
+
+struct Kept {
+  const char* name;
+  void (*keep)(Machine& machine, Block& block, NodeId node);
+};
+
+class NewbornKept : public testing::TestWithParam<Kept> {};
+
+// Its end has to find what is known of it.
+TEST_P(NewbornKept, IsListedFirst) {
+  Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
+  machine->set_escape_probe([](Block&, NodeId) { return true; });
+  const NodeId node = machine.sim();
+  for (int round = 0; round < 2; ++round) {
+    Block* const other = born(machine, node);
+    Block* const block = born(machine, node);
+    ASSERT_FALSE(is_listed(*block, node));
+    GetParam().keep(machine, *block, node);
+    EXPECT_EQ(machine->check_invariants(), "");
+    machine->destroy(block);
+    const Stats stats = machine->stats();
+    EXPECT_EQ(stats.escaped, 0);
+    EXPECT_EQ(stats.nodes.at("sim:0").pinned, 0);
+    EXPECT_EQ(stats.nodes.at("sim:0").replicas, static_cast<int64_t>(kSize));
+    destroy_all(machine, {other});
+  }
+}
+
+const Kept kKept[] = {
+    {"Pinned",
+     [](Machine& machine, Block& block, NodeId node) {
+       ASSERT_TRUE(machine->pin(block, node).ok());
+       EXPECT_TRUE(is_listed(block, node));
+       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kSize));
+     }},
+    {"Held",
+     [](Machine& machine, Block& block, NodeId node) {
+       ASSERT_TRUE(machine->hold(block, node, true).ok());
+       EXPECT_TRUE(is_listed(block, node));
+     }},
+    {"Escaped",
+     [](Machine& machine, Block& block, NodeId node) {
+       Access access{.block = &block};
+       ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+       machine->keep_escaped(node, access);
+       EXPECT_TRUE(is_listed(block, node));
+       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kSize));
+     }},
+    {"Surrendered",
+     [](Machine& machine, Block& block, NodeId node) {
+       EXPECT_TRUE(machine->surrender(block, node));
+       EXPECT_FALSE(is_listed(block, node));
+     }},
+    {"Resized",
+     [](Machine& machine, Block& block, NodeId node) {
+       Access access{.block = &block, .write = true};
+       ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
+       machine->replace(block, node, machine->device(node).allocate(KiB(1)).value(), KiB(1));
+       EXPECT_TRUE(is_listed(block, node));
+       EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kSize) + 1024);
+       machine->release(node, std::span(&access, 1));
+     }},
+    {"Evicted",
+     [](Machine& machine, Block& block, NodeId node) {
+       ASSERT_TRUE(machine->evict(block).ok());
+       EXPECT_TRUE(is_listed(block, machine.host()));
+       EXPECT_FALSE(is_listed(block, node));
+     }},
+    {"Fetched",
+     [](Machine& machine, Block& block, NodeId node) {
+       ASSERT_TRUE(machine->prefetch(block, machine.sim(1)).ok());
+       EXPECT_TRUE(is_listed(block, node));
+       EXPECT_TRUE(is_listed(block, machine.sim(1)));
+     }},
+    {"WrittenElsewhere",
+     [](Machine& machine, Block& block, NodeId node) {
+       ASSERT_TRUE(machine.write(block, machine.sim(1), pattern(kSize, 2)).ok());
+       EXPECT_FALSE(is_listed(block, node));
+       EXPECT_TRUE(is_listed(block, machine.sim(1)));
+     }},
+    {"WrittenBack",
+     [](Machine& machine, Block& block, NodeId node) {
+       ASSERT_TRUE(machine->write_back(block).ok());
+       EXPECT_TRUE(is_listed(block, node));
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, NewbornKept, testing::ValuesIn(kKept),
+                         [](const testing::TestParamInfo<Kept>& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace innkeeper::test
