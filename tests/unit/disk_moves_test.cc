@@ -135,7 +135,11 @@ class Meeting {
     if (!open_.load()) return true;
     inside_.fetch_add(1);
     const bool met = soon([] { return inside_.load() >= 2 || !open_.load(); });
-    if (met) open_.store(false);
+    if (met) {
+      open_.store(false);
+    } else {
+      inside_.fetch_sub(1);  // the next one comes too late
+    }
     return met;
   }
   static void open() {
