@@ -307,7 +307,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   replica.returns.came(stamp, stamp);
   replica.word.be_born();
   const Node& at = node(id);
-  const bool stands = !at.tight.load(std::memory_order_relaxed) && newborns_.add(block);
+  const bool stands = newborns_.add(block);
   // Looked at after it has its place: whoever looks for room either finds it there or is seen here.
   if (stands && !at.tight.load(std::memory_order_seq_cst)) [[likely]]
     return;
@@ -316,7 +316,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
     take_in(block);
   } else {
     list_newborn(block);
-    if (!at.tight.load(std::memory_order_relaxed)) take_in_newborns();  // all places are taken
+    take_in_newborns();  // all places are taken
   }
 }
 
