@@ -58,9 +58,6 @@ NodeId Engine::find_node(const std::string& name) const {
   return kNoNode;
 }
 
-Bytes Engine::budget(NodeId id) const { return Bytes(node(id).budget.load(std::memory_order_relaxed)); }
-Bytes Engine::used(NodeId id) const { return Bytes(node(id).used.load(std::memory_order_relaxed)); }
-
 Bytes Engine::room(NodeId id) const {
   MutexLock lock(mutex_);
   return budget(id) - pinned_bytes(node(id));
@@ -212,8 +209,7 @@ void Engine::wait_change() {
   waiters_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Engine::wake_waiters() {
-  if (waiters_.load(std::memory_order_seq_cst) == 0) return;
+void Engine::wake_all() {
   MutexLock lock(mutex_);
   changed_.notify_all();
 }
@@ -238,8 +234,7 @@ void Engine::inherit_if_last(Block& block) {
 // ---------------------------------------------------------------- blocks
 
 Block* Engine::create(Bytes size) {
-  blocks_.fetch_add(1, std::memory_order_relaxed);
-  const BlockId id{next_block_.fetch_add(1, std::memory_order_relaxed)};
+  const BlockId id{blocks_begun_.fetch_add(1, std::memory_order_relaxed) + 1};
   return Block::make(nodes_.size(), id, size).release();
 }
 
@@ -256,7 +251,7 @@ void Engine::destroy(Block* block) {
   forget(*block);
   if (!die_as_newborn(*block)) die(*block);
   Block::destroy(block);
-  blocks_.fetch_sub(1, std::memory_order_relaxed);
+  blocks_ended_.fetch_add(1, std::memory_order_release);
   wake_waiters();
 }
 
@@ -312,7 +307,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   replica.returns.came(stamp, stamp);
   replica.word.be_born();
   const Node& at = node(id);
-  const bool stands = !at.tight.load(std::memory_order_relaxed) && newborns_.add(block);
+  const bool stands = newborns_.add(block);
   // Looked at after it has its place: whoever looks for room either finds it there or is seen here.
   if (stands && !at.tight.load(std::memory_order_seq_cst)) [[likely]]
     return;
@@ -321,7 +316,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
     take_in(block);
   } else {
     list_newborn(block);
-    if (!at.tight.load(std::memory_order_relaxed)) take_in_newborns();  // all places are taken
+    take_in_newborns();  // all places are taken
   }
 }
 
@@ -381,20 +376,22 @@ Memory Engine::surrender(Block& block, NodeId id) {
   return std::move(handed_over.memory);
 }
 
-size_t Engine::block_count() const { return static_cast<size_t>(blocks_.load(std::memory_order_relaxed)); }
+size_t Engine::block_count() const {
+  const uint64_t ended = blocks_ended_.load(std::memory_order_acquire);  // first: each of them has begun
+  return static_cast<size_t>(blocks_begun_.load(std::memory_order_relaxed) - ended);
+}
 
 // ---------------------------------------------------------------- turns
 
 OperatorScope::OperatorScope(Engine& engine, NodeId id, Bytes operands)
-    : engine_(engine), node_(engine.node(id)) {
-  int& nested = thread_state().running[index_of(id)];
+    : engine_(engine), node_(engine.node(id)), nested_(thread_state().running[index_of(id)]) {
   if (Engine::kLargeOperator * operands.count() > node_.budget.load(std::memory_order_relaxed) &&
       !node_.tight.load(std::memory_order_relaxed)) {
     node_.tight.store(true, std::memory_order_seq_cst);
   }
   node_.running.fetch_add(1, std::memory_order_seq_cst);
   // Looked at after the count: whoever takes a turn either is seen here or sees this operator.
-  if (nested == 0 && node_.tight.load(std::memory_order_seq_cst)) {
+  if (nested_ == 0 && node_.tight.load(std::memory_order_seq_cst)) {
     node_.running.fetch_sub(1, std::memory_order_seq_cst);
     MutexLock lock(engine_.mutex_);
     // Also until those are through that began before turns were needed.
@@ -403,11 +400,11 @@ OperatorScope::OperatorScope(Engine& engine, NodeId id, Bytes operands)
     node_.running.fetch_add(1, std::memory_order_relaxed);
     has_turn_ = true;
   }
-  ++nested;
+  ++nested_;
 }
 
 OperatorScope::~OperatorScope() {
-  --thread_state().running[index_of(node_.id)];
+  --nested_;
   node_.running.fetch_sub(1, std::memory_order_seq_cst);
   if (has_turn_) {
     MutexLock lock(engine_.mutex_);

@@ -101,9 +101,9 @@ class Engine final : public Accountant {
   NodeId host() const { return host_; }
   NodeId disk() const { return disk_; }
   NodeId find_node(const std::string& name) const;  // kNoNode if there is none
-  Bytes budget(NodeId node) const;
-  Bytes used(NodeId node) const;
-  Bytes free(NodeId node) const { return budget(node) - used(node); }
+  Bytes budget(NodeId id) const { return Bytes(node(id).budget.load(std::memory_order_relaxed)); }
+  Bytes used(NodeId id) const { return Bytes(node(id).used.load(std::memory_order_relaxed)); }
+  Bytes free(NodeId id) const { return budget(id) - used(id); }
   // Evicts down to the new budget. Fails, and keeps the old one, if pinned bytes alone exceed it.
   Status set_budget(NodeId node, Bytes budget);
   // Evicts at least `size` bytes, or all that can leave, although the budget has room: the device itself has
@@ -317,7 +317,11 @@ class Engine final : public Accountant {
   bool held_by_me(const Block& block, NodeId id) const IK_REQUIRES(mutex_);
   Status pinned(const Block& block, const Node& at, const std::string& consequence) const IK_REQUIRES(mutex_);
   Status written(const Block& block, const Node& at) const IK_REQUIRES(mutex_);
-  void wake_waiters();
+  void wake_waiters() {
+    if (waiters_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+      wake_all();
+  }
+  void wake_all() IK_EXCLUDES(mutex_);
 
   // transfer.cc: called without the lock, while the block is marked as moving by this thread
   Stamp next_stamp() { return now_.fetch_add(1, std::memory_order_seq_cst) + 1; }
@@ -392,7 +396,11 @@ class Engine final : public Accountant {
   // planned.cc
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
   plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
-  void forget(const Block& block);
+  void forget(const Block& block) {
+    if (const BlockName name(block.name_.load(std::memory_order_acquire)); !name.none()) [[unlikely]]
+      forget(name);
+  }
+  void forget(BlockName name);
   Bytes plannable(NodeId id) IK_EXCLUDES(mutex_);
   void leave_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   bool arrive_as_planned(Block& block, NodeId id) IK_EXCLUDES(mutex_);
@@ -431,8 +439,8 @@ class Engine final : public Accountant {
   mutable Mutex mutex_;
   CondVar changed_;
   std::atomic<Stamp> now_{1};  // operators so far
-  std::atomic<uint64_t> next_block_{1};
-  std::atomic<int64_t> blocks_{0};
+  std::atomic<uint64_t> blocks_begun_{0};
+  std::atomic<uint64_t> blocks_ended_{0};
   Newborns newborns_;
   std::atomic<int> waiters_{0};
   std::vector<std::pair<Block*, NodeId>> escaped_ IK_GUARDED_BY(mutex_);
@@ -480,6 +488,7 @@ class OperatorScope {
  private:
   Engine& engine_;
   Engine::Node& node_;
+  int& nested_;  // this thread's scopes at the node
   bool has_turn_ = false;
 };
 

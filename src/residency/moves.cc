@@ -342,7 +342,6 @@ void Engine::write_back_ahead(Node& node) {
   MutexLock lock(mutex_);
   Link& link = this->node(disk_).in;
   if (node.ahead.load(std::memory_order_relaxed) <= 0 || link.waiting() != 0 || !link.is_free(links_)) return;
-  take_in_newborns();
   std::vector<Block*> looked_at;
   Block* dirty = nullptr;
   while (dirty == nullptr && looked_at.size() < kCleanAhead) {

@@ -143,9 +143,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
 }
 
-void Engine::forget(const Block& block) {
-  const BlockName name(block.name_.load(std::memory_order_acquire));
-  if (name.none()) return;
+void Engine::forget(BlockName name) {
   Follower* const follower = followers_.of_program(name.program());
   if (follower == nullptr) return;
   const MutexLock lock(follower->mutex);

@@ -21,6 +21,7 @@ void register_own_kernels() {
   register_factories();
   register_small_operators();
   register_hot_operators();
+  register_one_step();
   register_random_operators();
   register_convolutions();
   register_batch_norm();
