@@ -328,7 +328,6 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   take_in(block);
   if (block.size() == Bytes(0)) {
     // Nobody acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
-    forget_onward(block);
     for (const auto& at : nodes_) {
       if (at->id == id || block.replica(at->id).word.state() == ReplicaState::absent) continue;
       (void)detach(block, at->id, ReplicaEvent::free);  // there is no memory; a move on its way there is over
