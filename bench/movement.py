@@ -2,7 +2,7 @@
 
 Each case is a process of its own, on a simulated card without data. ``wanted`` is the longer of the kernels
 and the copies alone; a case that hides the one behind the other takes no longer than that. ``host`` is the
-host's peak, of the bytes for which the card has no room.
+ratio of the host's peak to the bytes for which the card has no room.
 
     python bench/movement.py
     python bench/movement.py --json movement.json --steps 4

@@ -182,7 +182,7 @@ Status Engine::pinned(const Block& block, const Node& at, const std::string& con
   return Status(Code::busy, "the block is in use" + where);
 }
 
-// Why a replica that is written cannot be copied from (M2).
+// Why a replica that is written cannot be copied from.
 Status Engine::written(const Block& block, const Node& at) const {
   const std::string where = " at " + at.device->name();
   if (!held_by_me(block, at.id)) return Status(Code::busy, "the block is being written" + where);

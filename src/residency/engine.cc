@@ -261,6 +261,8 @@ bool Engine::die_as_newborn(Block& block) {
   if (id == kNoNode || !newborns_.begin_death(block, id)) return false;
   Replica& replica = block.replica(id);
   Memory memory = std::move(replica.memory);
+  IK_CHECK(next_state(replica.word.state(), ReplicaEvent::free) == static_cast<uint8_t>(ReplicaState::absent),
+           "what dies has bytes to give back");
   replica.word.be_gone();
   observe(block, id, nullptr);
   memory.reset();

@@ -9,7 +9,7 @@
 //     engine.adopt(block, node, memory);                   // results that are new: pinned, as operands are
 //     engine.release(node, accesses, what);                // operands and results
 //
-// Invariants: I1 to I9 (docs/design/coherence.md); each place that keeps one names it. check_invariants()
+// Invariants: I1 to I12 (docs/design/coherence.md); each place that keeps one names it. check_invariants()
 // verifies what can be.
 //
 // Thread safety: every method may be called from any thread. Two threads that use one block must be ordered
@@ -270,9 +270,9 @@ class Engine final : public Accountant {
   Node& node(NodeId id) { return *nodes_[index_of(id)]; }
   const Node& node(NodeId id) const { return *nodes_[index_of(id)]; }
 
-  // engine.cc. Every state change goes through the table.
+  // engine.cc. Every state change is checked against the table.
   static void transition(Replica& replica, ReplicaEvent event);
-  // Makes a valid replica a copy's source, which shares it. False if an operator writes it (M2).
+  // Makes a valid replica a copy's source, which shares it. False if an operator writes it.
   static bool lend(Replica& source) {
     IK_CHECK(is_valid(source.word.state()), "only valid bytes are lent");
     return source.word.try_lend();

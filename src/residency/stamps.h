@@ -1,6 +1,6 @@
 // Which work has passed on a compute queue, without waiting for more: each operator has a stamp, the engine's
 // clock when its kernels were put on the queue, and of some of these moments there is an event. Whoever needs
-// an operator's work done waits for the first event that covers its stamp (docs/design/coherence.md).
+// an operator's work done waits for the first event that covers its stamp (docs/decisions/0004).
 //
 // Events are recorded where one is likely to be wanted: after operators that wrote much, and every few
 // operators. Where none covers a stamp, one is recorded then.

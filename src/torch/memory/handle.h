@@ -75,8 +75,7 @@ struct RealAtNode {
 };
 
 // What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's
-// life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in (design,
-// section 6).
+// life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in.
 struct Attachment : TrailingArray<Attachment, RealAtNode> {
   AddressSpace::Range* addresses = nullptr;  // null for a block of no bytes
 
