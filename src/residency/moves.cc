@@ -171,6 +171,7 @@ Status Engine::issue(Move& move, Parts parts) {
     if (move.leaves) {
       Replica& source = block.replica(move.from);
       source.vacating = true;
+      node(move.from).index->remove(block);  // there still where the user asked for it
       node(move.from).vacating += source.memory.size();
     }
     watch(target.copies.shared_move());

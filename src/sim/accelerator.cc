@@ -233,7 +233,7 @@ void Accelerator::free(void* data) {
   if (poison || !compute.idle()) {
     const auto length = static_cast<size_t>(impl_->memory.size_of(data).count());
     compute.advance_past(data, length, poison);
-    if (poison) std::memset(data, kPoison, length);
+    if (poison) compute.poison(data, length);
   }
   impl_->give_back(data, {.users = {compute.tail()}, .in_order = true});
 }

@@ -171,6 +171,19 @@ void WorkQueue::advance_past(const void* data, size_t size, bool spoil) {
   advance(position);
 }
 
+void WorkQueue::poison(void* data, size_t size) {
+  {
+    MutexLock lock(machine_mutex);
+    while (running_ && items_.front().touches(data, size)) stopped_running.wait(machine_mutex);
+    if (std::any_of(items_.begin(), items_.end(),
+                    [&](const Item& item) { return item.touches(data, size); })) {
+      std::memset(data, kPoison, size);  // none of them begins meanwhile
+      return;
+    }
+  }
+  std::memset(data, kPoison, size);
+}
+
 void WorkQueue::forget_spoiled(const void* data, size_t size) {
   if (idle()) return;
   MutexLock lock(machine_mutex);

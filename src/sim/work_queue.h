@@ -119,6 +119,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // of kernels that stay hidden in it become poison (with `spoil`), so that whoever is given the memory and
   // does not wait for this queue finds them in it later; without, they are published now.
   void advance_past(const void* data, size_t size, bool spoil) IK_EXCLUDES(machine_mutex);
+  // After that: poisons the range that is freed, and is nobody's yet. Poison that another thread publishes
+  // there stays out of its way.
+  void poison(void* data, size_t size) IK_EXCLUDES(machine_mutex);
   // The range is given to a kernel that computes already, so it is too late to publish what is pending:
   // poison that waits there would overwrite what it writes, and is forgotten.
   void forget_spoiled(const void* data, size_t size) IK_EXCLUDES(machine_mutex);

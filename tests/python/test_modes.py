@@ -292,6 +292,11 @@ ZEROS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "a matrix": lambda zeros, x: zeros @ x.t(),
     "a copy": lambda zeros, x: x.clone().copy_(zeros),
     "a clone": lambda zeros, x: zeros.clone(),
+    "alike": lambda zeros, x: torch.zeros_like(zeros),
+    "times a number": lambda zeros, x: zeros * 2,
+    "plus a number": lambda zeros, x: zeros + 2,
+    "a dot product": lambda zeros, x: torch.dot(x[0], zeros[0]),
+    "another": lambda zeros, x: torch.vdot(zeros[0], x[0]),
     "a list": lambda zeros, x: torch._foreach_add([zeros, x], [x, zeros])[0],
 }
 
@@ -306,6 +311,16 @@ def test_zeros_without_memory_are_so_here(use: Callable[[torch.Tensor, torch.Ten
     assert made["managed"].device.type == "managed"
     assert torch._is_zerotensor(made["managed"]) == torch._is_zerotensor(made["cpu"])
     assert torch.equal(made["managed"].cpu(), made["cpu"])
+
+
+def test_derivatives_that_are_zero_are_had():
+    x, y = torch.randn(35), torch.randn(35)
+    second = torch.func.jacfwd(torch.func.jacfwd(torch.nn.functional.mse_loss))
+    assert torch.equal(second(x.to("managed"), y.to("managed")).cpu(), second(x, y))
+    for kernel in (lambda x: torch.floor(x) @ y.to(x.device), lambda x: torch.addcmul(x, torch.sign(x), x)):
+        expected = torch.func.jvp(kernel, (x,), (y,))
+        found = torch.func.jvp(kernel, (x.to("managed"),), (y.to("managed"),))
+        assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True))
 
 
 def test_zeros_without_memory_are_nowhere():

@@ -1,4 +1,4 @@
-"""Copies and zeros are one operator where the host alone computes, and what they are on the CPU everywhere."""
+"""Copies and zeros: one operator where the host alone computes, and what they are on the CPU everywhere."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ INPUTS: dict[str, Callable[[], Tensor]] = {
     "expanded": lambda: torch.arange(3.0)[:, None].expand(3, 5),
     "a number": lambda: torch.tensor(7),
     "nothing": lambda: torch.empty(0, 3),
+    "zeros without memory": lambda: torch._efficientzerotensor((2, 3)),
     "bits": lambda: torch.tensor([True, False]),
     "conjugate": lambda: torch.tensor([1 + 2j, 3 - 1j]).conj(),
     "negative": lambda: torch.tensor([1 + 2j, 3 - 1j]).conj().imag,

@@ -100,9 +100,7 @@ TEST_P(NewbornsStress, EachIsListedOnceOrNever) {
   const uint64_t steps = from_environment("INNKEEPER_STEPS", 10000);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
-  // Early: what one thread's kernel hid and another one's end of a block poisons is the simulator's affair.
-  Machine machine(
-      {.accelerators = 2, .budget = MiB(8), .visibility = sim::Visibility::early, .host_computes = true});
+  Machine machine({.accelerators = 2, .budget = MiB(8), .host_computes = true});
   const Watchdog watchdog(std::chrono::seconds(300));
   std::atomic<bool> over = false;
   std::thread looker;
@@ -153,7 +151,7 @@ TEST(NewbornsStress, WhatOthersHaveIsRoomToCome) {
   const uint64_t rounds = from_environment("INNKEEPER_STEPS", 300);
   const Watchdog watchdog(std::chrono::seconds(300));
   for (uint64_t round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
-    Machine machine({.budget = KiB(64), .visibility = sim::Visibility::early});
+    Machine machine({.budget = KiB(64)});
     const NodeId node = machine.sim();
     std::atomic<int> ready = 0;
     const auto together = [&] {

@@ -275,6 +275,23 @@ TEST(DiskMoves, WhatAnotherThreadSeesLandHasLeftWhenEvictReturns) {
   }
 }
 
+TEST(DiskMoves, WhatTheUserEvictsIsNoVictimWhileItLeaves) {
+  MachineOptions options = with_disk();
+  options.host_computes = true;
+  Machine machine(options);
+  Block* block = machine.make(machine.host(), pattern(kSize, 1)).value();
+  std::string broken = "not looked at";
+  {
+    const AtPoints points([&](const char* name) {
+      if (std::strcmp(name, "wait landing") == 0) broken = machine->check_invariants();
+    });
+    EXPECT_TRUE(machine->evict(*block).ok());
+  }
+  EXPECT_EQ(broken, "");
+  EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 1));
+  machine->destroy(block);
+}
+
 TEST(DiskMoves, ForWhatAnotherThreadSeesLandNoOtherBlockLeaves) {
   MachineOptions options = with_disk();
   options.host_computes = true;

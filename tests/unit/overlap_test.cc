@@ -1,5 +1,5 @@
-// Copies wait for what they need, not for what was launched, and memory carries its users (docs/decisions/0004):
-// on the simulator's clock, and by what the adversary shows where a wait is missing.
+// Copies wait for what they need, not for what was launched, and memory carries its users
+// (docs/decisions/0004): on the simulator's clock, and by what the adversary shows where a wait is missing.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -20,7 +20,7 @@ bool host_alone_computes() {
 }
 
 Tensor clone(const Tensor& self, std::optional<at::MemoryFormat> format) {
-  if (!host_alone_computes()) return at::native::clone(self, format);
+  if (self._is_zerotensor() || !host_alone_computes()) return at::native::clone(self, format);
   return TypedKernel<at::_ops::clone>::run(self, format);
 }
 
@@ -28,7 +28,7 @@ Tensor zeros_like(const Tensor& self, std::optional<at::ScalarType> dtype, std::
                   std::optional<at::Device> device, std::optional<bool> pin_memory,
                   std::optional<at::MemoryFormat> format) {
   const bool alike =
-      c10::layout_or_default(layout) == at::kStrided &&
+      !self._is_zerotensor() && c10::layout_or_default(layout) == at::kStrided &&
       (!device.has_value() || *device == managed_device() || *device == c10::Device(kManagedType)) &&
       !c10::pinned_memory_or_default(pin_memory);
   if (!alike || !host_alone_computes())

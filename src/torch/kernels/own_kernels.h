@@ -22,6 +22,7 @@ void register_factories();         // factories.cc
 void register_small_operators();   // misc.cc
 void register_hot_operators();     // hot_operators.cc
 void register_one_step();          // one_step.cc
+void register_zero_tensors();      // zero_tensors.cc
 void register_random_operators();  // random_ops.cc
 void register_convolutions();      // convolution.cc
 void register_batch_norm();        // batch_norm.cc

@@ -54,9 +54,7 @@ void register_hot_operators() {
   IK_TYPED("embedding_dense_backward", embedding_dense_backward);
   IK_TYPED("fill_.Scalar", fill__Scalar);
   IK_TYPED("zero_", zero_);
-  IK_TYPED("add.Scalar", add_Scalar);
   IK_TYPED("sub.Scalar", sub_Scalar);
-  IK_TYPED("mul.Scalar", mul_Scalar);
   IK_TYPED("mul_.Scalar", mul__Scalar);
   IK_TYPED("div.Scalar", div_Scalar);
   IK_TYPED("div_.Scalar", div__Scalar);

@@ -22,6 +22,7 @@ void register_own_kernels() {
   register_small_operators();
   register_hot_operators();
   register_one_step();
+  register_zero_tensors();
   register_random_operators();
   register_convolutions();
   register_batch_norm();
