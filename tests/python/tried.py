@@ -116,6 +116,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/compiled.py": BENCH,
     "python bench/compiled.py --only gpt --rounds 30 --json compiled.json": BENCH,
     "python bench/experiments.py": BENCH,
+    "python bench/experiments.py --rounds 6": BENCH,
     "python bench/experiments.py --threads 4 --rounds 20 --json experiments.json": BENCH,
     "python bench/movement.py": BENCH,
     "python bench/bookkeeping.py": BENCH,
