@@ -123,7 +123,7 @@ def run_here(command: str, env: dict[str, str], cwd: Path = ROOT) -> subprocess.
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=900,
+        timeout=1200,
         check=False,
     )
 
