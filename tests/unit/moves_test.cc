@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "support/machine.h"
@@ -90,14 +91,20 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
   machine->destroy(other);
 }
 
+// A large block on its way to the host, and behind it one without bytes.
+std::pair<Block*, Block*> waiting_without_bytes(Machine& machine) {
+  Block* large = machine.make(machine.sim(), pattern(4 * kSize, 1)).value();
+  Block* empty = machine->create(Bytes(0));
+  EXPECT_TRUE(machine.write(*empty, machine.sim(), {}).ok());
+  EXPECT_TRUE(machine->write_back(*large).ok());
+  EXPECT_TRUE(machine->write_back(*empty).ok());
+  return {large, empty};
+}
+
 // What has no bytes needs no copy, but its turn all the same.
 TEST(Moves, ABlockWithoutBytesThatWaitedForTheLinkLands) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
-  Block* large = machine.make(machine.sim(), pattern(4 * kSize, 1)).value();
-  Block* empty = machine->create(Bytes(0));
-  ASSERT_TRUE(machine.write(*empty, machine.sim(), {}).ok());
-  ASSERT_TRUE(machine->write_back(*large).ok());
-  ASSERT_TRUE(machine->write_back(*empty).ok());
+  const auto [large, empty] = waiting_without_bytes(machine);
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_TRUE(is_at(machine, *empty, machine.host()));
   EXPECT_EQ(machine->check_invariants(), "");
@@ -106,11 +113,7 @@ TEST(Moves, ABlockWithoutBytesThatWaitedForTheLinkLands) {
 
 TEST(Moves, ABlockThatGetsItsBytesIsCopiedNowhereWithoutThem) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
-  Block* large = machine.make(machine.sim(), pattern(4 * kSize, 1)).value();
-  Block* empty = machine->create(Bytes(0));
-  ASSERT_TRUE(machine.write(*empty, machine.sim(), {}).ok());
-  ASSERT_TRUE(machine->write_back(*large).ok());
-  ASSERT_TRUE(machine->write_back(*empty).ok());
+  const auto [large, empty] = waiting_without_bytes(machine);
   Result<Memory> memory = machine->device(machine.sim()).allocate(Bytes(kSize));
   ASSERT_TRUE(memory.ok());
   machine->replace(*empty, machine.sim(), std::move(memory).value(), Bytes(kSize));

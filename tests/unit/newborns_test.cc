@@ -11,8 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_point.h"
+#include "support/at_points.h"
 #include "support/machine.h"
+#include "support/meddling_policy.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::test {
@@ -20,23 +21,6 @@ namespace {
 
 constexpr size_t kSize = 256;
 constexpr std::chrono::milliseconds kNotYet{50};
-
-// Calls `meddle` once, with the engine's lock held: where it asks for a key.
-class MeddlingPolicy final : public EvictionPolicy {
- public:
-  std::string_view name() const override { return "meddling"; }
-  EvictionKey key(const EvictionView& replica) const override {
-    if (meddle) std::exchange(meddle, {})();
-    return lru_->key(replica);
-  }
-
-  inline static std::function<void()> meddle;
-
- private:
-  const std::unique_ptr<EvictionPolicy> lru_ = make_lru_policy();
-};
-
-std::unique_ptr<EvictionPolicy> make_meddling_policy() { return std::make_unique<MeddlingPolicy>(); }
 
 Block* born(Machine& machine, NodeId node, size_t size = kSize) {
   return machine.make(node, pattern(size, 1)).value();
@@ -275,15 +259,14 @@ TEST(Newborns, ARequestWaitsForTheRoomOfOneThatEnds) {
     while (!waits && !over) std::this_thread::yield();
   });
   Block* const block = born(machine, node, 24 * 1024);
-  static std::atomic<bool>* told = nullptr;
-  told = &waits;
-  test_point.store([](const char* name) {
-    if (std::strcmp(name, "wait") == 0) told->store(true);
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  });
-  machine->destroy(block);
-  other.join();
-  test_point.store(nullptr);
+  {
+    const AtPoints points([&](const char* name) {
+      if (std::strcmp(name, "wait") == 0) waits = true;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
+    machine->destroy(block);
+    other.join();
+  }
   EXPECT_TRUE(waits);
   EXPECT_TRUE(asked.ok()) << asked.message();
   EXPECT_EQ(machine->check_invariants(), "");

@@ -9,27 +9,11 @@
 
 #include "support/at_points.h"
 #include "support/machine.h"
+#include "support/meddling_policy.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::test {
 namespace {
-
-// Calls `meddle` once while victims are being chosen, before the engine closes any.
-class MeddlingPolicy final : public EvictionPolicy {
- public:
-  std::string_view name() const override { return "meddling"; }
-  EvictionKey key(const EvictionView& replica) const override {
-    if (meddle) std::exchange(meddle, {})();
-    return lru_->key(replica);
-  }
-
-  inline static std::function<void()> meddle;
-
- private:
-  const std::unique_ptr<EvictionPolicy> lru_ = make_lru_policy();
-};
-
-std::unique_ptr<EvictionPolicy> make_meddling_policy() { return std::make_unique<MeddlingPolicy>(); }
 
 TEST(Races, I3WhatIsPinnedWhileVictimsAreChosenStays) {
   Machine machine({.budget = KiB(8), .policy = make_meddling_policy});
