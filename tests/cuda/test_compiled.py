@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+# What it computes is exact in any order and by any kernel. (A sine is another where Inductor compiles it.)
 SCRIPT = """
 import innkeeper, torch
 
 def f(x, w):
-    return torch.relu(x @ w).sin().sum(-1)
+    return torch.relu(x @ w).mul(0.5).sum(-1)
 
 y = torch.compile(f)(torch.ones(8, 8, device="managed"), torch.ones(8, 8, device="managed"))
 ops = {name: each["ops"] for name, each in innkeeper.stats()["nodes"].items()}
