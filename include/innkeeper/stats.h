@@ -27,6 +27,13 @@ struct RoundStats {
   int64_t bytes_fetched = 0;  // by the last one
 };
 
+// What a round copies of one block, as planned, between accelerators and their host.
+struct BlockMoves {
+  uint64_t block = 0;  // its number; 0: of all blocks that each round makes anew
+  int64_t bytes_in = 0;
+  int64_t bytes_out = 0;  // at most
+};
+
 struct Stats {
   int64_t ops = 0;
   int64_t fetches = 0;

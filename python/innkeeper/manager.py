@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from torch.optim import Optimizer
+
 import torch
 from innkeeper import _C, placement, report
 from torch import Tensor, nn
@@ -214,9 +216,9 @@ class DeviceManager:
         """See ``innkeeper.stats``."""
         return report.stats()
 
-    def summary(self) -> str:
+    def summary(self, *owners: nn.Module | Optimizer) -> str:
         """See ``innkeeper.summary``."""
-        return report.summary()
+        return report.summary(*owners)
 
     def reset_stats(self) -> None:
         """Sets the counters to zero, and the peaks to what is in use now."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from torch.optim import Optimizer
+
+import torch
 from innkeeper import _C
+from torch import Tensor, nn
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_MOST_MOVED = 12  # lines of what is moved in a round
 
 
 def stats() -> dict[str, Any]:
@@ -39,8 +45,69 @@ def format_bytes(count: int) -> str:
     return f"{size:.1f} {unit}"
 
 
-def summary() -> str:
-    """``stats()`` as a few lines of text: a line for each node, then the totals."""
+def _tensors_of(owners: tuple[nn.Module | Optimizer, ...]) -> Iterator[tuple[str, object]]:
+    """What modules and optimizers own, by name; an optimizer's parameters have their modules' names."""
+    names: dict[Tensor, str] = {}
+    for owner in owners:
+        if isinstance(owner, nn.Module):
+            for name, parameter in owner.named_parameters():
+                names.setdefault(parameter, name)
+                yield name, parameter
+            yield from owner.named_buffers()
+        elif not isinstance(owner, Optimizer):
+            raise TypeError(f"expected a module or an optimizer, got {type(owner).__name__}")
+    yield from ((f"{name}.grad", parameter.grad) for parameter, name in names.items())
+    for owner in owners:
+        if isinstance(owner, Optimizer):
+            parameters = (each for group in owner.param_groups for each in group["params"])
+            for number, parameter in enumerate(parameters):
+                name = names.get(parameter, f"parameter {number}")
+                yield name, parameter
+                yield from (
+                    (f"{key} of {name}", held) for key, held in owner.state.get(parameter, {}).items()
+                )
+
+
+def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
+    """Lines of what the last round was planned to move, most first."""
+    named: dict[int, str] = {}
+    with torch._C.DisableTorchFunction():
+        for name, held in _tensors_of(owners):
+            if isinstance(held, Tensor) and _C.is_managed(held.device) and held.layout is torch.strided:
+                named.setdefault(_C.block_number(held), name)
+    rows = []
+    others = [0, 0, 0]
+    for block, (bytes_in, bytes_out) in _C.planned_moves().items():
+        if block in named or block == 0:
+            rows.append((bytes_in, bytes_out, named.get(block, "what each round makes anew")))
+        else:
+            others = [others[0] + bytes_in, others[1] + bytes_out, others[2] + 1]
+    rows.sort(key=lambda row: (-row[0] - row[1], row[2]))
+    if len(rows) > _MOST_MOVED:
+        rest = rows[_MOST_MOVED - 1 :]
+        rows[_MOST_MOVED - 1 :] = [(sum(r[0] for r in rest), sum(r[1] for r in rest), f"{len(rest)} more")]
+    if others[2]:
+        rows.append((others[0], others[1], f"{others[2]} that nobody named here owns"))
+    sizes = [(format_bytes(row[0]), format_bytes(row[1])) for row in rows]
+    wide = max((len(size) for pair in sizes for size in pair), default=0)
+    lines = [
+        f"  {size_in.rjust(wide)} in  {size_out.rjust(wide)} out  {row[2]}"
+        for (size_in, size_out), row in zip(sizes, rows, strict=True)
+    ]
+    return ["moved in a round, as planned:", *lines] if rows else []
+
+
+def summary(*owners: nn.Module | Optimizer) -> str:
+    """``stats()`` as a few lines of text: a line for each node, then the totals.
+
+    Args:
+        owners: modules and optimizers. Where a round is planned, what it moves most is told too, with the
+            names that their tensors have there: ``layers.0.weight``, ``exp_avg of layers.0.weight``.
+
+    Raises:
+        TypeError: an owner is neither a module nor an optimizer.
+
+    """
     now = stats()
     header = ("node", "budget", "resident", "peak", "pinned", "evictions", "operators")
     rows = [header]
@@ -67,6 +134,8 @@ def summary() -> str:
             f"{format_bytes(now['bytes_bound'])}, and with {format_bytes(last['bytes_short'])} more of it "
             "nothing would move"
         )
+    if owners:
+        lines += _moved(owners)
     if now["simulated_seconds"]:
         lines.append(f"{now['simulated_seconds']:.3f} s on the simulated machine")
     return "\n".join(lines)

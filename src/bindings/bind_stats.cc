@@ -53,11 +53,21 @@ Stats stats_without_gil() {
   return torch_layer::stats();
 }
 
+std::map<uint64_t, std::pair<int64_t, int64_t>> planned_moves() {
+  std::map<uint64_t, std::pair<int64_t, int64_t>> all;
+  for (const BlockMoves& moves : torch_layer::planned_moves())
+    all[moves.block] = {moves.bytes_in, moves.bytes_out};
+  return all;
+}
+
 }  // namespace
 
 void bind_stats(py::module_& m) {
   m.def(
       "stats", [] { return to_dict(stats_without_gil()); }, "What was done since the last reset, as a dict.");
+  m.def("planned_moves", &planned_moves, WithoutGil(),
+        "Of the last round: block number to bytes in and out.");
+  m.def("block_number", &torch_layer::block_number, py::arg("x"), "The tensor's, as in planned_moves.");
   m.def("reset_stats", &torch_layer::reset_stats, WithoutGil(),
         "Sets the counters to zero and the peaks to what is in use now.");
   m.def("check_invariants", &torch_layer::check_invariants, WithoutGil(),

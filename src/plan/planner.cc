@@ -70,6 +70,7 @@ void Planner::end_round() {
   if (whole_) {
     ++rounds_;
     cost_ = known_->cost;
+    followed_ = known_;
   }
   const bool again = room_changed(*known_) || (steady_ && learn_what_lacks(*known_));
   if (again) (void)schedule(*known_);
@@ -233,6 +234,7 @@ void Planner::learn(int64_t length) {
   if (programs_.size() > kKnown) {
     const Known* oldest = &programs_.back();
     std::erase_if(places_, [oldest](const auto& entry) { return entry.second.known == oldest; });
+    if (followed_ == oldest) followed_ = nullptr;
     programs_.pop_back();
   }
   enter(known, 0, history_.births());
@@ -244,6 +246,27 @@ void Planner::refuse(int64_t length) {
   refused_ = length;
   refused_until_ = history_.end() + (std::max(length, kShort) << refusals_);
   finder_.refuse();
+}
+
+std::vector<Moved> Planner::moved() const {
+  if (followed_ == nullptr) return {};
+  std::unordered_map<Block*, Moved> found;
+  for (const Move& move : followed_->moves) {
+    Block* const block = move.slot.lasting ? block_of(move.slot.number) : nullptr;
+    Moved& sum = found[block];
+    sum.block = block;
+    if (move.arrives) {
+      sum.arriving += move.size;
+    } else if (move.dirty) {
+      sum.leaving += move.size;
+    }
+  }
+  std::vector<Moved> all;
+  for (const auto& [block, sum] : found) {
+    const int64_t times = followed_->cost.times;
+    all.push_back({block, Bytes(sum.arriving.count() / times), Bytes(sum.leaving.count() / times)});
+  }
+  return all;
 }
 
 // False if nothing is to move.
@@ -265,11 +288,10 @@ bool Planner::schedule(Known& known) {
     known.cost.arriving += Bytes(made.arriving.count() / known.cost.times);
     known.cost.leaving += Bytes(made.leaving.count() / known.cost.times);
     if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
-    log(LogLevel::info, "planned: a round of " + std::to_string(known.program.length()) +
-                            " operators, in which " + to_string(made.arriving) + " arrive at node " +
-                            std::to_string(index_of(node)) + " and " + to_string(made.leaving) +
-                            " leave it; nothing would, with " + to_string(missing) + " more than its " +
-                            to_string(whole));
+    log(LogLevel::info,
+        "planned: a round of " + std::to_string(known.program.length()) + " operators, in which " +
+            to_string(made.arriving) + " arrive at " + node_name_(node) + " and " + to_string(made.leaving) +
+            " leave it; nothing would, with " + to_string(missing) + " more than its " + to_string(whole));
   }
   std::stable_sort(known.moves.begin(), known.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });

@@ -22,6 +22,7 @@
 #include <functional>
 #include <list>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -43,6 +44,13 @@ struct Order {
   bool arrives = false;  // else it leaves
 };
 
+// What a round copies of one block at all nodes; null: of all blocks that each round makes anew.
+struct Moved {
+  Block* block = nullptr;
+  Bytes arriving{0};
+  Bytes leaving{0};  // at most: of what has a copy elsewhere already there is no more to do
+};
+
 // What a round of a program moves at all nodes.
 struct RoundCost {
   int64_t operators = 0;  // 0: no round is known
@@ -57,7 +65,9 @@ class Planner {
  public:
   // Bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
   using Room = std::function<Bytes(NodeId)>;
-  explicit Planner(Room room) : room_(std::move(room)), recent_(kRecent) {}
+  using NodeName = std::function<std::string(NodeId)>;  // for messages
+  Planner(Room room, NodeName node_name)
+      : room_(std::move(room)), node_name_(std::move(node_name)), recent_(kRecent) {}
 
   Name meet(Block* block);
   void forget(Name name);
@@ -76,7 +86,8 @@ class Planner {
     return known_ == nullptr ? Bytes(0) : known_->touched[index_of(node)];
   }
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
-  const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last
+  const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last,
+  std::vector<Moved> moved() const;                     // and what it moves; of each block once
   int64_t rounds() const { return rounds_; }            // followed from end to end
   int64_t divergences() const { return divergences_; }  // that ended before their end
   // Nothing is followed any more, and what was lacking is forgotten.
@@ -85,6 +96,7 @@ class Planner {
     for (Known& known : programs_) known.settles_at -= rounds_;
     rounds_ = divergences_ = 0;
     cost_ = {};
+    followed_ = nullptr;
   }
 
  private:
@@ -137,6 +149,7 @@ class Planner {
   void enter(Known& known, int64_t step, int64_t births_before);
 
   const Room room_;
+  const NodeName node_name_;
   History history_;
   PeriodFinder finder_;
   int64_t refused_until_ = 0;  // operators
@@ -157,6 +170,7 @@ class Planner {
   Due given_;                                        // by next(), last
   bool postponed_ = false;                           // since the last operator
   RoundCost cost_;
+  const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer
   int64_t rounds_ = 0;
   int64_t divergences_ = 0;
 

@@ -59,7 +59,8 @@ class Timetable {
     const Uses::Life& life = uses_.blocks[gap.block];
     Slot slot = life.slot;
     if (!slot.lasting) slot.number -= after / uses_.length * uses_.births;
-    made_.moves.push_back({after % uses_.length, arrives, uses_.node, slot, Bytes(life.size)});
+    const bool dirty = !arrives && gap.dirty;
+    made_.moves.push_back({after % uses_.length, arrives, uses_.node, slot, Bytes(life.size), dirty});
     (arrives ? made_.arriving : made_.leaving) += Bytes(life.size);
   }
 

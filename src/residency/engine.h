@@ -69,14 +69,6 @@ struct NodeSetup {
 // replica. `data` is null when the memory is about to go.
 using MemoryObserver = std::function<void(Block& block, NodeId node, void* data)>;
 
-// Whether a program's rounds are followed now, how many were from end to end, how often one was left.
-struct PlanningStats {
-  bool follows = false;
-  int64_t rounds = 0;
-  int64_t divergences = 0;
-  RoundStats round;
-};
-
 // Is the real memory of this replica still held by somebody but the engine (I12)?
 using EscapeProbe = std::function<bool(Block& block, NodeId node)>;
 
@@ -173,6 +165,7 @@ class Engine final : public Accountant {
   // Whether movement is planned from the first eviction on (the default).
   void set_planning(bool on);
   PlanningStats planning() const;
+  std::vector<BlockMoves> planned_moves() const;  // in the round that planning() tells of
 
   // ---- moves
 

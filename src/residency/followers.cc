@@ -35,7 +35,8 @@ Follower* Followers::of_thread(const ThreadState& thread) {
   return nullptr;
 }
 
-Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room) {
+Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room,
+                                plan::Planner::NodeName node_name) {
   const MutexLock lock(mutex_);
   const bool others = programs_ != 0;
   if ((others && ++thread.strange < kStrange) || programs_ == BlockName::kMostPrograms) return nullptr;
@@ -46,7 +47,8 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   if (thread.life == nullptr) thread.life = std::make_shared<ThreadLife>();
   lives_.push_back(thread.life);
   const MutexLock itself(place->mutex);
-  place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); });
+  place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
+                                                   std::move(node_name));
   place->arrived_before = thread.arrived;
   place->arrived_in_round = 0;
   place->program.store(++programs_, std::memory_order_relaxed);
@@ -65,6 +67,20 @@ Follower* Followers::place_for(Stamp now) {
     if (oldest == nullptr || follower.last.load(std::memory_order_relaxed) < oldest->last) oldest = &follower;
   }
   return oldest->last.load(std::memory_order_relaxed) + kForgotten < now ? oldest : nullptr;
+}
+
+const Follower* Followers::shown_to(const ThreadState& thread) const {
+  const Follower* found = nullptr;
+  Stamp latest = 0;
+  for (const Follower& follower : followers_) {
+    const MutexLock lock(follower.mutex);
+    if (follower.planner == nullptr || follower.planner->cost().operators == 0) continue;
+    const Stamp last = follower.is_of(thread) ? kAllSoFar : follower.last.load(std::memory_order_relaxed);
+    if (found != nullptr && last < latest) continue;
+    latest = last;
+    found = &follower;
+  }
+  return found;
 }
 
 bool Followers::others_at(NodeId node, const ThreadState& thread, Stamp now) const {

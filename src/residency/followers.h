@@ -23,6 +23,7 @@
 
 #include "base/thread_annotations.h"
 #include "base/types.h"
+#include "innkeeper/stats.h"
 #include "plan/planner.h"
 #include "residency/stamps.h"
 
@@ -73,6 +74,14 @@ struct Follower {
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
 };
 
+// Whether a program's rounds are followed now, how many were from end to end, how often one was left.
+struct PlanningStats {
+  bool follows = false;
+  int64_t rounds = 0;
+  int64_t divergences = 0;
+  RoundStats round;
+};
+
 class Followers {
  public:
   // What a follower's planner may plan with at a node.
@@ -80,8 +89,12 @@ class Followers {
 
   Follower* of_thread(const ThreadState& thread);  // null if it has none
   Follower* of_program(int64_t program);           // likewise
+  // Whose round is told of: the thread's, if it has gone round; else that of who did something last; null if
+  // nobody's.
+  const Follower* shown_to(const ThreadState& thread) const;
   // One for a thread that has none, at an operator of its; null if it is to have none yet.
-  Follower* give_place(ThreadState& thread, Stamp now, const Room& room) IK_EXCLUDES(mutex_);
+  Follower* give_place(ThreadState& thread, Stamp now, const Room& room, plan::Planner::NodeName node_name)
+      IK_EXCLUDES(mutex_);
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
   // What a follower may have of the room at a node: all that others who are busy there do not need, and as

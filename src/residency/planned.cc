@@ -21,10 +21,9 @@ void Engine::set_planning(bool on) {
   }
 }
 
-// The round is that of the thread that asks, else that of the program that did something last.
 PlanningStats Engine::planning() const {
   PlanningStats all;
-  Stamp latest = 0;
+  const Follower* const shown = followers_.shown_to(thread_state());
   for (const Follower& follower : followers_.all()) {
     const MutexLock lock(follower.mutex);
     if (follower.planner == nullptr) continue;
@@ -32,16 +31,26 @@ PlanningStats Engine::planning() const {
     all.follows = all.follows || (planner.follows() && may_plan_.load(std::memory_order_relaxed));
     all.rounds += planner.rounds();
     all.divergences += planner.divergences();
+    if (&follower != shown) continue;
     const plan::RoundCost& cost = planner.cost();
-    const Stamp last =
-        follower.is_of(thread_state()) ? kAllSoFar : follower.last.load(std::memory_order_relaxed);
-    if (cost.operators == 0 || last < latest) continue;
-    latest = last;
     all.round = {.operators = cost.operators,
                  .bytes_planned = cost.arriving.count(),
                  .bytes_bound = cost.bound.count(),
                  .bytes_short = cost.shortage.count(),
                  .bytes_fetched = follower.arrived_in_round};
+  }
+  return all;
+}
+
+std::vector<BlockMoves> Engine::planned_moves() const {
+  std::vector<BlockMoves> all;
+  const Follower* const shown = followers_.shown_to(thread_state());
+  if (shown == nullptr) return all;
+  const MutexLock lock(shown->mutex);
+  if (shown->planner == nullptr) return all;
+  for (const plan::Moved& moved : shown->planner->moved()) {
+    const uint64_t block = moved.block == nullptr ? 0 : static_cast<uint64_t>(moved.block->id());
+    all.push_back({block, moved.arriving.count(), moved.leaving.count()});
   }
   return all;
 }
@@ -98,9 +107,12 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   const Stamp now = now_.load(std::memory_order_relaxed);
   Follower* place = followers_.of_thread(self);
   if (place == nullptr) [[unlikely]] {
-    place = followers_.give_place(self, now, [this](const Follower& whose, NodeId each) {
-      return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
-    });
+    place = followers_.give_place(
+        self, now,
+        [this](const Follower& whose, NodeId each) {
+          return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
+        },
+        [this](NodeId each) { return device(each).name(); });
   }
   if (place == nullptr) return;
   Follower& follower = *place;

@@ -123,3 +123,46 @@ def test_with_what_is_short_nothing_moves():
     assert done.returncode == 0, done.stderr
     short, fetched_with_it, fetched_with_half = json.loads(done.stdout)
     assert short > 0 and fetched_with_it == 0 < fetched_with_half
+
+
+NAMED = """
+import os
+os.environ["INNKEEPER_LOG"] = "info"
+import innkeeper, torch
+from torch import nn
+
+innkeeper.configure("sim:1x5MiB,host:256MiB")
+torch.manual_seed(0)
+model = nn.Sequential(*(nn.Sequential(nn.Linear(96, 384), nn.GELU(), nn.Linear(384, 96)) for _ in range(6)))
+model.to("managed")[0].requires_grad_(False)
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+print(innkeeper.summary(model, optimizer))
+for _ in range(12):
+    optimizer.zero_grad()
+    x = torch.randn(64, 96, device="managed")
+    (model(x) - x).square().mean().backward()
+    optimizer.step()
+moves = innkeeper._C.planned_moves()
+assert sum(bytes_in for bytes_in, _ in moves.values()) == innkeeper.stats()["round"]["bytes_planned"], moves
+print(innkeeper.summary(model, optimizer))
+print(innkeeper.summary(model))
+"""
+
+
+def test_what_moves_has_the_names_of_modules_and_optimizers():
+    done = run_python("-c", NAMED)
+    assert done.returncode == 0, done.stderr
+    before, both, model_alone = done.stdout.split("moved in a round, as planned:\n")
+    assert "exp_avg" not in before, "nothing is planned before the first round"
+    lines = {line.split(maxsplit=6)[-1]: line.split()[:5] for line in both.splitlines() if " in  " in line}
+    assert lines["0.0.weight"] == ["144.0", "KiB", "in", "0", "B"], "it is frozen, so nobody has to write it"
+    assert lines["5.2.weight"] == ["144.0", "KiB", "in", "144.0", "KiB"]
+    assert any(name.startswith("exp_avg_sq of ") for name in lines)
+    assert lines["what each round makes anew"][:2] == ["0", "B"]
+    assert "that nobody named here owns" in model_alone and "that nobody named here owns" not in both
+    assert " arrive at sim:0 and " in done.stderr
+
+
+def test_a_summary_is_of_modules_and_optimizers():
+    done = run_python("-c", "import innkeeper, torch; innkeeper.summary(torch.zeros(3))")
+    assert "expected a module or an optimizer, got Tensor" in done.stderr

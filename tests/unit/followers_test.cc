@@ -54,7 +54,7 @@ TEST(Followers, ANameSaysWhoseItIs) {
 Follower* place_of(Followers& followers, ThreadState& thread, Stamp now = 1) {
   Follower* const place = followers.of_thread(thread);
   const auto no_room = [](const Follower&, NodeId) { return Bytes(0); };
-  return place != nullptr ? place : followers.give_place(thread, now, no_room);
+  return place != nullptr ? place : followers.give_place(thread, now, no_room, {});
 }
 
 // The operator at which a thread got a place, of so many; 0 if it got none.

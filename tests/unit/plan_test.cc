@@ -307,8 +307,9 @@ TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
 // A planner with blocks that are only names, and what it orders.
 class Follower {
  public:
-  explicit Follower(Bytes room) : planner([room](NodeId) { return room; }) {}
-  explicit Follower(std::function<Bytes(NodeId)> room) : planner(std::move(room)) {}
+  explicit Follower(Bytes room) : Follower([room](NodeId) { return room; }) {}
+  explicit Follower(std::function<Bytes(NodeId)> room)
+      : planner(std::move(room), [](NodeId) { return std::string("a card"); }) {}
 
   Name meet() {
     fake_ += 64;
@@ -348,6 +349,16 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   EXPECT_GT(orders, 0);
   EXPECT_EQ(round(), orders);
   EXPECT_EQ(it.planner.rounds(), 3);
+
+  // What it moves: weights, which are read alone and so have copies, and what each round makes, which dies.
+  std::vector<plan::Moved> moved = it.planner.moved();
+  Bytes arriving{0};
+  for (const plan::Moved& each : moved) {
+    EXPECT_NE(each.block, nullptr) << "a passing one is forgotten at once";
+    EXPECT_EQ(each.leaving, Bytes(0));
+    arriving += each.arriving;
+  }
+  EXPECT_EQ(arriving, it.planner.cost().arriving);
 
   // One line more in between, which makes a block.
   it.op({{it.meet(), KiB(3), true}});

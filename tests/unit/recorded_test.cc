@@ -98,7 +98,7 @@ class Rounds {
     for (Block* weight : weights) machine_->destroy(weight);
   }
 
-  plan::Planner by_hand{[](NodeId) { return kRoom; }};
+  plan::Planner by_hand{[](NodeId) { return kRoom; }, {}};
   PlanningStats planned;
 
  private:

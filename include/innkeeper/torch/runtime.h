@@ -62,6 +62,9 @@ IK_EXPORT std::string describe(const NodeInfo& node);  // "sim:0: 48.0 MiB of 64
 IK_EXPORT void set_budget(const std::string& node, int64_t bytes);
 
 IK_EXPORT Stats stats();
+// What the round that stats() tells of moves of each block, in no order; empty where it tells of none.
+IK_EXPORT std::vector<BlockMoves> planned_moves();
+IK_EXPORT uint64_t block_number(const at::Tensor& x);  // as in BlockMoves
 IK_EXPORT void reset_stats();
 // Empty if all invariants hold; else a description of the first that does not. Stops the world while it
 // looks.

@@ -104,6 +104,12 @@ Stats stats() {
   return stats;
 }
 
+std::vector<BlockMoves> planned_moves() { return KeptRuntime()->engine().planned_moves(); }
+
+uint64_t block_number(const at::Tensor& x) {
+  return static_cast<uint64_t>(block_for(x, "block_number").id());
+}
+
 void reset_stats() { KeptRuntime()->engine().reset_stats(); }
 
 std::string check_invariants() { return KeptRuntime()->engine().check_invariants(); }
