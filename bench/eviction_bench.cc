@@ -1,10 +1,16 @@
 // What one eviction costs the CPU while 1,000 to 1,000,000 blocks are resident: choosing the victim, queueing
-// its copy to the host, giving its memory back. The simulated card holds no data, so no byte is copied.
+// its copy to the host, giving its memory back. The simulated card holds no data, so no byte is copied. Then
+// what an operator costs among so many, and two pins alone: the processor's caches do not hold a million blocks.
 //
 //   build/release/bench/eviction_bench
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <memory>
+#include <random>
 #include <vector>
 
 #include "device/host.h"
@@ -63,20 +69,43 @@ BENCHMARK(evict_one)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 
+// Programs use their blocks in no order that a processor's prefetching could guess.
+template <class T>
+void mix(std::vector<T>& all) {
+  std::shuffle(all.begin(), all.end(), std::minstd_rand(1));  // NOLINT: the same each time
+}
+
 // An operator with two operands, all resident, while so many blocks live.
 void use_two(benchmark::State& state) {
-  const Machine machine(state.range(0));
+  Machine machine(state.range(0));
+  mix(machine.all);
   size_t next = 0;
   for (auto _ : state) {
-    Access accesses[] = {{.block = machine.all[next]},
-                         {.block = machine.all[machine.all.size() - 1 - next], .write = true}};
+    Access accesses[] = {{.block = machine.all[next]}, {.block = machine.all[next + 1], .write = true}};
     const OperatorScope scope(*machine.engine, machine.card, kBlock);
     IK_CHECK(machine.engine->acquire(machine.card, accesses).ok());
     machine.engine->release(machine.card, accesses);
-    next = (next + 1) % (machine.all.size() / 2);
+    next = (next + 2) % machine.all.size();
   }
 }
 BENCHMARK(use_two)->RangeMultiplier(10)->Range(1000, 1000000);
+
+// What of it is the machine's: pins and unpins two words in memory of a block's size, and nothing else.
+void pin_two(benchmark::State& state) {
+  struct Like {
+    std::array<std::atomic<uint64_t>, 38> words;
+  };
+  std::vector<std::unique_ptr<Like>> all;
+  for (int64_t i = 0; i < state.range(0); ++i) all.push_back(std::make_unique<Like>());
+  mix(all);
+  size_t next = 0;
+  for (auto _ : state) {
+    for (const size_t each : {next, next + 1}) all[each]->words[8].fetch_add(1, std::memory_order_acquire);
+    for (const size_t each : {next, next + 1}) all[each]->words[8].fetch_sub(1, std::memory_order_release);
+    next = (next + 2) % all.size();
+  }
+}
+BENCHMARK(pin_two)->RangeMultiplier(10)->Range(1000, 1000000);
 
 }  // namespace
 }  // namespace innkeeper

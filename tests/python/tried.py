@@ -120,6 +120,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/experiments.py --threads 4 --rounds 20 --json experiments.json": BENCH,
     "python bench/movement.py": BENCH,
     "python bench/bookkeeping.py": BENCH,
+    "python bench/least_time.py": BENCH,
+    "python bench/least_time.py --intervals 90": BENCH,
     "python bench/bookkeeping.py --counts 1000000 --json bookkeeping.json": BENCH,
     "build/release/bench/plan_bench": BENCH,
     "build/release/bench/stream_bench": BENCH,

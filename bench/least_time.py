@@ -1,0 +1,332 @@
+"""How little time a training step could take with less room, whatever moves when, beside what it takes.
+
+A step of ``bench/traces`` goes round and round on a simulated card. Between two uses a block may be
+elsewhere; its bytes must be out before, if they were written, and back before the next use. A linear program
+finds the least time of a step: the step is cut into intervals, kernels run in order, a link carries so many
+bytes an interval each way, and parts of blocks may move. Times are in multiples of the kernels':
+
+``no less``: whoever plans. Of an interval that a block's gap touches all may be used for its copies, and
+bytes that leave or return in an interval need no room in all of it.
+``in parts``: what a plan that moves parts of blocks could reach. Only intervals that lie in the gap as a
+whole may be used, and bytes need room in the intervals in which they leave or return.
+``planned``: what ``innkeeper replay`` measures of our plans, which move whole blocks.
+``roofline``: the longest of the kernels and of the bytes in each direction, likewise measured.
+
+Not in the model: that the link's latency can be paid for whole blocks only (a part pays its part of it), and
+memory that kernels take for themselves. More intervals bring the two bounds together, and take longer.
+
+    python bench/least_time.py
+    python bench/least_time.py --only gpt2 --share 0.5 --intervals 120
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from replay import TRACES, played, times_of
+
+GB = 1e9  # the program's unit of bytes: what a solver is given should be of one order
+
+
+class Machine(NamedTuple):
+    """A card and the link to its host, as ``src/sim/cards.cc`` has them: operations, bytes and seconds."""
+
+    flops: float
+    bandwidth: float
+    launch: float
+    link: float
+    latency: float
+
+
+MACHINES = {
+    "H100, PCIe 5": Machine(989e12, 3.35e12, 4e-6, 55e9, 10e-6),
+    "A100, PCIe 4": Machine(312e12, 2.039e12, 4e-6, 25e9, 10e-6),
+    "RTX 4090, PCIe 4": Machine(165.2e12, 1.008e12, 4e-6, 25e9, 10e-6),
+}
+
+
+class Gap(NamedTuple):
+    """Operators between two uses of a block. Those of a round count on through the one after it."""
+
+    begin: int
+    end: int
+    returns: bool
+
+
+@dataclass
+class Version:
+    """A block's bytes from one write on until the next. ``written``: in the round, so they must go out."""
+
+    size: int
+    written: bool
+    gaps: list[Gap]
+
+
+@dataclass
+class Round:
+    """A step that goes round: seconds and bytes alive by operator, and what may be elsewhere when."""
+
+    seconds: np.ndarray
+    alive: np.ndarray
+    versions: list[Version]
+
+
+@dataclass
+class Step:
+    """Seconds and accesses (block, size, is written) by operator; blocks freed, and after how many."""
+
+    seconds: list[float]
+    accesses: list[list[tuple[int, int, bool]]]
+    freed: list[tuple[int, int]]
+
+
+def steps_of(record: Path, machine: Machine) -> list[Step]:
+    """The steps of a record, and what precedes the first one. The format: ``src/trace/recorder.h``."""
+    steps = [Step([], [], [])]
+    with gzip.open(record, "rt") as lines:
+        for line in lines:
+            kind, *rest = line.split()
+            now = steps[-1]
+            if kind == "F":
+                now.freed.append((int(rest[0]), len(now.seconds)))
+            elif kind == "M" and rest == ["step"]:
+                steps.append(Step([], [], []))
+            elif kind == "O":
+                known = len(rest) > 1 and rest[1].startswith("=")
+                accesses = [
+                    (int(block), int(size[:-1]), size[-1] != "r")
+                    for block, size in (each.split(":") for each in rest[2 if known else 1 :])
+                ]
+                flops, touched, kernels = (
+                    (float(number) for number in rest[1][1:].split(","))
+                    if known
+                    else (0.0, float(sum(size for _, size, _ in accesses)), 1.0)
+                )
+                now.seconds.append(
+                    kernels * machine.launch + max(flops / machine.flops, touched / machine.bandwidth)
+                )
+                now.accesses.append(accesses)
+    return [step for step in steps if step.seconds]
+
+
+def round_of(steps: list[Step]) -> Round:
+    """The last step as a round. What a step makes may live on in the next: it is looked at from there on."""
+    *earlier, first, second = steps
+    length = len(second.seconds)
+    if len(first.seconds) != length:
+        raise SystemExit(f"the last two steps differ: {len(first.seconds)} and {length} operators")
+    old = {block for step in earlier for accesses in step.accesses for block, _, _ in accesses}
+    uses: dict[int, dict[int, bool]] = defaultdict(dict)
+    sizes: Counter[int] = Counter()
+    dies = {block: at + shift for step, shift in ((first, 0), (second, length)) for block, at in step.freed}
+    for at, accesses in enumerate(first.accesses + second.accesses):
+        for block, size, written in accesses:
+            uses[block][at] = uses[block].get(at, False) or written
+            sizes[block] = max(sizes[block], -(-size // 512) * 512)  # as allocators round
+    found = Round(np.array(second.seconds), np.zeros(length, np.int64), [])
+    for block, when in uses.items():
+        if block in old and block not in dies:  # it lasts: its round is the second one
+            mine = sorted((at - length, written) for at, written in when.items() if at >= length)
+            if mine:
+                found.alive += sizes[block]
+                found.versions += lasting(sizes[block], mine, length)
+        elif block not in old and min(when) < length:
+            died = dies.get(block, 2 * length)
+            for at in range(min(when), died):
+                found.alive[at % length] += sizes[block]
+            found.versions += passing(sizes[block], sorted(when.items()), died)
+    return found
+
+
+def lasting(size: int, uses: list[tuple[int, bool]], length: int) -> Iterator[Version]:
+    """Versions of a block that outlives the round: as many as writes, or one that nobody writes."""
+    count = len(uses)
+    writes = [i for i, (_, written) in enumerate(uses) if written]
+    begins = writes or [0]
+    for i, begin in enumerate(begins):
+        end = begins[i + 1] if i + 1 < len(begins) else begins[0] + count
+        after = [
+            (uses[k % count][0] + k // count * length, uses[(k + 1) % count][0] + (k + 1) // count * length)
+            for k in range(begin, end)
+        ]
+        gaps = [Gap(use + 1, again, True) for use, again in after if use + 1 < again]
+        yield Version(size, bool(writes), gaps)
+
+
+def passing(size: int, uses: list[tuple[int, bool]], died: int) -> Iterator[Version]:
+    """Versions of a block that the round makes."""
+    versions: list[Version] = []
+    for i, (at, written) in enumerate(uses):
+        if written or not versions:
+            versions.append(Version(size, True, []))
+        returns = i + 1 < len(uses)
+        end = uses[i + 1][0] if returns else died
+        if at + 1 < end:
+            versions[-1].gaps.append(Gap(at + 1, end, returns))
+    yield from versions
+
+
+class Program:
+    """The linear program of a round with so many bytes of room, cut into intervals of like time.
+
+    Its variables are seconds of each interval, and for what may be elsewhere, by interval: bytes that leave
+    and return, the sums of these, and the bytes that are elsewhere.
+    """
+
+    def __init__(self, found: Round, room: int, machine: Machine, intervals: int, whole: bool) -> None:
+        length = len(found.seconds)
+        progress = np.cumsum(found.seconds / found.seconds.sum() + 0.5 / length)
+        self.of = np.minimum((progress / progress[-1] * intervals).astype(int), intervals - 1)
+        self.of = np.unique(self.of, return_inverse=True)[1]  # an operator may be longer than an interval
+        self.length, self.count, self.whole = length, int(self.of[-1]) + 1, whole
+        self.kernels = np.bincount(self.of, weights=found.seconds)
+        self.short = np.full(self.count, -room, np.int64)
+        np.maximum.at(self.short, self.of, found.alive - room)
+        self.low, self.high = list(self.kernels), [np.inf] * self.count
+        self.rows: list[dict[int, float]] = []
+        self.most: list[float] = []
+        self.links: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
+        self.elsewhere: dict[int, list[int]] = defaultdict(list)
+        alike: dict[tuple[int | None, tuple[Gap, ...]], list[int]] = defaultdict(list)
+        for version in found.versions:
+            gaps = [gap for gap in map(self.cut, version.gaps) if gap.begin < gap.end]
+            helping = [gap for gap in gaps if any(self.is_short(at) for at in range(gap.begin, gap.end))]
+            if helping:
+                shift = gaps[0].begin // self.count * self.count
+                written = gaps[0].begin - shift if version.written else None
+                moved = tuple(Gap(gap.begin - shift, gap.end - shift, gap.returns) for gap in helping)
+                alike[written, moved].append(version.size)
+        for (written, moved), sizes in alike.items():
+            paid = 1 + len(sizes) * machine.latency * machine.link / sum(sizes)
+            self.add(written, moved, sum(sizes) / GB, paid)
+        for at in range(self.count):
+            for way in ("out", "in"):
+                self.limit(dict(self.links[way, at]) | {at: -machine.link / GB}, 0)
+            if self.is_short(at):
+                self.limit(dict.fromkeys(self.elsewhere[at], -1.0), -self.short[at] / GB)
+
+    def is_short(self, at: int) -> bool:
+        """Whether what is alive in an interval is more than the room."""
+        return bool(self.short[at % self.count] > 0)
+
+    def cut(self, gap: Gap) -> Gap:
+        """A gap in intervals."""
+
+        def interval(operator: int) -> int:
+            return operator // self.length * self.count + int(self.of[operator % self.length])
+
+        begin, last = interval(gap.begin), interval(gap.end - 1)
+        if self.whole:
+            begin += interval(gap.begin - 1) == begin
+            last -= interval(gap.end) == last
+        return Gap(begin, last + 1, gap.returns)
+
+    def variable(self, most: float = np.inf) -> int:
+        """One from 0 on."""
+        self.low.append(0)
+        self.high.append(most)
+        return len(self.low) - 1
+
+    def limit(self, row: dict[int, float], most: float) -> None:
+        """The sum of these variables, times what is said, is at most that."""
+        self.rows.append(row)
+        self.most.append(most)
+
+    def flow(self, way: str, at: int, before: int | None, size: float, paid: float) -> int:
+        """What has gone that way by an interval's end, where so much had by the end of the one before."""
+        now, moved = self.variable(size), self.variable()
+        self.links[way, at % self.count].append((moved, paid))
+        self.limit({now: 1.0, moved: -1.0} | ({} if before is None else {before: -1.0}), 0)
+        return now
+
+    def add(self, written: int | None, gaps: tuple[Gap, ...], size: float, paid: float) -> None:
+        """What may be elsewhere of a version of a block, or of some that are alike; out from `written` on."""
+        out: dict[int, int] = {}
+        last: int | None = None
+        for at in range(written, gaps[-1].end) if written is not None else ():
+            last = out[at] = self.flow("out", at, last, size, paid)
+        for gap in gaps:
+            left, back = self.variable(size), None
+            for at in range(gap.begin, gap.end):
+                before, back = back, self.flow("in", at, back, size, paid) if gap.returns else None
+                if not self.is_short(at):
+                    continue
+                away = self.variable(size)
+                self.elsewhere[at % self.count].append(away)
+                returned = back if self.whole else before
+                self.limit({away: 1.0, left: -1.0} | ({} if returned is None else {returned: 1.0}), 0)
+                if written is not None:
+                    is_out = out.get(at - 1 if self.whole else at)
+                    self.limit({away: 1.0} | ({} if is_out is None else {is_out: -1.0}), 0)
+            if back is not None:
+                self.limit({left: 1.0, back: -1.0}, 0)
+
+    def least(self) -> float | None:
+        """Seconds of a round, where there is a way at all."""
+        entries = [(i, column, value) for i, row in enumerate(self.rows) for column, value in row.items()]
+        rows, columns, values = zip(*entries, strict=True)
+        matrix = coo_array((values, (rows, columns)), shape=(len(self.rows), len(self.low))).tocsr()
+        cost = np.zeros(len(self.low))
+        cost[: self.count] = 1
+        bounds = np.column_stack((self.low, self.high))
+        found = linprog(cost, A_ub=matrix, b_ub=self.most, bounds=bounds, method="highs-ipm")
+        return found.fun if found.status == 0 else None
+
+
+def main() -> None:
+    """Runs the script."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", metavar="PATTERN", help="of the models' names")
+    parser.add_argument("--card", choices=MACHINES, default="H100, PCIe 5")
+    parser.add_argument("--share", default="0.7,0.5", help="parts of the peak")
+    parser.add_argument("--intervals", type=int, default=60)
+    parser.add_argument("--quick", action="store_true", help="one small model, cut coarsely")
+    args = parser.parse_args()
+    if args.quick:
+        args.only, args.share, args.intervals = "lstm", "0.7", 20
+    table = Table(title=f"{args.card}: the time of a step, of its kernels'")
+    for column in ("model", "room", "no less", "in parts", "planned", "roofline"):
+        table.add_column(column)
+    for trace in sorted(TRACES.glob("*.trace.gz")):
+        if not re.search(args.only, trace.name):
+            continue
+        found = played(trace, args.card, args.share, 12)
+        machine = MACHINES[args.card]
+        steps = round_of(steps_of(trace, machine))
+        kernels = float(steps.seconds.sum())
+        if abs(kernels - found["kernel_seconds"]) > 1e-6 * kernels:
+            raise SystemExit(f"{trace.name}: kernels of {kernels} s, not {found['kernel_seconds']}")
+        for row in found["rows"]:
+            if "failed" in row:
+                continue
+            bounds = [
+                Program(steps, row["budget"], machine, args.intervals, whole).least()
+                for whole in (False, True)
+            ]
+            times = times_of(found, row)
+            table.add_row(
+                found["model"],
+                f"{row['share']:.0%}",
+                *("none found" if bound is None else f"{bound / kernels:.2f}x" for bound in bounds),
+                *(f"{times[way]:.2f}x" for way in ("planned", "roofline")),
+            )
+    Console(soft_wrap=True).print(table)
+
+
+if __name__ == "__main__":
+    main()
