@@ -1,6 +1,6 @@
 // What one eviction costs the CPU while 1,000 to 1,000,000 blocks are resident: choosing the victim, queueing
 // its copy to the host, giving its memory back. The simulated card holds no data, so no byte is copied. Then
-// what an operator costs among so many, and two pins alone: the processor's caches do not hold a million blocks.
+// what an operator costs among so many, and two pins alone: no processor's caches hold a million blocks.
 //
 //   build/release/bench/eviction_bench
 #include <benchmark/benchmark.h>
