@@ -18,6 +18,7 @@ namespace innkeeper::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using replay::Alternative;
 using replay::Comparison;
 using replay::Row;
 using replay::StepCost;
@@ -56,6 +57,13 @@ Json to_json(const StepCost& cost) {
   return {{"seconds", cost.seconds}, {"bytes_in", cost.in.count()}, {"bytes_out", cost.out.count()}};
 }
 
+Json to_json(const Alternative& other) {
+  Json json = {{"least_room", other.least.count()}};
+  if (other.cost) json.update(to_json(*other.cost));
+  if (other.by_host) json["by_host"] = true;
+  return json;
+}
+
 Json to_json(const Comparison& found, const Options& options) {
   Json rows = Json::array();
   for (const Row& row : found.rows) {
@@ -69,6 +77,9 @@ Json to_json(const Comparison& found, const Options& options) {
                     {"asked", to_json(row.asked)},
                     {"by_use", to_json(row.by_use)},
                     {"pager", to_json(row.pager)},
+                    {"modules", to_json(row.others.modules)},
+                    {"activations", to_json(row.others.activations)},
+                    {"optimizer", to_json(row.others.optimizer)},
                     {"offline", to_json(row.offline)},
                     {"host_bytes", row.host.used.count()},
                     {"host_bytes_held", row.host.held.count()},

@@ -5,12 +5,14 @@
 
 #include "replay/laps.h"
 #include "replay/offline.h"
+#include "replay/program.h"
 #include "sim/clock.h"
 
 namespace innkeeper::replay {
 namespace {
 
-constexpr size_t kLast = 4;  // steps that count
+constexpr size_t kLast = 4;    // steps that count
+constexpr size_t kOthers = 5;  // steps of the alternatives, which need not find anything out
 
 StepCost average(const std::vector<StepCost>& steps) {
   const size_t count = std::min(kLast, steps.size());
@@ -49,8 +51,8 @@ int64_t last_step(const trace::Record& record) {
   return last;
 }
 
-Status fill(Row& row, const trace::Record& record, const sim::Card& card, const sim::Link& link,
-            const Comparison& found) {
+Status fill(Row& row, const trace::Record& record, const Program& program, const sim::Card& card,
+            const sim::Link& link, const Comparison& found) {
   Setup setup{.card = card, .link = link, .budget = row.budget};
   const Result<Played> planned = play(record, setup);
   IK_RETURN_IF_ERROR(planned.status());
@@ -71,6 +73,7 @@ Status fill(Row& row, const trace::Record& record, const sim::Card& card, const 
   row.offline = cost_of(farthest.value(), found.kernels, nullptr);
   row.roofline = std::max({found.kernels, static_cast<double>(row.offline.in.count()) / link.bandwidth,
                            static_cast<double>(row.offline.out.count()) / link.bandwidth});
+  row.others = alternatives(program, link, row.budget);
   row.host = planned.value().host;
   row.least_in = planned.value().bound;
   return {};
@@ -86,10 +89,11 @@ Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card,
   Comparison found{.peak = most_alive(record),
                    .operators = last_step(recorded),
                    .kernels = kernel_seconds(record, card).back()};
+  const Program program = last_steps(record, card, kOthers);
   for (const double share : shares) {
     Row row{.share = share,
             .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
-    row.fits = fill(row, record, card, link, found);
+    row.fits = fill(row, record, program, card, link, found);
     if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
     found.rows.push_back(std::move(row));
   }

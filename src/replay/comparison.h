@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "replay/alternatives.h"
 #include "replay/player.h"
 #include "trace/record.h"
 
@@ -17,13 +18,14 @@ struct Row {
   Bytes budget{0};
   Status fits = {};  // else an operator did not, and nothing below is there
   StepCost planned = {};
-  StepCost asked = {};    // each block moves when it is asked for; copies beside kernels all the same
-  StepCost by_use = {};   // likewise, by the order of use alone (make_lru_policy)
-  StepCost pager = {};    // likewise, and the program waits for each copy, as for unified memory's
-  StepCost offline = {};  // the bytes that farthest next use moves, with the whole record known
-  double roofline = 0;    // seconds: the longest of the kernels and of those bytes in each direction
-  HostUse host = {};      // as planned
-  Bytes least_in{0};      // no plan has less (plan/bound.h); 0 where nothing was planned
+  StepCost asked = {};       // each block moves when it is asked for; copies beside kernels all the same
+  StepCost by_use = {};      // likewise, by the order of use alone (make_lru_policy)
+  StepCost pager = {};       // likewise, and the program waits for each copy, as for unified memory's
+  StepCost offline = {};     // the bytes that farthest next use moves, with the whole record known
+  Alternatives others = {};  // what people use today, on the same card
+  double roofline = 0;       // seconds: the longest of the kernels and of those bytes in each direction
+  HostUse host = {};         // as planned
+  Bytes least_in{0};         // no plan has less (plan/bound.h); 0 where nothing was planned
 };
 
 struct Comparison {

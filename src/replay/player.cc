@@ -166,15 +166,18 @@ class Player {
 
 Result<Played> play(const Record& record, const Setup& setup) { return Player(record, setup).play(); }
 
+double seconds_of(const Record& record, const Entry& operation, const sim::Card& card) {
+  const Work work = work_of(record, operation);
+  const auto kernels = static_cast<double>(work.kernels);
+  return kernels * sim::kernel_seconds(card, {.flops = work.flops / kernels, .bytes = work.bytes / kernels});
+}
+
 std::vector<double> kernel_seconds(const Record& record, const sim::Card& card) {
   std::vector<double> steps;
   double seconds = 0;
   for (const Entry& entry : record.entries) {
     if (entry.kind == Entry::Kind::operation) {
-      const Work work = work_of(record, entry);
-      const auto kernels = static_cast<double>(work.kernels);
-      seconds +=
-          kernels * sim::kernel_seconds(card, {.flops = work.flops / kernels, .bytes = work.bytes / kernels});
+      seconds += seconds_of(record, entry, card);
     } else if (ends_step(entry)) {
       steps.push_back(seconds);
       seconds = 0;

@@ -44,7 +44,9 @@ struct Played {
 // Fails as the program would: an operator that does not fit is out_of_memory.
 Result<Played> play(const trace::Record& record, const Setup& setup);
 
-// What the kernels of each step take by themselves.
+// What an operator's kernels take by themselves.
+double seconds_of(const trace::Record& record, const trace::Entry& operation, const sim::Card& card);
+// Likewise those of each step.
 std::vector<double> kernel_seconds(const trace::Record& record, const sim::Card& card);
 
 }  // namespace innkeeper::replay
