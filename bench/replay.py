@@ -6,6 +6,12 @@ those of a step, in multiples of its kernels':
 ``planned``: as Innkeeper does it once it knows the round;
 ``asked for``: likewise without plans: each block moves when it is asked for, beside the kernels;
 ``pager``: least recently used leaves, and the program waits for each copy, as for unified memory's;
+``modules``, ``activations``, ``optimizer``: what people do today, each a rule about which tensors are at the
+host, on the same card and of the same record ("-": does not fit, whatever it moves). Module by module with
+the next one prefetched, as block swapping and cpu_offload; saved activations, as save_on_cpu, but beside the
+kernels and only so many as is best; and the optimizer's state, gradients and parameters, as ZeRO-Offload and
+FSDP2's CPU offload, where the host makes the step if that is faster. What is modelled, with the benefit of
+the doubt, and what is not: ``src/replay/alternatives.h``;
 ``roofline``: the longest of the kernels and of the bytes that the farthest next use moves in each direction,
 were they all beside the kernels. (It is no bound of time: what is short of room at the end of a forward pass
 must be out by then, and can only come back after it.)
@@ -44,16 +50,17 @@ CARDS = {  # name: the simulator's card and link
 }
 SHARES = "0.9,0.8,0.7,0.6,0.5,0.4"
 WAYS = {"planned": "run1", "asked": "run0", "pager": "run2"}  # and the classes of their lines
+OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  # likewise; some do not fit
 
 Found = dict[str, Any]  # what `innkeeper replay --json` says of one model on one card
 
 
-def played(trace: Path, card: str, shares: str, steps: int) -> Found:
+def played(trace: Path, card: str, shares: str, steps: int, host_bandwidth: float = 500) -> Found:
     """Plays one record."""
     name, link = CARDS[card]
     done = subprocess.run(
         [PROGRAM, "replay", "-", "--json", "--card", name, "--link", link,
-         "--share", shares, "--steps", str(steps)],
+         "--share", shares, "--steps", str(steps), "--host-bandwidth", str(host_bandwidth)],
         input=gzip.decompress(trace.read_bytes()), capture_output=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -62,8 +69,9 @@ def played(trace: Path, card: str, shares: str, steps: int) -> Found:
 
 
 def times_of(found: Found, row: dict[str, Any]) -> dict[str, float]:
-    """A row's times in multiples of the kernels'."""
-    seconds = {way: row[way]["seconds"] for way in WAYS} | {"roofline": row["roofline_seconds"]}
+    """A row's times in multiples of the kernels', without those that do not fit."""
+    ways = [way for way in (*WAYS, *OTHERS) if "seconds" in row[way]]
+    seconds = {way: row[way]["seconds"] for way in ways} | {"roofline": row["roofline_seconds"]}
     return {way: value / found["kernel_seconds"] for way, value in seconds.items()}
 
 
@@ -78,9 +86,11 @@ def cells(found: Found) -> Iterator[list[str]]:
     for row in found["rows"]:
         head = [found["model"], f"{row['share']:.0%}"]
         if "failed" in row:
-            yield [*head, "does not fit", "", "", "", ""]
+            yield [*head, "does not fit", *("" for _ in HEADER[3:])]
             continue
-        yield [*head, *(f"{value:.2f}x" for value in times_of(found, row).values()), bytes_text(row)]
+        times = times_of(found, row)
+        ways = (*WAYS, *OTHERS, "roofline")
+        yield [*head, *(f"{times[way]:.2f}x" if way in times else "-" for way in ways), bytes_text(row)]
 
 
 def host_line(all_found: list[Found]) -> str:
@@ -109,7 +119,34 @@ def order_line(all_found: list[Found]) -> str:
     return f"without plans, of the same by the order of use alone: {'; '.join(parts)} of {len(rows)} cells"
 
 
-HEADER = ("model", "room", "planned", "asked for", "pager", "roofline", "bytes in, of the best")
+def behind(found: Found, row: dict[str, Any], way: str) -> str:
+    """A cell in which another way is faster than planned, and how much."""
+    ratio = row["planned"]["seconds"] / row[way]["seconds"]
+    step = ", the host's step" if row[way].get("by_host") else ""
+    return f"{found['model']} at {row['share']:.0%} on {found['on']} ({ratio:.2f}x{step})"
+
+
+def others_lines(all_found: list[Found]) -> Iterator[str]:
+    """How planned does beside each of what people do today, and where it is behind."""
+    rows = [(found, row) for found in all_found for row in found["rows"] if "failed" not in row]
+    for way in OTHERS:
+        fit = [(found, row) for found, row in rows if "seconds" in row[way]]
+        ratios = [row["planned"]["seconds"] / row[way]["seconds"] for _, row in fit]
+        worse = [behind(*cell, way) for cell, ratio in zip(fit, ratios, strict=True) if ratio > ALIKE]
+        ahead = sum(ratio < 1 / ALIKE for ratio in ratios)
+        yield (
+            f"{way}: does not fit in {len(rows) - len(fit)} of {len(rows)} cells; "
+            f"planned is ahead in {ahead}, alike in {len(fit) - ahead - len(worse)}, behind in {len(worse)}"
+            + (f": {'; '.join(worse)}" if worse else "")
+        )
+
+
+HEADER = (
+    "model", "room", "planned", "asked for", "pager", "modules", "activations", "optimizer", "roofline",
+    "bytes in, of the best",
+)  # fmt: skip
+WIDTH = 120  # columns of the table
+ALIKE = 1.005  # times of a step that differ by less
 
 
 def page(all_found: list[Found]) -> str:
@@ -133,8 +170,10 @@ def page(all_found: list[Found]) -> str:
             if len(points) < 2:
                 continue
             plot = Plot(points[0][0], points[-1][0], 1.1 * max(v for _, t in points for v in t.values()), "x")
-            for way, kind in WAYS.items():
-                plot.line([(share, times[way]) for share, times in points], kind)
+            for way, kind in (WAYS | OTHERS).items():
+                line = [(share, times[way]) for share, times in points if way in times]
+                if len(line) > 1:
+                    plot.line(line, kind)
             plot.line([(share, times["roofline"]) for share, times in points], "host")
             picture = plot.svg(
                 f"{found['model']} on {card}",
@@ -156,9 +195,13 @@ def page(all_found: list[Found]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Training with less room</title><style>{style}"
         "td, th { padding: .2rem .6rem; text-align: right; } td:first-child { text-align: left; }"
-        f".line.host {{ stroke-dasharray: 6 4; stroke-width: 2; }}</style></head><body><main>"
+        ".line.host { stroke-dasharray: 6 4; stroke-width: 2; }"
+        ".other0 { --c: #2f9e44; } .other1 { --c: #e8890c; } .other2 { --c: #8b5cf6; }"
+        "[class^='line other'] { stroke-width: 2; }</style></head><body><main>"
         f"<h1>Training with less room</h1><p>{about}</p>"
-        "<p>Lines: planned in blue, asked for in grey, the pager in red, the roofline dashed.</p>"
+        "<p>Lines: planned in blue, asked for in grey, the pager in red, the roofline dashed; "
+        "modules in green, activations in orange and the optimizer in violet, where they fit.</p>"
+        f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in others_lines(all_found))}</ul>"
         f"{''.join(parts)}</main></body></html>\n"
     )
 
@@ -171,6 +214,9 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="PATTERN", help="of the models' names")
     parser.add_argument("--card", choices=CARDS, action="append", help="these alone")
     parser.add_argument("--steps", type=int, default=12, help="more than were recorded")
+    parser.add_argument(
+        "--host-bandwidth", type=float, default=500, metavar="GB/S", help="where the host makes a step"
+    )
     parser.add_argument("--html", type=Path, default=TOP / "build" / "replay.html", help="the page")
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--quick", action="store_true", help="two small models on one card")
@@ -179,11 +225,11 @@ def main() -> None:
         args.only, args.card = "lstm|unet", ["H100, PCIe 5"]
     traces = [path for path in sorted(TRACES.glob("*.trace.gz")) if re.search(args.only, path.name)]
     all_found = []
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, width=WIDTH)
     for card in args.card or CARDS:
         table = Table(*HEADER, title=f"{card}: a step's time, of its kernels'")
         for trace in traces:
-            found = played(trace, card, SHARES, args.steps)
+            found = played(trace, card, SHARES, args.steps, args.host_bandwidth)
             all_found.append(found)
             for line in cells(found):
                 table.add_row(*line)
@@ -191,6 +237,8 @@ def main() -> None:
         console.print(table)
     console.print(host_line(all_found))
     console.print(order_line(all_found))
+    for line in others_lines(all_found):
+        console.print(line)
     args.html.parent.mkdir(parents=True, exist_ok=True)
     args.html.write_text(page(all_found))
     console.print(f"the page with plots: {args.html}")

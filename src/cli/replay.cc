@@ -23,11 +23,14 @@ using replay::Comparison;
 using replay::Row;
 using replay::StepCost;
 
+constexpr double kGiga = 1e9;
+
 struct Options {
   std::string file;
   std::string card = "H100", link = "PCIe 5 x16";
   std::vector<double> shares = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
   int64_t steps = 12;
+  double host_bandwidth = replay::kHostBandwidth / kGiga;  // GB/s
   bool json = false;
 };
 
@@ -88,6 +91,7 @@ Json to_json(const Comparison& found, const Options& options) {
   }
   return {{"card", options.card},
           {"link", options.link},
+          {"host_bandwidth", options.host_bandwidth * kGiga},
           {"peak", found.peak.count()},
           {"operators", found.operators},
           {"kernel_seconds", found.kernels},
@@ -97,8 +101,8 @@ Json to_json(const Comparison& found, const Options& options) {
 std::string as_text(const Comparison& found, const Options& options) {
   std::string text = fmt::format(
       "{} operators a step, {} at its peak; {:.3f} ms of kernels on a simulated {}, {}\n\n"
-      "room                  planned  asked for  pager  roofline   in, planned   Belady  "
-      "out, planned   Belady\n",
+      "room                  planned  asked for  pager  modules  activations  optimizer  roofline   "
+      "in, planned   Belady  out, planned   Belady\n",
       found.operators, to_string(found.peak), found.kernels * 1e3, options.card, options.link);
   for (const Row& row : found.rows) {
     if (!row.fits.ok()) {
@@ -107,11 +111,13 @@ std::string as_text(const Comparison& found, const Options& options) {
       continue;
     }
     const auto times = [&](double seconds) { return fmt::format("{:.2f}x", seconds / found.kernels); };
-    text += fmt::format("{:>3.0f} % {:>12}  {:>9}  {:>9}  {:>5}  {:>8}  {:>12}  {:>7}  {:>12}  {:>7}\n",
-                        100 * row.share, to_string(row.budget), times(row.planned.seconds),
-                        times(row.asked.seconds), times(row.pager.seconds), times(row.roofline),
-                        to_string(row.planned.in), to_string(row.offline.in), to_string(row.planned.out),
-                        to_string(row.offline.out));
+    const auto other = [&](const Alternative& way) { return way.cost ? times(way.cost->seconds) : "-"; };
+    text += fmt::format(
+        "{:>3.0f} % {:>12}  {:>9}  {:>9}  {:>5}  {:>7}  {:>11}  {:>9}  {:>8}  {:>12}  {:>7}  {:>12}  {:>7}\n",
+        100 * row.share, to_string(row.budget), times(row.planned.seconds), times(row.asked.seconds),
+        times(row.pager.seconds), other(row.others.modules), other(row.others.activations),
+        other(row.others.optimizer), times(row.roofline), to_string(row.planned.in),
+        to_string(row.offline.in), to_string(row.planned.out), to_string(row.offline.out));
   }
   return text;
 }
@@ -123,7 +129,8 @@ int run(const Options& options) {
   const auto link = known<sim::Link>("link", options.link, sim::links(), sim::find_link);
   const Result<trace::Record> record = trace::parse_record(read_all(options.file));
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
-  const Result<Comparison> found = replay::compare(record.value(), card, link, options.shares, options.steps);
+  const Result<Comparison> found = replay::compare(record.value(), card, link, options.shares, options.steps,
+                                                   options.host_bandwidth * kGiga);
   if (!found.ok()) fail(kUsage, options.file + ": " + found.status().message());
   print(options.json
             ? to_json(found.value(), options).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
@@ -146,6 +153,11 @@ void register_replay(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps more than were recorded, each as the last one")
       ->check(CLI::Range(8, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--host-bandwidth", options->host_bandwidth,
+                   "GB/s of the host's memory, where the host makes the optimizer's step")
+      ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   command->add_flag("--json", options->json, "As JSON: seconds and bytes a step");
   on_run(*command, [options] { return run(*options); });

@@ -155,7 +155,8 @@ Program without_optimizer(Program program) {
   return program;
 }
 
-double host_seconds(const Program& program) {
+// What the host touches of each step.
+double host_bytes(const Program& program) {
   double bytes = 0;
   for (const Tensor& tensor : program.tensors) {
     const auto size = static_cast<double>(tensor.bytes);
@@ -163,14 +164,16 @@ double host_seconds(const Program& program) {
     if (tensor.trained || tensor.role == Role::state) bytes += 2 * size;
     if (tensor.role == Role::gradient && last) bytes += size;
   }
-  return bytes / kHostBandwidth;
+  return bytes;
 }
 
 // State is at the host for good, gradients go there, and trained parameters come from there once in a step.
 // `parameters`: they leave between their other uses as well. `rest`: without_optimizer().
-Course course_by_host(const Program& whole, const Program& rest, bool parameters, const Modules& modules) {
+Course course_by_host(const Program& whole, const Program& rest, bool parameters, const Modules& modules,
+                      double bandwidth) {
   std::vector<bool> moved(rest.tensors.size());
-  Course course{.never_there = std::vector<bool>(moved.size()), .host_seconds = host_seconds(whole)};
+  Course course{.never_there = std::vector<bool>(moved.size()),
+                .host_seconds = host_bytes(whole) / bandwidth};
   double trained = 0;
   for (size_t i = 0; i < moved.size(); ++i) {
     const Tensor& tensor = rest.tensors[i];
@@ -268,7 +271,7 @@ Alternative in_parts(const Program& program, const sim::Link& link, Bytes room,
   return best.found();
 }
 
-Alternative of_optimizer(const Program& program, const sim::Link& link, Bytes room) {
+Alternative of_optimizer(const Program& program, const sim::Link& link, Bytes room, double host_bandwidth) {
   Best best(link, room);
   const Program rest = without_optimizer(program);
   const auto all = [&](std::initializer_list<Role> roles) { return up_to(parts_of(program, roles), kParts); };
@@ -277,17 +280,18 @@ Alternative of_optimizer(const Program& program, const sim::Link& link, Bytes ro
     best.consider(program, course_of(program, all({Role::state}), modules));
     best.consider(program, course_of(program, all({Role::state, Role::gradient}), modules));
     best.consider(program, course_of(program, all({Role::state, Role::gradient, Role::parameter}), modules));
-    best.consider(rest, course_by_host(program, rest, false, others));
-    best.consider(rest, course_by_host(program, rest, true, others));
+    best.consider(rest, course_by_host(program, rest, false, others, host_bandwidth));
+    best.consider(rest, course_by_host(program, rest, true, others, host_bandwidth));
   }
   return best.found();
 }
 
 }  // namespace
 
-Alternatives alternatives(const Program& program, const sim::Link& link, Bytes room) {
+Alternatives alternatives(const Program& program, const sim::Link& link, Bytes room, double host_bandwidth) {
   Alternatives all{in_parts(program, link, room, {Role::parameter, Role::gradient, Role::state}),
-                   in_parts(program, link, room, {Role::saved}), of_optimizer(program, link, room)};
+                   in_parts(program, link, room, {Role::saved}),
+                   of_optimizer(program, link, room, host_bandwidth)};
   const Course nothing;
   if (least_room(program, nothing) <= room) {
     const StepCost kernels = cost(program, nothing, link, room);

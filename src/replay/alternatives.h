@@ -18,8 +18,8 @@
 //   - Copies run beside kernels in both directions, at the link's full rate; hooks and allocators cost nothing.
 //   - `modules` moves as much as is fastest (what is used first), and so does `activations` (what is made
 //     first). `optimizer` is all or nothing, the fastest of the forms above.
-//   - The host's step touches each value once, at kHostBandwidth, and parameters come back while it makes others.
-//     The program waits for it, as theirs do: a step that is late by one computes something else.
+//   - The host's step touches each value once, at its memory's bandwidth, and a parameter comes back while it
+//     makes the next. The program waits for it, as theirs do: what comes a step late computes something else.
 //   - Where all fits, nothing moves.
 // Not modelled: combinations of them, activations that are computed anew, lower precision of what is elsewhere,
 // the room that a program's own optimizer would not need (a record has what it does), and that save_on_cpu moves
@@ -35,8 +35,9 @@
 
 namespace innkeeper::replay {
 
-// Bytes per second of a host's memory when it makes the optimizer's step: that of a Grace CPU with 480 GB of
-// LPDDR5X at most 384 to 512; twelve channels of DDR5-4800 have 461.
+// Bytes per second that the host touches when it makes the optimizer's step, unless told otherwise: as Grace's
+// 480 GB of LPDDR5X, and more than the 461 GB/s of a socket with twelve channels of DDR5-4800. Eight have 307,
+// eight of DDR4-3200 205, and a desktop's two of DDR5-5600 90.
 constexpr double kHostBandwidth = 500e9;
 
 struct Alternative {
@@ -50,6 +51,7 @@ struct Alternatives {
 };
 
 // Requires: four steps.
-Alternatives alternatives(const Program& program, const sim::Link& link, Bytes room);
+Alternatives alternatives(const Program& program, const sim::Link& link, Bytes room,
+                          double host_bandwidth = kHostBandwidth);
 
 }  // namespace innkeeper::replay

@@ -51,8 +51,8 @@ int64_t last_step(const trace::Record& record) {
   return last;
 }
 
-Status fill(Row& row, const trace::Record& record, const Program& program, const sim::Card& card,
-            const sim::Link& link, const Comparison& found) {
+Status fill(Row& row, const trace::Record& record, const sim::Card& card, const sim::Link& link,
+            const Comparison& found) {
   Setup setup{.card = card, .link = link, .budget = row.budget};
   const Result<Played> planned = play(record, setup);
   IK_RETURN_IF_ERROR(planned.status());
@@ -73,7 +73,6 @@ Status fill(Row& row, const trace::Record& record, const Program& program, const
   row.offline = cost_of(farthest.value(), found.kernels, nullptr);
   row.roofline = std::max({found.kernels, static_cast<double>(row.offline.in.count()) / link.bandwidth,
                            static_cast<double>(row.offline.out.count()) / link.bandwidth});
-  row.others = alternatives(program, link, row.budget);
   row.host = planned.value().host;
   row.least_in = planned.value().bound;
   return {};
@@ -82,7 +81,7 @@ Status fill(Row& row, const trace::Record& record, const Program& program, const
 }  // namespace
 
 Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card, const sim::Link& link,
-                           std::span<const double> shares, int64_t more) {
+                           std::span<const double> shares, int64_t more, double host_bandwidth) {
   const Result<trace::Record> extended = with_more_steps(recorded, more);
   IK_RETURN_IF_ERROR(extended.status());
   const trace::Record& record = extended.value();
@@ -93,7 +92,9 @@ Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card,
   for (const double share : shares) {
     Row row{.share = share,
             .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
-    row.fits = fill(row, record, program, card, link, found);
+    row.fits = fill(row, record, card, link, found);
+    // An operator that is too large by itself is so for all.
+    if (row.fits.ok()) row.others = alternatives(program, link, row.budget, host_bandwidth);
     if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
     found.rows.push_back(std::move(row));
   }

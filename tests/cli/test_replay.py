@@ -37,6 +37,29 @@ def test_plays_a_record_and_says_what_it_takes(machine: Machine, trace: Path):
     assert "out of memory" in tenth["failed"], "its loss alone needs more"
 
 
+def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
+    words = ("replay", str(trace), "--share", "1,0.8,0.5")
+    head, *rows = machine.ok(*words).splitlines()[2:]
+    for way in ("modules", "activations", "optimizer"):
+        assert way in head
+    assert rows[0].split().count("1.00x") >= 5, "nothing moves where all fits"
+    assert rows[1].split().count("-") == 1, "no activation of this one is worth moving"
+    assert rows[2].split().count("-") == 3
+    found = json.loads(machine.ok(*words, "--json"))
+    whole, eight, five = found["rows"]
+    for way in ("modules", "activations", "optimizer"):
+        assert whole[way]["bytes_in"] == 0
+        assert whole[way]["seconds"] == pytest.approx(found["kernel_seconds"])
+        assert five[way]["least_room"] > five["budget"] and "seconds" not in five[way]
+    by_host = eight["optimizer"]
+    assert by_host["by_host"], "gradients go there and parameters come back"
+    assert by_host["bytes_in"] == pytest.approx(by_host["bytes_out"], rel=0.01)
+    slow = json.loads(machine.ok(*words, "--json", "--host-bandwidth", "50"))
+    assert slow["host_bandwidth"] == 50e9
+    assert slow["rows"][1]["optimizer"]["seconds"] > by_host["seconds"]
+    assert slow["rows"][1]["planned"] == eight["planned"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -47,6 +70,7 @@ def test_plays_a_record_and_says_what_it_takes(machine: Machine, trace: Path):
         (("{trace}", "--share", "2"), "--share"),
         (("{trace}", "--share", "nan"), "--share"),
         (("{trace}", "--steps", "0"), "--steps"),
+        (("{trace}", "--host-bandwidth", "0"), "--host-bandwidth"),
         (("{packed}",), "is compressed: zcat"),
         (("{garbage}",), "line 2 of the record"),
         (("{short}",), "the record has 1 steps"),
