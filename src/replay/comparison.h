@@ -36,6 +36,7 @@ struct Comparison {
 };
 
 // Plays each share with `more` steps than were recorded. Fails where with_more_steps() does.
+// Requires: two steps more.
 Result<Comparison> compare(const trace::Record& record, const sim::Card& card, const sim::Link& link,
                            std::span<const double> shares, int64_t more,
                            double host_bandwidth = kHostBandwidth);

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -280,6 +282,75 @@ TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
   const Alternative card = alternatives(program, kLink, MiB(200)).modules;
   ASSERT_TRUE(card.cost.has_value());
   EXPECT_GT(card.cost->seconds, found.cost->seconds) << "state over the link";
+}
+
+// Steps that touch blocks at random, each like the one before: some last, the others die in the step or the next.
+std::string wandering(std::mt19937& random) {
+  const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+  const auto mib = [](int block) { return std::to_string(int64_t{1 + block % 5} << 20); };
+  const int lasting = 1 + below(8), made = 1 + below(20), operators = 4 + below(40);
+  std::string once = "O make";
+  for (int i = 1; i <= lasting; ++i) once += " " + std::to_string(i) + ":" + mib(i) + "o";
+  std::vector<std::string> lines;  // "@12" is block 12 of the step, "@-12" of the one before
+  std::vector<int> alive;
+  for (int i = 0, next = 0; i < operators; ++i) {
+    std::string line = "O op =" + std::to_string(below(3'000'000)) + ",0,1";
+    if (next < made && below(2) == 0) {
+      line += " @" + std::to_string(next) + ":" + mib(next) + "o";
+      alive.push_back(next++);
+    }
+    for (int k = below(4); k > 0; --k) {
+      if (below(2) == 0 || alive.empty()) {
+        const int block = 1 + below(lasting);
+        line += " " + std::to_string(block) + ":" + mib(block) + "rw"[below(2)];
+      } else {
+        const int block = alive[static_cast<size_t>(below(static_cast<int>(alive.size())))];
+        line += " @" + std::to_string(block) + ":" + mib(block) + "rw"[below(2)];
+      }
+    }
+    lines.push_back(line);
+    if (alive.empty() || below(3) != 0) continue;
+    lines.push_back("F @" + std::to_string(alive.back()));
+    alive.pop_back();
+  }
+  for (const int block : alive)
+    lines.insert(lines.begin() + below(operators / 2), "F @-" + std::to_string(block));
+  std::string text = once + "\n";
+  for (int step = 1; step <= 6; ++step) {
+    for (std::string line : lines) {
+      for (size_t at = 0; (at = line.find('@')) != std::string::npos;) {
+        const bool before = line[at + 1] == '-';
+        line.replace(at, before ? 2 : 1, std::to_string(step - (before ? 1 : 0)) + "00");
+      }
+      text += line + "\n";
+    }
+    text += "M step\n";
+  }
+  return text;
+}
+
+TEST(Alternatives, OfAnyProgramFitWhereTheySayAndNoFasterThanItsParts) {
+  std::mt19937 random(7);
+  for (int program_number = 0; program_number < 100; ++program_number) {
+    const Program program = last_steps(parsed(wandering(random)), kCard, 5);
+    double kernels = 0;  // of a step without the optimizer's part, which the host may make
+    const Parts& step = program.steps[2];
+    for (int64_t at = step.begin; at < step.optimizer; ++at)
+      kernels += program.kernels[static_cast<size_t>(at)];
+    const int64_t all = least_room(program, {}).count();
+    for (const int64_t room : {all, all * 3 / 4, all / 2, all / 4}) {
+      const Alternatives found = alternatives(program, kLink, Bytes(room));
+      for (const Alternative* each : {&found.modules, &found.activations, &found.optimizer}) {
+        EXPECT_LE(each->least, Bytes(all));
+        EXPECT_EQ(each->cost.has_value(), each->least <= Bytes(room)) << program_number;
+        if (!each->cost) continue;
+        EXPECT_GE(each->cost->seconds, kernels - 1e-9) << program_number;
+        EXPECT_GE(
+            each->cost->seconds,
+            static_cast<double>(std::max(each->cost->in, each->cost->out).count()) / kLink.bandwidth - 1e-9);
+      }
+    }
+  }
 }
 
 TEST(Comparison, HasTheAlternativesBesideThePlan) {
