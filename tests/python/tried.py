@@ -132,6 +132,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_LOG=info python train.py": PLANS,
     "python bench/movement.py --json movement.json --steps 4": BENCH,
     "python bench/replay.py": BENCH,
+    "python bench/replay.py --host-bandwidth 200": BENCH,
     "python bench/replay.py --only 'gpt2|llama' --html build/replay.html --json build/replay.json": BENCH,
     "python bench/traces/record.py": RECORD,
     "python bench/queue_program.py 300": BENCH,
