@@ -38,8 +38,8 @@ int64_t order_of(const Program& program, const Tensor& tensor) {
   return use == tensor.uses.end() ? kNone : use->at;
 }
 
-// For each tensor of these roles the part, of kParts, to which it belongs: the first ones have the lowest. Each
-// role of each step is divided by itself. kParts: of no such role.
+// For each tensor of these roles the part, of kParts, to which it belongs: the first ones have the lowest.
+// Each role of each step is divided by itself. kParts: of no such role.
 std::vector<int64_t> parts_of(const Program& program, std::initializer_list<Role> roles) {
   std::vector<int64_t> parts(program.tensors.size(), kParts);
   for (const Role role : roles) {
@@ -187,8 +187,12 @@ Course course_by_host(const Program& whole, const Program& rest, bool parameters
     if (!moved[i]) continue;
     const Tensor& tensor = rest.tensors[i];
     if (tensor.role == Role::gradient) {
-      // Where it lasts it is filled with zeros at the card.
-      course.trips.push_back({.tensor = i, .leaves = tensor.uses.back().at, .copied = true});
+      for (size_t k = 0; k < tensor.uses.size(); ++k) {
+        const int64_t at = tensor.uses[k].at;
+        if (k + 1 < tensor.uses.size() && tensor.uses[k + 1].at < step_of(rest, at).end) continue;
+        // One that lasts is filled with zeros where it is.
+        course.trips.push_back({.tensor = i, .leaves = at, .copied = true, .keeps_room = tensor.lasts});
+      }
       continue;
     }
     const size_t begin = course.trips.size();

@@ -1,10 +1,11 @@
-// The last steps of a record, told apart by the record alone: which part of a step is forward, backward and the
-// optimizer's, and what each block is for. Rules that move by kind of tensor (alternatives.h) are given these.
+// The last steps of a record, told apart by the record alone: which part of a step is forward, backward and
+// the optimizer's, and what each block is for. Rules that move by kind of tensor (alternatives.h) are given
+// these.
 //
 //   the optimizer's part   from the first operator that writes a lasting block which the step had read before
 //                          it: a parameter. (Statistics of a batch are written, but not read before.)
-//   the turn               where most bytes are alive that the step made itself, gradients aside: there forward
-//                          ends and backward begins, or a few operators beside.
+//   the turn               where most bytes are alive that the step made itself, gradients aside: there
+//                          forward ends and backward begins, or a few operators beside.
 //
 // Nothing here knows an operator's name. A step without an optimizer's part, as inference has, is all forward
 // and backward, and its lasting blocks are all parameters.

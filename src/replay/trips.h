@@ -1,5 +1,6 @@
-// What steps take in which given tensors are elsewhere at given times: a small event simulation with one queue
-// of kernels and one of copies in each direction, each in order, whatever the others do. Times are those of sim/clock.h. A rule (alternatives.h) says which trips there are.
+// What steps take in which given tensors are elsewhere at given times: a small event simulation with one
+// queue of kernels and one of copies in each direction, each in order, whatever the others do. Times are
+// those of sim/clock.h. A rule (alternatives.h) says which trips there are.
 //
 //   - A trip that is copied out begins right behind its operator; its room is there once the copy is made.
 //   - It is fetched beside `from` at the earliest, or later, as soon as its bytes are room from then on until
@@ -37,14 +38,15 @@ struct Trip {
 struct Course {
   std::vector<Trip> trips = {};
   std::vector<bool> never_there = {};  // tensors that no operator of the card touches; empty: none
-  double host_seconds = 0;  // the host's work at the end of each step, once all copies out are made
+  // The host's work at the end of each step, once all copies out are made. The program waits for it.
+  double host_seconds = 0;
 };
 
 // The most bytes that are at the card at once if all is fetched at the last moment.
 Bytes least_room(const Program& program, const Course& course);
 
-// Of a step: the mean of the two before the last. Those before are on the way to it, and the last one has none
-// that it fetches for. Requires: least_room() fits, four steps.
+// Of a step: the mean of the two before the last. Those before are on the way to it, and the last one has no
+// next for which it fetches. Requires: least_room() fits, four steps.
 StepCost cost(const Program& program, const Course& course, const sim::Link& link, Bytes room);
 
 }  // namespace innkeeper::replay

@@ -242,8 +242,8 @@ TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
   const Alternative found = alternatives(program, kLink, MiB(12)).modules;
   EXPECT_EQ(found.least, MiB(12)) << "a parameter, its gradient and its state";
   ASSERT_TRUE(found.cost.has_value());
-  // Parameters come for forward, for backward, and the second for the optimizer, where the first still is; state
-  // comes once, and the second gradient comes back. Parameters and state leave where they were written.
+  // Parameters come for forward, for backward, and the second for the optimizer, where the first still is;
+  // state comes once, and the second gradient comes back. Parameters and state leave where they were written.
   EXPECT_EQ(found.cost->in, MiB((2 + 2 + 1 + 2 + 1) * 4));
   EXPECT_EQ(found.cost->out, MiB((2 + 2 + 1) * 4));
   // The link is busy with what comes but for 4 ms: behind the last forward operator, where nothing is wanted
@@ -254,6 +254,28 @@ TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
   ASSERT_TRUE(wide.cost.has_value());
   EXPECT_LT(wide.cost->seconds, found.cost->seconds) << "there is room to fetch ahead";
   EXPECT_NEAR(alternatives(program, kLink, MiB(24)).modules.cost->seconds / kMs, 7, 1e-9);
+}
+
+// As zero_grad(set_to_none=False) has it.
+TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
+  std::string text = "O make 1:1048576o 2:67108864o 3:1048576o\n";
+  for (int step = 0; step < 6; ++step)
+    text +=
+        "O zero =1000000,0,1 3:1048576w\nO f =1000000,0,1 1:1048576r\nO b =1000000,0,1 1:1048576r "
+        "3:1048576w\n"
+        "O o =1000000,0,1 1:1048576w 2:67108864w 3:1048576r\nM step\n";
+  const Program program = last_steps(parsed(text), kCard, 5);
+  EXPECT_EQ(bytes_of(program, Role::gradient, 0), 1);
+  const Alternative found = alternatives(program, kLink, MiB(4)).optimizer;
+  ASSERT_TRUE(found.cost.has_value());
+  EXPECT_TRUE(found.by_host);
+  EXPECT_EQ(found.least, MiB(2));
+  EXPECT_EQ(found.cost->out, MiB(1));
+  EXPECT_EQ(found.cost->in, MiB(1));
+  // Three kernels, of which the first wants no parameter, its gradient in 1 ms, and the host's 131 MiB; the
+  // parameter is made last and wanted by the second kernel, before which the first and the copy are side by
+  // side.
+  EXPECT_NEAR(found.cost->seconds / kMs, 3 + 1 + 131.0 * (1 << 20) / kHostBandwidth / kMs, 1e-6);
 }
 
 TEST(Alternatives, MoveNoMoreModulesThanTheRoomAsksFor) {
@@ -284,7 +306,8 @@ TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
   EXPECT_GT(card.cost->seconds, found.cost->seconds) << "state over the link";
 }
 
-// Steps that touch blocks at random, each like the one before: some last, the others die in the step or the next.
+// Steps that touch blocks at random, each like the one before: some last, the others die in the step or the
+// next.
 std::string wandering(std::mt19937& random) {
   const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
   const auto mib = [](int block) { return std::to_string(int64_t{1 + block % 5} << 20); };
