@@ -5,15 +5,17 @@ elsewhere; its bytes must be out before, if they were written, and back before t
 finds the least time of a step: the step is cut into intervals, kernels run in order, a link carries so many
 bytes an interval each way, and parts of blocks may move. Times are in multiples of the kernels':
 
-``no less``: whoever plans. Of an interval that a block's gap touches all may be used for its copies, and
-bytes that leave or return in an interval need no room in all of it.
-``in parts``: what a plan that moves parts of blocks could reach. Only intervals that lie in the gap as a
-whole may be used, and bytes need room in the intervals in which they leave or return.
+``no less``: whoever plans. Of an interval that a block's gap touches all may be used for its copies, bytes
+that leave or return in an interval need no room in all of it, and small blocks pay no latency.
+``in parts``: what a plan that moves parts of blocks could reach, and so no less than the least time. Only
+intervals that lie in the gap as a whole may be used, bytes need room in the intervals in which they leave or
+return, and small blocks stay.
 ``planned``: what ``innkeeper replay`` measures of our plans, which move whole blocks.
 ``roofline``: the longest of the kernels and of the bytes in each direction, likewise measured.
 
-Not in the model: that the link's latency can be paid for whole blocks only (a part pays its part of it), and
-memory that kernels take for themselves. More intervals bring the two bounds together, and take longer.
+What was written is written back before its memory is had for something else, also where nobody uses it again.
+A part of a block pays its part of the link's latency. Not in the model: memory that kernels take for
+themselves. More intervals bring the two bounds together, and take longer.
 
     python bench/least_time.py
     python bench/least_time.py --only gpt2 --share 0.5 --intervals 120
@@ -38,6 +40,7 @@ from scipy.sparse import coo_array
 
 from replay import TRACES, played, times_of
 
+SMALL = 64 << 10
 GB = 1e9  # the program's unit of bytes: what a solver is given should be of one order
 
 
@@ -68,10 +71,10 @@ class Gap(NamedTuple):
 
 @dataclass
 class Version:
-    """A block's bytes from one write on until the next. ``written``: in the round, so they must go out."""
+    """A block's bytes from one write on until the next, and the operator that writes them, if one does."""
 
     size: int
-    written: bool
+    written: int | None
     gaps: list[Gap]
 
 
@@ -119,11 +122,13 @@ def steps_of(record: Path, machine: Machine) -> list[Step]:
                     kernels * machine.launch + max(flops / machine.flops, touched / machine.bandwidth)
                 )
                 now.accesses.append(accesses)
-    return [step for step in steps if step.seconds]
+    return steps[:-1]  # behind the last mark there is no step
 
 
 def round_of(steps: list[Step]) -> Round:
     """The last step as a round. What a step makes may live on in the next: it is looked at from there on."""
+    if len(steps) < 3:
+        raise SystemExit(f"a record of {len(steps)} steps; it takes three, of which the last two are alike")
     *earlier, first, second = steps
     length = len(second.seconds)
     if len(first.seconds) != length:
@@ -163,7 +168,7 @@ def lasting(size: int, uses: list[tuple[int, bool]], length: int) -> Iterator[Ve
             for k in range(begin, end)
         ]
         gaps = [Gap(use + 1, again, True) for use, again in after if use + 1 < again]
-        yield Version(size, bool(writes), gaps)
+        yield Version(size, uses[begin][0] if writes else None, gaps)
 
 
 def passing(size: int, uses: list[tuple[int, bool]], died: int) -> Iterator[Version]:
@@ -171,7 +176,7 @@ def passing(size: int, uses: list[tuple[int, bool]], died: int) -> Iterator[Vers
     versions: list[Version] = []
     for i, (at, written) in enumerate(uses):
         if written or not versions:
-            versions.append(Version(size, True, []))
+            versions.append(Version(size, at, []))
         returns = i + 1 < len(uses)
         end = uses[i + 1][0] if returns else died
         if at + 1 < end:
@@ -200,18 +205,23 @@ class Program:
         self.most: list[float] = []
         self.links: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
         self.elsewhere: dict[int, list[int]] = defaultdict(list)
-        alike: dict[tuple[int | None, tuple[Gap, ...]], list[int]] = defaultdict(list)
+        alike: Counter[tuple[float, int | None, tuple[Gap, ...]]] = Counter()  # to bytes
         for version in found.versions:
+            if whole and version.size <= SMALL:
+                continue
             gaps = [gap for gap in map(self.cut, version.gaps) if gap.begin < gap.end]
             helping = [gap for gap in gaps if any(self.is_short(at) for at in range(gap.begin, gap.end))]
-            if helping:
-                shift = gaps[0].begin // self.count * self.count
-                written = gaps[0].begin - shift if version.written else None
-                moved = tuple(Gap(gap.begin - shift, gap.end - shift, gap.returns) for gap in helping)
-                alike[written, moved].append(version.size)
-        for (written, moved), sizes in alike.items():
-            paid = 1 + len(sizes) * machine.latency * machine.link / sum(sizes)
-            self.add(written, moved, sum(sizes) / GB, paid)
+            if not helping:
+                continue
+            shift = helping[0].begin // self.count * self.count
+            moved = tuple(Gap(gap.begin - shift, gap.end - shift, gap.returns) for gap in helping)
+            written = None
+            if version.written is not None:
+                written = self.interval(version.written) + whole - shift
+            paid = 1.0 if version.size <= SMALL else 1 + machine.latency * machine.link / version.size
+            alike[paid, written, moved] += version.size
+        for (paid, written, moved), size in alike.items():
+            self.add(written, moved, size / GB, paid)
         for at in range(self.count):
             for way in ("out", "in"):
                 self.limit(dict(self.links[way, at]) | {at: -machine.link / GB}, 0)
@@ -222,16 +232,16 @@ class Program:
         """Whether what is alive in an interval is more than the room."""
         return bool(self.short[at % self.count] > 0)
 
+    def interval(self, operator: int) -> int:
+        """That of an operator. Those of a round count on through the one after it, as operators do."""
+        return operator // self.length * self.count + int(self.of[operator % self.length])
+
     def cut(self, gap: Gap) -> Gap:
         """A gap in intervals."""
-
-        def interval(operator: int) -> int:
-            return operator // self.length * self.count + int(self.of[operator % self.length])
-
-        begin, last = interval(gap.begin), interval(gap.end - 1)
+        begin, last = self.interval(gap.begin), self.interval(gap.end - 1)
         if self.whole:
-            begin += interval(gap.begin - 1) == begin
-            last -= interval(gap.end) == last
+            begin += self.interval(gap.begin - 1) == begin
+            last -= self.interval(gap.end) == last
         return Gap(begin, last + 1, gap.returns)
 
     def variable(self, most: float = np.inf) -> int:
