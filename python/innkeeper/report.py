@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from torch.optim import Optimizer
@@ -63,9 +64,10 @@ def _tensors_of(owners: tuple[nn.Module | Optimizer, ...]) -> Iterator[tuple[str
             for number, parameter in enumerate(parameters):
                 name = names.get(parameter, f"parameter {number}")
                 yield name, parameter
-                yield from (
-                    (f"{key} of {name}", held) for key, held in owner.state.get(parameter, {}).items()
-                )
+                state = owner.state.get(parameter)
+                for key, held in list(state.items()) if isinstance(state, dict) else ():
+                    each = held if isinstance(held, (list, tuple)) else [held]
+                    yield from ((f"{key} of {name}", one) for one in each)
 
 
 def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
@@ -74,7 +76,8 @@ def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
     with torch._C.DisableTorchFunction():
         for name, held in _tensors_of(owners):
             if isinstance(held, Tensor) and _C.is_managed(held.device) and held.layout is torch.strided:
-                named.setdefault(_C.block_number(held), name)
+                with suppress(RuntimeError, TypeError):  # it has no bytes of its own: a wrapper, a fake one
+                    named.setdefault(_C.block_number(held), name)
     rows = []
     others = [0, 0, 0]
     for block, (bytes_in, bytes_out) in _C.planned_moves().items():
@@ -87,14 +90,14 @@ def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
         rest = rows[_MOST_MOVED - 1 :]
         rows[_MOST_MOVED - 1 :] = [(sum(r[0] for r in rest), sum(r[1] for r in rest), f"{len(rest)} more")]
     if others[2]:
-        rows.append((others[0], others[1], f"{others[2]} that nobody named here owns"))
+        rows.append((others[0], others[1], f"{others[2]} tensors that nobody named here owns"))
     sizes = [(format_bytes(row[0]), format_bytes(row[1])) for row in rows]
     wide = max((len(size) for pair in sizes for size in pair), default=0)
     lines = [
         f"  {size_in.rjust(wide)} in  {size_out.rjust(wide)} out  {row[2]}"
         for (size_in, size_out), row in zip(sizes, rows, strict=True)
     ]
-    return ["moved in a round, as planned:", *lines] if rows else []
+    return ["moved in a round, as planned (out: at most):", *lines] if rows else []
 
 
 def summary(*owners: nn.Module | Optimizer) -> str:
@@ -102,7 +105,9 @@ def summary(*owners: nn.Module | Optimizer) -> str:
 
     Args:
         owners: modules and optimizers. Where a round is planned, what it moves most is told too, with the
-            names that their tensors have there: ``layers.0.weight``, ``exp_avg of layers.0.weight``.
+            names that their tensors have there: ``layers.0.weight``, ``exp_avg of layers.0.weight``. (Where
+            several share a storage, the first one's.) Gradients are read, so PyTorch allows it on the thread
+            that trains alone, or while none does.
 
     Raises:
         TypeError: an owner is neither a module nor an optimizer.

@@ -82,6 +82,7 @@ class Reader {
     Uses::Life& life = made_.blocks[at->second];
     life.size = std::max(life.size, round_up(use.size).count());
     life.stays |= use.stays;
+    life.written |= use.write || !own.lasting;
     const int64_t when = step + age_of(use.slot, program_.births) * made_.length;
     Found& block = found_[at->second];
     block.uses.push_back({when, use.write});

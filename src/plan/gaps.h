@@ -27,6 +27,7 @@ struct Uses {
     Slot slot;  // as the round that makes it names it
     int64_t size = 0;
     bool stays = false;
+    bool written = false;  // in the round
   };
   NodeId node = kNoNode;
   int64_t length = 0;  // steps

@@ -73,7 +73,10 @@ void Planner::end_round() {
     followed_ = known_;
   }
   const bool again = room_changed(*known_) || (steady_ && learn_what_lacks(*known_));
-  if (again) (void)schedule(*known_);
+  if (again) {
+    followed_ = nullptr;  // nobody has followed the new schedule yet
+    (void)schedule(*known_);
+  }
   const bool steady = whole_ && !again;
   enter(*known_, 0, births_before_ + known_->program.births);
   steady_ = steady;
@@ -253,6 +256,7 @@ std::vector<Moved> Planner::moved() const {
   std::unordered_map<Block*, Moved> found;
   for (const Move& move : followed_->moves) {
     Block* const block = move.slot.lasting ? block_of(move.slot.number) : nullptr;
+    if (move.slot.lasting && block == nullptr) continue;  // it is gone, and so is not moved
     Moved& sum = found[block];
     sum.block = block;
     if (move.arrives) {

@@ -48,7 +48,7 @@ struct Order {
 struct Moved {
   Block* block = nullptr;
   Bytes arriving{0};
-  Bytes leaving{0};  // at most: of what has a copy elsewhere already there is no more to do
+  Bytes leaving{0};  // at most: what has not been written since it left last is not copied again
 };
 
 // What a round of a program moves at all nodes.
@@ -170,7 +170,7 @@ class Planner {
   Due given_;                                        // by next(), last
   bool postponed_ = false;                           // since the last operator
   RoundCost cost_;
-  const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer
+  const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned anew
   int64_t rounds_ = 0;
   int64_t divergences_ = 0;
 
