@@ -121,7 +121,6 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/movement.py": BENCH,
     "python bench/bookkeeping.py": BENCH,
     "python bench/least_time.py": BENCH,
-    "python bench/least_time.py --intervals 90": BENCH,
     "python bench/least_time.py --only gpt2 --share 0.5 --intervals 120": BENCH,
     "python bench/bookkeeping.py --counts 1000000 --json bookkeeping.json": BENCH,
     "build/release/bench/eviction_bench": BENCH,
