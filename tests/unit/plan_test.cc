@@ -371,6 +371,39 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   EXPECT_EQ(round(), orders);
 }
 
+TEST(Planner, TellsWhatARoundCopiesOfWhom) {
+  Bytes room = KiB(150);
+  Follower it([&room](NodeId) { return room; });
+  std::vector<Name> weights;
+  for (int i = 0; i < 200; ++i) weights.push_back(it.meet());
+  const auto round = [&] {
+    for (const Name weight : weights) {
+      it.op({{weight, KiB(1), true}});
+      it.op({read(weight, 1)});
+    }
+  };
+  EXPECT_TRUE(it.planner.moved().empty());
+  for (int i = 0; i < 4; ++i) round();
+  ASSERT_EQ(it.planner.rounds(), 2);
+  std::vector<plan::Moved> moved = it.planner.moved();
+  ASSERT_GT(moved.size(), 40u);
+  for (const plan::Moved& each : moved) {
+    EXPECT_NE(each.block, nullptr);
+    EXPECT_EQ(each.arriving, KiB(1));
+    EXPECT_EQ(each.leaving, KiB(1)) << "it is written, though what came last was a read";
+  }
+
+  room = KiB(100);
+  round();
+  EXPECT_TRUE(it.planner.moved().empty()) << "nobody has followed the new schedule yet";
+  round();
+  const size_t more = it.planner.moved().size();
+  EXPECT_GT(more, moved.size());
+
+  for (const Name weight : weights) it.planner.forget(weight);
+  EXPECT_TRUE(it.planner.moved().empty()) << "what has died does not move, and no round has made it";
+}
+
 TEST(Planner, OrdersNothingWhereAllFits) {
   Follower it(KiB(100));
   std::vector<Name> weights;
