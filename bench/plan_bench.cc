@@ -4,6 +4,7 @@
 //     build/release/bench/plan_bench
 #include <benchmark/benchmark.h>
 
+#include <string>
 #include <vector>
 
 #include "plan/planner.h"
@@ -17,7 +18,8 @@ constexpr NodeId kCard{0};
 class Program {
  public:
   Program(int64_t layers, Bytes room)
-      : planner([room](NodeId) { return room; }), results_(static_cast<size_t>(layers)) {
+      : planner([room](NodeId) { return room; }, [](NodeId) { return std::string(); }),
+        results_(static_cast<size_t>(layers)) {
     for (int64_t i = 0; i < layers; ++i) weights_.push_back(meet());
   }
   // Operators in it.
