@@ -261,7 +261,7 @@ std::vector<Moved> Planner::moved() const {
     sum.block = block;
     if (move.arrives) {
       sum.arriving += move.size;
-    } else if (move.dirty) {
+    } else if (move.written) {
       sum.leaving += move.size;
     }
   }

@@ -59,8 +59,7 @@ class Timetable {
     const Uses::Life& life = uses_.blocks[gap.block];
     Slot slot = life.slot;
     if (!slot.lasting) slot.number -= after / uses_.length * uses_.births;
-    const bool dirty = !arrives && life.written;
-    made_.moves.push_back({after % uses_.length, arrives, uses_.node, slot, Bytes(life.size), dirty});
+    made_.moves.push_back({after % uses_.length, arrives, uses_.node, slot, Bytes(life.size), life.written});
     (arrives ? made_.arriving : made_.leaving) += Bytes(life.size);
   }
 

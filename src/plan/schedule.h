@@ -23,7 +23,7 @@ struct Move {
   NodeId node = kNoNode;
   Slot slot;  // in the round in which the move starts
   Bytes size{0};
-  bool dirty = false;  // it leaves, and may have to be copied out
+  bool written = false;  // in the round: where it leaves, it may have to be copied out
 };
 
 struct Schedule {

@@ -21,8 +21,6 @@ struct Cut {
 };
 constexpr Cut kCuts[] = {{8, 1}, {16, 1}, {32, 1}, {64, 1}, {128, 1}, {256, 1}, {512, 1}, {16, 8}, {64, 16}};
 
-size_t index(int64_t at) { return static_cast<size_t>(at); }
-
 const Parts& step_of(const Program& program, int64_t at) {
   return *std::upper_bound(program.steps.begin(), program.steps.end(), at,
                            [](int64_t value, const Parts& step) { return value < step.end; });
@@ -168,9 +166,8 @@ double host_bytes(const Program& program) {
 }
 
 // State is at the host for good, gradients go there, and trained parameters come from there once in a step.
-// `parameters`: they leave between their other uses as well. `rest`: without_optimizer().
-Course course_by_host(const Program& whole, const Program& rest, bool parameters, const Modules& modules,
-                      double bandwidth) {
+// Where modules are given, parameters leave between their other uses as well. `rest`: without_optimizer().
+Course course_by_host(const Program& whole, const Program& rest, const Modules* modules, double bandwidth) {
   std::vector<bool> moved(rest.tensors.size());
   Course course{.never_there = std::vector<bool>(moved.size()),
                 .host_seconds = host_bytes(whole) / bandwidth};
@@ -178,7 +175,7 @@ Course course_by_host(const Program& whole, const Program& rest, bool parameters
   for (size_t i = 0; i < moved.size(); ++i) {
     const Tensor& tensor = rest.tensors[i];
     course.never_there[i] = tensor.uses.empty() && (tensor.role == Role::state || !tensor.lasts);
-    moved[i] = (tensor.role == Role::parameter && (parameters || tensor.trained)) ||
+    moved[i] = (tensor.role == Role::parameter && (modules != nullptr || tensor.trained)) ||
                (tensor.role == Role::gradient && !tensor.uses.empty());
     if (tensor.trained) trained += static_cast<double>(tensor.bytes);
   }
@@ -196,8 +193,8 @@ Course course_by_host(const Program& whole, const Program& rest, bool parameters
       continue;
     }
     const size_t begin = course.trips.size();
-    if (parameters) {
-      add_trips(course, rest, i, modules);
+    if (modules != nullptr) {
+      add_trips(course, rest, i, *modules);
     } else {
       for (size_t k = 0; k + 1 < tensor.uses.size(); ++k) {
         const int64_t next = tensor.uses[k + 1].at;
@@ -279,13 +276,13 @@ Alternative of_optimizer(const Program& program, const sim::Link& link, Bytes ro
   Best best(link, room);
   const Program rest = without_optimizer(program);
   const auto all = [&](std::initializer_list<Role> roles) { return up_to(parts_of(program, roles), kParts); };
+  const std::vector<bool> ways[] = {all({Role::state}), all({Role::state, Role::gradient}),
+                                    all({Role::state, Role::gradient, Role::parameter})};
+  best.consider(rest, course_by_host(program, rest, nullptr, host_bandwidth));
   for (const Cut& cut : kCuts) {
     const Modules modules(program, cut), others(rest, cut);
-    best.consider(program, course_of(program, all({Role::state}), modules));
-    best.consider(program, course_of(program, all({Role::state, Role::gradient}), modules));
-    best.consider(program, course_of(program, all({Role::state, Role::gradient, Role::parameter}), modules));
-    best.consider(rest, course_by_host(program, rest, false, others, host_bandwidth));
-    best.consider(rest, course_by_host(program, rest, true, others, host_bandwidth));
+    for (const std::vector<bool>& moved : ways) best.consider(program, course_of(program, moved, modules));
+    best.consider(rest, course_by_host(program, rest, &others, host_bandwidth));
   }
   return best.found();
 }

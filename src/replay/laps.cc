@@ -22,9 +22,7 @@ class LastSteps {
   explicit LastSteps(const Record& record) : record_(record) {}
 
   Status read() {
-    std::vector<size_t> ends;  // behind each step's mark
-    for (size_t i = 0; i < record_.entries.size(); ++i)
-      if (ends_step(record_.entries[i])) ends.push_back(i + 1);
+    const std::vector<size_t> ends = step_ends(record_);
     for (const Entry& entry : record_.entries) {
       if (entry.kind == Entry::Kind::mark && entry.text.starts_with("dropped "))
         return Status(Code::invalid_argument, "the record is not whole: " + entry.text + " lines");

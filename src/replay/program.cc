@@ -18,11 +18,9 @@ class Reader {
   Reader(const Record& record, const sim::Card& card) : record_(record), card_(card) {}
 
   Program read(size_t steps) {
-    std::vector<size_t> marks = {0};  // behind each step
-    for (size_t i = 0; i < record_.entries.size(); ++i)
-      if (ends_step(record_.entries[i])) marks.push_back(i + 1);
-    first_ = marks[marks.size() - 1 - std::min(steps, marks.size() - 1)];
-    for (size_t i = 0; i < marks.back(); ++i) take(record_.entries[i], i >= first_);
+    const std::vector<size_t> ends = step_ends(record_);
+    const size_t first = ends.size() > steps ? ends[ends.size() - 1 - steps] : 0;
+    for (size_t i = 0; !ends.empty() && i < ends.back(); ++i) take(record_.entries[i], i >= first);
     drop_what_is_over();
     for (Parts& step : program_.steps) step.optimizer = optimizer_of(step);
     for (Tensor& tensor : program_.tensors) assign_lasting(tensor);
@@ -104,12 +102,12 @@ class Reader {
     tensor.trained = tensor.role == Role::parameter && written;
   }
 
-  void assign_made(int64_t index) {
-    Parts& step = program_.steps[static_cast<size_t>(index)];
-    std::vector<int64_t> change(static_cast<size_t>(step.end - step.begin) + 1);
+  void assign_made(int64_t number) {
+    Parts& step = program_.steps[index(number)];
+    std::vector<int64_t> change(index(step.end - step.begin) + 1);
     std::vector<Tensor*> made;
     for (Tensor& tensor : program_.tensors) {
-      if (tensor.lasts || tensor.step != index || tensor.uses.empty() || tensor.born >= step.optimizer)
+      if (tensor.lasts || tensor.step != number || tensor.uses.empty() || tensor.born >= step.optimizer)
         continue;
       if (std::any_of(tensor.uses.begin(), tensor.uses.end(),
                       [&](const Use& use) { return use.at >= step.optimizer && use.at < step.end; })) {
@@ -117,12 +115,12 @@ class Reader {
         continue;
       }
       made.push_back(&tensor);
-      change[static_cast<size_t>(tensor.born - step.begin)] += tensor.bytes;
-      change[static_cast<size_t>(std::min(tensor.died + 1, step.end) - step.begin)] -= tensor.bytes;
+      change[index(tensor.born - step.begin)] += tensor.bytes;
+      change[index(std::min(tensor.died + 1, step.end) - step.begin)] -= tensor.bytes;
     }
     int64_t alive = 0, most = 0;
     for (int64_t at = step.begin; at < step.optimizer; ++at) {
-      alive += change[static_cast<size_t>(at - step.begin)];
+      alive += change[index(at - step.begin)];
       if (alive <= most) continue;
       most = alive;
       step.turn = at;
@@ -135,7 +133,6 @@ class Reader {
 
   const Record& record_;
   const sim::Card& card_;
-  size_t first_ = 0;  // entry of the first step
   std::unordered_map<BlockId, size_t> names_;
   Program program_;
 };

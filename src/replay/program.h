@@ -27,6 +27,8 @@ enum class Role : uint8_t {
   saved,      // made before the turn and used behind it: an activation that backward wants
 };
 
+inline size_t index(int64_t at) { return static_cast<size_t>(at); }  // of an operator, or a step
+
 struct Use {
   int64_t at = 0;  // which operator
   bool write = false;

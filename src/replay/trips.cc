@@ -9,8 +9,6 @@
 namespace innkeeper::replay {
 namespace {
 
-size_t index(int64_t at) { return static_cast<size_t>(at); }
-
 bool ever_there(const Course& course, size_t tensor) {
   return course.never_there.empty() || !course.never_there[tensor];
 }

@@ -76,7 +76,7 @@ const Follower* Followers::shown_to(const ThreadState& thread) const {
     const MutexLock lock(follower.mutex);
     if (follower.planner == nullptr || follower.planner->cost().operators == 0) continue;
     const Stamp last = follower.is_of(thread) ? kAllSoFar : follower.last.load(std::memory_order_relaxed);
-    if (found != nullptr && last < latest) continue;
+    if (last < latest) continue;
     latest = last;
     found = &follower;
   }

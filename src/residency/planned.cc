@@ -47,7 +47,6 @@ std::vector<BlockMoves> Engine::planned_moves() const {
   const Follower* const shown = followers_.shown_to(thread_state());
   if (shown == nullptr) return all;
   const MutexLock lock(shown->mutex);
-  if (shown->planner == nullptr) return all;
   for (const plan::Moved& moved : shown->planner->moved()) {
     const uint64_t block = moved.block == nullptr ? 0 : static_cast<uint64_t>(moved.block->id());
     all.push_back({block, moved.arriving.count(), moved.leaving.count()});

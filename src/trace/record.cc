@@ -111,4 +111,11 @@ Result<Record> parse_record(std::string_view text) {
   return record;
 }
 
+std::vector<size_t> step_ends(const Record& record) {
+  std::vector<size_t> ends;
+  for (size_t i = 0; i < record.entries.size(); ++i)
+    if (ends_step(record.entries[i])) ends.push_back(i + 1);
+  return ends;
+}
+
 }  // namespace innkeeper::trace

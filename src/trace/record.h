@@ -37,4 +37,7 @@ Result<Record> parse_record(std::string_view text);
 // At the end of a step of the program.
 inline bool ends_step(const Entry& entry) { return entry.kind == Entry::Kind::mark && entry.text == "step"; }
 
+// Entries up to and with each step's last, the mark.
+std::vector<size_t> step_ends(const Record& record);
+
 }  // namespace innkeeper::trace
