@@ -2,7 +2,7 @@
 
 So many tensors of 64 bytes are made by an operator and kept. Each count and kind of node is a process of its
 own; its resident memory before and after is compared. A tensor's own 64 bytes are counted, too. Then each is
-written once in an order that no processor can guess (``add_``): the more there are, the less of what is known
+written in an order that no processor can guess (``add_``): the more there are, the less of what is known
 of them is in the processor's caches, PyTorch's own tensors too.
 
     python bench/bookkeeping.py
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 NODES = {"plain": "", "host": "host:8GiB", "simulated GPU": "sim:1x8GiB,host:8GiB"}
-WRITES = 100_000  # that are timed, and no fewer than there are tensors
+WRITES = 100_000  # that are timed at least
 KEPT_BEFORE = 1000  # tensors, after which allocators and tables have what they need to begin with
 
 
@@ -52,13 +52,14 @@ def held(device: str, count: int) -> tuple[float, float]:
     del before
     torch.set_num_threads(1)
     random.Random(1).shuffle(kept)
+    rounds = max(1, WRITES // count)
     best = float("inf")
     for _ in range(3):
         begin = time.process_time()
-        for _ in range(max(1, WRITES // count)):
+        for _ in range(rounds):
             for tensor in kept:
                 tensor.add_(1)
-        best = min(best, (time.process_time() - begin) / (max(1, WRITES // count) * count))
+        best = min(best, (time.process_time() - begin) / (rounds * count))
     return grown / count, best * 1e9
 
 

@@ -55,12 +55,13 @@ OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  
 Found = dict[str, Any]  # what `innkeeper replay --json` says of one model on one card
 
 
-def played(trace: Path, card: str, shares: str, steps: int, host_bandwidth: float = 500) -> Found:
+def played(trace: Path, card: str, shares: str, steps: int, host_bandwidth: float | None = None) -> Found:
     """Plays one record."""
     name, link = CARDS[card]
+    host = [] if host_bandwidth is None else ["--host-bandwidth", str(host_bandwidth)]
     done = subprocess.run(
         [PROGRAM, "replay", "-", "--json", "--card", name, "--link", link,
-         "--share", shares, "--steps", str(steps), "--host-bandwidth", str(host_bandwidth)],
+         "--share", shares, "--steps", str(steps), *host],
         input=gzip.decompress(trace.read_bytes()), capture_output=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -214,9 +215,7 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="PATTERN", help="of the models' names")
     parser.add_argument("--card", choices=CARDS, action="append", help="these alone")
     parser.add_argument("--steps", type=int, default=12, help="more than were recorded")
-    parser.add_argument(
-        "--host-bandwidth", type=float, default=500, metavar="GB/S", help="where the host makes a step"
-    )
+    parser.add_argument("--host-bandwidth", type=float, metavar="GB/S", help="where the host makes a step")
     parser.add_argument("--html", type=Path, default=TOP / "build" / "replay.html", help="the page")
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--quick", action="store_true", help="two small models on one card")
