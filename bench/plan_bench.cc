@@ -18,7 +18,7 @@ constexpr NodeId kCard{0};
 class Program {
  public:
   Program(int64_t layers, Bytes room)
-      : planner([room](NodeId) { return room; }, [](NodeId) { return std::string(); }),
+      : planner([room](NodeId) { return room; }, [](NodeId) { return Planner::AboutNode{}; }),
         results_(static_cast<size_t>(layers)) {
     for (int64_t i = 0; i < layers; ++i) weights_.push_back(meet());
   }

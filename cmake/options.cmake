@@ -25,6 +25,18 @@ if(INNKEEPER_SANITIZE)
   add_link_options(-fsanitize=${INNKEEPER_SANITIZE})
 endif()
 
+# What each operator runs through lies in many files, and is optimized as one where libinnkeeper_torch is linked
+# (bench/overhead.py). The objects are ordinary ones as well, for tests and programs, whose links stay fast.
+set(INNKEEPER_WHOLE_PROGRAM OFF)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT INNKEEPER_SANITIZE)
+  include(CheckIPOSupported)
+  check_ipo_supported(RESULT INNKEEPER_WHOLE_PROGRAM LANGUAGES CXX)
+endif()
+if(INNKEEPER_WHOLE_PROGRAM)
+  set(INNKEEPER_FAST_PATH_OPTIONS -O3 -flto=auto -ffat-lto-objects)
+  add_link_options("$<$<NOT:$<BOOL:$<TARGET_PROPERTY:INNKEEPER_WHOLE_PROGRAM>>>:-fno-lto>")
+endif()
+
 # Warnings for our own code: linked privately, so they never reach who includes us.
 add_library(innkeeper_warnings INTERFACE)
 target_compile_options(innkeeper_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)

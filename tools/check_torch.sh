@@ -11,7 +11,6 @@
 source "$(dirname "$0")/common.sh"
 OLDEST=2.11.0
 CACHE=build/check-torch
-CXX=${CXX:-g++}
 [ -x "$VENV_PYTHON" ] || VENV_PYTHON=$PYTHON
 [ -z "${QUICK:-}" ] || { CHECK_TORCH=ours FILES=src/torch/runtime/home.cc PCH=off; }
 mkdir -p "$CACHE"

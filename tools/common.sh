@@ -8,6 +8,8 @@ VENV=${VENV:-.venv}
 PYTHON=${PYTHON:-python3}
 JOBS=${JOBS:-$(nproc)}
 WHEEL_BUILD=build/wheel
+# By one name for the package (a Python may know another) and the benchmarks, so that ccache has most of these.
+CXX=${CXX:-g++}
 VENV_PYTHON=$VENV/bin/python
 
 header() { printf '\n== %s ==\n' "$*"; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes what reads text or bytes, and sequences of calls to the engine: fuzz.sh [SECONDS], 60 unless told, shared by
 # the targets of tests/fuzz. Stops with the input that failed, under build/fuzz/found. Inputs that reach new code are
-# kept in build/fuzz/corpus for the next time; tests/fuzz/corpus holds those to begin with.
+# kept in build/fuzz/corpus for the next time; tests/fuzz/corpus holds those to begin with. All of core is compiled for
+# it, so that clang checks its lock annotations as well.
 source "$(dirname "$0")/common.sh"
 seconds=${1:-60}
 [[ $seconds =~ ^[0-9]+$ ]] || die "fuzz.sh [SECONDS]: $seconds is no number"
@@ -11,12 +12,12 @@ probe='extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long
 mkdir -p build/fuzz/found
 if [ -z "$clang" ] ||
    ! "$clang" -fsanitize=fuzzer,address,undefined -x c++ - -o build/fuzz/probe <<<"$probe" 2>build/fuzz/probe.log; then
-  echo "skipped: no clang with libFuzzer (Debian: clang and libclang-rt-14-dev)"
+  echo "skipped, as are lock annotations: no clang with libFuzzer (Debian: clang and libclang-rt-14-dev)"
   exit 0
 fi
 
 cmake --preset fuzz -DCMAKE_CXX_COMPILER="$clang" >build/fuzz/configure.log || { cat build/fuzz/configure.log; exit 1; }
-cmake --build build/fuzz --target fuzzers -j "$JOBS" -- --quiet
+cmake --build build/fuzz --target all fuzzers -j "$JOBS" -- --quiet
 
 # Where there is no SQLite the queue is left out, and what reads its files.
 targets=()

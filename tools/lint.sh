@@ -43,7 +43,7 @@ tidy() {
   clang=$(find_tool clang++)
   if [ -z "$tool" ] || [ -z "$clang" ]; then die "clang and clang-tidy are not installed"; fi
   # A folder of its own: `make test` configures the preset's while its tests run this.
-  cmake --preset clang-thread-safety -B build/tidy -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+  cmake --preset clang-thread-safety -B build/tidy -DINNKEEPER_CLI=ON -DCMAKE_CXX_COMPILER="$clang" >/dev/null
   find src -name '*.cc' ! -path 'src/torch/*' ! -path 'src/bindings/*' | some | tr '\n' '\0' |
     xargs -0 -r -n 4 -P "$JOBS" "$tool" -p build/tidy --quiet 2> >(grep -v 'warnings generated' >&2)
 }

@@ -114,7 +114,7 @@ package() {
     return 0
   fi
   echo "Building and installing the package (the first time takes some minutes)"
-  CMAKE_BUILD_PARALLEL_LEVEL=$JOBS "$VENV_PYTHON" -m pip install --disable-pip-version-check --quiet \
+  CXX=$CXX CMAKE_BUILD_PARALLEL_LEVEL=$JOBS "$VENV_PYTHON" -m pip install --disable-pip-version-check --quiet \
     --no-build-isolation --no-deps --force-reinstall . \
     --config-settings=build-dir="$WHEEL_BUILD" \
     --config-settings=cmake.define.INNKEEPER_TESTS=ON \

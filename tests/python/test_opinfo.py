@@ -37,7 +37,7 @@ RUNS: dict[str, tuple[str, tuple[str, ...]]] = {  # name: INNKEEPER_STRESS, the 
     "float32, read operands hashed": ("hash", ("--dtype", "float32", "--samples", "2")),
 } | {
     dtype: ("", ("--dtype", dtype, "--samples", "2"))
-    for dtype in ("float64", "bfloat16", "int64", "bool", "complex64")
+    for dtype in ("bfloat16", "int64", "bool", "complex64")  # float64 takes float32's ways: by hand
 }
 
 
