@@ -25,6 +25,11 @@ struct RoundStats {
   int64_t bytes_bound = 0;    // no plan has less arriving
   int64_t bytes_short = 0;    // with so much more room nothing would have to move
   int64_t bytes_fetched = 0;  // by the last one
+  // Of the last one, where the card's clock is known (simulated cards have one); else 0. With several cards,
+  // of that which took most; what other programs do there counts as well.
+  double seconds = 0;
+  double kernel_seconds = 0;  // what it takes where nothing is waited for
+  double seconds_bound = 0;   // no plan takes less: kernels or copies
 };
 
 // What a round copies of one block, as planned, between accelerators and their host.

@@ -23,15 +23,16 @@ def stats() -> dict[str, Any]:
         ``ops``, ``fetches``, ``evictions`` (counts), ``bytes_fetched``, ``bytes_written_back``,
         ``bytes_between`` (bytes that crossed links), ``escaped`` (replicas that somebody else holds now),
         ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in
-        which the program left its plan), ``round`` and ``bytes_bound`` (None until a round was followed to
-        its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched`` and
-        ``bytes_short``, with which more of room nothing would have to move; and the least bytes that any
-        plan would fetch in it), ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a dict
-        of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
+        which the program left its plan), ``round``, ``bytes_bound`` and ``time_bound`` (None until a round
+        was followed to its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched``,
+        ``bytes_short``, with which more of room nothing would have to move, ``seconds`` and
+        ``kernel_seconds``, without what is waited for; the least bytes that any plan would fetch in it, and
+        the least seconds that it would take; seconds are None where a GPU does not tell them: simulated ones
+        do, of all that runs there), ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a
+        dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
 
     """
-    now = _C.stats()
-    return {**now, "bytes_bound": now["round"] and now["round"].pop("bytes_bound")}
+    return _C.stats()
 
 
 def format_bytes(count: int) -> str:
@@ -139,6 +140,12 @@ def summary(*owners: nn.Module | Optimizer) -> str:
             f"{format_bytes(now['bytes_bound'])}, and with {format_bytes(last['bytes_short'])} more of it "
             "nothing would move"
         )
+        if now["time_bound"] is not None:
+            lines.append(
+                f"it took {1e3 * last['seconds']:.2f} ms; at this budget no plan takes less than "
+                f"{1e3 * now['time_bound']:.2f} ms, and where nothing moves it takes "
+                f"{1e3 * last['kernel_seconds']:.2f} ms"
+            )
     if owners:
         lines += _moved(owners)
     if now["simulated_seconds"]:

@@ -4,7 +4,7 @@
 //     class Block : public TrailingArray<Block, Replica> { ... };
 //     Block::Owner block = Block::make(nodes, id, size);  // the items as they are by default
 //     block->items()[1];
-//     Block::destroy(block.release());
+//     Block::Space space = Block::destroy(block.release());  // for the next of as many items, or to go
 //
 // Thread safety: none of its own.
 #pragma once
@@ -24,27 +24,33 @@ class TrailingArray {
     void operator()(Self* self) const noexcept { destroy(self); }
   };
   using Owner = std::unique_ptr<Self, Destroy>;
+  struct Free {
+    void operator()(void* memory) const { ::operator delete(memory); }
+  };
+  // Memory of an object that has gone, which one of as many items may have again.
+  using Space = std::unique_ptr<void, Free>;
 
   // `arguments`: of Self's constructor, which may be private to Self and TrailingArray.
   template <class... Arguments>
   static Owner make(size_t count, Arguments&&... arguments) {
+    return make_in(Space(), count, std::forward<Arguments>(arguments)...);
+  }
+  template <class... Arguments>
+  static Owner make_in(Space memory, size_t count, Arguments&&... arguments) {
     static_assert(std::is_nothrow_default_constructible_v<Item>, "nothing to undo where an item fails");
     static_assert(alignof(Item) <= alignof(Self) && alignof(Self) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
     static_assert(sizeof(Self) % alignof(Item) == 0);
-    struct Free {
-      void operator()(void* memory) const { ::operator delete(memory); }
-    };
-    std::unique_ptr<void, Free> memory(::operator new(sizeof(Self) + count * sizeof(Item)));
+    if (memory == nullptr) memory.reset(::operator new(sizeof(Self) + count * sizeof(Item)));
     auto* self = new (memory.get()) Self(std::forward<Arguments>(arguments)...);
     static_cast<TrailingArray*>(self)->count_ = count;
     std::uninitialized_default_construct_n(self->items(), count);
     (void)memory.release();
     return Owner(self);
   }
-  static void destroy(Self* self) noexcept {
+  static Space destroy(Self* self) noexcept {
     std::destroy_n(self->items(), static_cast<TrailingArray*>(self)->count_);
     self->~Self();
-    ::operator delete(self);
+    return Space(self);
   }
   TrailingArray(const TrailingArray&) = delete;
   TrailingArray& operator=(const TrailingArray&) = delete;

@@ -18,14 +18,18 @@ py::dict to_dict(const NodeStats& s) {
   return d;
 }
 
+// None where nobody knows.
+py::object unless_zero(double seconds) { return seconds == 0 ? py::object(py::none()) : py::float_(seconds); }
+
 py::object to_dict(const RoundStats& s) {
   if (s.operators == 0) return py::none();
   py::dict d;
   d["operators"] = s.operators;
   d["bytes_planned"] = s.bytes_planned;
-  d["bytes_bound"] = s.bytes_bound;
   d["bytes_short"] = s.bytes_short;
   d["bytes_fetched"] = s.bytes_fetched;
+  d["seconds"] = unless_zero(s.seconds);
+  d["kernel_seconds"] = unless_zero(s.kernel_seconds);
   return d;
 }
 
@@ -41,6 +45,8 @@ py::dict to_dict(const Stats& s) {
   d["planned_rounds"] = s.planned_rounds;
   d["divergences"] = s.divergences;
   d["round"] = to_dict(s.round);
+  d["bytes_bound"] = s.round.operators == 0 ? py::object(py::none()) : py::int_(s.round.bytes_bound);
+  d["time_bound"] = unless_zero(s.round.seconds_bound);
   d["simulated_seconds"] = s.simulated_seconds;
   py::dict nodes;
   for (const auto& [name, node] : s.nodes) nodes[py::str(name)] = to_dict(node);

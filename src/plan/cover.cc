@@ -1,100 +1,74 @@
 #include "plan/cover.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "plan/profile.h"
+#include "plan/round_time.h"
+#include "plan/short_steps.h"
 
 namespace innkeeper::plan {
 namespace {
 
 // What is small costs a copy's latency for hardly any room: it leaves only where nothing else can.
 constexpr int64_t kSmall = int64_t{64} << 10;
-// Bytes that a link could have moved in the latency of a copy.
-constexpr double kLatency = 512 << 10;
 
-// What a block costs that leaves and never returns, of what it costs each way to leave and return: the link
-// that it takes is idle while others return.
-constexpr double kOneWay = 0.2;
-
-// Bytes that kernels touch while a link moves one.
-constexpr double kSlower = 50;
 // Of the score that is left to a gap too short for its copies.
 constexpr double kTooShort = 0.1;
 
-// Bytes by step; adds to a range of steps, and knows the most of a range.
-class Profile {
+// The gaps of what may leave, by the steps that they cover.
+class Coverers {
  public:
-  explicit Profile(const std::vector<int64_t>& bytes) : count_(bytes.size()) {
-    while (width_ < count_) width_ *= 2;
-    most_.assign(2 * width_, INT64_MIN / 2);
-    added_.assign(2 * width_, 0);
-    for (size_t i = 0; i < count_; ++i) most_[width_ + i] = bytes[i];
-    for (size_t node = width_ - 1; node > 0; --node)
-      most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
-  }
+  explicit Coverers(const Uses& uses) : ranges_(ranges_of(uses)), ends_(ends_of(ranges_)) {}
 
-  void add(int64_t first, int64_t last, int64_t bytes) {
-    add(1, 0, width_, static_cast<size_t>(first), static_cast<size_t>(last), bytes);
-  }
-  int64_t most(int64_t first, int64_t last) const {
-    return most(1, 0, width_, static_cast<size_t>(first), static_cast<size_t>(last));
-  }
-  int64_t most() const { return most_[1]; }
-  // A step that has the most.
-  int64_t where() const {
-    size_t node = 1;
-    while (node < width_) node = most_[2 * node] >= most_[2 * node + 1] ? 2 * node : 2 * node + 1;
-    return static_cast<int64_t>(node - width_);
-  }
-  // For each step whether it has more than nothing, summed up: at i the number of those before i.
-  std::vector<int64_t> positive() const {
-    std::vector<int64_t> sums(count_ + 1);
-    std::vector<std::pair<size_t, int64_t>> waiting{{1, 0}};
-    while (!waiting.empty()) {
-      const auto [node, above] = waiting.back();
-      waiting.pop_back();
-      if (most_[node] + above <= 0) continue;
-      if (node >= width_) {
-        sums[node - width_ + 1] = 1;
-      } else {
-        waiting.emplace_back(2 * node, above + added_[node]);
-        waiting.emplace_back(2 * node + 1, above + added_[node]);
-      }
-    }
-    for (size_t i = 1; i <= count_; ++i) sums[i] += sums[i - 1];
-    return sums;
+  template <typename Visit>
+  void each(int64_t step, const Visit& visit) const {
+    const auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), step,
+                                         [](int64_t at, const Range& range) { return at < range.first; });
+    for (int64_t at = behind - ranges_.begin(); (at = ends_.last_above(step, 0, at)) >= 0;)
+      visit(ranges_[static_cast<size_t>(at)].gap);
   }
 
  private:
-  void add(size_t node, size_t from, size_t to, size_t first, size_t last, int64_t bytes) {
-    if (last <= from || to <= first) return;
-    if (first <= from && to <= last) {
-      most_[node] += bytes;
-      added_[node] += bytes;
-      return;
+  struct Range {
+    int64_t first;
+    int64_t last;  // behind it
+    size_t gap;
+  };
+  static std::vector<Range> ranges_of(const Uses& uses) {
+    std::vector<Range> ranges;
+    for (size_t gap = 0; gap < uses.gaps.size(); ++gap) {
+      const Gap& it = uses.gaps[gap];
+      if (uses.blocks[it.block].stays) continue;
+      const int64_t end = std::min(it.end, it.begin + uses.length);  // each step once
+      each_range(it.begin, end, uses.length, [&](int64_t first, int64_t last) {
+        ranges.push_back({first, last, gap});
+      });
     }
-    const size_t middle = (from + to) / 2;
-    add(2 * node, from, middle, first, last, bytes);
-    add(2 * node + 1, middle, to, first, last, bytes);
-    most_[node] = std::max(most_[2 * node], most_[2 * node + 1]) + added_[node];
+    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
+    return ranges;
   }
-  int64_t most(size_t node, size_t from, size_t to, size_t first, size_t last) const {
-    if (last <= from || to <= first) return INT64_MIN / 2;
-    if (first <= from && to <= last) return most_[node];
-    const size_t middle = (from + to) / 2;
-    return added_[node] +
-           std::max(most(2 * node, from, middle, first, last), most(2 * node + 1, middle, to, first, last));
+  static Profile ends_of(const std::vector<Range>& ranges) {
+    std::vector<int64_t> ends;
+    for (const Range& range : ranges) ends.push_back(range.last);
+    return Profile(ends);
   }
 
-  size_t count_;
-  size_t width_ = 1;
-  std::vector<int64_t> most_;   // below a node, with what was added there, without what was above
-  std::vector<int64_t> added_;  // to all below a node
+  std::vector<Range> ranges_;  // by their first step
+  Profile ends_;
 };
 
 class Cover {
  public:
-  Cover(const Uses& uses, Bytes room) : uses_(uses), excess_(beyond(uses, room.count())) {
+  Cover(const Uses& uses, Bytes room, const Weights& weights)
+      : uses_(uses),
+        weights_(weights),
+        excess_(beyond(uses, room.count())),
+        short_(excess_.numbers()),
+        coverers_(uses) {
     taken_.resize(uses.gaps.size());
+    leaving_.resize(uses.written.size());
   }
 
   std::vector<size_t> find() {
@@ -123,19 +97,20 @@ class Cover {
 
   int64_t size_of(size_t gap) const { return uses_.blocks[uses_.gaps[gap].block].size; }
 
-  bool covers(const Gap& gap, int64_t step) const {
-    const int64_t since = ((step - gap.begin) % uses_.length + uses_.length) % uses_.length;
-    return gap.begin + since < gap.end;
-  }
-
   template <typename Range>
   void each(size_t gap, const Range& range) const {
     each_range(uses_.gaps[gap].begin, uses_.gaps[gap].end, uses_.length, range);
   }
 
+  // Whether its bytes are taken to be copied out.
+  bool goes_out(const Gap& gap) const {
+    return weights_.out == Weights::Out::fresh ? gap.fresh
+                                               : uses_.written[gap.version] && leaving_[gap.version] == 0;
+  }
+
   double cost_of(size_t gap) const {
     const Gap& it = uses_.gaps[gap];
-    const double copies = it.returns ? (it.dirty ? 2 : 1) : it.dirty ? kOneWay : 0;
+    const double copies = it.returns ? (goes_out(it) ? 2 : 1) : goes_out(it) ? weights_.one_way : 0;
     const auto size = static_cast<double>(size_of(gap));
     return std::max(copies, 0.01) * (size + kLatency) / size;
   }
@@ -150,53 +125,46 @@ class Cover {
   }
 
   // Whether there is time for the copies: out before the room is short, and in after it was.
-  double ease_of(size_t gap, const std::vector<int64_t>& positive) const {
+  double ease_of(size_t gap) const {
     const Gap& it = uses_.gaps[gap];
-    const int64_t first = std::min(next_short(it.begin, positive), it.end);
-    const int64_t last = std::max(behind_short(it.end, positive), first);
-    const double need = kSlower * static_cast<double>(size_of(gap));
+    const int64_t first = std::min(next_short(it.begin), it.end);
+    const int64_t last = std::max(behind_short(it.end), first);
+    const double need = weights_.patience * uses_.slower * static_cast<double>(size_of(gap));
     const auto part = [need](double time) { return std::clamp(time / need, kTooShort, 1.0); };
-    return (it.dirty ? part(touched(it.begin, first)) : 1) * (it.returns ? part(touched(last, it.end)) : 1);
+    return (goes_out(it) ? part(touched(it.begin, first)) : 1) *
+           (it.returns ? part(touched(last, it.end)) : 1);
   }
 
   // The first step from this one on in which the room is short. There is one in each round.
-  int64_t next_short(int64_t step, const std::vector<int64_t>& positive) const {
+  int64_t next_short(int64_t step) const {
     const int64_t at = step % uses_.length;
-    const auto after = [&](int64_t sum) {
-      return std::upper_bound(positive.begin(), positive.end(), sum) - positive.begin() - 1;
-    };
-    const int64_t found = after(positive[static_cast<size_t>(at)]);
-    return step - at + (found < uses_.length ? found : uses_.length + after(0));
+    const int64_t found = short_.next(at);
+    return step - at + (found < uses_.length ? found : uses_.length + short_.next(0));
   }
   // Behind the last one before this one.
-  int64_t behind_short(int64_t step, const std::vector<int64_t>& positive) const {
+  int64_t behind_short(int64_t step) const {
     const int64_t at = step % uses_.length;
-    const auto up_to = [&](int64_t sum) {
-      return std::lower_bound(positive.begin(), positive.end(), sum) - positive.begin();
-    };
-    const int64_t before = positive[static_cast<size_t>(at)];
-    return step - at + (before > 0 ? up_to(before) : up_to(positive.back()) - uses_.length);
+    const int64_t found = short_.last_before(at);
+    return step - at + 1 + (found >= 0 ? found : short_.last_before(uses_.length) - uses_.length);
   }
 
   // Takes gaps until the step has no excess.
   void take_at(int64_t step) {
-    const std::vector<int64_t> positive = excess_.positive();
     std::vector<std::pair<double, size_t>> candidates;
-    for (size_t gap = 0; gap < uses_.gaps.size(); ++gap) {
-      const Gap& it = uses_.gaps[gap];
-      if (taken_[gap] || uses_.blocks[it.block].stays || !covers(it, step)) continue;
+    coverers_.each(step, [&](size_t gap) {
+      if (taken_[gap]) return;
       int64_t steps = 0;
-      each(gap, [&](int64_t first, int64_t last) {
-        steps += positive[static_cast<size_t>(last)] - positive[static_cast<size_t>(first)];
-      });
-      double score = static_cast<double>(steps) / cost_of(gap) * ease_of(gap, positive);
+      each(gap, [&](int64_t first, int64_t last) { steps += short_.count(first, last); });
+      double score = std::pow(static_cast<double>(steps), weights_.steps) / cost_of(gap) * ease_of(gap);
       if (size_of(gap) <= kSmall) score /= 1e6;
       candidates.emplace_back(-score, gap);
-    }
+    });
     std::sort(candidates.begin(), candidates.end());
     for (const auto& [score, gap] : candidates) {
       take(gap, -size_of(gap));
+      relieve(gap);
       taken_[gap] = true;
+      ++leaving_[uses_.gaps[gap].version];
       scores_.emplace_back(-score, gap);
       if (excess_.most(step, step + 1) <= 0) return;
     }
@@ -204,6 +172,10 @@ class Cover {
 
   void take(size_t gap, int64_t bytes) {
     each(gap, [&](int64_t first, int64_t last) { excess_.add(first, last, bytes); });
+  }
+
+  void relieve(size_t gap) {
+    each(gap, [&](int64_t first, int64_t last) { short_.relieve(first, last, size_of(gap)); });
   }
 
   // Those that helped least for their cost go first.
@@ -217,17 +189,24 @@ class Cover {
       if (most + times * size_of(gap) > 0) continue;
       take(gap, size_of(gap));
       taken_[gap] = false;
+      --leaving_[uses_.gaps[gap].version];
     }
   }
 
   const Uses& uses_;
+  const Weights& weights_;
   Profile excess_;
+  ShortSteps short_;  // of room; known until gaps are given back
+  const Coverers coverers_;
   std::vector<bool> taken_;                        // by gap
+  std::vector<int> leaving_;                       // of those, by version
   std::vector<std::pair<double, size_t>> scores_;  // of those that were taken, in that order
 };
 
 }  // namespace
 
-std::vector<size_t> cover(const Uses& uses, Bytes room) { return Cover(uses, room).find(); }
+std::vector<size_t> cover(const Uses& uses, Bytes room, const Weights& weights) {
+  return Cover(uses, room, weights).find();
+}
 
 }  // namespace innkeeper::plan

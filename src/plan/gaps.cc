@@ -1,6 +1,8 @@
 #include "plan/gaps.h"
 
 #include <algorithm>
+#include <compare>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -15,8 +17,8 @@ struct Use {
   bool write = false;
 };
 
-// Rounds that a block lingers at most behind its last use. What dies later is no block of the round, but an
-// old one whose number is as many rounds off.
+// Rounds that a block lingers at most behind its last use. What is used or dies later is none that each round
+// makes, but an old one whose number is as many rounds off: of a pool that was made before them all, say.
 constexpr int64_t kLingers = 2;
 
 struct Found {
@@ -27,14 +29,59 @@ struct Found {
 
 int64_t floor_of(int64_t number, int64_t by) { return (number >= 0 ? number : number - by + 1) / by; }
 
-// Rounds ago that a slot's block was made.
-int64_t age_of(const Slot& slot, int64_t births) {
-  return slot.lasting || births == 0 ? 0 : -floor_of(slot.number - 1, births);
-}
+// Blocks that do not last, over the rounds in which they are used: from the one that makes them, or, where
+// nothing was seen of them for longer than a block lingers, from the first that uses them again.
+class Generations {
+ public:
+  // A slot as the first of its rounds names it, and the rounds since.
+  struct Place {
+    Slot slot;
+    int64_t age = 0;
+  };
+
+  explicit Generations(const Program& program) : births_(program.births) {
+    for (const Program::Use& use : program.uses)
+      if (age_of(use.slot) > 0) later_.push_back({number_of(use.slot), age_of(use.slot), 0});
+    std::sort(later_.begin(), later_.end());
+    for (size_t i = 0; i < later_.size(); ++i) {
+      const bool follows = i > 0 && later_[i - 1].number == later_[i].number;
+      const int64_t before = follows ? later_[i - 1].age : 0;
+      const int64_t first = follows ? later_[i - 1].first : 0;
+      later_[i].first = later_[i].age - before > kLingers ? later_[i].age : first;
+    }
+  }
+
+  Place of(const Slot& slot) const {
+    const int64_t age = age_of(slot);
+    if (age <= 0) return {slot, age};
+    const Later wanted{number_of(slot), age, INT64_MAX};
+    const auto behind = std::upper_bound(later_.begin(), later_.end(), wanted);
+    const bool known = behind != later_.begin() && std::prev(behind)->number == wanted.number;
+    const int64_t since = age - (known ? std::prev(behind)->first : 0);
+    return {{slot.number + since * births_, false}, since};
+  }
+
+ private:
+  struct Later {
+    int64_t number;  // in the round that makes it
+    int64_t age;     // rounds after that one, in which it is used
+    int64_t first;   // the age with which those begin that follow one another
+    auto operator<=>(const Later&) const = default;
+  };
+
+  // Rounds ago that a slot's block was made.
+  int64_t age_of(const Slot& slot) const {
+    return slot.lasting || births_ == 0 ? 0 : -floor_of(slot.number - 1, births_);
+  }
+  int64_t number_of(const Slot& slot) const { return slot.number + age_of(slot) * births_; }
+
+  int64_t births_;
+  std::vector<Later> later_;
+};
 
 class Reader {
  public:
-  Reader(const Program& program, NodeId node) : program_(program) {
+  Reader(const Program& program, NodeId node) : generations_(program) {
     made_.node = node;
     made_.length = program.length();
     made_.births = program.births;
@@ -49,9 +96,9 @@ class Reader {
     made_.touched.push_back(0);
     for (int64_t sum = 0; int64_t & bytes : made_.touched) sum += std::exchange(bytes, sum);
     for (const Program::Death& death : program.deaths) {
-      const auto found = passing_.find(own_number(death.slot));
-      if (found != passing_.end())
-        die(found_[found->second], death.after + age_of(death.slot, program.births) * made_.length);
+      const auto [slot, age] = generations_.of(death.slot);
+      const auto found = passing_.find(slot.number);
+      if (found != passing_.end()) die(found_[found->second], death.after + age * made_.length);
     }
     made_.wanted = made_.alive;
     for (size_t block = 0; block < found_.size(); ++block) live(block);
@@ -62,10 +109,6 @@ class Reader {
   Uses take() { return std::move(made_); }
 
  private:
-  int64_t own_number(const Slot& slot) const {
-    return slot.number + age_of(slot, program_.births) * program_.births;
-  }
-
   void die(Found& block, int64_t step) const {
     if (step < block.last || step / made_.length > block.last / made_.length + kLingers) return;
     block.dies = block.dies < 0 ? step : std::min(block.dies, step);
@@ -73,22 +116,24 @@ class Reader {
 
   int64_t note(const Program::Use& use, int64_t step) {
     auto& known = use.slot.lasting ? lasting_ : passing_;
-    const Slot own{own_number(use.slot), use.slot.lasting};
-    const auto [at, is_new] = known.try_emplace(own.number, found_.size());
+    const auto [slot, age] = generations_.of(use.slot);
+    const auto [at, is_new] = known.try_emplace(slot.number, found_.size());
     if (is_new) {
       found_.emplace_back();
-      made_.blocks.push_back({.slot = own});
+      made_.blocks.push_back({.slot = slot});
     }
     Uses::Life& life = made_.blocks[at->second];
     life.size = std::max(life.size, round_up(use.size).count());
     life.stays |= use.stays;
-    life.written |= use.write || !own.lasting;
-    const int64_t when = step + age_of(use.slot, program_.births) * made_.length;
+    life.written |= use.write || is_born(life);
+    const int64_t when = step + age * made_.length;
     Found& block = found_[at->second];
     block.uses.push_back({when, use.write});
     block.last = std::max(block.last, when);
     return use.size.count();
   }
+
+  static bool is_born(const Uses::Life& life) { return !life.slot.lasting && life.slot.number > 0; }
 
   void live(size_t block) {
     Found& found = found_[block];
@@ -101,16 +146,25 @@ class Reader {
     const int64_t gone = lasts ? first + made_.length : std::max(found.dies, last) + 1;
     add_difference(made_.alive, first, gone, life.size);
     add_difference(made_.wanted, first, lasts ? gone : last + 1, life.size);
-    for (size_t i = 0; i < found.uses.size(); ++i) {
-      const bool is_last = i + 1 == found.uses.size();
+    // From a write on, so that what is before a round's first one follows what is behind its last.
+    const size_t count = found.uses.size();
+    size_t from = 0;
+    while (lasts && from < count && !found.uses[from].write) ++from;
+    from %= count;
+    made_.written.push_back(is_born(life) || found.uses[from].write);
+    for (size_t k = 0; k < count; ++k) {
+      const size_t i = (from + k) % count;
+      const bool is_last = i + 1 == count;
       const int64_t begin = found.uses[i].step + 1;
       const int64_t end = !is_last ? found.uses[i + 1].step : lasts ? first + made_.length : gone;
-      const bool dirty = !lasts || found.uses[i].write;
-      if (begin < end) made_.gaps.push_back({block, begin, end, !is_last || lasts, dirty});
+      if (k != 0 && found.uses[i].write) made_.written.push_back(true);
+      const bool fresh = is_born(life) || found.uses[i].write;
+      if (begin < end)
+        made_.gaps.push_back({block, begin, end, !is_last || lasts, fresh, made_.written.size() - 1});
     }
   }
 
-  const Program& program_;
+  const Generations generations_;
   Uses made_;
   std::vector<Found> found_;
   std::unordered_map<int64_t, size_t> lasting_;  // by name
@@ -119,6 +173,10 @@ class Reader {
 
 }  // namespace
 
-Uses uses_at(const Program& program, NodeId node) { return Reader(program, node).take(); }
+Uses uses_at(const Program& program, NodeId node, double slower) {
+  Uses uses = Reader(program, node).take();
+  uses.slower = slower;
+  return uses;
+}
 
 }  // namespace innkeeper::plan

@@ -7,6 +7,7 @@
 
 #include "base/types.h"
 #include "plan/program.h"
+#include "plan/speed.h"
 
 namespace innkeeper::plan {
 
@@ -17,29 +18,31 @@ struct Gap {
   int64_t begin = 0;    // the first step in which the block is not used, and
   int64_t end = 0;      // the one in which it is used again; or, if it is not, behind its last one
   bool returns = true;  // it is used again
-  // Its bytes are taken to be nowhere else: a result's, or what the operator before the gap has written.
-  // (What was written earlier may have been copied out since, or not: that depends on what was chosen.)
-  bool dirty = true;
+  bool fresh = true;    // a result's, or what the operator before the gap has written
+  // Whose bytes, between one write and the next: they are copied out once, when they leave first.
+  size_t version = 0;
 };
 
 struct Uses {
   struct Life {
-    Slot slot;  // as the round that makes it names it
+    Slot slot;  // as the first round names it that makes or uses it
     int64_t size = 0;
     bool stays = false;
     bool written = false;  // in the round
   };
   NodeId node = kNoNode;
-  int64_t length = 0;  // steps
-  int64_t births = 0;  // of a round
+  double slower = kSlower;  // its link than its memory (speed.h)
+  int64_t length = 0;       // steps
+  int64_t births = 0;       // of a round
   std::vector<Life> blocks;
-  std::vector<Gap> gaps;
+  std::vector<Gap> gaps;         // of one version one after the other, in time
+  std::vector<bool> written;     // by version: in the round; else there is a copy elsewhere at all times
   std::vector<int64_t> touched;  // bytes, before each step and, at last, in all: how long kernels take
   std::vector<int64_t> alive;    // bytes in each step
   std::vector<int64_t> wanted;   // of those that are in use, or will be
 };
 
-Uses uses_at(const Program& program, NodeId node);
+Uses uses_at(const Program& program, NodeId node, double slower = kSlower);
 
 // Calls `range(first, last)` for the steps of one round that `begin` to `end` cover, as often as they do.
 template <typename Range>

@@ -1,7 +1,10 @@
 #include "plan/planner.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -273,17 +276,35 @@ std::vector<Moved> Planner::moved() const {
   return all;
 }
 
+namespace {
+
+// That a link takes for so many bytes; 0 where nobody knows.
+double seconds(Bytes size, double link) { return link > 0 ? static_cast<double>(size.count()) / link : 0; }
+
+std::string on_link(Bytes size, double link) {
+  if (link <= 0) return "";
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), " (%.2f ms on its link)", 1e3 * seconds(size, link));
+  return text.data();
+}
+
+}  // namespace
+
 // False if nothing is to move.
 bool Planner::schedule(Known& known) {
   known.moves.clear();
   known.cost.arriving = known.cost.leaving = known.cost.bound = known.cost.shortage = Bytes(0);
+  known.cost.least_copying = 0;
   for (const NodeId node : known.program.nodes()) {
     const Bytes whole = room_(node);
     const Bytes room = whole - Bytes(known.lacking[index_of(node)]);
     known.room[index_of(node)] = whole.count();
     if (whole <= Bytes(0)) continue;  // none is wanted
-    const Uses uses = uses_at(known.program, node);
-    known.cost.bound += live_excess(uses, whole);
+    const AboutNode node_is = about_ ? about_(node) : AboutNode{};
+    const Uses uses = uses_at(known.program, node, slower(node_is.speed));
+    const Bytes bound = live_excess(uses, whole);
+    known.cost.bound += bound;
+    known.cost.least_copying = std::max(known.cost.least_copying, seconds(bound, node_is.speed.link));
     const Bytes missing = shortage(uses, whole);
     known.cost.shortage += missing;
     if (room <= Bytes(0) || known.touched[index_of(node)] <= room) continue;  // none is left, or all fits
@@ -294,8 +315,9 @@ bool Planner::schedule(Known& known) {
     if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
     log(LogLevel::info,
         "planned: a round of " + std::to_string(known.program.length()) + " operators, in which " +
-            to_string(made.arriving) + " arrive at " + node_name_(node) + " and " + to_string(made.leaving) +
-            " leave it; nothing would, with " + to_string(missing) + " more than its " + to_string(whole));
+            to_string(made.arriving) + " arrive at " + node_is.name + " and " + to_string(made.leaving) +
+            " leave it" + on_link(std::max(made.arriving, made.leaving), node_is.speed.link) +
+            "; nothing would, with " + to_string(missing) + " more than its " + to_string(whole));
   }
   std::stable_sort(known.moves.begin(), known.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });

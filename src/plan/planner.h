@@ -57,17 +57,21 @@ struct RoundCost {
   int64_t times = 1;      // that it is gone round by one schedule
   Bytes arriving{0};      // as planned
   Bytes leaving{0};
-  Bytes bound{0};     // no plan has less arriving (bound.h)
-  Bytes shortage{0};  // of room: with so much more nothing would move
+  Bytes bound{0};            // no plan has less arriving (bound.h)
+  Bytes shortage{0};         // of room: with so much more nothing would move
+  double least_copying = 0;  // seconds that a link takes at least for the bound; 0 where nobody knows
 };
 
 class Planner {
  public:
   // Bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
   using Room = std::function<Bytes(NodeId)>;
-  using NodeName = std::function<std::string(NodeId)>;  // for messages
-  Planner(Room room, NodeName node_name)
-      : room_(std::move(room)), node_name_(std::move(node_name)), recent_(kRecent) {}
+  struct AboutNode {
+    std::string name;  // for messages
+    Speed speed = {};
+  };
+  using About = std::function<AboutNode(NodeId)>;  // asked when a schedule is made
+  Planner(Room room, About about) : room_(std::move(room)), about_(std::move(about)), recent_(kRecent) {}
 
   Name meet(Block* block);
   void forget(Name name);
@@ -149,7 +153,7 @@ class Planner {
   void enter(Known& known, int64_t step, int64_t births_before);
 
   const Room room_;
-  const NodeName node_name_;
+  const About about_;
   History history_;
   PeriodFinder finder_;
   int64_t refused_until_ = 0;  // operators

@@ -1,9 +1,12 @@
 #include "plan/schedule.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
-#include "plan/cover.h"
 #include "plan/gaps.h"
+#include "plan/profile.h"
+#include "plan/round_time.h"
 
 namespace innkeeper::plan {
 namespace {
@@ -11,68 +14,121 @@ namespace {
 // Operators ahead of its use that a copy starts at most: nothing takes longer, and looking for room ends.
 constexpr int64_t kLead = 4096;
 
+// None of these is the best for all programs. Those that count steps for less prefer what is cheap to what is
+// away for long.
+constexpr Weights kTried[] = {
+    {.out = Weights::Out::fresh},
+    {.out = Weights::Out::first},
+    {.out = Weights::Out::fresh, .one_way = 0.05, .patience = 2, .steps = 0.7},
+    {.out = Weights::Out::first, .one_way = 0.05, .patience = 2, .steps = 0.7},
+};
+
+// When what leaves in these gaps leaves and comes back.
 class Timetable {
  public:
   Timetable(const Uses& uses, const std::vector<size_t>& gaps, Bytes room)
-      : uses_(uses), spare_(uses.alive.size()) {
-    for (const size_t gap : gaps) leave(uses.gaps[gap]);
-    sum_up(spare_);
-    for (size_t step = 0; step < spare_.size(); ++step) spare_[step] += room.count() - uses.alive[step];
-    std::vector<Gap> returning;
+      : uses_(uses), lack_(lack(uses, gaps, room)) {
+    for (const size_t gap : gaps) add(gap, uses.gaps[gap].begin - 1, false);
+    std::vector<size_t> returning;
     for (const size_t gap : gaps)
-      if (uses.gaps[gap].returns) returning.push_back(uses.gaps[gap]);
+      if (uses.gaps[gap].returns) returning.push_back(gap);
     // Those that are used first start first, so that a link brings them in the order of their uses.
-    std::sort(returning.begin(), returning.end(), [this](const Gap& a, const Gap& b) {
-      return std::pair(a.end % uses_.length, a.block) < std::pair(b.end % uses_.length, b.block);
-    });
-    for (const Gap& gap : returning) arrive(gap);
-    std::stable_sort(made_.moves.begin(), made_.moves.end(), [](const Move& a, const Move& b) {
+    std::sort(returning.begin(), returning.end(), [this](size_t a, size_t b) { return order(a) < order(b); });
+    for (const size_t gap : returning) arrive(gap);
+    std::stable_sort(trips_.begin(), trips_.end(), [](const Trip& a, const Trip& b) {
       return a.after != b.after ? a.after < b.after : a.arrives < b.arrives;
     });
   }
 
-  Schedule take() { return std::move(made_); }
+  double time() const {
+    std::vector<int64_t> spare = lack_.numbers();
+    for (int64_t& bytes : spare) bytes = -bytes;
+    return round_time(uses_, trips_, spare);
+  }
+
+  Schedule schedule() const {
+    Schedule made;
+    for (const Trip& trip : trips_) {
+      const Gap& gap = uses_.gaps[trip.gap];
+      const Uses::Life& life = uses_.blocks[gap.block];
+      Slot slot = life.slot;
+      if (!slot.lasting) slot.number -= trip.rounds * uses_.births;
+      made.moves.push_back({trip.after, trip.arrives, uses_.node, slot, Bytes(life.size), life.written});
+      (trip.arrives ? made.arriving : made.leaving) += Bytes(life.size);
+    }
+    return made;
+  }
 
  private:
-  int64_t& spare(int64_t step) { return spare_[static_cast<size_t>(step % uses_.length)]; }
+  // Where what leaves is away for all of its gaps.
+  static std::vector<int64_t> lack(const Uses& uses, const std::vector<size_t>& gaps, Bytes room) {
+    std::vector<int64_t> away(uses.alive.size());
+    for (const size_t gap : gaps)
+      add_difference(away, uses.gaps[gap].begin, uses.gaps[gap].end, size_of(uses, gap));
+    sum_up(away);
+    for (size_t step = 0; step < away.size(); ++step)
+      away[step] = uses.alive[step] - room.count() - away[step];
+    return away;
+  }
 
-  // Notes the change of what is elsewhere, from one step to the next.
-  void leave(const Gap& gap) {
-    add_difference(spare_, gap.begin, gap.end, uses_.blocks[gap.block].size);
-    add(gap, gap.begin - 1, false);
+  static int64_t size_of(const Uses& uses, size_t gap) { return uses.blocks[uses.gaps[gap].block].size; }
+
+  std::pair<int64_t, size_t> order(size_t gap) const {
+    return {uses_.gaps[gap].end % uses_.length, uses_.gaps[gap].block};
   }
 
   // As soon as there is room from then on.
-  void arrive(const Gap& gap) {
-    const int64_t size = uses_.blocks[gap.block].size;
-    const int64_t use = gap.end % uses_.length;
+  void arrive(size_t gap) {
+    const Gap& it = uses_.gaps[gap];
+    const int64_t size = size_of(uses_, gap);
+    const int64_t use = it.end % uses_.length;
     const int64_t bound =
-        std::max({earliest_, gap.begin - gap.end + use, use - std::min(uses_.length - 1, kLead)});
-    int64_t start = use - 1;
-    while (start > bound && spare(start + uses_.length) >= size) --start;
-    for (int64_t step = start + 1; step < use; ++step) spare(step + uses_.length) -= size;
-    earliest_ = start;
-    add(gap, gap.end - use + start, true);
+        std::max({earliest_, it.begin - it.end + use, use - std::clamp(uses_.length - 1, int64_t{1}, kLead)});
+    earliest_ = std::max(bound, last_without(size, bound + 1, use));
+    each_range(earliest_ + 1 + uses_.length, use + uses_.length, uses_.length,
+               [&](int64_t first, int64_t last) { lack_.add(first, last, size); });
+    add(gap, it.end - use + earliest_, true);
   }
 
-  void add(const Gap& gap, int64_t after, bool arrives) {
-    const Uses::Life& life = uses_.blocks[gap.block];
-    Slot slot = life.slot;
-    if (!slot.lasting) slot.number -= after / uses_.length * uses_.births;
-    made_.moves.push_back({after % uses_.length, arrives, uses_.node, slot, Bytes(life.size), life.written});
-    (arrives ? made_.arriving : made_.leaving) += Bytes(life.size);
+  // The last step of these without room for so many bytes; those below 0 are of the round before.
+  int64_t last_without(int64_t size, int64_t first, int64_t last) const {
+    const int64_t found = lack_.last_above(-size, std::max<int64_t>(first, 0), last);
+    if (found >= 0 || first >= 0) return found >= 0 ? found : first - 1;
+    const int64_t before = lack_.last_above(-size, first + uses_.length, uses_.length);
+    return before >= 0 ? before - uses_.length : first - 1;
+  }
+
+  // `after`: of the rounds from that one on which makes the block.
+  void add(size_t gap, int64_t after, bool arrives) {
+    trips_.push_back({after % uses_.length, arrives, gap, after / uses_.length});
   }
 
   const Uses& uses_;
-  std::vector<int64_t> spare_;  // bytes that nothing has, by step
+  Profile lack_;  // of bytes, by step; below nothing where some are spare
   int64_t earliest_ = INT64_MIN;
-  Schedule made_;
+  std::vector<Trip> trips_;
 };
 
 }  // namespace
 
-Schedule make_schedule(const Uses& uses, Bytes room) {
-  return Timetable(uses, cover(uses, room), room).take();
+Schedule make_schedule(const Uses& uses, Bytes room) { return make_schedule(uses, room, kTried); }
+
+Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tried) {
+  std::optional<Timetable> best;
+  double shortest = 0;
+  for (const Weights& weights : tried) {
+    const std::vector<size_t> gaps = cover(uses, room, weights);
+    if (gaps.empty()) return {};
+    Timetable made(uses, gaps, room);
+    const double time = made.time();
+    if (best.has_value() && time >= shortest) continue;
+    best.emplace(std::move(made));
+    shortest = time;
+  }
+  if (!best.has_value()) return {};
+  Schedule chosen = best->schedule();
+  chosen.time = shortest;
+  return chosen;
 }
 
 }  // namespace innkeeper::plan

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/types.h"
+#include "plan/cover.h"
 #include "plan/gaps.h"
 #include "plan/program.h"
 
@@ -30,9 +32,12 @@ struct Schedule {
   std::vector<Move> moves;  // by step; of one step those that leave first
   Bytes arriving{0};        // in a round
   Bytes leaving{0};
+  double time = 0;  // of a round, in bytes that kernels touch (round_time.h); 0 where nothing moves
 };
 
-// Room: bytes at the node that the program's blocks may have between them.
+// Room: bytes at the node that the program's blocks may have between them. The best of those that are made by
+// each of the weights; by default of some that suit one program or another.
 Schedule make_schedule(const Uses& uses, Bytes room);
+Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tried);
 
 }  // namespace innkeeper::plan

@@ -42,7 +42,7 @@ class Player {
                                                        .card = setup.card,
                                                        .host_link = setup.link});
     std::vector<NodeSetup> nodes;
-    nodes.push_back({sim::make_device(card_), room, true});
+    nodes.push_back({sim::make_device(card_), room, true, {setup.card.bandwidth, setup.link.bandwidth}});
     auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
     slabs_ = &host->slabs();
     nodes.push_back({std::move(host), kHost, false});

@@ -59,10 +59,8 @@ void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
     access.pinned = false;
     Replica& replica = access.block->replica(id);
     replica.last_use.store(stamp, std::memory_order_relaxed);
-    if (access.write) {
-      replica.last_write.store(stamp, std::memory_order_relaxed);
-      written += access.block->size();
-    }
+    if (access.write || access.born) replica.last_write.store(stamp, std::memory_order_relaxed);
+    if (access.write) written += access.block->size();
     replica.word.remove_pin(access.write);
   }
   if (Stamps* const stamps = node(id).stamps.get()) stamps->launched(written);

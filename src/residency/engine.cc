@@ -17,6 +17,8 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
     added->id = NodeId{static_cast<uint8_t>(nodes_.size())};
     added->kind = spec.device->kind();
     added->computes = spec.computes;
+    added->speed = spec.speed;
+    added->time = std::move(spec.time);
     added->budget = spec.budget.count();
     added->device = std::move(spec.device);
     added->device->attach(added->id, this);
@@ -233,9 +235,9 @@ void Engine::inherit_if_last(Block& block) {
 
 // ---------------------------------------------------------------- blocks
 
-Block* Engine::create(Bytes size) {
+Block* Engine::create(Bytes size, Block::Space space) {
   const BlockId id{blocks_begun_.fetch_add(1, std::memory_order_relaxed) + 1};
-  return Block::make(nodes_.size(), id, size).release();
+  return Block::make_in(std::move(space), nodes_.size(), id, size).release();
 }
 
 NodeId Engine::any_replica(const Block& block) const {
@@ -245,14 +247,15 @@ NodeId Engine::any_replica(const Block& block) const {
   return kNoNode;
 }
 
-void Engine::destroy(Block* block) {
+Block::Space Engine::destroy(Block* block) {
   if (stream_->on()) [[unlikely]]
     stream_->freed(block->id());
   forget(*block);
   if (!die_as_newborn(*block)) die(*block);
-  Block::destroy(block);
+  Block::Space space = Block::destroy(block);
   blocks_ended_.fetch_add(1, std::memory_order_release);
   wake_waiters();
+  return space;
 }
 
 // Nobody has looked for the block: it has one replica, which no copy touches.
@@ -302,11 +305,14 @@ void Engine::die(Block& block) {
 
 void Engine::adopt(Block& block, NodeId id, Memory memory) {
   Replica& replica = block.replica(id);
-  const Stamp stamp = touched(replica);  // its kernel is on the queue
+  // Its kernel is on the queue, and has no stamp until its operator ends (let_pins_go).
+  const Stamp now = now_.load(std::memory_order_relaxed);
+  replica.last_use.store(now, std::memory_order_relaxed);
+  replica.last_write.store(kAllSoFar, std::memory_order_relaxed);
   replica.memory = std::move(memory);
   IK_CHECK(next_state(replica.word.state(), ReplicaEvent::born) == static_cast<uint8_t>(ReplicaState::owned),
            "only a block without bytes adopts some");
-  replica.returns.came(stamp, stamp);
+  replica.returns.came(now, now);
   replica.word.be_born();
   const Node& at = node(id);
   const bool stands = newborns_.add(block);

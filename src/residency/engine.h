@@ -39,6 +39,7 @@
 #include "policy/eviction.h"
 #include "policy/placement.h"
 #include "residency/block.h"
+#include "residency/compute_time.h"
 #include "residency/followers.h"
 #include "residency/index.h"
 #include "residency/links.h"
@@ -63,6 +64,8 @@ struct NodeSetup {
   std::unique_ptr<Device> device;
   Bytes budget;
   bool computes = false;  // operators may run here
+  plan::Speed speed = {};
+  std::function<ComputeTime()> time = nullptr;  // null: nobody measures it
 };
 
 // Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that
@@ -104,12 +107,13 @@ class Engine final : public Accountant {
   const EvictionPolicy& policy() const { return *policy_; }
 
   // ---- blocks
-  Block* create(Bytes size);
+  // `space`: of a block of this engine that has gone.
+  Block* create(Bytes size, Block::Space space = {});
   // The caller promises that nobody uses the block any more. Never fails; waits only for a move that is under
   // way.
-  void destroy(Block* block);
+  Block::Space destroy(Block* block);
   // A kernel's fresh result: `memory` becomes the block's only replica (the block has none yet), pinned until
-  // the caller releases an access to it that is marked as pinned.
+  // the caller releases an access to it that is marked as pinned and born.
   void adopt(Block& block, NodeId node, Memory memory);
   // The kernel resized the storage of an operand that the caller has acquired for writing, or that had no
   // bytes.
@@ -215,6 +219,8 @@ class Engine final : public Accountant {
     std::unique_ptr<Device> device;
     NodeKind kind = NodeKind::host;
     bool computes = false;
+    plan::Speed speed;
+    std::function<ComputeTime()> time;
     std::atomic<int64_t> budget{0};
     std::atomic<int64_t> used{0};
     Promises promises;  // of `used`
@@ -387,6 +393,7 @@ class Engine final : public Accountant {
   NodeId backing(const Node& node) const;
 
   // planned.cc
+  ComputeTime time_since(std::array<ComputeTime, kMaxNodes>& before) const;
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
   plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
   void forget(const Block& block) {

@@ -36,7 +36,7 @@ Follower* Followers::of_thread(const ThreadState& thread) {
 }
 
 Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room,
-                                plan::Planner::NodeName node_name) {
+                                plan::Planner::About about) {
   const MutexLock lock(mutex_);
   const bool others = programs_ != 0;
   if ((others && ++thread.strange < kStrange) || programs_ == BlockName::kMostPrograms) return nullptr;
@@ -48,9 +48,10 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   lives_.push_back(thread.life);
   const MutexLock itself(place->mutex);
   place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
-                                                   std::move(node_name));
+                                                   std::move(about));
   place->arrived_before = thread.arrived;
   place->arrived_in_round = 0;
+  place->in_round = {};
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);

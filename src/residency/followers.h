@@ -25,6 +25,7 @@
 #include "base/types.h"
 #include "innkeeper/stats.h"
 #include "plan/planner.h"
+#include "residency/compute_time.h"
 #include "residency/stamps.h"
 
 namespace innkeeper {
@@ -61,6 +62,8 @@ struct Follower {
   std::vector<plan::Touch> touches IK_GUARDED_BY(mutex);  // of the operator that ended last
   int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // bytes, before its round
   int64_t arrived_in_round IK_GUARDED_BY(mutex) = 0;      // the last that was followed to its end
+  std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);  // its round
+  ComputeTime in_round IK_GUARDED_BY(mutex);                            // that last one
 
   bool is_of(const ThreadState& thread) const;
   bool is_over() const;  // its thread has ended, or it never was anybody's
@@ -93,7 +96,7 @@ class Followers {
   // nobody's.
   const Follower* shown_to(const ThreadState& thread) const;
   // One for a thread that has none, at an operator of its; null if it is to have none yet.
-  Follower* give_place(ThreadState& thread, Stamp now, const Room& room, plan::Planner::NodeName node_name)
+  Follower* give_place(ThreadState& thread, Stamp now, const Room& room, plan::Planner::About about)
       IK_EXCLUDES(mutex_);
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;

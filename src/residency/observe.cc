@@ -61,6 +61,7 @@ void Engine::reset_stats() {
     const MutexLock lock(follower.mutex);
     if (follower.planner != nullptr) follower.planner->reset_counts();
     follower.arrived_in_round = 0;
+    follower.in_round = {};
   }
   for (const auto& at : nodes_) {
     at->peak.store(at->used.load());

@@ -21,6 +21,13 @@ void Engine::set_planning(bool on) {
   }
 }
 
+namespace {
+
+// Of a round; 0 where nobody knows how long its kernels take.
+double least_time(double kernels, double copying) { return kernels > 0 ? std::max(kernels, copying) : 0; }
+
+}  // namespace
+
 PlanningStats Engine::planning() const {
   PlanningStats all;
   const Follower* const shown = followers_.shown_to(thread_state());
@@ -37,7 +44,10 @@ PlanningStats Engine::planning() const {
                  .bytes_planned = cost.arriving.count(),
                  .bytes_bound = cost.bound.count(),
                  .bytes_short = cost.shortage.count(),
-                 .bytes_fetched = follower.arrived_in_round};
+                 .bytes_fetched = follower.arrived_in_round,
+                 .seconds = follower.in_round.now,
+                 .kernel_seconds = follower.in_round.kernels,
+                 .seconds_bound = least_time(follower.in_round.kernels, cost.least_copying)};
   }
   return all;
 }
@@ -111,7 +121,9 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
         [this](const Follower& whose, NodeId each) {
           return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
         },
-        [this](NodeId each) { return device(each).name(); });
+        [this](NodeId each) {
+          return plan::Planner::AboutNode{device(each).name(), node(each).speed};
+        });
   }
   if (place == nullptr) return;
   Follower& follower = *place;
@@ -139,8 +151,13 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   const int64_t rounds = planner.rounds();
   planner.ended(id, follower.touches);
   if (planner.begins()) {
-    if (planner.rounds() > rounds && self.arrived >= follower.arrived_before)  // else a thread at its place
-      follower.arrived_in_round = (self.arrived - follower.arrived_before) / planner.cost().times;
+    const ComputeTime taken = time_since(follower.time_before);
+    if (planner.rounds() > rounds && self.arrived >= follower.arrived_before) {  // else a thread at its place
+      const int64_t times = planner.cost().times;
+      follower.arrived_in_round = (self.arrived - follower.arrived_before) / times;
+      const auto each = static_cast<double>(times);
+      follower.in_round = {taken.now / each, taken.kernels / each};
+    }
     follower.arrived_before = self.arrived;
     for (const NodeId each : computing_)
       follower.demand[index_of(each)].store(planner.touched_at(each).count(), std::memory_order_relaxed);
@@ -152,6 +169,19 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
       planner.postpone();
     }
   }
+}
+
+// Of the node that took most.
+ComputeTime Engine::time_since(std::array<ComputeTime, kMaxNodes>& before) const {
+  ComputeTime taken;
+  for (const NodeId each : computing_) {
+    if (node(each).time == nullptr) continue;
+    const ComputeTime now = node(each).time();
+    const ComputeTime then = std::exchange(before[index_of(each)], now);
+    taken.now = std::max(taken.now, now.now - then.now);
+    taken.kernels = std::max(taken.kernels, now.kernels - then.kernels);
+  }
+  return taken;
 }
 
 void Engine::forget(BlockName name) {

@@ -326,6 +326,8 @@ double Accelerator::time() const {
   return latest;
 }
 
+double Accelerator::busy(QueueIndex queue) const { return impl_->queue(queue).busy(); }
+
 Bytes Accelerator::copied(Direction direction) const {
   return Bytes(impl_->copied[static_cast<size_t>(direction)].load(std::memory_order_relaxed));
 }

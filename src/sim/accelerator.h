@@ -123,6 +123,8 @@ class Accelerator {
   // The virtual time at which all work put on the queue so far is done, in seconds since the start.
   double time(QueueIndex queue) const;
   double time() const;  // over all queues
+  // Seconds that this work takes, without what it waits for.
+  double busy(QueueIndex queue) const;
   // Bytes that crossed the links, for tests and reports.
   Bytes copied(Direction direction) const;
 

@@ -82,6 +82,7 @@ double WorkQueue::start() const { return std::max(time_, host_->seen); }
 std::shared_ptr<SimEvent> WorkQueue::push(Item item, double seconds) {
   MutexLock lock(machine_mutex);
   time_ = start() + seconds;
+  busy_ += seconds;
   if (item.wait != nullptr && item.in_time) time_ = std::max(time_, item.wait->time());
   items_.push_back(std::move(item));
   const Position position = enqueued_.load(std::memory_order_relaxed) + 1;
@@ -92,6 +93,7 @@ std::shared_ptr<SimEvent> WorkQueue::push(Item item, double seconds) {
 void WorkQueue::spend(double seconds, double not_before) {
   MutexLock lock(machine_mutex);
   time_ = std::max(start(), not_before) + seconds;
+  busy_ += seconds;
 }
 
 std::shared_ptr<SimEvent> WorkQueue::tail() {
@@ -203,6 +205,11 @@ void WorkQueue::host_saw(double time) {
 double WorkQueue::time() const {
   MutexLock lock(machine_mutex);
   return time_;
+}
+
+double WorkQueue::busy() const {
+  MutexLock lock(machine_mutex);
+  return busy_;
 }
 
 }  // namespace innkeeper::sim

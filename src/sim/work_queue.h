@@ -128,6 +128,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // The host has seen that `time` has passed.
   void host_saw(double time) IK_EXCLUDES(machine_mutex);
   double time() const IK_EXCLUDES(machine_mutex);
+  double busy() const IK_EXCLUDES(machine_mutex);  // seconds of what was put on it so far, without waits
 
  private:
   double start() const IK_REQUIRES(machine_mutex);
@@ -141,6 +142,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   std::deque<Item> items_ IK_GUARDED_BY(machine_mutex);  // those not executed; the front one may be running
   bool running_ IK_GUARDED_BY(machine_mutex) = false;
   double time_ IK_GUARDED_BY(machine_mutex) = 0;
+  double busy_ IK_GUARDED_BY(machine_mutex) = 0;
 };
 
 }  // namespace innkeeper::sim

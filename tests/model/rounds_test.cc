@@ -159,6 +159,10 @@ class Going {
     machine_->destroy(slot.block);
     slot.block = machine_.make(machine_.sim(), slot.contents).value();
   }
+  void unpin() {
+    if (pinned_ != nullptr) machine_->unpin(*pinned_);
+    pinned_ = nullptr;
+  }
   Block* any(Chance& chance) { return slots_[chance.below(round_.lasting)].block; }
 
  private:
@@ -182,8 +186,9 @@ class Going {
 };
 
 // What a program does between two rounds, or in one, that no plan knows of.
-void disturb(Machine& machine, Going& run, Chance& chance) {
-  switch (chance.below(9)) {
+constexpr size_t kDisturbances = 9;
+void disturb(Machine& machine, Going& run, Chance& chance, size_t which) {
+  switch (which) {
     case 0: run.step(0, machine.sim()); break;
     case 1: (void)machine->evict(*run.any(chance)); break;
     case 2: (void)machine->prefetch(*run.any(chance), machine.sim()); break;
@@ -227,7 +232,7 @@ void one_program(uint64_t seed, int64_t& rounds) {
       }
       run.go(machine.sim());
       faults.disarm();
-      if (i > 14 && chance.one_in(3)) disturb(machine, run, chance);
+      if (i > 14 && chance.one_in(3)) disturb(machine, run, chance, chance.below(kDisturbances));
       ASSERT_EQ(machine->check_invariants(), "");
       if (testing::Test::HasFatalFailure()) return;
     }
@@ -247,6 +252,36 @@ TEST(Rounds, SeeTheBytesOfTheModelWhateverIsPlanned) {
     one_program(seed + i, rounds);
   if (one == 0) {
     EXPECT_GT(rounds, static_cast<int64_t>(programs)) << "hardly anything was planned";
+  }
+}
+
+// At each operator of a round each thing that no plan knows of: nothing is lost, and the round is followed
+// again.
+TEST(Rounds, LoseNothingWhereverTheyAreLeft) {
+  constexpr int kPatience = 8;  // rounds
+  Chance chance(3);
+  const Round round = random_round(chance);
+  Machine machine({.budget = KiB(30)});
+  Going run(machine, round);
+  const auto follow = [&] {
+    for (int i = 0; i < kPatience && !machine->planning().follows; ++i) run.go(machine.sim());
+    return machine->planning().follows;
+  };
+  run.go(machine.sim());
+  ASSERT_TRUE(follow());
+  for (size_t which = 0; which < kDisturbances; ++which) {
+    for (size_t left_at = 0; left_at <= round.steps.size(); ++left_at) {
+      SCOPED_TRACE(std::to_string(which) + " before step " + std::to_string(left_at));
+      for (size_t i = 0; i < left_at; ++i) run.step(i, machine.sim());
+      disturb(machine, run, chance, which);
+      for (size_t i = left_at; i < round.steps.size(); ++i) run.step(i, machine.sim());
+      if (HasFatalFailure()) return;
+      ASSERT_EQ(machine->check_invariants(), "");
+      run.unpin();
+      ASSERT_TRUE(machine->set_budget(machine.sim(), KiB(30)).ok());
+      run.go(machine.sim());
+      ASSERT_TRUE(follow());
+    }
   }
 }
 

@@ -167,11 +167,13 @@ def test_statistics():
             "bytes_written_back",
             "bytes_between",
             "bytes_bound",
+            "time_bound",
         ),
         *("escaped", "planned_rounds", "divergences", "round", "simulated_seconds", "nodes"),
     }
     assert (
         now["bytes_bound"] is None
+        and now["time_bound"] is None
         and now["round"] is None
         and now["escaped"] == 0
         and now["simulated_seconds"] > 0

@@ -125,12 +125,13 @@ def test_one_record_at_a_time(tmp_path: Path):
 
 
 def test_the_traces_script_records_what_replay_plays(tmp_path: Path):
-    command = [sys.executable, str(SCRIPT), "--only", "lstm", "--out", str(tmp_path)]
+    command = [sys.executable, str(SCRIPT), "--only", "unet", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    made = tmp_path / "lstm.trace.gz"
+    made = tmp_path / "unet.trace.gz"
     assert [file.name for file in tmp_path.iterdir()] == [made.name]
-    # The one in the repository is this script's: the same operators on the same sizes.
+    # The one in the repository is this script's: the same operators on the same sizes. (Not the LSTM's: of
+    # a layer in bfloat16 PyTorch makes one operator, or many where the CPU has no AVX-512.)
     kept = SCRIPT.parent / made.name
     assert [re.sub(r"\b\d+:", ":", line) for line in lines(made) if line[0] == "O"] == [
         re.sub(r"\b\d+:", ":", line) for line in lines(kept) if line[0] == "O"

@@ -38,6 +38,8 @@ struct MachineOptions {
   DiskCalls disk_calls = DiskCalls::of_the_system();
   std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
   LinkLimits links = {};
+  sim::Link link = sim::default_host_link();
+  bool measured = true;  // the engine knows the accelerators' speeds and clocks
 };
 
 class Machine {
@@ -49,8 +51,12 @@ class Machine {
       cards_.push_back(std::make_shared<sim::Accelerator>(sim::Options{.name = "sim:" + std::to_string(i),
                                                                        .capacity = MiB(64),
                                                                        .visibility = options.visibility,
-                                                                       .seed = options.seed + i}));
+                                                                       .seed = options.seed + i,
+                                                                       .host_link = options.link}));
       nodes.push_back({wrap(sim::make_device(cards_.back()), options), options.budget, true});
+      if (!options.measured) continue;
+      nodes.back().speed = {cards_.back()->options().card.bandwidth, options.link.bandwidth};
+      nodes.back().time = [card = cards_.back()] { return ComputeTime{card->time(0), card->busy(0)}; };
     }
     const bool host_computes = options.host_computes || options.accelerators == 0;
     nodes.push_back({wrap(std::make_unique<HostDevice>(), options), options.host_budget, host_computes});

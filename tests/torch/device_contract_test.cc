@@ -172,5 +172,15 @@ TEST_P(DeviceContract, IsKept) {
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(test::contract_cases(kinds())),
                          [](const auto& test) { return name_of(test.param); });
 
+#ifdef INNKEEPER_WITH_CUDA
+// Some 10 (a GH200, an L4) to 80 (an RTX 4090 in a slot of PCIe 3) are known.
+TEST(Card, SaysNothingOrSomethingLikelyOfItsLink) {
+  if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no card";
+  const double slower = plan::slower(cuda_backend::speed(0));
+  EXPECT_GT(slower, 1);
+  EXPECT_LT(slower, 500);
+}
+#endif
+
 }  // namespace
 }  // namespace innkeeper::torch_layer

@@ -288,6 +288,85 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   EXPECT_EQ(made.moves.size(), wanted.moves.size());
 }
 
+// Each round reads the next of many blocks that were made before them all.
+TEST(Uses, OfAPoolAreNotOfWhatEachRoundMakes) {
+  Loop loop;
+  const Name weight = loop.history.name();
+  std::vector<Name> pool;
+  for (int i = 0; i < 5000; ++i) pool.push_back(loop.history.name());
+  for (size_t round = 0; round < 40; ++round) {
+    const Name result = loop.history.name();
+    loop.op({read(weight, 100), read(pool[round], 8), {result, KiB(16), true}});
+    loop.op({read(weight, 100)});
+    loop.op({read(weight, 100), read(result, 16)});
+    loop.history.died(result);
+  }
+  ASSERT_EQ(loop.found, 3);
+  const Uses uses = uses_at(make_program(loop.history, 3).value(), kCard);
+  EXPECT_EQ(live_excess(uses, Bytes(0)), KiB(100 + 8 + 16));
+  EXPECT_EQ(shortage(uses, Bytes(0)), KiB(100 + 8 + 16));
+  ASSERT_EQ(uses.gaps.size(), 1u) << "between the result's two uses";
+  EXPECT_EQ(uses.gaps.front().end - uses.gaps.front().begin, 1);
+}
+
+// An epoch's last rounds read again what its first ones have read: two ages of one number.
+TEST(Uses, OfAnOldBlockBeginWithTheFirstThatFollowOneAnother) {
+  Program program;
+  program.births = 1;
+  program.steps = {{1, 0, 1, kCard}, {2, 2, 1, kCard}, {3, 4, 1, kCard}};
+  const auto of = [](int64_t number) { return Program::Use{{number, false}, KiB(1), number == 1, false}; };
+  // 1: made; -9 and -10: ten and eleven rounds old; -90: as old as what nobody has seen for long.
+  program.uses = {of(1), of(-9), of(-10), of(-90), of(0), of(-9)};
+  program.deaths = {{2, {-10, false}}, {2, {-90, false}}, {2, {0, false}}};
+  const Uses uses = uses_at(program, kCard);
+  ASSERT_EQ(uses.blocks.size(), 3u);
+  std::map<int64_t, bool> written;
+  for (const Uses::Life& life : uses.blocks) written[life.slot.number] = life.written;
+  EXPECT_EQ(written, (std::map<int64_t, bool>{{1, true}, {-9, false}, {-90, false}}));
+  EXPECT_EQ(uses.alive, (std::vector<int64_t>{4096, 5120, 5120})) << "of 1 and of -9 two at once";
+}
+
+TEST(Schedule, OfOneOperatorFetchesBeforeTheUse) {
+  Loop loop;
+  const Name weight = loop.history.name();
+  std::vector<Name> results;
+  for (size_t round = 0; round < 40; ++round) {
+    results.push_back(loop.history.name());
+    std::vector<Touch> touches{read(weight, 10), {results.back(), KiB(8), true}};
+    if (round >= 2) touches.push_back(read(results[round - 2], 8));
+    loop.op(touches);
+    if (round >= 2) loop.history.died(results[round - 2]);
+  }
+  ASSERT_EQ(loop.found, 1);
+  const Uses uses = uses_at(make_program(loop.history, 1).value(), kCard);
+  const Schedule made = make_schedule(uses, KiB(10 + 3 * 8 - 4));
+  int64_t there = 0;
+  for (const Move& move : made.moves) {
+    EXPECT_EQ(move.after, 0);
+    EXPECT_EQ(move.slot.number, move.arrives ? 0 : 1) << "it is used in the round in which it is -1";
+    there += move.arrives ? 1 : 0;
+  }
+  EXPECT_EQ(there, 1);
+}
+
+TEST(Schedule, IsTheShortestOfThoseThatAreMade) {
+  int better = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    Loop loop;
+    const Program program = training(seed, 24, loop);
+    const Uses uses = uses_at(program, kCard);
+    const Bytes room(program.touched_at(kCard).count() * 6 / 10);
+    const double time = make_schedule(uses, room).time;
+    for (const Weights::Out out : {Weights::Out::fresh, Weights::Out::first}) {
+      const Weights one{.out = out};
+      const double alone = make_schedule(uses, room, std::span(&one, 1)).time;
+      EXPECT_LE(time, alone) << "seed " << seed;
+      better += time < alone ? 1 : 0;
+    }
+  }
+  EXPECT_GT(better, 20) << "neither of the two is the best of all";
+}
+
 TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;

@@ -21,7 +21,7 @@ class Follower {
  public:
   explicit Follower(Bytes room) : Follower([room](NodeId) { return room; }) {}
   explicit Follower(std::function<Bytes(NodeId)> room)
-      : planner(std::move(room), [](NodeId) { return std::string("a card"); }) {}
+      : planner(std::move(room), [](NodeId) { return Planner::AboutNode{"a card"}; }) {}
 
   Name meet() {
     fake_ += 64;

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "device/numa.h"
+#include "device/pci_link.h"
 #include "torch/cuda/charging_allocator.h"
 #include "torch/errors.h"
 
@@ -31,6 +32,8 @@ constexpr int64_t kReserveShare = 16;
 // The caching allocator takes segments of 2 and 20 MiB and of multiples of 2 MiB, and cannot fill them all.
 constexpr Bytes kSegmentRoom = MiB(64);
 constexpr int64_t kSegmentShare = 16;
+// NVIDIA's Grace Hopper white paper: NVLink-C2C, 900 GB/s in both directions together, so 450 in one.
+constexpr double kCoherentLink = 450e9;
 // Of the caching allocator's counters, those over all its pools.
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 // Above PyTorch's own (0), so that it stays.
@@ -64,16 +67,21 @@ int attribute(cudaDeviceAttr which, c10::DeviceIndex index) {
 // The card has no memory of its own. (One that reaches the host's over a coherent link, as a GH200, has.)
 bool is_integrated(c10::DeviceIndex index) { return attribute(cudaDevAttrIntegrated, index) != 0; }
 
+// As the system names it: "0000:3b:00.0".
+std::string pci_address(c10::DeviceIndex card) {
+  std::array<char, 32> address{};
+  std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.0",
+                static_cast<unsigned>(attribute(cudaDevAttrPciDomainId, card)),
+                static_cast<unsigned>(attribute(cudaDevAttrPciBusId, card)),
+                static_cast<unsigned>(attribute(cudaDevAttrPciDeviceId, card)));
+  return address.data();
+}
+
 // The NUMA node that all cards are near, if they share one.
 std::optional<int> node_near(std::span<const c10::DeviceIndex> cards) {
   std::optional<int> common;
   for (const c10::DeviceIndex card : cards) {
-    std::array<char, 32> address{};
-    std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.0",
-                  static_cast<unsigned>(attribute(cudaDevAttrPciDomainId, card)),
-                  static_cast<unsigned>(attribute(cudaDevAttrPciBusId, card)),
-                  static_cast<unsigned>(attribute(cudaDevAttrPciDeviceId, card)));
-    const std::optional<int> near = numa_node_of(address.data());
+    const std::optional<int> near = numa_node_of(pci_address(card));
     if (!near || (common && common != near)) return std::nullopt;
     common = near;
   }
@@ -171,6 +179,16 @@ Status resolve(MachineSpec& spec) {
 }
 
 Bytes capacity(c10::DeviceIndex index) { return memory_of(index).total; }
+
+plan::Speed speed(c10::DeviceIndex index) {
+  if (is_integrated(index)) return {};
+  // Twice a cycle on each wire; the clock is in kHz.
+  const double memory = 2e3 * attribute(cudaDevAttrMemoryClockRate, index) *
+                        attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8;
+  if (attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, index) != 0)
+    return {memory, kCoherentLink};
+  return {memory, pci_link_bandwidth(pci_address(index)).value_or(0)};
+}
 
 void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief,
              const std::vector<NodeId>& nodes) {

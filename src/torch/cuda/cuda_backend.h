@@ -16,12 +16,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "config/machine.h"
 #include "device/device_api.h"
 #include "device/slabs.h"
+#include "plan/speed.h"
 #include "torch/accelerator/memory_order.h"
 #include "torch/runtime/random_stream.h"
 
@@ -34,6 +36,9 @@ Status resolve(MachineSpec& spec);
 
 // The memory that card has.
 Bytes capacity(c10::DeviceIndex index);
+
+// Of its memory and its link to the host, by what both were made for; 0 where card or system does not say.
+plan::Speed speed(c10::DeviceIndex index);
 
 // Puts the charging allocator (charging_allocator.h) in front of PyTorch's: card i is nodes[i], kNoNode if it
 // is none of ours. `relief` evicts so many bytes from a node whatever its budget. Also makes PyTorch give the

@@ -60,6 +60,8 @@ int attribute(int which) {
     case 8: return 48 << 10;                      // shared memory of a block
     case 10: return 32;                           // warp
     case 16: return 8;                            // processors
+    case 36: return 2'619'000;                    // the memory's clock, kHz
+    case 37: return 5120;                         // its wires
     case 39: return 2048;                         // threads of a processor
     case 75: return 9;                            // generation
     case 97: return 227 << 10;                    // shared memory of a block that asks for more

@@ -1,0 +1,39 @@
+// Numbers by step of a round: adds to ranges of steps, and finds what is most.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace innkeeper::plan {
+
+// A tree over the steps: what is done to a range, first to behind last, takes the logarithm of their number.
+class Profile {
+ public:
+  explicit Profile(const std::vector<int64_t>& numbers);
+
+  void add(int64_t first, int64_t last, int64_t number);
+
+  // Of an empty range less than any number.
+  int64_t most(int64_t first, int64_t last) const;
+  int64_t most() const { return most_[1]; }
+  // A step that has the most.
+  int64_t where() const;
+  // The last step of the range that has more; -1 where none has.
+  int64_t last_above(int64_t limit, int64_t first, int64_t last) const;
+
+  std::vector<int64_t> numbers() const;
+
+ private:
+  size_t leaf(int64_t step) const { return width_ + 1 + static_cast<size_t>(step); }
+  int64_t step(size_t leaf) const { return static_cast<int64_t>(leaf - width_) - 1; }
+  int64_t last_above(size_t node, int64_t limit, size_t first, size_t last, size_t from, size_t to) const;
+  void sum_up(size_t node);
+
+  size_t count_;
+  size_t width_ = 1;            // leaves; the first is no step, nor is the one behind the last
+  std::vector<int64_t> most_;   // below a node, with what was added there, without what was above
+  std::vector<int64_t> added_;  // to all below a node
+};
+
+}  // namespace innkeeper::plan

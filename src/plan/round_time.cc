@@ -1,0 +1,96 @@
+#include "plan/round_time.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace innkeeper::plan {
+namespace {
+
+// The first fills the links' queues, the last is as all that follow.
+constexpr int kRounds = 3;
+
+class Run {
+ public:
+  Run(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare)
+      : uses_(uses), trips_(trips), spare_(spare), goes_out_(uses.gaps.size()), there_at_(uses.gaps.size()) {
+    std::vector<bool> leaves(uses.gaps.size());
+    for (const Trip& trip : trips) {
+      if (trip.arrives) {
+        awaited_.emplace_back(uses.gaps[trip.gap].end % uses.length, trip.gap);
+      } else {
+        leaves[trip.gap] = true;
+      }
+    }
+    std::sort(awaited_.begin(), awaited_.end());
+    std::vector<bool> is_out(uses.written.size());
+    for (size_t gap = 0; gap < uses.gaps.size(); ++gap) {
+      const size_t version = uses.gaps[gap].version;
+      if (!leaves[gap] || !uses.written[version] || is_out[version]) continue;
+      is_out[version] = goes_out_[gap] = true;
+    }
+  }
+
+  double time() {
+    double before = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      before = now_;
+      run();
+    }
+    return now_ - before;
+  }
+
+ private:
+  void run() {
+    auto awaited = awaited_.begin();
+    auto trip = trips_.begin();
+    for (int64_t step = 0; step < uses_.length; ++step) {
+      for (; awaited != awaited_.end() && awaited->first == step; ++awaited)
+        now_ = std::max(now_, there_at_[awaited->second]);
+      const auto at = static_cast<size_t>(step);
+      now_ = with_room(spare_[at], now_) + static_cast<double>(uses_.touched[at + 1] - uses_.touched[at]);
+      for (; trip != trips_.end() && trip->after == step; ++trip) start(*trip);
+    }
+  }
+
+  void start(const Trip& trip) {
+    const int64_t size = uses_.blocks[uses_.gaps[trip.gap].block].size;
+    const double takes = uses_.slower * (static_cast<double>(size) + kLatency);
+    if (trip.arrives) {
+      const auto next = static_cast<size_t>((trip.after + 1) % uses_.length);
+      in_free_ = with_room(spare_[next], std::max(in_free_, now_)) + takes;
+      there_at_[trip.gap] = in_free_;
+    } else if (goes_out_[trip.gap]) {
+      out_free_ = std::max(out_free_, now_) + takes;
+      out_.emplace_back(left_ += size, out_free_);
+    }
+  }
+
+  // From then on at most so many bytes are still on their way out.
+  double with_room(int64_t bytes, double time) const {
+    const int64_t gone = left_ - std::max<int64_t>(bytes, 0);
+    if (gone <= 0) return time;
+    const auto last = std::lower_bound(out_.begin(), out_.end(), gone,
+                                       [](const auto& copy, int64_t sum) { return copy.first < sum; });
+    return std::max(time, last->second);
+  }
+
+  const Uses& uses_;
+  const std::span<const Trip> trips_;
+  const std::vector<int64_t>& spare_;
+  std::vector<bool> goes_out_;                       // by gap
+  std::vector<double> there_at_;                     // likewise, what arrived last
+  std::vector<std::pair<int64_t, size_t>> awaited_;  // step, gap
+  std::vector<std::pair<int64_t, double>> out_;  // bytes that have left, with this copy; and when it is done
+  int64_t left_ = 0;
+  double now_ = 0;
+  double in_free_ = 0;
+  double out_free_ = 0;
+};
+
+}  // namespace
+
+double round_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare) {
+  return Run(uses, trips, spare).time();
+}
+
+}  // namespace innkeeper::plan

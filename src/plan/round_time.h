@@ -1,0 +1,31 @@
+// How long a round takes by one schedule, told by running it: to choose between schedules, not to tell
+// seconds.
+//
+// Kernels take as long as they touch bytes, one after the other; a link brings what is to come in order, and
+// another one takes out what leaves. A kernel waits for what it uses, and for the room that copies out have
+// not given back yet; so does a copy in.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/gaps.h"
+
+namespace innkeeper::plan {
+
+// Bytes that a link could have moved in the latency of a copy.
+inline constexpr double kLatency = 512 << 10;
+
+struct Trip {
+  int64_t after = 0;     // starts after this step of the round
+  bool arrives = false;  // else it leaves
+  size_t gap = 0;        // in Uses::gaps
+  int64_t rounds = 0;    // that it starts later than the block is made in
+};
+
+// In bytes that kernels touch. `trips`: by step, in the order in which they start. `spare`: by step, bytes of
+// the room that nothing has, where copies take no time.
+double round_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare);
+
+}  // namespace innkeeper::plan

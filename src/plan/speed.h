@@ -1,0 +1,23 @@
+// How fast a node's memory is, and its link to the host.
+#pragma once
+
+#include <cmath>
+
+namespace innkeeper::plan {
+
+// The bytes that a card's kernels touch while its link moves one. This many where nobody knows; cards on PCIe
+// have 11 (an L4) to 80, GH200 has some 10.
+inline constexpr double kSlower = 50;
+
+// Bytes a second; 0 where nobody knows.
+struct Speed {
+  double memory = 0;  // that kernels can touch
+  double link = 0;    // that the link to the host moves, each way
+};
+
+inline double slower(const Speed& speed) {
+  const double ratio = speed.memory / speed.link;
+  return std::isfinite(ratio) && ratio > 0 ? ratio : kSlower;
+}
+
+}  // namespace innkeeper::plan

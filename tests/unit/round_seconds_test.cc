@@ -1,0 +1,68 @@
+// How long a round took that was planned, and the least that it takes: by the card's clock.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr size_t kBlocks = 40;
+constexpr Bytes kSize = KiB(64);
+constexpr int64_t kLacking = 8;  // blocks, of room
+
+// The last of the rounds of a program that goes round its blocks, a kernel of so many seconds behind each.
+RoundStats round_of(MachineOptions options, double seconds) {
+  options.budget = Bytes(kSize.count() * (static_cast<int64_t>(kBlocks) - kLacking));
+  options.visibility = sim::Visibility::early;
+  Machine machine(options);
+  sim::Accelerator& card = *machine.card(machine.sim());
+  std::vector<Block*> blocks;
+  for (size_t i = 0; i < kBlocks; ++i) blocks.push_back(machine->create(kSize));
+  while (machine->planning().rounds < 3) {
+    for (Block* block : blocks) {
+      EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
+      card.begin_kernel(0);
+      card.end_kernel(0, {}, {.flops = seconds * card.options().card.flops});
+    }
+  }
+  const RoundStats round = machine->planning().round;
+  machine->reset_stats();
+  EXPECT_EQ(machine->planning().round.seconds, 0);
+  for (Block* block : blocks) machine->destroy(block);
+  return round;
+}
+
+double kernels(double seconds) {
+  const double launch = sim::default_card().launch_seconds;
+  return static_cast<double>(kBlocks) * (seconds + 2 * launch);
+}
+
+TEST(RoundSeconds, AreThoseOfKernelsWhereTheyTakeLonger) {
+  const RoundStats round = round_of({}, 1e-3);
+  EXPECT_EQ(round.bytes_bound, kSize.count() * kLacking);
+  EXPECT_NEAR(round.kernel_seconds, kernels(1e-3), 1e-6);
+  EXPECT_EQ(round.seconds_bound, round.kernel_seconds);
+  EXPECT_GE(round.seconds, round.seconds_bound);
+  EXPECT_LT(round.seconds, 1.05 * round.seconds_bound) << "copies are hidden behind kernels";
+}
+
+TEST(RoundSeconds, AreThoseOfCopiesWhereTheyTakeLonger) {
+  const sim::Link slow{"slow", 1e8, 0};
+  const RoundStats round = round_of({.link = slow}, 1e-6);
+  EXPECT_NEAR(round.kernel_seconds, kernels(1e-6), 1e-6);
+  EXPECT_NEAR(round.seconds_bound, static_cast<double>(kSize.count() * kLacking) / slow.bandwidth, 1e-6);
+  EXPECT_GE(round.seconds, round.seconds_bound);
+}
+
+TEST(RoundSeconds, AreUnknownWhereNobodyMeasuresThem) {
+  const RoundStats round = round_of({.measured = false}, 1e-3);
+  EXPECT_GT(round.bytes_bound, 0);
+  EXPECT_EQ(round.seconds, 0);
+  EXPECT_EQ(round.kernel_seconds, 0);
+  EXPECT_EQ(round.seconds_bound, 0);
+}
+
+}  // namespace
+}  // namespace innkeeper::test

@@ -1,0 +1,94 @@
+// The run of a round that chooses between schedules, by hand.
+#include "plan/round_time.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "plan/gaps.h"
+#include "plan/history.h"
+
+namespace innkeeper::plan {
+namespace {
+
+constexpr int64_t kSize = 1 << 20;
+constexpr int64_t kKernel = 1000;
+constexpr double kCopy = 2 * (kSize + kLatency);
+
+// Four operators, of which the first uses a block that is elsewhere until it is wanted again.
+struct OneBlock {
+  explicit OneBlock(bool written) {
+    uses.slower = 2;
+    uses.length = 4;
+    uses.blocks.push_back({.slot = {1, true}, .size = kSize});
+    uses.gaps.push_back({.block = 0, .begin = 1, .end = 4, .returns = true, .fresh = written, .version = 0});
+    uses.written.push_back(written);
+    for (int64_t step = 0; step <= uses.length; ++step) uses.touched.push_back(step * kKernel);
+  }
+  double time() const { return round_time(uses, trips, spare); }
+
+  Uses uses;
+  std::vector<Trip> trips{{.after = 0, .arrives = false, .gap = 0}, {.after = 1, .arrives = true, .gap = 0}};
+  std::vector<int64_t> spare{0, kSize, 0, 0};
+};
+
+TEST(RoundTime, OfARoundThatMovesNothingIsItsKernels) {
+  OneBlock round(true);
+  round.trips.clear();
+  EXPECT_DOUBLE_EQ(round.time(), 4 * kKernel);
+}
+
+TEST(RoundTime, WaitsForTheRoomThatACopyOutGivesBackAndForTheCopyIn) {
+  EXPECT_DOUBLE_EQ(OneBlock(true).time(), kKernel + 2 * kCopy);
+}
+
+TEST(RoundTime, OfACleanBlockHasNoCopyOut) { EXPECT_DOUBLE_EQ(OneBlock(false).time(), 2 * kKernel + kCopy); }
+
+TEST(RoundTime, CopiesBothWaysAtATimeWhereThereIsRoom) {
+  OneBlock round(true);
+  round.spare.assign(4, kSize);
+  EXPECT_DOUBLE_EQ(round.time(), 2 * kKernel + kCopy);
+}
+
+TEST(RoundTime, HidesCopiesBehindLongKernels) {
+  OneBlock round(true);
+  for (int64_t& bytes : round.uses.touched) bytes *= 100'000;
+  EXPECT_DOUBLE_EQ(round.time(), 4e5 * kKernel);
+}
+
+// Written, read, written again; and what is only read.
+TEST(Gaps, OfOneVersionHaveTheSameBytes) {
+  History history;
+  const Name block = history.name();
+  const Name frozen = history.name();
+  const Name other = history.name();
+  const auto op = [&](Name name, bool write) {
+    history.ended(NodeId{1}, std::array{Touch{name, Bytes(kSize), write}});
+  };
+  for (int round = 0; round < 3; ++round) {
+    op(block, false);  // of the version that the round before has written last
+    op(other, false);
+    op(block, true);
+    op(frozen, false);
+    op(block, false);
+    op(frozen, false);
+  }
+  const Uses uses = uses_at(make_program(history, 6).value(), NodeId{1});
+  ASSERT_EQ(uses.blocks.size(), 3u);
+  std::vector<Gap> gaps;
+  for (const Gap& gap : uses.gaps) {
+    if (uses.blocks[gap.block].slot.number == block) gaps.push_back(gap);
+    if (uses.blocks[gap.block].slot.number == frozen) {
+      EXPECT_FALSE(uses.written[gap.version]);
+      EXPECT_FALSE(gap.fresh);
+    }
+  }
+  ASSERT_EQ(gaps.size(), 3u) << "behind each of its uses";
+  EXPECT_EQ(gaps[0].begin, 3) << "from the write on";
+  EXPECT_TRUE(gaps[0].fresh && !gaps[1].fresh && !gaps[2].fresh);
+  for (const Gap& gap : gaps) EXPECT_EQ(gap.version, gaps[0].version);
+  EXPECT_TRUE(uses.written[gaps[0].version]);
+}
+
+}  // namespace
+}  // namespace innkeeper::plan
