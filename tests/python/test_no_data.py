@@ -179,7 +179,7 @@ def test_what_depends_on_data_is_refused(tmp_path: Path):
         f"NotImplementedError: aten::masked_select {needs}",
         f"NotImplementedError: aten::index {needs}",
         "NotImplementedError: aten::_to_sparse needs data, which INNKEEPER_SIM has off:"
-        " sparse tensors' sizes depend on it",
+        " sizes of sparse and nested tensors depend on it",
         "ValueError: resident: the host has no memory to write to while INNKEEPER_SIM has data off",
     ]
 

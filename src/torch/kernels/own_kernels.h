@@ -29,6 +29,6 @@ void register_batch_norm();        // batch_norm.cc
 void register_attention();         // attention.cc
 void register_rnns();              // rnn.cc
 void register_autocast();          // autocast.cc
-void register_sparse_parts();      // sparse_parts.cc
+void register_parts();             // composed_parts.cc
 
 }  // namespace innkeeper::torch_layer

@@ -96,7 +96,7 @@ class SparePieces {
   }
 
  private:
-#ifdef __SANITIZE_ADDRESS__
+#if C10_ASAN_ENABLED
   static constexpr size_t kClasses = 0;  // it is to see what is used after it was freed
 #else
   static constexpr size_t kClasses = 64;  // to 4 KiB: half a megabyte for a thread

@@ -5,19 +5,13 @@
 #include "base/check.h"
 #include "base/thread_annotations.h"
 #include "torch/memory/device_allocator.h"
+#include "torch/memory/real_memory.h"
 #include "torch/memory/spare_attachments.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {
-
-// Makes the storage own the memory that it has borrowed from its block's replica.
-void hand_over(c10::StorageImpl& real, Memory memory) {
-  if (!memory) return;
-  const Memory::Raw raw = memory.take();
-  real.set_data_ptr_noswap(c10::DataPtr(raw.data, raw.context, raw.release, real.device()));
-}
 
 // Lets go of a block's real storages. One that somebody else still holds (I12) becomes the owner of its
 // memory; until then it stays where the engine's probe sees it, so that its pin is not given back.
@@ -76,14 +70,17 @@ void delete_handle(void* context) {
     attachment->addresses->owner.store(nullptr, std::memory_order_relaxed);
   Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
-  engine.destroy(block);
+  Block::Space space = engine.destroy(block);
+#if !C10_ASAN_ENABLED  // it is to see what is used after it has gone
+  attachment->space = std::move(space);
+#endif
   keep_attachment(std::move(attachment), engine.node_count());
 }
 
 c10::DataPtr make_handle_pointer(Bytes size) {
   Engine& engine = runtime().engine();
   Attachment::Owner attachment = take_attachment(engine.node_count(), static_cast<size_t>(size.count()));
-  Block* block = engine.create(size);
+  Block* block = engine.create(size, std::move(attachment->space));
   AddressSpace::Range* const addresses = attachment->addresses;
   block->attachment = attachment.release();
   return {assign(*block, addresses), block, &delete_handle, managed_device()};

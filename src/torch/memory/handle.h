@@ -78,6 +78,7 @@ struct RealAtNode {
 // life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in.
 struct Attachment : TrailingArray<Attachment, RealAtNode> {
   AddressSpace::Range* addresses = nullptr;  // null for a block of no bytes
+  Block::Space space;                        // while it is kept for the next block: that one's memory
 
   RealAtNode& real(NodeId node) { return items()[index_of(node)]; }
 };

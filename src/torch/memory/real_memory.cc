@@ -2,10 +2,15 @@
 
 #include <cstddef>
 
+#include "base/thread_annotations.h"
+
 namespace innkeeper::torch_layer {
 namespace {
 
-c10::DataPtr borrowed(void* data, c10::Device device) { return {data, device}; }
+// Marks memory that a storage borrows from a block. Never called: there is no context.
+void lent(void* /*context*/) {}
+
+c10::DataPtr borrowed(void* data, c10::Device device) { return {data, nullptr, &lent, device}; }
 
 // Moves the duty to free a storage's memory to the caller; the storage goes on borrowing it.
 Memory take_memory(c10::StorageImpl& real) {
@@ -33,7 +38,20 @@ c10::intrusive_ptr<c10::StorageImpl> borrowing_storage(const c10::StorageImpl& s
                device});
 }
 
+// Who owns the memory of storages that others than we hold.
+Mutex& kept_mutex() {
+  static auto& mutex = *new Mutex;
+  return mutex;
+}
+
 }  // namespace
+
+void hand_over(c10::StorageImpl& real, Memory memory) {
+  if (!memory) return;
+  const Memory::Raw raw = memory.take();
+  const MutexLock lock(kept_mutex());
+  real.set_data_ptr_noswap(c10::DataPtr(raw.data, raw.context, raw.release, real.device()));
+}
 
 void memory_changed(Block& block, NodeId node, void* data) {
   if (block.attachment == nullptr) return;
@@ -105,11 +123,12 @@ at::Tensor real_tensor(Runtime& runtime, const c10::TensorImpl& managed, const c
   return at::Tensor(std::move(real));
 }
 
-void keep_real_tensor(Block& block, NodeId node, at::Tensor real) {
+void keep_real_tensor(Block& block, NodeId node, at::Tensor real, bool alone) {
   RealAtNode& at = attachment_of(block).real(node);
   const c10::StorageImpl* storage = at.storage.load(std::memory_order_acquire);
   if (storage == nullptr || !real.has_storage()) return;
-  at.views.keep(c10::intrusive_ptr<c10::TensorImpl>::reclaim(real.unsafeReleaseTensorImpl()), *storage);
+  at.views.keep(c10::intrusive_ptr<c10::TensorImpl>::reclaim(real.unsafeReleaseTensorImpl()), *storage,
+                alone);
 }
 
 c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node) {
@@ -118,7 +137,14 @@ c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::
   auto handle = make_handle(size);
   if (size == Bytes(0)) return handle;
   Block& block = *block_of(*handle);
-  Memory memory = take_memory(storage);
+  Memory memory;
+  if (real.use_count() == 1) [[likely]] {
+    memory = take_memory(storage);
+  } else {  // the kernel has kept it, and may return it on several threads
+    const MutexLock lock(kept_mutex());
+    if (storage.data_ptr().get_deleter() == &lent) return {};
+    memory = take_memory(storage);
+  }
   c10::raw::intrusive_ptr::incref(&storage);
   attachment_of(block).real(node).storage.store(&storage, std::memory_order_release);
   runtime.engine().adopt(block, node, std::move(memory));

@@ -26,11 +26,16 @@ at::Tensor real_tensor(Runtime& runtime, const c10::TensorImpl& managed, const c
                        Block& block, NodeId node, bool inference);
 
 // The operator is through with a tensor over the block's real storage at `node`: the next one may use it.
-void keep_real_tensor(Block& block, NodeId node, at::Tensor real);
+// `alone`: nobody else knows of the block yet.
+void keep_real_tensor(Block& block, NodeId node, at::Tensor real, bool alone = false);
 
 // Turns the storage of a kernel's result at `node` into a handle: its memory becomes the new block's replica,
-// pinned there until the caller releases it.
+// pinned there until the caller releases it. Null where a living block has that memory: the kernel returns
+// what it keeps, once more.
 c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node);
+
+// Makes the storage own the memory that it has borrowed from its block's replica.
+void hand_over(c10::StorageImpl& real, Memory memory);
 
 // A kernel may have resized the real storage of an operand that is pinned for writing: hands the engine the
 // new memory and makes the handle's size agree. Returns whether it did.

@@ -29,7 +29,7 @@ c10::intrusive_ptr<c10::TensorImpl> RealViews::take(const c10::TensorImpl& handl
   return {};
 }
 
-void RealViews::keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage) {
+void RealViews::keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage, bool alone) {
   const bool plain = typeid(*view) == typeid(c10::TensorImpl) && !view->_is_zerotensor();
   const bool ours_alone =
       view.use_count() == 1 && view.weak_use_count() == 1 && view->pyobj_slot()->load_pyobj() == nullptr;
@@ -37,6 +37,7 @@ void RealViews::keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::Storag
   std::atomic<c10::TensorImpl*>* place = &views_.back();
   for (std::atomic<c10::TensorImpl*>& candidate : views_) {
     if (candidate.load(std::memory_order_relaxed) != nullptr) continue;
+    if (alone) return candidate.store(view.release(), std::memory_order_release);  // no exchange is needed
     place = &candidate;
     break;
   }

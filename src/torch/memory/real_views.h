@@ -29,8 +29,8 @@ class RealViews {
   c10::intrusive_ptr<c10::TensorImpl> take(const c10::TensorImpl& handle, const c10::StorageImpl& storage,
                                            bool inference);
   // Takes back a tensor over the block's real storage, if it is the last reference; replaces an older one
-  // where all places are taken.
-  void keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage);
+  // where all places are taken. `alone`: nobody else knows of the block yet.
+  void keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage, bool alone);
   // How many references to the storage are kept here.
   uint32_t count() const {
     uint32_t kept = 0;

@@ -1,6 +1,6 @@
 // Attachments of small blocks that have gone, each with its address range, kept for the thread's next
 // handles: most tensors have the size of one that has just gone, and neither malloc nor the address space is
-// asked then.
+// asked then. The memory of the block that has gone is kept with its attachment.
 //
 // A few for each class of sizes and thread; given back when the thread ends. What is kept belongs to no
 // block, so its address leads to none, and counts as live in the address space.

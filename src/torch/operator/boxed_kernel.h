@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "torch/operator/fallback.h"
@@ -38,14 +39,19 @@ void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Run(ManagedOp(signature_of(op)), stack);
 }
 
-template <BoxedFunction Run>
-void register_boxed(const c10::OperatorHandle& op, c10::DispatchKey key, const char* what) {
+template <class Kernel>
+void register_kernel(const c10::OperatorHandle& op, c10::DispatchKey key, std::unique_ptr<Kernel> kernel,
+                     const char* what) {
   // Never taken back: managed tensors may outlive everything.
   static auto& registrations = *new std::vector<c10::RegistrationHandleRAII>;
   registrations.push_back(c10::Dispatcher::singleton().registerImpl(
-      op.operator_name(), key,
-      c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel<Run>>(read_signature(op))),
-      std::nullopt, nullptr, what));
+      op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,
+      nullptr, what));
+}
+
+template <BoxedFunction Run>
+void register_boxed(const c10::OperatorHandle& op, c10::DispatchKey key, const char* what) {
+  register_kernel(op, key, std::make_unique<BoxedKernel<Run>>(read_signature(op)), what);
 }
 
 }  // namespace innkeeper::torch_layer

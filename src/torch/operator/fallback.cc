@@ -213,7 +213,7 @@ class BoxedCall {
 
   static void give_back(OperatorCall& call, c10::IValue& value) {
     if (value.isTensor()) {
-      value = call.give_back(std::move(value).toTensor());
+      value = call.give_back(std::move(value).toTensor(), OperatorCall::Keeper::caller);
     } else if (value.isTensorList()) {
       const c10::List<at::Tensor> reals = std::move(value).toTensorList();
       c10::List<at::Tensor> managed;

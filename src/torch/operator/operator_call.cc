@@ -26,14 +26,17 @@ at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
   return at::Tensor(std::move(made));
 }
 
+c10::Storage owned(c10::StorageImpl& handle) {
+  return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&handle));
+}
+
 at::Tensor tensor_of(c10::TensorImpl& impl) {
   return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(&impl));
 }
 
 at::Tensor view_of(c10::StorageImpl& handle, const c10::TensorImpl& base, const at::Tensor& real) {
-  auto made = c10::make_intrusive<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(&handle)),
-      base.key_set(), real.dtype());
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, owned(handle), base.key_set(),
+                                                   real.dtype());
   copy_geometry(*real.unsafeGetTensorImpl(), *made);
   return at::Tensor(std::move(made));
 }
@@ -226,7 +229,7 @@ const OperatorCall::Adopted* OperatorCall::adopted_over(const c10::StorageImpl* 
   return nullptr;
 }
 
-at::Tensor OperatorCall::give_back(at::Tensor real) {
+at::Tensor OperatorCall::give_back(at::Tensor real, Keeper keeper) {
   if (!real.defined() || real.layout() != c10::kStrided) return real;
   TORCH_CHECK_NOT_IMPLEMENTED(!real.is_quantized(), name_, kNoQuantized);
   if (index_ == nullptr && operands_.size() + adopted_.size() > Index::kFew) [[unlikely]] {
@@ -244,13 +247,25 @@ at::Tensor OperatorCall::give_back(at::Tensor real) {
   const c10::StorageImpl* storage = real.storage().unsafeGetStorageImpl();
   if (const Operand* operand = operand_over(storage))
     return view_of(*operand->handle, *operand->managed, real);
-  if (const Adopted* adopted = adopted_over(storage)) return new_managed(adopted->handle, real);
+  if (const Adopted* adopted = adopted_over(storage)) return new_managed(owned(*adopted->handle), real);
+  // A ZeroTensor has no memory; the copy has.
+  if (real._is_zerotensor()) [[unlikely]]
+    return give_back(real.clone(), keeper);
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
-  Block* block = block_of(*handle.unsafeGetStorageImpl());
-  if (block->size() != Bytes(0)) accesses_.push_back({.block = block, .pinned = true, .born = true});
-  at::Tensor managed = new_managed(handle, real);
+  // Not the other result's bytes: who writes one of them does not mean the other. (On other devices he would
+  // write what the kernel keeps as well.)
+  if (!handle) [[unlikely]]
+    return give_back(real.clone(), keeper);
+  c10::StorageImpl& made = *handle.unsafeGetStorageImpl();
+  Block* block = block_of(made);
+  Adopted adopted{std::move(real), &made, block, keeper == Keeper::call ? handle : c10::Storage()};
+  at::Tensor managed = new_managed(std::move(handle), adopted.real);
+  // What can fail comes before the call knows the block, which fails with it.
+  adopted_.reserve(adopted_.size() + 1);
+  accesses_.reserve(accesses_.size() + 1);
   if (index_ != nullptr) index_->adopted.emplace(storage, adopted_.size());
-  adopted_.push_back({std::move(real), std::move(handle), block});
+  adopted_.push_back(std::move(adopted));
+  if (block->size() != Bytes(0)) accesses_.push_back({.block = block, .pinned = true, .born = true});
   return managed;
 }
 
@@ -301,7 +316,7 @@ void OperatorCall::release(const trace::Operation& what) noexcept {
   for (Operand& operand : operands_) {
     if (operand.real.defined()) keep_real_tensor(*operand.block, node_, std::move(operand.real));
   }
-  for (Adopted& adopted : adopted_) keep_real_tensor(*adopted.block, node_, std::move(adopted.real));
+  for (Adopted& adopted : adopted_) keep_real_tensor(*adopted.block, node_, std::move(adopted.real), true);
   for (Access& access : accesses_) {
     if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
   }

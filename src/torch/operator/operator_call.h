@@ -91,8 +91,10 @@ class OperatorCall {
 
   // The managed tensor for one that the kernel returned: the operand itself, a view of an operand's or an
   // earlier result's storage, or a new tensor whose block takes over the memory. What is not on the node
-  // stays as it is.
-  at::Tensor give_back(at::Tensor real);
+  // stays as it is. `keeper`: who owns the managed tensor as long as this call lasts, whatever happens;
+  // to own it twice costs two locked instructions.
+  enum class Keeper : uint8_t { call, caller };
+  at::Tensor give_back(at::Tensor real, Keeper keeper = Keeper::call);
   void finish();
   // The kernel found no room. Throws that with the operator's name, unless the call is repeatable and the
   // host may take it: then gives it up and warns.
@@ -111,8 +113,9 @@ class OperatorCall {
   };
   struct Adopted {
     at::Tensor real;
-    c10::Storage handle;
+    c10::StorageImpl* handle;
     Block* block;
+    c10::Storage kept;  // the handle, unless the caller keeps it
   };
 
   // What the destructor does, where the call did not come to its end.

@@ -8,9 +8,10 @@
 
 #include "torch/distributed/sparse_collectives.h"
 #include "torch/kernels/compiled.h"
+#include "torch/kernels/composed_ops.h"
 #include "torch/kernels/own_kernels.h"
 #include "torch/kernels/quantized.h"
-#include "torch/kernels/sparse_ops.h"
+#include "torch/kernels/wider.h"
 #include "torch/operator/boxed_kernel.h"
 #include "torch/operator/register_ops.h"
 
@@ -29,7 +30,7 @@ void register_own_kernels() {
   register_attention();
   register_rnns();
   register_autocast();
-  register_sparse_parts();
+  register_parts();
   register_sparse_collectives();
   register_compiled();
 }
@@ -50,9 +51,9 @@ torch::Library& kernels_for(const char* name_space, c10::DispatchKey key) {
 
 void register_operators() {
   register_own_kernels();
-  register_sparse_operators();
+  register_composed_operators();
   for (const c10::OperatorHandle& op : ops_to_register(kManagedKey)) {
-    register_boxed<&run_managed>(op, kManagedKey, "innkeeper: managed device");
+    if (!register_wider(op)) register_boxed<&run_managed>(op, kManagedKey, "innkeeper: managed device");
   }
   kernels_for("_", kManagedKey)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>());

@@ -195,7 +195,7 @@ class TypedKernel<Op, Return(Args...)> {
   }
 
   static void give_back(OperatorCall& call, at::Tensor& result) {
-    result = call.give_back(std::move(result));
+    result = call.give_back(std::move(result), OperatorCall::Keeper::caller);
   }
   template <class... T>
   static void give_back(OperatorCall& call, std::tuple<T...>& results) {

@@ -234,6 +234,8 @@ Runtime::Runtime(Prepared prepared)
             node.name, backend.device, backend.key, [accelerator] { return accelerator->live(); },
             sim_backend::make_memory_order(accelerator));
         setup.computes = true;
+        setup.speed = {accelerator->options().card.bandwidth, accelerator->options().host_link.bandwidth};
+        setup.time = [accelerator] { return ComputeTime{accelerator->time(0), accelerator->busy(0)}; };
         break;
       }
       case NodeMake::host: {
@@ -261,6 +263,7 @@ Runtime::Runtime(Prepared prepared)
 #ifdef INNKEEPER_WITH_CUDA
         backend = card_backend(static_cast<c10::DeviceIndex>(*node.index));
         setup.device = card_device(node.name, backend);
+        setup.speed = cuda_backend::speed(backend.device.index());
         setup.computes = true;
 #endif
         break;

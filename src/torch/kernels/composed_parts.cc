@@ -1,6 +1,6 @@
-// What makes sparse managed tensors, shows their parts or copies part by part: LibTorch's own kernels, which
-// use the parts as any dense managed tensors and touch no bytes themselves. The rest runs on the host
-// (sparse_ops.h).
+// What makes sparse and nested managed tensors, shows their parts or copies part by part: LibTorch's own
+// kernels, which use the parts as any dense managed tensors and touch no bytes themselves. The rest runs on
+// the host (composed_ops.h).
 #include <ATen/NativeFunctions.h>
 
 #include "torch/kernels/own_kernels.h"
@@ -61,9 +61,12 @@ void register_compressed_parts() {
 
 }  // namespace
 
-void register_sparse_parts() {
+void register_parts() {
   register_coordinate_parts();
   register_compressed_parts();
+  torch::Library& m = kernels_for("aten", kManagedKey);
+  m.impl("_nested_tensor_from_tensor_list", &at::native::_nested_tensor_from_tensor_list);
+  m.impl("_nested_view_from_buffer", &at::native::_nested_view_from_buffer);
 }
 
 }  // namespace innkeeper::torch_layer

@@ -1,5 +1,6 @@
-#include "torch/kernels/sparse_ops.h"
+#include "torch/kernels/composed_ops.h"
 
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/List.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "torch/memory/handle.h"
 #include "torch/operator/boxed_kernel.h"
 #include "torch/operator/drive.h"
+#include "torch/operator/register_ops.h"
 #include "torch/runtime/random_stream.h"
 
 namespace innkeeper::torch_layer {
@@ -23,13 +26,15 @@ namespace {
 using at::Tensor;
 using c10::DispatchKey;
 
-// Indices and values; of a compressed layout: compressed indices, plain indices and values.
+// Indices and values; of a compressed layout: compressed indices, plain indices and values; of a nested
+// tensor the buffer of all.
 using Parts = c10::SmallVector<Tensor, 3>;
 
-// Dense operands, and results that are sparse: by their names, for the schema does not say it.
-constexpr std::array<std::string_view, 6> kMakesSparse = {
-    "aten::_to_sparse",     "aten::_to_sparse_csr", "aten::_to_sparse_csc",
-    "aten::_to_sparse_bsr", "aten::_to_sparse_bsc", "aten::_spdiags",
+// Dense operands, and results that are composed: by their names, for the schema does not say it.
+constexpr std::array<std::string_view, 8> kComposes = {
+    "aten::_to_sparse",          "aten::_to_sparse_csr",           "aten::_to_sparse_csc",
+    "aten::_to_sparse_bsr",      "aten::_to_sparse_bsc",           "aten::_spdiags",
+    "aten::_nested_from_padded", "aten::_nested_tensor_from_mask",
 };
 
 bool is_compressed(c10::Layout layout) {
@@ -37,9 +42,10 @@ bool is_compressed(c10::Layout layout) {
          layout == c10::kSparseBsc;
 }
 
-bool is_sparse(const Tensor& x) {
-  return x.defined() && (x.layout() == c10::kSparse || is_compressed(x.layout()));
-}
+bool is_sparse(const Tensor& x) { return x.layout() == c10::kSparse || is_compressed(x.layout()); }
+
+// (Nested ones of the jagged layout are subclasses in Python, whose operators are on dense tensors.)
+bool is_composed(const Tensor& x) { return x.defined() && (x.is_nested() || is_sparse(x)); }
 
 at::SparseTensorImpl& coo(const Tensor& x) {
   return static_cast<at::SparseTensorImpl&>(*x.unsafeGetTensorImpl());
@@ -49,9 +55,11 @@ at::SparseCsrTensorImpl& compressed(const Tensor& x) {
   return static_cast<at::SparseCsrTensorImpl&>(*x.unsafeGetTensorImpl());
 }
 
-Parts parts_of(const Tensor& sparse) {
-  if (sparse.layout() == c10::kSparse) return {coo(sparse).indices(), coo(sparse).values()};
-  const at::SparseCsrTensorImpl& impl = compressed(sparse);
+Parts parts_of(const Tensor& composed) {
+  if (composed.is_nested())
+    return {at::native::get_nested_tensor_impl(composed)->get_unsafe_storage_as_tensor()};
+  if (composed.layout() == c10::kSparse) return {coo(composed).indices(), coo(composed).values()};
+  const at::SparseCsrTensorImpl& impl = compressed(composed);
   return {impl.compressed_indices(), impl.plain_indices(), impl.values()};
 }
 
@@ -68,8 +76,13 @@ void set_parts(const Tensor& target, const Parts& parts, const Tensor& shape_of)
   }
 }
 
-// A sparse tensor like `like` over other parts, on the device of those: managed:0 or the CPU.
+// A tensor composed like `like` of other parts, on the device of those: managed:0 or the CPU.
 Tensor assemble(const Tensor& like, const Parts& parts) {
+  if (like.is_nested()) {
+    const at::native::NestedTensorImpl* const shape = at::native::get_nested_tensor_impl(like);
+    return at::detail::make_tensor<at::native::NestedTensorImpl>(
+        parts[0], shape->get_nested_sizes(), shape->get_nested_strides(), shape->get_storage_offsets());
+  }
   const bool managed = is_managed(parts[0]);
   Tensor made;
   if (like.layout() == c10::kSparse) {
@@ -105,10 +118,10 @@ void map_tensors(c10::IValue& value, Map map) {
   }
 }
 
-// One operator on the host, some of whose operands or results are sparse.
-class SparseCall : public WholeAndOnce {
+// One operator on the host, some of whose operands or results are composed.
+class ComposedCall : public WholeAndOnce {
  public:
-  SparseCall(const ManagedOp& op, torch::jit::Stack& stack)
+  ComposedCall(const ManagedOp& op, torch::jit::Stack& stack)
       : op_(op), signature_(*op.signature), stack_(stack), first_(stack.size() - signature_.args.size()) {}
 
   const std::string& name() const { return signature_.op.schema().name(); }
@@ -121,7 +134,7 @@ class SparseCall : public WholeAndOnce {
     }
     TORCH_CHECK_NOT_IMPLEMENTED(
         call.runtime().has_data(), name(),
-        " needs data, which INNKEEPER_SIM has off: sparse tensors' sizes depend on it");
+        " needs data, which INNKEEPER_SIM has off: sizes of sparse and nested tensors depend on it");
   }
 
   static NodeId node(const OperatorCall& call) { return call.runtime().engine().host(); }
@@ -149,7 +162,7 @@ class SparseCall : public WholeAndOnce {
   void result() const {}
 
  private:
-  // A sparse operand; its parts are the call's operands from `first` on.
+  // A composed operand; its parts are the call's operands from `first` on.
   struct Lent {
     Tensor managed;
     Tensor real;
@@ -160,7 +173,7 @@ class SparseCall : public WholeAndOnce {
   const Tensor& take(OperatorCall& call, const Tensor& x, bool written) {
     if (!is_managed(x)) return x;
     requires_grad_ |= x.requires_grad();
-    if (!is_sparse(x)) {
+    if (!is_composed(x)) {
       call.operand(x, written);
       return x;
     }
@@ -179,16 +192,18 @@ class SparseCall : public WholeAndOnce {
   // Operands come in the order in which take() took them.
   Tensor real(OperatorCall& call, const Tensor& x) {
     if (!is_managed(x)) return x;
-    if (!is_sparse(x)) return call.real(next_operand_++);
+    if (!is_composed(x)) return call.real(next_operand_++);
     Lent& lent = lent_[next_lent_++];
     lent.real = assemble(x, real_parts(call, lent));
     // _sparse_mm_reduce_impl asks its operands whether to keep what its backward pass will read.
-    if (requires_grad_) lent.real.set_requires_grad(true);
+    if (requires_grad_ && !x.is_nested()) lent.real.set_requires_grad(true);
     next_operand_ += parts_count(x);
     return lent.real;
   }
 
-  static size_t parts_count(const Tensor& sparse) { return sparse.layout() == c10::kSparse ? 2 : 3; }
+  static size_t parts_count(const Tensor& composed) {
+    return composed.is_nested() ? 1 : composed.layout() == c10::kSparse ? 2 : 3;
+  }
 
   static Parts real_parts(const OperatorCall& call, const Lent& lent) {
     Parts parts;
@@ -198,7 +213,7 @@ class SparseCall : public WholeAndOnce {
 
   // A kernel that writes a sparse tensor may have given it other parts, or another shape.
   static void settle(OperatorCall& call, const Lent& lent) {
-    if (!lent.written) return;
+    if (!lent.written || lent.managed.is_nested()) return;
     const Parts before = real_parts(call, lent);
     const Parts after = parts_of(lent.real);
     const bool same = std::equal(before.begin(), before.end(), after.begin(),
@@ -218,7 +233,7 @@ class SparseCall : public WholeAndOnce {
   }
 
   Tensor give_back(OperatorCall& call, const Tensor& real) {
-    if (!is_sparse(real) || !real.device().is_cpu()) return call.give_back(real);
+    if (!is_composed(real) || !real.device().is_cpu()) return call.give_back(real);
     for (const Lent& lent : lent_) {
       if (lent.real.is_same(real)) return lent.managed;
     }
@@ -235,27 +250,42 @@ class SparseCall : public WholeAndOnce {
   bool requires_grad_ = false;  // of any operand
 };
 
-void run_sparse(const ManagedOp& op, torch::jit::Stack* stack) {
-  SparseCall call(op, *stack);
+void run_composed(const ManagedOp& op, torch::jit::Stack* stack) {
+  ComposedCall call(op, *stack);
   drive(call);
 }
 
+// LibTorch's kernel for nested CPU tensors, where it does nothing but call operators on their buffers.
+void run_by_parts(const ManagedOp& op, torch::jit::Stack* stack) {
+  op.signature->op.redispatchBoxed(c10::DispatchKeySet(DispatchKey::NestedTensorCPU), stack);
+}
+
+template <BoxedFunction Run = &run_composed>
 void register_unless_there(const c10::OperatorHandle& op, DispatchKey key) {
   if (op.hasKernelForDispatchKey(key)) return;
-  register_boxed<&run_sparse>(op, key, "innkeeper: sparse managed tensors");
+  register_boxed<Run>(op, key, "innkeeper: managed tensors made of others");
+}
+
+void register_nested(const c10::OperatorHandle& op) {
+  const std::unique_ptr<const Signature> signature(read_signature(op));
+  if (needs_own_kernel(*signature)) {
+    register_unless_there<&run_by_parts>(op, DispatchKey::NestedTensorPrivateUse1);
+  } else {
+    register_unless_there(op, DispatchKey::NestedTensorPrivateUse1);
+  }
 }
 
 }  // namespace
 
-// Where sparse CPU tensors have a kernel, ours runs it, unless sparse_parts.cc has one; the rest decomposes
-// here as it does there.
-void register_sparse_operators() {
+// Where composed CPU tensors have a kernel, ours runs it, unless composed_parts.cc has one; the rest
+// decomposes here as it does there.
+void register_composed_operators() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) continue;
     const auto op = dispatcher.findSchema(name);
     if (!op.has_value()) continue;
-    if (std::find(kMakesSparse.begin(), kMakesSparse.end(), name.name) != kMakesSparse.end() &&
+    if (std::find(kComposes.begin(), kComposes.end(), name.name) != kComposes.end() &&
         op->hasKernelForDispatchKey(DispatchKey::CPU)) {
       register_unless_there(*op, kManagedKey);
     }
@@ -265,9 +295,12 @@ void register_sparse_operators() {
     if (op->hasKernelForDispatchKey(DispatchKey::SparseCsrCPU)) {
       register_unless_there(*op, DispatchKey::SparseCsrPrivateUse1);
     }
+    if (op->hasKernelForDispatchKey(DispatchKey::NestedTensorCPU)) register_nested(*op);
   }
-  for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1}) {
-    kernels_for("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_sparse>>());
+  for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1,
+                                DispatchKey::NestedTensorPrivateUse1}) {
+    kernels_for("_", key).fallback(
+        torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_composed>>());
   }
 }
 
