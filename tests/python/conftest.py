@@ -31,10 +31,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True)
 def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Seeds every test; then verifies the engine's invariants and budgets, and that no memory is kept."""
+    """Seeds every test; then verifies the engine's invariants and budgets, and that no memory is kept.
+
+    What a test leaves in the environment, the children of every later test of its process inherit.
+    """
     torch.manual_seed(0)
     before = bytes_kept()
+    environment = ours()
     yield
+    assert ours() == environment
     innkeeper.manager().check_invariants()
     for name, node in innkeeper.stats()["nodes"].items():
         assert node["peak"] <= node["budget"], (name, node)
@@ -44,6 +49,12 @@ def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
         assert bytes_kept() <= before, (
             "managed tensors outlive the test: what follows cannot configure its nodes"
         )
+
+
+def ours() -> dict[str, str]:
+    """The variables that we read or set."""
+    prefixes = ("ACCELERATE_", "INNKEEPER_")
+    return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
 
 
 def bytes_kept() -> int:

@@ -37,6 +37,7 @@ SCRIPTS = Elsewhere("tests/python/test_scripts.py::test_a_script_trains_unmodifi
 TWO_HALVES = "INNKEEPER_NODES=sim:2x64MiB,host:2GiB innkeeper run --managed tests/scripts/model_parallel.py"
 PYTORCH_OWN = 'tools/pytorch_own.py -k "test_broadcast_group or test_all_reduce_sum_async"'
 PLANS = Elsewhere("tests/python/test_plans.py::test_plans_change_no_bit_and_cost_nothing")
+CLANG = "cmake --preset clang-thread-safety"
 TSAN = Elsewhere("build_and_test tsan")
 REPLAY = Elsewhere("tests/cli/test_replay.py::test_plays_a_record_and_says_what_it_takes")
 RECORD = Elsewhere("tests/python/test_recording.py::test_the_traces_script_records_what_replay_plays")
@@ -71,9 +72,9 @@ TRIED: dict[str, Short | Elsewhere] = {
         "build_and_test asan-ubsan"
     ),
     "cmake --preset tsan && cmake --build --preset tsan && setarch -R ctest --preset tsan": TSAN,
-    "cmake --preset clang-thread-safety": Elsewhere("cmake --preset clang-thread-safety"),
-    "cmake --preset clang-thread-safety && cmake --build --preset clang-thread-safety": Elsewhere(
-        "cmake --build --preset clang-thread-safety"
+    CLANG: AS_IT_IS,
+    "cmake --preset clang-thread-safety && cmake --build --preset clang-thread-safety": Short(
+        f"{CLANG} && cmake --build --preset clang-thread-safety --target innkeeper_base"
     ),
     "prefix=$(.venv/bin/python -c 'import innkeeper; print(innkeeper.cmake_prefix_path)')": CPP,
     'cmake -S examples/cpp -B build/cpp -DCMAKE_PREFIX_PATH="$prefix"': CPP,
