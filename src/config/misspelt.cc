@@ -10,13 +10,13 @@ namespace innkeeper {
 namespace {
 
 constexpr std::string_view kPrefix = "INNKEEPER_";
-constexpr std::array<std::string_view, 16> kSettings = {
+constexpr std::array<std::string_view, 17> kSettings = {
     "INNKEEPER_NODES",     "INNKEEPER_SIM",       "INNKEEPER_SOFT_PLACEMENT",
     "INNKEEPER_GROWTH",    "INNKEEPER_PLANNING",  "INNKEEPER_STRESS",
     "INNKEEPER_LEASE_DIR", "INNKEEPER_QUEUE_DIR", "INNKEEPER_NVML",
     "INNKEEPER_AMDSMI",    "INNKEEPER_LOG",       "INNKEEPER_SLURM_SHARD",
     "INNKEEPER_SEED",      "INNKEEPER_STEPS",     "INNKEEPER_PROGRAM",
-    "INNKEEPER_FAKE_NVML",
+    "INNKEEPER_FAKE_NVML", "INNKEEPER_LIBRARIES",
 };
 
 // Levenshtein's distance.

@@ -44,6 +44,7 @@
 #include "residency/index.h"
 #include "residency/links.h"
 #include "residency/newborns.h"
+#include "residency/observers.h"
 #include "residency/ticket.h"
 #include "trace/event.h"
 
@@ -68,13 +69,6 @@ struct NodeSetup {
   std::function<ComputeTime()> time = nullptr;  // null: nobody measures it
 };
 
-// Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that
-// replica. `data` is null when the memory is about to go.
-using MemoryObserver = std::function<void(Block& block, NodeId node, void* data)>;
-
-// Is the real memory of this replica still held by somebody but the engine (I12)?
-using EscapeProbe = std::function<bool(Block& block, NodeId node)>;
-
 class Engine final : public Accountant {
  public:
   // At most one host and one disk node. An accelerator's replicas are written back to the host, the host's to
@@ -87,6 +81,7 @@ class Engine final : public Accountant {
   // To be set before the first block is created.
   void set_memory_observer(MemoryObserver observer) { observer_ = std::move(observer); }
   void set_escape_probe(EscapeProbe probe) { probe_ = std::move(probe); }
+  void set_copy_watch(CopyWatch watch) { watch_ = std::move(watch); }
   void set_link_limits(LinkLimits limits) { links_ = limits; }
 
   // ---- nodes
@@ -330,6 +325,7 @@ class Engine final : public Accountant {
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;
   Result<Event> queue_copy(const Move& move, Bytes size, bool follows);
+  Result<Event> watched_copy(const Move& move, Bytes size, bool follows);
   Status finish_arrival(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   Status open_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   void drop_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);
@@ -434,6 +430,7 @@ class Engine final : public Accountant {
   std::unique_ptr<EvictionPolicy> policy_;
   MemoryObserver observer_;
   EscapeProbe probe_;
+  CopyWatch watch_;
   LinkLimits links_;
 
   mutable Mutex mutex_;

@@ -148,7 +148,7 @@ Status Engine::issue(Move& move, Parts parts) {
   while (move.begun < size) {
     const Bytes rest = size - move.begun;
     const Bytes part = whole || parts == Parts::all ? rest : std::min(rest, links_.part);
-    Result<Event> copied = queue_copy(move, part, follows);
+    Result<Event> copied = watched_copy(move, part, follows);
     if (!copied.ok()) return fail(move, copied.status());
     follows = true;
     move.begun += part;

@@ -429,7 +429,7 @@ Status Engine::out_of_room(const Node& node, Bytes size) const {
   }
   const Bytes used(node.used.load());
   const Bytes kernel = used - node.replica_bytes;
-  std::string message = "out of memory at " + node.device->name() + ": " + to_string(size) + " asked, " +
+  std::string message = node.device->name() + " is out of memory. " + to_string(size) + " asked, " +
                         to_string(used) + " of its budget of " + to_string(Bytes(node.budget.load())) +
                         " in use (" + to_string(in_use) + " by operands and pins, of which " +
                         to_string(pinned_bytes(node)) + " pinned by the user or escaped; " +

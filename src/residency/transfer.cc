@@ -119,6 +119,13 @@ Result<Event> Engine::queue_copy(const Move& move, Bytes size, bool follows) {
   return copied;
 }
 
+Result<Event> Engine::watched_copy(const Move& move, Bytes size, bool follows) {
+  if (!watch_) return queue_copy(move, size, follows);
+  Result<Event> copied = Event();
+  watch_(device(move.from), device(move.to), size, [&] { copied = queue_copy(move, size, follows); });
+  return copied;
+}
+
 // Orders the node's compute queue after the copies that fill the replica, all of which are asked for now;
 // then operators may read it.
 Status Engine::finish_arrival(Block& block, NodeId id) {

@@ -8,6 +8,8 @@ namespace {
 
 // PyTorch's number of the error is CUDA's; ours stands in the message.
 constexpr int32_t kNoNumber = -1;
+// Batch-size finders and retry loops know running out of memory by these words alone.
+constexpr std::string_view kWordsLookedFor = "CUDA out of memory.";
 
 [[noreturn]] void throw_accelerator_error(const std::string& line) {
   throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kNoNumber, line);
@@ -15,10 +17,18 @@ constexpr int32_t kNoNumber = -1;
 
 }  // namespace
 
+void throw_out_of_memory(const std::string& line) {
+  const bool has_them =
+      line.find(kWordsLookedFor) != std::string::npos;  // thrown on from within another operator
+  TORCH_CHECK_WITH(OutOfMemoryError, false, line,
+                   has_them ? "" : " (for what looks for these words: " + std::string(kWordsLookedFor) + ")");
+  std::abort();  // not reached
+}
+
 void throw_status(const Status& status, std::string_view what) {
   const std::string line = what.empty() ? status.message() : std::string(what) + ": " + status.message();
   switch (status.code()) {
-    case Code::out_of_memory: TORCH_CHECK_WITH(OutOfMemoryError, false, line); break;
+    case Code::out_of_memory: throw_out_of_memory(line);
     case Code::invalid_argument: TORCH_CHECK_VALUE(false, line); break;
     case Code::device_failed:
     case Code::device_lost: throw_accelerator_error(line);

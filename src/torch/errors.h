@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -13,6 +14,10 @@ namespace innkeeper::torch_layer {
 // torch.AcceleratorError, as of plain CUDA, which is a RuntimeError; else RuntimeError. `what` is the
 // operator or the function of the public interface; empty where the message names what was wrong itself.
 [[noreturn]] void throw_status(const Status& status, std::string_view what);
+
+// torch.OutOfMemoryError, with the words that libraries and scripts look for in it: accelerate, Lightning and
+// many a retry loop know running out of memory by CUDA's words, not by the exception's class.
+[[noreturn]] void throw_out_of_memory(const std::string& line);
 
 // For allocators, whose callers expect a failure to be want of memory: OutOfMemoryError for every failure but
 // that of a device, which had to make room. Whoever tries again after want of memory must not hide that one.

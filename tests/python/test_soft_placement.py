@@ -132,10 +132,10 @@ def test_one_warning_names_the_operator_and_the_setting():
 def test_what_the_host_lacks_is_told_once(configure: Callable[[str], None]):
     configure("sim:1MiB,host:1MiB")
     kept: list[torch.Tensor] = []
-    with pytest.raises(torch.OutOfMemoryError, match="out of memory at host") as refused:
+    with pytest.raises(torch.OutOfMemoryError, match="host is out of memory") as refused:
         while True:
             kept.append(torch.ones(1 << 16, device="managed"))
-    assert str(refused.value).count("out of memory at host") == 1
+    assert str(refused.value).count("host is out of memory") == 1
     assert "add a disk node" in str(refused.value) and len(kept) == 8
 
 

@@ -178,7 +178,7 @@ TEST(Engine, I4OutOfMemorySaysAllTheNumbers) {
   EXPECT_EQ(status.code(), Code::out_of_memory);
   EXPECT_EQ(
       status.message(),
-      "out of memory at sim:0: 18.0 KiB asked, 48.0 KiB of its budget of 64.0 KiB in use (28.0 KiB by "
+      "sim:0 is out of memory. 18.0 KiB asked, 48.0 KiB of its budget of 64.0 KiB in use (28.0 KiB by "
       "operands "
       "and pins, of which 16.0 KiB pinned by the user or escaped; 20.0 KiB by kernels themselves); a larger "
       "budget for sim:0 in INNKEEPER_NODES or configure() would help, and unpinning");

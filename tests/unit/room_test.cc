@@ -119,7 +119,7 @@ TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   const Result<Block*> fifth = machine.make(machine.sim(), pattern(kSize, 4));
   ASSERT_FALSE(fifth.ok());
   EXPECT_EQ(fifth.status().code(), Code::out_of_memory);
-  EXPECT_NE(fifth.status().message().find("out of memory at host"), std::string::npos)
+  EXPECT_NE(fifth.status().message().find("host is out of memory"), std::string::npos)
       << fifth.status().message();
   EXPECT_NE(fifth.status().message().find("add a disk node"), std::string::npos);
   EXPECT_EQ(machine->check_invariants(), "");

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/types.h"
+#include "torch/memory/stray_access.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -122,8 +124,26 @@ bool AddressSpace::unmap_spare() {
 }
 
 AddressSpace::Range* AddressSpace::find(const void* address) {
-  const auto at = reinterpret_cast<uintptr_t>(address);
   MutexLock lock(mutex_);
+  return search(address);
+}
+
+AddressSpace::Range* AddressSpace::find_soon(const void* address) noexcept {
+  constexpr int kTries = 50;
+  for (int i = 0; i < kTries; ++i) {
+    if (mutex_.try_lock()) {
+      Range* const range = search(address);
+      mutex_.unlock();
+      return range;
+    }
+    constexpr timespec kMillisecond = {0, 1'000'000};
+    nanosleep(&kMillisecond, nullptr);
+  }
+  return nullptr;
+}
+
+AddressSpace::Range* AddressSpace::search(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
   auto chunk = chunks_.upper_bound(at);
   if (chunk == chunks_.begin()) return nullptr;
   std::deque<Range>& ranges = std::prev(chunk)->second.ranges;
@@ -154,7 +174,11 @@ void AddressSpace::throw_exhausted(size_t size) const {
 }
 
 AddressSpace& address_space() {
-  static auto& space = *new AddressSpace;
+  static AddressSpace& space = []() -> AddressSpace& {
+    auto& made = *new AddressSpace;
+    explain_stray_accesses(made);
+    return made;
+  }();
   return space;
 }
 

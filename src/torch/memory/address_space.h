@@ -48,6 +48,8 @@ class IK_EXPORT AddressSpace {
   // The range that the address lies in, live or not; nullptr if there is none. Takes the lock and searches:
   // for those who have nothing but an address.
   Range* find(const void* address);
+  // The same for a signal's handler: gives up (nullptr) where another thread keeps the lock for long.
+  Range* find_soon(const void* address) noexcept;
   size_t reserved() const;  // bytes of all chunks
   size_t live() const;      // bytes of all live ranges
 
@@ -72,6 +74,7 @@ class IK_EXPORT AddressSpace {
   static constexpr size_t kClasses = 16 + 8 * 35;
 
   static Class class_of(size_t size);
+  Range* search(const void* address) IK_REQUIRES(mutex_);
   Range* carve(size_t size) IK_REQUIRES(mutex_);
   Chunks::value_type* map(size_t size) IK_REQUIRES(mutex_);
   bool unmap_spare() IK_REQUIRES(mutex_);
@@ -90,7 +93,7 @@ class IK_EXPORT AddressSpace {
   size_t live_ IK_GUARDED_BY(mutex_) = 0;
 };
 
-// The process's, for handles. Never destroyed.
+// The process's, for handles. Never destroyed. Who reads such an address is told what it is (stray_access.h).
 IK_EXPORT AddressSpace& address_space();
 
 }  // namespace innkeeper::torch_layer

@@ -27,6 +27,7 @@ class DeviceCheck {
       other_ = device;
     }
   }
+  bool any_managed() const { return managed_; }
   void refuse_mixed(std::string_view op) const {
     if (managed_ && other_.has_value()) [[unlikely]]
       refuse(op);

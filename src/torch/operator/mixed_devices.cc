@@ -32,6 +32,27 @@ constexpr std::array<std::string_view, 14> kTakesCpu = {
     "aten::_pad_packed_sequence",  // batch sizes
 };
 
+// Nothing but a generator of ours brought the call here.
+void refuse_foreign_draw(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments) {
+    if (!value.isGenerator() || value.toGenerator().device().type() != kManagedType) continue;
+    TORCH_CHECK(false, "Expected a 'cpu' device type for generator but found '", kManagedType,
+                "' (when running ", op.signature->op.schema().name(), ")");
+  }
+}
+
+// Operators that take them work on their first operand, and where that is.
+void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
+  if (!self.isTensor() || is_managed(self.toTensor())) return;
+  const c10::Device device = self.toTensor().device();
+  TORCH_CHECK_INDEX(op.signature->op.schema().name().find("index") == std::string::npos,
+                    "indices should be either on ", device.type(),
+                    " or on the same device as the indexed tensor (", device.type(), "), but some are on ",
+                    kManagedType, ": take indices.cpu()");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              device, " and ", managed_device(), "! (when running ", op.signature->op.schema().name(), ")");
+}
+
 }  // namespace
 
 ManagedOp::ManagedOp(const Signature* its_signature)
@@ -44,7 +65,8 @@ ManagedOp::ManagedOp(const Signature* its_signature)
                                        "aten::_scaled_dot_product_flash_attention_for_cpu") {}
 
 void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
-  if (op.takes_cpu_operands || !op.signature->aten) return;
+  if (!op.signature->aten) return;
+  if (op.takes_cpu_operands) return refuse_foreign_self(op, arguments[0]);
   DeviceCheck check;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
@@ -58,6 +80,7 @@ void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> argume
     }
   }
   check.refuse_mixed(op.signature->op.schema().name());
+  if (!check.any_managed() && op.signature->draws) refuse_foreign_draw(op, arguments);
 }
 
 void DeviceCheck::refuse(std::string_view op) const {

@@ -86,7 +86,7 @@ void OperatorCall::leave_to_host(const c10::OutOfMemoryError& error, bool repeat
   const std::string why =
       std::string(error.what_without_backtrace()) + "; its operands take " + to_string(operand_bytes_);
   if (!repeatable || instead_of(runtime_, node_) == node_)
-    TORCH_CHECK_WITH(OutOfMemoryError, false, name_, ": ", why);
+    throw_out_of_memory(std::string(name_) + ": " + why);
   give_up();
   warn_of_host(name_, why);
 }

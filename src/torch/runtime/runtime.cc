@@ -19,6 +19,7 @@
 #include "torch/memory/real_memory.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/soft_placement.h"
+#include "torch/runtime/copy_events.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/home.h"
 #include "torch/runtime/load.h"
@@ -275,6 +276,7 @@ Runtime::Runtime(Prepared prepared)
   engine_->set_planning(planning());
   engine_->set_memory_observer(&memory_changed);
   engine_->set_escape_probe(&is_held_elsewhere);
+  engine_->set_copy_watch(&record_copy);
   late_accountant().set(engine_.get());
 #ifdef INNKEEPER_WITH_CUDA
   try {

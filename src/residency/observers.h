@@ -1,0 +1,24 @@
+// Who is told, or asked, by the engine: set before the first block, called by any thread.
+#pragma once
+
+#include <functional>
+
+#include "base/types.h"
+#include "device/device_api.h"
+#include "residency/block.h"
+
+namespace innkeeper {
+
+// Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that
+// replica. `data` is null when the memory is about to go.
+using MemoryObserver = std::function<void(Block& block, NodeId node, void* data)>;
+
+// Runs `copy`, which puts a copy of `size` bytes on its queue, and does nothing else: so that a profiler can
+// show it. Called outside of the engine's lock, by whichever thread takes that step.
+using CopyWatch =
+    std::function<void(const Device& from, const Device& to, Bytes size, const std::function<void()>& copy)>;
+
+// Is the real memory of this replica still held by somebody but the engine (I12)?
+using EscapeProbe = std::function<bool(Block& block, NodeId node)>;
+
+}  // namespace innkeeper

@@ -1,0 +1,17 @@
+// The engine's copies in PyTorch's profiler: events "innkeeper::fetch host to sim:0",
+// "innkeeper::write_back sim:0 to host", "innkeeper::between sim:0 to sim:1" under the operators that asked
+// for them, each for as long as a thread is busy with putting a copy on its queue. Their input
+// (record_shapes) is the number of bytes. On a real card the copy itself stands on the card's rows.
+#pragma once
+
+#include <functional>
+
+#include "base/types.h"
+#include "device/device_api.h"
+
+namespace innkeeper::torch_layer {
+
+// The engine's CopyWatch.
+void record_copy(const Device& from, const Device& to, Bytes size, const std::function<void()>& copy);
+
+}  // namespace innkeeper::torch_layer
