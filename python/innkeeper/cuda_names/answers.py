@@ -26,6 +26,8 @@ def install() -> None:
     put(torch.cuda, **answers)
     for part in (torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.profiler):
         put(part, **{name: answer for name, answer in answers.items() if hasattr(part, name)})
+    history = ("_record_memory_history", "_snapshot", "_dump_snapshot")
+    put(torch.cuda.memory, **{name: getattr(managed_device.memory, name) for name in history})
     put(torch.cuda.nvtx, **dict.fromkeys(_MARKS, do_nothing), range=_Range)
     # Asked by RNNs, for how their weights lie; it would say that PyTorch was built without cuDNN.
     put(torch.backends.cudnn, is_acceptable=lambda tensor: False)

@@ -10,6 +10,11 @@ from typing import Any
 
 from innkeeper import _C, report
 from innkeeper.managed_device.device import computing_nodes, index_of
+from innkeeper.managed_device.memory_history import (  # noqa: F401  (torch.cuda.memory has them too)
+    _dump_snapshot,
+    _record_memory_history,
+    _snapshot,
+)
 from innkeeper.manager import manager
 
 __all__ = [
