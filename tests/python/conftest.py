@@ -17,6 +17,11 @@ os.environ["INNKEEPER_NODES"] = NODES  # before anything imports innkeeper
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow down a shared machine
 
 import innkeeper  # noqa: E402
+
+# PyTorch's own test modules import libraries, of whose settings innkeeper makes managed the choice: children
+# of every test would inherit it.
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "innkeeper.libraries"]
+
 import pytest  # noqa: E402
 from fake_machine import libraries, machine  # noqa: E402, F401  # fixtures
 from tight import squeeze  # noqa: E402, F401  # a fixture

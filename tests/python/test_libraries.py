@@ -70,12 +70,93 @@ def test_children_of_programs_without_such_a_library_inherit_nothing(tmp_path: P
     assert plain(tmp_path, code)[0] == "cpu\n"
 
 
-def test_a_pipeline_on_the_cpu_is_said_once_with_what_to_write(tmp_path: Path):
-    said, warned = plain(tmp_path, MODEL + PIPELINE.format(device="") * 2)
+def test_pipelines_use_managed_and_one_on_the_cpu_is_said_once(tmp_path: Path):
+    said, warned = plain(tmp_path, MODEL + PIPELINE.format(device="") + PIPELINE.format(device=", device=0"))
+    assert said.splitlines()[0::2] == ["managed", "managed"] and warned == ""
+    twice = MODEL + PIPELINE.format(device="") * 2
+    said, warned = plain(tmp_path, twice, INNKEEPER_LIBRARIES="off")
     assert said.splitlines()[0] == "cpu"
     assert warned.count("\n") == 0 and "write pipeline(..., device='managed'), or run the script by" in warned
-    said, warned = plain(tmp_path, MODEL + PIPELINE.format(device=", device='managed'"))
-    assert said.splitlines()[0] == "managed" and warned == ""
+
+
+def test_the_switch_says_what_it_takes(tmp_path: Path):
+    (tmp_path / "script.py").write_text("import innkeeper")
+    done = python(tmp_path, "script.py", INNKEEPER_LIBRARIES="of")
+    assert done.stderr.splitlines()[-1] == 'ValueError: INNKEEPER_LIBRARIES: "of": expected on or off'
+
+
+def test_trainer_and_accelerate_take_half_precision(tmp_path: Path):
+    code = """
+import torch
+from accelerate.state import AcceleratorState
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+config = GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+data = [{"input_ids": torch.arange(8) + i, "labels": torch.arange(8) + i} for i in range(8)]
+for wanted in ("bf16", "fp16", "tf32"):
+    AcceleratorState._reset_state(True)
+    torch.manual_seed(0)
+    trainer = Trainer(GPT2LMHeadModel(config), TrainingArguments("out", max_steps=20, learning_rate=0.01,
+        per_device_train_batch_size=4, report_to=[], disable_tqdm=True, save_strategy="no", **{wanted: True}),
+        train_dataset=data)
+    seen = set()
+    trainer.model.lm_head.register_forward_hook(lambda module, inputs, output: seen.add(str(output.dtype)))
+    learns = 1.0 < trainer.train().training_loss < 4.0
+    scaler = trainer.accelerator.scaler
+    print("|", wanted, trainer.args.device, *seen, learns, scaler and (scaler._device, scaler.is_enabled()))
+"""
+    said = [line[2:] for line in plain(tmp_path, code)[0].splitlines() if line.startswith("|")]
+    assert said == [
+        "bf16 managed torch.bfloat16 True None",
+        "fp16 managed torch.float16 True ('managed', True)",
+        "tf32 managed torch.float32 True None",
+    ]
+
+
+BEFORE, AFTER = "from safetensors.torch import load_file\n", "import innkeeper\n"
+
+
+@pytest.mark.parametrize("first", [BEFORE + AFTER, AFTER + BEFORE], ids=["before us", "after us"])
+def test_files_of_safetensors_and_device_maps_go_to_managed(tmp_path: Path, first: str):
+    code = """
+import torch
+from safetensors import safe_open
+from accelerate import init_empty_weights, infer_auto_device_map, load_checkpoint_and_dispatch
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+config = GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+model = GPT2LMHeadModel(config).eval()
+model.save_pretrained("saved")
+tokens = torch.tensor([[1, 2, 3]])
+wanted = model(tokens).logits
+def same(loaded):
+    found = loaded(tokens.to("managed")).logits
+    return found.device.type, torch.equal(found.cpu(), wanted)
+for device in ("managed", "managed:0", torch.device("managed"), "cpu"):
+    files = load_file("saved/model.safetensors", device=device)
+    assert all(torch.equal(x.cpu(), model.state_dict()[name]) for name, x in files.items())
+    print({x.device.type for x in files.values()})
+with safe_open("saved/model.safetensors", "pt", device="managed") as file:
+    print(file.get_slice("transformer.wte.weight")[2:4].device.type)
+for device_map in ("managed", "auto", {"": "managed"}):
+    print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=device_map)))
+parts = dict.fromkeys(["wte", "wpe", "h.0", "ln_f"], "managed") | {"h.1": "disk"}
+parts = {f"transformer.{name}": where for name, where in parts.items()} | {"lm_head": "managed"}
+print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=parts, offload_folder="off")))
+with init_empty_weights():
+    empty = GPT2LMHeadModel(config)
+empty.tie_weights()
+print(same(load_checkpoint_and_dispatch(empty, "saved", device_map="auto").eval()))
+print(dict(infer_auto_device_map(model)), dict(infer_auto_device_map(model, max_memory={"cpu": "1GiB"})))
+"""
+    (tmp_path / "script.py").write_text(first + code)
+    done = python(tmp_path, "script.py", INNKEEPER_NODES="sim:1x64MiB,host:1GiB")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        *["{'managed'}"] * 3,
+        "{'cpu'}",
+        "managed",
+        *["('managed', True)"] * 5,
+        "{'': 0} {'': 'cpu'}",
+    ]
 
 
 def test_trainer_on_the_cpu_is_said(tmp_path: Path):
@@ -107,3 +188,23 @@ torch.nn.Linear(1, 1)(torch.ones(1))
 print(len(hooks))
 """
     assert plain(tmp_path, code)[0] == "1\n0\n"
+
+
+def test_batch_size_finders_know_our_out_of_memory(tmp_path: Path):
+    """By its words, as each of them looks for CUDA's."""
+    code = """
+import torch
+from accelerate.utils import find_executable_batch_size
+tried = []
+@find_executable_batch_size(starting_batch_size=64)
+def train(batch_size):
+    tried.append(batch_size)
+    innkeeper.manager().soft_placement = False
+    return torch.ones(batch_size, 1 << 20, device="managed").sum().item() / (1 << 20)
+print(train(), tried)
+try:
+    torch.ones(64, 1 << 20, device="managed")
+except RuntimeError as error:
+    print(len(error.args), "CUDA out of memory." in error.args[0], error.args[0].count("CUDA"))
+"""
+    assert plain(tmp_path, code)[0] == "15.0 [64, 57, 51, 45, 40, 36, 32, 28, 25, 22, 19, 17, 15]\n1 True 1\n"

@@ -1,9 +1,10 @@
 """Libraries that choose a device themselves, from lists of devices: none uses the CPU without a word.
 
-Where a library has a setting for it, ``import innkeeper`` makes managed the choice. Where one computes on the
-CPU all the same, and nothing of the program is managed, a warning says once what to write. Nothing of theirs
-or of PyTorch's is replaced: the look is a hook of PyTorch's for modules, added when such a library is
-imported, and taken away after the first calls.
+Where a library has a setting for it, ``import innkeeper`` makes managed the choice. Where it has a list and
+no setting, an adapter does (a module here of the library's name), no sooner than the library is imported;
+``INNKEEPER_LIBRARIES=off`` leaves all of them as they are. Where one computes on the CPU all the same, and
+nothing of the program is managed, a warning says once what to write: a hook of PyTorch's for modules looks,
+added when such a library is imported, and taken away after the first calls.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from typing import Any
 import torch
 from innkeeper import _C, launch
 from innkeeper._register import DEVICE
+from innkeeper.libraries import accelerate, imports, safetensors, transformers
 
-_SETTINGS = {"ACCELERATE_TORCH_DEVICE": DEVICE}  # accelerate, and so transformers' Trainer, TRL
+ADAPTERS = (accelerate, safetensors, transformers)
+
+_SWITCH = "INNKEEPER_LIBRARIES"
+_SETTINGS = {accelerate.SETTING: DEVICE}  # accelerate, and so transformers' Trainer, TRL
 _BY_SCRIPT = "run the script by innkeeper run --managed"
 # Who calls modules, by the beginning of the caller's name, and what to write there.
 _CALLERS = {
@@ -39,16 +44,26 @@ def prepare() -> None:
     """Waits for the libraries. Where ``cuda_names`` is loaded they need nothing."""
     if launch.is_preloaded():
         return
+    if _is_on():
+        imports.after({name: [adapt] for adapter in ADAPTERS for name, adapt in adapter.AFTER.items()})
     if _PACKAGES.isdisjoint(sys.modules):
         sys.meta_path.insert(0, _Finder())
     else:
         _begin()
 
 
+def _is_on() -> bool:
+    said = os.environ.get(_SWITCH) or "on"
+    if said not in ("on", "off"):
+        raise ValueError(f'{_SWITCH}: "{said}": expected on or off')
+    return said == "on"
+
+
 def _begin() -> None:
     """Makes the settings, no sooner than a library is there: processes that this one starts inherit them."""
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
+    if _is_on():
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
     _Look()
 
 

@@ -1,0 +1,98 @@
+"""What is to be done once a module of a library has been imported, or at once if it has been."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader
+from types import ModuleType
+from typing import Any
+
+Adapt = Callable[[ModuleType], None]
+
+
+def after(waiting: dict[str, list[Adapt]]) -> None:
+    """Calls what stands under a module's name with the module, right after its code has run."""
+    for name in [name for name in waiting if name in sys.modules]:
+        module = sys.modules[name]
+        for adapt in waiting.pop(name):
+            adapt(module)
+    if waiting:
+        sys.meta_path.insert(0, _Finder(waiting))
+
+
+class _Finder:
+    """Is asked for each module that is imported, until all that it waits for are there."""
+
+    def __init__(self, waiting: dict[str, list[Adapt]]) -> None:
+        self._waiting = waiting
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self._waiting:
+            return None
+        adapts = self._waiting.pop(name)
+        if not self._waiting and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = _found_by_others(self, name, path, target)
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader, adapts)
+        return spec
+
+
+def _found_by_others(
+    finder: _Finder, name: str, path: Sequence[str] | None, target: ModuleType | None
+) -> importlib.machinery.ModuleSpec | None:
+    for other in sys.meta_path:
+        if other is not finder and (spec := other.find_spec(name, path, target)) is not None:
+            return spec
+    return None
+
+
+class _Loader(Loader):
+    """The module's own, and then what waits for it."""
+
+    def __init__(self, own: Any, adapts: list[Adapt]) -> None:
+        self._own = own
+        self._adapts = adapts
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._own
+        module.__loader__ = self._own
+        self._own.exec_module(module)
+        for adapt in self._adapts:
+            adapt(module)
+
+
+def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
+    """Puts ``make(what stands there)`` in its place, there and in every module that took it from there.
+
+    A library that has no such name (another version) stays as it is.
+    """
+    own = getattr(module, name, None)
+    if own is None:
+        return
+    made = make(own)
+    for other in list(sys.modules.values()):
+        if getattr(other, "__dict__", {}).get(name) is own:
+            setattr(other, name, made)
+
+
+def add_to_lists(function: Any, device: str, beside: str = "xpu") -> None:
+    """Adds a device's type to the constant tuples in a function's code that list ``beside``."""
+    code = function.__code__
+    listed = tuple(
+        (*constant, device)
+        if isinstance(constant, tuple) and beside in constant and device not in constant
+        else constant
+        for constant in code.co_consts
+    )
+    if listed != code.co_consts:
+        function.__code__ = code.replace(co_consts=listed)

@@ -1,0 +1,54 @@
+"""transformers: Trainer's bf16 and tf32, and pipelines, on the managed device.
+
+What it would need itself: ``torch.accelerator`` in ``is_torch_bf16_gpu_available`` and
+``is_torch_tf32_available`` (``utils/import_utils.py``), and in ``Pipeline.__init__`` where a number becomes
+a device.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import ModuleType
+from typing import Any
+
+import torch
+from innkeeper._register import DEVICE
+from innkeeper.libraries.accelerate import chosen
+from innkeeper.libraries.imports import replace
+
+
+def _also_if_chosen(own: Any) -> Any:
+    @functools.wraps(own)
+    def asked() -> bool:
+        return chosen() or bool(own())
+
+    return asked
+
+
+def _adapt_import_utils(import_utils: ModuleType) -> None:
+    # Where no node has TF32 all is computed in full: the setting allows less, and asks for nothing.
+    for name in ("is_torch_bf16_gpu_available", "is_torch_tf32_available"):
+        replace(import_utils, name, _also_if_chosen)
+
+
+def _adapt_pipelines(base: ModuleType) -> None:
+    own = base.Pipeline.__init__
+    signature = inspect.signature(own)
+
+    @functools.wraps(own)
+    def __init__(self: Any, *given: Any, **named: Any) -> None:
+        call = signature.bind(self, *given, **named)
+        device = call.arguments.get("device")
+        on_card = device is None or (isinstance(device, int) and device >= 0)
+        if on_card and chosen() and getattr(call.arguments["model"], "hf_device_map", None) is None:
+            call.arguments["device"] = torch.device(DEVICE)
+        own(*call.args, **call.kwargs)
+
+    base.Pipeline.__init__ = __init__
+
+
+AFTER = {
+    "transformers.utils.import_utils": _adapt_import_utils,
+    "transformers.pipelines.base": _adapt_pipelines,
+}
