@@ -112,6 +112,37 @@ for wanted in ("bf16", "fp16", "tf32"):
     ]
 
 
+def test_a_run_that_is_taken_up_with_dropout_goes_on_as_it_would_have(tmp_path: Path):
+    code = """
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+config = GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0.5)
+data = [{"input_ids": torch.arange(8) + i, "labels": torch.arange(8) + i} for i in range(16)]
+def weights(steps, resume):
+    torch.manual_seed(0)
+    trainer = Trainer(GPT2LMHeadModel(config), TrainingArguments("out", max_steps=steps, save_steps=2,
+        lr_scheduler_type="constant", per_device_train_batch_size=2, report_to=[], disable_tqdm=True),
+        train_dataset=data)
+    trainer.train(resume_from_checkpoint=resume)
+    return [p.detach().cpu() for p in trainer.model.parameters()]
+whole = weights(4, None)
+torch.rand(7, device="managed")
+parts = weights(4, "out/checkpoint-2")
+print("|", all(map(torch.equal, whole, parts)))
+AcceleratorState._reset_state(True)
+accelerator = Accelerator()
+torch.manual_seed(3)
+accelerator.save_state("state")
+drawn = torch.rand(5, device="managed")
+torch.rand(7, device="managed")
+accelerator.load_state("state")
+print("|", torch.equal(torch.rand(5, device="managed"), drawn))
+"""
+    assert [line for line in plain(tmp_path, code)[0].splitlines() if line[0] == "|"] == ["| True"] * 2
+
+
 BEFORE, AFTER = "from safetensors.torch import load_file\n", "import innkeeper\n"
 
 

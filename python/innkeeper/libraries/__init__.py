@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from innkeeper import _C, launch
 from innkeeper._register import DEVICE
-from innkeeper.libraries import accelerate, imports, safetensors, transformers
+from innkeeper.libraries import accelerate, imports, lightning, safetensors, transformers
 
-ADAPTERS = (accelerate, safetensors, transformers)
+ADAPTERS = (accelerate, lightning, safetensors, transformers)
 
 _SWITCH = "INNKEEPER_LIBRARIES"
 _SETTINGS = {accelerate.SETTING: DEVICE}  # accelerate, and so transformers' Trainer, TRL
@@ -31,8 +31,9 @@ _CALLERS = {
     "accelerate.": f"os.environ['ACCELERATE_TORCH_DEVICE'] = '{DEVICE}'",
     "diffusers.pipelines.": f"pipe.to('{DEVICE}')",
     "sentence_transformers.": f"SentenceTransformer(..., device='{DEVICE}')",
-    "lightning.": "",
-    "pytorch_lightning.": "",
+    "lightning.": f"Trainer(accelerator='{DEVICE}')",
+    "lightning_fabric.": f"Fabric(accelerator='{DEVICE}')",
+    "pytorch_lightning.": f"Trainer(accelerator='{DEVICE}')",
     "fastai.": "",
     "ultralytics.": "",
 }

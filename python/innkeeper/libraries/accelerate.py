@@ -1,13 +1,17 @@
-"""accelerate: half precision on the managed device, and device maps that put a model there.
+"""accelerate: half precision on the managed device, device maps that put a model there, and exact resuming.
 
 What it would need itself: ``"managed"`` in the list of ``Accelerator.__init__`` (``supported_device``), a
-branch in ``get_grad_scaler``, and ``torch.accelerator`` in ``get_max_memory`` where it asks each vendor's
+branch in ``get_grad_scaler``, and
+``torch.accelerator`` in ``get_max_memory`` where it asks each vendor's
 module in turn.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -44,6 +48,46 @@ def _max_memory(own: Any) -> Any:
     return get_max_memory
 
 
+def _stream_file(folder: Any, process: int) -> Path:
+    return Path(folder) / f"managed_random_states_{process}.pt"
+
+
+def save_stream(folder: Any, process: int) -> None:
+    """Saves the device's random stream beside the states of others, which libraries save one by one."""
+    if _C.started():
+        torch.save(_C.get_rng_state(), _stream_file(folder, process))
+
+
+def load_stream(folder: Any, process: int) -> None:
+    """Takes up the stream that was saved, if one was."""
+    file = _stream_file(folder, process)
+    if file.is_file():
+        _C.set_rng_state(torch.load(file, weights_only=True))
+
+
+def _and_stream(folder: str, with_stream: Any) -> Any:
+    """Of a function that saves or loads in a folder: one that does so with the stream, too."""
+
+    def make(own: Any) -> Any:
+        signature = inspect.signature(own)
+
+        @functools.wraps(own)
+        def both(*given: Any, **named: Any) -> Any:
+            done = own(*given, **named)
+            arguments = signature.bind(*given, **named).arguments
+            with_stream(arguments[folder], arguments["process_index"])
+            return done
+
+        return both
+
+    return make
+
+
+def _adapt_checkpointing(checkpointing: ModuleType) -> None:
+    replace(checkpointing, "save_accelerator_state", _and_stream("output_dir", save_stream))
+    replace(checkpointing, "load_accelerator_state", _and_stream("input_dir", load_stream))
+
+
 def _adapt_accelerator(accelerator: ModuleType) -> None:
     add_to_lists(accelerator.Accelerator.__init__, DEVICE)
 
@@ -53,4 +97,8 @@ def _adapt_modeling(modeling: ModuleType) -> None:
     replace(modeling, "get_max_memory", _max_memory)
 
 
-AFTER = {"accelerate.accelerator": _adapt_accelerator, "accelerate.utils.modeling": _adapt_modeling}
+AFTER = {
+    "accelerate.accelerator": _adapt_accelerator,
+    "accelerate.checkpointing": _adapt_checkpointing,
+    "accelerate.utils.modeling": _adapt_modeling,
+}

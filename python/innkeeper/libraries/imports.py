@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader
@@ -83,6 +84,13 @@ def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
     for other in list(sys.modules.values()):
         if getattr(other, "__dict__", {}).get(name) is own:
             setattr(other, name, made)
+
+
+def replace_method(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """The same for a class's. ``make`` is given what stands in the class: a static method as such."""
+    own = inspect.getattr_static(owner, name, None)
+    if own is not None:
+        setattr(owner, name, make(own))
 
 
 def add_to_lists(function: Any, device: str, beside: str = "xpu") -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from innkeeper._register import DEVICE
-from innkeeper.libraries.accelerate import chosen
-from innkeeper.libraries.imports import replace
+from innkeeper.libraries.accelerate import chosen, load_stream, save_stream
+from innkeeper.libraries.imports import replace, replace_method
 
 
 def _also_if_chosen(own: Any) -> Any:
@@ -32,8 +32,7 @@ def _adapt_import_utils(import_utils: ModuleType) -> None:
         replace(import_utils, name, _also_if_chosen)
 
 
-def _adapt_pipelines(base: ModuleType) -> None:
-    own = base.Pipeline.__init__
+def _on_managed(own: Any) -> Any:
     signature = inspect.signature(own)
 
     @functools.wraps(own)
@@ -45,10 +44,39 @@ def _adapt_pipelines(base: ModuleType) -> None:
             call.arguments["device"] = torch.device(DEVICE)
         own(*call.args, **call.kwargs)
 
-    base.Pipeline.__init__ = __init__
+    return __init__
+
+
+def _adapt_pipelines(base: ModuleType) -> None:
+    replace_method(base.Pipeline, "__init__", _on_managed)
+
+
+def _adapt_trainer(trainer: ModuleType) -> None:
+    """Checkpoints have the device's random stream: a run that is taken up goes on as it would have."""
+
+    def saving(own: Any) -> Any:
+        @functools.wraps(own)
+        def _save_rng_state(self: Any, output_dir: str) -> None:
+            own(self, output_dir)
+            save_stream(output_dir, self.args.process_index)
+
+        return _save_rng_state
+
+    def loading(own: Any) -> Any:
+        @functools.wraps(own)
+        def _load_rng_state(self: Any, checkpoint: str | None) -> None:
+            own(self, checkpoint)
+            if checkpoint is not None:
+                load_stream(checkpoint, self.args.process_index)
+
+        return _load_rng_state
+
+    replace_method(trainer.Trainer, "_save_rng_state", saving)
+    replace_method(trainer.Trainer, "_load_rng_state", loading)
 
 
 AFTER = {
+    "transformers.trainer": _adapt_trainer,
     "transformers.utils.import_utils": _adapt_import_utils,
     "transformers.pipelines.base": _adapt_pipelines,
 }
