@@ -143,7 +143,8 @@ print("|", torch.equal(torch.rand(5, device="managed"), drawn))
     assert [line for line in plain(tmp_path, code)[0].splitlines() if line[0] == "|"] == ["| True"] * 2
 
 
-BEFORE, AFTER = "from safetensors.torch import load_file\n", "import innkeeper\n"
+BEFORE = "from safetensors.torch import load_file\n"
+AFTER = "import importlib.util, innkeeper\nimportlib.util.find_spec('safetensors')\n"  # so asks transformers
 
 
 @pytest.mark.parametrize("first", [BEFORE + AFTER, AFTER + BEFORE], ids=["before us", "after us"])

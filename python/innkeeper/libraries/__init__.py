@@ -17,18 +17,26 @@ from typing import Any
 import torch
 from innkeeper import _C, launch
 from innkeeper._register import DEVICE
-from innkeeper.libraries import accelerate, imports, lightning, safetensors, transformers
+from innkeeper.libraries import imports
 
-ADAPTERS = (accelerate, lightning, safetensors, transformers)
+ACCELERATE_DEVICE = "ACCELERATE_TORCH_DEVICE"  # of accelerate, and so of transformers' Trainer, TRL
 
 _SWITCH = "INNKEEPER_LIBRARIES"
-_SETTINGS = {accelerate.SETTING: DEVICE}  # accelerate, and so transformers' Trainer, TRL
+_SETTINGS = {ACCELERATE_DEVICE: DEVICE}
+_ADAPTERS = {
+    "accelerate": "accelerate",
+    "lightning": "lightning",
+    "lightning_fabric": "lightning",
+    "pytorch_lightning": "lightning",
+    "safetensors": "safetensors",
+    "transformers": "transformers",
+}
 _BY_SCRIPT = "run the script by innkeeper run --managed"
 # Who calls modules, by the beginning of the caller's name, and what to write there.
 _CALLERS = {
     "transformers.pipelines.": f"pipeline(..., device='{DEVICE}')",
-    "transformers.trainer": f"os.environ['ACCELERATE_TORCH_DEVICE'] = '{DEVICE}'",
-    "accelerate.": f"os.environ['ACCELERATE_TORCH_DEVICE'] = '{DEVICE}'",
+    "transformers.trainer": f"os.environ['{ACCELERATE_DEVICE}'] = '{DEVICE}'",
+    "accelerate.": f"os.environ['{ACCELERATE_DEVICE}'] = '{DEVICE}'",
     "diffusers.pipelines.": f"pipe.to('{DEVICE}')",
     "sentence_transformers.": f"SentenceTransformer(..., device='{DEVICE}')",
     "lightning.": f"Trainer(accelerator='{DEVICE}')",
@@ -46,7 +54,7 @@ def prepare() -> None:
     if launch.is_preloaded():
         return
     if _is_on():
-        imports.after({name: [adapt] for adapter in ADAPTERS for name, adapt in adapter.AFTER.items()})
+        imports.adapt({package: f"{__name__}.{name}" for package, name in _ADAPTERS.items()})
     if _PACKAGES.isdisjoint(sys.modules):
         sys.meta_path.insert(0, _Finder())
     else:

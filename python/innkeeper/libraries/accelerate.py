@@ -18,14 +18,13 @@ from typing import Any
 import torch
 from innkeeper import _C
 from innkeeper._register import DEVICE
+from innkeeper.libraries import ACCELERATE_DEVICE
 from innkeeper.libraries.imports import add_to_lists, replace
-
-SETTING = "ACCELERATE_TORCH_DEVICE"
 
 
 def chosen() -> bool:
     """Whether accelerate, and what asks it, is to use the managed device."""
-    return os.environ.get(SETTING) == DEVICE
+    return os.environ.get(ACCELERATE_DEVICE) == DEVICE
 
 
 def _grad_scaler(own: Any) -> Any:

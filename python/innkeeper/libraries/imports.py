@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -14,33 +14,43 @@ from typing import Any
 Adapt = Callable[[ModuleType], None]
 
 
-def after(waiting: dict[str, list[Adapt]]) -> None:
-    """Calls what stands under a module's name with the module, right after its code has run."""
-    for name in [name for name in waiting if name in sys.modules]:
-        module = sys.modules[name]
-        for adapt in waiting.pop(name):
-            adapt(module)
-    if waiting:
-        sys.meta_path.insert(0, _Finder(waiting))
+def adapt(adapters: dict[str, str]) -> None:
+    """Has each library's adapter look at its modules, right after their code has run.
+
+    Args:
+        adapters: by the library's package, the module of its adapter, imported when the package is. Its
+            ``AFTER`` has a function for each module that it changes, by name.
+
+    """
+    for package in adapters:
+        if package in sys.modules:
+            for name, change in _after(adapters[package]).items():
+                if name in sys.modules:
+                    change(sys.modules[name])
+    sys.meta_path.insert(0, _Finder(adapters))
+
+
+def _after(adapter: str) -> dict[str, Adapt]:
+    after: dict[str, Adapt] = importlib.import_module(adapter).AFTER
+    return after
 
 
 class _Finder:
-    """Is asked for each module that is imported, until all that it waits for are there."""
+    """Is asked for each module that is imported, and by who asks whether there is such a module."""
 
-    def __init__(self, waiting: dict[str, list[Adapt]]) -> None:
-        self._waiting = waiting
+    def __init__(self, adapters: dict[str, str]) -> None:
+        self._adapters = adapters
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self._waiting:
+        adapter = self._adapters.get(name.partition(".")[0])
+        change = None if adapter is None else _after(adapter).get(name)
+        if change is None:
             return None
-        adapts = self._waiting.pop(name)
-        if not self._waiting and self in sys.meta_path:
-            sys.meta_path.remove(self)
         spec = _found_by_others(self, name, path, target)
-        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Loader(spec.loader, adapts)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader, change)
         return spec
 
 
@@ -54,11 +64,11 @@ def _found_by_others(
 
 
 class _Loader(Loader):
-    """The module's own, and then what waits for it."""
+    """The module's own, and then the adapter."""
 
-    def __init__(self, own: Any, adapts: list[Adapt]) -> None:
+    def __init__(self, own: Any, change: Adapt) -> None:
         self._own = own
-        self._adapts = adapts
+        self._change = change
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._own.create_module(spec)
@@ -68,8 +78,7 @@ class _Loader(Loader):
             module.__spec__.loader = self._own
         module.__loader__ = self._own
         self._own.exec_module(module)
-        for adapt in self._adapts:
-            adapt(module)
+        self._change(module)
 
 
 def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
