@@ -219,6 +219,20 @@ void check_environment(const Patient& patient, Findings& findings) {
   }
 }
 
+// Those of python/innkeeper/libraries.
+constexpr const char* kAdapted =
+    "accelerate, lightning, lightning_fabric, pytorch_lightning, safetensors, transformers";
+
+void check_libraries(const Patient& patient, Findings& findings) {
+  if (patient.libraries == "off")
+    add(findings, Grade::hint, "libraries",
+        "INNKEEPER_LIBRARIES=off leaves these with their own lists of devices: " + std::string(kAdapted),
+        "unset INNKEEPER_LIBRARIES");
+  else
+    add(findings, Grade::good, "libraries",
+        "they know managed where innkeeper is imported: " + std::string(kAdapted));
+}
+
 }  // namespace
 
 std::vector<Finding> check(const Patient& patient) {
@@ -228,6 +242,7 @@ std::vector<Finding> check(const Patient& patient) {
   check_folder(patient, findings);
   check_foreign(patient, findings);
   check_environment(patient, findings);
+  check_libraries(patient, findings);
   return findings;
 }
 

@@ -118,6 +118,7 @@ Patient examine(int lock_limit_ms) {
   patient.visible_set = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
   patient.device_order = variable("CUDA_DEVICE_ORDER");
   patient.outer_lease = variable("INNKEEPER_LEASE");
+  patient.libraries = variable("INNKEEPER_LIBRARIES");
   return patient;
 }
 

@@ -66,7 +66,9 @@ def test_what_somebody_has_set_stays(tmp_path: Path):
 def test_children_of_programs_without_such_a_library_inherit_nothing(tmp_path: Path):
     """They may not import innkeeper, and died of a device that they do not know."""
     child = "import accelerate; print(accelerate.Accelerator().device)"
-    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    looks = "import importlib.util\nimportlib.util.find_spec('accelerate')\n"  # which imports nothing
+    looks += "try:\n    import fastai\nexcept ImportError:\n    pass\n"
+    code = looks + f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)"
     assert plain(tmp_path, code)[0] == "cpu\n"
 
 
@@ -110,6 +112,32 @@ for wanted in ("bf16", "fp16", "tf32"):
         "fp16 managed torch.float16 True ('managed', True)",
         "tf32 managed torch.float32 True None",
     ]
+
+
+def test_libraries_that_have_changed_stay_as_they_are(tmp_path: Path):
+    others = {
+        "accelerate/__init__.py": "",
+        "accelerate/accelerator.py": "class Accelerator: pass",
+        "accelerate/checkpointing.py": "",
+        "transformers/__init__.py": "",
+        "transformers/trainer.py": "class Trainer: pass",
+        "transformers/pipelines/__init__.py": "",
+        "transformers/pipelines/base.py": "class Pipeline:\n    def __init__(self): self.device = 'its own'",
+        "safetensors/__init__.py": "",
+        "lightning/__init__.py": "",
+        "lightning/fabric/__init__.py": "",
+        "lightning/fabric/connector.py": "",
+        "lightning/fabric/strategies/__init__.py": "",
+        "lightning/pytorch/__init__.py": "",
+        "lightning/pytorch/accelerators.py": "",
+    }
+    for name, text in others.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    names = [name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in others]
+    code = "".join(f"import {name}\n" for name in names)
+    code += "accelerate.accelerator.Accelerator()\nprint(transformers.pipelines.base.Pipeline().device)"
+    assert plain(tmp_path, code)[0] == "its own\n"
 
 
 def test_a_run_that_is_taken_up_with_dropout_goes_on_as_it_would_have(tmp_path: Path):

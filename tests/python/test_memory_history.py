@@ -80,6 +80,25 @@ def test_one_record_at_a_time(tmp_path: Path):
     assert memory._snapshot()["device_traces"] == [[]]  # what was recorded, which is nothing
 
 
+@pytest.mark.usefixtures("ended")
+def test_what_died_in_a_pause_is_not_alive_after_it():
+    memory._record_memory_history(clear_history=True)
+    a = torch.ones(100, device="managed")
+    memory._record_memory_history(None)
+    del a
+    memory._record_memory_history(max_entries=2)
+    kept = [torch.ones(10, device="managed") for _ in range(5)]
+    shown = memory._snapshot()
+    assert len(shown["segments"]) == len(kept) and len(shown["device_traces"][0]) == 2
+
+
+def test_what_makes_no_sense_is_told():
+    with pytest.raises(ValueError, match="enabled='bogus': expected None"):
+        memory._record_memory_history("bogus")
+    with pytest.raises(ValueError, match="max_entries=-1: expected 0 or more"):
+        memory._record_memory_history(max_entries=-1)
+
+
 def test_what_was_not_recorded_is_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("innkeeper.managed_device.memory_history._history", None)
     with pytest.raises(RuntimeError, match="_record_memory_history"):

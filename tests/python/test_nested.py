@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 
 import innkeeper
 import pytest
@@ -125,3 +128,38 @@ def test_an_encoder_trains_with_a_padding_mask():
         return torch.cat([p.grad.cpu().flatten() for p in model.parameters()])
 
     assert_same_bits(train)
+
+
+def copies(x: Tensor, folder: Path) -> dict[str, Tensor]:
+    """The same tensor by other ways."""
+    torch.save(x, folder / "x.pt")
+    torch.save(x.cpu(), folder / "on_cpu.pt")
+    sizes = x._nested_tensor_size(), x._nested_tensor_strides(), x._nested_tensor_storage_offsets()
+    assert {part.device.type for part in sizes} == {"cpu"}  # as on CUDA
+    return {
+        "copy": copy.copy(x),
+        "pickle": pickle.loads(pickle.dumps(x)),
+        "load": torch.load(folder / "x.pt"),
+        "load from the CPU's": torch.load(folder / "on_cpu.pt", map_location=x.device),
+        "view": torch._nested_view_from_buffer(x.values(), *sizes),
+        "view of managed sizes": torch._nested_view_from_buffer(x.values(), *(s.to(x.device) for s in sizes)),
+        "copied view": torch._nested_view_from_buffer_copy(x.values(), *sizes),
+        "from padded": torch._nested_from_padded(torch.nested.to_padded_tensor(x, 0.0), sizes[0]),
+    }
+
+
+def test_it_is_made_again_of_its_parts(tmp_path: Path):
+    for name, made in copies(nested("managed"), tmp_path).items():
+        assert made.device.type == "managed", name
+        for a, b in zip(parts(made), rows(3, 5, 2), strict=True):
+            assert torch.equal(a, b), name
+
+
+def test_gradients_go_through_its_values():
+    grads = []
+    for device in ("cpu", "managed"):
+        x = nested(device).requires_grad_()
+        (x.values() * WEIGHT[0, 0].to(device)).square().sum().backward()
+        assert x.grad is not None
+        grads.append(parts(x.grad))
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))

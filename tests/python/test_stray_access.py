@@ -63,6 +63,42 @@ print("lives")
     assert done.returncode == 0 and done.stdout == "asked\nlives\n", done.stderr
 
 
+def test_a_handler_that_is_to_be_called_once_is_called_once():
+    program = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+class Action(ctypes.Structure):
+    _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_ulong * 16), ("flags", ctypes.c_int),
+                ("restorer", ctypes.c_void_p)]
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def once(number):
+    os.write(1, b"called\\n")
+RESETHAND = -0x80000000
+action = Action(ctypes.cast(once, ctypes.c_void_p), (ctypes.c_ulong * 16)(), RESETHAND, None)
+assert libc.sigaction(11, ctypes.byref(action), None) == 0
+import torch, innkeeper
+x = torch.ones(1000, device="managed")
+ctypes.string_at(8, 1)
+"""
+    done = run_python("-c", program.replace("\\\\", "\\"), timeout=60)
+    assert done.returncode == -signal.SIGSEGV and done.stdout == "called\n", done.stderr
+
+
+def test_nobody_reads_what_is_told():
+    program = """
+import fcntl, os
+read, write = os.pipe()
+os.set_blocking(write, False)
+try:
+    while os.write(write, b"x" * 65536): pass
+except BlockingIOError:
+    os.set_blocking(write, True)
+os.dup2(write, 2)
+"""
+    done = run_python("-c", program + READ + "ctypes.string_at(x.data_ptr(), 1)", timeout=60)
+    assert done.returncode == -signal.SIGSEGV
+
+
 def test_a_forked_child_is_told_too():
     program = READ + "import os\npid = os.fork()\nif pid == 0:\n    ctypes.string_at(x.data_ptr(), 1)\n"
     done = run_python("-c", program + "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))")

@@ -95,6 +95,17 @@ def test_what_the_host_has_is_computed_as_it_is():
         torch.histc(x.bool(), 2)
 
 
+def test_operands_that_do_not_agree_are_refused_as_the_host_refuses_them():
+    x = torch.arange(4, device="managed")
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.histc(x, 4, 0, 4, out=torch.empty(4, device="managed", dtype=torch.float64))
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.histc(x, 4, 0, 4, out=torch.empty(4, device="managed", dtype=torch.int32))
+    scores, target = torch.ones(2, 3, device="managed").half(), torch.tensor([0, 1], device="managed")
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.nn.functional.multi_margin_loss(scores, target, weight=torch.ones(3, device="managed"))
+
+
 def test_a_mixture_of_experts_has_the_bits_of_the_cpu():
     transformers = pytest.importorskip("transformers")
     config = transformers.MixtralConfig(

@@ -9,9 +9,11 @@ added when such a library is imported, and taken away after the first calls.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -53,12 +55,33 @@ def prepare() -> None:
     """Waits for the libraries. Where ``cuda_names`` is loaded they need nothing."""
     if launch.is_preloaded():
         return
-    if _is_on():
-        imports.adapt({package: f"{__name__}.{name}" for package, name in _ADAPTERS.items()})
-    if _PACKAGES.isdisjoint(sys.modules):
-        sys.meta_path.insert(0, _Finder())
-    else:
+    _is_on()  # a bad value is told now
+    known = _PACKAGES | set(_ADAPTERS)
+    for name in [name for name in sys.modules if name.partition(".")[0] in known]:
+        if (change := _change(name)) is not None:
+            change(sys.modules[name])
+    imports.after_import(_change)
+
+
+def _change(name: str) -> imports.Adapt | None:
+    """What is to be done with a module once it is there: its adapter's, and with the first the settings."""
+    package = name.partition(".")[0]
+    adapter = _ADAPTERS.get(package) if _is_on() else None
+    adapt = None if adapter is None else _after(adapter).get(name)
+    if name not in _PACKAGES or _Look.begun:
+        return adapt
+
+    def both(module: ModuleType) -> None:
         _begin()
+        if adapt is not None:
+            adapt(module)
+
+    return both
+
+
+def _after(adapter: str) -> dict[str, imports.Adapt]:
+    after: dict[str, imports.Adapt] = importlib.import_module(f"{__name__}.{adapter}").AFTER
+    return after
 
 
 def _is_on() -> bool:
@@ -70,25 +93,21 @@ def _is_on() -> bool:
 
 def _begin() -> None:
     """Makes the settings, no sooner than a library is there: processes that this one starts inherit them."""
+    if _Look.begun:
+        return
     if _is_on():
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
     _Look()
 
 
-class _Finder:
-    """Finds nothing; is asked for every module that is imported, until it is one of theirs."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name in _PACKAGES and self in sys.meta_path:
-            sys.meta_path.remove(self)
-            _begin()
-
-
 class _Look:
-    """Looks at the first calls of modules."""
+    """Looks at the first calls of modules. Once a process."""
+
+    begun = False
 
     def __init__(self) -> None:
+        _Look.begun = True
         self._left = _LOOKS
         self._hook = torch.nn.modules.module.register_module_forward_pre_hook(self._look)
 

@@ -88,7 +88,7 @@ def _adapt_checkpointing(checkpointing: ModuleType) -> None:
 
 
 def _adapt_accelerator(accelerator: ModuleType) -> None:
-    add_to_lists(accelerator.Accelerator.__init__, DEVICE)
+    add_to_lists(getattr(getattr(accelerator, "Accelerator", None), "__init__", None), DEVICE)
 
 
 def _adapt_modeling(modeling: ModuleType) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.machinery
 import inspect
 import sys
@@ -14,38 +13,25 @@ from typing import Any
 Adapt = Callable[[ModuleType], None]
 
 
-def adapt(adapters: dict[str, str]) -> None:
-    """Has each library's adapter look at its modules, right after their code has run.
+def after_import(wanted: Callable[[str], Adapt | None]) -> None:
+    """Has modules changed right after their code has run.
 
     Args:
-        adapters: by the library's package, the module of its adapter, imported when the package is. Its
-            ``AFTER`` has a function for each module that it changes, by name.
+        wanted: what is to be called with the module of a name, if anything is. It is asked for each module
+            that is imported, and when somebody only wants to know whether there is such a module.
 
     """
-    for package in adapters:
-        if package in sys.modules:
-            for name, change in _after(adapters[package]).items():
-                if name in sys.modules:
-                    change(sys.modules[name])
-    sys.meta_path.insert(0, _Finder(adapters))
-
-
-def _after(adapter: str) -> dict[str, Adapt]:
-    after: dict[str, Adapt] = importlib.import_module(adapter).AFTER
-    return after
+    sys.meta_path.insert(0, _Finder(wanted))
 
 
 class _Finder:
-    """Is asked for each module that is imported, and by who asks whether there is such a module."""
-
-    def __init__(self, adapters: dict[str, str]) -> None:
-        self._adapters = adapters
+    def __init__(self, wanted: Callable[[str], Adapt | None]) -> None:
+        self._wanted = wanted
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        adapter = self._adapters.get(name.partition(".")[0])
-        change = None if adapter is None else _after(adapter).get(name)
+        change = self._wanted(name)
         if change is None:
             return None
         spec = _found_by_others(self, name, path, target)
@@ -97,14 +83,16 @@ def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
 
 def replace_method(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     """The same for a class's. ``make`` is given what stands in the class: a static method as such."""
-    own = inspect.getattr_static(owner, name, None)
+    own = None if owner is None else inspect.getattr_static(owner, name, None)
     if own is not None:
         setattr(owner, name, make(own))
 
 
 def add_to_lists(function: Any, device: str, beside: str = "xpu") -> None:
     """Adds a device's type to the constant tuples in a function's code that list ``beside``."""
-    code = function.__code__
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
     listed = tuple(
         (*constant, device)
         if isinstance(constant, tuple) and beside in constant and device not in constant

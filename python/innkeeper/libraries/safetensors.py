@@ -19,6 +19,7 @@ INDEX = 0
 def _open_managed(own: Any) -> Any:
     class safe_open:
         __doc__ = own.__doc__
+        __module__, __qualname__ = own.__module__, own.__qualname__  # where pickle finds it
 
         def __new__(cls, filename: Any, framework: Any, device: Any = "cpu", **others: Any) -> Any:
             managed = str(device).partition(":")[0] == DEVICE

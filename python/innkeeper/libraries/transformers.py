@@ -40,7 +40,7 @@ def _on_managed(own: Any) -> Any:
         call = signature.bind(self, *given, **named)
         device = call.arguments.get("device")
         on_card = device is None or (isinstance(device, int) and device >= 0)
-        if on_card and chosen() and getattr(call.arguments["model"], "hf_device_map", None) is None:
+        if on_card and chosen() and getattr(call.arguments.get("model"), "hf_device_map", None) is None:
             call.arguments["device"] = torch.device(DEVICE)
         own(*call.args, **call.kwargs)
 
@@ -48,7 +48,7 @@ def _on_managed(own: Any) -> Any:
 
 
 def _adapt_pipelines(base: ModuleType) -> None:
-    replace_method(base.Pipeline, "__init__", _on_managed)
+    replace_method(getattr(base, "Pipeline", None), "__init__", _on_managed)
 
 
 def _adapt_trainer(trainer: ModuleType) -> None:
@@ -71,8 +71,8 @@ def _adapt_trainer(trainer: ModuleType) -> None:
 
         return _load_rng_state
 
-    replace_method(trainer.Trainer, "_save_rng_state", saving)
-    replace_method(trainer.Trainer, "_load_rng_state", loading)
+    for name, make in (("_save_rng_state", saving), ("_load_rng_state", loading)):
+        replace_method(getattr(trainer, "Trainer", None), name, make)
 
 
 AFTER = {

@@ -32,13 +32,19 @@ class _History:
 
     path = Path("torch.managed.memory")  # as ``innkeeper.record`` tells who records
 
-    def __init__(self, max_entries: int | None) -> None:
-        self.entries: deque[dict[str, Any]] = deque(maxlen=max_entries)
+    def __init__(self) -> None:
+        self.entries: deque[dict[str, Any]] = deque()
         self.alive: dict[int, dict[str, Any]] = {}
-        # A factory's memory is first seen when something fills it: newer blocks have higher numbers.
-        self._first = _C.block_number(torch.empty(1, device=DEVICE))
+        self._first = 0
         self._next_address = _GRANULE
         self._clock = 0
+
+    def begin(self, max_entries: int | None) -> None:
+        """Recording begins, perhaps anew: nobody knows what died meanwhile."""
+        self.entries = deque(self.entries, maxlen=max_entries)
+        self.alive = {}
+        # A factory's memory is first seen when something fills it: newer blocks have higher numbers.
+        self._first = _C.block_number(torch.empty(1, device=DEVICE))
 
     def read(self, text: str) -> None:
         """Takes in what ``_C.trace_stop()`` returned."""
@@ -114,17 +120,23 @@ def _record_memory_history(
         enabled: ``"all"`` or ``"state"`` to begin, None to end; what is recorded is the same.
         context: as torch.cuda's; operators are named whatever it says.
         stacks: the same.
-        max_entries: only the last so many events are kept; None for all.
+        max_entries: only the last so many events are shown; None for all. Until the next snapshot all are
+            kept, some 90 bytes an operator, up to the 4,194,304 lines of a record.
         device: the managed one.
         clear_history: forgets what was recorded before.
         others: torch.cuda's further ones, which mean nothing here.
 
     Raises:
         RuntimeError: ``innkeeper.record`` is writing a record.
+        ValueError: ``enabled`` or ``max_entries`` makes no sense.
 
     """
     global _history
     index_of(device)
+    if enabled not in (None, "state", "all"):
+        raise ValueError(f'enabled={enabled!r}: expected None, "state" or "all"')
+    if max_entries is not None and max_entries < 0:
+        raise ValueError(f"max_entries={max_entries}: expected 0 or more, or None for all")
     with record._lock:
         if enabled is None:
             if record._active is _history is not None:
@@ -136,7 +148,8 @@ def _record_memory_history(
         if record._active is not None:
             _history.read(_C.trace_stop())  # type: ignore[union-attr]
         if _history is None or clear_history:
-            _history = _History(max_entries)
+            _history = _History()
+        _history.begin(max_entries)
         record._active = _history  # type: ignore[assignment]
         _C.trace_start()
 

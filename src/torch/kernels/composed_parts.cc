@@ -59,14 +59,35 @@ void register_compressed_parts() {
   m.impl("zero_", &at::native::zero_sparse_csr_);
 }
 
+// A nested tensor's sizes, strides and offsets are the host's, on every device: its constructor reads them. Who
+// loads a file by map_location has them on the managed device.
+at::Tensor nested_view(const at::Tensor& buffer, const at::Tensor& sizes, const at::Tensor& strides,
+                       const at::Tensor& offsets) {
+  return at::native::_nested_view_from_buffer(buffer, sizes.cpu(), strides.cpu(), offsets.cpu());
+}
+
+at::Tensor nested_view_copy(const at::Tensor& buffer, const at::Tensor& sizes, const at::Tensor& strides,
+                            const at::Tensor& offsets) {
+  return nested_view(buffer.clone(), sizes, strides, offsets);
+}
+
+void register_nested_parts() {
+  torch::Library& m = kernels_for("aten", kManagedKey);
+  m.impl("_nested_tensor_from_tensor_list", &at::native::_nested_tensor_from_tensor_list);
+  m.impl("_nested_view_from_buffer", &nested_view);
+  m.impl("_nested_view_from_buffer_copy", &nested_view_copy);
+  torch::Library& nested = kernels_for("aten", c10::DispatchKey::NestedTensorPrivateUse1);
+  nested.impl("_nested_tensor_size", &at::native::_nested_tensor_size);
+  nested.impl("_nested_tensor_storage_offsets", &at::native::_nested_tensor_storage_offsets);
+  nested.impl("_nested_tensor_strides", &at::native::_nested_tensor_strides);
+}
+
 }  // namespace
 
 void register_parts() {
   register_coordinate_parts();
   register_compressed_parts();
-  torch::Library& m = kernels_for("aten", kManagedKey);
-  m.impl("_nested_tensor_from_tensor_list", &at::native::_nested_tensor_from_tensor_list);
-  m.impl("_nested_view_from_buffer", &at::native::_nested_view_from_buffer);
+  register_nested_parts();
 }
 
 }  // namespace innkeeper::torch_layer

@@ -66,7 +66,8 @@ class WiderKernel final : public c10::OperatorKernel {
   WiderKernel(const Signature* signature, const Row& row) : op_(signature), row_(row) {}
 
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    if (runs_cuda_kernels()) return run_managed(op_, stack);
+    if (runs_cuda_kernels() || is_mixed(torch::jit::last(*stack, op_.signature->args.size())))
+      return run_managed(op_, stack);
     const at::AutoDispatchBelowADInplaceOrView below;  // the casts are no operators of the program
     std::optional<ScalarType> narrow;
     std::vector<std::pair<Tensor, Tensor>> written;  // and its wide twin
@@ -96,6 +97,21 @@ class WiderKernel final : public c10::OperatorKernel {
   bool is_lacking(const Tensor& x) const {
     return x.defined() && is_managed(x) &&
            std::find(row_.lacking.begin(), row_.lacking.end(), x.scalar_type()) != row_.lacking.end();
+  }
+
+  // Operands that do not agree are refused in the kernel's own words, and not made to agree.
+  bool is_mixed(c10::ArrayRef<c10::IValue> arguments) const {
+    std::optional<ScalarType> narrow;
+    bool wide = false;
+    for (const c10::IValue& value : arguments) {
+      if (!value.isTensor() || !value.toTensor().defined()) continue;
+      const ScalarType type = value.toTensor().scalar_type();
+      wide |= type == row_.wide;
+      if (!is_lacking(value.toTensor())) continue;
+      if (narrow.has_value() && *narrow != type) return true;
+      narrow = type;
+    }
+    return wide && narrow.has_value();
   }
 
   Tensor narrowed(const Tensor& result, ScalarType narrow,

@@ -1,5 +1,6 @@
 #include "torch/memory/stray_access.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@ namespace {
 
 AddressSpace* space_of_handles = nullptr;
 struct sigaction before_ours;
+constexpr int kPatienceMs = 200;
 
 // In a handler: no memory, no lock that is waited for.
 void explain(const void* address) {
@@ -30,19 +32,39 @@ void explain(const void* address) {
                               "    with innkeeper.resident(x, write=True) as real: ... real.data_ptr()\n",
                               offset, whose, address);
   const size_t length = std::min(static_cast<size_t>(std::max(wanted, 0)), line.size() - 1);
+  pollfd error{STDERR_FILENO, POLLOUT, 0};  // nobody may read it, and the process is to end
+  if (poll(&error, 1, kPatienceMs) != 1) return;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), length);
+}
+
+bool calls_a_function(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
 void on_trap(int number, siginfo_t* info, void* context) {
   const int kept = errno;
-  if (info->si_code > 0) explain(info->si_addr);  // else somebody sent it
+  const bool sent = info->si_code <= 0;
+  if (!sent) explain(info->si_addr);
   errno = kept;
-  if ((before_ours.sa_flags & SA_SIGINFO) != 0) return before_ours.sa_sigaction(number, info, context);
-  if (before_ours.sa_handler != SIG_DFL && before_ours.sa_handler != SIG_IGN) {
-    return before_ours.sa_handler(number);
+  const struct sigaction before = before_ours;
+  if (!calls_a_function(before)) {
+    if (sent && before.sa_handler == SIG_IGN) return;
+    struct sigaction end = before;
+    end.sa_handler = SIG_DFL;
+    sigaction(number, &end, nullptr);  // the instruction traps again
+    if (sent) raise(number);
+    return;
   }
-  sigaction(number, &before_ours, nullptr);  // the instruction traps again
-  if (info->si_code <= 0) raise(number);
+  if ((before.sa_flags & SA_RESETHAND) != 0) {  // it is to be called once
+    before_ours.sa_handler = SIG_DFL;
+    before_ours.sa_flags &= ~SA_SIGINFO;
+  }
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(number, info, context);
+  } else {
+    before.sa_handler(number);
+  }
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 using Kind = Parameter::Kind;
 
 // Where CUDA takes operands of any shape from the CPU. Everywhere it takes 0-dim tensors that are only read.
-constexpr std::array<std::string_view, 14> kTakesCpu = {
+constexpr std::array<std::string_view, 15> kTakesCpu = {
     "aten::index",      // indices
     "aten::index_put",  // indices
     "aten::index_put_",
@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 14> kTakesCpu = {
     "aten::_cudnn_ctc_loss",
     "aten::_use_cudnn_ctc_loss",
     "aten::_pad_packed_sequence",  // batch sizes
+    "aten::_nested_from_padded",   // a nested tensor's sizes
 };
 
 // Nothing but a generator of ours brought the call here.
