@@ -219,18 +219,14 @@ void check_environment(const Patient& patient, Findings& findings) {
   }
 }
 
-// Those of python/innkeeper/libraries.
-constexpr const char* kAdapted =
-    "accelerate, lightning, lightning_fabric, pytorch_lightning, safetensors, transformers";
-
 void check_libraries(const Patient& patient, Findings& findings) {
+  const std::string adapted =
+      "accelerate, lightning, safetensors, transformers";  // python/innkeeper/libraries
   if (patient.libraries == "off")
-    add(findings, Grade::hint, "libraries",
-        "INNKEEPER_LIBRARIES=off leaves these with their own lists of devices: " + std::string(kAdapted),
+    add(findings, Grade::hint, "libraries", "INNKEEPER_LIBRARIES=off: " + adapted + " do not know managed",
         "unset INNKEEPER_LIBRARIES");
   else
-    add(findings, Grade::good, "libraries",
-        "they know managed where innkeeper is imported: " + std::string(kAdapted));
+    add(findings, Grade::good, "libraries", "adapters for " + adapted);
 }
 
 }  // namespace

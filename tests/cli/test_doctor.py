@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import Machine, cards, uuid, wait_until
+from conftest import ROOT, Machine, cards, uuid, wait_until
 
 MIXED = cards(2, {1: "  name NVIDIA L4\n"})
 
@@ -167,3 +167,12 @@ def test_as_text_the_cure_stands_below(machine: Machine):
 def test_cards_are_named_by_uuid_in_findings(machine: Machine):
     machine.set(cards(2, {1: "  mig 7\n"}))
     assert uuid(1) in findings(machine, 1)["mig"]["what"]
+
+
+def test_which_libraries_are_adapted_is_told(machine: Machine):
+    folder = ROOT / "python/innkeeper/libraries"
+    names = sorted(path.stem for path in folder.glob("*.py") if "\nAFTER" in path.read_text())
+    told = findings(machine, 0)["libraries"]
+    assert told["grade"] == "good" and told["what"] == "adapters for " + ", ".join(names)
+    told = findings(machine, 0, INNKEEPER_LIBRARIES="off")["libraries"]
+    assert told["grade"] == "hint" and told["cure"] == "unset INNKEEPER_LIBRARIES"
