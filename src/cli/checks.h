@@ -46,7 +46,8 @@ struct Patient {
 // Gathers all of it. Blocks: up to a few seconds. `lock_limit_ms`: how long to try for the global lock.
 Patient examine(int lock_limit_ms);
 
-// The driver and its cards; the folder and its leases; the environment; libraries. In the order in which to cure.
+// The driver and its cards; the folder and its leases; the environment; libraries. In the order in which to
+// cure.
 std::vector<Finding> check(const Patient& patient);
 
 }  // namespace innkeeper::cli

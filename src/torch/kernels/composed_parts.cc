@@ -59,8 +59,8 @@ void register_compressed_parts() {
   m.impl("zero_", &at::native::zero_sparse_csr_);
 }
 
-// A nested tensor's sizes, strides and offsets are the host's, on every device: its constructor reads them. Who
-// loads a file by map_location has them on the managed device.
+// A nested tensor's sizes, strides and offsets are the host's, on every device: its constructor reads them.
+// Who loads a file by map_location has them on the managed device.
 at::Tensor nested_view(const at::Tensor& buffer, const at::Tensor& sizes, const at::Tensor& strides,
                        const at::Tensor& offsets) {
   return at::native::_nested_view_from_buffer(buffer, sizes.cpu(), strides.cpu(), offsets.cpu());
