@@ -5,12 +5,13 @@
 #   make format  clang-format and ruff, in place                    make clean   remove build/ (not $(VENV))
 #   make cuda    the CUDA part without a card: PyTorch's CUDA build on a runtime of our own (fetches it once)
 #   make asan    the torch layer's C++ tests under AddressSanitizer
+#   make compat  every architecture of transformers against the CPU, and docs/compatibility.md of it (by hand)
 #   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included
 #   make fresh RUN="make lint"  a command, or make test, in a clone on an empty Debian (USER_MODE=1: in a home of its own)
-#   QUICK=1      behind demo, bench, lint, asan or check-torch: the shortest form, to see that it works
+#   QUICK=1      behind demo, bench, lint, asan, compat or check-torch: the shortest form, to see that it works
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench gpu cuda lint format clean check-torch asan fresh
+.PHONY: help setup demo test bench gpu cuda lint format clean check-torch asan compat fresh
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -36,6 +37,9 @@ gpu:
 
 cuda:
 	@tools/cuda.sh
+
+compat: setup
+	@tools/compat.sh
 
 asan: setup
 	@tools/asan.sh
