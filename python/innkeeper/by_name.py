@@ -1,6 +1,6 @@
 """Where PyTorch's Python code goes by the names of the devices that it knows: it is told what ours is.
 
-Nothing else of PyTorch is replaced. Each of these takes a list of names, or a name, that no device can join.
+Each of these takes a list of names, or a name, that no device can join.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def configure(
     What is refused changes nothing. Not to be called beside threads that use the device.
 
     Args:
-        nodes: as in ``"sim:2x64MiB,host:1GiB,disk:PATH:8GiB"``; sizes are ``B``, ``KiB``, ``MiB``, ``GiB``.
+        nodes: as in ``"sim:2x64MiB,host:1GiB,disk:PATH:8GiB"``; sizes are ``B`` to ``TiB``.
             ``auto`` is the visible GPUs, then the host.
         soft_placement: sets ``DeviceManager.soft_placement`` too. None: leaves it as it is.
         growth: whether the cards' memory is taken as it is needed, or each card's whole budget at once, so

@@ -63,6 +63,21 @@ def test_what_somebody_has_set_stays(tmp_path: Path):
     assert plain(tmp_path, code, ACCELERATE_TORCH_DEVICE="cpu")[0] == "cpu\n"
 
 
+def test_who_asks_for_the_cpu_has_it(tmp_path: Path):
+    script = (SCRIPTS / "finetune.py").read_text()
+    script = script.replace("TrainingArguments(", "TrainingArguments(use_cpu=True, ", 1)
+    code = """
+print(trainer.args.device, trainer.accelerator.device, {p.device.type for p in trainer.model.parameters()})
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+AcceleratorState._reset_state(True)
+print(Accelerator(cpu=True).device)
+AcceleratorState._reset_state(True)
+print(Accelerator().device)
+"""
+    assert plain(tmp_path, script + code)[0].splitlines()[-3:] == ["cpu cpu {'cpu'}", "cpu", "managed"]
+
+
 def test_children_of_programs_without_such_a_library_inherit_nothing(tmp_path: Path):
     """They may not import innkeeper, and died of a device that they do not know."""
     child = "import accelerate; print(accelerate.Accelerator().device)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,7 @@ import torch
 from innkeeper import _C
 from innkeeper._register import DEVICE
 from innkeeper.libraries import ACCELERATE_DEVICE
-from innkeeper.libraries.imports import add_to_lists, replace
+from innkeeper.libraries.imports import add_to_lists, replace, replace_method
 
 
 def chosen() -> bool:
@@ -82,6 +83,27 @@ def _and_stream(folder: str, with_stream: Any) -> Any:
     return make
 
 
+def _keeps_to_cpu(own: Any) -> Any:
+    """Who asks for the CPU has it: the setting, which goes before ``cpu=True``, is ours and not his."""
+
+    @functools.wraps(own)
+    def __init__(self: Any, cpu: bool = False, **others: Any) -> None:
+        if not (cpu and chosen()):
+            own(self, cpu, **others)
+            return
+        del os.environ[ACCELERATE_DEVICE]
+        try:
+            own(self, cpu, **others)
+        finally:
+            os.environ[ACCELERATE_DEVICE] = DEVICE
+
+    return __init__
+
+
+def _adapt_state(state: ModuleType) -> None:
+    replace_method(getattr(state, "PartialState", None), "__init__", _keeps_to_cpu)
+
+
 def _adapt_checkpointing(checkpointing: ModuleType) -> None:
     replace(checkpointing, "save_accelerator_state", _and_stream("output_dir", save_stream))
     replace(checkpointing, "load_accelerator_state", _and_stream("input_dir", load_stream))
@@ -94,10 +116,15 @@ def _adapt_accelerator(accelerator: ModuleType) -> None:
 def _adapt_modeling(modeling: ModuleType) -> None:
     replace(modeling, "get_grad_scaler", _grad_scaler)
     replace(modeling, "get_max_memory", _max_memory)
+    # It asks CUDA how many devices there are, and warns of the first.
+    logging.getLogger(modeling.__name__).addFilter(
+        lambda line: not (chosen() and line.getMessage().startswith("Device 0 is not available"))
+    )
 
 
 AFTER = {
     "accelerate.accelerator": _adapt_accelerator,
     "accelerate.checkpointing": _adapt_checkpointing,
+    "accelerate.state": _adapt_state,
     "accelerate.utils.modeling": _adapt_modeling,
 }

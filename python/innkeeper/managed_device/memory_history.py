@@ -155,7 +155,9 @@ def _record_memory_history(
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
-    """What is alive, as segments of one block each, and all events so far. Recording goes on.
+    """What operators have touched since recording began and is alive, a segment each, and all events so far.
+
+    Recording goes on. Times are ordinals of events; all nodes are one device.
 
     Raises:
         RuntimeError: nothing was recorded.
