@@ -229,8 +229,10 @@ def main() -> int:
     print(", ".join(f"{count} {result}" for result, count in counts.most_common()))
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
-        versions = {"transformers": transformers.__version__, "torch": torch.__version__, "commit": commit}
+        asked = ["git", "rev-parse", "--short", "HEAD"]
+        head = subprocess.run(asked, capture_output=True, text=True, check=False)
+        versions = {"transformers": transformers.__version__, "torch": torch.__version__}
+        versions["commit"] = head.stdout.strip() or "outside of a repository"
         args.json.write_text(json.dumps({"versions": versions, "rows": rows}, indent=1))
     return int(counts["differs"] + counts["fails"] > 0)
 
