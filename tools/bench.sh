@@ -3,8 +3,13 @@
 # judge. QUICK=1: as shortly as each can, to see that it works.
 source "$(dirname "$0")/common.sh"
 
+targets=()
+if [ -n "${QUICK:-}" ] && [ -x build/dev/src/cli/innkeeper ]; then  # the program of make test will do
+  targets=(--target benches)
+  export INNKEEPER_PROGRAM=${INNKEEPER_PROGRAM:-$PWD/build/dev/src/cli/innkeeper}
+fi
 CXX=$CXX cmake --preset release >/dev/null
-cmake --build --preset release -j "$JOBS" -- --quiet
+cmake --build --preset release ${targets[@]+"${targets[@]}"} -j "$JOBS" -- --quiet
 for binary in build/release/bench/*_bench; do
   [ -x "$binary" ] || continue
   header "$(basename "$binary")"

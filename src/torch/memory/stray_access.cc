@@ -27,8 +27,8 @@ void explain(const void* address) {
   std::array<char, 512> line;
   const int wanted = snprintf(line.data(), line.size(),
                               "innkeeper: something read or wrote byte %zu at the data pointer of %s "
-                              "(address %p). No bytes are there: they "
-                              "lie on whichever node has room. Lend them meanwhile:\n"
+                              "(address %p). No bytes are there: they lie on whichever node has room. "
+                              "Lend them meanwhile:\n"
                               "    with innkeeper.resident(x, write=True) as real: ... real.data_ptr()\n",
                               offset, whose, address);
   const size_t length = std::min(static_cast<size_t>(std::max(wanted, 0)), line.size() - 1);
