@@ -41,7 +41,7 @@ SHARE = 0.6
 STEPS = 2
 LIMIT_S = 120
 MOST_PARAMETERS = 30_000_000  # what is larger could not be made small
-SMALLEST = 1 << 20  # of a budget
+SMALLEST = 1 << 17  # of a budget
 
 # What makes a configuration small, wherever one has it. In its parts, too.
 SMALL: dict[str, Any] = {
