@@ -325,6 +325,7 @@ class Engine final : public Accountant {
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   NodeId source_of(const Block& block, NodeId to) const;
   Result<Event> queue_copy(const Move& move, Bytes size, bool follows);
+  std::atomic<int64_t>& bytes_copied(CopyKind kind);
   Result<Event> watched_copy(const Move& move, Bytes size, bool follows);
   Status finish_arrival(Block& block, NodeId id) IK_EXCLUDES(mutex_);
   Status open_replica(Block& block, NodeId id) IK_EXCLUDES(mutex_);

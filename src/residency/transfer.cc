@@ -100,29 +100,32 @@ Result<Event> Engine::queue_copy(const Move& move, Bytes size, bool follows) {
   const NodeKind target_kind = target.kind();
   const NodeKind origin_kind = origin.kind();
   Result<Event> copied = Event();
-  std::atomic<int64_t>* counter = nullptr;
   if (target_kind == NodeKind::accelerator && origin_kind == NodeKind::accelerator) {
     IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
     copied = target.copy_peer(memory, origin, source, size);
-    counter = &bytes_between_;
   } else if (origin_kind == NodeKind::host) {
     IK_RETURN_IF_ERROR(order(target, Queue::copy_in));
     copied = target.copy_in(memory, source, size);
-    counter = target_kind == NodeKind::disk ? &bytes_written_back_ : &bytes_fetched_;
   } else {
     IK_CHECK(target_kind == NodeKind::host, "a copy has the host at one end");
     IK_RETURN_IF_ERROR(order(origin, Queue::copy_out));
     copied = origin.copy_out(memory, source, size);
-    counter = origin_kind == NodeKind::disk ? &bytes_fetched_ : &bytes_written_back_;
   }
-  if (copied.ok()) counter->fetch_add(size.count(), std::memory_order_relaxed);
+  if (copied.ok())
+    bytes_copied(copy_kind(origin_kind, target_kind)).fetch_add(size.count(), std::memory_order_relaxed);
   return copied;
+}
+
+std::atomic<int64_t>& Engine::bytes_copied(CopyKind kind) {
+  if (kind == CopyKind::between) return bytes_between_;
+  return kind == CopyKind::fetch ? bytes_fetched_ : bytes_written_back_;
 }
 
 Result<Event> Engine::watched_copy(const Move& move, Bytes size, bool follows) {
   if (!watch_) return queue_copy(move, size, follows);
   Result<Event> copied = Event();
-  watch_(device(move.from), device(move.to), size, [&] { copied = queue_copy(move, size, follows); });
+  const auto copy = [&] { copied = queue_copy(move, size, follows); };
+  watch_(device(move.from), device(move.to), size, std::cref(copy));  // by reference: no memory for each copy
   return copied;
 }
 

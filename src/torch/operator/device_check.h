@@ -30,12 +30,11 @@ class DeviceCheck {
   bool any_managed() const { return managed_; }
   void refuse_mixed(std::string_view op) const {
     if (managed_ && other_.has_value()) [[unlikely]]
-      refuse(op);
+      refuse(op, *first_, *other_);
   }
+  [[noreturn]] static void refuse(std::string_view op, c10::Device first, c10::Device other);
 
  private:
-  [[noreturn]] void refuse(std::string_view op) const;
-
   std::optional<c10::Device> first_;  // of the first tensor that decides
   std::optional<c10::Device> other_;  // of one that disagrees
   bool managed_ = false;

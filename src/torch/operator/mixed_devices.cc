@@ -46,12 +46,11 @@ void refuse_foreign_draw(const ManagedOp& op, c10::ArrayRef<c10::IValue> argumen
 void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
   if (!self.isTensor() || is_managed(self.toTensor())) return;
   const c10::Device device = self.toTensor().device();
-  TORCH_CHECK_INDEX(op.signature->op.schema().name().find("index") == std::string::npos,
-                    "indices should be either on ", device.type(),
+  const std::string& name = op.signature->op.schema().name();
+  TORCH_CHECK_INDEX(name.find("index") == std::string::npos, "indices should be either on ", device.type(),
                     " or on the same device as the indexed tensor (", device.type(), "), but some are on ",
                     kManagedType, ": take indices.cpu()");
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
-              device, " and ", managed_device(), "! (when running ", op.signature->op.schema().name(), ")");
+  DeviceCheck::refuse(name, device, managed_device());
 }
 
 }  // namespace
@@ -84,9 +83,9 @@ void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> argume
   if (!check.any_managed() && op.signature->draws) refuse_foreign_draw(op, arguments);
 }
 
-void DeviceCheck::refuse(std::string_view op) const {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
-              *first_, " and ", *other_, "! (when running ", op, ")");
+void DeviceCheck::refuse(std::string_view op, c10::Device first, c10::Device other) {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first,
+              " and ", other, "! (when running ", op, ")");
 }
 
 }  // namespace innkeeper::torch_layer

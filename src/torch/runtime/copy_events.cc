@@ -4,19 +4,19 @@
 
 #include <array>
 #include <string>
-#include <string_view>
+
+#include "residency/observers.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
-constexpr std::string_view kFetch = "innkeeper::fetch";
-constexpr std::string_view kWriteBack = "innkeeper::write_back";
-constexpr std::string_view kBetween = "innkeeper::between";
-
-// As stats() counts them.
-std::string_view kind_of(NodeKind from, NodeKind to) {
-  if (from == NodeKind::accelerator && to == NodeKind::accelerator) return kBetween;
-  return from == NodeKind::accelerator || to == NodeKind::disk ? kWriteBack : kFetch;
+const char* name_of(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::fetch: return "innkeeper::fetch";
+    case CopyKind::write_back: return "innkeeper::write_back";
+    case CopyKind::between: return "innkeeper::between";
+  }
+  return "innkeeper::copy";
 }
 
 }  // namespace
@@ -25,10 +25,9 @@ void record_copy(const Device& from, const Device& to, Bytes size, const std::fu
   at::RecordFunction event(at::RecordScope::FUNCTION);
   if (event.isActive()) [[unlikely]] {
     const std::array inputs = {c10::IValue(size.count())};
-    event.before(std::string(kind_of(from.kind(), to.kind())) + " " + from.name() + " to " + to.name(),
-                 c10::ArrayRef<const c10::IValue>(inputs.data(), inputs.size()));
-    copy();
-    return;
+    event.before(
+        std::string(name_of(copy_kind(from.kind(), to.kind()))) + " " + from.name() + " to " + to.name(),
+        c10::ArrayRef<const c10::IValue>(inputs.data(), inputs.size()));
   }
   copy();
 }
