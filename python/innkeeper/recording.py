@@ -46,12 +46,17 @@ class record:
 
     def __enter__(self) -> record:
         with record._lock:
-            if record._active is not None:
-                raise RuntimeError(f"{record._active.path} is being recorded: one record at a time")
+            record._refuse_others(self)
             self.path.write_bytes(b"")  # told now, not when all is done, if that cannot be
             _C.trace_start()
             record._active = self
         return self
+
+    @staticmethod
+    def _refuse_others(recorder: object) -> None:
+        """With the lock held: a process makes one record at a time."""
+        if record._active is not None and record._active is not recorder:
+            raise RuntimeError(f"{record._active.path} is being recorded: one record at a time")
 
     def step(self) -> None:
         """Marks the end of a step."""

@@ -9,6 +9,7 @@ added when such a library is imported, and taken away after the first calls.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -55,24 +56,22 @@ def prepare() -> None:
     """Waits for the libraries. Where ``cuda_names`` is loaded they need nothing."""
     if launch.is_preloaded():
         return
-    _is_on()  # a bad value is told now
-    known = _PACKAGES | set(_ADAPTERS)
-    for name in [name for name in sys.modules if name.partition(".")[0] in known]:
-        if (change := _change(name)) is not None:
+    wanted = functools.partial(_change, _is_on())
+    for name in list(sys.modules):
+        if (change := wanted(name)) is not None:
             change(sys.modules[name])
-    imports.after_import(_change)
+    imports.after_import(wanted)
 
 
-def _change(name: str) -> imports.Adapt | None:
+def _change(on: bool, name: str) -> imports.Adapt | None:
     """What is to be done with a module once it is there: its adapter's, and with the first the settings."""
-    package = name.partition(".")[0]
-    adapter = _ADAPTERS.get(package) if _is_on() else None
+    adapter = _ADAPTERS.get(name.partition(".")[0]) if on else None
     adapt = None if adapter is None else _after(adapter).get(name)
-    if name not in _PACKAGES or _Look.begun:
+    if name not in _PACKAGES:
         return adapt
 
     def both(module: ModuleType) -> None:
-        _begin()
+        _begin(on)
         if adapt is not None:
             adapt(module)
 
@@ -91,11 +90,11 @@ def _is_on() -> bool:
     return said == "on"
 
 
-def _begin() -> None:
+def _begin(on: bool) -> None:
     """Makes the settings, no sooner than a library is there: processes that this one starts inherit them."""
     if _Look.begun:
         return
-    if _is_on():
+    if on:
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
     _Look()

@@ -1,8 +1,7 @@
 """accelerate: half precision on the managed device, device maps that put a model there, and exact resuming.
 
 What it would need itself: ``"managed"`` in the list of ``Accelerator.__init__`` (``supported_device``), a
-branch in ``get_grad_scaler``, and
-``torch.accelerator`` in ``get_max_memory`` where it asks each vendor's
+branch in ``get_grad_scaler``, and ``torch.accelerator`` in ``get_max_memory`` where it asks each vendor's
 module in turn.
 """
 
@@ -101,7 +100,7 @@ def _keeps_to_cpu(own: Any) -> Any:
 
 
 def _adapt_state(state: ModuleType) -> None:
-    replace_method(getattr(state, "PartialState", None), "__init__", _keeps_to_cpu)
+    replace_method(state, "PartialState.__init__", _keeps_to_cpu)
 
 
 def _adapt_checkpointing(checkpointing: ModuleType) -> None:
@@ -110,7 +109,7 @@ def _adapt_checkpointing(checkpointing: ModuleType) -> None:
 
 
 def _adapt_accelerator(accelerator: ModuleType) -> None:
-    add_to_lists(getattr(getattr(accelerator, "Accelerator", None), "__init__", None), DEVICE)
+    add_to_lists(accelerator, "Accelerator.__init__", DEVICE)
 
 
 def _adapt_modeling(modeling: ModuleType) -> None:

@@ -81,15 +81,17 @@ def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
             setattr(other, name, made)
 
 
-def replace_method(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """The same for a class's. ``make`` is given what stands in the class: a static method as such."""
-    own = None if owner is None else inspect.getattr_static(owner, name, None)
+def replace_method(module: ModuleType, path: str, make: Callable[[Any], Any]) -> None:
+    """The same for ``"Class.method"``. ``make`` is given what stands in the class, as it stands there."""
+    owner, name, own = _method(module, path)
     if own is not None:
         setattr(owner, name, make(own))
 
 
-def add_to_lists(function: Any, device: str, beside: str = "xpu") -> None:
-    """Adds a device's type to the constant tuples in a function's code that list ``beside``."""
+def add_to_lists(module: ModuleType, path: str, device: str, beside: str = "xpu") -> None:
+    """Adds a device's type to the constant tuples in the code of ``"Class.method"`` that list ``beside``."""
+    _, _, own = _method(module, path)
+    function = getattr(own, "__func__", own)  # of a static method
     code = getattr(function, "__code__", None)
     if code is None:
         return
@@ -101,3 +103,10 @@ def add_to_lists(function: Any, device: str, beside: str = "xpu") -> None:
     )
     if listed != code.co_consts:
         function.__code__ = code.replace(co_consts=listed)
+
+
+def _method(module: ModuleType, path: str) -> tuple[Any, str, Any]:
+    """The class, the method's name and what stands there; None where a version has none."""
+    owner_name, _, name = path.partition(".")
+    owner = getattr(module, owner_name, None)
+    return owner, name, None if owner is None else inspect.getattr_static(owner, name, None)

@@ -143,12 +143,10 @@ def _mixed(own: Any) -> Any:
 
 def _adapt_connector(name: str) -> Adapt:
     def adapt(module: ModuleType) -> None:
-        connector: Any = getattr(module, name, None)
-        replace_method(connector, "_choose_auto_accelerator", _auto)
-        replace_method(connector, "_set_parallel_devices_and_init_accelerator", _by_name)
-        replace_method(connector, "_check_and_init_precision", _mixed)
-        if hasattr(connector, "_choose_strategy"):
-            add_to_lists(connector._choose_strategy, DEVICE, beside="mps")
+        replace_method(module, f"{name}._choose_auto_accelerator", _auto)
+        replace_method(module, f"{name}._set_parallel_devices_and_init_accelerator", _by_name)
+        replace_method(module, f"{name}._check_and_init_precision", _mixed)
+        add_to_lists(module, f"{name}._choose_strategy", DEVICE, beside="mps")
 
     return adapt
 
@@ -162,7 +160,7 @@ def _no_ids(own: Any) -> Any:
 
 def _adapt_ddp(ddp: ModuleType) -> None:
     for name in ("determine_ddp_device_ids", "_determine_ddp_device_ids"):
-        replace_method(getattr(ddp, "DDPStrategy", None), name, _no_ids)
+        replace_method(ddp, f"DDPStrategy.{name}", _no_ids)
 
 
 def _collect_random(own: Any) -> Any:

@@ -48,7 +48,7 @@ def _on_managed(own: Any) -> Any:
 
 
 def _adapt_pipelines(base: ModuleType) -> None:
-    replace_method(getattr(base, "Pipeline", None), "__init__", _on_managed)
+    replace_method(base, "Pipeline.__init__", _on_managed)
 
 
 def _adapt_trainer(trainer: ModuleType) -> None:
@@ -71,8 +71,8 @@ def _adapt_trainer(trainer: ModuleType) -> None:
 
         return _load_rng_state
 
-    for name, make in (("_save_rng_state", saving), ("_load_rng_state", loading)):
-        replace_method(getattr(trainer, "Trainer", None), name, make)
+    replace_method(trainer, "Trainer._save_rng_state", saving)
+    replace_method(trainer, "Trainer._load_rng_state", loading)
 
 
 AFTER = {

@@ -53,8 +53,7 @@ class _History:
             if kind == "O":
                 self._operation(rest)
             elif kind == "F" and (gone := self.alive.pop(int(rest), None)) is not None:
-                for action in ("free_requested", "free_completed"):
-                    self._add(gone | {"action": action})
+                self._free(gone)
 
     def _operation(self, line: str) -> None:
         name, *accesses = line.split(" ")
@@ -63,8 +62,7 @@ class _History:
             if known is not None and known["size"] == size:
                 continue
             if known is not None:  # an operator gave it another size
-                for action in ("free_requested", "free_completed"):
-                    self._add(known | {"action": action})
+                self._free(known)
             made = kind == "o" or known is not None or block >= self._first
             self.alive[block] = self._add(
                 {
@@ -76,6 +74,10 @@ class _History:
                     "frames": _frames(name if made else _UNNAMED),
                 }
             )
+
+    def _free(self, made: dict[str, Any]) -> None:
+        for action in ("free_requested", "free_completed"):
+            self._add(made | {"action": action})
 
     def _take(self, size: int) -> int:
         address = self._next_address
@@ -143,8 +145,7 @@ def _record_memory_history(
                 _history.read(_C.trace_stop())
                 record._active = None
             return
-        if record._active is not None and record._active is not _history:
-            raise RuntimeError(f"{record._active.path} is being recorded: one record at a time")
+        record._refuse_others(_history)
         if record._active is not None:
             _history.read(_C.trace_stop())  # type: ignore[union-attr]
         if _history is None or clear_history:
