@@ -15,6 +15,7 @@
 
 #include "device/host.h"
 #include "residency/engine.h"
+#include "residency/operator_scope.h"
 #include "sim/accelerator.h"
 
 namespace innkeeper {

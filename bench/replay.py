@@ -4,6 +4,7 @@ Each row of the table is a model on a card with a part of the memory that it wan
 those of a step, in multiples of its kernels':
 
 ``planned``: as Innkeeper does it once it knows the round;
+``recompute``: likewise with ``configure(recompute=True)``: what cheap operators made may be made again;
 ``asked for``: likewise without plans: each block moves when it is asked for, beside the kernels;
 ``pager``: least recently used leaves, and the program waits for each copy, as for unified memory's;
 ``modules``, ``activations``, ``optimizer``: what people do today, each a rule about which tensors are at the
@@ -49,7 +50,12 @@ CARDS = {  # name: the simulator's card and link
     "GH200": ("H100", "NVLink 4"),
 }
 SHARES = "0.9,0.8,0.7,0.6,0.5,0.4"
-WAYS = {"planned": "run1", "asked": "run0", "pager": "run2"}  # and the classes of their lines
+WAYS = {
+    "planned": "run1",
+    "recompute": "other3",
+    "asked": "run0",
+    "pager": "run2",
+}  # and the classes of their lines
 OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  # likewise; some do not fit
 
 Found = dict[str, Any]  # what `innkeeper replay --json` says of one model on one card
@@ -120,30 +126,44 @@ def order_line(all_found: list[Found]) -> str:
     return f"without plans, of the same by the order of use alone: {'; '.join(parts)} of {len(rows)} cells"
 
 
-def behind(found: Found, row: dict[str, Any], way: str) -> str:
-    """A cell in which another way is faster than planned, and how much."""
-    ratio = row["planned"]["seconds"] / row[way]["seconds"]
+def recompute_line(all_found: list[Found]) -> str:
+    """What a step takes where blocks may be computed again, of what it takes planned without."""
+    rows = [row for found in all_found for row in found["rows"] if "failed" not in row]
+    ratios = sorted(row["recompute"]["seconds"] / row["planned"]["seconds"] for row in rows)
+    return (
+        f"recompute: faster than planned in {sum(ratio < 1 / ALIKE for ratio in ratios)} of {len(rows)} cells, "
+        f"slower in {sum(ratio > ALIKE for ratio in ratios)}; of its time {ratios[0]:.2f}x to "
+        f"{ratios[-1]:.2f}x, {ratios[len(ratios) // 2]:.2f}x in the middle"
+    )
+
+
+def behind(found: Found, row: dict[str, Any], way: str, of: str) -> str:
+    """A cell in which another way is faster than ours, and how much."""
+    ratio = row[of]["seconds"] / row[way]["seconds"]
     step = ", the host's step" if row[way].get("by_host") else ""
     return f"{found['model']} at {row['share']:.0%} on {found['on']} ({ratio:.2f}x{step})"
 
 
 def others_lines(all_found: list[Found]) -> Iterator[str]:
-    """How planned does beside each of what people do today, and where it is behind."""
+    """How we do beside each of what people do today, and where we are behind."""
     rows = [(found, row) for found in all_found for row in found["rows"] if "failed" not in row]
     for way in OTHERS:
         fit = [(found, row) for found, row in rows if "seconds" in row[way]]
-        ratios = [row["planned"]["seconds"] / row[way]["seconds"] for _, row in fit]
-        worse = [behind(*cell, way) for cell, ratio in zip(fit, ratios, strict=True) if ratio > ALIKE]
-        ahead = sum(ratio < 1 / ALIKE for ratio in ratios)
-        yield (
-            f"{way}: does not fit in {len(rows) - len(fit)} of {len(rows)} cells; "
-            f"planned is ahead in {ahead}, alike in {len(fit) - ahead - len(worse)}, behind in {len(worse)}"
-            + (f": {'; '.join(worse)}" if worse else "")
-        )
+        yield f"{way}: does not fit in {len(rows) - len(fit)} of {len(rows)} cells"
+        for ours in ("planned", "recompute"):
+            ratios = [row[ours]["seconds"] / row[way]["seconds"] for _, row in fit]
+            worse = [
+                behind(*cell, way, ours) for cell, ratio in zip(fit, ratios, strict=True) if ratio > ALIKE
+            ]
+            ahead = sum(ratio < 1 / ALIKE for ratio in ratios)
+            yield (
+                f"  {ours} is ahead in {ahead}, alike in {len(fit) - ahead - len(worse)}, behind in {len(worse)}"
+                + (f": {'; '.join(worse)}" if worse else "")
+            )
 
 
 HEADER = (
-    "model", "room", "planned", "asked for", "pager", "modules", "activations", "optimizer", "roofline",
+    "model", "room", "planned", "recompute", "asked for", "pager", "modules", "activations", "optimizer", "roofline",
     "bytes in, of the best",
 )  # fmt: skip
 WIDTH = 120  # columns of the table
@@ -197,10 +217,11 @@ def page(all_found: list[Found]) -> str:
         f"<title>Training with less room</title><style>{style}"
         "td, th { padding: .2rem .6rem; text-align: right; } td:first-child { text-align: left; }"
         ".line.host { stroke-dasharray: 6 4; stroke-width: 2; }"
-        ".other0 { --c: #2f9e44; } .other1 { --c: #e8890c; } .other2 { --c: #8b5cf6; }"
+        ".other0 { --c: #2f9e44; } .other1 { --c: #e8890c; } .other2 { --c: #8b5cf6; } "
+        ".other3 { --c: #0891b2; }"
         "[class^='line other'] { stroke-width: 2; }</style></head><body><main>"
         f"<h1>Training with less room</h1><p>{about}</p>"
-        "<p>Lines: planned in blue, asked for in grey, the pager in red, the roofline dashed; "
+        "<p>Lines: planned in blue, with recompute in cyan, asked for in grey, the pager in red, the roofline dashed; "
         "modules in green, activations in orange and the optimizer in violet, where they fit.</p>"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in others_lines(all_found))}</ul>"
         f"{''.join(parts)}</main></body></html>\n"
@@ -236,6 +257,7 @@ def main() -> None:
         console.print(table)
     console.print(host_line(all_found))
     console.print(order_line(all_found))
+    console.print(recompute_line(all_found))
     for line in others_lines(all_found):
         console.print(line)
     args.html.parent.mkdir(parents=True, exist_ok=True)

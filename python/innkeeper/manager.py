@@ -24,6 +24,7 @@ def configure(
     soft_placement: bool | None = None,
     growth: bool | None = None,
     planning: bool | None = None,
+    recompute: bool | None = None,
 ) -> None:
     """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
 
@@ -37,6 +38,9 @@ def configure(
             that no other process gets it. None: as it was; at first as ``INNKEEPER_GROWTH`` says, else True.
         planning: whether movement is planned where a program repeats its steps and does not fit, or blocks
             move when they are asked for. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else True.
+        recompute: whether what is planned may be to drop what cheap operators made, and to run these again
+            where it is used next, instead of a copy out and back; to the same bits. None: as it was; at
+            first as ``INNKEEPER_RECOMPUTE`` says, else False.
 
     Raises:
         ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
@@ -57,6 +61,8 @@ def configure(
         _C.set_soft_placement(soft_placement)
     if planning is not None:
         _C.set_planning(planning)
+    if recompute is not None:
+        _C.set_recompute(recompute)
 
 
 class DeviceManager:

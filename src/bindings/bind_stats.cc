@@ -37,6 +37,7 @@ py::dict to_dict(const Stats& s) {
   py::dict d;
   d["ops"] = s.ops;
   d["fetches"] = s.fetches;
+  d["recomputed"] = s.recomputed;
   d["evictions"] = s.evictions;
   d["bytes_fetched"] = s.bytes_fetched;
   d["bytes_written_back"] = s.bytes_written_back;

@@ -77,6 +77,7 @@ Json to_json(const Comparison& found, const Options& options) {
     rows.push_back({{"share", row.share},
                     {"budget", row.budget.count()},
                     {"planned", to_json(row.planned)},
+                    {"recompute", to_json(row.recompute)},
                     {"asked", to_json(row.asked)},
                     {"by_use", to_json(row.by_use)},
                     {"pager", to_json(row.pager)},
@@ -101,7 +102,8 @@ Json to_json(const Comparison& found, const Options& options) {
 std::string as_text(const Comparison& found, const Options& options) {
   std::string text = fmt::format(
       "{} operators a step, {} at its peak; {:.3f} ms of kernels on a simulated {}, {}\n\n"
-      "room                  planned  asked for  pager  modules  activations  optimizer  roofline   "
+      "room                  planned  recompute  asked for  pager  modules  activations  optimizer  roofline "
+      "  "
       "in, planned   Belady  out, planned   Belady\n",
       found.operators, to_string(found.peak), found.kernels * 1e3, options.card, options.link);
   for (const Row& row : found.rows) {
@@ -113,11 +115,13 @@ std::string as_text(const Comparison& found, const Options& options) {
     const auto times = [&](double seconds) { return fmt::format("{:.2f}x", seconds / found.kernels); };
     const auto other = [&](const Alternative& way) { return way.cost ? times(way.cost->seconds) : "-"; };
     text += fmt::format(
-        "{:>3.0f} % {:>12}  {:>9}  {:>9}  {:>5}  {:>7}  {:>11}  {:>9}  {:>8}  {:>12}  {:>7}  {:>12}  {:>7}\n",
-        100 * row.share, to_string(row.budget), times(row.planned.seconds), times(row.asked.seconds),
-        times(row.pager.seconds), other(row.others.modules), other(row.others.activations),
-        other(row.others.optimizer), times(row.roofline), to_string(row.planned.in),
-        to_string(row.offline.in), to_string(row.planned.out), to_string(row.offline.out));
+        "{:>3.0f} % {:>12}  {:>9}  {:>9}  {:>9}  {:>5}  {:>7}  {:>11}  {:>9}  {:>8}  {:>12}  {:>7}  {:>12}  "
+        "{:>7}\n",
+        100 * row.share, to_string(row.budget), times(row.planned.seconds), times(row.recompute.seconds),
+        times(row.asked.seconds), times(row.pager.seconds), other(row.others.modules),
+        other(row.others.activations), other(row.others.optimizer), times(row.roofline),
+        to_string(row.planned.in), to_string(row.offline.in), to_string(row.planned.out),
+        to_string(row.offline.out));
   }
   return text;
 }

@@ -24,6 +24,7 @@ struct Touch {
   Bytes size{0};
   bool write = false;
   bool stays = false;  // pinned by the user: it never leaves
+  bool pure = false;   // a result, the same whenever its operator reads the same
 };
 
 class History {

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "plan/bound.h"
+#include "plan/recompute.h"
 
 namespace innkeeper::plan {
 
@@ -64,7 +65,7 @@ void Planner::order_step() {
   const std::vector<Move>& moves = known_->moves;
   for (; move_ < moves.size() && moves[move_].after == step_; ++move_) {
     auto& due = moves[move_].arrives ? arriving_ : leaving_;
-    due.push_back({moves[move_].node, moves[move_].slot.name(births_before_)});
+    due.push_back({moves[move_].node, moves[move_].slot.name(births_before_), moves[move_].drops});
   }
   if (++step_ == known_->program.length()) end_round();
 }
@@ -177,7 +178,7 @@ bool Planner::next(Order& order) {
     auto& due = arrives ? arriving_ : leaving_;
     given_ = due.front();
     due.pop_front();
-    order = {block_of(given_.name), given_.node, arrives};
+    order = {block_of(given_.name), given_.node, arrives, given_.drops};
     if (order.block != nullptr) return true;
   }
   return false;
@@ -264,7 +265,7 @@ std::vector<Moved> Planner::moved() const {
     sum.block = block;
     if (move.arrives) {
       sum.arriving += move.size;
-    } else if (move.written) {
+    } else if (move.written && !move.drops) {
       sum.leaving += move.size;
     }
   }
@@ -293,8 +294,7 @@ std::string on_link(Bytes size, double link) {
 // False if nothing is to move.
 bool Planner::schedule(Known& known) {
   known.moves.clear();
-  known.cost.arriving = known.cost.leaving = known.cost.bound = known.cost.shortage = Bytes(0);
-  known.cost.least_copying = 0;
+  known.cost = {.operators = known.cost.operators, .times = known.cost.times};
   for (const NodeId node : known.program.nodes()) {
     const Bytes whole = room_(node);
     const Bytes room = whole - Bytes(known.lacking[index_of(node)]);
@@ -308,15 +308,22 @@ bool Planner::schedule(Known& known) {
     const Bytes missing = shortage(uses, whole);
     known.cost.shortage += missing;
     if (room <= Bytes(0) || known.touched[index_of(node)] <= room) continue;  // none is left, or all fits
-    Schedule made = make_schedule(uses, room);
+    Schedule made = node_is.drops ? schedule_with_remade(known.program, node, uses.slower, room)
+                                  : make_schedule(uses, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
     known.cost.arriving += Bytes(made.arriving.count() / known.cost.times);
     known.cost.leaving += Bytes(made.leaving.count() / known.cost.times);
+    Bytes dropped{0};
+    for (const Move& move : made.moves)
+      if (move.drops) dropped += Bytes(move.size.count() / known.cost.times);
+    known.cost.dropped += dropped;
     if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
+    const std::string again =
+        dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
     log(LogLevel::info,
         "planned: a round of " + std::to_string(known.program.length()) + " operators, in which " +
             to_string(made.arriving) + " arrive at " + node_is.name + " and " + to_string(made.leaving) +
-            " leave it" + on_link(std::max(made.arriving, made.leaving), node_is.speed.link) +
+            " leave it" + again + on_link(std::max(made.arriving, made.leaving), node_is.speed.link) +
             "; nothing would, with " + to_string(missing) + " more than its " + to_string(whole));
   }
   std::stable_sort(known.moves.begin(), known.moves.end(),

@@ -41,7 +41,8 @@ namespace innkeeper::plan {
 struct Order {
   Block* block = nullptr;
   NodeId node = kNoNode;
-  bool arrives = false;  // else it leaves
+  bool arrives = false;  // else it leaves,
+  bool drops = false;    // and its bytes are computed again, where that can be done
 };
 
 // What a round copies of one block at all nodes; null: of all blocks that each round makes anew.
@@ -57,7 +58,8 @@ struct RoundCost {
   int64_t times = 1;      // that it is gone round by one schedule
   Bytes arriving{0};      // as planned
   Bytes leaving{0};
-  Bytes bound{0};            // no plan has less arriving (bound.h)
+  Bytes dropped{0};          // and computed again
+  Bytes bound{0};            // no plan has less arriving (bound.h), unless it computes things again
   Bytes shortage{0};         // of room: with so much more nothing would move
   double least_copying = 0;  // seconds that a link takes at least for the bound; 0 where nobody knows
 };
@@ -69,6 +71,7 @@ class Planner {
   struct AboutNode {
     std::string name;  // for messages
     Speed speed = {};
+    bool drops = false;  // what is planned may be to compute blocks again
   };
   using About = std::function<AboutNode(NodeId)>;  // asked when a schedule is made
   Planner(Room room, About about) : room_(std::move(room)), about_(std::move(about)), recent_(kRecent) {}
@@ -124,6 +127,7 @@ class Planner {
   struct Due {
     NodeId node = kNoNode;
     Name name = 0;
+    bool drops = false;
   };
   struct Met {
     Name name = 0;

@@ -95,7 +95,7 @@ std::optional<Program> make_program(const History& history, int64_t length) {
     for (size_t i = 0; i < now.size(); ++i) {
       const bool lasting = now[i].block == before[i].block;
       const Slot slot{lasting ? now[i].block : now[i].block - births_before, lasting};
-      program.uses.push_back({slot, now[i].size, now[i].write, now[i].stays});
+      program.uses.push_back({slot, now[i].size, now[i].write, now[i].stays, now[i].pure});
     }
   }
   // What dies behind the last step has not died yet: it is what died behind the step before the first, a

@@ -25,6 +25,7 @@ struct Program {
     Bytes size{0};
     bool write = false;
     bool stays = false;
+    bool pure = false;
   };
   struct Step {
     uint64_t shape = 0;

@@ -26,6 +26,7 @@ struct Move {
   Slot slot;  // in the round in which the move starts
   Bytes size{0};
   bool written = false;  // in the round: where it leaves, it may have to be copied out
+  bool drops = false;    // where it leaves: its bytes go, and are computed again (recompute.h)
 };
 
 struct Schedule {

@@ -56,6 +56,10 @@ Status fill(Row& row, const trace::Record& record, const sim::Card& card, const 
   Setup setup{.card = card, .link = link, .budget = row.budget};
   const Result<Played> planned = play(record, setup);
   IK_RETURN_IF_ERROR(planned.status());
+  setup.recompute = true;
+  const Result<Played> recompute = play(record, setup);
+  IK_RETURN_IF_ERROR(recompute.status());
+  setup.recompute = false;
   setup.planning = false;
   const Result<Played> asked = play(record, setup);
   IK_RETURN_IF_ERROR(asked.status());
@@ -67,6 +71,7 @@ Status fill(Row& row, const trace::Record& record, const sim::Card& card, const 
   const auto farthest = traffic(record, row.budget, Leaves::farthest_next_use);
   IK_RETURN_IF_ERROR(farthest.status());
   row.planned = average(planned.value().steps);
+  row.recompute = average(recompute.value().steps);
   row.asked = average(asked.value().steps);
   row.by_use = average(by_use.value().steps);
   row.pager = cost_of(paged.value(), found.kernels, &link);

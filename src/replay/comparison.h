@@ -18,6 +18,7 @@ struct Row {
   Bytes budget{0};
   Status fits = {};  // else an operator did not, and nothing below is there
   StepCost planned = {};
+  StepCost recompute = {};   // likewise, where blocks may be computed again
   StepCost asked = {};       // each block moves when it is asked for; copies beside kernels all the same
   StepCost by_use = {};      // likewise, by the order of use alone (make_lru_policy)
   StepCost pager = {};       // likewise, and the program waits for each copy, as for unified memory's

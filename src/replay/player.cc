@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "device/host.h"
 #include "policy/eviction.h"
 #include "residency/engine.h"
+#include "residency/operator_scope.h"
 #include "sim/accelerator.h"
 #include "sim/clock.h"
 
@@ -48,15 +51,15 @@ class Player {
     nodes.push_back({std::move(host), kHost, false});
     engine_ = std::make_unique<Engine>(std::move(nodes), setup.policy());
     engine_->set_planning(setup.planning);
+    engine_->set_recompute(setup.recompute);
+    engine_->set_cookbook([this](Block& block) { return recipe_of(block); });
     // A kernel may make an operand larger; here it is so from the beginning.
     for (const RecordedAccess& access : record.accesses) {
       Bytes& size = sizes_[access.block];
       size = std::max(size, access.size);
     }
   }
-  ~Player() {
-    for (const auto& [id, block] : blocks_) engine_->destroy(block);
-  }
+  ~Player() { blocks_.clear(); }
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
 
@@ -86,7 +89,7 @@ class Player {
     for (const RecordedAccess& access : record_.of(entry)) {
       if (sizes_[access.block] == Bytes(0)) continue;
       if (std::find(born.begin(), born.end(), access.block) != born.end()) continue;
-      if (access.kind == AccessKind::born && !blocks_.contains(access.block)) {
+      if (is_born(access.kind) && !blocks_.contains(access.block)) {
         born.push_back(access.block);
       } else {
         add(accesses, access);
@@ -94,11 +97,13 @@ class Player {
     }
     Bytes operands{0};
     for (const Access& access : accesses) operands += access.block->size();
-    const OperatorScope scope(*engine_, kCard, operands);
-    if (const Status there = engine_->acquire(kCard, std::span(accesses)); !there.ok())
+    std::optional<OperatorScope> scope;
+    if (const Status there = gather(*engine_, kCard, accesses, operands, scope); !there.ok())
       return Status(there.code(), entry.text + ": " + there.message());
+    const std::vector<Access> operands_alone = accesses;
     const Status made = make(born, accesses);
     if (made.ok()) compute(work_of(record_, entry));
+    if (made.ok()) remember(entry, operands_alone, accesses);
     engine_->count_operator(kCard);
     engine_->release(kCard, std::span(accesses));
     ++played_.operators;
@@ -107,8 +112,9 @@ class Player {
   }
 
   void add(std::vector<Access>& accesses, const RecordedAccess& access) {
-    Block*& block = blocks_[access.block];
-    if (block == nullptr) block = engine_->create(sizes_[access.block]);
+    Handle& handle = blocks_[access.block];
+    if (handle == nullptr) handle = create(sizes_[access.block]);
+    Block* const block = handle.get();
     const bool write = access.kind != AccessKind::read;
     for (Access& before : accesses) {
       if (before.block != block) continue;
@@ -123,9 +129,9 @@ class Player {
     for (const BlockId id : born) {
       Result<Memory> memory = engine_->device(kCard).allocate(sizes_[id]);
       IK_RETURN_IF_ERROR(memory.status());
-      Block* block = blocks_[id] = engine_->create(sizes_[id]);
+      const Handle block = blocks_[id] = create(sizes_[id]);
       engine_->adopt(*block, kCard, std::move(memory).value());
-      accesses.push_back({.block = block, .pinned = true, .born = true});
+      accesses.push_back({.block = block.get(), .pinned = true, .born = true});
     }
     return {};
   }
@@ -138,11 +144,94 @@ class Player {
     }
   }
 
+  // A recipe may keep it.
   void free(BlockId id) {
     const auto found = blocks_.find(id);
     if (found == blocks_.end()) return;
-    engine_->destroy(found->second);
+    made_by_.erase(found->second.get());
     blocks_.erase(found);
+  }
+
+  using Handle = std::shared_ptr<Block>;
+  Handle create(Bytes size) {
+    return {engine_->create(size), [this](Block* block) { engine_->destroy(block); }};
+  }
+
+  // How a block is made again: its operator and, until it is held, what that one read.
+  struct Made {
+    const Entry* entry;
+    std::vector<std::pair<std::weak_ptr<Block>, uint32_t>> inputs;
+    uint32_t writes;
+  };
+
+  // Of a result, which ones are pure; `accesses` begin with the operands.
+  void remember(const Entry& entry, std::span<const Access> operands, std::vector<Access>& accesses) {
+    for (const RecordedAccess& access : record_.of(entry)) {
+      if (access.kind != AccessKind::pure || sizes_[access.block] == Bytes(0)) continue;
+      Block* const block = blocks_[access.block].get();
+      for (Access& result : std::span(accesses).subspan(operands.size()))
+        result.pure |= result.block == block;
+      Made made{&entry, {}, block->writes()};
+      for (const RecordedAccess& input : record_.of(entry)) {
+        if (is_born(input.kind) || sizes_[input.block] == Bytes(0)) continue;
+        const Handle& read = blocks_[input.block];
+        made.inputs.emplace_back(read, read->writes());
+      }
+      made_by_[block] = std::move(made);
+    }
+  }
+
+  class Again final : public Recipe {
+   public:
+    Again(Player& player, const Made& made) : player_(player), made_(made) {
+      for (const auto& [block, writes] : made.inputs) {
+        held_.push_back(block.lock());
+        inputs_.push_back({held_.back().get(), writes});
+      }
+    }
+    bool is_whole() const {
+      return !held_.empty() && std::find(held_.begin(), held_.end(), nullptr) == held_.end();
+    }
+    std::span<const Input> inputs() const override { return inputs_; }
+    uint32_t writes() const override { return made_.writes; }
+    NodeId node() const override { return kCard; }
+    Status follow(Block& block) override { return player_.make_again(block, *made_.entry, held_); }
+
+   private:
+    Player& player_;
+    const Made made_;
+    std::vector<Handle> held_;
+    std::vector<Input> inputs_;
+  };
+
+  std::unique_ptr<Recipe> recipe_of(Block& block) {
+    const auto found = made_by_.find(&block);
+    if (found == made_by_.end()) return nullptr;
+    auto recipe = std::make_unique<Again>(*this, found->second);
+    return recipe->is_whole() ? std::move(recipe) : nullptr;
+  }
+
+  Status make_again(Block& block, const Entry& entry, std::span<const Handle> inputs) {
+    std::vector<Access> accesses;
+    Bytes operands{0};
+    for (const Handle& input : inputs) {
+      accesses.push_back({.block = input.get()});
+      operands += input->size();
+    }
+    Handle made = create(block.size());
+    {
+      std::optional<OperatorScope> scope;
+      IK_RETURN_IF_ERROR(gather(*engine_, kCard, accesses, operands, scope));
+      Result<Memory> memory = engine_->device(kCard).allocate(block.size());
+      if (memory.ok()) {
+        engine_->adopt(*made, kCard, std::move(memory).value());
+        accesses.push_back({.block = made.get(), .pinned = true, .born = true});
+        compute(work_of(record_, entry));
+      }
+      engine_->release(kCard, std::span(accesses));
+      IK_RETURN_IF_ERROR(memory.status());
+    }
+    return engine_->refill(block, *made, kCard);
   }
 
   void end_step() {
@@ -157,7 +246,8 @@ class Player {
   const Slabs* slabs_ = nullptr;  // the host's
   std::unique_ptr<Engine> engine_;
   std::unordered_map<BlockId, Bytes> sizes_;
-  std::unordered_map<BlockId, Block*> blocks_;
+  std::unordered_map<const Block*, Made> made_by_;
+  std::unordered_map<BlockId, Handle> blocks_;
   StepCost before_;
   Played played_;
 };

@@ -18,6 +18,7 @@ struct Setup {
   sim::Link link = sim::default_host_link();
   Bytes budget{0};  // of the card; 0: room for all
   bool planning = true;
+  bool recompute = false;  // blocks may be dropped and computed again
   std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
 };
 

@@ -4,6 +4,7 @@
 #include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
+#include "residency/operator_scope.h"
 #include "trace/stream.h"
 
 namespace innkeeper {
@@ -49,6 +50,19 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
   }
 }
 
+Status gather(Engine& engine, NodeId node, std::span<Access> accesses, Bytes operands,
+              std::optional<OperatorScope>& scope) {
+  for (;;) {
+    scope.reset();  // one at another node must not be open
+    scope.emplace(engine, node, operands);
+    Status status = engine.acquire(node, accesses);
+    if (status.code() != Code::dropped) [[likely]]
+      return status;
+    scope.reset();
+    IK_RETURN_IF_ERROR(engine.recompute(accesses));
+  }
+}
+
 // The operator's kernels are on the compute queue by now, so its stamp covers them; it is there before the
 // pin goes, for whoever moves the block next.
 void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
@@ -60,7 +74,10 @@ void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
     Replica& replica = access.block->replica(id);
     replica.last_use.store(stamp, std::memory_order_relaxed);
     if (access.write || access.born) replica.last_write.store(stamp, std::memory_order_relaxed);
-    if (access.write) written += access.block->size();
+    if (access.write) {
+      written += access.block->size();
+      count_write(*access.block);
+    }
     replica.word.remove_pin(access.write);
   }
   if (Stamps* const stamps = node(id).stamps.get()) stamps->launched(written);
@@ -72,20 +89,24 @@ void Engine::release(NodeId id, std::span<Access> accesses, const trace::Operati
   advance();
   if (node(id).ahead.load(std::memory_order_relaxed) > 0) [[unlikely]]
     write_back_ahead(node(id));
-  const bool follows = follows_.load(std::memory_order_relaxed);
-  if (!follows && !stream_->on()) [[likely]]
+  if (!is_heard()) [[likely]]
     return;
+  if (thread_state().recomputing != 0) return;
   const trace::Event told = stream_->operation(what, id, accesses.size(), [accesses](size_t index) {
     using Kind = trace::AccessKind;
     const Access& access = accesses[index];
-    const Kind kind = access.born ? Kind::born : access.write ? Kind::write : Kind::read;
+    const Kind made = access.pure ? Kind::pure : Kind::born;
+    const Kind kind = access.born ? made : access.write ? Kind::write : Kind::read;
     return trace::RecordedAccess{access.block->id(), access.block->size(), kind};
   });
-  if (follows) follow(id, told.accesses, accesses);
+  if (follows_.load(std::memory_order_relaxed)) follow(id, told.accesses, accesses);
 }
 
 Status Engine::lend(NodeId id, std::span<Access> accesses) {
-  IK_RETURN_IF_ERROR(acquire(id, accesses));
+  for (Status status = acquire(id, accesses); !status.ok(); status = acquire(id, accesses)) {
+    if (status.code() != Code::dropped) return status;
+    IK_RETURN_IF_ERROR(recompute(accesses));
+  }
   MutexLock lock(mutex_);
   ++node(id).moving;
   return {};
@@ -128,6 +149,8 @@ Status Engine::settle(Block& block, NodeId id, bool write) {
 
 // I2: before an operator writes, every other valid replica goes. The lock is let go meanwhile.
 Status Engine::claim(Block& block, NodeId id) {
+  if (made_of_.contains(&block)) [[unlikely]]
+    return Status(Code::dropped, "what was made of the block must be computed before it is written");
   std::array<NodeId, kMaxNodes> others;
   size_t count = 0;
   Status failure;
@@ -191,9 +214,9 @@ Status Engine::written(const Block& block, const Node& at) const {
 // ---------------------------------------------------------------- pins of users, and escapes
 
 Status Engine::pin(Block& block, NodeId id) {
-  Access access{&block, false, false};
-  OperatorScope scope(*this, id, block.size());
-  IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
+  Access access{.block = &block};
+  std::optional<OperatorScope> scope;
+  IK_RETURN_IF_ERROR(gather(*this, id, std::span(&access, 1), block.size(), scope));
   MutexLock lock(mutex_);
   take_in(block);
   ++block.replica(id).user_pins;
@@ -227,9 +250,9 @@ bool Engine::is_pinned(const Block& block) const {
 }
 
 Status Engine::hold(Block& block, NodeId id, bool write) {
-  Access access{&block, write, false};
-  OperatorScope scope(*this, id, block.size());
-  IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
+  Access access{.block = &block, .write = write};
+  std::optional<OperatorScope> scope;
+  IK_RETURN_IF_ERROR(gather(*this, id, std::span(&access, 1), block.size(), scope));
   MutexLock lock(mutex_);
   take_in(block);
   holds_.push_back({&block, id, write, &thread_state()});
@@ -244,7 +267,7 @@ Access Engine::let_go(Block& block, NodeId id) {
   // A context may be left on another thread than it was entered on.
   if (found == holds_.rend()) found = std::find_if(holds_.rbegin(), holds_.rend(), mine);
   IK_CHECK(found != holds_.rend(), "let_go without hold");
-  const Access access{&block, found->write, true};
+  const Access access{.block = &block, .write = found->write, .pinned = true};
   holds_.erase(std::next(found).base());
   return access;
 }
@@ -259,7 +282,10 @@ void Engine::keep_escaped(NodeId id, Access& access) {
     replica.word.remove_pin(access.write);  // one pin is enough for as long as it lasts
     return;
   }
-  if (access.write) replica.word.end_write();
+  if (access.write) {
+    replica.word.end_write();
+    count_write(*access.block);
+  }
   ++replica.escapes;
   escaped_.emplace_back(access.block, id);
 }

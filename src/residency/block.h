@@ -138,6 +138,10 @@ class Block : public TrailingArray<Block, Replica> {
   // Read at several nodes at the same time, as the weights of data-parallel replicas are: operators run where
   // their other operands are (Engine::place).
   std::atomic<bool> replicated{false};
+  // Its bytes are nowhere, and can be computed again (recompute.cc). Changed with Engine's mutex held.
+  std::atomic<bool> dropped{false};
+  // How many operators have written it, or users; they are in order.
+  uint32_t writes() const { return writes_.load(std::memory_order_relaxed); }
 
  private:
   friend class Engine;
@@ -147,6 +151,7 @@ class Block : public TrailingArray<Block, Replica> {
 
   static constexpr uint8_t kNoPlace = UINT8_MAX;
   uint8_t newborn_ = kNoPlace;  // its place among newborns, if it was ever given one (newborns.h)
+  std::atomic<uint32_t> writes_{0};
   const BlockId id_;
   std::atomic<int64_t> size_;
   std::atomic<int64_t> name_{0};  // a planner's, packed (followers.h)

@@ -5,6 +5,7 @@
 
 #include "base/test_point.h"
 #include "residency/moving.h"
+#include "residency/operator_scope.h"
 #include "trace/stream.h"
 
 namespace innkeeper {
@@ -217,6 +218,7 @@ void Engine::wake_all() {
 }
 
 void Engine::inherit_if_last(Block& block) {
+  if (made_of_.contains(&block)) return;  // who writes it is to ask first
   Replica* last = nullptr;
   for (const auto& at : nodes_) {
     Replica& replica = block.replica(at->id);
@@ -248,8 +250,10 @@ NodeId Engine::any_replica(const Block& block) const {
 }
 
 Block::Space Engine::destroy(Block* block) {
-  if (stream_->on()) [[unlikely]]
+  if (stream_->on() && thread_state().recomputing == 0) [[unlikely]]
     stream_->freed(block->id());
+  if (block->dropped.load(std::memory_order_relaxed)) [[unlikely]]
+    forget_dropped(*block);
   forget(*block);
   if (!die_as_newborn(*block)) die(*block);
   Block::Space space = Block::destroy(block);
@@ -363,7 +367,7 @@ Status Engine::resize_unwritten(Block& block, Bytes size) {
   MutexLock lock(mutex_);
   wait_move(block);
   for (const auto& at : nodes_) {
-    if (block.replica(at->id).word.state() != ReplicaState::absent) {
+    if (block.replica(at->id).word.state() != ReplicaState::absent || block.dropped) {
       return Status(Code::invalid_argument, "the block has been written; its owner must resize it");
     }
   }

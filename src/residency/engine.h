@@ -2,9 +2,9 @@
 //
 // It owns the nodes' devices and the blocks. It knows no tensor, no kernel and no torch.
 //
-// An operator runs like this:
-//     OperatorScope scope(engine, node, bytes);            // one at a time on a node that is short of room
-//     IK_RETURN_IF_ERROR(engine.acquire(node, accesses));  // every operand is at `node` and pinned
+// An operator runs like this (operator_scope.h):
+//     std::optional<OperatorScope> scope;  // one at a time on a node that is short of room
+//     IK_RETURN_IF_ERROR(gather(engine, node, accesses, scope));  // every operand is at `node` and pinned
 //     ... the kernel; its allocations call charge() ...
 //     engine.adopt(block, node, memory);                   // results that are new: pinned, as operands are
 //     engine.release(node, accesses, what);                // operands and results
@@ -38,6 +38,7 @@
 #include "innkeeper/stats.h"
 #include "policy/eviction.h"
 #include "policy/placement.h"
+#include "residency/access.h"
 #include "residency/block.h"
 #include "residency/compute_time.h"
 #include "residency/followers.h"
@@ -45,21 +46,12 @@
 #include "residency/links.h"
 #include "residency/newborns.h"
 #include "residency/observers.h"
+#include "residency/recipe.h"
 #include "residency/ticket.h"
 #include "trace/event.h"
+#include "trace/stream.h"
 
 namespace innkeeper {
-
-namespace trace {
-class Stream;
-}
-
-struct Access {
-  Block* block = nullptr;
-  bool write = false;
-  bool pinned = false;  // the engine's: this access holds a pin
-  bool born = false;    // a result that is new
-};
 
 struct NodeSetup {
   std::unique_ptr<Device> device;
@@ -82,6 +74,7 @@ class Engine final : public Accountant {
   void set_memory_observer(MemoryObserver observer) { observer_ = std::move(observer); }
   void set_escape_probe(EscapeProbe probe) { probe_ = std::move(probe); }
   void set_copy_watch(CopyWatch watch) { watch_ = std::move(watch); }
+  void set_cookbook(Cookbook cookbook) { cookbook_ = std::move(cookbook); }
   void set_link_limits(LinkLimits limits) { links_ = limits; }
 
   // ---- nodes
@@ -117,7 +110,8 @@ class Engine final : public Accountant {
   Status resize_unwritten(Block& block, Bytes size);
 
   // ---- operators
-  // Pins every block at `node`, fetching what is missing; written blocks become owned there. All or nothing.
+  // Pins every block at `node`, fetching what is missing; written blocks become owned there. All or nothing;
+  // `dropped` where bytes must be computed first (gather).
   Status acquire(NodeId node, std::span<Access> accesses);
   // Gives back the pins that are still marked in `accesses`, and writes what was touched to the stream, where
   // anybody wants to know. An operation that has a name stands in records.
@@ -141,6 +135,18 @@ class Engine final : public Accountant {
   // Where an operator with these operands should run. Replicated operands count if there are no others. What
   // is written and pinned at the host is written there, although the host may not compute else.
   NodeId place(std::span<const Access> accesses, NodeId home) const;
+
+  // ---- bytes that are computed again (recompute.cc)
+  // Whether what is planned may be to drop blocks (not by default).
+  void set_recompute(bool on);
+  bool recomputes() const { return may_drop_.load(std::memory_order_relaxed); }
+  // Gives the block's bytes at `node` up, as what it reads allows; false: it stays.
+  bool drop(Block& block, NodeId node);
+  // Has again what of these was dropped, and what is made of those to be written. Not in an OperatorScope.
+  Status recompute(std::span<const Access> accesses);
+  // A recipe's operator has made the bytes of `block` anew, at `node` and as those of `made`, which has none
+  // afterwards.
+  Status refill(Block& block, Block& made, NodeId node);
 
   // ---- requests about one block
   Status pin(Block& block, NodeId node);  // kept until unpinned as often
@@ -192,6 +198,8 @@ class Engine final : public Accountant {
   void reset_stats();
   // What operators touch, and the ends of blocks: for records, and for the plans that are made here.
   const std::shared_ptr<trace::Stream>& stream() const { return stream_; }
+  // Whether anybody hears of what operators touch.
+  bool is_heard() const { return follows_.load(std::memory_order_relaxed) || stream_->on(); }
   void count_operator(NodeId node) { nodes_[index_of(node)]->ops.fetch_add(1, std::memory_order_relaxed); }
   size_t block_count() const;
   // Empty, or the first invariant that is broken and how. While other threads allocate, memory that is
@@ -306,6 +314,9 @@ class Engine final : public Accountant {
 
   // acquire.cc
   void let_pins_go(NodeId id, std::span<Access> accesses);
+  static void count_write(Block& block) {
+    block.writes_.store(block.writes() + 1, std::memory_order_relaxed);
+  }
   Status settle(Block& block, NodeId id, bool write);
   Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
   bool held_by_me(const Block& block, NodeId id) const IK_REQUIRES(mutex_);
@@ -389,6 +400,16 @@ class Engine final : public Accountant {
   void run_helper() IK_EXCLUDES(mutex_);
   NodeId backing(const Node& node) const;
 
+  // recompute.cc
+  struct Dropped {
+    std::unique_ptr<Recipe> recipe;
+    bool under_way = false;  // somebody follows it
+  };
+  Status recompute(Block& block) IK_REQUIRES(mutex_);
+  bool hold_inputs(Block& block, const Recipe& recipe) IK_REQUIRES(mutex_);
+  void let_inputs_go(Block& block, const Recipe& recipe) IK_REQUIRES(mutex_);
+  void forget_dropped(Block& block) IK_EXCLUDES(mutex_);
+
   // planned.cc
   ComputeTime time_since(std::array<ComputeTime, kMaxNodes>& before) const;
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
@@ -432,6 +453,7 @@ class Engine final : public Accountant {
   MemoryObserver observer_;
   EscapeProbe probe_;
   CopyWatch watch_;
+  Cookbook cookbook_;
   LinkLimits links_;
 
   mutable Mutex mutex_;
@@ -462,32 +484,16 @@ class Engine final : public Accountant {
   bool helper_wanted_ IK_GUARDED_BY(mutex_) = false;
   bool helper_has_work_ IK_GUARDED_BY(mutex_) = false;
 
-  std::atomic<bool> may_plan_{true};
+  std::unordered_map<const Block*, Dropped> dropped_ IK_GUARDED_BY(mutex_);
+  std::unordered_map<const Block*, std::vector<Block*>> made_of_ IK_GUARDED_BY(mutex_);  // of those, by input
+
+  std::atomic<bool> may_plan_{true}, may_drop_{false};
   std::atomic<bool> follows_{false};  // from the first eviction on
   Followers followers_;
   const std::shared_ptr<trace::Stream> stream_;
 
-  std::atomic<int64_t> fetches_{0}, evictions_{0};
+  std::atomic<int64_t> fetches_{0}, evictions_{0}, recomputed_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
-};
-
-// Marks that an operator runs at `node` on this thread. Where room is short only one operator at a time runs
-// at a node, so that two never wait for each other's operands or results: a kernel cannot give up what it
-// holds (I9). That is a turn, not a lock: a scope may nest at its node. A scope at one node must not open
-// inside one at another.
-class OperatorScope {
- public:
-  // `operands`: bytes of the operator's operands.
-  OperatorScope(Engine& engine, NodeId node, Bytes operands);
-  ~OperatorScope();
-  OperatorScope(const OperatorScope&) = delete;
-  OperatorScope& operator=(const OperatorScope&) = delete;
-
- private:
-  Engine& engine_;
-  Engine::Node& node_;
-  int& nested_;  // this thread's scopes at the node
-  bool has_turn_ = false;
 };
 
 }  // namespace innkeeper

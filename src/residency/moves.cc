@@ -51,6 +51,8 @@ Result<Memory> Engine::allocate(Ticket& ticket, Bytes size, Queue first) {
 }
 
 Status Engine::bear(Block& block, NodeId id, Errand errand) {
+  if (block.dropped.load(std::memory_order_relaxed))
+    return Status(Code::dropped, "the block's bytes must be computed again first");
   IK_RETURN_IF_ERROR(lost_with(block));
   Replica& replica = block.replica(id);
   if (block.size() != Bytes(0)) {

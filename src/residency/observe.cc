@@ -19,6 +19,7 @@ Stats Engine::stats() const {
   Stats stats;
   stats.fetches = fetches_.load();
   stats.evictions = evictions_.load();
+  stats.recomputed = recomputed_.load();
   stats.bytes_fetched = bytes_fetched_.load();
   stats.bytes_written_back = bytes_written_back_.load();
   stats.bytes_between = bytes_between_.load();
@@ -54,9 +55,9 @@ NodeStats Engine::glance(NodeId id) const {
 }
 
 void Engine::reset_stats() {
-  for (auto* counter : {&fetches_, &evictions_, &bytes_fetched_, &bytes_written_back_, &bytes_between_}) {
+  for (auto* counter :
+       {&fetches_, &evictions_, &recomputed_, &bytes_fetched_, &bytes_written_back_, &bytes_between_})
     counter->store(0);
-  }
   for (Follower& follower : followers_.all()) {
     const MutexLock lock(follower.mutex);
     if (follower.planner != nullptr) follower.planner->reset_counts();
@@ -143,7 +144,9 @@ std::string Engine::check_replicas() const {
       if (valid == 0) return "I1: " + what + "has no valid replica";
       if (owned && valid != 1)
         return "I2: " + what + "is owned, and valid " + std::to_string(valid) + " times";
-      if (valid == 1 && !owned && !arriving)
+      const bool held = made_of_.contains(block);
+      if (held && owned) return "I2: " + what + "is owned, although something dropped is made of it";
+      if (valid == 1 && !owned && !arriving && !held)
         return "I2: " + what + "has one valid replica, which does not own it";
       if (is_valid(replica.word.state()) && replica.copies.into() != nullptr && !replica.word.is_closed()) {
         return "I5: " + what + "is open while a copy into it is under way";

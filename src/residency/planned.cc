@@ -21,6 +21,15 @@ void Engine::set_planning(bool on) {
   }
 }
 
+// Rounds that are known are planned anew.
+void Engine::set_recompute(bool on) {
+  may_drop_.store(on, std::memory_order_relaxed);
+  for (Follower& follower : followers_.all()) {
+    const MutexLock lock(follower.mutex);
+    if (follower.planner != nullptr) follower.planner->interrupt();
+  }
+}
+
 namespace {
 
 // Of a round; 0 where nobody knows how long its kernels take.
@@ -122,7 +131,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
           return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
         },
         [this](NodeId each) {
-          return plan::Planner::AboutNode{device(each).name(), node(each).speed};
+          return plan::Planner::AboutNode{device(each).name(), node(each).speed, recomputes()};
         });
   }
   if (place == nullptr) return;
@@ -140,7 +149,9 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
     const plan::Name name = name_of(follower, block);
     if (name == 0) continue;
     const bool pinned = block.replica(id).user_pins.load(std::memory_order_relaxed) != 0;
-    follower.touches.push_back({name, access.size, access.kind == trace::AccessKind::write, pinned});
+    using Kind = trace::AccessKind;
+    follower.touches.push_back(
+        {name, access.size, access.kind == Kind::write, pinned, access.kind == Kind::pure});
   }
   if (follower.touches.empty()) return;
   plan::Planner& planner = *follower.planner;
@@ -163,6 +174,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
       follower.demand[index_of(each)].store(planner.touched_at(each).count(), std::memory_order_relaxed);
   }
   for (plan::Order order; planner.next(order);) {
+    if (order.drops && drop(*order.block, order.node)) continue;
     if (!order.arrives) {
       leave_as_planned(*order.block, order.node);
     } else if (!arrive_as_planned(*order.block, order.node)) {

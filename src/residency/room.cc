@@ -188,6 +188,7 @@ bool Engine::poll_escapes() {
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
     touched(replica);  // by whoever had it
+    count_write(*entry.first);
     replica.word.remove_pin(false);
     return true;
   });

@@ -8,7 +8,7 @@
 //
 // The head has the kind (bits 0 and 1), whether work is known (2), the node (4 to 11), the operator's name
 // (12 to 31) and how many accesses, letters or words there are (32 to 63). An access's first word is its
-// block's id times four, and 0 (read), 1 (written) or 2 (born).
+// block's id times four, and 0 (read), 1 (written), 2 (born) or 3 (pure).
 //
 // The order is the event's place among all events of a stream, whichever thread's; 0 is no record's event.
 #pragma once
@@ -23,7 +23,10 @@
 
 namespace innkeeper::trace {
 
-enum class AccessKind : char { read = 'r', write = 'w', born = 'o' };
+// Pure: born, with the same bits whenever its operator reads the same.
+enum class AccessKind : char { read = 'r', write = 'w', born = 'o', pure = 'p' };
+
+constexpr bool is_born(AccessKind kind) { return kind == AccessKind::born || kind == AccessKind::pure; }
 
 // What an operator had its node do; no kernels: nobody knows.
 struct Work {
@@ -57,7 +60,7 @@ class Accesses {
   explicit Accesses(std::span<const uint64_t> words) : words_(words) {}
   size_t size() const { return words_.size() / 2; }
   RecordedAccess operator[](size_t index) const {
-    constexpr AccessKind kKinds[] = {AccessKind::read, AccessKind::write, AccessKind::born, AccessKind::born};
+    constexpr AccessKind kKinds[] = {AccessKind::read, AccessKind::write, AccessKind::born, AccessKind::pure};
     const uint64_t first = words_[2 * index];
     return {BlockId{first / 4}, Bytes(static_cast<int64_t>(words_[2 * index + 1])), kKinds[first % 4]};
   }
@@ -102,7 +105,8 @@ void write_operation(uint64_t* to, uint64_t order, NodeId node, const Operation&
   }
   for (size_t i = 0; i < accesses; ++i) {
     const RecordedAccess access = each(i);
-    const uint64_t kind = access.kind == AccessKind::read ? 0 : access.kind == AccessKind::write ? 1 : 2;
+    constexpr std::string_view kLetters = "rwop";
+    const uint64_t kind = kLetters.find(static_cast<char>(access.kind));
     *to++ = static_cast<uint64_t>(access.block) * 4 + kind;
     *to++ = static_cast<uint64_t>(access.size.count());
   }

@@ -51,7 +51,7 @@ std::optional<RecordedAccess> read_access(std::string_view word) {
   const auto size = take_number(word);
   if (!size || *size > kMostBytes || word.size() != 1) return std::nullopt;
   const auto kind = static_cast<AccessKind>(word.front());
-  if (kind != AccessKind::read && kind != AccessKind::write && kind != AccessKind::born) return std::nullopt;
+  if (kind != AccessKind::read && kind != AccessKind::write && !is_born(kind)) return std::nullopt;
   return RecordedAccess{BlockId{static_cast<uint64_t>(*block)}, Bytes(*size), kind};
 }
 

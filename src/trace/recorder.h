@@ -3,7 +3,8 @@
 //
 // One line an event:
 //     O <operator> [=<flops>,<bytes>,<kernels>] <block>:<bytes><kind> ...
-//                    an operator, what it cost where that is known; kind is r (read), w (written) or o (born)
+//                    an operator, what it cost where that is known; kind is r (read), w (written), o (born)
+//                    or p (born, with the same bits whenever the operator reads the same)
 //     F <block>      a block was freed
 //     M <text>       a mark, for example "step" at the end of a training step
 //

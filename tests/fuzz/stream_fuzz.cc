@@ -30,7 +30,7 @@ Told some_event(Input& input) {
     told.work = {static_cast<double>(input.number<uint32_t>()), static_cast<double>(input.number<uint32_t>()),
                  1 + input.byte()};
   for (size_t accesses = input.upto(20); accesses > 0; --accesses) {
-    constexpr std::array kKinds = {AccessKind::read, AccessKind::write, AccessKind::born};
+    constexpr std::array kKinds = {AccessKind::read, AccessKind::write, AccessKind::born, AccessKind::pure};
     told.accesses.push_back(
         {BlockId{input.number<uint32_t>()}, Bytes(input.number<uint32_t>()), input.one_of(kKinds)});
   }

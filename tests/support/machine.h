@@ -19,6 +19,7 @@
 #include "device/host.h"
 #include "policy/eviction.h"
 #include "residency/engine.h"
+#include "residency/operator_scope.h"
 #include "sim/accelerator.h"
 #include "support/contents.h"
 #include "support/faulty_device.h"
@@ -89,8 +90,8 @@ class Machine {
 
   // Runs a kernel at `node` with its operands acquired.
   Status run(NodeId node, std::vector<Access> accesses, const Kernel& kernel) {
-    const OperatorScope scope(*engine_, node, size_of(accesses));
-    IK_RETURN_IF_ERROR(engine_->acquire(node, std::span(accesses)));
+    std::optional<OperatorScope> scope;
+    IK_RETURN_IF_ERROR(gather(*engine_, node, accesses, size_of(accesses), scope));
     launch(node, accesses, kernel);
     engine_->count_operator(node);
     engine_->release(node, std::span(accesses));
@@ -128,8 +129,8 @@ class Machine {
   // do.
   Result<Block*> run_for_result(NodeId node, std::vector<Access> accesses, Bytes size, Bytes scratch,
                                 const Kernel& kernel) {
-    const OperatorScope scope(*engine_, node, size_of(accesses));
-    IK_RETURN_IF_ERROR(engine_->acquire(node, std::span(accesses)));
+    std::optional<OperatorScope> scope;
+    IK_RETURN_IF_ERROR(gather(*engine_, node, accesses, size_of(accesses), scope));
     Result<Memory> memory = allocate_result(node, size, scratch);
     Block* block = nullptr;
     if (memory.ok()) {

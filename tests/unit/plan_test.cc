@@ -5,16 +5,18 @@
 #include <array>
 #include <map>
 #include <random>
-#include <set>
 #include <vector>
 
 #include "plan/bound.h"
 #include "plan/history.h"
 #include "plan/period.h"
 #include "plan/schedule.h"
+#include "support/pager.h"
 
 namespace innkeeper::plan {
 namespace {
+
+using test::Pager;
 
 constexpr NodeId kCard{0};
 
@@ -96,64 +98,6 @@ TEST(Period, OfTwoHundredThousandOperatorsCostsWhatItIs) {
   }
   EXPECT_EQ(loop.found, kLength);
 }
-
-// What a node holds while a schedule is carried out, with demand paging for what it forgets.
-class Pager {
- public:
-  Pager(const Program& program, Bytes room) : program_(program), room_(room.count()) {}
-
-  void round(const std::vector<Move>& moves, int64_t births_before) {
-    demanded_ = evicted_ = 0;
-    size_t next = 0;
-    for (int64_t step = 0; step < program_.length(); ++step) {
-      for (const Program::Use& use : program_.uses_of(step)) demand(use, births_before);
-      ASSERT_LE(used_, room_) << "step " << step;
-      for (const Program::Death& death : program_.deaths)
-        if (death.after == step) drop(death.slot.name(births_before));
-      for (; next < moves.size() && moves[next].after == step; ++next) {
-        const Name name = moves[next].slot.name(births_before);
-        if (!moves[next].arrives) {
-          drop(name);
-        } else if (here_.count(name) == 0) {
-          ASSERT_LE(used_ + moves[next].size.count(), room_) << "no room for what is planned, step " << step;
-          put(name, moves[next].size.count());
-        }
-      }
-    }
-  }
-
-  int demanded_ = 0, evicted_ = 0;
-
- private:
-  void put(Name name, int64_t size) {
-    here_[name] = size;
-    known_.insert(name);
-    used_ += size;
-  }
-  void drop(Name name) {
-    const auto found = here_.find(name);
-    if (found == here_.end()) return;
-    used_ -= found->second;
-    here_.erase(found);
-  }
-  void demand(const Program::Use& use, int64_t births_before) {
-    const Name name = use.slot.name(births_before);
-    if (here_.count(name) != 0) return;
-    if (known_.count(name) != 0) ++demanded_;
-    const int64_t size = round_up(use.size).count();
-    while (used_ + size > room_) {
-      ++evicted_;
-      drop(here_.begin()->first);
-    }
-    put(name, size);
-  }
-
-  const Program& program_;
-  const int64_t room_;
-  int64_t used_ = 0;
-  std::map<Name, int64_t> here_;
-  std::set<Name> known_;
-};
 
 TEST(Schedule, OfACircleFetchesOneBlockARound) {
   Loop loop;

@@ -176,6 +176,47 @@ TEST(Player, MovesLittleByAPlanAndInTimeAlone) {
   EXPECT_LT(planned.value().steps.back().seconds, asked.value().steps.back().seconds);
 }
 
+// Layers that read a weight and the one before, and a pure operator on each; then all are read again, from
+// behind.
+std::string training(int layers, int steps) {
+  std::string text;
+  const auto op = [&text](const std::string& accesses) {
+    text += "O op =1000000000,1000,1" + accesses + "\n";
+  };
+  const auto free = [&text](int block) { text += "F " + std::to_string(block) + "\n"; };
+  for (int weight = 1; weight <= layers; ++weight) op(access(weight, 'o'));
+  for (int step = 0; step < steps; ++step) {
+    const int wide = 1000 * (step + 1);
+    const int narrow = wide + 500;
+    for (int i = 1; i <= layers; ++i) {
+      op(access(i, 'r') + (i > 1 ? access(narrow + i - 1, 'r') : "") + access(wide + i, 'o'));
+      op(access(wide + i, 'r') + access(narrow + i, 'p'));
+    }
+    for (int i = layers; i > 0; --i) {
+      op(access(narrow + i, 'r') + access(i, 'r'));
+      free(narrow + i);
+      op(access(wide + i, 'r') + access(i, 'w'));
+      free(wide + i);
+    }
+    text += "M step\n";
+  }
+  return text;
+}
+
+TEST(Player, ComputesAgainInsteadOfCopying) {
+  const Record record = parsed(training(40, 12));
+  replay::Setup setup{.budget = Bytes(80 * kBlock)};
+  const Result<Played> planned = play(record, setup);
+  setup.recompute = true;
+  const Result<Played> recompute = play(record, setup);
+  ASSERT_TRUE(planned.ok() && recompute.ok());
+  const StepCost with = recompute.value().steps.back(), without = planned.value().steps.back();
+  EXPECT_LT(with.in.count(), without.in.count() / 2);
+  EXPECT_LT(with.seconds, without.seconds);
+  EXPECT_EQ(recompute.value().operators, planned.value().operators)
+      << "what is run again is not the program's";
+}
+
 TEST(Player, SaysWhatDoesNotFit) {
   const Result<Played> played = play(parsed(circle(3)), {.budget = Bytes(kBlock)});
   ASSERT_FALSE(played.ok());

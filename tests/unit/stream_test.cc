@@ -275,9 +275,9 @@ TEST(Stream, WhateverIsWrittenIsReadBack) {
             told.work = {static_cast<double>(upto(1 << 30)), static_cast<double>(upto(1 << 30)),
                          static_cast<int64_t>(1 + upto(9))};
           for (uint64_t accesses = upto(upto(9) == 0 ? 100 : 4); accesses > 0; --accesses)
-            told.accesses.push_back(
-                {BlockId{upto(1 << 20)}, Bytes(static_cast<int64_t>(upto(1 << 30))),
-                 std::array{AccessKind::read, AccessKind::write, AccessKind::born}[upto(2)]});
+            told.accesses.push_back({BlockId{upto(1 << 20)}, Bytes(static_cast<int64_t>(upto(1 << 30))),
+                                     std::array{AccessKind::read, AccessKind::write, AccessKind::born,
+                                                AccessKind::pure}[upto(3)]});
       }
       all.push_back(std::move(told));
     }

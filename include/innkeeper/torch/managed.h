@@ -23,9 +23,11 @@ using torch_layer::growth;
 using torch_layer::NodeInfo;
 using torch_layer::nodes;
 using torch_layer::planning;
+using torch_layer::recompute;
 using torch_layer::set_budget;
 using torch_layer::set_growth;
 using torch_layer::set_planning;
+using torch_layer::set_recompute;
 using torch_layer::set_soft_placement;
 using torch_layer::soft_placement;
 

@@ -38,6 +38,9 @@ IK_EXPORT void set_growth(bool growth);
 // INNKEEPER_PLANNING); else blocks move when they are asked for.
 IK_EXPORT bool planning();
 IK_EXPORT void set_planning(bool planning);
+// Whether what is planned may be to drop blocks and compute them again, instead of a copy each way.
+IK_EXPORT bool recompute();
+IK_EXPORT void set_recompute(bool recompute);
 
 // Makes CUDA_VISIBLE_DEVICES choose among simulated nodes too, as CUDA has it choose among cards: what it
 // says when the runtime starts, or at configure(), counts. For programs that take them for cards.

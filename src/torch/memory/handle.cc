@@ -71,6 +71,7 @@ void delete_handle(void* context) {
   Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
   Block::Space space = engine.destroy(block);
+  attachment->origin = nullptr;
 #if !C10_ASAN_ENABLED  // it is to see what is used after it has gone
   attachment->space = std::move(space);
 #endif

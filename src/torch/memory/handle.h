@@ -19,6 +19,7 @@
 #include "residency/block.h"
 #include "residency/engine.h"
 #include "torch/memory/address_space.h"
+#include "torch/memory/origin.h"
 #include "torch/memory/real_views.h"
 
 namespace innkeeper::torch_layer {
@@ -78,6 +79,7 @@ struct RealAtNode {
 // life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in.
 struct Attachment : TrailingArray<Attachment, RealAtNode> {
   AddressSpace::Range* addresses = nullptr;  // null for a block of no bytes
+  std::unique_ptr<Origin> origin;            // null for most
   Block::Space space;                        // while it is kept for the next block: that one's memory
 
   RealAtNode& real(NodeId node) { return items()[index_of(node)]; }

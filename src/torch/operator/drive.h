@@ -32,7 +32,7 @@ decltype(auto) drive(Kind& kind) {
     kind.compute(call);
   } catch (const c10::OutOfMemoryError& error) {
     call.leave_to_host(error, kind.is_repeatable(call));
-    const OnHost on_host;
+    const OnNode on_host(call.runtime().engine().host());
     kind.repeat();
     return kind.result();
   } catch (const c10::AcceleratorError& error) {

@@ -111,6 +111,8 @@ class BoxedCall {
 
   void compute(OperatorCall& call) {
     remember(call);
+    const bool pure = signature_.pure && call.keeps_calls();
+    const auto kept = pure ? call.keep(op_, arguments()) : nullptr;
     next_ = 0;
     for (size_t i = 0; i < signature_.args.size(); ++i)
       lend(call, stack_[first_ + i], signature_.args[i].kind);
@@ -122,6 +124,7 @@ class BoxedCall {
     signature_.op.callBoxed(&stack_);
     turn.reset();
     for (size_t i = first_; i < stack_.size(); ++i) give_back(call, stack_[i]);
+    if (pure) call.came_of(kept, results());
   }
 
   bool is_repeatable(const OperatorCall&) const { return !given_.empty(); }
@@ -137,6 +140,14 @@ class BoxedCall {
 
  private:
   c10::ArrayRef<c10::IValue> arguments() const { return torch::jit::last(stack_, signature_.args.size()); }
+
+  // Of an operator that returns tensors alone.
+  c10::SmallVector<at::Tensor, 3> results() const {
+    c10::SmallVector<at::Tensor, 3> all;
+    for (size_t i = first_; i < stack_.size(); ++i)
+      all.push_back(stack_[i].isTensor() ? stack_[i].toTensor() : at::Tensor());
+    return all;
+  }
 
   // An element of a list belongs to the list, which the stack gives up.
   void take(OperatorCall& call, const at::Tensor& tensor, bool written) {

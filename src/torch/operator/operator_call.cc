@@ -11,6 +11,7 @@
 #include "torch/errors.h"
 #include "torch/kernels/quantized.h"
 #include "torch/memory/real_memory.h"
+#include "torch/operator/kept_call.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/runtime/samples.h"
 #include "torch/sim/kernel_call.h"
@@ -98,8 +99,8 @@ NodeId OperatorCall::preferred() const {
 }
 
 NodeId OperatorCall::choose() const {
-  if (OnHost::wanted()) [[unlikely]]
-    return runtime_.engine().host();
+  if (const NodeId only = OnNode::wanted(); only != kNoNode) [[unlikely]]
+    return only;
   const NodeId node = preferred();
   if (operand_bytes_ <= runtime_.engine().budget(node)) [[likely]]
     return node;
@@ -118,9 +119,8 @@ NodeId OperatorCall::choose() const {
 
 Status OperatorCall::bring_together(NodeId node) {
   node_ = node;
-  scope_.reset();  // one at another node must not be open
-  scope_.emplace(runtime_.engine(), node, operand_bytes_);
-  return runtime_.engine().acquire(node, std::span(accesses_.data(), accesses_.size()));
+  return gather(runtime_.engine(), node, std::span(accesses_.data(), accesses_.size()), operand_bytes_,
+                scope_);
 }
 
 void OperatorCall::begin(NodeId node) {
@@ -284,6 +284,26 @@ void OperatorCall::settle_written() {
   }
 }
 
+std::shared_ptr<const KeptCall> OperatorCall::keep(const ManagedOp& op,
+                                                   c10::ArrayRef<c10::IValue> arguments) const {
+  return runtime_.backend(node_).host ? nullptr : KeptCall::of(op, arguments, node_);
+}
+
+void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results) {
+  if (call == nullptr) return;
+  const bool remembers = runtime_.engine().recomputes();
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!is_managed(results[i])) continue;
+    Block* const block = block_of(results[i]);
+    const auto made = std::find_if(accesses_.begin(), accesses_.end(), [&](const Access& access) {
+      return access.born && access.block == block;
+    });
+    if (made == accesses_.end()) continue;
+    made->pure = true;
+    if (remembers) attachment_of(*block).origin = std::make_unique<Origin>(Origin{call, i, block->writes()});
+  }
+}
+
 // What a record says of the operator besides its accesses. The host's kernels are not known.
 trace::Operation OperatorCall::recorded() const {
   const bool host = runtime_.backend(node_).host;
@@ -300,6 +320,9 @@ void OperatorCall::finish() {
   release(engine.stream()->on() ? recorded() : trace::Operation());
   if (sampling()) [[unlikely]]
     sample(engine);
+  if (runtime_.stress_recompute()) [[unlikely]] {
+    for (const Adopted& adopted : adopted_) (void)engine.drop(*adopted.block, node_);
+  }
   if (runtime_.stress_evict()) [[unlikely]] {
     const Status evicted = engine.evict_all();
     if (!evicted.ok()) throw_status(evicted, name_);

@@ -19,13 +19,18 @@
 #include <optional>
 #include <string_view>
 
+#include "residency/operator_scope.h"
 #include "torch/accelerator/compute_queue.h"
 #include "torch/memory/cpu_allocator.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/read_check.h"
 #include "torch/runtime/runtime_state.h"
+#include "trace/stream.h"
 
 namespace innkeeper::torch_layer {
+
+class KeptCall;  // kept_call.h
+struct ManagedOp;
 
 // Nothing inside a kernel is recorded by autograd or cast by autocast.
 inline constexpr c10::DispatchKeySet kAboveKernels =
@@ -95,6 +100,15 @@ class OperatorCall {
   // to own it twice costs two locked instructions.
   enum class Keeper : uint8_t { call, caller };
   at::Tensor give_back(at::Tensor real, Keeper keeper = Keeper::call);
+  // Whether anybody wants to know what can be computed again: a plan that may, or a record.
+  bool keeps_calls() const {
+    const Engine& engine = runtime_.engine();
+    return engine.recomputes() ? engine.is_heard() || runtime_.stress_recompute() : engine.stream()->on();
+  }
+  // What it takes to run a pure operator again; null where it cannot be. Before the kernel runs.
+  std::shared_ptr<const KeptCall> keep(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) const;
+  // The results that it gave back, in order, are the same whenever that is run.
+  void came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results);
   void finish();
   // The kernel found no room. Throws that with the operator's name, unless the call is repeatable and the
   // host may take it: then gives it up and warns.

@@ -49,6 +49,39 @@ constexpr std::array<std::string_view, 5> kForeachNames = {"aten::_fused_adam", 
                                                            "aten::_fused_sgd", "aten::_fused_adagrad",
                                                            "aten::_amp_foreach_non_finite_check_and_unscale"};
 
+// Pure (signature.h) beside those that are element-wise. Not: what adds up over a whole tensor, which a host
+// does in another order with other threads, and what multiplies matrices, which costs more than copies.
+constexpr std::string_view kPureNames[] = {"aten::native_layer_norm",
+                                           "aten::native_group_norm",
+                                           "aten::_fused_rms_norm",
+                                           "aten::_softmax",
+                                           "aten::_log_softmax",
+                                           "aten::_safe_softmax",
+                                           "aten::cat",
+                                           "aten::stack",
+                                           "aten::embedding",
+                                           "aten::gather",
+                                           "aten::index_select",
+                                           "aten::masked_fill",
+                                           "aten::constant_pad_nd",
+                                           "aten::tril",
+                                           "aten::triu",
+                                           "aten::flip",
+                                           "aten::roll",
+                                           "aten::repeat",
+                                           "aten::max_pool2d_with_indices",
+                                           "aten::avg_pool2d",
+                                           "aten::upsample_nearest2d",
+                                           "aten::upsample_bilinear2d"};
+
+bool is_pure(const Signature& signature, std::string_view name) {
+  if (!signature.aten || signature.draws || signature.any_written || signature.is_view ||
+      signature.metadata_write || signature.host_result || signature.foreach || !signature.fresh_results)
+    return false;
+  return signature.pointwise ||
+         std::find(std::begin(kPureNames), std::end(kPureNames), name) != std::end(kPureNames);
+}
+
 bool is_foreach(std::string_view name) {
   if (name.starts_with("aten::_foreach_")) return true;
   if (name.ends_with('_')) name.remove_suffix(1);
@@ -127,6 +160,7 @@ const Signature* read_signature(const c10::OperatorHandle& op) {
   signature->metadata_write = op.hasTag(at::Tag::inplace_view);
   signature->draws = generator || op.hasTag(at::Tag::nondeterministic_seeded);
   signature->random_without_generator = !generator && op.hasTag(at::Tag::nondeterministic_seeded);
+  signature->pure = is_pure(*signature, name);
   return signature.release();
 }
 

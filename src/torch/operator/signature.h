@@ -59,7 +59,10 @@ struct Signature {
   bool shape_from_data = false;  // a result's shape depends on what the operands hold
   bool numbers_alone = false;    // there are results, and none is a tensor
   bool fresh_results = false;    // some result is no written argument returned again
-  int8_t dropout_arg = -1;       // index of `dropout_p`: where it is 0, nothing is drawn
+  // Reads its operands and makes new tensors of them, the same bits each time, by a kernel that costs little
+  // more than to touch them once.
+  bool pure = false;
+  int8_t dropout_arg = -1;  // index of `dropout_p`: where it is 0, nothing is drawn
 };
 
 // Never null. Every call makes a signature anew: callers keep what they got.

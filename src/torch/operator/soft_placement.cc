@@ -12,7 +12,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-thread_local bool on_host = false;
+thread_local NodeId on_node = kNoNode;
 
 SwitchSetting& setting() {
   static SwitchSetting it("INNKEEPER_SOFT_PLACEMENT");
@@ -40,7 +40,7 @@ void check_soft_setting() { setting().check(); }
 
 NodeId instead_of(Runtime& runtime, NodeId node) {
   // The host computes nothing while it holds no data.
-  const bool may = is_soft() && runtime.has_data() && !runtime.backend(node).host;
+  const bool may = is_soft() && on_node == kNoNode && runtime.has_data() && !runtime.backend(node).host;
   return may ? runtime.engine().host() : node;
 }
 
@@ -50,8 +50,8 @@ void warn_of_host(std::string_view op, std::string_view why) {
   TORCH_WARN("innkeeper: ", op, " runs on the host: ", why, " (with soft_placement=False this is an error)");
 }
 
-OnHost::OnHost() : outer_(on_host) { on_host = true; }
-OnHost::~OnHost() { on_host = outer_; }
-bool OnHost::wanted() { return on_host; }
+OnNode::OnNode(NodeId node) : outer_(on_node) { on_node = node; }
+OnNode::~OnNode() { on_node = outer_; }
+NodeId OnNode::wanted() { return on_node; }
 
 }  // namespace innkeeper::torch_layer

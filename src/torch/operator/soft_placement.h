@@ -26,18 +26,18 @@ NodeId instead_of(Runtime& runtime, NodeId node);
 // Says, once for each operator, that the host runs it and why, and which setting makes it an error.
 void warn_of_host(std::string_view op, std::string_view why);
 
-// While it lives the calling thread's operators run on the host: for one whose results were too large for the
-// node that was chosen first.
-class OnHost {
+// While it lives the calling thread's operators run at a node and nowhere else: on the host, for one whose
+// results were too large for the node that was chosen first; where it ran before, for one that is run again.
+class OnNode {
  public:
-  OnHost();
-  ~OnHost();
-  OnHost(const OnHost&) = delete;
-  OnHost& operator=(const OnHost&) = delete;
-  static bool wanted();
+  explicit OnNode(NodeId node);
+  ~OnNode();
+  OnNode(const OnNode&) = delete;
+  OnNode& operator=(const OnNode&) = delete;
+  static NodeId wanted();  // kNoNode: whichever is best
 
  private:
-  const bool outer_;
+  const NodeId outer_;
 };
 
 }  // namespace innkeeper::torch_layer

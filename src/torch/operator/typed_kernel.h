@@ -58,6 +58,8 @@ class TypedKernel<Op, Return(Args...)> {
   }
 
   void compute(OperatorCall& call) {
+    const bool pure = call.keeps_calls() && boxed_op().signature->pure;
+    const auto kept = pure ? keep(call) : nullptr;
     next_ = 0;
     std::apply(
         [&](auto&... argument) {
@@ -65,6 +67,8 @@ class TypedKernel<Op, Return(Args...)> {
           std::apply([&](auto&... real) { run_kernel(call, real...); }, lent);
         },
         args_);
+    if (pure) [[unlikely]]
+      came_of(call, kept);
   }
 
   static bool is_repeatable(const OperatorCall&) { return !kWrites; }
@@ -136,6 +140,20 @@ class TypedKernel<Op, Return(Args...)> {
         foreign_ = foreign_ || tensor.defined();
       }
     });
+  }
+
+  [[gnu::noinline]] std::shared_ptr<const KeptCall> keep(OperatorCall& call) {
+    torch::jit::Stack arguments;
+    each([&](auto& argument) { push(arguments, argument); });
+    return call.keep(boxed_op(), arguments);
+  }
+
+  [[gnu::noinline]] void came_of(OperatorCall& call, const std::shared_ptr<const KeptCall>& kept) const {
+    if constexpr (std::is_same_v<std::remove_cvref_t<Return>, at::Tensor>) {
+      if constexpr (!kWrites) call.came_of(kept, result_);
+    } else {
+      std::apply([&](const auto&... result) { call.came_of(kept, {result...}); }, result_);
+    }
   }
 
   [[gnu::noinline]] void refuse_mixed() {

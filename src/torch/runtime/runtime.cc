@@ -18,6 +18,7 @@
 #include "torch/memory/cpu_allocator.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/fallback.h"
+#include "torch/operator/kept_call.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/runtime/copy_events.h"
 #include "torch/runtime/fork.h"
@@ -74,6 +75,11 @@ SwitchSetting& growth_setting() {
 
 SwitchSetting& planning_setting() {
   static SwitchSetting it("INNKEEPER_PLANNING");
+  return it;
+}
+
+SwitchSetting& recompute_setting() {
+  static SwitchSetting it("INNKEEPER_RECOMPUTE", /*by_default=*/false);
   return it;
 }
 
@@ -163,6 +169,7 @@ struct Runtime::Prepared {
   MachineSpec spec;
   bool stress_evict = false;
   bool stress_hash = false;
+  bool stress_recompute = false;
   std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
   std::vector<NodeId> accelerator_nodes;
   std::unique_ptr<DiskDevice> disk;
@@ -178,13 +185,16 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
   const std::string stress = from_environment("INNKEEPER_STRESS");
   prepared.stress_evict = stress == "evict";
   prepared.stress_hash = stress == "hash";
-  if (!stress.empty() && !prepared.stress_evict && !prepared.stress_hash) {
-    throw_status(Status(Code::invalid_argument, "\"" + stress + "\" is not a stress; expected evict or hash"),
+  prepared.stress_recompute = stress == "recompute";
+  if (!stress.empty() && !prepared.stress_evict && !prepared.stress_hash && !prepared.stress_recompute) {
+    throw_status(Status(Code::invalid_argument,
+                        "\"" + stress + "\" is not a stress; expected evict, hash or recompute"),
                  "INNKEEPER_STRESS");
   }
   check_soft_setting();
   growth_setting().check();
   planning_setting().check();
+  recompute_setting().check();
   prepared.spec = parse(text);
   if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
     throw_status(resolved, "INNKEEPER_NODES");
@@ -211,6 +221,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
 Runtime::Runtime(Prepared prepared)
     : stress_evict_(prepared.stress_evict),
       stress_hash_(prepared.stress_hash),
+      stress_recompute_(prepared.stress_recompute),
       has_data_(prepared.spec.data) {
   const MachineSpec& spec = prepared.spec;
   std::vector<c10::DeviceIndex> cards;
@@ -274,6 +285,8 @@ Runtime::Runtime(Prepared prepared)
   }
   engine_ = std::make_unique<Engine>(std::move(setups), make_returns_policy());
   engine_->set_planning(planning());
+  engine_->set_recompute(recompute() || stress_recompute_);
+  engine_->set_cookbook(&recipe_of);
   engine_->set_memory_observer(&memory_changed);
   engine_->set_escape_probe(&is_held_elsewhere);
   engine_->set_copy_watch(&record_copy);
@@ -420,6 +433,13 @@ bool planning() { return planning_setting().get(); }
 void set_planning(bool planning) {
   planning_setting().set(planning);
   if (Runtime* running = runtime_if_started()) running->engine().set_planning(planning);
+}
+
+bool recompute() { return recompute_setting().get(); }
+
+void set_recompute(bool recompute) {
+  recompute_setting().set(recompute);
+  if (Runtime* running = runtime_if_started()) running->engine().set_recompute(recompute);
 }
 
 void follow_visible_devices() { visible_devices_followed.store(true); }

@@ -30,9 +30,10 @@ class Runtime {
   // The node whose real tensors are on `device`, kNoNode if there is none.
   NodeId node_of(c10::Device device) const;
   // INNKEEPER_STRESS: `evict` evicts every unpinned block after each operator, `hash` hashes what operators
-  // only read.
+  // only read, `recompute` drops all that can be computed again, so that whoever reads it has it computed.
   bool stress_evict() const { return stress_evict_; }
   bool stress_hash() const { return stress_hash_; }
+  bool stress_recompute() const { return stress_recompute_; }
   // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
   bool has_data() const { return has_data_; }
   void stop_publishing() { publisher_.reset(); }
@@ -47,6 +48,7 @@ class Runtime {
   std::vector<NodeBackend> backends_;
   bool stress_evict_ = false;
   bool stress_hash_ = false;
+  bool stress_recompute_ = false;
   bool has_data_ = true;
   std::unique_ptr<board::Publisher> publisher_;  // the last: it looks at the engine until it is gone
 };

@@ -1,4 +1,5 @@
-// A setting of the process that is on or off: what was set last, else its environment variable, else on.
+// A setting of the process that is on or off: what was set last, else its environment variable, else on or
+// off by default.
 //
 // Thread safety: all methods.
 #pragma once
@@ -13,9 +14,10 @@ namespace innkeeper::torch_layer {
 
 class SwitchSetting {
  public:
-  explicit SwitchSetting(const char* variable) : variable_(variable) {
+  explicit SwitchSetting(const char* variable, bool by_default = true)
+      : variable_(variable), default_(by_default) {
     const Result<bool> said = read();
-    on_ = !said.ok() || said.value();
+    on_ = said.ok() ? said.value() : default_;
   }
   bool get() const { return on_.load(std::memory_order_relaxed); }
   void set(bool on) { on_.store(on, std::memory_order_relaxed); }
@@ -25,10 +27,11 @@ class SwitchSetting {
  private:
   Result<bool> read() const {
     const char* text = std::getenv(variable_);
-    return text == nullptr || *text == '\0' ? true : parse_switch(variable_, text);
+    return text == nullptr || *text == '\0' ? default_ : parse_switch(variable_, text);
   }
 
   const char* const variable_;
+  const bool default_;
   std::atomic<bool> on_{true};
 };
 

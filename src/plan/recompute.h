@@ -1,0 +1,37 @@
+// What of a round may be computed again instead of copied out and back (docs/design/recompute.md): a result that
+// is not used for a while, and whose operator gives the same bits once more from what is still there when it is
+// used again.
+//
+// The program that does so is a program as others: a block that is dropped dies there, and another one is
+// born where it is used again, by an operator that touches what the first one touched. So schedules are made,
+// and their rounds are timed, as ever; and the fastest says what is computed again.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/program.h"
+#include "plan/schedule.h"
+
+namespace innkeeper::plan {
+
+struct Remade {
+  Slot slot;
+  int64_t after = 0;  // dropped behind this step, and
+  int64_t use = 0;    // computed again in this one
+  Bytes size{0};
+};
+
+// One gap of a block, the longest; none is made of another.
+std::vector<Remade> may_be_remade(const Program& program, NodeId node);
+
+// The program with these dropped and made again. A slot beyond the births of the first is the second life of
+// what was dropped, in the order of `remade`.
+Program with_remade(const Program& program, std::span<const Remade> remade);
+
+// The fastest schedule: with nothing computed again, with all that may be and covers a step of too little
+// room, or with a part of that.
+Schedule schedule_with_remade(const Program& program, NodeId node, double slower, Bytes room);
+
+}  // namespace innkeeper::plan

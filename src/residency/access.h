@@ -1,0 +1,16 @@
+// What an operator does to one of its operands, or results.
+#pragma once
+
+namespace innkeeper {
+
+class Block;
+
+struct Access {
+  Block* block = nullptr;
+  bool write = false;
+  bool pinned = false;  // the engine's: this access holds a pin
+  bool born = false;    // a result that is new,
+  bool pure = false;    // and has the same bits whenever its operator reads the same
+};
+
+}  // namespace innkeeper

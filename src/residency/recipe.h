@@ -1,0 +1,41 @@
+// How a block's bytes are had again once they were dropped: by the operator that made them, from what that
+// one read (docs/design/recompute.md). The engine knows no operators; who runs them writes the recipes.
+//
+// Thread safety: a recipe is one thread's at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "base/types.h"
+
+namespace innkeeper {
+
+class Block;
+
+class Recipe {
+ public:
+  // What the operator read, and how often that had been written until then (Block::writes).
+  struct Input {
+    Block* block;
+    uint32_t writes;
+  };
+
+  // While it lives, so do its inputs.
+  virtual ~Recipe() = default;
+  virtual std::span<const Input> inputs() const = 0;
+  // How often the block itself had been written when its operator had ended.
+  virtual uint32_t writes() const = 0;
+  // Where the operator ran.
+  virtual NodeId node() const = 0;
+  // Runs the operator there once more, and has Engine::refill() give the block what it made.
+  virtual Status follow(Block& block) = 0;
+};
+
+// The recipe of a block; null if there is none, or something that it reads has gone.
+using Cookbook = std::function<std::unique_ptr<Recipe>(Block& block)>;
+
+}  // namespace innkeeper

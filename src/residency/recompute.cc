@@ -1,0 +1,174 @@
+// Bytes that are dropped, since the operator that made them can make them again (recipe.h).
+//
+// What a dropped block is made of stays as it is meanwhile: it lives by the recipe, and is shared, never
+// owned, so whoever wants to write it comes by claim(), which finds it among `made_of_`. What is made of
+// others is not dropped while something is made of it, so no recipe waits for another.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "residency/engine.h"
+#include "residency/moving.h"
+#include "residency/operator_scope.h"
+
+namespace innkeeper {
+namespace {
+
+// While it lives nobody is told of what this thread's operators do: they are no part of the program.
+class Unheard {
+ public:
+  Unheard() { ++thread_state().recomputing; }
+  ~Unheard() { --thread_state().recomputing; }
+  Unheard(const Unheard&) = delete;
+  Unheard& operator=(const Unheard&) = delete;
+};
+
+}  // namespace
+
+bool Engine::drop(Block& block, NodeId id) {
+  if (!recomputes() || !cookbook_ || thread_state().recomputing != 0) return false;
+  std::unique_ptr<Recipe> recipe = cookbook_(block);
+  if (recipe == nullptr || recipe->node() != id) return false;
+  MutexLock lock(mutex_);
+  Replica& replica = block.replica(id);
+  const bool alone = replica.word.state() == ReplicaState::owned;  // else it leaves without a copy anyway
+  if (!alone || is_moving(block) || made_of_.contains(&block) || dropped_.contains(&block)) return false;
+  if (block.writes() != recipe->writes()) return false;
+  if (!hold_inputs(block, *recipe)) return false;
+  if (!replica.word.close_if_unpinned()) {
+    let_inputs_go(block, *recipe);
+    return false;
+  }
+  const MoveScope move(*this, block);
+  observe(block, id, nullptr);
+  MutexLock again(mutex_);
+  Released freed = begin_release(block, id, ReplicaEvent::free);
+  replica.word.open();
+  dropped_[&block].recipe = std::move(recipe);
+  block.dropped.store(true, std::memory_order_relaxed);
+  again.unlock();
+  release_memory(std::move(freed), /*soon=*/true);
+  if (log_enabled(LogLevel::info)) {
+    log(LogLevel::info, "drop block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
+                            to_string(block.size()) + ") from " + device(id).name() +
+                            ", to be computed again");
+  }
+  return true;
+}
+
+// False, and nothing is held, where an input is not what it was, or may be written unseen.
+bool Engine::hold_inputs(Block& block, const Recipe& recipe) {
+  const auto may_hold = [this](const Recipe::Input& input) IK_REQUIRES(mutex_) {
+    Block& from = *input.block;
+    if (is_moving(from) || from.dropped.load(std::memory_order_relaxed) || from.writes() != input.writes)
+      return false;
+    take_in(from);
+    return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& at) {
+      Replica& replica = from.replica(at->id);
+      return replica.escapes == 0 && (replica.word.state() != ReplicaState::owned || lend(replica));
+    });
+  };
+  for (const Recipe::Input& input : recipe.inputs()) made_of_[input.block].push_back(&block);
+  const auto inputs = recipe.inputs();
+  if (std::all_of(inputs.begin(), inputs.end(), may_hold)) return true;
+  let_inputs_go(block, recipe);
+  return false;
+}
+
+void Engine::let_inputs_go(Block& block, const Recipe& recipe) {
+  for (const Recipe::Input& input : recipe.inputs()) {
+    const auto found = made_of_.find(input.block);
+    if (found == made_of_.end()) continue;  // it is an input twice
+    std::erase(found->second, &block);
+    if (!found->second.empty()) continue;
+    made_of_.erase(found);
+    wait_move(*input.block);
+    inherit_if_last(*input.block);
+  }
+}
+
+Status Engine::recompute(std::span<const Access> accesses) {
+  MutexLock lock(mutex_);
+  for (const Access& access : accesses) {
+    while (access.write) {
+      const auto found = made_of_.find(access.block);
+      if (found == made_of_.end()) break;
+      IK_RETURN_IF_ERROR(recompute(*found->second.back()));
+    }
+    while (access.block->dropped.load(std::memory_order_relaxed))
+      IK_RETURN_IF_ERROR(recompute(*access.block));
+  }
+  return {};
+}
+
+// One step towards the block's bytes: computes them, or waits a while for who does. The block may be gone
+// afterwards, as somebody else's.
+Status Engine::recompute(Block& block) {
+  Dropped& entry = dropped_.find(&block)->second;
+  if (entry.under_way) {
+    wait_change();
+    return {};
+  }
+  entry.under_way = true;
+  mutex_.unlock();
+  Status status;
+  {
+    const Unheard unheard;
+    status = entry.recipe->follow(block);
+  }
+  mutex_.lock();
+  entry.under_way = false;
+  changed_.notify_all();
+  if (!status.ok()) return status;
+  recomputed_.fetch_add(1, std::memory_order_relaxed);
+  std::unique_ptr<Recipe> recipe = std::move(entry.recipe);
+  dropped_.erase(&block);
+  let_inputs_go(block, *recipe);
+  mutex_.unlock();  // blocks may go with it
+  recipe = nullptr;
+  mutex_.lock();
+  return {};
+}
+
+Status Engine::refill(Block& block, Block& made, NodeId id) {
+  IK_CHECK(made.size() == block.size(), "an operator makes as much as it made before");
+  Access access{.block = &made, .write = true};
+  const OperatorScope scope(*this, id, made.size());
+  IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
+  Replica& source = made.replica(id);
+  Replica& target = block.replica(id);
+  {
+    MutexLock lock(mutex_);
+    wait_move(block);
+    wait_move(made);
+    take_in(made);
+    unlist(made, id);
+    target.memory = std::move(source.memory);
+    source.word.be_gone();
+  }
+  observe(made, id, nullptr);
+  observe(block, id, target.memory.data());
+  touched(target);
+  MutexLock lock(mutex_);
+  transition(target, ReplicaEvent::born);
+  list(block, id);
+  block.dropped.store(false, std::memory_order_relaxed);
+  return {};
+}
+
+// It dies without its bytes.
+void Engine::forget_dropped(Block& block) {
+  std::unique_ptr<Recipe> recipe;  // goes without the lock, and blocks may with it
+  MutexLock lock(mutex_);
+  auto found = dropped_.find(&block);
+  while (found != dropped_.end() && found->second.under_way) {
+    wait_change();
+    found = dropped_.find(&block);
+  }
+  if (found == dropped_.end()) return;
+  recipe = std::move(found->second.recipe);
+  dropped_.erase(found);
+  let_inputs_go(block, *recipe);
+}
+
+}  // namespace innkeeper

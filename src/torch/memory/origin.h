@@ -1,0 +1,18 @@
+// How the bytes of a block can be computed again: kept with it (handle.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace innkeeper::torch_layer {
+
+class KeptCall;  // operator/kept_call.h
+
+struct Origin {
+  std::shared_ptr<const KeptCall> call;
+  size_t result = 0;    // of the call
+  uint32_t writes = 0;  // that the block had seen then (Block::writes)
+};
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,157 @@
+#include "torch/operator/kept_call.h"
+
+#include <ATen/core/List.h>
+
+#include <algorithm>
+#include <typeinfo>
+#include <utility>
+
+#include "torch/operator/soft_placement.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using Kind = Parameter::Kind;
+
+// A result of a call, to be computed again: holds what the call reads.
+class HeldCall final : public Recipe {
+ public:
+  HeldCall(const Origin& origin, std::vector<c10::Storage> held)
+      : origin_(origin), held_(std::move(held)), inputs_(origin.call->inputs()) {}
+
+  std::span<const Input> inputs() const override { return inputs_; }
+  uint32_t writes() const override { return origin_.writes; }
+  NodeId node() const override { return origin_.call->node(); }
+
+  Status follow(Block& block) override {
+    try {
+      const OnNode here(node());
+      const torch::jit::Stack results = origin_.call->run(held_);
+      return runtime().engine().refill(block, *block_of(results[origin_.result].toTensor()), node());
+    } catch (const c10::OutOfMemoryError& error) {
+      return Status(Code::out_of_memory, "computed again: " + std::string(error.what_without_backtrace()));
+    } catch (const std::exception& error) {
+      return Status(Code::device_failed, std::string("computed again: ") + error.what());
+    }
+  }
+
+ private:
+  const Origin origin_;
+  const std::vector<c10::Storage> held_;
+  const std::vector<Input> inputs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Recipe> recipe_of(Block& block) {
+  const Origin* const origin = block.attachment == nullptr ? nullptr : attachment_of(block).origin.get();
+  if (origin == nullptr) return nullptr;
+  std::vector<c10::Storage> held = origin->call->hold();
+  if (held.empty()) return nullptr;
+  return std::make_unique<HeldCall>(*origin, std::move(held));
+}
+
+std::shared_ptr<const KeptCall> KeptCall::of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
+                                             NodeId node) {
+  const std::shared_ptr<KeptCall> call(new KeptCall(op, node));
+  call->arguments_.reserve(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!call->keep(arguments[i], op.signature->args[i].kind)) return nullptr;
+  }
+  return call->operands_.empty() ? nullptr : call;
+}
+
+bool KeptCall::keep(const c10::IValue& argument, Kind kind) {
+  if (kind == Kind::optional_tensor_list) return false;
+  if (kind == Kind::tensor_list && argument.isTensorList()) {
+    const auto elements = argument.toListRef();
+    arguments_.push_back({static_cast<int64_t>(elements.size()), Place::list});
+    return std::all_of(elements.begin(), elements.end(),
+                       [this](const c10::IValue& element) { return keep(element.toTensor()); });
+  }
+  if (kind != Kind::tensor || !argument.isTensor() || !argument.toTensor().defined()) {
+    arguments_.push_back({argument, Place::none});
+    return true;
+  }
+  const at::Tensor& tensor = argument.toTensor();
+  if (tensor.is_cpu() && tensor.dim() == 0) {  // one that Python made of a number is nobody else's
+    const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    arguments_.push_back({is_number ? tensor : tensor.clone(), Place::none});
+    return true;
+  }
+  arguments_.push_back({{}, Place::one});
+  return keep(tensor);
+}
+
+bool KeptCall::keep(const at::Tensor& managed) {
+  if (!is_managed(managed)) return false;
+  const c10::TensorImpl& impl = *managed.unsafeGetTensorImpl();
+  const bool plain = typeid(impl) == typeid(c10::TensorImpl) && !impl.is_conj() && !impl.is_neg() &&
+                     !impl._is_zerotensor() && !impl.is_python_dispatch();
+  if (!plain || !owns_block(*impl.unsafe_storage().unsafeGetStorageImpl())) return false;
+  Block* const block = block_of(managed);
+  if (block->size() == Bytes(0)) return false;
+  const auto storage =
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(impl.unsafe_storage().unsafeGetStorageImpl());
+  const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+  operands_.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(storage),
+                       block,
+                       block->writes(),
+                       impl.dtype(),
+                       {sizes.begin(), sizes.end()},
+                       {strides.begin(), strides.end()},
+                       impl.storage_offset(),
+                       impl.is_wrapped_number()});
+  return true;
+}
+
+std::vector<c10::Storage> KeptCall::hold() const {
+  std::vector<c10::Storage> held;
+  held.reserve(operands_.size());
+  for (const Operand& operand : operands_) {
+    auto storage = operand.storage.lock();
+    if (!storage || !owns_block(*storage) || block_of(*storage) != operand.block) return {};
+    held.emplace_back(std::move(storage));
+  }
+  return held;
+}
+
+std::vector<Recipe::Input> KeptCall::inputs() const {
+  std::vector<Recipe::Input> all;
+  all.reserve(operands_.size());
+  for (const Operand& operand : operands_) all.push_back({operand.block, operand.writes});
+  return all;
+}
+
+at::Tensor KeptCall::tensor_over(const Operand& operand, const c10::Storage& storage) {
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(kManagedKey),
+                                                   operand.dtype);
+  made->set_sizes_and_strides(operand.sizes, operand.strides, operand.offset);
+  if (operand.is_number) made->set_wrapped_number(true);
+  return at::Tensor(std::move(made));
+}
+
+torch::jit::Stack KeptCall::run(const std::vector<c10::Storage>& held) const {
+  torch::jit::Stack stack;
+  stack.reserve(arguments_.size());
+  size_t next = 0;
+  const auto take = [&] {
+    const size_t index = next++;
+    return tensor_over(operands_[index], held[index]);
+  };
+  for (const Argument& argument : arguments_) {
+    if (argument.tensors == Place::one) {
+      stack.emplace_back(take());
+    } else if (argument.tensors == Place::list) {
+      c10::List<at::Tensor> list;
+      for (int64_t left = argument.value.toInt(); left > 0; --left) list.push_back(take());
+      stack.emplace_back(std::move(list));
+    } else {
+      stack.push_back(argument.value);
+    }
+  }
+  run_managed(op_, &stack);
+  return stack;
+}
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,67 @@
+// A call of a pure operator, kept so that its results can be computed again (docs/design/recompute.md): the
+// recipe that the engine follows.
+//
+// It keeps no operand alive: until a result is dropped the program may let go of what it likes. Pure
+// operators alone are kept (signature.h), whose operands are plain managed tensors, and numbers.
+//
+// Thread safety: immutable, but for its counts of references.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+
+#include <memory>
+#include <vector>
+
+#include "residency/recipe.h"
+#include "torch/operator/fallback.h"
+#include "torch/operator/operator_call.h"
+
+namespace innkeeper::torch_layer {
+
+class KeptCall {
+ public:
+  // Null where it cannot be kept. `arguments`: the operator's, whose operands the call has pinned.
+  static std::shared_ptr<const KeptCall> of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
+                                            NodeId node);
+
+  // The operands, held; nothing if one has gone.
+  std::vector<c10::Storage> hold() const;
+  std::vector<Recipe::Input> inputs() const;
+  // Runs it once more. `held`: what hold() gave.
+  torch::jit::Stack run(const std::vector<c10::Storage>& held) const;
+  NodeId node() const { return node_; }
+
+ private:
+  struct Operand {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    Block* block;
+    uint32_t writes;
+    caffe2::TypeMeta dtype;
+    c10::SmallVector<int64_t, 4> sizes, strides;
+    int64_t offset;
+    bool is_number;
+  };
+
+  // The next operand stands there, or a list of so many; or none.
+  enum class Place : uint8_t { none, one, list };
+  struct Argument {
+    c10::IValue value;
+    Place tensors;
+  };
+
+  KeptCall(const ManagedOp& op, NodeId node) : op_(op), node_(node) {}
+  bool keep(const at::Tensor& managed);
+  bool keep(const c10::IValue& argument, Parameter::Kind kind);
+  static at::Tensor tensor_over(const Operand& operand, const c10::Storage& storage);
+
+  const ManagedOp op_;
+  const NodeId node_;
+  std::vector<Argument> arguments_;
+  std::vector<Operand> operands_;  // in the order of the arguments
+};
+
+// The engine's Cookbook.
+std::unique_ptr<Recipe> recipe_of(Block& block);
+
+}  // namespace innkeeper::torch_layer

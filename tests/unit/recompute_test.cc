@@ -1,0 +1,292 @@
+// Blocks that are dropped, and made again by the operators that made them.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+// A machine whose results are made by operators that are known: each adds a number to every byte of what it
+// reads.
+class Kitchen {
+ public:
+  explicit Kitchen(MachineOptions options = {}) : machine_(options) {
+    machine_->set_recompute(true);
+    machine_->set_cookbook([this](Block& block) -> std::unique_ptr<Recipe> {
+      const auto found = known_.find(&block);
+      return found == known_.end() ? nullptr : std::make_unique<Adds>(*this, found->second);
+    });
+  }
+  ~Kitchen() {
+    EXPECT_EQ(machine_->check_invariants(), "");
+    EXPECT_EQ(live_, 0) << "recipes that nobody let go";
+  }
+
+  // What an operator at `node` makes of `from`.
+  Block* made_of(Block& from, unsigned char number, NodeId node) {
+    Block* made = add(from, number, node);
+    known_[made] = {&from, from.writes(), made->writes(), number, node};
+    return made;
+  }
+  void destroy(Block* block) {
+    known_.erase(block);
+    machine_->destroy(block);
+  }
+
+  Machine& machine() { return machine_; }
+  Engine* operator->() { return &machine_.engine(); }
+  int followed = 0;
+  std::function<Status()> before;  // a recipe is followed
+
+ private:
+  struct How {
+    Block* from;
+    uint32_t from_writes, writes;
+    unsigned char number;
+    NodeId node;
+  };
+  class Adds final : public Recipe {
+   public:
+    Adds(Kitchen& kitchen, const How& how) : kitchen_(kitchen), how_(how), input_{how.from, how.from_writes} {
+      ++kitchen_.live_;
+    }
+    ~Adds() override { --kitchen_.live_; }
+    std::span<const Input> inputs() const override { return {&input_, 1}; }
+    uint32_t writes() const override { return how_.writes; }
+    NodeId node() const override { return how_.node; }
+    Status follow(Block& block) override {
+      if (kitchen_.before) IK_RETURN_IF_ERROR(kitchen_.before());
+      ++kitchen_.followed;
+      Block* made = kitchen_.add(*how_.from, how_.number, how_.node);
+      const Status filled = kitchen_->refill(block, *made, how_.node);
+      kitchen_->destroy(made);
+      return filled;
+    }
+
+   private:
+    Kitchen& kitchen_;
+    const How how_;
+    const Input input_;
+  };
+
+  Block* add(Block& from, unsigned char number, NodeId node) {
+    Result<Block*> made =
+        machine_.run_for_result(node, {{.block = &from}}, from.size(), Bytes(0), [number](auto operands) {
+          for (size_t i = 0; i < operands[0].size(); ++i)
+            operands[1][i] = static_cast<unsigned char>(operands[0][i] + number);
+        });
+    IK_CHECK(made.ok(), made.status().message());
+    return made.value();
+  }
+
+  Machine machine_;
+  std::map<Block*, How> known_;
+  int live_ = 0;
+};
+
+Contents filled(unsigned char byte, size_t size = 4096) { return Contents(size, byte); }
+
+class Recompute : public ::testing::Test {
+ protected:
+  Block& source(unsigned char byte) {
+    Result<Block*> made = kitchen_.machine().make(at_, filled(byte));
+    IK_CHECK(made.ok(), made.status().message());
+    sources_.push_back(made.value());
+    return *made.value();
+  }
+  void TearDown() override {
+    for (Block* block : sources_) kitchen_.destroy(block);
+  }
+  Contents seen(Block& block, NodeId node) {
+    Result<Contents> contents = kitchen_.machine().read(block, node);
+    EXPECT_TRUE(contents.ok()) << contents.status().message();
+    return contents.ok() ? contents.value() : Contents();
+  }
+
+  Kitchen kitchen_{{.accelerators = 2}};
+  NodeId at_ = kitchen_.machine().sim();
+  std::vector<Block*> sources_;
+};
+
+TEST_F(Recompute, WhatIsDroppedTakesNoRoomAndIsMadeAgain) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  const Bytes before = kitchen_->used(at_);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  EXPECT_EQ(kitchen_->used(at_), before - KiB(4));
+  EXPECT_TRUE(kitchen_->where(*made).empty());
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  EXPECT_EQ(kitchen_.followed, 1);
+  EXPECT_EQ(kitchen_->stats().recomputed, 1);
+  EXPECT_EQ(kitchen_->stats().bytes_written_back, 0);
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  EXPECT_EQ(kitchen_.followed, 1);
+  EXPECT_EQ(kitchen_->stats().bytes_fetched, 0);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));  // and so again
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, ItIsThereForWhoeverAsksAtWhateverNode) {
+  Block& from = source(3);
+  const NodeId nodes[] = {kitchen_.machine().host(), kitchen_.machine().sim(1)};
+  for (const NodeId node : nodes) {
+    Block* made = kitchen_.made_of(from, 4, at_);
+    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    EXPECT_EQ(seen(*made, node), filled(7));
+    kitchen_.destroy(made);
+  }
+  Block* made = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(kitchen_->pin(*made, at_).ok());
+  EXPECT_EQ(kitchen_->where(*made), std::vector{at_});
+  EXPECT_FALSE(kitchen_->drop(*made, at_)) << "somebody has pinned it";
+  kitchen_->unpin(*made);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(kitchen_->hold(*made, kitchen_.machine().host(), false).ok());
+  Access access = kitchen_->let_go(*made, kitchen_.machine().host());
+  kitchen_->release(kitchen_.machine().host(), std::span(&access, 1));
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfHasItMadeFirst) {
+  Block& from = source(3);
+  Block* one = kitchen_.made_of(from, 4, at_);
+  Block* other = kitchen_.made_of(from, 5, at_);
+  ASSERT_TRUE(kitchen_->drop(*one, at_));
+  ASSERT_TRUE(kitchen_->drop(*other, at_));
+  ASSERT_TRUE(kitchen_.machine().write(from, at_, filled(100)).ok());
+  EXPECT_EQ(kitchen_.followed, 2);
+  EXPECT_EQ(seen(*one, at_), filled(7));
+  EXPECT_EQ(seen(*other, at_), filled(8));
+  EXPECT_FALSE(kitchen_->drop(*one, at_)) << "its bytes cannot be made any more";
+  EXPECT_EQ(seen(from, at_), filled(100));
+  for (Block* made : {one, other}) kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, SoItIsWhereverThatIsWritten) {
+  Block& from = source(3);
+  const NodeId nodes[] = {kitchen_.machine().host(), kitchen_.machine().sim(1), at_};
+  unsigned char now = 3;
+  for (const NodeId node : nodes) {
+    Block* made = kitchen_.made_of(from, 4, at_);
+    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    ASSERT_TRUE(kitchen_->evict(from).ok());
+    ASSERT_TRUE(kitchen_->prefetch(from, node).ok());
+    ASSERT_TRUE(kitchen_.machine().write(from, node, filled(static_cast<unsigned char>(now + 50))).ok());
+    EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(now + 4)));
+    now += 50;
+    kitchen_.destroy(made);
+  }
+}
+
+TEST_F(Recompute, WhatWasWrittenSinceIsNotDropped) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_.machine().write(*made, at_, filled(9)).ok());
+  EXPECT_FALSE(kitchen_->drop(*made, at_)) << "it was written itself";
+  Block* other = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
+  EXPECT_FALSE(kitchen_->drop(*other, at_)) << "what it is made of was written";
+  EXPECT_EQ(seen(*other, at_), filled(7));
+  for (Block* block : {made, other}) kitchen_.destroy(block);
+}
+
+TEST_F(Recompute, WhatOthersAreMadeOfStays) {
+  Block& from = source(3);
+  Block* middle = kitchen_.made_of(from, 4, at_);
+  Block* last = kitchen_.made_of(*middle, 5, at_);
+  ASSERT_TRUE(kitchen_->drop(*last, at_));
+  EXPECT_FALSE(kitchen_->drop(*middle, at_));
+  EXPECT_EQ(seen(*last, at_), filled(12));
+  ASSERT_TRUE(kitchen_->drop(*middle, at_));
+  EXPECT_FALSE(kitchen_->drop(*last, at_)) << "what it is made of is not there";
+  EXPECT_EQ(seen(*middle, at_), filled(7));
+  for (Block* block : {middle, last}) kitchen_.destroy(block);
+}
+
+TEST_F(Recompute, ItMayDieWithoutItsBytes) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  kitchen_.destroy(made);
+  EXPECT_EQ(kitchen_.followed, 0);
+  EXPECT_EQ(kitchen_->check_invariants(), "");  // what it was made of is an owner's again
+  ASSERT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
+  EXPECT_EQ(kitchen_.followed, 0);
+}
+
+TEST_F(Recompute, WhatFailsIsTriedAgain) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  kitchen_.before = [] { return Status(Code::out_of_memory, "no room"); };
+  EXPECT_EQ(kitchen_.machine().read(*made, at_).status().code(), Code::out_of_memory);
+  EXPECT_EQ(kitchen_.machine().write(from, at_, filled(9)).code(), Code::out_of_memory) << "or it were lost";
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  kitchen_.before = nullptr;
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  EXPECT_EQ(seen(from, at_), filled(3));
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(kitchen_->evict(from).ok());
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, AHintDoesNothing) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  EXPECT_TRUE(kitchen_->prefetch(*made, at_).ok());
+  EXPECT_TRUE(kitchen_->evict(*made).ok());
+  EXPECT_TRUE(kitchen_->write_back(*made).ok());
+  EXPECT_FALSE(kitchen_->resize_unwritten(*made, KiB(8)).ok());
+  EXPECT_TRUE(kitchen_->where(*made).empty());
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, WhoeverElseWantsItWaitsForIt) {
+  for (int round = 0; round < 200; ++round) {
+    Block& from = source(static_cast<unsigned char>(round));
+    Block* made = kitchen_.made_of(from, 4, at_);
+    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    const int before = kitchen_.followed;
+    std::thread other([&] { EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(round + 4))); });
+    EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(round + 4)));
+    other.join();
+    EXPECT_EQ(kitchen_.followed, before + 1);
+    kitchen_.destroy(made);
+    kitchen_.destroy(&from);
+    sources_.clear();
+  }
+}
+
+TEST_F(Recompute, ItMayDieWhileAnotherWritesWhatItIsMadeOf) {
+  for (int round = 0; round < 200; ++round) {
+    Block& from = source(1);
+    Block* made = kitchen_.made_of(from, 4, at_);
+    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    std::thread other([&] { kitchen_->destroy(made); });
+    EXPECT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
+    other.join();
+    EXPECT_EQ(kitchen_->check_invariants(), "");
+    kitchen_.destroy(&from);
+    sources_.clear();
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::test

@@ -1,0 +1,184 @@
+// Schedules in which blocks are computed again instead of copied.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+#include "plan/history.h"
+#include "plan/period.h"
+#include "plan/recompute.h"
+#include "support/pager.h"
+
+namespace innkeeper::plan {
+namespace {
+
+using test::Pager;
+
+constexpr NodeId kCard{0};
+
+struct Sizes {
+  int64_t weight, wide, narrow;
+};
+
+// Layers of: what a weight makes of the layer before (wide), and what a pure operator makes of that (narrow).
+// Both are read again on the way back.
+class Training {
+ public:
+  explicit Training(std::vector<Sizes> layers) : layers_(std::move(layers)) {
+    for (size_t i = 0; i < layers_.size(); ++i) weights_.push_back(history_.name());
+    for (int round = 0; round < 3; ++round) go_round();
+  }
+
+  Program program() const { return make_program(history_, found_).value(); }
+  int64_t births() const { return history_.births(); }
+
+ private:
+  Touch weight(size_t i, bool write = false) const { return {weights_[i], KiB(layers_[i].weight), write}; }
+
+  void op(const std::vector<Touch>& touches) {
+    history_.ended(kCard, touches);
+    found_ = finder_.look(history_);
+  }
+
+  void go_round() {
+    std::vector<Touch> wide, narrow, gradients;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      wide.push_back({history_.name(), KiB(layers_[i].wide)});
+      std::vector<Touch> touches{weight(i), wide.back()};
+      if (i > 0) touches.push_back(narrow.back());
+      op(touches);
+      narrow.push_back({history_.name(), KiB(layers_[i].narrow)});
+      Touch made = narrow.back();
+      made.pure = true;
+      op({wide.back(), made});
+    }
+    for (size_t i = layers_.size(); i-- > 0;) {
+      gradients.push_back({history_.name(), KiB(layers_[i].weight)});
+      op({narrow[i], weight(i), gradients.back()});
+      history_.died(narrow[i].block);
+      op({wide[i], gradients.back()});
+      history_.died(wide[i].block);
+    }
+    for (size_t i = layers_.size(); i-- > 0;) {
+      const Touch& gradient = gradients[layers_.size() - 1 - i];
+      op({weight(i, true), gradient});
+      history_.died(gradient.block);
+    }
+  }
+
+  const std::vector<Sizes> layers_;
+  History history_;
+  PeriodFinder finder_;
+  int64_t found_ = 0;
+  std::vector<Name> weights_;
+};
+
+std::vector<Sizes> by_chance(uint32_t seed, size_t layers) {
+  std::mt19937 chance(seed);
+  const auto upto = [&chance](uint32_t most) { return static_cast<int64_t>(1 + chance() % most); };
+  std::vector<Sizes> sizes(layers);
+  for (Sizes& each : sizes) each = {upto(2000), upto(3000), upto(3000)};
+  return sizes;
+}
+
+int64_t most_alive(const Program& program) {
+  const Uses uses = uses_at(program, kCard);
+  return *std::max_element(uses.alive.begin(), uses.alive.end());
+}
+
+int64_t dropped(const Schedule& schedule) {
+  return std::count_if(schedule.moves.begin(), schedule.moves.end(),
+                       [](const Move& move) { return move.drops; });
+}
+
+TEST(Remade, IsWhatAPureOperatorMadeOfWhatIsStillThere) {
+  const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
+  const std::vector<Remade> all = may_be_remade(program, kCard);
+  EXPECT_EQ(all.size(), 15u) << "the last one is used at once";
+  for (const Remade& each : all) {
+    EXPECT_EQ(each.size, KiB(300));
+    EXPECT_EQ(each.use, 2 * 16 + 2 * (16 - each.after / 2)) << "behind the next layer's " << each.after;
+  }
+  EXPECT_TRUE(may_be_remade(program, NodeId{1}).empty());
+}
+
+TEST(Remade, IsAnotherBlockToTheProgram) {
+  const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
+  const std::vector<Remade> all = may_be_remade(program, kCard);
+  const Program made = with_remade(program, all);
+  EXPECT_EQ(made.length(), program.length());
+  EXPECT_EQ(made.births, program.births + 15);
+  EXPECT_EQ(most_alive(program) - most_alive(made), KiB(300 * 15).count());
+  EXPECT_EQ(most_alive(with_remade(program, {})), most_alive(program));
+}
+
+TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
+  int faster = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    Training training(by_chance(seed, 24));
+    const Program program = training.program();
+    const int64_t alive = most_alive(program);
+    for (const int64_t percent : {90, 70, 50}) {
+      const Bytes room(alive * percent / 100);
+      const Schedule plain = make_schedule(uses_at(program, kCard), room);
+      const Schedule made = schedule_with_remade(program, kCard, kSlower, room);
+      EXPECT_LE(made.time, plain.time) << "seed " << seed << ", " << percent << " %";
+      EXPECT_EQ(dropped(plain), 0);
+      faster += dropped(made) > 0 && made.arriving < plain.arriving ? 1 : 0;
+      Pager pager(program, room);
+      int64_t births = training.births();
+      for (int round = 0; round < 4; ++round, births += program.births) pager.round(made.moves, births);
+      EXPECT_EQ(pager.demanded_, 0) << "seed " << seed << ", " << percent << " %";
+      EXPECT_EQ(pager.evicted_, 0) << "seed " << seed << ", " << percent << " %";
+      EXPECT_EQ(pager.remade_, 4 * dropped(made)) << "seed " << seed << ", " << percent << " %";
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(faster, 150) << "of 180";
+}
+
+TEST(Remade, NothingIsWhereAllFits) {
+  const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
+  EXPECT_TRUE(schedule_with_remade(program, kCard, kSlower, Bytes(most_alive(program))).moves.empty());
+}
+
+// One result that is pure, one use of it later; what its operator reads is `input` there.
+struct Small {
+  explicit Small(int64_t input_dies, bool written = false, bool chained = false) {
+    program.births = 4;
+    const auto slot = [](int64_t number) { return Slot{number, false}; };
+    const auto step = [&](std::vector<Program::Use> uses) {
+      program.steps.push_back({0, program.uses.size(), 4, kCard});
+      program.uses.insert(program.uses.end(), uses.begin(), uses.end());
+    };
+    step({{slot(1), KiB(9), false}});                                            // 0: the input
+    step({{slot(1), KiB(9), false}, {slot(2), KiB(9), false, false, true}});     // 1: the result
+    step({{slot(2), KiB(9), false}, {slot(3), KiB(9), false, false, chained}});  // 2
+    step({{slot(1), KiB(9), written}});                                          // 3
+    step({{slot(4), KiB(9), false}});                                            // 4
+    step({{slot(2), KiB(9), false}});                                            // 5
+    step({{slot(3), KiB(9), false}});                                            // 6
+    program.deaths = {{input_dies, slot(1)}, {5, slot(2)}, {6, slot(3)}, {6, slot(4)}};
+  }
+  Program program;
+};
+
+TEST(Remade, IsNothingWhoseInputDiesOrIsWritten) {
+  EXPECT_EQ(may_be_remade(Small(5).program, kCard).size(), 1u);
+  EXPECT_EQ(may_be_remade(Small(6).program, kCard).size(), 1u);
+  EXPECT_TRUE(may_be_remade(Small(4).program, kCard).empty());
+  EXPECT_TRUE(may_be_remade(Small(3).program, kCard).empty());
+  EXPECT_TRUE(may_be_remade(Small(6, true).program, kCard).empty());
+}
+
+TEST(Remade, IsNotMadeOfWhatIsMadeAgain) {
+  const auto all = may_be_remade(Small(6, false, true).program, kCard);
+  ASSERT_EQ(all.size(), 1u) << "the second is made of the first, which dies before besides";
+  EXPECT_EQ(all[0].slot.number, 2);
+  EXPECT_EQ(all[0].after, 2);
+  EXPECT_EQ(all[0].use, 5);
+}
+
+}  // namespace
+}  // namespace innkeeper::plan
