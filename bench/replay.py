@@ -130,10 +130,11 @@ def recompute_line(all_found: list[Found]) -> str:
     """What a step takes where blocks may be computed again, of what it takes planned without."""
     rows = [row for found in all_found for row in found["rows"] if "failed" not in row]
     ratios = sorted(row["recompute"]["seconds"] / row["planned"]["seconds"] for row in rows)
+    faster = sum(ratio < 1 / ALIKE for ratio in ratios)
+    slower = sum(ratio > ALIKE for ratio in ratios)
     return (
-        f"recompute: faster than planned in {sum(ratio < 1 / ALIKE for ratio in ratios)} of {len(rows)} cells, "
-        f"slower in {sum(ratio > ALIKE for ratio in ratios)}; of its time {ratios[0]:.2f}x to "
-        f"{ratios[-1]:.2f}x, {ratios[len(ratios) // 2]:.2f}x in the middle"
+        f"recompute: faster than planned in {faster} of {len(rows)} cells, slower in {slower}; of its time "
+        f"{ratios[0]:.2f}x to {ratios[-1]:.2f}x, {ratios[len(ratios) // 2]:.2f}x in the middle"
     )
 
 
@@ -152,14 +153,12 @@ def others_lines(all_found: list[Found]) -> Iterator[str]:
         yield f"{way}: does not fit in {len(rows) - len(fit)} of {len(rows)} cells"
         for ours in ("planned", "recompute"):
             ratios = [row[ours]["seconds"] / row[way]["seconds"] for _, row in fit]
-            worse = [
-                behind(*cell, way, ours) for cell, ratio in zip(fit, ratios, strict=True) if ratio > ALIKE
-            ]
+            pairs = list(zip(fit, ratios, strict=True))
+            worse = [behind(*cell, way, ours) for cell, ratio in pairs if ratio > ALIKE]
             ahead = sum(ratio < 1 / ALIKE for ratio in ratios)
-            yield (
-                f"  {ours} is ahead in {ahead}, alike in {len(fit) - ahead - len(worse)}, behind in {len(worse)}"
-                + (f": {'; '.join(worse)}" if worse else "")
-            )
+            alike = len(fit) - ahead - len(worse)
+            named = f": {'; '.join(worse)}" if worse else ""
+            yield f"  {ours} is ahead in {ahead}, alike in {alike}, behind in {len(worse)}{named}"
 
 
 HEADER = (
@@ -221,8 +220,8 @@ def page(all_found: list[Found]) -> str:
         ".other3 { --c: #0891b2; }"
         "[class^='line other'] { stroke-width: 2; }</style></head><body><main>"
         f"<h1>Training with less room</h1><p>{about}</p>"
-        "<p>Lines: planned in blue, with recompute in cyan, asked for in grey, the pager in red, the roofline dashed; "
-        "modules in green, activations in orange and the optimizer in violet, where they fit.</p>"
+        "<p>Lines: planned in blue, with recompute in cyan, asked for in grey, the pager in red, the roofline "
+        "dashed; modules in green, activations in orange and the optimizer in violet, where they fit.</p>"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in others_lines(all_found))}</ul>"
         f"{''.join(parts)}</main></body></html>\n"
     )
