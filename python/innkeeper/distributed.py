@@ -9,6 +9,7 @@ what else NCCL does go between the cards, unless the group was asked for as Gloo
 from __future__ import annotations
 
 import functools
+import inspect
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ def register() -> None:
     c10d.Backend.register_backend(BACKEND, _create, extended_api=True, devices=[DEVICE])
     _join_every_group(c10d)
     _take_other_accelerators(c10d)
+    _take_other_indices(c10d)
 
 
 def _create(options: Any, _: Any = None) -> Any:
@@ -137,3 +139,19 @@ def _take_other_accelerators(c10d: Any) -> None:
 
     c10d.init_process_group = init
     torch.distributed.init_process_group = init
+
+
+def _take_other_indices(c10d: Any) -> None:
+    """Lets ``barrier(device_ids=[local_rank])`` wait: each process has one managed device, of index 0."""
+    original = c10d.barrier
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def barrier(*args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(*args, **kwargs)
+        if call.arguments.get("device_ids") and _C.is_managed(torch._C._get_accelerator()):
+            call.arguments["device_ids"] = [0]
+        return original(*call.args, **call.kwargs)
+
+    c10d.barrier = barrier
+    torch.distributed.barrier = barrier

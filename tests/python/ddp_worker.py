@@ -82,6 +82,7 @@ def collectives() -> Any:
     assert DEVICE == "cpu" or y.equal(x + 1)
     found["async"] = x.tolist()
     dist.barrier()
+    dist.barrier(device_ids=[RANK])  # as libraries write it
     objects = [{"rank": RANK}]
     dist.broadcast_object_list(objects)
     found["objects"] = objects

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from test_scripts import SCRIPTS, managed, python
+from torchrun import torchrun
 
 MODEL = """
 import torch
@@ -153,6 +154,41 @@ def test_libraries_that_have_changed_stay_as_they_are(tmp_path: Path):
     code = "".join(f"import {name}\n" for name in names)
     code += "accelerate.accelerator.Accelerator()\nprint(transformers.pipelines.base.Pipeline().device)"
     assert plain(tmp_path, code)[0] == "its own\n"
+
+
+def test_processes_that_torchrun_starts_train_together(tmp_path: Path):
+    """Each has its part of the data, and all have the weights of the same processes on the CPU."""
+    code = """
+import hashlib, sys
+import torch
+if sys.argv[1] == "managed":
+    import innkeeper
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=sys.argv[1] == "cpu")
+torch.manual_seed(0)
+data = torch.randn(32, 8)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+losses = []
+for batch in loader:
+    loss = (model(batch) - batch).square().mean()
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(accelerator.gather(loss.detach()).tolist())
+accelerator.wait_for_everyone()
+weights = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
+if accelerator.is_main_process:
+    print(accelerator.device.type, file=sys.stderr)
+    print(accelerator.num_processes, len(losses), losses, weights)
+"""
+    (tmp_path / "script.py").write_text(code)
+    on_cpu, on_managed = (torchrun(str(tmp_path / "script.py"), device) for device in ("cpu", "managed"))
+    assert on_cpu.returncode == on_managed.returncode == 0, on_cpu.stderr + on_managed.stderr
+    assert on_cpu.stdout.startswith("2 4 [[") and on_managed.stdout == on_cpu.stdout
+    assert "managed" in on_managed.stderr.splitlines() and "managed" not in on_cpu.stderr.splitlines()
 
 
 def test_a_run_that_is_taken_up_with_dropout_goes_on_as_it_would_have(tmp_path: Path):

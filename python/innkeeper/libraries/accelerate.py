@@ -1,8 +1,8 @@
-"""accelerate: half precision on the managed device, device maps that put a model there, and exact resuming.
+"""accelerate: half precision on the managed device, device maps, several processes, and exact resuming.
 
 What it would need itself: ``"managed"`` in the list of ``Accelerator.__init__`` (``supported_device``), a
-branch in ``get_grad_scaler``, and ``torch.accelerator`` in ``get_max_memory`` where it asks each vendor's
-module in turn.
+branch in ``get_grad_scaler``, and ``torch.accelerator`` where it asks each vendor's module in turn: in
+``get_max_memory``, and in ``PartialState._prepare_backend``, without which each process trains alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from innkeeper import _C
 from innkeeper._register import DEVICE
+from innkeeper.distributed import BACKEND
 from innkeeper.libraries import ACCELERATE_DEVICE
 from innkeeper.libraries.imports import add_to_lists, replace, replace_method
 
@@ -99,8 +100,30 @@ def _keeps_to_cpu(own: Any) -> Any:
     return __init__
 
 
+def _together(state: ModuleType) -> Any:
+    """Of the processes that torchrun or ``accelerate launch`` starts: one group, over our backend.
+
+    It is the kind of group that accelerate has for CPUs: one device for each process, without an index.
+    """
+    kinds = state.DistributedType
+
+    def make(own: Any) -> Any:
+        @functools.wraps(own)
+        def _prepare_backend(self: Any, cpu: bool = False, *others: Any, **named: Any) -> tuple[Any, Any]:
+            backend, kind = own(self, cpu, *others, **named)
+            if cpu or kind != kinds.NO or not chosen() or "LOCAL_RANK" not in os.environ:
+                return backend, kind
+            return backend or BACKEND, kinds.MULTI_CPU
+
+        return _prepare_backend
+
+    return make
+
+
 def _adapt_state(state: ModuleType) -> None:
     replace_method(state, "PartialState.__init__", _keeps_to_cpu)
+    if hasattr(state, "DistributedType"):
+        replace_method(state, "PartialState._prepare_backend", _together(state))
 
 
 def _adapt_checkpointing(checkpointing: ModuleType) -> None:
