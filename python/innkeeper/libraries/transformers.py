@@ -1,8 +1,9 @@
-"""transformers: Trainer's bf16 and tf32, and pipelines, on the managed device.
+"""transformers: Trainer's bf16 and tf32, pipelines, and the caches of generation, on the managed device.
 
 What it would need itself: ``torch.accelerator`` in ``is_torch_bf16_gpu_available`` and
-``is_torch_tf32_available`` (``utils/import_utils.py``), and in ``Pipeline.__init__`` where a number becomes
-a device.
+``is_torch_tf32_available`` (``utils/import_utils.py``), in ``Pipeline.__init__`` where a number becomes a
+device, in ``Cache.update`` where streams are CUDA's, and in continuous batching's
+``get_device_and_memory_breakdown``, which takes the machine's memory for the device's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from innkeeper import managed_device
 from innkeeper._register import DEVICE
 from innkeeper.libraries.accelerate import chosen, load_stream, save_stream
 from innkeeper.libraries.imports import replace, replace_method
@@ -75,7 +77,42 @@ def _adapt_trainer(trainer: ModuleType) -> None:
     replace_method(trainer, "Trainer._load_rng_state", loading)
 
 
+def _pages_itself(own: Any) -> Any:
+    """An offloaded cache is one that the device pages: it needs no streams and copies of its own."""
+    signature = inspect.signature(own)
+
+    @functools.wraps(own)
+    def __init__(self: Any, *given: Any, **named: Any) -> None:
+        call = signature.bind(self, *given, **named)
+        if chosen() and "offloading" in call.arguments:
+            call.arguments["offloading"] = False
+        own(*call.args, **call.kwargs)
+
+    return __init__
+
+
+def _adapt_caches(cache_utils: ModuleType) -> None:
+    replace_method(cache_utils, "Cache.__init__", _pages_itself)
+
+
+def _room(own: Any) -> Any:
+    @functools.wraps(own)
+    def get_device_and_memory_breakdown() -> tuple[torch.device, int, int, int]:
+        if not chosen():
+            return own()
+        free, total = managed_device.mem_get_info()
+        return torch.device(DEVICE), total, total - free, total - free
+
+    return get_device_and_memory_breakdown
+
+
+def _adapt_batching(utils: ModuleType) -> None:
+    replace(utils, "get_device_and_memory_breakdown", _room)
+
+
 AFTER = {
+    "transformers.cache_utils": _adapt_caches,
+    "transformers.generation.continuous_batching.utils": _adapt_batching,
     "transformers.trainer": _adapt_trainer,
     "transformers.utils.import_utils": _adapt_import_utils,
     "transformers.pipelines.base": _adapt_pipelines,
