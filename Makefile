@@ -5,7 +5,7 @@
 #   make format  clang-format and ruff, in place                    make clean   remove build/ (not $(VENV))
 #   make cuda    the CUDA part without a card: PyTorch's CUDA build on a runtime of our own (fetches it once)
 #   make asan    the torch layer's C++ tests under AddressSanitizer
-#   make compat  every architecture of transformers against the CPU, and docs/compatibility.md of it (by hand)
+#   make compat  models and scripts of libraries against the CPU, and docs/compatibility.md of it (by hand)
 #   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included
 #   make fresh RUN="make lint"  a command, or make test, in a clone on an empty Debian (USER_MODE=1: in a home of its own)
 #   QUICK=1      behind demo, bench, lint, asan, compat or check-torch: the shortest form, to see that it works

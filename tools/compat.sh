@@ -1,14 +1,58 @@
 #!/usr/bin/env bash
-# What of transformers runs on the managed device to the CPU's bits: every architecture, and docs/compatibility.md of it.
-#   ONLY='gpt2|bert'  these alone, and no document      QUICK=1  the same with three
-# Half an hour and more, so no part of make test.
+# What runs on the managed device to the CPU's bits: models of transformers, timm and diffusers, scripts of libraries as
+# their documentation shows them, and docs/compatibility.md of both.
+#   PARTS="timm scripts"  these parts of it (transformers timm diffusers scripts); the document has the others as before
+#   ONLY='gpt2|vit.*'     models and scripts of these names, and no document      QUICK=1  the same with six models
+# An hour and more, so no part of make test. What the libraries need is installed on top of $VENV, in environments of
+# their own in build/compat. Where it cannot be had this says so; QUICK=1 does without.
 source "$(dirname "$0")/common.sh"
 OUT=build/compat
-ONLY=${ONLY:-${QUICK:+gpt2|bert|vit}}
+ONLY=${ONLY:-${QUICK:+gpt2|bert|vit|lcnet_035|test_efficientnet_gn|DiTTransformer2DModel}}
+PARTS=${PARTS:-transformers timm diffusers $([ -n "${QUICK:-}" ] || echo scripts)}
 mkdir -p "$OUT"
+
+site_of() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
+# environment NAME: with the packages of pyproject.toml's group compat-NAME, and all that $VENV has.
+environment() {
+  local folder=$OUT/$1 below wanted
+  below=$(site_of "$VENV_PYTHON")
+  wanted=$("$VENV_PYTHON" tools/needs.py "compat-$1")
+  [ "$(cat "$folder/.needs" 2>/dev/null)" != "$below $wanted" ] || return 0
+  echo "Installing ${wanted//$'\n'/ } into $folder"
+  rm -rf "$folder"
+  "$VENV_PYTHON" -m venv "$folder"
+  echo "$below" >"$(site_of "$folder/bin/python")/below.pth"
+  "$VENV_PYTHON" -m pip freeze --disable-pip-version-check | grep '^torch==' >"$OUT/constraints.txt"
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --no-compile \
+    --constraint "$OUT/constraints.txt" --requirement /dev/stdin <<<"$wanted" 2>"$OUT/pip.log" ||
+    { echo "not tried, for want of packages: $(tail -n 1 "$OUT/pip.log")"; return 1; }
+  echo "$below $wanted" >"$folder/.needs"
+}
+
+# part NAME: into $OUT/NAME.json. Fails where something is not the CPU's.
+part() {
+  local python=$VENV_PYTHON packages script=architectures words=("$1") found=(--json "$OUT/$1.json")
+  case $1 in
+    transformers) packages= ;;
+    timm | diffusers) packages=models ;;
+    scripts) packages=scripts script=scripts words=() ;;
+    *) die "$1 is no part; they are transformers, timm, diffusers and scripts" ;;
+  esac
+  header "$1"
+  if [ -n "$packages" ]; then
+    environment "$packages" || { [ -n "${QUICK:-}" ]; return; }
+    python=$OUT/$packages/bin/python
+  fi
+  [ -z "$ONLY" ] || found=(--only "$ONLY")
+  "$python" "tests/compat/$script.py" "${words[@]}" "${found[@]}"
+}
+
 status=0
-"$VENV_PYTHON" tests/compat/architectures.py --json "$OUT/architectures.json" ${ONLY:+--only "$ONLY"} || status=$?
+for name in $PARTS; do
+  part "$name" || status=1
+done
 if [ -z "$ONLY" ]; then
-  "$VENV_PYTHON" tests/compat/page.py "$OUT/architectures.json" docs/compatibility.md
+  "$VENV_PYTHON" tests/compat/page.py "$OUT" docs/compatibility.md
 fi
 exit "$status"

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     text = (TOP / "pyproject.toml").read_text()
     for group in arguments:
         for need in strings_of("requires" if group == "build" else group, text):
-            if not need.startswith("torch"):
+            if re.match(r"torch\b(?!-)", need) is None:
                 print(need)
     return 0
 

@@ -1,47 +1,17 @@
-"""Every architecture of transformers that can be made small: has it, on managed, the bits of the CPU?
-
-Each is built from random weights by its own classes, in training mode and with whatever dropout it has, and
-makes two steps of AdamW: on the CPU, on the managed device with room for all, and with 60 % of the peak that
-this took, on one simulated GPU. Losses and all weights are compared bit by bit. A child process each, so that
-one that dies or hangs is one row.
-
-    python tests/compat/architectures.py --json build/compat/architectures.json
-    python tests/compat/architectures.py --only 'gpt2|bert'
-"""
+"""The architectures of transformers, one for each name of its tables, and how they are made small."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import hashlib
-import json
-import multiprocessing
-import os
-import re
-import subprocess
-import sys
-import time
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-os.environ["INNKEEPER_NODES"] = "sim:1x2GiB,host:2GiB"
-
-import innkeeper
 import transformers
+from subject import Candidate, Subject, drawn, seeded
 from transformers.models.auto import modeling_auto
 
 import torch
-
-SHARE = 0.6
-STEPS = 2
-LIMIT_S = 120
-MOST_PARAMETERS = 30_000_000  # what is larger could not be made small
-SMALLEST = 1 << 17  # of a budget
 
 # What makes a configuration small, wherever one has it. In its parts, too.
 SMALL: dict[str, Any] = {
@@ -74,9 +44,7 @@ def text(config: Any) -> dict[str, torch.Tensor]:
 def images(config: Any) -> dict[str, torch.Tensor]:
     size = getattr(config, "image_size", None) or 32
     side = size if isinstance(size, int) else size[0]
-    pixels = torch.randn(
-        2, getattr(config, "num_channels", 3), side, side, generator=torch.Generator().manual_seed(1)
-    )
+    pixels = drawn(2, getattr(config, "num_channels", 3), side, side)
     return {"pixel_values": pixels, "labels": torch.tensor([0, 1])}
 
 
@@ -87,16 +55,6 @@ TASKS: list[tuple[str, str, Inputs]] = [
     ("sequence to sequence", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", text),
     ("image classification", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES", images),
 ]
-
-
-def architectures() -> Iterator[tuple[str, str, str, Inputs]]:
-    """The name, the task, the class and its inputs of each."""
-    seen: set[str] = set()
-    for task, table, inputs in TASKS:
-        for name, classes in getattr(modeling_auto, table).items():
-            if name not in seen:
-                seen.add(name)
-                yield name, task, classes if isinstance(classes, str) else classes[0], inputs
 
 
 def shrink(config: Any) -> None:
@@ -113,27 +71,8 @@ def shrink(config: Any) -> None:
             shrink(part)
 
 
-def train(model: torch.nn.Module, inputs: dict[str, torch.Tensor], device: str) -> list[str]:
-    """Two steps; the losses and a hash of all weights."""
-    torch.manual_seed(2)
-    model.to(device).train()
-    inputs = {name: value.to(device) for name, value in inputs.items()}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    said = []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = model(**inputs).loss
-        loss.backward()
-        optimizer.step()
-        said.append(loss.item().hex())
-    digest = hashlib.sha256()
-    for value in model.state_dict().values():
-        digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return [*said, digest.hexdigest()[:16]]
-
-
-def made(class_name: str) -> tuple[Any, Callable[[], torch.nn.Module]]:
-    """The small configuration, and what makes the model, each time of the same weights."""
+def prepare(class_name: str, inputs_of: Inputs) -> Subject:
+    """A model of this class."""
     cls = getattr(transformers, class_name)
     config = cls.config_class()
     shrink(config)
@@ -143,110 +82,15 @@ def made(class_name: str) -> tuple[Any, Callable[[], torch.nn.Module]]:
         and getattr(config, "decoder_start_token_id", None) is None
     ):
         config.decoder_start_token_id = 0
-
-    def make() -> torch.nn.Module:
-        torch.manual_seed(0)
-        model: torch.nn.Module = cls(config)
-        return model
-
-    return config, make
+    return Subject(seeded(lambda: cls(config)), inputs_of(config), lambda model, inputs: model(**inputs).loss)
 
 
-def tried(class_name: str, inputs_of: Inputs) -> dict[str, Any]:
-    """What happened to one: a row without its names."""
-    warnings.simplefilter("ignore")
-    try:
-        config, make = made(class_name)
-        model = make()
-        size = sum(p.numel() for p in model.parameters())
-        if size > MOST_PARAMETERS:
-            return {"result": "not tried", "why": f"{size:,} parameters where it was made small"}
-        inputs = inputs_of(config)
-        expected = train(model, inputs, "cpu")
-        if train(make(), inputs, "cpu") != expected:
-            return {"result": "not tried", "why": "two runs on the CPU differ"}
-    except Exception as error:
-        return {"result": "not tried", "why": f"on the CPU: {told(error)}"}
-    row: dict[str, Any] = {"parameters": size}
-    try:
-        model = make()
-        torch.manual_seed(2)
-        cpus_own = torch.get_rng_state()
-        whole = train(model, inputs, "managed")
-        two_generators = not torch.equal(torch.get_rng_state(), cpus_own)
-        peak = innkeeper.stats()["nodes"]["sim:0"]["peak"]
-        del model
-        budget = max(int(peak * SHARE), SMALLEST)
-        innkeeper.manager().set_budget("sim:0", budget)
-        innkeeper.manager().reset_stats()
-        squeezed = train(make(), inputs, "managed")
-        stats = innkeeper.stats()
-    except Exception as error:
-        return row | {"result": "fails", "why": told(error)}
-    same = {"with room for all": whole == expected, f"at {SHARE:.0%}": squeezed == expected}
-    row |= {"peak": peak, "evictions": stats["evictions"]}
-    wrong = [what for what, holds in same.items() if not holds]
-    if wrong and two_generators:
-        wrong.append("it draws from the CPU's generator, too, and from two as on CUDA")
-    return row | ({"result": "differs", "why": ", ".join(wrong)} if wrong else {"result": "same", "why": ""})
-
-
-def told(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
-
-
-def child(class_name: str, inputs_of: Inputs, pipe: Any) -> None:
-    """In a process of its own; it is not left by return, since a library's threads may be left over."""
-    pipe.send(tried(class_name, inputs_of))
-    pipe.close()
-    os._exit(0)
-
-
-def row_of(name: str, task: str, class_name: str, inputs_of: Inputs) -> dict[str, Any]:
-    """One architecture's, whatever happens to its process."""
-    began = time.monotonic()
-    context = multiprocessing.get_context("fork")
-    mine, its = context.Pipe(duplex=False)
-    process = context.Process(target=child, args=(class_name, inputs_of, its))
-    process.start()
-    its.close()
-    try:
-        found = mine.recv() if mine.poll(LIMIT_S) else {"result": "fails", "why": f"not done in {LIMIT_S} s"}
-    except EOFError:
-        process.join()
-        found = {"result": "fails", "why": f"its process ended with {process.exitcode}"}
-    process.kill()
-    process.join()
-    return {"name": name, "task": task, "seconds": round(time.monotonic() - began, 1)} | found
-
-
-def main() -> int:
-    """Runs all, and writes a row for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default="", metavar="PATTERN", help="of the architectures' names")
-    parser.add_argument("--json", type=Path, help="write the rows there")
-    args = parser.parse_args()
-    rows = []
-    for name, task, class_name, inputs_of in architectures():
-        if re.fullmatch(args.only or ".*", name) is None:
-            continue
-        rows.append(row_of(name, task, class_name, inputs_of))
-        row = rows[-1]
-        print(f"{row['result']:10}{name:32}{row['why']}", flush=True)
-    counts = Counter(row["result"] for row in rows)
-    print(", ".join(f"{count} {result}" for result, count in counts.most_common()))
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        asked = ["git", "rev-parse", "--short", "HEAD"]
-        head = subprocess.run(asked, capture_output=True, text=True, check=False)
-        versions = {"transformers": transformers.__version__, "torch": torch.__version__}
-        versions["commit"] = head.stdout.strip() or "outside of a repository"
-        args.json.write_text(json.dumps({"versions": versions, "rows": rows}, indent=1))
-    return int(counts["differs"] + counts["fails"] > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def candidates() -> Iterator[Candidate]:
+    """One for each name, by the first task that has it."""
+    seen: set[str] = set()
+    for task, table, inputs in TASKS:
+        for name, classes in getattr(modeling_auto, table).items():
+            if name not in seen:
+                seen.add(name)
+                class_name = classes if isinstance(classes, str) else classes[0]
+                yield Candidate(name, task, partial(prepare, class_name, inputs))

@@ -1,6 +1,6 @@
-"""docs/compatibility.md, made of what ``make compat`` found.
+"""docs/compatibility.md, made of what ``make compat`` found: a file of rows for each of its parts.
 
-python tests/compat/page.py build/compat/architectures.json docs/compatibility.md
+python tests/compat/page.py build/compat docs/compatibility.md
 """
 
 from __future__ import annotations
@@ -16,24 +16,45 @@ Row = dict[str, Any]
 
 HEAD = """# What runs on managed
 
-Written by `make compat` ({commit}), with PyTorch {torch} and transformers {transformers}.
+Written by `make compat`, on one simulated GPU. What differs from the CPU in a script of your own may be what
+it draws at random: on the CPU there is one stream of random numbers; on managed, as on CUDA, there are the
+CPU's (a DataLoader that shuffles draws from it) and the device's (dropout).
 
-## Architectures of transformers
+`paged_adamw` of bitsandbytes is not needed here, nor `optim="paged_adamw_32bit"` of Trainer: the states of
+every optimizer are paged, those of `torch.optim.AdamW` too. Nor are `save_on_cpu`,
+`enable_model_cpu_offload()` of diffusers and offloaded caches: the device moves what does not fit.
 
-Each from random weights, made small, in training mode: forward, backward and two steps of AdamW, on one
-simulated GPU with room for all and with 60 % of the peak that this took. *The same*: losses and all weights
-have the CPU's bits, both times. *Not tried*: it could not be made small, or does not run on the CPU, or
-differs there from one run to the next.
+## Models
 
-| | architectures |
+Each from random weights, made small, in training mode: forward, backward and two steps of AdamW, with room
+for all and with 60 % of the peak that this took. *The same*: losses and all weights have the CPU's bits, both
+times. *Not tried*: it could not be made small, or does not run on the CPU, or differs there from one run to
+the next.
+"""
+MODELS = """
+### {library}
+
+At {commit}, with {library} {version} and PyTorch {torch}. To keep to 60 % of the peak (or 128 KiB)
+{moved} of the same evicted tensors, {evictions:,} times in all.
+
+| | models |
 |---|---|
 | the same | {same} |
 | differ | {differs} |
 | fail | {fails} |
 | not tried | {not tried} |
-
-To keep to 60 % of the peak (or 128 KiB) {moved} of the same evicted tensors, {evictions:,} times in all.
 """
+SCRIPTS = """
+## Scripts of libraries
+
+`tests/compat/scripts`: small models and data, written as the libraries' documentation does. Nothing in them
+is about managed but `import innkeeper` before them; those that choose a device ask `torch.accelerator`. Each
+runs on the CPU, with room for all, and with half of the peak that this took (or 128 KiB). *The same*: losses,
+weights and what else it computes have the CPU's bits, both times.
+
+{versions}
+"""
+LIBRARIES = ("transformers", "timm", "diffusers")
 
 
 def names(rows: list[Row]) -> str:
@@ -42,34 +63,64 @@ def names(rows: list[Row]) -> str:
     return textwrap.fill(text + ".", 120, break_long_words=False, break_on_hyphens=False)
 
 
+def safe(why: str) -> str:
+    """What stands in a cell of a table."""
+    return why.replace("|", "/").replace("<", "(").replace(">", ")")
+
+
 def table(rows: list[Row]) -> str:
     """Those that are not the same, with the reason."""
-    lines = ["| architecture | task | why |", "|---|---|---|"]
+    lines = ["| model | task | why |", "|---|---|---|"]
     for row in sorted(rows, key=lambda row: row["name"]):
-        why = row["why"].replace("|", "/").replace("<", "(").replace(">", ")")
-        lines.append(f"| {row['name']} | {row['task']} | {why} |")
+        lines.append(f"| {row['name']} | {row['task']} | {safe(row['why'])} |")
     return "\n".join(lines)
 
 
-def page(found: dict[str, Any]) -> str:
-    """The document."""
+def models(library: str, found: dict[str, Any]) -> str:
+    """What is said of a library's models."""
     by_result: defaultdict[str, list[Row]] = defaultdict(list)
     for row in found["rows"]:
         by_result[row["result"]].append(row)
     evictions = [row["evictions"] for row in by_result["same"] if row["evictions"] > 0]
     counts = {result: len(by_result[result]) for result in ("same", "differs", "fails", "not tried")}
-    text = HEAD.format(**found["versions"], **counts, evictions=sum(evictions), moved=len(evictions))
-    wrong = by_result["differs"] + by_result["fails"]
-    if wrong:
-        text += f"\n### Not the same\n\n{table(wrong)}\n"
-    text += f"\n### The same\n\n{names(by_result['same'])}\n"
-    return text + f"\n### Not tried\n\n{table(by_result['not tried'])}\n"
+    versions = {"library": library, "version": found["versions"][library]} | found["versions"]
+    text = MODELS.format(**versions, **counts, evictions=sum(evictions), moved=len(evictions))
+    if wrong := by_result["differs"] + by_result["fails"]:
+        text += f"\nNot the same:\n\n{table(wrong)}\n"
+    text += f"\nThe same:\n\n{names(by_result['same'])}\n"
+    if by_result["not tried"]:
+        text += f"\nNot tried:\n\n{table(by_result['not tried'])}\n"
+    return text
+
+
+def scripts(found: dict[str, Any]) -> str:
+    """What is said of the scripts: a row each, and one for each of their results that differs."""
+    versions = found["versions"]
+    named = (f"{name} {version}" for name, version in sorted(versions.items()) if name != "commit")
+    said = textwrap.fill(f"At {versions['commit']}, with {', '.join(named)}.", 120, break_on_hyphens=False)
+    text = SCRIPTS.format(versions=said)
+    lines = ["| script | result | evictions at half | of which |", "|---|---|---|---|"]
+    wrong = ["| script | what | why |", "|---|---|---|"]
+    for row in found["rows"]:
+        parts = [part for part in row.get("parts", []) if part not in row.get("wrong", [])]
+        result = {"differs": "partly" if parts else "differs"}.get(row["result"], row["result"])
+        lines.append(f"| {row['name']} | {result} | {row.get('evictions', '')} | {', '.join(parts)} |")
+        if row["why"]:
+            wrong.append(f"| {row['name']} | {', '.join(row.get('wrong', []))} | {safe(row['why'])} |")
+    text += "\n" + "\n".join(lines) + "\n"
+    if len(wrong) > 2:
+        text += "\nNot the same:\n\n" + "\n".join(wrong) + "\n"
+    return text
 
 
 def main() -> None:
-    """Reads the rows, writes the page."""
-    source, target = map(Path, sys.argv[1:])
-    target.write_text(page(json.loads(source.read_text())))
+    """Reads the rows of each part that was run, writes the page."""
+    folder, target = map(Path, sys.argv[1:])
+    found = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
+    text = HEAD + "".join(models(library, found[library]) for library in LIBRARIES if library in found)
+    if "scripts" in found:
+        text += scripts(found["scripts"])
+    target.write_text(text)
 
 
 if __name__ == "__main__":

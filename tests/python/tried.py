@@ -63,7 +63,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "make format": Elsewhere("tests/python/test_commands.py::test_make_format_formats"),
     "make clean": Elsewhere("tests/python/test_commands.py::test_make_clean_removes_what_was_built"),
     "make asan": Short("make asan QUICK=1"),
-    "make compat": Short("make compat QUICK=1", "3 same"),
+    "make compat": Short("make compat QUICK=1", "transformers: 3 same"),
     "make check-torch": Short("make check-torch QUICK=1", "PyTorch ours: 1 files"),
     "make fresh": Short("make fresh USER_MODE=1 RUN='make help'", "fresh: make help ended with 0"),
     'make fresh RUN="make lint"': Short("make fresh USER_MODE=1 RUN='make help'"),

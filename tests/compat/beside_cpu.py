@@ -1,0 +1,18 @@
+"""Imported before what imports torchvision: has it imported where its operators are not to be had.
+
+PyPI's torchvision is built for CUDA, and beside a PyTorch for CPUs its operators do not load. It does not get
+past two of them, which no model here calls.
+"""
+
+from __future__ import annotations
+
+import torch
+
+try:
+    import torchvision  # noqa: F401
+except RuntimeError:
+    _names = torch.library.Library("torchvision", "FRAGMENT")
+    for _name in ("nms", "qnms"):
+        _names.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+except ImportError:
+    pass

@@ -1,0 +1,39 @@
+"""What architectures.py trains: a model of a library, with its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Subject(NamedTuple):
+    """One model, small."""
+
+    make: Callable[[], torch.nn.Module]  # each time of the same weights
+    inputs: Any  # tensors of the CPU, in whatever they lie
+    loss: Callable[[torch.nn.Module, Any], torch.Tensor]  # of the model and the inputs
+
+
+class Candidate(NamedTuple):
+    """One model by name. What makes it is called in a process of its own."""
+
+    name: str
+    task: str
+    prepare: Callable[[], Subject]
+
+
+def seeded(make: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]:
+    """Makes the same weights each time."""
+
+    def made() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return make()
+
+    return made
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    """Numbers for an input, the same each time."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
