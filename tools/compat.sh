@@ -23,7 +23,8 @@ environment() {
   rm -rf "$folder"
   "$VENV_PYTHON" -m venv "$folder"
   echo "$below" >"$(site_of "$folder/bin/python")/below.pth"
-  "$VENV_PYTHON" -m pip freeze --disable-pip-version-check | grep '^torch==' >"$OUT/constraints.txt"
+  "$VENV_PYTHON" -c 'import importlib.metadata as found; print("torch==" + found.version("torch"))' \
+    >"$OUT/constraints.txt"
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --no-compile \
     --constraint "$OUT/constraints.txt" --requirement /dev/stdin <<<"$wanted" 2>"$OUT/pip.log" ||
     { echo "not tried, for want of packages: $(tail -n 1 "$OUT/pip.log")"; return 1; }
