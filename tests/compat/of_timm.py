@@ -38,7 +38,6 @@ SMALLER: dict[str, dict[str, Any]] = {
     "swinv2_tiny_window8_256": {"img_size": SIDE, "window_size": 4, "depths": (1, 1, 2, 1)},
     "hiera_tiny_224": {"img_size": SIDE, "embed_dim": 32, "stages": (1, 1, 2, 1)},
     "davit_tiny": {"depths": (1, 1, 1, 1), "embed_dims": (32, 64, 128, 256), "num_heads": (1, 2, 4, 8)},
-    "focalnet_tiny_srf": {"embed_dim": 24},
     "test_maxvit": {"img_size": SIDE},
     "test_coatnet": {"img_size": SIDE},
 }

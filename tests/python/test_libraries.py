@@ -77,14 +77,18 @@ for device in ("cpu", "managed"):
                                   cache_implementation=cache)
             said[device, cache] = made[0, 4:].tolist()
 settings = GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=0, eos_token_id=2)
-few = ContinuousBatchingConfig(max_batch_tokens=64)
-batch = model.generate_batch([prompt], settings, continuous_batching_config=few, progress_bar=False)
-said["batch"] = next(iter(batch.values())).generated_tokens
+def batched(**options):
+    wanted = ContinuousBatchingConfig(max_batch_tokens=64, **options)
+    found = model.generate_batch([prompt], settings, continuous_batching_config=wanted, progress_bar=False)
+    return next(iter(found.values())).generated_tokens
+said["batch"] = batched()
 peak = innkeeper.stats()["nodes"]["sim:0"]["peak"]
+innkeeper.manager().set_budget("sim:0", 512 << 10)
+said["batch, paged"] = batched(num_blocks=64, page_size=16)
 print(len(said), {tuple(tokens) for tokens in said.values()} == {tuple(said["cpu", "dynamic"])})
 print("in what the node has", peak / (64 << 20) > 0.5)
 """
-    assert plain(tmp_path, code)[0].splitlines()[-2:] == ["5 True", "in what the node has True"]
+    assert plain(tmp_path, code)[0].splitlines()[-2:] == ["6 True", "in what the node has True"]
 
 
 def test_what_somebody_has_set_stays(tmp_path: Path):

@@ -28,6 +28,11 @@ def chosen() -> bool:
     return os.environ.get(ACCELERATE_DEVICE) == DEVICE
 
 
+def room() -> int:
+    """What tensors may take in memory, on all nodes together."""
+    return sum(int(node.budget) for node in _C.nodes() if node.kind != "disk")
+
+
 def _grad_scaler(own: Any) -> Any:
     def get_grad_scaler(distributed_type: Any = None, **options: Any) -> Any:
         if not chosen() or str(distributed_type).endswith("FSDP"):
@@ -42,8 +47,7 @@ def _max_memory(own: Any) -> Any:
         memory = own(max_memory)
         if max_memory is not None or not chosen():
             return memory
-        room = sum(int(node.budget) for node in _C.nodes() if node.kind != "disk")
-        return {0: room} | {where: size for where, size in memory.items() if not isinstance(where, int)}
+        return {0: room()} | {where: size for where, size in memory.items() if not isinstance(where, int)}
 
     return get_max_memory
 

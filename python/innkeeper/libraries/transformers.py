@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from innkeeper import managed_device
 from innkeeper._register import DEVICE
-from innkeeper.libraries.accelerate import chosen, load_stream, save_stream
+from innkeeper.libraries.accelerate import chosen, load_stream, room, save_stream
 from innkeeper.libraries.imports import replace, replace_method
 
 
@@ -95,7 +95,7 @@ def _adapt_caches(cache_utils: ModuleType) -> None:
     replace_method(cache_utils, "Cache.__init__", _pages_itself)
 
 
-def _room(own: Any) -> Any:
+def _memory(own: Any) -> Any:
     @functools.wraps(own)
     def get_device_and_memory_breakdown() -> tuple[torch.device, int, int, int]:
         if not chosen():
@@ -107,11 +107,28 @@ def _room(own: Any) -> Any:
 
 
 def _adapt_batching(utils: ModuleType) -> None:
-    replace(utils, "get_device_and_memory_breakdown", _room)
+    replace(utils, "get_device_and_memory_breakdown", _memory)
+
+
+def _with_host(own: Any) -> Any:
+    """What is not asked for by number is made for the cards; what is may be larger, since it is paged."""
+
+    @functools.wraps(own)
+    def _check_footprint(self: Any, *given: Any, **named: Any) -> Any:
+        if chosen():
+            self.available_memory = room()
+        return own(self, *given, **named)
+
+    return _check_footprint
+
+
+def _adapt_paged_cache(cache: ModuleType) -> None:
+    replace_method(cache, "PagedAttentionMemoryHandler._check_footprint", _with_host)
 
 
 AFTER = {
     "transformers.cache_utils": _adapt_caches,
+    "transformers.generation.continuous_batching.cache": _adapt_paged_cache,
     "transformers.generation.continuous_batching.utils": _adapt_batching,
     "transformers.trainer": _adapt_trainer,
     "transformers.utils.import_utils": _adapt_import_utils,
