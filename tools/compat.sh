@@ -2,12 +2,12 @@
 # What runs on the managed device to the CPU's bits: models of transformers, timm and diffusers, scripts of libraries as
 # their documentation shows them, and docs/compatibility.md of both.
 #   PARTS="timm scripts"  these parts of it (transformers timm diffusers scripts); the document has the others as before
-#   ONLY='gpt2|vit.*'     models and scripts of these names, and no document      QUICK=1  the same with six models
+#   ONLY='gpt2|vit.*'     models and scripts of these names, and no document      QUICK=1  the same with five models
 # An hour and more, so no part of make test. What the libraries need is installed on top of $VENV, in environments of
 # their own in build/compat. Where it cannot be had this says so; QUICK=1 does without.
 source "$(dirname "$0")/common.sh"
 OUT=build/compat
-ONLY=${ONLY:-${QUICK:+gpt2|bert|vit|lcnet_035|test_efficientnet_gn|DiTTransformer2DModel}}
+ONLY=${ONLY:-${QUICK:+gpt2|bert|vit|lcnet_035|DiTTransformer2DModel}}
 PARTS=${PARTS:-transformers timm diffusers $([ -n "${QUICK:-}" ] || echo scripts)}
 mkdir -p "$OUT"
 

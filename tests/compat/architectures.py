@@ -39,7 +39,7 @@ import torch
 
 SHARE = 0.6
 STEPS = 2
-LIMIT_S = 120
+LIMIT_S = 300
 MOST_PARAMETERS = 30_000_000  # what is larger could not be made small
 SMALLEST = 1 << 17  # of a budget
 NORMS = (

@@ -104,9 +104,9 @@ def scripts(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         parts = [part for part in row.get("parts", []) if part not in row.get("wrong", [])]
         result = {"differs": "partly" if parts else "differs"}.get(row["result"], row["result"])
-        lines.append(f"| {row['name']} | {result} | {row.get('evictions', '')} | {', '.join(parts)} |")
+        lines.append(f"| {row['name']} | {result} | {row.get('evictions', '')} | {'; '.join(parts)} |")
         if row["why"]:
-            wrong.append(f"| {row['name']} | {', '.join(row.get('wrong', []))} | {safe(row['why'])} |")
+            wrong.append(f"| {row['name']} | {'; '.join(row.get('wrong', []))} | {safe(row['why'])} |")
     text += "\n" + "\n".join(lines) + "\n"
     if len(wrong) > 2:
         text += "\nNot the same:\n\n" + "\n".join(wrong) + "\n"
