@@ -221,8 +221,8 @@ def page(all_found: list[Found]) -> str:
         ".other3 { --c: #0891b2; }"
         "[class^='line other'] { stroke-width: 2; }</style></head><body><main>"
         f"<h1>Training with less room</h1><p>{about}</p>"
-        "<p>Lines: planned in blue, with recompute in cyan, asked for in grey, the pager in red, the "
-        "roofline dashed; modules in green, activations in orange and the optimizer in violet, where they fit.</p>"
+        "<p>Lines: planned in blue, with recompute in cyan, asked for in grey, the pager in red, the roof"
+        "line dashed; modules in green, activations in orange, the optimizer in violet, where these fit.</p>"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in others_lines(all_found))}</ul>"
         f"{''.join(parts)}</main></body></html>\n"
     )
