@@ -21,6 +21,7 @@ def tell() -> None:
     """Tells PyTorch. Once."""
     _print_on_the_host()
     _answer_dlpack()
+    _lend_to_cuda_libraries()
     _accumulate_as_behind()
     _split_batches_over_nodes()
     _attend_flexibly()
@@ -54,6 +55,25 @@ def _answer_dlpack() -> None:
         return (DLDeviceType.kDLExtDev, 0) if _C.is_managed(self.device) else original(self)
 
     torch.Tensor.__dlpack_device__ = device  # type: ignore[method-assign]
+
+
+def _lend_to_cuda_libraries() -> None:
+    """Says, to who asks for CUDA's array interface (CuPy, Numba), what gives a tensor that has one.
+
+    There is none here, as on the CPU: ``hasattr`` stays False.
+    """
+    original: Any = torch.Tensor.__cuda_array_interface__
+
+    def interface(self: torch.Tensor) -> Any:
+        if not _C.is_managed(self.device):
+            return original.__get__(self)
+        raise AttributeError(
+            f"__cuda_array_interface__ of a managed tensor of {tuple(self.shape)}, {self.dtype}: its memory "
+            "moves, so it has no address; give the library the real tensor, from "
+            "'with innkeeper.resident(x, write=True) as real'"
+        )
+
+    torch.Tensor.__cuda_array_interface__ = property(interface)  # type: ignore[assignment,method-assign]
 
 
 def _accumulate_as_behind() -> None:

@@ -1,12 +1,14 @@
-"""How managed tensors are pickled, where PyTorch's own way would not do.
+"""How managed tensors are pickled and sent to other processes, where PyTorch's own way would not do.
 
 ``pickle``, ``torch.save`` and ``copy`` go PyTorch's way: by storages, so that what is shared stays shared.
-Added are two things, in Python's own registries: sparse tensors, and what is sent to other processes.
+Added are two things, in Python's own registries: sparse tensors, and what is sent to other processes. What
+would share memory with them is refused.
 """
 
 from __future__ import annotations
 
 import copyreg
+import functools
 import warnings
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -22,6 +24,7 @@ def register() -> None:
     """Adds them. Once."""
     copyreg.pickle(torch.Tensor, _reduce_tensor)
     ForkingPickler.register(torch.UntypedStorage, _send_storage)
+    _refuse_to_share()
 
 
 def _reduce_tensor(x: torch.Tensor) -> tuple[Any, ...]:
@@ -58,6 +61,31 @@ def _send_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     if data:
         torch.frombuffer(data, dtype=torch.uint8).copy_(_bytes_of(storage))
     return _receive_storage, (data,)
+
+
+def _refuse_to_share() -> None:
+    """Has ``share_memory_()`` say that it cannot, and ``is_shared()`` the truth.
+
+    PyTorch does nothing there for all devices but the CPU, since CUDA's memory can be sent as it is: processes
+    that are to train one model together would each train a copy, without a word.
+    """
+    share, is_shared = torch.UntypedStorage.share_memory_, torch.UntypedStorage.is_shared
+
+    @functools.wraps(share)
+    def refuse(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        if not _C.is_managed(self.device):
+            return share(self, *args, **kwargs)
+        raise RuntimeError(
+            "share_memory_: a managed tensor's memory belongs to one process: share it on the CPU "
+            "(module.cpu().share_memory()), and have each process send what it computes with to the device"
+        )
+
+    def answer(self: torch.UntypedStorage) -> bool:
+        """Whether other processes see what is written here."""
+        return not _C.is_managed(self.device) and is_shared(self)
+
+    torch.UntypedStorage.share_memory_ = refuse  # type: ignore[method-assign]
+    torch.UntypedStorage.is_shared = answer  # type: ignore[method-assign]
 
 
 def send_tensor(x: torch.Tensor) -> tuple[Any, ...]:

@@ -91,6 +91,51 @@ def test_a_queue_carries_copies_that_share_among_themselves(context: Any, strate
     assert got[1].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "share",
+    [
+        lambda x: x.share_memory_(),
+        lambda x: x.untyped_storage().share_memory_(),
+        lambda x: x.storage().share_memory_(),
+        lambda x: nn.ParameterList([nn.Parameter(x)]).share_memory(),
+    ],
+    ids=["tensor", "storage", "typed storage", "module"],
+)
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_memory_is_not_shared_and_says_so(share: Any):
+    x = torch.ones(3, device="managed")
+    assert not x.is_shared() and not x.untyped_storage().is_shared()
+    with pytest.raises(RuntimeError, match="belongs to one process: share it on the CPU"):
+        share(x)
+    assert torch.ones(3).share_memory_().is_shared() and not torch.ones(3).is_shared()
+
+
+def train_shared(shared: nn.Module, steps: int) -> None:
+    """Hogwild: computes on the device with the shared parameters, and writes them."""
+    device = nn.Linear(8, 1).to("managed")
+    for _ in range(steps):
+        device.load_state_dict(shared.state_dict())
+        loss = device(torch.ones(4, 8, device="managed")).square().mean()
+        gradients = torch.autograd.grad(loss, list(device.parameters()))
+        with torch.no_grad():
+            for p, gradient in zip(shared.parameters(), gradients, strict=True):
+                p.sub_(gradient.cpu(), alpha=0.01)
+
+
+def test_processes_train_one_model_that_is_shared_on_the_cpu():
+    context = multiprocessing.get_context("spawn")
+    shared = nn.Linear(8, 1)
+    shared.share_memory()
+    before = shared(torch.ones(1, 8)).square().item()
+    workers = [context.Process(target=train_shared, args=(shared, 20)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert shared(torch.ones(1, 8)).square().item() < before / 4
+
+
 def total(x: Tensor) -> Tensor:
     return x.sum() * 2
 
@@ -193,6 +238,24 @@ def test_libraries_that_need_an_address_are_refused():
     }.items():
         with pytest.raises(Exception, match=line):
             ask()
+
+
+def test_numpy_functions_take_what_they_take_of_other_accelerators():
+    x = torch.arange(6.0, device="managed")
+    assert (x + np.float32(1)).device == x.device and float(np.float64(x[2])) == 2
+    assert np.sum(x.numpy(force=True)) == 15
+    for ask in (lambda: np.add(x, 1), lambda: np.isnan(x), lambda: np.array([x[0], x[1]]), lambda: x * np.ones(6)):
+        with pytest.raises(TypeError, match="can't convert managed:0 device type tensor to numpy"):
+            ask()
+
+
+def test_who_wants_cudas_addresses_is_told_what_gives_them():
+    x = torch.ones(2, 3, device="managed")
+    assert not hasattr(x, "__cuda_array_interface__") and not hasattr(x, "__array_interface__")
+    with pytest.raises(AttributeError, match=r"of \(2, 3\), torch.float32: .* innkeeper.resident"):
+        _ = x.__cuda_array_interface__
+    with pytest.raises(AttributeError, match="non-CUDA tensor type: torch.FloatTensor"):
+        _ = torch.ones(1).__cuda_array_interface__
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
