@@ -66,8 +66,8 @@ def _send_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
 def _refuse_to_share() -> None:
     """Has ``share_memory_()`` say that it cannot, and ``is_shared()`` the truth.
 
-    PyTorch does nothing there for all devices but the CPU, since CUDA's memory can be sent as it is: processes
-    that are to train one model together would each train a copy, without a word.
+    PyTorch does nothing there for all devices but the CPU, since CUDA's memory can be sent as it is:
+    processes that are to train one model together would each train a copy, without a word.
     """
     share, is_shared = torch.UntypedStorage.share_memory_, torch.UntypedStorage.is_shared
 

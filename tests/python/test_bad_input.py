@@ -211,13 +211,15 @@ BAD_CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "one that draws in place": (lambda: torch.ones(3).normal_(generator=torch.Generator(device="managed")),
                                 RuntimeError, "Expected a 'cpu' device type for generator but found 'managed'"),
     "another managed device": (lambda: torch.ones(1, device="managed:1"), RuntimeError, "managed:1"),
-    "quantized, sent": (lambda: quantized().to("managed"), NotImplementedError,
-                        "aten::empty_quantized: the managed device has no quantized tensors; keep them on the CPU"),
-    "quantized, empty": (lambda: torch.empty(3, dtype=torch.qint8, device="managed"), NotImplementedError,
-                         "the managed device has no quantized tensors"),
-    "quantized, copied from": (lambda: x().copy_(quantized()), NotImplementedError,
-                               "the managed device has no quantized tensors"),
-    "quantized, computed": (lambda: torch.quantize_per_tensor(x(), 0.1, 0, torch.qint8), NotImplementedError, "QInt8"),
+    "quantized, copied from": (lambda: x().copy_(quantized()), RuntimeError,
+                               "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use"
+                               " dequantize to get a float Tensor from a quantized Tensor"),
+    "quantized, mixed devices": (lambda: torch.cat([quantized().to("managed"), quantized()]), RuntimeError, "Expected all tensors to be on the same device, but found at least two"
+                                 " devices, managed:0 and cpu!"),
+    "lengths on the device": (lambda: nn.utils.rnn.pack_padded_sequence(x().view(2, 2, 1), x()[:2].long()), RuntimeError,
+                              "'lengths' argument should be a 1D CPU int64 tensor, but got 1D managed:0 Long tensor"),
+    "semi-structured": (lambda: torch.sparse.to_sparse_semi_structured(x().view(1, 4).half()), RuntimeError,
+                        "device= managed:0 is not supported! Only CUDA tensors are currently supported."),
     "configure in use": (lambda: (x(), innkeeper.configure("host:64MiB")), ValueError,
                          "configure: 1 managed storages are alive; configure the nodes before the first tensor, or after"
                          " the last is gone"),

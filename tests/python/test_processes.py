@@ -244,7 +244,12 @@ def test_numpy_functions_take_what_they_take_of_other_accelerators():
     x = torch.arange(6.0, device="managed")
     assert (x + np.float32(1)).device == x.device and float(np.float64(x[2])) == 2
     assert np.sum(x.numpy(force=True)) == 15
-    for ask in (lambda: np.add(x, 1), lambda: np.isnan(x), lambda: np.array([x[0], x[1]]), lambda: x * np.ones(6)):
+    for ask in (
+        lambda: np.add(x, 1),
+        lambda: np.isnan(x),
+        lambda: np.array([x[0], x[1]]),
+        lambda: x * np.ones(6),
+    ):
         with pytest.raises(TypeError, match="can't convert managed:0 device type tensor to numpy"):
             ask()
 
@@ -254,7 +259,7 @@ def test_who_wants_cudas_addresses_is_told_what_gives_them():
     assert not hasattr(x, "__cuda_array_interface__") and not hasattr(x, "__array_interface__")
     with pytest.raises(AttributeError, match=r"of \(2, 3\), torch.float32: .* innkeeper.resident"):
         _ = x.__cuda_array_interface__
-    with pytest.raises(AttributeError, match="non-CUDA tensor type: torch.FloatTensor"):
+    with pytest.raises(AttributeError, match="non-CUDA tensor type"):
         _ = torch.ones(1).__cuda_array_interface__
 
 

@@ -6,6 +6,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/quantized/QTensorImpl.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "torch/kernels/own_kernels.h"
+#include "torch/kernels/quantized.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/boxed_kernel.h"
 #include "torch/operator/drive.h"
@@ -27,14 +29,24 @@ using at::Tensor;
 using c10::DispatchKey;
 
 // Indices and values; of a compressed layout: compressed indices, plain indices and values; of a nested
-// tensor the buffer of all.
+// tensor the buffer of all, of a quantized one the bytes of its storage.
 using Parts = c10::SmallVector<Tensor, 3>;
 
 // Dense operands, and results that are composed: by their names, for the schema does not say it.
-constexpr std::array<std::string_view, 8> kComposes = {
-    "aten::_to_sparse",          "aten::_to_sparse_csr",           "aten::_to_sparse_csc",
-    "aten::_to_sparse_bsr",      "aten::_to_sparse_bsc",           "aten::_spdiags",
-    "aten::_nested_from_padded", "aten::_nested_tensor_from_mask",
+constexpr std::array<std::string_view, 13> kComposes = {
+    "aten::_make_per_channel_quantized_tensor",
+    "aten::_make_per_tensor_quantized_tensor",
+    "aten::_nested_from_padded",
+    "aten::_nested_tensor_from_mask",
+    "aten::_spdiags",
+    "aten::_to_sparse",
+    "aten::_to_sparse_bsc",
+    "aten::_to_sparse_bsr",
+    "aten::_to_sparse_csc",
+    "aten::_to_sparse_csr",
+    "aten::quantize_per_channel",
+    "aten::quantize_per_tensor",
+    "aten::quantize_per_tensor_dynamic",
 };
 
 bool is_compressed(c10::Layout layout) {
@@ -45,7 +57,9 @@ bool is_compressed(c10::Layout layout) {
 bool is_sparse(const Tensor& x) { return x.layout() == c10::kSparse || is_compressed(x.layout()); }
 
 // (Nested ones of the jagged layout are subclasses in Python, whose operators are on dense tensors.)
-bool is_composed(const Tensor& x) { return x.defined() && (x.is_nested() || is_sparse(x)); }
+bool is_composed(const Tensor& x) {
+  return x.defined() && (x.is_nested() || is_sparse(x) || x.is_quantized());
+}
 
 at::SparseTensorImpl& coo(const Tensor& x) {
   return static_cast<at::SparseTensorImpl&>(*x.unsafeGetTensorImpl());
@@ -56,6 +70,7 @@ at::SparseCsrTensorImpl& compressed(const Tensor& x) {
 }
 
 Parts parts_of(const Tensor& composed) {
+  if (composed.is_quantized()) return {bytes_of_quantized(composed)};
   if (composed.is_nested())
     return {at::native::get_nested_tensor_impl(composed)->get_unsafe_storage_as_tensor()};
   if (composed.layout() == c10::kSparse) return {coo(composed).indices(), coo(composed).values()};
@@ -78,6 +93,7 @@ void set_parts(const Tensor& target, const Parts& parts, const Tensor& shape_of)
 
 // A tensor composed like `like` of other parts, on the device of those: managed:0 or the CPU.
 Tensor assemble(const Tensor& like, const Parts& parts) {
+  if (like.is_quantized()) return quantized_over(parts[0], like);
   if (like.is_nested()) {
     const at::native::NestedTensorImpl* const shape = at::native::get_nested_tensor_impl(like);
     return at::detail::make_tensor<at::native::NestedTensorImpl>(
@@ -132,9 +148,8 @@ class ComposedCall : public WholeAndOnce {
       const bool written = signature_.args[i].written;
       map_tensors(stack_[first_ + i], [&](const Tensor& x) { return take(call, x, written); });
     }
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        call.runtime().has_data(), name(),
-        " needs data, which INNKEEPER_SIM has off: sizes of sparse and nested tensors depend on it");
+    TORCH_CHECK_NOT_IMPLEMENTED(call.runtime().has_data(), name(),
+                                " needs data, which INNKEEPER_SIM has off: ", why_data());
   }
 
   static NodeId node(const OperatorCall& call) { return call.runtime().engine().host(); }
@@ -170,6 +185,14 @@ class ComposedCall : public WholeAndOnce {
     bool written;
   };
 
+  std::string_view why_data() const {
+    const bool quantized =
+        name().find("quantize") != std::string::npos ||
+        std::any_of(lent_.begin(), lent_.end(), [](const Lent& lent) { return lent.managed.is_quantized(); });
+    return quantized ? "the host computes with quantized tensors"
+                     : "sizes of sparse and nested tensors depend on it";
+  }
+
   const Tensor& take(OperatorCall& call, const Tensor& x, bool written) {
     if (!is_managed(x)) return x;
     requires_grad_ |= x.requires_grad();
@@ -196,13 +219,13 @@ class ComposedCall : public WholeAndOnce {
     Lent& lent = lent_[next_lent_++];
     lent.real = assemble(x, real_parts(call, lent));
     // _sparse_mm_reduce_impl asks its operands whether to keep what its backward pass will read.
-    if (requires_grad_ && !x.is_nested()) lent.real.set_requires_grad(true);
+    if (requires_grad_ && is_sparse(x)) lent.real.set_requires_grad(true);
     next_operand_ += parts_count(x);
     return lent.real;
   }
 
   static size_t parts_count(const Tensor& composed) {
-    return composed.is_nested() ? 1 : composed.layout() == c10::kSparse ? 2 : 3;
+    return !is_sparse(composed) ? 1 : composed.layout() == c10::kSparse ? 2 : 3;
   }
 
   static Parts real_parts(const OperatorCall& call, const Lent& lent) {
@@ -214,6 +237,7 @@ class ComposedCall : public WholeAndOnce {
   // A kernel that writes a sparse tensor may have given it other parts, or another shape.
   static void settle(OperatorCall& call, const Lent& lent) {
     if (!lent.written || lent.managed.is_nested()) return;
+    if (lent.managed.is_quantized()) return show_quantized(lent.managed, lent.real);
     const Parts before = real_parts(call, lent);
     const Parts after = parts_of(lent.real);
     const bool same = std::equal(before.begin(), before.end(), after.begin(),
@@ -237,7 +261,16 @@ class ComposedCall : public WholeAndOnce {
     for (const Lent& lent : lent_) {
       if (lent.real.is_same(real)) return lent.managed;
     }
+    if (real.is_quantized() && !shares_quantizer(real)) own_quantizer(real);
     return assemble(real, managed_parts(call, real));
+  }
+
+  // With an operand, of which the result may be a view.
+  bool shares_quantizer(const Tensor& real) const {
+    return std::any_of(lent_.begin(), lent_.end(), [&](const Lent& lent) {
+      return lent.real.is_quantized() &&
+             at::get_qtensorimpl(lent.real)->quantizer() == at::get_qtensorimpl(real)->quantizer();
+    });
   }
 
   const ManagedOp& op_;
@@ -249,11 +282,6 @@ class ComposedCall : public WholeAndOnce {
   size_t next_lent_ = 0;
   bool requires_grad_ = false;  // of any operand
 };
-
-void run_composed(const ManagedOp& op, torch::jit::Stack* stack) {
-  ComposedCall call(op, *stack);
-  drive(call);
-}
 
 // LibTorch's kernel for nested CPU tensors, where it does nothing but call operators on their buffers.
 void run_by_parts(const ManagedOp& op, torch::jit::Stack* stack) {
@@ -277,6 +305,11 @@ void register_nested(const c10::OperatorHandle& op) {
 
 }  // namespace
 
+void run_composed(const ManagedOp& op, torch::jit::Stack* stack) {
+  ComposedCall call(op, *stack);
+  drive(call);
+}
+
 // Where composed CPU tensors have a kernel, ours runs it, unless composed_parts.cc has one; the rest
 // decomposes here as it does there.
 void register_composed_operators() {
@@ -295,10 +328,13 @@ void register_composed_operators() {
     if (op->hasKernelForDispatchKey(DispatchKey::SparseCsrCPU)) {
       register_unless_there(*op, DispatchKey::SparseCsrPrivateUse1);
     }
+    if (op->hasKernelForDispatchKey(DispatchKey::QuantizedCPU)) {
+      register_unless_there(*op, DispatchKey::QuantizedPrivateUse1);
+    }
     if (op->hasKernelForDispatchKey(DispatchKey::NestedTensorCPU)) register_nested(*op);
   }
   for (const DispatchKey key : {DispatchKey::SparsePrivateUse1, DispatchKey::SparseCsrPrivateUse1,
-                                DispatchKey::NestedTensorPrivateUse1}) {
+                                DispatchKey::NestedTensorPrivateUse1, DispatchKey::QuantizedPrivateUse1}) {
     kernels_for("_", key).fallback(
         torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_composed>>());
   }

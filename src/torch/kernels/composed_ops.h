@@ -1,6 +1,6 @@
 // Managed tensors that are made of dense ones: PyTorch's own SparseTensorImpl (COO), SparseCsrTensorImpl
-// (CSR, CSC, BSR, BSC) and NestedTensorImpl on the managed device, whose parts (indices and values; a nested
-// one's buffer) are dense managed tensors. The parts are blocks like any other: they are placed, evicted and
+// (CSR, CSC, BSR, BSC), NestedTensorImpl and QTensorImpl (quantized.h) on the managed device, whose parts
+// (indices and values; a nested or quantized one's buffer) are dense managed tensors. The parts are blocks like any other: they are placed, evicted and
 // counted; the composed tensor itself holds no memory.
 //
 // Operators on them run on the host: its kernels are lent CPU tensors built over the parts' real tensors,
@@ -8,7 +8,12 @@
 // LibTorch.
 #pragma once
 
+#include "torch/operator/fallback.h"
+
 namespace innkeeper::torch_layer {
+
+// An operator on the host, some of whose operands or results are composed. As run_managed().
+void run_composed(const ManagedOp& op, torch::jit::Stack* stack);
 
 // Registers the boxed function for operators on composed managed tensors, and for those that make them of
 // dense ones. Once, before the dense operators.

@@ -26,9 +26,11 @@ void register_zero_tensors();      // zero_tensors.cc
 void register_random_operators();  // random_ops.cc
 void register_convolutions();      // convolution.cc
 void register_batch_norm();        // batch_norm.cc
+void register_group_norm();        // group_norm.cc
 void register_attention();         // attention.cc
 void register_rnns();              // rnn.cc
 void register_autocast();          // autocast.cc
 void register_parts();             // composed_parts.cc
+void register_quantized();         // quantized.cc
 
 }  // namespace innkeeper::torch_layer

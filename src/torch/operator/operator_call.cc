@@ -9,7 +9,6 @@
 
 #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
-#include "torch/kernels/quantized.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/kept_call.h"
 #include "torch/operator/soft_placement.h"
@@ -231,7 +230,9 @@ const OperatorCall::Adopted* OperatorCall::adopted_over(const c10::StorageImpl* 
 
 at::Tensor OperatorCall::give_back(at::Tensor real, Keeper keeper) {
   if (!real.defined() || real.layout() != c10::kStrided) return real;
-  TORCH_CHECK_NOT_IMPLEMENTED(!real.is_quantized(), name_, kNoQuantized);
+  TORCH_CHECK_NOT_IMPLEMENTED(!real.is_quantized(), name_,
+                              " makes a quantized tensor of dense ones, which the managed device knows of "
+                              "PyTorch's own operators alone: let it compute on the CPU");
   if (index_ == nullptr && operands_.size() + adopted_.size() > Index::kFew) [[unlikely]] {
     index_ = std::make_unique<Index>();
     for (const Operand& operand : operands_) {

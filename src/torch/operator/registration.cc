@@ -10,7 +10,6 @@
 #include "torch/kernels/compiled.h"
 #include "torch/kernels/composed_ops.h"
 #include "torch/kernels/own_kernels.h"
-#include "torch/kernels/quantized.h"
 #include "torch/kernels/wider.h"
 #include "torch/operator/boxed_kernel.h"
 #include "torch/operator/register_ops.h"
@@ -27,17 +26,14 @@ void register_own_kernels() {
   register_random_operators();
   register_convolutions();
   register_batch_norm();
+  register_group_norm();
   register_attention();
   register_rnns();
   register_autocast();
   register_parts();
+  register_quantized();
   register_sparse_collectives();
   register_compiled();
-}
-
-// For all operators at once: PyTorch's own refusal is a page that names every backend.
-void refuse_quantized(const c10::OperatorHandle& op, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(), kNoQuantized);
 }
 
 }  // namespace
@@ -57,8 +53,6 @@ void register_operators() {
   }
   kernels_for("_", kManagedKey)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>());
-  kernels_for("_", c10::DispatchKey::QuantizedPrivateUse1)
-      .fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_quantized>());
   // A copy resolves these bits itself; above it their fallbacks would ask for a copy to resolve them, without
   // end.
   for (const c10::DispatchKey key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
