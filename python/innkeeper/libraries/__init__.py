@@ -33,7 +33,10 @@ _ADAPTERS = {
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
     "transformers": "transformers",
+    "triton": "triton",
 }
+# Those that want more than the name of a device: in managed runs, too, where the libraries find cuda.
+_NEED_ADDRESSES = {"triton"}
 _BY_SCRIPT = "run the script by innkeeper run --managed"
 # Who calls modules, by the beginning of the caller's name, and what to write there.
 _CALLERS = {
@@ -53,10 +56,8 @@ _LOOKS = 1000
 
 
 def prepare() -> None:
-    """Waits for the libraries. Where ``cuda_names`` is loaded they need nothing."""
-    if launch.is_preloaded():
-        return
-    wanted = functools.partial(_change, _is_on())
+    """Waits for the libraries. Where ``cuda_names`` is loaded most need nothing."""
+    wanted = _lend_alone if launch.is_preloaded() else functools.partial(_change, _is_on())
     for name in list(sys.modules):
         if (change := wanted(name)) is not None:
             change(sys.modules[name])
@@ -76,6 +77,10 @@ def _change(on: bool, name: str) -> imports.Adapt | None:
             adapt(module)
 
     return both
+
+
+def _lend_alone(name: str) -> imports.Adapt | None:
+    return _change(_is_on(), name) if name.partition(".")[0] in _NEED_ADDRESSES else None
 
 
 def _after(adapter: str) -> dict[str, imports.Adapt]:

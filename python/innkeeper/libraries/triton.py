@@ -1,0 +1,68 @@
+"""Triton: kernels that a program launches by hand take managed tensors.
+
+A launch reads the operands' addresses, and theirs lead nowhere. So each is lent the real tensors, all at
+one node: as ``innkeeper.resident(x, write=True)`` does, since a kernel does not say what it writes. Kernels
+behind ``torch.library.triton_op`` and ``wrap_triton``, and autotuned ones, are launched the same way.
+
+What Triton would need itself: pre-run hooks (``JITFunction.pre_run_hooks``) that may exchange arguments. Its
+interpreter (``TRITON_INTERPRET=1``) copies operands to the CPU and back, and needs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import ModuleType
+from typing import Any
+
+import torch
+from innkeeper import _C, placement
+from innkeeper.libraries.imports import replace_method
+from torch import Tensor
+
+
+def _managed_among(arguments: Sequence[Any]) -> list[Tensor]:
+    with torch._C.DisableTorchFunction():  # run --managed shows them as CUDA's
+        return [x for x in arguments if isinstance(x, Tensor) and _C.is_managed(x.device)]
+
+
+def _node_of(tensors: Sequence[Tensor]) -> str:
+    """Where most of their bytes are, among the nodes that compute; the thread's home where there are none."""
+    held: dict[str, int] = {}
+    for x in tensors:
+        for node in placement.where(x):
+            held[node] = held.get(node, 0) + x.nbytes
+    home = _C.home()
+    computing = [node.name for node in _C.nodes() if node.computes]
+    return max(computing, key=lambda node: (held.get(node, 0), node == home))
+
+
+def _lending(own: Any) -> Any:
+    @functools.wraps(own)
+    def run(self: Any, *arguments: Any, **named: Any) -> Any:
+        managed = _managed_among((*arguments, *named.values()))
+        if not managed:
+            return own(self, *arguments, **named)
+        node = _node_of(managed)
+        with ExitStack() as lent:
+            real = {id(x): lent.enter_context(placement.resident(x, node, write=True)) for x in managed}
+            on = next(iter(real.values())).device
+            if on.type == "cuda":  # Triton launches at the current device
+                lent.enter_context(torch.cuda._DeviceGuard(on.index))
+            arguments = tuple(real.get(id(x), x) for x in arguments)
+            named = {name: real.get(id(x), x) for name, x in named.items()}
+            try:
+                return own(self, *arguments, **named)
+            finally:
+                real.clear()  # before resident() looks who keeps them
+                del arguments, named
+
+    return run
+
+
+def _adapt(jit: ModuleType) -> None:
+    replace_method(jit, "JITFunction.run", _lending)
+
+
+AFTER = {"triton.runtime.jit": _adapt}
