@@ -93,6 +93,13 @@ def _join_every_group(c10d: Any) -> None:
     original = c10d._new_process_group_helper
 
     def join(group: Any) -> None:
+        name, description = group.group_name, group.group_desc
+        add_backend(group)
+        # A group asks one of its backends, whichever comes first, for what it is called.
+        group._set_group_name(name)
+        group._set_group_desc(description)
+
+    def add_backend(group: Any) -> None:
         devices = {DEVICE if _C.is_managed(device) else device.type for device in group._device_types}
         gloo_type = torch.distributed.ProcessGroup.BackendType.GLOO
         if DEVICE in devices and "cpu" not in devices:
