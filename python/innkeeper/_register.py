@@ -26,7 +26,16 @@ def register() -> None:
     if f"torch.{DEVICE}" in sys.modules:
         return
     # torch must be loaded before the extension that links to it; importing it registers the backend.
-    from innkeeper import _C, by_name, checkpointed_rng, distributed, inductor, managed_device, pickling  # noqa: F401
+    from innkeeper import (
+        _C,  # noqa: F401
+        by_name,
+        checkpointed_rng,
+        decompositions,
+        distributed,
+        inductor,
+        managed_device,
+        pickling,
+    )
 
     torch.utils.rename_privateuse1_backend(DEVICE)  # the Python side of the name; C++ has it already
     torch._register_device_module(DEVICE, managed_device)
@@ -35,6 +44,7 @@ def register() -> None:
     )
     pickling.register()
     by_name.tell()
+    decompositions.tell()
     inductor.tell()
     checkpointed_rng.tell()
     distributed.register()

@@ -85,7 +85,7 @@ def _refuse_to_share() -> None:
         return not _C.is_managed(self.device) and is_shared(self)
 
     torch.UntypedStorage.share_memory_ = refuse  # type: ignore[method-assign]
-    torch.UntypedStorage.is_shared = answer  # type: ignore[method-assign]
+    torch.UntypedStorage.is_shared = answer  # type: ignore[assignment,method-assign]
 
 
 def send_tensor(x: torch.Tensor) -> tuple[Any, ...]:

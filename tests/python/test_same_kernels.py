@@ -64,6 +64,27 @@ def test_group_norm_behind_what_keeps_for_its_backward(way: Way):
     assert_same_bits(lambda device: normed(device, way, (2, 8, 5, 5), torch.float32, True))
 
 
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "group norm": lambda: nn.GroupNorm(2, 4),
+    "layer norm": lambda: nn.LayerNorm(6),
+    "batch norm": lambda: nn.BatchNorm2d(4),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
+def test_decompositions_of_norms(make: Callable[[], nn.Module], dtype: torch.dtype):
+    def decomposed(device: str) -> Any:
+        torch._dynamo.reset()
+        layer = make().to(device, dtype)
+        x = normal(3, 4, 5, 6).to(device, dtype).requires_grad_()
+        y = torch.compile(layer, backend="aot_eager_decomp_partition")(x)
+        y.square().sum().backward()
+        return y, x.grad, [p.grad for p in layer.parameters()]
+
+    assert_same_bits(decomposed)
+
+
 def test_group_norm_in_transforms_and_twice():
     def gradients(device: str) -> Any:
         norm = nn.GroupNorm(2, 8).to(device)

@@ -1,0 +1,57 @@
+"""PyTorch's decompositions (``torch.compile``) that ask whether a tensor is on the CPU.
+
+They do as that device's kernels would: sum up in another order, or keep statistics in another dtype. Where
+the host's kernels compute, the managed device is of that kind. Who asks compares ``device.type`` with a
+constant of the function's code; in its place stands one that is equal to managed's type, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from innkeeper import _C
+from innkeeper._register import DEVICE
+
+_ASK = {  # by module
+    "_refs": ("native_group_norm", "native_layer_norm"),
+    "_decomp.decompositions": ("native_batch_norm_helper",),
+}
+
+
+class _Cpu(str):
+    """The type of devices that the host's kernels compute for."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other) or (other == DEVICE and _host_computes())
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def _host_computes() -> bool:
+    return all(node.kind in ("host", "sim") for node in _C.nodes() if node.computes)
+
+
+def tell() -> None:
+    """Has them take managed tensors for what they are. Once. A version without one of them is left alone."""
+    for module, names in _ASK.items():
+        place: Any = torch
+        for part in module.split("."):
+            place = getattr(place, part, None)
+        for name in names:
+            function: Any = getattr(place, name, None)
+            if function is not None:
+                asking = inspect.unwrap(function)
+                code = asking.__code__
+                asking.__code__ = code.replace(co_consts=tuple(map(_with_managed, code.co_consts)))
+
+
+def _with_managed(constant: Any) -> Any:
+    if isinstance(constant, tuple):
+        return tuple(map(_with_managed, constant))
+    return _Cpu(constant) if constant == "cpu" else constant
