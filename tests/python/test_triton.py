@@ -18,12 +18,17 @@ class KernelInterface:
     def __getitem__(self, grid):
         return lambda *args, **kwargs: self.run(grid=grid, warmup=False, *args, **kwargs)
 
+class TensorDescriptor:
+    def __init__(self, base):
+        self.base = base
+
 class JITFunction(KernelInterface):
     def __init__(self, fn):
         self.fn = fn
 
     def run(self, *args, grid, warmup, **kwargs):
         def address(x):
+            x = x.base if isinstance(x, TensorDescriptor) else x
             return (x.data_ptr(), x.numel()) if isinstance(x, torch.Tensor) else x
         for program in range(grid[0]):
             self.fn(program, *map(address, args), **{k: address(x) for k, x in kwargs.items()})
@@ -32,7 +37,7 @@ PROGRAM = """
 import ctypes, sys
 sys.path.insert(0, {folder!r})
 {imports}
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, TensorDescriptor
 
 def floats(pointer):
     address, count = pointer
@@ -54,9 +59,11 @@ add[(4,)](x, y, out=out, BLOCK=32)
 print(out.tolist() == (x + y).tolist(), innkeeper.stats()["nodes"]["host"]["pinned"])
 add[(4,)](x, y, x, BLOCK=32)  # two operands of one block, one of them written
 print(x.tolist() == out.tolist())
+add[(4,)](TensorDescriptor(y), y=TensorDescriptor(y), out=TensorDescriptor(out), BLOCK=32)
+print(out.tolist() == (y * 2).tolist())
 plain = tensors("cpu")
 add[(4,)](*plain, BLOCK=32)
-print(plain[2].tolist() == out.tolist())
+print(plain[2].tolist() == (plain[0] + plain[1]).tolist())
 
 library = torch.library.Library("launched", "DEF")
 library.define("added(Tensor x, Tensor y) -> Tensor")
@@ -82,7 +89,7 @@ def test_a_launch_is_lent_the_real_tensors(imports: str, tmp_path: Path):
     (runtime / "jit.py").write_text(LAUNCHER)
     program = PROGRAM.replace("{folder!r}", repr(str(tmp_path))).replace("{imports}", imports)
     done = run_python("-c", program.replace("DEVICE", "'managed'"), nodes="host:1GiB")
-    assert done.stdout.splitlines() == ["True 0", "True", "True", "True"], done.stderr
+    assert done.stdout.splitlines() == ["True 0", "True", "True", "True", "True"], done.stderr
 
 
 def test_in_a_managed_run_too(tmp_path: Path):
@@ -95,4 +102,4 @@ def test_in_a_managed_run_too(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(program.replace("DEVICE", "'cuda'"))
     done = run_python("-m", "innkeeper", str(script), nodes="host:1GiB")
-    assert done.stdout.splitlines() == ["True 0", "True", "True", "True"], done.stderr
+    assert done.stdout.splitlines() == ["True 0", "True", "True", "True", "True"], done.stderr

@@ -10,6 +10,7 @@ interpreter (``TRITON_INTERPRET=1``) copies operands to the CPU and back, and ne
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,9 +23,25 @@ from innkeeper.libraries.imports import replace_method
 from torch import Tensor
 
 
+def _tensor_of(argument: Any) -> Any:
+    """A tensor; that of a descriptor, which a kernel loads blocks by; or what else it is."""
+    return argument if isinstance(argument, Tensor) else getattr(argument, "base", argument)
+
+
 def _managed_among(arguments: Sequence[Any]) -> list[Tensor]:
     with torch._C.DisableTorchFunction():  # run --managed shows them as CUDA's
-        return [x for x in arguments if isinstance(x, Tensor) and _C.is_managed(x.device)]
+        tensors = map(_tensor_of, arguments)
+        return [x for x in tensors if isinstance(x, Tensor) and _C.is_managed(x.device)]
+
+
+def _over(argument: Any, real: dict[int, Tensor]) -> Any:
+    """The argument, over the real tensor."""
+    lent = real.get(id(_tensor_of(argument)))
+    if lent is None or isinstance(argument, Tensor):
+        return argument if lent is None else lent
+    descriptor = copy.copy(argument)
+    descriptor.base = lent
+    return descriptor
 
 
 def _node_of(tensors: Sequence[Tensor]) -> str:
@@ -50,8 +67,8 @@ def _lending(own: Any) -> Any:
             on = next(iter(real.values())).device
             if on.type == "cuda":  # Triton launches at the current device
                 lent.enter_context(torch.cuda._DeviceGuard(on.index))
-            arguments = tuple(real.get(id(x), x) for x in arguments)
-            named = {name: real.get(id(x), x) for name, x in named.items()}
+            arguments = tuple(_over(x, real) for x in arguments)
+            named = {name: _over(x, real) for name, x in named.items()}
             try:
                 return own(self, *arguments, **named)
             finally:
