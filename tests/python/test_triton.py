@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from conftest import run_python
 
 LAUNCHER = '''
@@ -78,28 +77,23 @@ print(torch.ops.launched.added(y, y).tolist() == (y * 2).tolist())
 """
 
 
-@pytest.mark.parametrize(
-    "imports",
-    ["import torch, innkeeper", "import torch, triton.runtime.jit, innkeeper"],
-    ids=["before", "after"],
-)
-def test_a_launch_is_lent_the_real_tensors(imports: str, tmp_path: Path):
+def said(tmp_path: Path, imports: str, device: str, *run: str) -> list[str]:
     runtime = tmp_path / "triton" / "runtime"
     runtime.mkdir(parents=True)
     (runtime / "jit.py").write_text(LAUNCHER)
-    program = PROGRAM.replace("{folder!r}", repr(str(tmp_path))).replace("{imports}", imports)
-    done = run_python("-c", program.replace("DEVICE", "'managed'"), nodes="host:1GiB")
-    assert done.stdout.splitlines() == ["True 0", "True", "True", "True", "True"], done.stderr
-
-
-def test_in_a_managed_run_too(tmp_path: Path):
-    runtime = tmp_path / "triton" / "runtime"
-    runtime.mkdir(parents=True)
-    (runtime / "jit.py").write_text(LAUNCHER)
-    program = PROGRAM.replace("{folder!r}", repr(str(tmp_path))).replace(
-        "{imports}", "import torch, innkeeper"
-    )
     script = tmp_path / "script.py"
-    script.write_text(program.replace("DEVICE", "'cuda'"))
-    done = run_python("-m", "innkeeper", str(script), nodes="host:1GiB")
-    assert done.stdout.splitlines() == ["True 0", "True", "True", "True", "True"], done.stderr
+    program = PROGRAM.replace("{folder!r}", repr(str(tmp_path))).replace("{imports}", imports)
+    script.write_text(program.replace("DEVICE", repr(device)))
+    done = run_python(*run, str(script), nodes="host:1GiB")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_launch_is_lent_the_real_tensors(tmp_path: Path):
+    lines = said(tmp_path, "import torch, triton.runtime.jit, innkeeper", "managed")
+    assert lines == ["True 0", "True", "True", "True", "True"]
+
+
+def test_one_of_a_script_made_for_cuda_too(tmp_path: Path):
+    lines = said(tmp_path, "import torch, innkeeper", "cuda", "-m", "innkeeper")
+    assert lines == ["True 0", "True", "True", "True", "True"]
