@@ -1,7 +1,7 @@
 // Managed tensors that are made of dense ones: PyTorch's own SparseTensorImpl (COO), SparseCsrTensorImpl
 // (CSR, CSC, BSR, BSC), NestedTensorImpl and QTensorImpl (quantized.h) on the managed device, whose parts
-// (indices and values; a nested or quantized one's buffer) are dense managed tensors. The parts are blocks like any other: they are placed, evicted and
-// counted; the composed tensor itself holds no memory.
+// (indices and values; a nested or quantized one's buffer) are dense managed tensors. The parts are blocks
+// like any other: they are placed, evicted and counted; the composed tensor itself holds no memory.
 //
 // Operators on them run on the host: its kernels are lent CPU tensors built over the parts' real tensors,
 // and the parts of such a result become managed tensors. What only makes, copies or shows parts is plain

@@ -1,6 +1,6 @@
-// Group norm's backward has the memory format that the forward had, where the host's kernels compute. PyTorch's
-// derivative formula asks whether the device is the CPU, and makes its operands contiguous elsewhere: the
-// kernel then adds in another order.
+// Group norm's backward has the memory format that the forward had, where the host's kernels compute.
+// PyTorch's derivative formula asks whether the device is the CPU, and makes its operands contiguous
+// elsewhere: the kernel then adds in another order.
 #include <ATen/ATen.h>
 #include <ATen/Operators.h>
 
