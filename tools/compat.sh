@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # What runs on the managed device to the CPU's bits: models of transformers, timm and diffusers, scripts of libraries as
-# their documentation shows them, and docs/compatibility.md of both.
-#   PARTS="timm scripts"  these parts of it (transformers timm diffusers scripts); the document has the others as before
+# their documentation shows them, PyTorch's own databases; whether other devices are as without the package; and
+# docs/compatibility.md of all.
+#   PARTS="timm scripts"  these parts of it (transformers timm diffusers scripts other_devices); the document has the
+#                         others as before
 #   ONLY='gpt2|vit.*'     models and scripts of these names, and no document      QUICK=1  the same with five models
 # An hour and more, so no part of make test. What the libraries need is installed on top of $VENV, in environments of
 # their own in build/compat. Where it cannot be had this says so; QUICK=1 does without.
 source "$(dirname "$0")/common.sh"
 OUT=build/compat
 ONLY=${ONLY:-${QUICK:+gpt2|bert|vit|lcnet_035|DiTTransformer2DModel}}
-PARTS=${PARTS:-transformers timm diffusers $([ -n "${QUICK:-}" ] || echo scripts)}
+PARTS=${PARTS:-transformers timm diffusers $([ -n "${QUICK:-}" ] || echo scripts other_devices)}
 mkdir -p "$OUT"
 
 site_of() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
@@ -38,14 +40,15 @@ part() {
     transformers) packages= ;;
     timm | diffusers) packages=models ;;
     scripts) packages=scripts script=scripts words=() ;;
-    *) die "$1 is no part; they are transformers, timm, diffusers and scripts" ;;
+    other_devices) packages= script=other_devices words=() ;;
+    *) die "$1 is no part; they are transformers, timm, diffusers, scripts and other_devices" ;;
   esac
   header "$1"
   if [ -n "$packages" ]; then
     environment "$packages" || { [ -n "${QUICK:-}" ]; return; }
     python=$OUT/$packages/bin/python
   fi
-  [ -z "$ONLY" ] || found=(--only "$ONLY")
+  [ -z "$ONLY" ] || found=("$([ "$1" = other_devices ] && echo -k || echo --only)" "$ONLY")
   "$python" "tests/compat/$script.py" "${words[@]}" "${found[@]}"
 }
 

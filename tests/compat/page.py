@@ -12,6 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import other_devices
+
 Row = dict[str, Any]
 
 HEAD = """# What runs on managed
@@ -120,6 +122,8 @@ def main() -> None:
     text = HEAD + "".join(models(library, found[library]) for library in LIBRARIES if library in found)
     if "scripts" in found:
         text += scripts(found["scripts"])
+    if "other_devices" in found:
+        text += "\n" + other_devices.section(found["other_devices"])
     target.write_text(text)
 
 
