@@ -48,7 +48,7 @@ struct Life {
 
 class Lives {
  public:
-  Lives(const Program& program, NodeId node) : program_(program) {
+  Lives(const Program& program, NodeId node, double slower) : program_(program), slower_(slower) {
     for (int64_t step = 0; step < program.length(); ++step) {
       const bool here = program.steps[static_cast<size_t>(step)].node == node;
       for (const Program::Use& use : program.uses_of(step)) {
@@ -76,6 +76,7 @@ class Lives {
   std::optional<Remade> remade(const Slot& slot) const {
     const Life& life = lives_.at(key_of(slot));
     if (life.born < 0 || !life.here || life.stays || later_.contains(slot.number)) return std::nullopt;
+    if (bytes_of(life.born) > 2 * slower_ * static_cast<double>(life.size.count())) return std::nullopt;
     Remade best{slot, 0, 0, life.size};
     for (size_t i = 0; i + 1 < life.uses.size(); ++i) {
       const int64_t after = life.uses[i];
@@ -88,6 +89,13 @@ class Lives {
   }
 
  private:
+  // That its kernels touch.
+  double bytes_of(int64_t step) const {
+    double bytes = 0;
+    for (const Program::Use& use : program_.uses_of(step)) bytes += static_cast<double>(use.size.count());
+    return bytes;
+  }
+
   bool inputs_are_there(int64_t born, int64_t use) const {
     const auto uses = program_.uses_of(born);
     return std::all_of(uses.begin(), uses.end(), [&](const Program::Use& input) {
@@ -99,6 +107,7 @@ class Lives {
   }
 
   const Program& program_;
+  const double slower_;
   std::unordered_map<int64_t, Life> lives_;  // by key_of()
   std::unordered_set<int64_t> later_;        // numbers of what later rounds use, in the round that makes it
 };
@@ -115,8 +124,8 @@ Slot as_before(Slot slot, int64_t births, std::span<const Remade> remade) {
 
 }  // namespace
 
-std::vector<Remade> may_be_remade(const Program& program, NodeId node) {
-  const Lives lives(program, node);
+std::vector<Remade> may_be_remade(const Program& program, NodeId node, double slower) {
+  const Lives lives(program, node, slower);
   std::unordered_set<int64_t> taken;  // blocks that are made again, and what they are made of
   std::vector<Remade> all;
   for (int64_t step = 0; step < program.length(); ++step) {
@@ -197,7 +206,7 @@ Schedule schedule_with_remade(const Program& program, NodeId node, double slower
   const Uses uses = uses_at(program, node, slower);
   Schedule best = make_schedule(uses, room);
   if (best.moves.empty()) return best;
-  std::vector<Remade> all = may_be_remade(program, node);
+  std::vector<Remade> all = may_be_remade(program, node, slower);
   const auto covers = [&](const Remade& each) {
     const auto first = uses.alive.begin() + each.after + 1;
     return std::any_of(first, uses.alive.begin() + each.use,

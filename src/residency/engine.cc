@@ -178,6 +178,7 @@ void Engine::end_move(Block& block) {
   IK_CHECK(block.mover_ == &thread_state());
   block.mover_ = nullptr;
   forget_move(block);
+  inherit_if_last(block);          // what was dropped of it may have come back meanwhile (recompute.cc)
   for (const auto& at : nodes_) {  // a victim that has not left
     const Replica& replica = block.replica(at->id);
     if (replica.listed && replica.memory && !replica.vacating && !at->index->contains(block))
@@ -252,9 +253,9 @@ NodeId Engine::any_replica(const Block& block) const {
 Block::Space Engine::destroy(Block* block) {
   if (stream_->on() && thread_state().recomputing == 0) [[unlikely]]
     stream_->freed(block->id());
+  forget(*block);  // first: a plan drops it no more
   if (block->dropped.load(std::memory_order_relaxed)) [[unlikely]]
     forget_dropped(*block);
-  forget(*block);
   if (!die_as_newborn(*block)) die(*block);
   Block::Space space = Block::destroy(block);
   blocks_ended_.fetch_add(1, std::memory_order_release);

@@ -142,6 +142,7 @@ class Engine final : public Accountant {
   bool recomputes() const { return may_drop_.load(std::memory_order_relaxed); }
   // Gives the block's bytes at `node` up, as what it reads allows; false: it stays.
   bool drop(Block& block, NodeId node);
+  bool drop(Block& block, NodeId node, std::unique_ptr<Recipe>& unused);  // which ends as the caller says
   // Has again what of these was dropped, and what is made of those to be written. Not in an OperatorScope.
   Status recompute(std::span<const Access> accesses);
   // A recipe's operator has made the bytes of `block` anew, at `node` and as those of `made`, which has none

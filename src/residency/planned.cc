@@ -136,6 +136,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
   if (place == nullptr) return;
   Follower& follower = *place;
+  std::vector<std::unique_ptr<Recipe>> unused;  // blocks may end with them, and tell the planner
   const MutexLock lock(follower.mutex);
   // Its place may have been given to another thread meanwhile, or planning turned off.
   if (!follower.is_of(self) || !may_plan_.load(std::memory_order_seq_cst)) return;
@@ -174,7 +175,11 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
       follower.demand[index_of(each)].store(planner.touched_at(each).count(), std::memory_order_relaxed);
   }
   for (plan::Order order; planner.next(order);) {
-    if (order.drops && drop(*order.block, order.node)) continue;
+    if (order.drops) {
+      std::unique_ptr<Recipe> recipe;
+      if (drop(*order.block, order.node, recipe)) continue;
+      if (recipe != nullptr) unused.push_back(std::move(recipe));
+    }
     if (!order.arrives) {
       leave_as_planned(*order.block, order.node);
     } else if (!arrive_as_planned(*order.block, order.node)) {

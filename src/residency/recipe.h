@@ -24,8 +24,9 @@ class Recipe {
     uint32_t writes;
   };
 
-  // While it lives, so do its inputs.
+  // While it lives, so do its inputs: they may end with it, so it ends where no lock is held.
   virtual ~Recipe() = default;
+  // Empty where one of them has gone: then it cannot be followed.
   virtual std::span<const Input> inputs() const = 0;
   // How often the block itself had been written when its operator had ended.
   virtual uint32_t writes() const = 0;
@@ -35,7 +36,7 @@ class Recipe {
   virtual Status follow(Block& block) = 0;
 };
 
-// The recipe of a block; null if there is none, or something that it reads has gone.
+// The recipe of a block; null if there is none.
 using Cookbook = std::function<std::unique_ptr<Recipe>(Block& block)>;
 
 }  // namespace innkeeper

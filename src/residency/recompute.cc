@@ -26,26 +26,35 @@ class Unheard {
 }  // namespace
 
 bool Engine::drop(Block& block, NodeId id) {
+  std::unique_ptr<Recipe> unused;
+  return drop(block, id, unused);
+}
+
+bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
   if (!recomputes() || !cookbook_ || thread_state().recomputing != 0) return false;
-  std::unique_ptr<Recipe> recipe = cookbook_(block);
-  if (recipe == nullptr || recipe->node() != id) return false;
+  recipe = cookbook_(block);
+  if (recipe == nullptr || recipe->node() != id || recipe->inputs().empty()) return false;
   MutexLock lock(mutex_);
   Replica& replica = block.replica(id);
-  const bool alone = replica.word.state() == ReplicaState::owned;  // else it leaves without a copy anyway
-  if (!alone || is_moving(block) || made_of_.contains(&block) || dropped_.contains(&block)) return false;
+  // Else it leaves without a copy anyway, or something dropped is made of it.
+  const bool alone = replica.word.state() == ReplicaState::owned;
+  if (!alone || is_moving(block) || dropped_.contains(&block)) return false;
   if (block.writes() != recipe->writes()) return false;
   if (!hold_inputs(block, *recipe)) return false;
   if (!replica.word.close_if_unpinned()) {
     let_inputs_go(block, *recipe);
     return false;
   }
+  // Whoever comes for an input from here on finds it, and waits until it has left.
+  dropped_[&block] = {std::move(recipe), true};
   const MoveScope move(*this, block);
   observe(block, id, nullptr);
   MutexLock again(mutex_);
   Released freed = begin_release(block, id, ReplicaEvent::free);
   replica.word.open();
-  dropped_[&block].recipe = std::move(recipe);
   block.dropped.store(true, std::memory_order_relaxed);
+  dropped_[&block].under_way = false;
+  changed_.notify_all();
   again.unlock();
   release_memory(std::move(freed), /*soon=*/true);
   if (log_enabled(LogLevel::info)) {
@@ -82,8 +91,7 @@ void Engine::let_inputs_go(Block& block, const Recipe& recipe) {
     std::erase(found->second, &block);
     if (!found->second.empty()) continue;
     made_of_.erase(found);
-    wait_move(*input.block);
-    inherit_if_last(*input.block);
+    if (!is_moving(*input.block)) inherit_if_last(*input.block);  // else once it does not (end_move)
   }
 }
 
@@ -104,7 +112,9 @@ Status Engine::recompute(std::span<const Access> accesses) {
 // One step towards the block's bytes: computes them, or waits a while for who does. The block may be gone
 // afterwards, as somebody else's.
 Status Engine::recompute(Block& block) {
-  Dropped& entry = dropped_.find(&block)->second;
+  const auto found = dropped_.find(&block);
+  IK_CHECK(found != dropped_.end(), "what is dropped, and what it is made of, is known together");
+  Dropped& entry = found->second;
   if (entry.under_way) {
     wait_change();
     return {};
@@ -131,25 +141,27 @@ Status Engine::recompute(Block& block) {
 }
 
 Status Engine::refill(Block& block, Block& made, NodeId id) {
-  IK_CHECK(made.size() == block.size(), "an operator makes as much as it made before");
+  if (made.size() != block.size()) {
+    return Status(Code::device_failed, "an operator that made " + to_string(block.size()) + " makes " +
+                                           to_string(made.size()) + " of the same now");
+  }
   Access access{.block = &made, .write = true};
   const OperatorScope scope(*this, id, made.size());
   IK_RETURN_IF_ERROR(acquire(id, std::span(&access, 1)));
   Replica& source = made.replica(id);
   Replica& target = block.replica(id);
-  {
-    MutexLock lock(mutex_);
-    wait_move(block);
-    wait_move(made);
-    take_in(made);
-    unlist(made, id);
-    target.memory = std::move(source.memory);
-    source.word.be_gone();
-  }
+  MutexLock lock(mutex_);
+  wait_move(block);
+  wait_move(made);
+  take_in(made);
+  unlist(made, id);
+  target.memory = std::move(source.memory);
+  source.word.be_gone();
+  const MoveScope move(*this, block);
   observe(made, id, nullptr);
   observe(block, id, target.memory.data());
   touched(target);
-  MutexLock lock(mutex_);
+  const MutexLock again(mutex_);
   transition(target, ReplicaEvent::born);
   list(block, id);
   block.dropped.store(false, std::memory_order_relaxed);

@@ -167,3 +167,118 @@ def test_the_variable_is_checked(value: str) -> None:
     done = run(code, INNKEEPER_RECOMPUTE=value)
     assert done.returncode != 0
     assert "INNKEEPER_RECOMPUTE" in done.stderr
+
+
+AS_THEN = """
+import innkeeper
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+innkeeper.configure("sim:64MiB,host:1GiB")
+
+
+def both(make):
+    made = []
+    for device in ("managed", "cpu"):
+        torch.manual_seed(0)
+        made.append(make(device))
+    return made
+
+
+def same(made, plain):
+    assert torch.equal(made.cpu(), plain), (made.cpu(), plain)
+
+
+thirds = both(lambda device: torch.arange(1, 9, device=device) / 3)  # of the default type
+torch.set_default_dtype(torch.float64)
+same(*thirds)
+torch.set_default_dtype(torch.float32)
+
+torch.set_num_threads(2)
+mish = both(lambda device: torch.nn.functional.mish(torch.randn(1000003).to(device)))
+torch.set_num_threads(1)
+same(*mish)
+assert torch.get_num_threads() == 1
+
+small = both(lambda device: torch.full((8,), 1e-39).to(device) * 2)
+torch.set_flush_denormal(True)
+same(*small)
+torch.set_flush_denormal(False)
+
+
+flipped = torch.jit.CompilationUnit('''
+def flipped(x):
+    dims = [1]
+    y = torch.flip(x, dims)
+    dims[0] = 0
+    return y
+''').flipped
+with torch.inference_mode():
+    turned = both(lambda device: flipped(torch.arange(6.0).reshape(2, 3).to(device)))
+same(*turned)
+
+y = torch.arange(8.0).to("managed").exp()
+with FakeTensorMode(), innkeeper.resident(y) as real:
+    pass
+assert torch.equal(real, torch.arange(8.0).exp())
+z = torch.arange(8.0).to("managed").sin()
+
+
+def peek(x):
+    with innkeeper.resident(z):
+        return (x * x).sum()
+
+
+assert torch.func.grad(peek)(torch.tensor(3.0, device="managed")).item() == 6
+print(innkeeper.stats()["recomputed"])
+"""
+
+
+def test_it_is_computed_as_it_was_then() -> None:
+    done = run(AS_THEN, INNKEEPER_STRESS="recompute")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 5
+
+
+WRITERS = """
+import threading
+import innkeeper
+import torch
+
+innkeeper.configure("sim:64MiB,host:1GiB")
+stop = threading.Event()
+x1 = torch.ones(2048, device="managed")
+
+
+def move():
+    while not stop.is_set():
+        try:
+            innkeeper.evict(x1)
+            innkeeper.prefetch(x1, "sim:0")
+        except RuntimeError as error:
+            assert "in use" in str(error), error
+
+
+mover = threading.Thread(target=move)
+mover.start()
+try:
+    for round in range(400):
+        x2 = torch.full((1024,), float(round), device="managed")
+        y = torch.cat([x1[:1024], x2])
+        reader = threading.Thread(target=lambda: results.append(y.cpu()))
+        results = []
+        reader.start()
+        x2.add_(1)  # y is of what x2 was
+        reader.join()
+        assert results[0][0] == 1 and results[0][-1] == round, (round, results)
+finally:
+    stop.set()
+    mover.join()
+del x2, y
+assert innkeeper.stats()["recomputed"] > 100
+"""
+
+
+def test_who_reads_and_who_writes_an_input_come_at_once() -> None:
+    done = run(WRITERS, INNKEEPER_STRESS="recompute")
+    assert done.returncode == 0, done.stderr

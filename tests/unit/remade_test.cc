@@ -172,6 +172,14 @@ TEST(Remade, IsNothingWhoseInputDiesOrIsWritten) {
   EXPECT_TRUE(may_be_remade(Small(6, true).program, kCard).empty());
 }
 
+TEST(Remade, IsNothingThatIsCopiedSooner) {
+  Program program = Small(6).program;
+  for (Program::Use& use : program.uses)
+    if (use.slot.number == 2) use.size = Bytes(144);
+  EXPECT_EQ(may_be_remade(program, kCard).size(), 1u);
+  EXPECT_TRUE(may_be_remade(program, kCard, 30).empty()) << "65 times as many bytes, at 2 x 30 of a copy's";
+}
+
 TEST(Remade, IsNotMadeOfWhatIsMadeAgain) {
   const auto all = may_be_remade(Small(6, false, true).program, kCard);
   ASSERT_EQ(all.size(), 1u) << "the second is made of the first, which dies before besides";

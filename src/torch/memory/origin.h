@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <memory>
 
+#include <c10/core/ScalarType.h>
+
 namespace innkeeper::torch_layer {
 
 class KeptCall;  // operator/kept_call.h
 
 struct Origin {
   std::shared_ptr<const KeptCall> call;
-  size_t result = 0;    // of the call
-  uint32_t writes = 0;  // that the block had seen then (Block::writes)
+  size_t result = 0;                                   // of the call
+  uint32_t writes = 0;                                 // that the block had seen then (Block::writes)
+  c10::ScalarType dtype = c10::ScalarType::Undefined;  // of the result
 };
 
 }  // namespace innkeeper::torch_layer

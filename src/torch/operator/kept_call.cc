@@ -1,8 +1,13 @@
 #include "torch/operator/kept_call.h"
 
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/List.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/PythonDispatcherTLS.h>
 
 #include <algorithm>
+#include <limits>
 #include <typeinfo>
 #include <utility>
 
@@ -16,8 +21,10 @@ using Kind = Parameter::Kind;
 // A result of a call, to be computed again: holds what the call reads.
 class HeldCall final : public Recipe {
  public:
-  HeldCall(const Origin& origin, std::vector<c10::Storage> held)
-      : origin_(origin), held_(std::move(held)), inputs_(origin.call->inputs()) {}
+  explicit HeldCall(const Origin& origin) : origin_(origin), held_(origin.call->hold()) {
+    std::vector<Input> inputs = origin.call->inputs();
+    if (inputs.size() == held_.size()) inputs_ = std::move(inputs);
+  }
 
   std::span<const Input> inputs() const override { return inputs_; }
   uint32_t writes() const override { return origin_.writes; }
@@ -27,7 +34,10 @@ class HeldCall final : public Recipe {
     try {
       const OnNode here(node());
       const torch::jit::Stack results = origin_.call->run(held_);
-      return runtime().engine().refill(block, *block_of(results[origin_.result].toTensor()), node());
+      const at::Tensor& result = results[origin_.result].toTensor();
+      TORCH_CHECK(result.scalar_type() == origin_.dtype, "an operator that made ", origin_.dtype, " makes ",
+                  result.scalar_type(), " of the same now");
+      return runtime().engine().refill(block, *block_of(result), node());
     } catch (const c10::OutOfMemoryError& error) {
       return Status(Code::out_of_memory, "computed again: " + std::string(error.what_without_backtrace()));
     } catch (const std::exception& error) {
@@ -38,7 +48,32 @@ class HeldCall final : public Recipe {
  private:
   const Origin origin_;
   const std::vector<c10::Storage> held_;
-  const std::vector<Input> inputs_;
+  std::vector<Input> inputs_;  // none, where one has gone
+};
+
+bool flushes_denormals() {
+  volatile float smallest = std::numeric_limits<float>::min();
+  return smallest / 2 == 0;
+}
+
+// The host's kernels work as they did when a call was kept, on this thread, while it lives.
+class AsThen {
+ public:
+  AsThen(int threads, bool flushes) : threads_(at::get_num_threads()), flushes_(flushes_denormals()) {
+    set(threads, flushes);
+  }
+  ~AsThen() { set(threads_, flushes_); }
+  AsThen(const AsThen&) = delete;
+  AsThen& operator=(const AsThen&) = delete;
+
+ private:
+  static void set(int threads, bool flushes) {
+    if (at::get_num_threads() != threads) at::set_num_threads(threads);
+    if (flushes_denormals() != flushes) at::globalContext().setFlushDenormal(flushes);
+  }
+
+  const int threads_;
+  const bool flushes_;
 };
 
 }  // namespace
@@ -46,10 +81,11 @@ class HeldCall final : public Recipe {
 std::unique_ptr<Recipe> recipe_of(Block& block) {
   const Origin* const origin = block.attachment == nullptr ? nullptr : attachment_of(block).origin.get();
   if (origin == nullptr) return nullptr;
-  std::vector<c10::Storage> held = origin->call->hold();
-  if (held.empty()) return nullptr;
-  return std::make_unique<HeldCall>(*origin, std::move(held));
+  return std::make_unique<HeldCall>(*origin);
 }
+
+KeptCall::KeptCall(const ManagedOp& op, NodeId node)
+    : op_(op), node_(node), threads_(at::get_num_threads()), flushes_denormals_(flushes_denormals()) {}
 
 std::shared_ptr<const KeptCall> KeptCall::of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
                                              NodeId node) {
@@ -58,7 +94,12 @@ std::shared_ptr<const KeptCall> KeptCall::of(const ManagedOp& op, c10::ArrayRef<
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!call->keep(arguments[i], op.signature->args[i].kind)) return nullptr;
   }
-  return call->operands_.empty() ? nullptr : call;
+  // What it makes of integers alone may be of the default type, which may be another one later.
+  const auto decides = [](const Operand& operand) {
+    return c10::isFloatingType(operand.dtype.toScalarType()) ||
+           c10::isComplexType(operand.dtype.toScalarType());
+  };
+  return std::any_of(call->operands_.begin(), call->operands_.end(), decides) ? call : nullptr;
 }
 
 bool KeptCall::keep(const c10::IValue& argument, Kind kind) {
@@ -70,7 +111,8 @@ bool KeptCall::keep(const c10::IValue& argument, Kind kind) {
                        [this](const c10::IValue& element) { return keep(element.toTensor()); });
   }
   if (kind != Kind::tensor || !argument.isTensor() || !argument.toTensor().defined()) {
-    arguments_.push_back({argument, Place::none});
+    const bool shared = argument.isList();  // a list of numbers, which the program may change
+    arguments_.push_back({shared ? argument.deepcopy() : argument, Place::none});
     return true;
   }
   const at::Tensor& tensor = argument.toTensor();
@@ -110,7 +152,7 @@ std::vector<c10::Storage> KeptCall::hold() const {
   held.reserve(operands_.size());
   for (const Operand& operand : operands_) {
     auto storage = operand.storage.lock();
-    if (!storage || !owns_block(*storage) || block_of(*storage) != operand.block) return {};
+    if (!storage || !owns_block(*storage) || block_of(*storage) != operand.block) break;
     held.emplace_back(std::move(storage));
   }
   return held;
@@ -150,6 +192,10 @@ torch::jit::Stack KeptCall::run(const std::vector<c10::Storage>& held) const {
       stack.push_back(argument.value);
     }
   }
+  const AsThen as_then(threads_, flushes_denormals_);
+  const c10::impl::ForceDispatchKeyGuard no_mode(c10::default_included_set,
+                                                 c10::default_excluded_set | kAboveKernels);
+  const c10::impl::DisablePythonDispatcher no_python;
   run_managed(op_, &stack);
   return stack;
 }

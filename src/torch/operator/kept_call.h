@@ -25,10 +25,11 @@ class KeptCall {
   static std::shared_ptr<const KeptCall> of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
                                             NodeId node);
 
-  // The operands, held; nothing if one has gone.
+  // The operands, held, as many as are there still.
   std::vector<c10::Storage> hold() const;
   std::vector<Recipe::Input> inputs() const;
-  // Runs it once more. `held`: what hold() gave.
+  // Runs it once more, as if nothing had changed since: no mode is on, and the threads are as many. `held`: what
+  // hold() gave.
   torch::jit::Stack run(const std::vector<c10::Storage>& held) const;
   NodeId node() const { return node_; }
 
@@ -50,13 +51,15 @@ class KeptCall {
     Place tensors;
   };
 
-  KeptCall(const ManagedOp& op, NodeId node) : op_(op), node_(node) {}
+  KeptCall(const ManagedOp& op, NodeId node);
   bool keep(const at::Tensor& managed);
   bool keep(const c10::IValue& argument, Parameter::Kind kind);
   static at::Tensor tensor_over(const Operand& operand, const c10::Storage& storage);
 
   const ManagedOp op_;
   const NodeId node_;
+  const int threads_;             // the host's kernels part their work among so many, and
+  const bool flushes_denormals_;  // may take the smallest numbers for none
   std::vector<Argument> arguments_;
   std::vector<Operand> operands_;  // in the order of the arguments
 };

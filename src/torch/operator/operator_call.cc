@@ -301,7 +301,9 @@ void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::Arr
     });
     if (made == accesses_.end()) continue;
     made->pure = true;
-    if (remembers) attachment_of(*block).origin = std::make_unique<Origin>(Origin{call, i, block->writes()});
+    if (remembers)
+      attachment_of(*block).origin =
+          std::make_unique<Origin>(Origin{call, i, block->writes(), results[i].scalar_type()});
   }
 }
 

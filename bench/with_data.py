@@ -1,0 +1,182 @@
+"""Training with data through the device, on a simulated card with less and less room, beside its bounds.
+
+Small models of shapes that nobody tuned plans on: the demo's GPT, an OPT and a ViT of transformers, from
+random weights. Each case is a process of its own; times are the simulator's, in multiples of a step with room
+for all, of steps behind those in which plans are made. ``asked for`` is without plans, ``recompute`` where
+blocks may be computed again, ``time_bound`` what ``stats()`` says that no plan goes below. Bytes are those
+that arrive in a step, in multiples of ``bytes_bound``, below which is no plan that copies alone. Every way
+has the losses of the run with room for all, to the bit.
+
+    python bench/with_data.py
+    python bench/with_data.py --only opt --share 0.6,0.4
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import torch
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+CARD = "card=H100,link=PCIe 5 x16"
+WARM_UP = 8  # steps, after which a plan is followed
+WAYS = {  # name: settings
+    "asked for": {"INNKEEPER_PLANNING": "off"},
+    "planned": {"INNKEEPER_PLANNING": "on"},
+    "recompute": {"INNKEEPER_PLANNING": "on", "INNKEEPER_RECOMPUTE": "on"},
+}
+
+Loss = Callable[[], "torch.Tensor"]
+
+
+def demo() -> tuple[torch.nn.Module, Loss]:
+    """The demo's GPT: 6 layers, width 192, 16 x 64 letters."""
+    from torch.nn import functional as F
+    from train_text import GPT
+
+    import torch
+
+    model = GPT(65, 64, 192, 6, 6, 0.0).to("managed")
+    x = torch.randint(65, (16, 64)).to("managed")
+    return model, lambda: F.cross_entropy(model(x).flatten(0, 1), x.flatten())
+
+
+def opt() -> tuple[torch.nn.Module, Loss]:
+    """An OPT: 6 layers, width 192, 16 x 64 words."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    import torch
+
+    config = OPTConfig(
+        vocab_size=512, hidden_size=192, num_hidden_layers=6, ffn_dim=768, num_attention_heads=6,
+        max_position_embeddings=128, word_embed_proj_dim=192, dropout=0.0, use_cache=False,
+    )  # fmt: skip
+    model = OPTForCausalLM(config).to("managed")
+    x = torch.randint(512, (16, 64)).to("managed")
+    return model, lambda: model(input_ids=x, labels=x).loss
+
+
+def vit() -> tuple[torch.nn.Module, Loss]:
+    """A ViT: 6 layers, width 192, 16 pictures of 64 parts."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    import torch
+
+    config = ViTConfig(
+        hidden_size=192, num_hidden_layers=6, num_attention_heads=6, intermediate_size=768, image_size=64,
+        patch_size=8, num_labels=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    model = ViTForImageClassification(config).to("managed")
+    x = torch.randn(16, 3, 64, 64).to("managed")
+    y = torch.randint(10, (16,)).to("managed")
+    return model, lambda: model(pixel_values=x, labels=y).loss
+
+
+MODELS = {"demo": demo, "opt": opt, "vit": vit}
+
+
+def train(name: str, steps: int) -> dict[str, Any]:
+    """What a step takes, in this process."""
+    import innkeeper
+
+    import torch
+
+    torch.manual_seed(0)
+    model, loss = MODELS[name]()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    losses = []
+
+    def step() -> None:
+        value = loss()
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        losses.append(value.detach())
+
+    for _ in range(WARM_UP):
+        step()
+    torch.accelerator.synchronize()
+    before = innkeeper.stats()
+    for _ in range(steps):
+        step()
+    torch.accelerator.synchronize()
+    after = innkeeper.stats()
+    return {
+        "seconds": (after["simulated_seconds"] - before["simulated_seconds"]) / steps,
+        "fetched": (after["bytes_fetched"] - before["bytes_fetched"]) / steps,
+        "bytes_bound": after["bytes_bound"],
+        "time_bound": after["time_bound"],
+        "peak": after["nodes"]["sim:0"]["peak"],
+        "losses": [value.item() for value in losses],
+    }
+
+
+def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
+    """The same in a process of its own, on a card with so much room."""
+    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
+    machine = {"INNKEEPER_NODES": f"sim:{room},host:4GiB", "INNKEEPER_SIM": CARD, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, __file__, "--case", name, "--steps", str(steps)],
+        env=os.environ | machine | settings, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(f"{name} with {room} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Runs the script."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=MODELS, help="one of the models")
+    parser.add_argument("--share", default="0.9,0.7,0.5,0.4", help="of the peak")
+    parser.add_argument("--steps", type=int, default=8, help="that are measured")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--quick", action="store_true", help="one cell: to see that it works")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.case:
+        print(json.dumps(train(args.case, args.steps)))
+        return
+    if args.quick:
+        args.only, args.share, args.steps = "demo", "0.5", 2
+    table = Table("model", "room", *WAYS, "time_bound", "bytes, planned", "recompute")
+    rows = []
+    for name in [args.only] if args.only else MODELS:
+        whole = run(name, args.steps, "2GiB", {})
+        for share in map(float, args.share.split(",")):
+            room = f"{int(share * whole['peak'])}B"
+            found = {way: run(name, args.steps, room, settings) for way, settings in WAYS.items()}
+            for way, row in found.items():
+                if row["losses"] != whole["losses"]:
+                    raise SystemExit(
+                        f"{name} at {share:.0%}, {way}: losses differ from those with room for all"
+                    )
+            planned = found["planned"]
+            bound = planned["bytes_bound"] or 0
+            times = [f"{row['seconds'] / whole['seconds']:.2f}x" for row in found.values()]
+            least = f"{planned['time_bound'] / whole['seconds']:.2f}x" if planned["time_bound"] else ""
+            moved = [
+                f"{found[way]['fetched'] / bound:.2f}" if bound else "" for way in ("planned", "recompute")
+            ]
+            table.add_row(name, f"{share:.0%}", *times, least, *moved)
+            rows.append({"model": name, "share": share, "whole": whole, **found})
+    Console(soft_wrap=True, width=120).print(table)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
