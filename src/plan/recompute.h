@@ -23,8 +23,8 @@ struct Remade {
   Bytes size{0};
 };
 
-// One gap of a block, the longest; none is made of another, nor is any whose operator takes longer than a copy
-// out and back. `slower`: its link than its memory (speed.h).
+// One gap of a block, the longest; none is made of another, nor is any whose operator takes longer than a
+// copy out and back. `slower`: its link than its memory (speed.h).
 std::vector<Remade> may_be_remade(const Program& program, NodeId node, double slower = kSlower);
 
 // The program with these dropped and made again. A slot beyond the births of the first is the second life of

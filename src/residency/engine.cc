@@ -178,7 +178,8 @@ void Engine::end_move(Block& block) {
   IK_CHECK(block.mover_ == &thread_state());
   block.mover_ = nullptr;
   forget_move(block);
-  inherit_if_last(block);          // what was dropped of it may have come back meanwhile (recompute.cc)
+  // What was dropped of it may have come back meanwhile (recompute.cc).
+  inherit_if_last(block);
   for (const auto& at : nodes_) {  // a victim that has not left
     const Replica& replica = block.replica(at->id);
     if (replica.listed && replica.memory && !replica.vacating && !at->index->contains(block))

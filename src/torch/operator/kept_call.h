@@ -28,8 +28,8 @@ class KeptCall {
   // The operands, held, as many as are there still.
   std::vector<c10::Storage> hold() const;
   std::vector<Recipe::Input> inputs() const;
-  // Runs it once more, as if nothing had changed since: no mode is on, and the threads are as many. `held`: what
-  // hold() gave.
+  // Runs it once more, as if nothing had changed since: no mode is on, and the threads are as many. `held`:
+  // what hold() gave.
   torch::jit::Stack run(const std::vector<c10::Storage>& held) const;
   NodeId node() const { return node_; }
 
