@@ -91,7 +91,7 @@ BAD_ENVIRONMENT = [
     ("INNKEEPER_SIM", "data=off,poison=on", FAILS,
      "ValueError: INNKEEPER_SIM: poison=on has nothing to fill beside data=off; leave one of them out"),
     ("INNKEEPER_STRESS", "evcit", FAILS,
-     'ValueError: INNKEEPER_STRESS: "evcit" is not a stress; expected evict or hash'),
+     'ValueError: INNKEEPER_STRESS: "evcit" is not a stress; expected evict, hash or recompute'),
     ("INNKEEPER_LOG", "verbose", GOES_ON,
      'innkeeper warn: INNKEEPER_LOG: "verbose" is no level; expected error, warn, info or debug. Going on with warn'),
 ]  # fmt: skip
