@@ -20,7 +20,8 @@ def stats() -> dict[str, Any]:
     """What was done since the last ``manager().reset_stats()``.
 
     Returns:
-        ``ops``, ``fetches``, ``evictions`` (counts), ``bytes_fetched``, ``bytes_written_back``,
+        ``ops``, ``fetches``, ``evictions`` (counts), ``recomputed`` (blocks whose operator ran again instead
+        of a copy each way), ``bytes_fetched``, ``bytes_written_back``,
         ``bytes_between`` (bytes that crossed links), ``escaped`` (replicas that somebody else holds now),
         ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in
         which the program left its plan), ``round``, ``bytes_bound`` and ``time_bound`` (None until a round

@@ -169,7 +169,7 @@ def test_statistics():
             "bytes_bound",
             "time_bound",
         ),
-        *("escaped", "planned_rounds", "divergences", "round", "simulated_seconds", "nodes"),
+        *("recomputed", "escaped", "planned_rounds", "divergences", "round", "simulated_seconds", "nodes"),
     }
     assert (
         now["bytes_bound"] is None
