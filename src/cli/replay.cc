@@ -102,9 +102,8 @@ Json to_json(const Comparison& found, const Options& options) {
 std::string as_text(const Comparison& found, const Options& options) {
   std::string text = fmt::format(
       "{} operators a step, {} at its peak; {:.3f} ms of kernels on a simulated {}, {}\n\n"
-      "room                  planned  recompute  asked for  pager  modules  activations  optimizer  roofline "
-      "  "
-      "in, planned   Belady  out, planned   Belady\n",
+      "room                  planned  recompute  asked for  pager  modules  activations  optimizer  "
+      "roofline   in, planned   Belady  out, planned   Belady\n",
       found.operators, to_string(found.peak), found.kernels * 1e3, options.card, options.link);
   for (const Row& row : found.rows) {
     if (!row.fits.ok()) {

@@ -27,8 +27,6 @@ struct Found {
   int64_t dies = -1;  // behind this step
 };
 
-int64_t floor_of(int64_t number, int64_t by) { return (number >= 0 ? number : number - by + 1) / by; }
-
 // Blocks that do not last, over the rounds in which they are used: from the one that makes them, or, where
 // nothing was seen of them for longer than a block lingers, from the first that uses them again.
 class Generations {
@@ -41,7 +39,7 @@ class Generations {
 
   explicit Generations(const Program& program) : births_(program.births) {
     for (const Program::Use& use : program.uses)
-      if (age_of(use.slot) > 0) later_.push_back({number_of(use.slot), age_of(use.slot), 0});
+      if (use.slot.age(births_) > 0) later_.push_back({number_of(use.slot), use.slot.age(births_), 0});
     std::sort(later_.begin(), later_.end());
     for (size_t i = 0; i < later_.size(); ++i) {
       const bool follows = i > 0 && later_[i - 1].number == later_[i].number;
@@ -52,7 +50,7 @@ class Generations {
   }
 
   Place of(const Slot& slot) const {
-    const int64_t age = age_of(slot);
+    const int64_t age = slot.age(births_);
     if (age <= 0) return {slot, age};
     const Later wanted{number_of(slot), age, INT64_MAX};
     const auto behind = std::upper_bound(later_.begin(), later_.end(), wanted);
@@ -69,11 +67,7 @@ class Generations {
     auto operator<=>(const Later&) const = default;
   };
 
-  // Rounds ago that a slot's block was made.
-  int64_t age_of(const Slot& slot) const {
-    return slot.lasting || births_ == 0 ? 0 : -floor_of(slot.number - 1, births_);
-  }
-  int64_t number_of(const Slot& slot) const { return slot.number + age_of(slot) * births_; }
+  int64_t number_of(const Slot& slot) const { return slot.number + slot.age(births_) * births_; }
 
   int64_t births_;
   std::vector<Later> later_;

@@ -265,7 +265,7 @@ std::vector<Moved> Planner::moved() const {
     sum.block = block;
     if (move.arrives) {
       sum.arriving += move.size;
-    } else if (move.written && !move.drops) {
+    } else if (move.written) {
       sum.leaving += move.size;
     }
   }
@@ -308,15 +308,14 @@ bool Planner::schedule(Known& known) {
     const Bytes missing = shortage(uses, whole);
     known.cost.shortage += missing;
     if (room <= Bytes(0) || known.touched[index_of(node)] <= room) continue;  // none is left, or all fits
-    Schedule made = node_is.drops ? schedule_with_remade(known.program, node, uses.slower, room)
-                                  : make_schedule(uses, room);
+    Schedule made =
+        node_is.drops ? schedule_with_remade(known.program, uses, room) : make_schedule(uses, room);
     known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
     known.cost.arriving += Bytes(made.arriving.count() / known.cost.times);
     known.cost.leaving += Bytes(made.leaving.count() / known.cost.times);
     Bytes dropped{0};
     for (const Move& move : made.moves)
       if (move.drops) dropped += Bytes(move.size.count() / known.cost.times);
-    known.cost.dropped += dropped;
     if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
     const std::string again =
         dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";

@@ -58,7 +58,6 @@ struct RoundCost {
   int64_t times = 1;      // that it is gone round by one schedule
   Bytes arriving{0};      // as planned
   Bytes leaving{0};
-  Bytes dropped{0};          // and computed again
   Bytes bound{0};            // no plan has less arriving (bound.h), unless it computes things again
   Bytes shortage{0};         // of room: with so much more nothing would move
   double least_copying = 0;  // seconds that a link takes at least for the bound; 0 where nobody knows

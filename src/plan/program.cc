@@ -5,6 +5,12 @@
 
 namespace innkeeper::plan {
 
+int64_t Slot::age(int64_t births) const {
+  if (lasting || births == 0) return 0;
+  const int64_t since = number - 1;  // of the births of this round; below 0 of those before
+  return -((since >= 0 ? since : since - births + 1) / births);
+}
+
 std::span<const Program::Use> Program::uses_of(int64_t step) const {
   const auto index = static_cast<size_t>(step);
   const size_t last = index + 1 < steps.size() ? steps[index + 1].first : uses.size();
@@ -53,7 +59,7 @@ Bytes Program::touched_at(NodeId node) const {
   for (int64_t step = 0; step < length(); ++step) {
     if (steps[static_cast<size_t>(step)].node != node) continue;
     for (const Use& use : uses_of(step)) {
-      if (seen.insert(use.slot.number * 2 + (use.slot.lasting ? 1 : 0)).second) total += use.size;
+      if (seen.insert(use.slot.key()).second) total += use.size;
     }
   }
   return total;

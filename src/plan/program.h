@@ -17,6 +17,9 @@ struct Slot {
   bool lasting = false;
 
   Name name(int64_t births_before) const { return lasting ? number : births_before + number; }
+  int64_t key() const { return number * 2 + (lasting ? 1 : 0); }  // equal where slots are
+  // Rounds ago that its block was made, where each makes so many.
+  int64_t age(int64_t births) const;
 };
 
 struct Program {

@@ -1,14 +1,11 @@
 #include "plan/recompute.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-
-#include "plan/gaps.h"
 
 namespace innkeeper::plan {
 namespace {
@@ -21,14 +18,6 @@ constexpr int64_t kLong = 20'000;  // operators
 // To compute more again must make the round so much shorter, since kernels take longer than to touch bytes,
 // and copies beside them cost less than it seems.
 constexpr double kWorthIt = 0.96;
-
-int64_t key_of(const Slot& slot) { return slot.number * 2 + (slot.lasting ? 1 : 0); }
-
-// Rounds ago that a slot's block was made.
-int64_t age_of(const Slot& slot, int64_t births) {
-  if (slot.lasting || births == 0 || slot.number > 0) return 0;
-  return (births - slot.number) / births;
-}
 
 // Of a block of this round, or one that lasts.
 struct Life {
@@ -52,7 +41,7 @@ class Lives {
     for (int64_t step = 0; step < program.length(); ++step) {
       const bool here = program.steps[static_cast<size_t>(step)].node == node;
       for (const Program::Use& use : program.uses_of(step)) {
-        Life& life = lives_[key_of(use.slot)];
+        Life& life = lives_[use.slot.key()];
         if (use.pure && life.uses.empty()) {
           life.born = step;
         } else if (use.write || use.pure) {
@@ -63,27 +52,29 @@ class Lives {
         life.here &= here;
         life.stays |= use.stays;
         if (!use.slot.lasting && use.slot.number < 1)
-          later_.insert(use.slot.number + age_of(use.slot, program.births) * program.births);
+          later_.insert(use.slot.number + use.slot.age(program.births) * program.births);
       }
     }
     for (const Program::Death& death : program.deaths) {
-      const auto found = lives_.find(key_of(death.slot));
+      const auto found = lives_.find(death.slot.key());
       if (found != lives_.end()) found->second.dies = std::min(found->second.dies, death.after);
     }
   }
 
   // Made again over its longest gap, if what its operator reads is there as it was.
   std::optional<Remade> remade(const Slot& slot) const {
-    const Life& life = lives_.at(key_of(slot));
+    const Life& life = lives_.at(slot.key());
     if (life.born < 0 || !life.here || life.stays || later_.contains(slot.number)) return std::nullopt;
     if (bytes_of(life.born) > 2 * slower_ * static_cast<double>(life.size.count())) return std::nullopt;
-    Remade best{slot, 0, 0, life.size};
+    Remade best{.slot = slot, .born = life.born, .size = life.size};
     for (size_t i = 0; i + 1 < life.uses.size(); ++i) {
       const int64_t after = life.uses[i];
       const int64_t use = life.uses[i + 1];
       if (use - after <= std::max<int64_t>(best.use - best.after, 1) || life.is_written(life.born, after + 1))
         continue;
-      if (inputs_are_there(life.born, use)) best = {slot, after, use, life.size};
+      if (!inputs_are_there(life.born, use)) continue;
+      best.after = after;
+      best.use = use;
     }
     return best.use != 0 ? std::optional(best) : std::nullopt;
   }
@@ -101,14 +92,14 @@ class Lives {
     return std::all_of(uses.begin(), uses.end(), [&](const Program::Use& input) {
       if (input.pure) return true;  // another result
       if (!input.slot.lasting && input.slot.number < 1) return false;
-      const Life& life = lives_.at(key_of(input.slot));
+      const Life& life = lives_.at(input.slot.key());
       return life.here && life.dies >= use && !life.is_written(born - 1, use);
     });
   }
 
   const Program& program_;
   const double slower_;
-  std::unordered_map<int64_t, Life> lives_;  // by key_of()
+  std::unordered_map<int64_t, Life> lives_;  // by Slot::key()
   std::unordered_set<int64_t> later_;        // numbers of what later rounds use, in the round that makes it
 };
 
@@ -116,7 +107,7 @@ class Lives {
 Slot as_before(Slot slot, int64_t births, std::span<const Remade> remade) {
   if (slot.lasting) return slot;
   const auto all = births + static_cast<int64_t>(remade.size());
-  const int64_t age = age_of(slot, all);
+  const int64_t age = slot.age(all);
   int64_t number = slot.number + age * all;
   if (number > births) number = remade[static_cast<size_t>(number - births - 1)].slot.number;
   return {number - age * births, false};
@@ -126,7 +117,6 @@ Slot as_before(Slot slot, int64_t births, std::span<const Remade> remade) {
 
 std::vector<Remade> may_be_remade(const Program& program, NodeId node, double slower) {
   const Lives lives(program, node, slower);
-  std::unordered_set<int64_t> taken;  // blocks that are made again, and what they are made of
   std::vector<Remade> all;
   for (int64_t step = 0; step < program.length(); ++step) {
     for (const Program::Use& use : program.uses_of(step)) {
@@ -137,22 +127,17 @@ std::vector<Remade> may_be_remade(const Program& program, NodeId node, double sl
   }
   // The largest first; what one is made of is not dropped, nor is what is made of one.
   std::stable_sort(all.begin(), all.end(), [](const Remade& a, const Remade& b) { return a.size > b.size; });
-  std::unordered_map<int64_t, int64_t> born;  // steps
-  for (int64_t step = 0; step < program.length(); ++step) {
-    for (const Program::Use& use : program.uses_of(step))
-      if (use.pure) born.emplace(key_of(use.slot), step);
-  }
-  std::unordered_set<int64_t> dropped;
+  std::unordered_set<int64_t> dropped, read;  // keys of those that are chosen, and of what they are made of
   std::vector<Remade> chosen;
   for (const Remade& each : all) {
-    const auto uses = program.uses_of(born.at(key_of(each.slot)));
+    const auto uses = program.uses_of(each.born);
     const auto is_dropped = [&](const Program::Use& use) {
-      return !use.pure && dropped.contains(key_of(use.slot));
+      return !use.pure && dropped.contains(use.slot.key());
     };
-    if (taken.contains(key_of(each.slot)) || std::any_of(uses.begin(), uses.end(), is_dropped)) continue;
+    if (read.contains(each.slot.key()) || std::any_of(uses.begin(), uses.end(), is_dropped)) continue;
     for (const Program::Use& use : uses)
-      if (!use.pure) taken.insert(key_of(use.slot));
-    dropped.insert(key_of(each.slot));
+      if (!use.pure) read.insert(use.slot.key());
+    dropped.insert(each.slot.key());
     chosen.push_back(each);
   }
   return chosen;
@@ -162,18 +147,16 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
   Program made;
   made.births = program.births + static_cast<int64_t>(remade.size());
   std::unordered_map<int64_t, size_t> which;  // of remade, by slot
-  std::unordered_map<int64_t, int64_t> born;  // the step
   std::multimap<int64_t, size_t> again;       // by step of use
   for (size_t i = 0; i < remade.size(); ++i) {
-    which.emplace(key_of(remade[i].slot), i);
+    which.emplace(remade[i].slot.key(), i);
     again.emplace(remade[i].use, i);
   }
   const auto renamed = [&](const Slot& slot, int64_t step) -> Slot {
-    if (const auto found = which.find(key_of(slot));
-        found != which.end() && step >= remade[found->second].use)
+    if (const auto found = which.find(slot.key()); found != which.end() && step >= remade[found->second].use)
       return {program.births + 1 + static_cast<int64_t>(found->second), false};
     if (slot.lasting) return slot;
-    return {slot.number - age_of(slot, program.births) * (made.births - program.births), false};
+    return {slot.number - slot.age(program.births) * (made.births - program.births), false};
   };
   for (int64_t step = 0; step < program.length(); ++step) {
     Program::Step copy = program.steps[static_cast<size_t>(step)];
@@ -181,15 +164,14 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
     made.steps.push_back(copy);
     const auto [first, last] = again.equal_range(step);
     for (auto it = first; it != last; ++it) {
-      const Slot& slot = remade[it->second].slot;
-      for (Program::Use use : program.uses_of(born.at(key_of(slot)))) {
-        if (use.pure && key_of(use.slot) != key_of(slot)) continue;  // another result, which nobody keeps
+      const Remade& each = remade[it->second];
+      for (Program::Use use : program.uses_of(each.born)) {
+        if (use.pure && use.slot.key() != each.slot.key()) continue;  // another result, which nobody keeps
         use.slot = renamed(use.slot, step);
         made.uses.push_back(use);
       }
     }
     for (Program::Use use : program.uses_of(step)) {
-      if (use.pure && which.contains(key_of(use.slot))) born.emplace(key_of(use.slot), step);
       use.slot = renamed(use.slot, step);
       made.uses.push_back(use);
     }
@@ -202,11 +184,10 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
   return made;
 }
 
-Schedule schedule_with_remade(const Program& program, NodeId node, double slower, Bytes room) {
-  const Uses uses = uses_at(program, node, slower);
+Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room) {
   Schedule best = make_schedule(uses, room);
   if (best.moves.empty()) return best;
-  std::vector<Remade> all = may_be_remade(program, node, slower);
+  std::vector<Remade> all = may_be_remade(program, uses.node, uses.slower);
   const auto covers = [&](const Remade& each) {
     const auto first = uses.alive.begin() + each.after + 1;
     return std::any_of(first, uses.alive.begin() + each.use,
@@ -216,14 +197,17 @@ Schedule schedule_with_remade(const Program& program, NodeId node, double slower
   for (const size_t part : kParts) {
     const std::span some(all.data(), all.size() / part);
     if (some.empty() || (part != 1 && program.length() > kLong)) continue;
-    Schedule made = make_schedule(uses_at(with_remade(program, some), node, slower), room);
+    Schedule made = make_schedule(uses_at(with_remade(program, some), uses.node, uses.slower), room);
     if (made.time >= kWorthIt * best.time) continue;
     for (Move& move : made.moves) move.slot = as_before(move.slot, program.births, some);
+    std::vector<Move> moves;  // of one step those that leave first
     for (const Remade& each : some)
-      made.moves.push_back({each.after, false, node, each.slot, each.size, false, true});
-    std::stable_sort(made.moves.begin(), made.moves.end(), [](const Move& a, const Move& b) {
-      return a.after != b.after ? a.after < b.after : a.arrives < b.arrives;
-    });
+      moves.push_back(
+          {.after = each.after, .node = uses.node, .slot = each.slot, .size = each.size, .drops = true});
+    moves.insert(moves.end(), made.moves.begin(), made.moves.end());
+    std::stable_sort(moves.begin(), moves.end(),
+                     [](const Move& a, const Move& b) { return a.after < b.after; });
+    made.moves = std::move(moves);
     best = std::move(made);
   }
   return best;

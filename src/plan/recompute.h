@@ -18,6 +18,7 @@ namespace innkeeper::plan {
 
 struct Remade {
   Slot slot;
+  int64_t born = 0;   // by this step
   int64_t after = 0;  // dropped behind this step, and
   int64_t use = 0;    // computed again in this one
   Bytes size{0};
@@ -31,8 +32,8 @@ std::vector<Remade> may_be_remade(const Program& program, NodeId node, double sl
 // what was dropped, in the order of `remade`.
 Program with_remade(const Program& program, std::span<const Remade> remade);
 
-// The fastest schedule: with nothing computed again, with all that may be and covers a step of too little
+// The fastest schedule of a program with these uses at a node: with nothing computed again, with all that may be and covers a step of too little
 // room, or with a part of that.
-Schedule schedule_with_remade(const Program& program, NodeId node, double slower, Bytes room);
+Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room);
 
 }  // namespace innkeeper::plan

@@ -59,7 +59,6 @@ class Player {
       size = std::max(size, access.size);
     }
   }
-  ~Player() { blocks_.clear(); }
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
 
@@ -82,15 +81,17 @@ class Player {
 
  private:
   static constexpr NodeId kCard{0};
+  using Handle = std::shared_ptr<Block>;
 
   Status run(const Entry& entry) {
     std::vector<Access> accesses;
-    std::vector<BlockId> born;
+    std::vector<RecordedAccess> born;
     for (const RecordedAccess& access : record_.of(entry)) {
       if (sizes_[access.block] == Bytes(0)) continue;
-      if (std::find(born.begin(), born.end(), access.block) != born.end()) continue;
+      const auto is_it = [&](const RecordedAccess& before) { return before.block == access.block; };
+      if (std::any_of(born.begin(), born.end(), is_it)) continue;
       if (is_born(access.kind) && !blocks_.contains(access.block)) {
-        born.push_back(access.block);
+        born.push_back(access);
       } else {
         add(accesses, access);
       }
@@ -100,10 +101,9 @@ class Player {
     std::optional<OperatorScope> scope;
     if (const Status there = gather(*engine_, kCard, accesses, operands, scope); !there.ok())
       return Status(there.code(), entry.text + ": " + there.message());
-    const std::vector<Access> operands_alone = accesses;
     const Status made = make(born, accesses);
     if (made.ok()) compute(work_of(record_, entry));
-    if (made.ok()) remember(entry, operands_alone, accesses);
+    if (made.ok() && engine_->recomputes()) remember(entry, born);
     engine_->count_operator(kCard);
     engine_->release(kCard, std::span(accesses));
     ++played_.operators;
@@ -125,15 +125,23 @@ class Player {
   }
 
   // As a kernel allocates its results.
-  Status make(const std::vector<BlockId>& born, std::vector<Access>& accesses) {
-    for (const BlockId id : born) {
-      Result<Memory> memory = engine_->device(kCard).allocate(sizes_[id]);
-      IK_RETURN_IF_ERROR(memory.status());
-      const Handle block = blocks_[id] = create(sizes_[id]);
-      engine_->adopt(*block, kCard, std::move(memory).value());
-      accesses.push_back({.block = block.get(), .pinned = true, .born = true});
+  Status make(const std::vector<RecordedAccess>& born, std::vector<Access>& accesses) {
+    for (const RecordedAccess& access : born) {
+      const Result<Handle> made = make(sizes_[access.block], accesses);
+      IK_RETURN_IF_ERROR(made.status());
+      accesses.back().pure = access.kind == AccessKind::pure;
+      blocks_[access.block] = made.value();
     }
     return {};
+  }
+
+  Result<Handle> make(Bytes size, std::vector<Access>& accesses) {
+    Result<Memory> memory = engine_->device(kCard).allocate(size);
+    IK_RETURN_IF_ERROR(memory.status());
+    Handle block = create(size);
+    engine_->adopt(*block, kCard, std::move(memory).value());
+    accesses.push_back({.block = block.get(), .pinned = true, .born = true});
+    return block;
   }
 
   void compute(const Work& work) {
@@ -152,7 +160,6 @@ class Player {
     blocks_.erase(found);
   }
 
-  using Handle = std::shared_ptr<Block>;
   Handle create(Bytes size) {
     return {engine_->create(size), [this](Block* block) { engine_->destroy(block); }};
   }
@@ -164,13 +171,11 @@ class Player {
     uint32_t writes;
   };
 
-  // Of a result, which ones are pure; `accesses` begin with the operands.
-  void remember(const Entry& entry, std::span<const Access> operands, std::vector<Access>& accesses) {
-    for (const RecordedAccess& access : record_.of(entry)) {
-      if (access.kind != AccessKind::pure || sizes_[access.block] == Bytes(0)) continue;
-      Block* const block = blocks_[access.block].get();
-      for (Access& result : std::span(accesses).subspan(operands.size()))
-        result.pure |= result.block == block;
+  // How what is pure of an operator's results is made.
+  void remember(const Entry& entry, const std::vector<RecordedAccess>& born) {
+    for (const RecordedAccess& access : born) {
+      if (access.kind != AccessKind::pure) continue;
+      const Block* const block = blocks_[access.block].get();
       Made made{&entry, {}, block->writes()};
       for (const RecordedAccess& input : record_.of(entry)) {
         if (is_born(input.kind) || sizes_[input.block] == Bytes(0)) continue;
@@ -188,9 +193,7 @@ class Player {
         held_.push_back(block.lock());
         inputs_.push_back({held_.back().get(), writes});
       }
-    }
-    bool is_whole() const {
-      return !held_.empty() && std::find(held_.begin(), held_.end(), nullptr) == held_.end();
+      if (std::find(held_.begin(), held_.end(), nullptr) != held_.end()) inputs_.clear();
     }
     std::span<const Input> inputs() const override { return inputs_; }
     uint32_t writes() const override { return made_.writes; }
@@ -207,8 +210,7 @@ class Player {
   std::unique_ptr<Recipe> recipe_of(Block& block) {
     const auto found = made_by_.find(&block);
     if (found == made_by_.end()) return nullptr;
-    auto recipe = std::make_unique<Again>(*this, found->second);
-    return recipe->is_whole() ? std::move(recipe) : nullptr;
+    return std::make_unique<Again>(*this, found->second);
   }
 
   Status make_again(Block& block, const Entry& entry, std::span<const Handle> inputs) {
@@ -218,20 +220,13 @@ class Player {
       accesses.push_back({.block = input.get()});
       operands += input->size();
     }
-    Handle made = create(block.size());
-    {
-      std::optional<OperatorScope> scope;
-      IK_RETURN_IF_ERROR(gather(*engine_, kCard, accesses, operands, scope));
-      Result<Memory> memory = engine_->device(kCard).allocate(block.size());
-      if (memory.ok()) {
-        engine_->adopt(*made, kCard, std::move(memory).value());
-        accesses.push_back({.block = made.get(), .pinned = true, .born = true});
-        compute(work_of(record_, entry));
-      }
-      engine_->release(kCard, std::span(accesses));
-      IK_RETURN_IF_ERROR(memory.status());
-    }
-    return engine_->refill(block, *made, kCard);
+    std::optional<OperatorScope> scope;
+    IK_RETURN_IF_ERROR(gather(*engine_, kCard, accesses, operands, scope));
+    const Result<Handle> made = make(block.size(), accesses);
+    if (made.ok()) compute(work_of(record_, entry));
+    engine_->release(kCard, std::span(accesses));
+    scope.reset();
+    return made.ok() ? engine_->refill(block, *made.value(), kCard) : made.status();
   }
 
   void end_step() {

@@ -28,6 +28,13 @@ bool Follower::is_over() const {
   return its == nullptr || its->over.load(std::memory_order_relaxed);
 }
 
+void Followers::interrupt() {
+  for (Follower& follower : followers_) {
+    const MutexLock lock(follower.mutex);
+    if (follower.planner != nullptr) follower.planner->interrupt();
+  }
+}
+
 Follower* Followers::of_thread(const ThreadState& thread) {
   for (Follower& follower : followers_) {
     if (follower.is_of(thread)) return &follower;

@@ -104,6 +104,9 @@ class Followers {
   // much as each of them where that is more.
   Bytes part(const Follower& follower, NodeId node, Bytes room, Stamp now) const;
 
+  // All of them find their rounds anew.
+  void interrupt();
+
   std::span<Follower> all() { return followers_; }
   std::span<const Follower> all() const { return followers_; }
 

@@ -15,19 +15,13 @@ void Engine::set_planning(bool on) {
   if (on) return;
   follows_.store(false, std::memory_order_relaxed);
   for (const NodeId each : computing_) node(each).unplanned.store(0, std::memory_order_relaxed);
-  for (Follower& follower : followers_.all()) {
-    const MutexLock lock(follower.mutex);
-    if (follower.planner != nullptr) follower.planner->interrupt();
-  }
+  followers_.interrupt();
 }
 
 // Rounds that are known are planned anew.
 void Engine::set_recompute(bool on) {
   may_drop_.store(on, std::memory_order_relaxed);
-  for (Follower& follower : followers_.all()) {
-    const MutexLock lock(follower.mutex);
-    if (follower.planner != nullptr) follower.planner->interrupt();
-  }
+  followers_.interrupt();
 }
 
 namespace {

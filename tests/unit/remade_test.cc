@@ -122,7 +122,7 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
     for (const int64_t percent : {90, 70, 50}) {
       const Bytes room(alive * percent / 100);
       const Schedule plain = make_schedule(uses_at(program, kCard), room);
-      const Schedule made = schedule_with_remade(program, kCard, kSlower, room);
+      const Schedule made = schedule_with_remade(program, uses_at(program, kCard), room);
       EXPECT_LE(made.time, plain.time) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(dropped(plain), 0);
       faster += dropped(made) > 0 && made.arriving < plain.arriving ? 1 : 0;
@@ -140,7 +140,8 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
 
 TEST(Remade, NothingIsWhereAllFits) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
-  EXPECT_TRUE(schedule_with_remade(program, kCard, kSlower, Bytes(most_alive(program))).moves.empty());
+  EXPECT_TRUE(
+      schedule_with_remade(program, uses_at(program, kCard), Bytes(most_alive(program))).moves.empty());
 }
 
 // One result that is pure, one use of it later; what its operator reads is `input` there.
