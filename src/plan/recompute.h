@@ -32,8 +32,8 @@ std::vector<Remade> may_be_remade(const Program& program, NodeId node, double sl
 // what was dropped, in the order of `remade`.
 Program with_remade(const Program& program, std::span<const Remade> remade);
 
-// The fastest schedule of a program with these uses at a node: with nothing computed again, with all that may be and covers a step of too little
-// room, or with a part of that.
+// The fastest schedule of a program with these uses at a node: with nothing computed again, with all that may
+// be and covers a step of too little room, or with a part of that.
 Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room);
 
 }  // namespace innkeeper::plan

@@ -76,16 +76,23 @@ def configure() -> Iterator[Callable[[str], None]]:
     innkeeper.configure(NODES)
 
 
-def run_python(*arguments: str, nodes: str = NODES, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """Runs Python with the arguments from the repository's root, with these nodes; captures what it says."""
-    return run_program(sys.executable, *arguments, nodes=nodes, timeout=timeout)
+def run_python(
+    *arguments: str, nodes: str = NODES, timeout: float = 300, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs Python with the arguments from the repository's root, with these nodes; captures what it says.
+
+    ``settings``: variables of its environment.
+    """
+    return run_program(sys.executable, *arguments, nodes=nodes, timeout=timeout, **settings)
 
 
-def run_program(*command: str, nodes: str = NODES, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def run_program(
+    *command: str, nodes: str = NODES, timeout: float = 300, **settings: str
+) -> subprocess.CompletedProcess[str]:
     """The same with any program."""
     return subprocess.run(
         command,
-        env=os.environ | {"INNKEEPER_NODES": nodes},
+        env=os.environ | {"INNKEEPER_NODES": nodes} | settings,
         cwd=ROOT,
         capture_output=True,
         text=True,

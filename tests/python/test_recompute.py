@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
+from conftest import run_python
 
 STRESSED = """
 import innkeeper
@@ -52,24 +49,14 @@ print(again)
 """
 
 
-def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
 def test_everything_that_can_be_is_computed_again_to_the_bit() -> None:
-    done = run(STRESSED, INNKEEPER_STRESS="recompute")
+    done = run_python("-c", STRESSED, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 200, "it was not dropped"
 
 
 def test_nothing_is_without_being_told() -> None:
-    done = run(STRESSED)
+    done = run_python("-c", STRESSED)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == 0
 
@@ -110,7 +97,7 @@ print(innkeeper.stats()["recomputed"])
 
 
 def test_what_it_is_made_of_may_be_written_any_way() -> None:
-    done = run(IN_PLACE, INNKEEPER_STRESS="recompute")
+    done = run_python("-c", IN_PLACE, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 5
 
@@ -152,7 +139,7 @@ for recompute in (False, True):
 
 
 def test_a_plan_computes_again_instead_of_copying() -> None:
-    done = run(PLANNED)
+    done = run_python("-c", PLANNED)
     assert done.returncode == 0, done.stderr
     without, with_it = (line.split() for line in done.stdout.splitlines())
     assert int(without[0]) == 0
@@ -164,7 +151,7 @@ def test_a_plan_computes_again_instead_of_copying() -> None:
 @pytest.mark.parametrize("value", ["yes", "1.5"])
 def test_the_variable_is_checked(value: str) -> None:
     code = "import innkeeper, torch; torch.ones(1, device='managed')"
-    done = run(code, INNKEEPER_RECOMPUTE=value)
+    done = run_python("-c", code, INNKEEPER_RECOMPUTE=value)
     assert done.returncode != 0
     assert "INNKEEPER_RECOMPUTE" in done.stderr
 
@@ -235,7 +222,7 @@ print(innkeeper.stats()["recomputed"])
 
 
 def test_it_is_computed_as_it_was_then() -> None:
-    done = run(AS_THEN, INNKEEPER_STRESS="recompute")
+    done = run_python("-c", AS_THEN, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 5
 
@@ -280,5 +267,5 @@ assert innkeeper.stats()["recomputed"] > 100
 
 
 def test_who_reads_and_who_writes_an_input_come_at_once() -> None:
-    done = run(WRITERS, INNKEEPER_STRESS="recompute")
+    done = run_python("-c", WRITERS, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr

@@ -63,7 +63,7 @@ class _History:
                 continue
             if known is not None:  # an operator gave it another size
                 self._free(known)
-            made = kind == "o" or known is not None or block >= self._first
+            made = kind in ("o", "p") or known is not None or block >= self._first
             self.alive[block] = self._add(
                 {
                     "action": "alloc",

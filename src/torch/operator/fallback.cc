@@ -111,8 +111,7 @@ class BoxedCall {
 
   void compute(OperatorCall& call) {
     remember(call);
-    const bool pure = signature_.pure && call.keeps_calls();
-    const auto kept = pure ? call.keep(op_, arguments()) : nullptr;
+    const auto kept = signature_.pure && call.keeps_calls() ? call.keep(op_, arguments()) : nullptr;
     next_ = 0;
     for (size_t i = 0; i < signature_.args.size(); ++i)
       lend(call, stack_[first_ + i], signature_.args[i].kind);
@@ -124,7 +123,7 @@ class BoxedCall {
     signature_.op.callBoxed(&stack_);
     turn.reset();
     for (size_t i = first_; i < stack_.size(); ++i) give_back(call, stack_[i]);
-    if (pure) call.came_of(kept, results());
+    if (kept != nullptr) call.came_of(kept, results());
   }
 
   bool is_repeatable(const OperatorCall&) const { return !given_.empty(); }

@@ -291,7 +291,6 @@ std::shared_ptr<const KeptCall> OperatorCall::keep(const ManagedOp& op,
 }
 
 void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results) {
-  if (call == nullptr) return;
   const bool remembers = runtime_.engine().recomputes();
   for (size_t i = 0; i < results.size(); ++i) {
     if (!is_managed(results[i])) continue;

@@ -58,8 +58,7 @@ class TypedKernel<Op, Return(Args...)> {
   }
 
   void compute(OperatorCall& call) {
-    const bool pure = call.keeps_calls() && boxed_op().signature->pure;
-    const auto kept = pure ? keep(call) : nullptr;
+    const auto kept = call.keeps_calls() && boxed_op().signature->pure ? keep(call) : nullptr;
     next_ = 0;
     std::apply(
         [&](auto&... argument) {
@@ -67,7 +66,7 @@ class TypedKernel<Op, Return(Args...)> {
           std::apply([&](auto&... real) { run_kernel(call, real...); }, lent);
         },
         args_);
-    if (pure) [[unlikely]]
+    if (kept != nullptr) [[unlikely]]
       came_of(call, kept);
   }
 
