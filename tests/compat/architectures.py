@@ -42,10 +42,6 @@ STEPS = 2
 LIMIT_S = 300
 MOST_PARAMETERS = 30_000_000  # what is larger could not be made small
 SMALLEST = 1 << 17  # of a budget
-NORMS = (
-    "of a channels_last tensor's GroupNorm PyTorch sums in another order on the CPU (it asks is_cpu()), as"
-    " CUDA does not; the same where it is contiguous"
-)
 LIBRARIES = ("transformers", "timm", "diffusers")
 
 
@@ -103,25 +99,7 @@ def tried(prepare: Callable[[], Subject]) -> dict[str, Any]:
     wrong = [what for what, holds in same.items() if not holds]
     if wrong and two_generators:
         wrong.append("it draws from the CPU's generator, too, and from two as on CUDA")
-    elif wrong and same_with_other_norms(subject):
-        wrong.append(NORMS)
     return row | ({"result": "differs", "why": ", ".join(wrong)} if wrong else {"result": "same", "why": ""})
-
-
-def same_with_other_norms(subject: Subject) -> bool:
-    """Whether the CPU and managed have the same bits once each GroupNorm has its operands row by row."""
-    own = torch.nn.functional.group_norm
-
-    def row_by_row(x: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
-        normed = own(x.contiguous(), *others, **named)
-        if normed.requires_grad:
-            normed.register_hook(lambda gradient: gradient.contiguous())
-        return normed
-
-    torch.nn.functional.group_norm = row_by_row
-    on_cpu, on_managed = (train(subject.make(), subject, device) for device in ("cpu", "managed"))
-    torch.nn.functional.group_norm = own
-    return on_cpu == on_managed
 
 
 def told(error: Exception) -> str:

@@ -31,7 +31,6 @@ LAUNCH = (*PLAIN, "-m", "accelerate.commands.launch", "--num_machines", "1", "--
 LAUNCH = (*LAUNCH, "--dynamo_backend", "no")
 TORCHRUN = (*PLAIN, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
-NORMS = "GroupNorm of channels_last tensors, which the attention leaves (see UNet2DModel above)"
 INT8 = (
     "in training bitsandbytes multiplies in float on the CPU, by a list of devices, and in int8 elsewhere;"
     " after eval() in int8 everywhere"
@@ -67,7 +66,7 @@ SCRIPTS = [
     Script("peft, its methods", "peft_methods", ("peft",)),
     Script("TRL, SFT", "trl_sft", ("trl",)),
     Script("TRL, DPO", "trl_dpo", ("trl",)),
-    Script("diffusers, unconditional", "diffusers_unconditional", ("diffusers",), cause=NORMS),
+    Script("diffusers, unconditional", "diffusers_unconditional", ("diffusers",)),
     Script("sentence-transformers", "sentence_transformers_fit", ("sentence-transformers",)),
     Script("PyTorch Geometric", "geometric_gcn", ("torch-geometric",)),
     Script("torchmetrics", "torchmetrics_eval", ("torchmetrics",)),
