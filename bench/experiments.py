@@ -19,8 +19,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,8 +26,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from support.apart import found_apart
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 AMPLE = 512 << 20
 ALIGNMENT = 64  # bytes; budgets are multiples of it
 WARM_UP = 6  # steps, after which a plan is followed
@@ -94,16 +92,11 @@ def run(threads: int, cards: int, rounds: int, steps: int) -> dict[str, float]:
 
 def elsewhere(threads: int, cards: int, room: int, rounds: int, steps: int) -> dict[str, float]:
     """``run`` in a process of its own, on cards of so much room."""
-    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
     given = {"--threads": threads, "--rounds": rounds, "--steps": steps, "--cards": cards}
-    done = subprocess.run(
-        [sys.executable, __file__, *(str(word) for pair in given.items() for word in pair)],
-        env=os.environ | {"INNKEEPER_NODES": f"sim:{cards}x{room}B,host:4GiB", "PYTHONPATH": path},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SystemExit(f"{threads} threads on {cards} cards failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    words = [word for pair in given.items() for word in pair]
+    nodes = f"sim:{cards}x{room}B,host:4GiB"
+    found: dict[str, float] = found_apart(*words, what=f"{threads} threads on {cards} cards", nodes=nodes)
+    return found
 
 
 def main() -> None:

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from support.apart import found_apart
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SIDE = 16384  # of the matrices that are multiplied; 1 GiB each
 KERNELS = 10
 MOVED = 32768  # side of the matrix that moves: 4 GiB
@@ -49,16 +46,9 @@ class Row:
 
 def simulated(name: str, *arguments: str, nodes: str, sim: str, planning: str = "on") -> dict[str, float]:
     """What case ``name`` of this file finds in a process of its own on these nodes."""
-    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
-    settings = {"INNKEEPER_NODES": nodes, "INNKEEPER_SIM": sim, "INNKEEPER_PLANNING": planning}
-    done = subprocess.run(
-        [sys.executable, __file__, "--case", name, *arguments],
-        env=os.environ | settings | {"PYTHONPATH": path},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SystemExit(f"{name} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    settings = {"INNKEEPER_SIM": sim, "INNKEEPER_PLANNING": planning}
+    found: dict[str, float] = found_apart("--case", name, *arguments, what=name, nodes=nodes, **settings)
+    return found
 
 
 def overlap(name: str) -> dict[str, float]:

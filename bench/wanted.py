@@ -18,16 +18,14 @@ import gc
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from support.apart import found_apart
 
 MIB = 1 << 20
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 class Heap(ctypes.Structure):
@@ -120,15 +118,7 @@ def circle(passes: int) -> float:
 
 def elsewhere(case: str, count: int, nodes: str, **settings: str) -> object:
     """What a case finds in a process of its own."""
-    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, __file__, "--case", case, "--count", str(count)],
-        env=os.environ | {"INNKEEPER_NODES": nodes, "PYTHONPATH": path} | settings,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SystemExit(f"{case} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    return found_apart("--case", case, "--count", count, what=case, nodes=nodes, **settings)
 
 
 def host_peak(steps: int) -> float:

@@ -15,20 +15,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from support.apart import found_apart
 
 if TYPE_CHECKING:
     import torch
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CARD = "card=H100,link=PCIe 5 x16"
 WARM_UP = 8  # steps, after which a plan is followed
 WAYS = {  # name: settings
@@ -124,15 +121,12 @@ def train(name: str, steps: int) -> dict[str, Any]:
 
 def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
     """The same in a process of its own, on a card with so much room."""
-    path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
-    machine = {"INNKEEPER_NODES": f"sim:{room},host:4GiB", "INNKEEPER_SIM": CARD, "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, __file__, "--case", name, "--steps", str(steps)],
-        env=os.environ | machine | settings, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SystemExit(f"{name} with {room} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+    words = ("--case", name, "--steps", steps)
+    nodes = f"sim:{room},host:4GiB"
+    found: dict[str, Any] = found_apart(
+        *words, what=f"{name} with {room}", nodes=nodes, INNKEEPER_SIM=CARD, **settings
+    )
+    return found
 
 
 def main() -> None:
