@@ -51,7 +51,8 @@ Stream::Thread& Stream::give_ring(std::shared_ptr<const ThreadLife> life) {
   return **found;
 }
 
-// An event's place in the record; 0 if it has none.
+// An event's place in the record; 0 if it has none. Taken with the ring in hand: while a thread looks for one,
+// another may write what happened later and leave its own, which would then go back in time.
 uint64_t Stream::next_order() {
   if (!on_.load(std::memory_order_acquire)) return 0;
   const uint64_t order = next_.fetch_add(1, std::memory_order_relaxed);
@@ -75,17 +76,19 @@ OperatorName Stream::name(std::string_view name) {
 }
 
 void Stream::freed(BlockId block) {
+  if (!on()) return;
+  Ring& ring = mine().ring;
   const uint64_t order = next_order();
   if (order == 0) return;
-  Ring& ring = mine().ring;
   write_freed(ring.begin(words_of_freed()), order, block);
   ring.end(true);
 }
 
 void Stream::mark(std::string_view text) {
+  if (!on()) return;
+  Ring& ring = mine().ring;
   const uint64_t order = next_order();
   if (order == 0) return;
-  Ring& ring = mine().ring;
   write_mark(ring.begin(words_of_mark(text)), order, text);
   ring.end(true);
 }

@@ -154,6 +154,20 @@ TEST(Stream, AThreadThatGoesOnKeepsItsRing) {
   EXPECT_EQ(read_all(stream.stop(), stream), (std::vector<Told>{freed(0), freed(1), freed(2)}));
 }
 
+// One that begins may get the ring of one that has just ended, and then writes behind what stands there.
+TEST(Stream, ThreadsThatComeAndGoAtOnceWriteInOrder) {
+  constexpr int kThreads = 4000;
+  Stream stream(8);
+  stream.start(SIZE_MAX);
+  std::vector<std::thread> makers;
+  for (int maker = 0; maker < 4; ++maker)
+    makers.emplace_back([&] {
+      for (int i = 0; i < kThreads; ++i) std::thread([&] { stream.freed(BlockId{1}); }).join();
+    });
+  for (std::thread& maker : makers) maker.join();
+  EXPECT_EQ(read_all(stream.stop(), stream).size(), 4u * kThreads);
+}
+
 // A tensor that is thread-local dies when its thread has no thread-local objects any more.
 TEST(Stream, AThreadWritesWhileItEnds) {
   static Stream stream(8);
