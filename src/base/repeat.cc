@@ -1,15 +1,14 @@
 #include "base/repeat.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "base/quiet_thread.h"
 #include "base/thread_annotations.h"
 
 namespace innkeeper {
@@ -41,16 +40,11 @@ struct Repeat::State {
 
 Repeat::Repeat(std::function<void()> body, std::chrono::microseconds every, const char* without)
     : state_(new State(std::move(body), every)) {
-  // The program's signals are for the program's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    state_->thread = std::thread([state = state_] { state->run(); });
+    state_->thread = quiet_thread([state = state_] { state->run(); });
   } catch (const std::system_error& error) {
     log(LogLevel::info, std::string(without) + ": no thread: " + error.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Repeat::~Repeat() {

@@ -19,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/quiet_thread.h"
 #include "base/status.h"
 #include "base/thread_annotations.h"
 #include "base/types.h"
@@ -32,7 +33,7 @@ struct DiskCalls {
   ssize_t (*read)(int file, void* data, size_t size, off_t offset);
   int (*reserve)(int file, int mode, off_t offset, off_t size);
   std::thread (*start)(std::function<void()> work) = [](std::function<void()> work) {
-    return std::thread(std::move(work));
+    return quiet_thread(std::move(work));
   };
   static DiskCalls of_the_system();
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/quiet_thread.h"
 #include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
@@ -445,7 +446,7 @@ void Engine::start_helper() {
     helper_wanted_ = true;
   }
   try {
-    helper_ = std::thread([this] { run_helper(); });
+    helper_ = quiet_thread([this] { run_helper(); });
   } catch (const std::system_error& error) {
     log(LogLevel::warn, std::string("no thread for what goes by way of the host: ") + error.what());
     return;
