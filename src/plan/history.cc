@@ -13,28 +13,36 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 }  // namespace
 
 void History::ended(NodeId node, std::span<const Touch> touches) {
-  if (operators_.size() >= 2 * kKept || touches_.size() >= kMostTouches) drop_oldest();
+  if (place_of(end_) == 0) [[unlikely]]
+    begin_part();
   uint64_t shape = mixed(touches.size(), index_of(node));
   Name eldest = births_;
   for (const Touch& touch : touches) {
     shape = mixed(shape, static_cast<uint64_t>(touch.size.count()) * 2 + (touch.write ? 1 : 0));
     eldest = std::min(eldest, touch.block);
   }
-  operators_.push_back({shape, key_of(shape, eldest), dropped_touches_ + touches_.size(), births_, node});
-  touches_.insert(touches_.end(), touches.begin(), touches.end());
+  Part& part = *parts_.back();
+  part.operators[place_of(end_)] = {shape, key_of(shape, eldest), births_,
+                                    static_cast<uint32_t>(part.touches.size()), node};
+  part.touches.insert(part.touches.end(), touches.begin(), touches.end());
+  touched_ += touches.size();
+  ++end_;
 }
 
 uint64_t History::key_of(uint64_t shape, Name eldest) { return mixed(shape, static_cast<uint64_t>(eldest)); }
 
 std::span<const Touch> History::touches(int64_t index) const {
-  const size_t first = at(index).first - dropped_touches_;
-  const size_t last = index + 1 < end() ? at(index + 1).first - dropped_touches_ : touches_.size();
-  return std::span(touches_).subspan(first, last - first);
+  const Part& part = part_of(index);
+  const size_t place = place_of(index);
+  const size_t first = part.operators[place].first;
+  const bool last = index + 1 == end_ || place + 1 == part.operators.size();
+  return std::span(part.touches)
+      .subspan(first, (last ? part.touches.size() : part.operators[place + 1].first) - first);
 }
 
 std::span<const History::Death> History::deaths_from(int64_t index) const {
-  const auto first = std::lower_bound(deaths_.begin(), deaths_.end(), index,
-                                      [](const Death& death, int64_t at) { return death.after < at; });
+  const auto first = std::lower_bound(deaths_.begin() + static_cast<ptrdiff_t>(first_death_), deaths_.end(),
+                                      index, [](const Death& death, int64_t at) { return death.after < at; });
   return std::span(deaths_).subspan(static_cast<size_t>(first - deaths_.begin()));
 }
 
@@ -53,14 +61,24 @@ bool History::repeats(int64_t later, int64_t earlier) const {
   return true;
 }
 
+void History::begin_part() {
+  constexpr int64_t kMost = static_cast<int64_t>(kKept) + (int64_t{1} << kPartBits);
+  while (!parts_.empty() && (end_ - begin() >= kMost || touched_ >= kMostTouches)) drop_oldest();
+  parts_.push_back(unused_ != nullptr ? std::move(unused_) : std::make_unique<Part>());
+}
+
 void History::drop_oldest() {
-  const size_t count = operators_.size() > kKept ? operators_.size() - kKept : operators_.size() / 2;
-  const size_t touches = operators_[count].first - dropped_touches_;
-  operators_.erase(operators_.begin(), operators_.begin() + static_cast<int64_t>(count));
-  touches_.erase(touches_.begin(), touches_.begin() + static_cast<int64_t>(touches));
-  dropped_ += static_cast<int64_t>(count);
-  dropped_touches_ += touches;
-  std::erase_if(deaths_, [this](const Death& death) { return death.after < dropped_; });
+  unused_ = std::move(parts_.front());
+  parts_.pop_front();
+  touched_ -= unused_->touches.size();
+  unused_->touches.clear();
+  ++dropped_;
+  const auto gone = [this](const Death& death) { return death.after < begin(); };
+  const auto first = deaths_.begin() + static_cast<ptrdiff_t>(first_death_);
+  first_death_ = static_cast<size_t>(std::partition_point(first, deaths_.end(), gone) - deaths_.begin());
+  if (2 * first_death_ < deaths_.size()) return;
+  deaths_.erase(deaths_.begin(), deaths_.begin() + static_cast<ptrdiff_t>(first_death_));
+  first_death_ = 0;
 }
 
 }  // namespace innkeeper::plan

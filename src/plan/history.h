@@ -9,7 +9,10 @@
 // Thread safety: none; Engine guards it.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -32,8 +35,8 @@ class History {
   struct Operator {
     uint64_t shape = 0;  // of node, sizes and writes: equal where operators may be the same
     uint64_t key = 0;    // of the shape and the eldest block: equal where operators are likely to be the same
-    size_t first = 0;    // of its touches
     int64_t births = 0;  // blocks that were named before it ended, its results too
+    uint32_t first = 0;  // of its touches, in its part of the history
     NodeId node = kNoNode;
   };
   struct Death {
@@ -46,9 +49,9 @@ class History {
   void died(Name block) { deaths_.push_back({block, end() - 1}); }
 
   // Operators are numbered from 0 on; those from begin() to end() are kept.
-  int64_t begin() const { return dropped_; }
-  int64_t end() const { return dropped_ + static_cast<int64_t>(operators_.size()); }
-  const Operator& at(int64_t index) const { return operators_[static_cast<size_t>(index - dropped_)]; }
+  int64_t begin() const { return dropped_ << kPartBits; }
+  int64_t end() const { return end_; }
+  const Operator& at(int64_t index) const { return part_of(index).operators[place_of(index)]; }
   std::span<const Touch> touches(int64_t index) const;
   // Those after this operator, and later.
   std::span<const Death> deaths_from(int64_t index) const;
@@ -64,13 +67,28 @@ class History {
   static constexpr size_t kMostTouches = size_t{1} << 22;
 
  private:
+  // So many operators in turn: nothing moves while it grows, and what is oldest goes at once.
+  static constexpr int kPartBits = 12;
+  struct Part {
+    std::array<Operator, size_t{1} << kPartBits> operators;
+    std::vector<Touch> touches;
+  };
+  static size_t place_of(int64_t index) {
+    return static_cast<size_t>(index) & ((size_t{1} << kPartBits) - 1);
+  }
+  const Part& part_of(int64_t index) const {
+    return *parts_[static_cast<size_t>((index >> kPartBits) - dropped_)];
+  }
+  void begin_part();
   void drop_oldest();
 
-  std::vector<Operator> operators_;
-  std::vector<Touch> touches_;
+  std::deque<std::unique_ptr<Part>> parts_;
+  std::unique_ptr<Part> unused_;
+  int64_t dropped_ = 0;  // parts
+  int64_t end_ = 0;
+  size_t touched_ = 0;         // touches in the parts
   std::vector<Death> deaths_;  // in order
-  int64_t dropped_ = 0;        // operators
-  size_t dropped_touches_ = 0;
+  size_t first_death_ = 0;     // after an operator that is kept
   int64_t births_ = 0;
 };
 

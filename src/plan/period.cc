@@ -5,7 +5,13 @@
 namespace innkeeper::plan {
 
 int64_t PeriodFinder::look(const History& history) {
-  const int64_t now = history.end() - 1;
+  int64_t found = 0;
+  for (next_ = std::max(next_, history.begin()); next_ < history.end(); ++next_)
+    found = look_at(history, next_);
+  return found;
+}
+
+int64_t PeriodFinder::look_at(const History& history, int64_t now) {
   const uint64_t key = history.at(now).key;
   Seen& seen = seen_[key % kSeen];
   const Seen before = seen;

@@ -16,7 +16,8 @@ namespace innkeeper::plan {
 class PeriodFinder {
  public:
   PeriodFinder() : seen_(kSeen) {}
-  // After each operator: the length of a round that the last operators have done twice, or 0.
+  // The length of a round that the last operators have done twice, or 0. Looks at those that have ended since
+  // it looked last: at each one's end, or, while nobody wants to know, once for many.
   int64_t look(const History& history);
   // The round that was found is of no use: another one, a longer one, is looked for.
   void refuse() { candidate_ = 0; }
@@ -31,7 +32,10 @@ class PeriodFinder {
     int64_t operation = -1;
   };
 
+  int64_t look_at(const History& history, int64_t now);
+
   std::vector<Seen> seen_;  // by key, the last one
+  int64_t next_ = 0;        // operator
   int64_t candidate_ = 0;
   int64_t run_ = 0;  // operators up to now that repeat those a candidate before
   int64_t work_ = 0;

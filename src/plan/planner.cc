@@ -1,15 +1,11 @@
 #include "plan/planner.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
 
 #include "base/log.h"
-#include "plan/bound.h"
-#include "plan/recompute.h"
 
 namespace innkeeper::plan {
 
@@ -45,7 +41,6 @@ Block* Planner::block_of(Name name) const {
 
 void Planner::ended(NodeId node, std::span<const Touch> touches) {
   history_.ended(node, touches);
-  const int64_t length = finder_.look(history_);
   postponed_ = false;
   if (!arriving_.empty()) {
     std::erase_if(arriving_, [&](const Due& due) {
@@ -53,10 +48,13 @@ void Planner::ended(NodeId node, std::span<const Touch> touches) {
                          [&](const Touch& touch) { return touch.block == due.name; });
     });
   }
+  if (known_ != nullptr && known_->making != nullptr && known_->making->done.load(std::memory_order_acquire))
+    take_plan(*known_, std::move(std::exchange(known_->making, nullptr)->plan));
   if (known_ != nullptr) {
-    if (known_->program.is_step(step_, births_before_, history_, history_.end() - 1)) return order_step();
+    if (known_->program->is_step(step_, births_before_, history_, history_.end() - 1)) return order_step();
     diverge();
   }
+  const int64_t length = finder_.look(history_);
   rejoin();
   if (known_ == nullptr && length != 0) learn(length);
 }
@@ -67,7 +65,7 @@ void Planner::order_step() {
     auto& due = moves[move_].arrives ? arriving_ : leaving_;
     due.push_back({moves[move_].node, moves[move_].slot.name(births_before_), moves[move_].drops});
   }
-  if (++step_ == known_->program.length()) end_round();
+  if (++step_ == known_->program->length()) end_round();
 }
 
 void Planner::end_round() {
@@ -76,13 +74,14 @@ void Planner::end_round() {
     cost_ = known_->cost;
     followed_ = known_;
   }
-  const bool again = room_changed(*known_) || (steady_ && learn_what_lacks(*known_));
+  const bool again =
+      known_->making == nullptr && (room_changed(*known_) || (steady_ && learn_what_lacks(*known_)));
   if (again) {
-    followed_ = nullptr;  // nobody has followed the new schedule yet
-    (void)schedule(*known_);
+    make_plan(*known_);
+    if (known_ == nullptr) return;  // it has none
   }
   const bool steady = whole_ && !again;
-  enter(*known_, 0, births_before_ + known_->program.births);
+  enter(*known_, 0, births_before_ + known_->program->births);
   steady_ = steady;
 }
 
@@ -115,7 +114,7 @@ bool Planner::learn_what_lacks(Known& known) {
 bool Planner::room_changed(Known& known) {
   if (rounds_ < known.settles_at) return false;
   bool changed = false;
-  for (const NodeId node : known.program.nodes()) {
+  for (const NodeId node : known.program->nodes()) {
     const int64_t before = known.room[index_of(node)];
     changed |= std::abs(room_(node).count() - before) > before / kLackShare;
   }
@@ -132,7 +131,7 @@ void Planner::enter(Known& known, int64_t step, int64_t births_before) {
   known_ = &known;
   step_ = step;
   births_before_ = births_before;
-  whole_ = step == 0;
+  whole_ = step == 0 && known.planned;
   steady_ = false;
   unplanned_.fill(0);
   const auto first = std::lower_bound(known.moves.begin(), known.moves.end(), step,
@@ -159,6 +158,7 @@ void Planner::interrupt() {
     known.scheduled = 0;
     known.settles_at = 0;
     known.room.fill(0);  // so the next round is scheduled anew
+    known.making = nullptr;
   }
 }
 
@@ -196,10 +196,10 @@ bool Planner::was(const Known& known, int64_t step, int64_t births_before) const
   for (int64_t i = 0; i < kJoined; ++i, --operation, --step) {
     if (operation < history_.begin()) return false;
     if (step < 0) {
-      step += known.program.length();
-      births_before -= known.program.births;
+      step += known.program->length();
+      births_before -= known.program->births;
     }
-    if (!known.program.is_step(step, births_before, history_, operation)) return false;
+    if (!known.program->is_step(step, births_before, history_, operation)) return false;
   }
   return true;
 }
@@ -211,10 +211,10 @@ void Planner::rejoin() {
   for (int tries = 0; place != places_.end() && place->first == key && tries < kPlaces; ++place, ++tries) {
     Known& known = *place->second.known;
     const int64_t step = place->second.step;
-    const int64_t births_before = history_.births() - known.program.steps[static_cast<size_t>(step)].births;
+    const int64_t births_before = history_.births() - known.program->steps[static_cast<size_t>(step)].births;
     if (!was(known, step, births_before)) continue;
-    const bool last_step = step + 1 == known.program.length();
-    return enter(known, last_step ? 0 : step + 1, births_before + (last_step ? known.program.births : 0));
+    const bool last_step = step + 1 == known.program->length();
+    return enter(known, last_step ? 0 : step + 1, births_before + (last_step ? known.program->births : 0));
   }
 }
 
@@ -223,28 +223,20 @@ void Planner::learn(int64_t length) {
   std::optional<Program> found = make_program(history_, length);
   if (!found) return refuse(length);
   Known& known = programs_.emplace_front();
-  known.program = std::move(*found);
   known.cost.operators = length;
-  if (length < kShort) {
-    known.cost.times = (kShort + length - 1) / length;
-    known.program = repeated(known.program, known.cost.times);
-  }
-  for (const NodeId node : known.program.nodes())
-    known.touched[index_of(node)] = known.program.touched_at(node);
-  if (!schedule(known)) {  // all of it fits: nothing is to move
-    programs_.pop_front();
-    return refuse(length);
-  }
-  for (int64_t step = 0; step < known.program.length(); ++step) {
-    if (const auto key = known.program.key_of(step)) places_.emplace(*key, Place{&known, step});
-  }
-  if (programs_.size() > kKnown) {
-    const Known* oldest = &programs_.back();
-    std::erase_if(places_, [oldest](const auto& entry) { return entry.second.known == oldest; });
-    if (followed_ == oldest) followed_ = nullptr;
-    programs_.pop_back();
-  }
+  if (length < kShort) known.cost.times = (kShort + length - 1) / length;
+  known.program = std::make_shared<const Program>(known.cost.times > 1 ? repeated(*found, known.cost.times)
+                                                                       : std::move(*found));
+  for (const NodeId node : known.program->nodes())
+    known.touched[index_of(node)] = known.program->touched_at(node);
   enter(known, 0, history_.births());
+  make_plan(known);
+  if (known_ == nullptr) return;  // nothing is to move
+  known.placed = true;
+  for (int64_t step = 0; step < known.program->length(); ++step) {
+    if (const auto key = known.program->key_of(step)) places_.emplace(*key, Place{&known, step});
+  }
+  if (programs_.size() > kKnown) drop(programs_.back());
 }
 
 // A round that is none, or that fits, is looked at again after a while, and the later the more often it was.
@@ -277,57 +269,56 @@ std::vector<Moved> Planner::moved() const {
   return all;
 }
 
-namespace {
-
-// That a link takes for so many bytes; 0 where nobody knows.
-double seconds(Bytes size, double link) { return link > 0 ? static_cast<double>(size.count()) / link : 0; }
-
-std::string on_link(Bytes size, double link) {
-  if (link <= 0) return "";
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), " (%.2f ms on its link)", 1e3 * seconds(size, link));
-  return text.data();
+// At once, or beside the program.
+void Planner::make_plan(Known& known) {
+  std::vector<PlannedNode> nodes;
+  bool fits = true;
+  bool drops = false;
+  for (const NodeId node : known.program->nodes()) {
+    const size_t index = index_of(node);
+    PlannedNode& at = nodes.emplace_back();
+    at.node = node;
+    at.touched = known.touched[index];
+    at.whole = room_(node);
+    at.room = at.whole - Bytes(known.lacking[index]);
+    known.room[index] = at.whole.count();
+    if (at.fits()) continue;
+    fits = false;
+    if (about_) at.about = about_(node);
+    drops |= at.about.drops;
+  }
+  if (fits && !known.planned) return take_plan(known, {});
+  const int64_t times = known.cost.times;
+  if (!beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
+    return take_plan(known, plan_round(*known.program, times, nodes));
+  known.making = std::make_shared<Making>();
+  beside_([making = known.making, program = known.program, nodes = std::move(nodes), times] {
+    making->plan = plan_round(*program, times, nodes);
+    making->done.store(true, std::memory_order_release);
+  });
 }
 
-}  // namespace
-
-// False if nothing is to move.
-bool Planner::schedule(Known& known) {
-  known.moves.clear();
-  known.cost = {.operators = known.cost.operators, .times = known.cost.times};
-  for (const NodeId node : known.program.nodes()) {
-    const Bytes whole = room_(node);
-    const Bytes room = whole - Bytes(known.lacking[index_of(node)]);
-    known.room[index_of(node)] = whole.count();
-    if (whole <= Bytes(0)) continue;  // none is wanted
-    const AboutNode node_is = about_ ? about_(node) : AboutNode{};
-    const Uses uses = uses_at(known.program, node, slower(node_is.speed));
-    const Bytes bound = live_excess(uses, whole);
-    known.cost.bound += bound;
-    known.cost.least_copying = std::max(known.cost.least_copying, seconds(bound, node_is.speed.link));
-    const Bytes missing = shortage(uses, whole);
-    known.cost.shortage += missing;
-    if (room <= Bytes(0) || known.touched[index_of(node)] <= room) continue;  // none is left, or all fits
-    Schedule made =
-        node_is.drops ? schedule_with_remade(known.program, uses, room) : make_schedule(uses, room);
-    known.moves.insert(known.moves.end(), made.moves.begin(), made.moves.end());
-    known.cost.arriving += Bytes(made.arriving.count() / known.cost.times);
-    known.cost.leaving += Bytes(made.leaving.count() / known.cost.times);
-    Bytes dropped{0};
-    for (const Move& move : made.moves)
-      if (move.drops) dropped += Bytes(move.size.count() / known.cost.times);
-    if (made.moves.empty() || !log_enabled(LogLevel::info)) continue;
-    const std::string again =
-        dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
-    log(LogLevel::info,
-        "planned: a round of " + std::to_string(known.program.length()) + " operators, in which " +
-            to_string(made.arriving) + " arrive at " + node_is.name + " and " + to_string(made.leaving) +
-            " leave it" + again + on_link(std::max(made.arriving, made.leaving), node_is.speed.link) +
-            "; nothing would, with " + to_string(missing) + " more than its " + to_string(whole));
+// A program of which nothing is to move, and never was, is not followed.
+void Planner::take_plan(Known& known, RoundPlan plan) {
+  if (plan.moves.empty() && !known.planned) {
+    const int64_t length = known.cost.operators;
+    drop(known);
+    return refuse(length);
   }
-  std::stable_sort(known.moves.begin(), known.moves.end(),
-                   [](const Move& a, const Move& b) { return a.after < b.after; });
-  return !known.moves.empty();
+  for (const std::string& line : plan.said) log(LogLevel::info, line);
+  known.planned = true;
+  known.moves = std::move(plan.moves);
+  known.cost = plan.cost;
+  if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet
+  if (known_ == &known) enter(known, step_, births_before_);
+}
+
+void Planner::drop(const Known& known) {
+  if (known.placed)
+    std::erase_if(places_, [&known](const auto& entry) { return entry.second.known == &known; });
+  if (followed_ == &known) followed_ = nullptr;
+  if (known_ == &known) known_ = nullptr;
+  programs_.remove_if([&known](const Known& each) { return &each == &known; });
 }
 
 }  // namespace innkeeper::plan

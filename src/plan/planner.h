@@ -13,16 +13,20 @@
 // A schedule is made for the room that there is; bytes that the engine had to evict by itself meanwhile say
 // that there is less (scratch memory of kernels, other programs), and the next round's is made for that.
 //
+// That of a long round may be made beside the program. Until then the round is followed without orders, or by
+// the schedule that it had before.
+//
 // Thread safety: none; Engine guards it.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
+#include <memory>
 #include <span>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -30,7 +34,7 @@
 #include "plan/history.h"
 #include "plan/period.h"
 #include "plan/program.h"
-#include "plan/schedule.h"
+#include "plan/round_plan.h"
 
 namespace innkeeper {
 class Block;  // never looked into
@@ -52,28 +56,15 @@ struct Moved {
   Bytes leaving{0};  // at most: what has not been written since it left last is not copied again
 };
 
-// What a round of a program moves at all nodes.
-struct RoundCost {
-  int64_t operators = 0;  // 0: no round is known
-  int64_t times = 1;      // that it is gone round by one schedule
-  Bytes arriving{0};      // as planned
-  Bytes leaving{0};
-  Bytes bound{0};            // no plan has less arriving (bound.h), unless it computes things again
-  Bytes shortage{0};         // of room: with so much more nothing would move
-  double least_copying = 0;  // seconds that a link takes at least for the bound; 0 where nobody knows
-};
-
 class Planner {
  public:
   // Bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
   using Room = std::function<Bytes(NodeId)>;
-  struct AboutNode {
-    std::string name;  // for messages
-    Speed speed = {};
-    bool drops = false;  // what is planned may be to compute blocks again
-  };
-  using About = std::function<AboutNode(NodeId)>;  // asked when a schedule is made
-  Planner(Room room, About about) : room_(std::move(room)), about_(std::move(about)), recent_(kRecent) {}
+  using About = std::function<AboutNode(NodeId)>;  // likewise
+  // Does a job beside the program, some time; none: what takes long is done at once.
+  using Beside = std::function<void(std::function<void()>)>;
+  Planner(Room room, About about, Beside beside = {})
+      : room_(std::move(room)), about_(std::move(about)), beside_(std::move(beside)), recent_(kRecent) {}
 
   Name meet(Block* block);
   void forget(Name name);
@@ -86,7 +77,7 @@ class Planner {
   // The engine had to evict so many bytes at a node by itself.
   void unplanned(NodeId node, Bytes size);
 
-  bool follows() const { return known_ != nullptr; }
+  bool follows() const { return known_ != nullptr && known_->planned; }  // with orders
   // Bytes that the round which is followed touches at a node; 0 where none is.
   Bytes touched_at(NodeId node) const {
     return known_ == nullptr ? Bytes(0) : known_->touched[index_of(node)];
@@ -106,8 +97,15 @@ class Planner {
   }
 
  private:
+  struct Making {
+    std::atomic<bool> done{false};  // the plan is there, and nobody writes it any more
+    RoundPlan plan;
+  };
   struct Known {
-    Program program;
+    std::shared_ptr<const Program> program;
+    std::shared_ptr<Making> making;  // its plan, or another one; null: none is being made
+    bool planned = false;            // `moves` have been made
+    bool placed = false;             // its steps stand in places_
     std::vector<Move> moves;
     RoundCost cost;
     std::array<Bytes, kMaxNodes> touched{};    // bytes, by node, each block once
@@ -138,7 +136,9 @@ class Planner {
   static constexpr int64_t kJoined = 8;      // operators that must be a program's before it is taken up
   static constexpr int kPlaces = 64;         // that are tried for one key
   static constexpr int kSchedules = 8;       // of one program
-  static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time
+  static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time,
+  static constexpr int64_t kLong = 2048;     // and those from here on beside the program: half as long ones
+                                             // where things may be computed again, which takes more time
   static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round, or must
                                              // have changed for another schedule
 
@@ -150,13 +150,16 @@ class Planner {
   bool was(const Known& known, int64_t step, int64_t births_before) const;
   void learn(int64_t length);
   void refuse(int64_t length);
-  bool schedule(Known& known);
+  void make_plan(Known& known);
+  void take_plan(Known& known, RoundPlan plan);
+  void drop(const Known& known);
   bool learn_what_lacks(Known& known);
   bool room_changed(Known& known);
   void enter(Known& known, int64_t step, int64_t births_before);
 
   const Room room_;
   const About about_;
+  const Beside beside_;
   History history_;
   PeriodFinder finder_;
   int64_t refused_until_ = 0;  // operators

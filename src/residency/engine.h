@@ -170,11 +170,11 @@ class Engine final : public Accountant {
   // ---- planning
   // Whether movement is planned from the first eviction on (the default).
   void set_planning(bool on);
+  void plan_aside() { followers_.plan_aside(); }  // long rounds; before the first block is created
   PlanningStats planning() const;
   std::vector<BlockMoves> planned_moves() const;  // in the round that planning() tells of
 
   // ---- moves
-
   // Takes the next steps of moves that wait for a link, or whose copies are done. Called wherever operators
   // end and threads wait; costs one load where there are none.
   void advance() IK_EXCLUDES(mutex_) {
@@ -312,7 +312,6 @@ class Engine final : public Accountant {
   }
 
   class Moving;  // moving.h
-
   // acquire.cc
   void let_pins_go(NodeId id, std::span<Access> accesses);
   static void count_write(Block& block) {

@@ -54,8 +54,10 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   if (thread.life == nullptr) thread.life = std::make_shared<ThreadLife>();
   lives_.push_back(thread.life);
   const MutexLock itself(place->mutex);
+  plan::Planner::Beside beside;
+  if (aside_ != nullptr) beside = [this](std::function<void()> job) { aside_->run(std::move(job)); };
   place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
-                                                   std::move(about));
+                                                   std::move(about), std::move(beside));
   place->arrived_before = thread.arrived;
   place->arrived_in_round = 0;
   place->in_round = {};

@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "base/aside.h"
 #include "base/thread_annotations.h"
 #include "base/types.h"
 #include "innkeeper/stats.h"
@@ -107,6 +108,9 @@ class Followers {
   // All of them find their rounds anew.
   void interrupt();
 
+  // From now on plans of long rounds are made on a thread of its own. Before the first place is given.
+  void plan_aside() { aside_ = std::make_unique<Aside>(); }
+
   std::span<Follower> all() { return followers_; }
   std::span<const Follower> all() const { return followers_; }
 
@@ -119,6 +123,7 @@ class Followers {
   static bool is_busy(const Follower& follower, NodeId node, Stamp now);
   Follower* place_for(Stamp now) IK_REQUIRES(mutex_);
 
+  std::unique_ptr<Aside> aside_;  // null: plans are made where the program asks for them
   Mutex mutex_;
   std::vector<std::shared_ptr<const ThreadLife>> lives_ IK_GUARDED_BY(mutex_);  // one a program
   int64_t programs_ IK_GUARDED_BY(mutex_) = 0;

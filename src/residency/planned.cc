@@ -125,7 +125,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
           return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
         },
         [this](NodeId each) {
-          return plan::Planner::AboutNode{device(each).name(), node(each).speed, recomputes()};
+          return plan::AboutNode{device(each).name(), node(each).speed, recomputes()};
         });
   }
   if (place == nullptr) return;

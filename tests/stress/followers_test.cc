@@ -56,5 +56,40 @@ TEST(FollowersStress, BlocksPassFromThreadToThreadAndDie) {
   EXPECT_EQ(machine->block_count(), 0u);
 }
 
+// Threads whose long rounds are planned beside them, and who are interrupted, end, and leave plans that are
+// still being made, as the engine does at last.
+TEST(FollowersStress, LongRoundsArePlannedBesideTheProgram) {
+  constexpr size_t kLarge = 200;  // of 65 KiB: what is smaller stays
+  constexpr size_t kSmall = 10;   // operators on small ones behind each
+  constexpr int kMost = 100;      // rounds
+  const Watchdog watchdog(std::chrono::seconds(120));
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    Machine machine({.budget = MiB(20), .visibility = sim::Visibility::random, .seed = seed});
+    machine->plan_aside();
+    const auto program = [&](uint64_t which, int64_t wanted) {
+      std::vector<Block*> large;
+      for (size_t i = 0; i < kLarge; ++i)
+        large.push_back(machine.make(machine.sim(), pattern(65 << 10, which * kLarge + i)).value());
+      Block* const small = machine.make(machine.sim(), pattern(64, which)).value();
+      for (int round = 0; round < kMost && machine->planning().rounds < wanted; ++round) {
+        if (which == 0 && round % 4 == 3 && round < 16) machine->set_recompute(false);  // all is planned anew
+        for (size_t i = 0; i < kLarge; ++i) {
+          ASSERT_EQ(machine.read(*large[i], machine.sim()).value(), pattern(65 << 10, which * kLarge + i));
+          for (size_t j = 0; j < kSmall; ++j)
+            ASSERT_EQ(machine.read(*small, machine.sim()).value(), pattern(64, which));
+        }
+      }
+      for (Block* const block : large) machine->destroy(block);
+      machine->destroy(small);
+    };
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < 2; ++i) threads.emplace_back(program, i, 4);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_GT(machine->planning().rounds, 0);
+    EXPECT_EQ(machine->check_invariants(), "");
+    EXPECT_EQ(machine->block_count(), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace innkeeper::test

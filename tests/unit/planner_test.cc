@@ -20,8 +20,9 @@ Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
 class Follower {
  public:
   explicit Follower(Bytes room) : Follower([room](NodeId) { return room; }) {}
-  explicit Follower(std::function<Bytes(NodeId)> room)
-      : planner(std::move(room), [](NodeId) { return Planner::AboutNode{"a card"}; }) {}
+  explicit Follower(std::function<Bytes(NodeId)> room, Planner::Beside beside = {})
+      : planner(
+            std::move(room), [](NodeId) { return AboutNode{"a card"}; }, std::move(beside)) {}
 
   Name meet() {
     fake_ += 64;
@@ -187,6 +188,135 @@ TEST(Planner, AnotherRoomIsAnotherSchedule) {
   it.planner.interrupt();
   EXPECT_FALSE(it.planner.follows());
   EXPECT_GT(rounds(6), 0) << "it is taken up again";
+}
+
+// A long program, and jobs that are done when the test says so.
+class PlannedBeside : public ::testing::Test {
+ protected:
+  static constexpr int64_t kBlocks = 3000;
+
+  PlannedBeside() {
+    for (int64_t i = 0; i < kBlocks; ++i) blocks.push_back(it.meet());
+  }
+  int part(int64_t first, int64_t last) {
+    int orders = 0;
+    for (int64_t i = first; i < last; ++i) orders += it.op({read(blocks[static_cast<size_t>(i)])});
+    return orders;
+  }
+  int round() { return part(0, kBlocks); }
+  void do_jobs() {
+    for (const auto& job : std::exchange(jobs, {})) job();
+  }
+
+  Bytes room = KiB(kBlocks - 500);
+  std::vector<std::function<void()>> jobs;
+  Follower it{[this](NodeId) { return room; }, [this](auto job) { jobs.push_back(std::move(job)); }};
+  std::vector<Name> blocks;
+};
+
+TEST_F(PlannedBeside, BeginsInTheMiddleOfARoundAsSoonAsThereIsAPlan) {
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(round(), 0);
+  ASSERT_EQ(jobs.size(), 1u) << "asked for once";
+  EXPECT_FALSE(it.planner.follows());
+  EXPECT_EQ(it.planner.rounds(), 0) << "nothing is planned in them";
+  EXPECT_EQ(it.planner.divergences(), 0);
+  EXPECT_EQ(part(0, 50), 0);
+  do_jobs();
+  const int rest = part(50, kBlocks);
+  EXPECT_TRUE(it.planner.follows());
+  EXPECT_GT(rest, 0);
+  const int orders = round();
+  EXPECT_GE(orders, rest);
+  EXPECT_EQ(round(), orders);
+  EXPECT_EQ(it.planner.rounds(), 2) << "from end to end";
+  EXPECT_EQ(it.planner.cost().bound, KiB(500));
+}
+
+TEST_F(PlannedBeside, TheOldScheduleHoldsUntilThereIsAnother) {
+  for (int i = 0; i < 3; ++i) round();
+  do_jobs();
+  round();
+  const int orders = round();
+  room = KiB(kBlocks - 1000);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(round(), orders);
+  ASSERT_EQ(jobs.size(), 1u);
+  do_jobs();
+  round();
+  EXPECT_GT(round(), orders);
+  EXPECT_EQ(it.planner.cost().bound, KiB(1000));
+}
+
+TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
+  for (int i = 0; i < 3; ++i) round();
+  for (int i = 0; i < 20; ++i) it.op({{it.meet(), KiB(3), true}});
+  do_jobs();
+  EXPECT_FALSE(it.planner.follows());
+  EXPECT_EQ(part(0, 8), 0) << "operators that must be the program's";
+  EXPECT_GT(part(8, kBlocks), 0);
+  EXPECT_TRUE(it.planner.follows());
+}
+
+TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
+  // All of it is touched in a round, and little of it is alive at a time.
+  room = KiB(kBlocks - 1);
+  const auto round_that_fits = [&] {
+    for (size_t i = 0; i < kBlocks / 2; ++i) {
+      const Name first = it.meet();
+      it.op({read(blocks[i]), {first, KiB(1), true}});
+      const Name second = it.meet();
+      it.op({read(first), {second, KiB(1), true}});
+      it.planner.forget(first);
+      it.planner.forget(second);
+    }
+  };
+  size_t looks = 0;
+  for (int i = 0; i < 64; ++i) {
+    round_that_fits();
+    EXPECT_FALSE(it.planner.follows());
+    looks += jobs.size();
+    do_jobs();
+  }
+  EXPECT_GE(looks, 2u);
+  EXPECT_LE(looks, 7u) << "the later the more often it was";
+}
+
+TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
+  for (int i = 0; i < 3; ++i) round();
+  it.planner.interrupt();
+  do_jobs();  // of no use any more
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(round(), 0);
+  ASSERT_EQ(jobs.size(), 1u);
+  do_jobs();
+  EXPECT_GT(round(), 0);
+}
+
+TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
+  auto planner = std::make_unique<Follower>([this](NodeId) { return room; },
+                                            [this](auto job) { jobs.push_back(std::move(job)); });
+  std::vector<Name> its;
+  for (int64_t i = 0; i < kBlocks; ++i) its.push_back(planner->meet());
+  for (int round = 0; round < 3; ++round)
+    for (const Name block : its) planner->op({read(block)});
+  ASSERT_EQ(jobs.size(), 1u);
+  planner.reset();
+  do_jobs();
+}
+
+// What ended while the inner one was followed counts for the outer one: so gradients that are accumulated.
+TEST(Planner, ARoundOfRoundsIsFoundWhileTheInnerOneIsFollowed) {
+  Follower it(KiB(250));
+  std::vector<Name> weights;
+  for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
+  int64_t before = 0;
+  int rounds = 0;
+  for (; rounds < 20; ++rounds) {
+    before = it.planner.divergences();
+    for (int inner = 0; inner < 40; ++inner)
+      for (const Name weight : weights) it.op({read(weight)});
+    for (const Name weight : weights) it.op({{weight, KiB(1), true}});
+    if (rounds > 0 && it.planner.divergences() == before) break;
+  }
+  EXPECT_LE(rounds, 2) << "the third one is what the second was";
 }
 
 TEST(Planner, AMillionBlocksLeaveNothingBehind) {

@@ -285,6 +285,7 @@ Runtime::Runtime(Prepared prepared)
   }
   engine_ = std::make_unique<Engine>(std::move(setups), make_returns_policy());
   engine_->set_planning(planning());
+  engine_->plan_aside();
   engine_->set_recompute(recompute() || stress_recompute_);
   engine_->set_cookbook(&recipe_of);
   engine_->set_memory_observer(&memory_changed);

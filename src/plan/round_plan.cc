@@ -1,0 +1,63 @@
+#include "plan/round_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "plan/bound.h"
+#include "plan/recompute.h"
+
+namespace innkeeper::plan {
+namespace {
+
+// That a link takes for so many bytes; 0 where nobody knows.
+double seconds(Bytes size, double link) { return link > 0 ? static_cast<double>(size.count()) / link : 0; }
+
+std::string on_link(Bytes size, double link) {
+  if (link <= 0) return "";
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), " (%.2f ms on its link)", 1e3 * seconds(size, link));
+  return text.data();
+}
+
+std::string said_of(const Program& program, const Schedule& made, Bytes missing, const PlannedNode& at) {
+  Bytes dropped{0};
+  for (const Move& move : made.moves)
+    if (move.drops) dropped += move.size;
+  const std::string again =
+      dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
+  return "planned: a round of " + std::to_string(program.length()) + " operators, in which " +
+         to_string(made.arriving) + " arrive at " + at.about.name + " and " + to_string(made.leaving) +
+         " leave it" + again + on_link(std::max(made.arriving, made.leaving), at.about.speed.link) +
+         "; nothing would, with " + to_string(missing) + " more than its " + to_string(at.whole);
+}
+
+}  // namespace
+
+RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes) {
+  RoundPlan plan;
+  plan.cost.operators = program.length() / times;
+  plan.cost.times = times;
+  for (const PlannedNode& at : nodes) {
+    if (at.whole <= Bytes(0)) continue;  // none is wanted
+    const Uses uses = uses_at(program, at.node, slower(at.about.speed));
+    const Bytes bound = live_excess(uses, at.whole);
+    plan.cost.bound += bound;
+    plan.cost.least_copying = std::max(plan.cost.least_copying, seconds(bound, at.about.speed.link));
+    const Bytes missing = shortage(uses, at.whole);
+    plan.cost.shortage += missing;
+    if (at.fits()) continue;
+    const Schedule made =
+        at.about.drops ? schedule_with_remade(program, uses, at.room) : make_schedule(uses, at.room);
+    if (made.moves.empty()) continue;
+    plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
+    plan.cost.arriving += Bytes(made.arriving.count() / times);
+    plan.cost.leaving += Bytes(made.leaving.count() / times);
+    plan.said.push_back(said_of(program, made, missing, at));
+  }
+  std::stable_sort(plan.moves.begin(), plan.moves.end(),
+                   [](const Move& a, const Move& b) { return a.after < b.after; });
+  return plan;
+}
+
+}  // namespace innkeeper::plan

@@ -1,0 +1,53 @@
+// What a round of a program moves, at all of its nodes: a pure function of the program and of what the engine
+// says of the nodes. So it may be made on another thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "plan/program.h"
+#include "plan/schedule.h"
+#include "plan/speed.h"
+
+namespace innkeeper::plan {
+
+// What a round of a program moves at all nodes.
+struct RoundCost {
+  int64_t operators = 0;  // 0: no round is known
+  int64_t times = 1;      // that it is gone round by one schedule
+  Bytes arriving{0};      // as planned
+  Bytes leaving{0};
+  Bytes bound{0};            // no plan has less arriving (bound.h), unless it computes things again
+  Bytes shortage{0};         // of room: with so much more nothing would move
+  double least_copying = 0;  // seconds that a link takes at least for the bound; 0 where nobody knows
+};
+
+struct AboutNode {
+  std::string name;  // for messages
+  Speed speed = {};
+  bool drops = false;  // what is planned may be to compute blocks again
+};
+
+// A node that the program does anything at.
+struct PlannedNode {
+  NodeId node = kNoNode;
+  AboutNode about;
+  Bytes touched{0};  // in a round, each block once
+  Bytes whole{0};    // room that the engine says blocks may have there; 0 where nothing is to move, and
+  Bytes room{0};     // what of it they have
+
+  bool fits() const { return whole <= Bytes(0) || room <= Bytes(0) || touched <= room; }
+};
+
+struct RoundPlan {
+  std::vector<Move> moves;  // by step; of one step those that leave first
+  RoundCost cost;
+  std::vector<std::string> said;  // a line for each node where anything moves
+};
+
+// `times`: that the program is a round of the user's.
+RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes);
+
+}  // namespace innkeeper::plan

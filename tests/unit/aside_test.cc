@@ -1,0 +1,112 @@
+// Jobs beside the program: in turn, on one thread, and what is left of them where the object or the process ends.
+#include "base/aside.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <future>
+#include <thread>
+#include <vector>
+
+namespace innkeeper {
+namespace {
+
+TEST(Aside, DoesJobsInTurnOnAThreadOfItsOwn) {
+  std::vector<int> done;
+  std::vector<std::thread::id> threads;
+  std::promise<void> last;
+  Aside aside;
+  for (int i = 0; i < 100; ++i) {
+    aside.run([&, i] {
+      done.push_back(i);
+      threads.push_back(std::this_thread::get_id());
+      if (i == 99) last.set_value();
+    });
+  }
+  last.get_future().get();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(done[static_cast<size_t>(i)], i);
+  for (const std::thread::id& each : threads) EXPECT_EQ(each, threads.front());
+  EXPECT_NE(threads.front(), std::this_thread::get_id());
+}
+
+TEST(Aside, TakesNoSignalOfThePrograms) {
+  Aside aside;
+  std::promise<int> blocked;
+  aside.run([&] {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    blocked.set_value(sigismember(&mask, SIGINT));
+  });
+  EXPECT_EQ(blocked.get_future().get(), 1);
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  EXPECT_EQ(sigismember(&mask, SIGINT), 0);
+}
+
+TEST(Aside, WaitsForTheJobThatIsUnderWayAndLeavesTheRest) {
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  bool first = false;
+  bool second = false;
+  std::thread releases;
+  {
+    Aside aside;
+    aside.run([&] {
+      begun.set_value();
+      go_on.get_future().get();
+      first = true;
+    });
+    aside.run([&] { second = true; });
+    begun.get_future().get();
+    releases = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      go_on.set_value();
+    });
+  }
+  releases.join();
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(second);
+}
+
+TEST(Aside, ManyThreadsGiveJobs) {
+  std::atomic<int> done{0};
+  {
+    Aside aside;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 16; ++i)
+      threads.emplace_back([&] {
+        for (int job = 0; job < 500; ++job) aside.run([&] { ++done; });
+      });
+    for (std::thread& thread : threads) thread.join();
+    std::promise<void> last;
+    aside.run([&] { last.set_value(); });
+    last.get_future().get();
+  }
+  EXPECT_EQ(done, 16 * 500);
+}
+
+TEST(Aside, AChildOfForkMayDestroyIt) {
+  auto aside = std::make_unique<Aside>();
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  aside->run([&] {
+    begun.set_value();
+    go_on.get_future().get();
+  });
+  begun.get_future().get();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    aside.reset();
+    _exit(0);
+  }
+  go_on.set_value();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace innkeeper
