@@ -22,17 +22,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 from support.apart import found_apart
+from support.on_the_clock import WAYS, measured
 
 if TYPE_CHECKING:
     import torch
 
 CARD = "card=H100,link=PCIe 5 x16"
-WARM_UP = 8  # steps, after which a plan is followed
-WAYS = {  # name: settings
-    "asked for": {"INNKEEPER_PLANNING": "off"},
-    "planned": {"INNKEEPER_PLANNING": "on"},
-    "recompute": {"INNKEEPER_PLANNING": "on", "INNKEEPER_RECOMPUTE": "on"},
-}
 
 Loss = Callable[[], "torch.Tensor"]
 
@@ -85,7 +80,7 @@ MODELS = {"demo": demo, "opt": opt, "vit": vit}
 
 def train(name: str, steps: int) -> dict[str, Any]:
     """What a step takes, in this process."""
-    import innkeeper
+    import innkeeper  # noqa: F401  the device
 
     import torch
 
@@ -101,22 +96,7 @@ def train(name: str, steps: int) -> dict[str, Any]:
         optimizer.step()
         losses.append(value.detach())
 
-    for _ in range(WARM_UP):
-        step()
-    torch.accelerator.synchronize()
-    before = innkeeper.stats()
-    for _ in range(steps):
-        step()
-    torch.accelerator.synchronize()
-    after = innkeeper.stats()
-    return {
-        "seconds": (after["simulated_seconds"] - before["simulated_seconds"]) / steps,
-        "fetched": (after["bytes_fetched"] - before["bytes_fetched"]) / steps,
-        "bytes_bound": after["bytes_bound"],
-        "time_bound": after["time_bound"],
-        "peak": after["nodes"]["sim:0"]["peak"],
-        "losses": [value.item() for value in losses],
-    }
+    return measured(step, steps) | {"losses": [value.item() for value in losses]}
 
 
 def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:

@@ -126,6 +126,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/least_time.py": BENCH,
     "python bench/least_time.py --only gpt2 --share 0.5 --intervals 120": BENCH,
     "python bench/with_data.py": BENCH,
+    "python bench/optimizers.py": BENCH,
+    "python bench/optimizers.py --only bert-large --share 0.6": BENCH,
     "python bench/with_data.py --only opt --share 0.6,0.4": BENCH,
     "python bench/with_data.py --only demo --share 0.5,0.4 --steps 4": BENCH,
     "python bench/bookkeeping.py --counts 1000000 --json bookkeeping.json": BENCH,

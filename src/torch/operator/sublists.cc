@@ -24,9 +24,9 @@ namespace {
 
 using Kind = Parameter::Kind;
 
-// Operands of one part take at most this part of the room: the rest is for what the kernel returns and for
-// what other threads pin meanwhile.
-constexpr int64_t kPartOfRoom = 3;
+// Operands of one part take at most this part of the room: while one is worked on, those of the next arrive
+// and those of the one before leave. A kernel more costs little beside so many bytes.
+constexpr int64_t kPartOfRoom = 16;
 
 // The elements of one call, in order.
 using Part = std::vector<size_t>;
