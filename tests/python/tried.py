@@ -129,7 +129,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/optimizers.py": BENCH,
     "python bench/optimizers.py --only bert-large --share 0.6": BENCH,
     "python bench/with_data.py --only opt --share 0.6,0.4": BENCH,
-    "python bench/with_data.py --only demo --share 0.5,0.4 --steps 4": BENCH,
+    "python bench/optimizers.py --share 0.8,0.7,0.5": BENCH,
     "python bench/bookkeeping.py --counts 1000000 --json bookkeeping.json": BENCH,
     "build/release/bench/eviction_bench": BENCH,
     "build/release/bench/plan_bench": BENCH,

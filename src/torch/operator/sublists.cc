@@ -25,8 +25,16 @@ namespace {
 using Kind = Parameter::Kind;
 
 // Operands of one part take at most this part of the room: while one is worked on, those of the next arrive
-// and those of the one before leave. A kernel more costs little beside so many bytes.
+// and those of the one before leave. A kernel more costs little beside so many bytes; beside few it does, so
+// they need not be fewer than kSmallPart. But never more than a third of the room: what a kernel returns needs
+// room as well, and what other threads pin meanwhile.
 constexpr int64_t kPartOfRoom = 16;
+constexpr int64_t kSmallPart = 1 << 20;
+constexpr int64_t kLargestPart = 3;
+
+Bytes part_of(Bytes room) {
+  return Bytes(std::max(room.count() / kPartOfRoom, std::min(room.count() / kLargestPart, kSmallPart)));
+}
 
 // The elements of one call, in order.
 using Part = std::vector<size_t>;
@@ -174,7 +182,7 @@ void check_each_fits(Runtime& runtime, const std::string& name, const std::vecto
 }
 
 Bytes limit_of(Engine& engine, NodeId node) {
-  return Bytes(std::min(engine.room(node), engine.budget(engine.host())).count() / kPartOfRoom);
+  return part_of(std::min(engine.room(node), engine.budget(engine.host())));
 }
 
 // In parts whose elements are at one node and whose operands fit its room, in the lists' order.
@@ -271,8 +279,8 @@ bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack) {
   if (one_node) {
     Bytes total{0};
     for (const Element& element : elements) total += element.bytes;
-    const Bytes budget = std::min(engine.budget(elements.front().node), engine.budget(engine.host()));
-    if (total.count() <= budget.count() / kPartOfRoom) return false;
+    if (total <= part_of(std::min(engine.budget(elements.front().node), engine.budget(engine.host()))))
+      return false;
   }
   const std::vector<Part> parts =
       signature.any_written && given.depend() ? cut_in_order(engine, elements) : cut(engine, elements);
