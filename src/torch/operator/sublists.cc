@@ -26,8 +26,8 @@ using Kind = Parameter::Kind;
 
 // Operands of one part take at most this part of the room: while one is worked on, those of the next arrive
 // and those of the one before leave. A kernel more costs little beside so many bytes; beside few it does, so
-// they need not be fewer than kSmallPart. But never more than a third of the room: what a kernel returns needs
-// room as well, and what other threads pin meanwhile.
+// they need not be fewer than kSmallPart. But never more than a third of the room: what a kernel returns
+// needs room as well, and what other threads pin meanwhile.
 constexpr int64_t kPartOfRoom = 16;
 constexpr int64_t kSmallPart = 1 << 20;
 constexpr int64_t kLargestPart = 3;
