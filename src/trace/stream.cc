@@ -51,8 +51,8 @@ Stream::Thread& Stream::give_ring(std::shared_ptr<const ThreadLife> life) {
   return **found;
 }
 
-// An event's place in the record; 0 if it has none. Taken with the ring in hand: while a thread looks for one,
-// another may write what happened later and leave its own, which would then go back in time.
+// An event's place in the record; 0 if it has none. Taken with the ring in hand: while a thread looks for
+// one, another may write what happened later and leave its own, which would then go back in time.
 uint64_t Stream::next_order() {
   if (!on_.load(std::memory_order_acquire)) return 0;
   const uint64_t order = next_.fetch_add(1, std::memory_order_relaxed);
