@@ -38,25 +38,7 @@ def train(name: str, form: str, steps: int) -> dict[str, Any]:
     import innkeeper  # noqa: F401  the device
     from models import CASES
 
-    import torch
-
-    case = CASES[name]
-    torch.set_default_dtype(torch.bfloat16 if case.half else torch.float32)
-    with torch.device("managed"):
-        model = case.make()
-    trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, **FORMS[form])
-    loss = case.loss(model)
-
-    def step() -> None:
-        with torch.autocast("managed", torch.bfloat16, enabled=not case.half):
-            value = loss()
-        optimizer.zero_grad()
-        value.backward()
-        del value
-        optimizer.step()
-
-    return measured(step, steps)
+    return measured(CASES[name].training(**FORMS[form]), steps)
 
 
 def run(name: str, form: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:

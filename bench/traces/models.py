@@ -1,6 +1,6 @@
-"""Models of the shapes that people train, in plain PyTorch: what ``record.py`` records.
+"""Models of the shapes that people train, in plain PyTorch: what ``record.py`` and benchmarks train.
 
-Nothing is computed when they are recorded (``data=off``), so their size is no matter.
+Nothing is computed there (``data=off``), so their size is no matter.
 """
 
 from __future__ import annotations
@@ -259,6 +259,24 @@ class Case:
     make: Callable[[], nn.Module]
     loss: Callable[[nn.Module], Loss]
     half: bool = False  # all of it in bfloat16; else autocast
+
+    def training(self, **form: bool) -> Callable[[], None]:
+        """Makes the model on the managed device, and a training step of it by AdamW of this form."""
+        torch.set_default_dtype(torch.bfloat16 if self.half else torch.float32)
+        with torch.device("managed"):
+            model = self.make()
+        optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), **form)
+        loss = self.loss(model)
+
+        def step() -> None:
+            with torch.autocast("managed", torch.bfloat16, enabled=not self.half):
+                value = loss()
+            optimizer.zero_grad()
+            value.backward()
+            del value
+            optimizer.step()
+
+        return step
 
 
 CASES = {

@@ -27,22 +27,10 @@ def record(name: str, path: Path) -> None:
     import innkeeper
     from models import CASES
 
-    import torch
-
-    case = CASES[name]
     with innkeeper.record(path) as recording:
-        torch.set_default_dtype(torch.bfloat16 if case.half else torch.float32)
-        with torch.device("managed"):
-            model = case.make()
-        optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), foreach=False)
-        loss = case.loss(model)
+        step = CASES[name].training(foreach=False)
         for _ in range(STEPS):
-            with torch.autocast("managed", torch.bfloat16, enabled=not case.half):
-                value = loss()
-            optimizer.zero_grad()
-            value.backward()
-            del value
-            optimizer.step()
+            step()
             recording.step()
 
 
