@@ -269,7 +269,7 @@ std::vector<Moved> Planner::moved() const {
   return all;
 }
 
-// At once, or beside the program.
+// At once, or beside the program. Of the round that is followed, as in take_plan().
 void Planner::make_plan(Known& known) {
   std::vector<PlannedNode> nodes;
   bool fits = true;
@@ -310,7 +310,7 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   known.moves = std::move(plan.moves);
   known.cost = plan.cost;
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet
-  if (known_ == &known) enter(known, step_, births_before_);
+  enter(known, step_, births_before_);
 }
 
 void Planner::drop(const Known& known) {
