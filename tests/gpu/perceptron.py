@@ -9,6 +9,7 @@ import ctypes
 import gc
 import os
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import card
 
 import torch
 from torch import nn
+
+WARM_UP = 16  # steps, after which a plan is followed; of short rounds several are planned at a time
 
 
 def use_unified(budget: int) -> None:
@@ -36,8 +39,35 @@ def use_unified(budget: int) -> None:
         raise RuntimeError(f"the card was not filled: CUDA error {error}")
 
 
+def shard_to_host(model: nn.Sequential) -> None:
+    """Has FSDP2 keep parameters and the optimizer on the host: its CPU offload, of one process."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+
+    import torch.distributed as dist
+
+    backend = "nccl" if card.REAL else "gloo"
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    mesh = init_device_mesh(card.PLAIN, (1,))
+    policy = CPUOffloadPolicy(pin_memory=card.REAL)
+    for part in [*(part for part in model if isinstance(part, nn.Linear)), model]:
+        fully_shard(part, mesh=mesh, offload_policy=policy)
+
+
 def measure(how: str, batch: int, steps: int, budget: int, width: int, layers: int) -> dict[str, Any]:
-    """`how`: plain, managed (with the budget), managed-whole or unified."""
+    """What a way of having the memory takes.
+
+    Args:
+        how: plain; managed, with the budget, planned; managed-unplanned and managed-recompute, likewise;
+            managed-whole, with room for all; unified; save_on_cpu, of PyTorch; or fsdp, whose CPU offload has
+            the optimizer's step on the host.
+        batch: samples a step.
+        steps: that are measured, behind those in which plans are made.
+        budget: bytes on the card, for the ways that keep to one.
+        width: of a layer.
+        layers: of the perceptron.
+
+    """
     device = "managed" if how.startswith("managed") else card.PLAIN
     if how == "unified":
         use_unified(budget)
@@ -45,7 +75,11 @@ def measure(how: str, batch: int, steps: int, budget: int, width: int, layers: i
         import innkeeper
 
         innkeeper.configure(
-            nodes=card.nodes(budget if how == "managed" else 2 << 30, host="16GiB" if card.REAL else "2GiB")
+            nodes=card.nodes(
+                2 << 30 if how == "managed-whole" else budget, host="16GiB" if card.REAL else "2GiB"
+            ),
+            planning=how != "managed-unplanned",
+            recompute=how == "managed-recompute",
         )
     torch.utils.deterministic.fill_uninitialized_memory = False  # a kernel more for every tensor
     if not card.REAL:
@@ -53,18 +87,22 @@ def measure(how: str, batch: int, steps: int, budget: int, width: int, layers: i
     torch.manual_seed(1)
     model = nn.Sequential(*(part for _ in range(layers) for part in (nn.Linear(width, width), nn.GELU())))
     model.to(device)
+    if how == "fsdp":
+        shard_to_host(model)
+    saved = torch.autograd.graph.save_on_cpu(pin_memory=card.REAL) if how == "save_on_cpu" else nullcontext()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, foreach=True)
     inputs = torch.randn(batch, width).to(device)
     losses = []
 
     def step() -> None:
-        loss = model(inputs).square().mean()
+        with saved:
+            loss = model(inputs).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
 
-    for _ in range(2):
+    for _ in range(WARM_UP):
         step()
     gc.collect()
     if card.REAL and how != "unified":

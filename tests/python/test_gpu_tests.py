@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, run_python
 
-CHOSEN = "room or random or experiments or (overlap and not training) or (bits and gpt-fused)"
+CHOSEN = (
+    "room or random or experiments or (overlap and not training) or (bits and gpt-fused) or oversubscription"
+)
 
 
 def test_they_pass_on_a_simulated_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

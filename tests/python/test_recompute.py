@@ -269,3 +269,78 @@ assert innkeeper.stats()["recomputed"] > 100
 def test_who_reads_and_who_writes_an_input_come_at_once() -> None:
     done = run_python("-c", WRITERS, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
+
+
+LEFT = """
+import innkeeper
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class StopAt(TorchDispatchMode):
+    def __init__(self, operator):
+        super().__init__()
+        self.left = operator
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.left -= 1
+        if self.left == 0:
+            raise InterruptedError
+        return function(*args, **(kwargs or {}))
+
+
+def trained(device, every=1):
+    # steps that end after each number of operators, beside whole ones
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(
+        32, 2, 128, batch_first=True, dropout=0.0, activation="gelu", norm_first=True
+    )
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    x = torch.randn(8, 32, 32).to(device)
+    losses = []
+
+    def step(mode):
+        with mode:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+
+    for _ in range(8):
+        counter = StopAt(0)
+        step(counter)
+    operators = -counter.left
+    for i in range(1, operators, every):
+        try:
+            step(StopAt(i * 89 % operators))  # not in turn, which would be a program of its own
+        except InterruptedError:
+            pass
+        step(StopAt(0))
+    for _ in range(8):
+        step(StopAt(0))
+    return losses, operators, [p.detach().cpu() for p in model.parameters()]
+
+
+innkeeper.configure("sim:1GiB,host:4GiB")
+trained("managed", every=1000)
+peak = innkeeper.stats()["nodes"]["sim:0"]["peak"]
+innkeeper.configure(f"sim:{int(peak * 0.6)}B,host:4GiB", recompute=True)
+losses, operators, weights = trained("managed")
+plain_losses, _, plain = trained("cpu")
+assert losses == plain_losses
+assert all(map(torch.equal, weights, plain))
+innkeeper.manager().check_invariants()
+print(operators, *(innkeeper.stats()[name] for name in ("divergences", "recomputed", "planned_rounds")))
+"""
+
+
+def test_a_round_that_is_left_at_any_operator_loses_nothing() -> None:
+    done = run_python("-c", LEFT)
+    assert done.returncode == 0, done.stderr
+    operators, divergences, recomputed, rounds = map(int, done.stdout.split())
+    assert operators > 200
+    assert divergences > 0.9 * operators, "there was no round to leave"
+    assert recomputed > operators
+    assert rounds >= 3, "it is not followed again"
