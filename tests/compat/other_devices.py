@@ -38,6 +38,8 @@ STAYS = """
 - Autocast goes by CUDA's lists of operators.
 - A group norm whose input lay channels last and was kept by `save_on_cpu`, or by a hook of your own that
   copies, has a backward that adds in another order: its last bits differ.
+- AOTInductor makes no package of managed tensors, since its code holds weights of its own. `torch.compile`
+  takes them.
 - Lengths of packed sequences are on the CPU, as on CUDA. `to_sparse_semi_structured` is CUDA's alone.
 - `torch.accelerator` names managed, in a process that has imported innkeeper.
 """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import innkeeper
 import pytest
 import torch.nn.functional as F
+from conftest import run_python
 
 import torch
 from torch import nn
@@ -197,3 +199,24 @@ def test_reduce_overhead_captures_nothing(tight: None) -> None:
     x = torch.randn(8)
     for _ in range(3):
         torch.testing.assert_close(f(x.to("managed")).cpu(), x.sin() + 1)
+
+
+PACKAGES = """
+import innkeeper
+import torch
+
+model, x = torch.nn.Linear(4, 4).eval(), torch.randn(2, 4)
+package = torch._inductor.aoti_compile_and_package(torch.export.export(model, (x,)))
+torch.testing.assert_close(torch._inductor.aoti_load_package(package)(x), model(x))
+try:
+    torch._inductor.aoti_compile_and_package(torch.export.export(model.to("managed"), (x.to("managed"),)))
+except NotImplementedError as error:
+    print(error)
+"""
+
+
+def test_packages_are_refused_in_one_line_and_made_for_other_devices(tmp_path: Path) -> None:
+    done = run_python("-c", PACKAGES, TORCHINDUCTOR_CACHE_DIR=str(tmp_path), timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("AOTInductor makes no package")
+    assert "torch.compile" in done.stdout

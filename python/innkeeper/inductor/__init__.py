@@ -14,9 +14,16 @@ kernels by the operator (``kernel``). Its configuration is left alone; other dev
 from __future__ import annotations
 
 import functools
+import itertools
+import sys
+from types import ModuleType
 from typing import Any
 
 import torch
+from innkeeper._register import DEVICE
+from innkeeper.libraries import imports
+
+_COMPILER = "torch._inductor.compile_fx"
 
 
 def tell() -> None:
@@ -35,3 +42,27 @@ def tell() -> None:
         )
 
     inductor.__call__ = compile_graph  # type: ignore[method-assign]
+    if _COMPILER in sys.modules:
+        _refuse_packages(sys.modules[_COMPILER])
+    else:
+        imports.after_import({_COMPILER: _refuse_packages}.get)
+
+
+def _refuse_packages(module: ModuleType) -> None:
+    """AOTInductor's have weights of their own, which no engine could move, and take addresses."""
+
+    def refusing(original: Any) -> Any:
+        @functools.wraps(original)
+        def compile_package(model_: Any, example_inputs_: Any, *rest: Any, **options: Any) -> Any:
+            own = itertools.chain(model_.parameters(), model_.buffers(), example_inputs_)
+            if any(isinstance(value, torch.Tensor) and value.device.type == DEVICE for value in own):
+                raise NotImplementedError(
+                    f"AOTInductor makes no package of tensors on {DEVICE}: its code holds weights of its "
+                    'own, which cannot be moved. Export the model on "cpu" or "cuda", or use torch.compile, '
+                    "whose compiled graphs Inductor's cache keeps for the next process"
+                )
+            return original(model_, example_inputs_, *rest, **options)
+
+        return compile_package
+
+    imports.replace(module, "compile_fx_aot", refusing)
