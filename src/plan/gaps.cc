@@ -9,9 +9,6 @@
 namespace innkeeper::plan {
 namespace {
 
-// Bytes that kernels could have touched while one of them is launched.
-constexpr int64_t kLaunch = int64_t{8} << 20;
-
 struct Use {
   int64_t step = 0;
   bool write = false;
@@ -75,17 +72,19 @@ class Generations {
 
 class Reader {
  public:
-  Reader(const Program& program, NodeId node) : generations_(program) {
+  Reader(const Program& program, NodeId node, const Speed& speed) : generations_(program) {
     made_.node = node;
+    made_.speed = speed;
+    made_.slower = slower(speed);
     made_.length = program.length();
     made_.births = program.births;
     made_.alive.resize(static_cast<size_t>(made_.length));
     for (int64_t step = 0; step < made_.length; ++step) {
-      int64_t bytes = kLaunch;
-      if (program.steps[static_cast<size_t>(step)].node == node) {
-        for (const Program::Use& use : program.uses_of(step)) bytes += note(use, step);
+      const bool here = program.steps[static_cast<size_t>(step)].node == node;
+      if (here) {
+        for (const Program::Use& use : program.uses_of(step)) note(use, step);
       }
-      made_.touched.push_back(bytes);
+      made_.touched.push_back(static_cast<int64_t>(here ? program.touched_in(step, speed) : 0));
     }
     made_.touched.push_back(0);
     for (int64_t sum = 0; int64_t & bytes : made_.touched) sum += std::exchange(bytes, sum);
@@ -108,7 +107,7 @@ class Reader {
     block.dies = block.dies < 0 ? step : std::min(block.dies, step);
   }
 
-  int64_t note(const Program::Use& use, int64_t step) {
+  void note(const Program::Use& use, int64_t step) {
     auto& known = use.slot.lasting ? lasting_ : passing_;
     const auto [slot, age] = generations_.of(use.slot);
     const auto [at, is_new] = known.try_emplace(slot.number, found_.size());
@@ -124,7 +123,6 @@ class Reader {
     Found& block = found_[at->second];
     block.uses.push_back({when, use.write});
     block.last = std::max(block.last, when);
-    return use.size.count();
   }
 
   static bool is_born(const Uses::Life& life) { return !life.slot.lasting && life.slot.number > 0; }
@@ -167,10 +165,8 @@ class Reader {
 
 }  // namespace
 
-Uses uses_at(const Program& program, NodeId node, double slower) {
-  Uses uses = Reader(program, node).take();
-  uses.slower = slower;
-  return uses;
+Uses uses_at(const Program& program, NodeId node, const Speed& speed) {
+  return Reader(program, node, speed).take();
 }
 
 }  // namespace innkeeper::plan

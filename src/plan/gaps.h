@@ -31,6 +31,7 @@ struct Uses {
     bool written = false;  // in the round
   };
   NodeId node = kNoNode;
+  Speed speed;              // its own
   double slower = kSlower;  // its link than its memory (speed.h)
   int64_t length = 0;       // steps
   int64_t births = 0;       // of a round
@@ -42,7 +43,7 @@ struct Uses {
   std::vector<int64_t> wanted;   // of those that are in use, or will be
 };
 
-Uses uses_at(const Program& program, NodeId node, double slower = kSlower);
+Uses uses_at(const Program& program, NodeId node, const Speed& speed = {});
 
 // Calls `range(first, last)` for the steps of one round that `begin` to `end` cover, as often as they do.
 template <typename Range>

@@ -12,7 +12,7 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-void History::ended(NodeId node, std::span<const Touch> touches) {
+void History::ended(NodeId node, std::span<const Touch> touches, double seconds) {
   if (place_of(end_) == 0) [[unlikely]]
     begin_part();
   uint64_t shape = mixed(touches.size(), index_of(node));
@@ -22,8 +22,12 @@ void History::ended(NodeId node, std::span<const Touch> touches) {
     eldest = std::min(eldest, touch.block);
   }
   Part& part = *parts_.back();
-  part.operators[place_of(end_)] = {shape, key_of(shape, eldest), births_,
-                                    static_cast<uint32_t>(part.touches.size()), node};
+  part.operators[place_of(end_)] = {shape,
+                                    key_of(shape, eldest),
+                                    births_,
+                                    static_cast<uint32_t>(part.touches.size()),
+                                    static_cast<float>(seconds),
+                                    node};
   part.touches.insert(part.touches.end(), touches.begin(), touches.end());
   touched_ += touches.size();
   ++end_;

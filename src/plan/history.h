@@ -37,6 +37,7 @@ class History {
     uint64_t key = 0;    // of the shape and the eldest block: equal where operators are likely to be the same
     int64_t births = 0;  // blocks that were named before it ended, its results too
     uint32_t first = 0;  // of its touches, in its part of the history
+    float seconds = 0;   // of its kernels; 0 where nobody knows
     NodeId node = kNoNode;
   };
   struct Death {
@@ -45,7 +46,7 @@ class History {
   };
 
   Name name() { return ++births_; }
-  void ended(NodeId node, std::span<const Touch> touches);
+  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0);
   void died(Name block) { deaths_.push_back({block, end() - 1}); }
 
   // Operators are numbered from 0 on; those from begin() to end() are kept.

@@ -39,8 +39,8 @@ Block* Planner::block_of(Name name) const {
 
 // ---------------------------------------------------------------- following
 
-void Planner::ended(NodeId node, std::span<const Touch> touches) {
-  history_.ended(node, touches);
+void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds) {
+  history_.ended(node, touches, seconds);
   postponed_ = false;
   if (!arriving_.empty()) {
     std::erase_if(arriving_, [&](const Due& due) {

@@ -68,7 +68,8 @@ class Planner {
 
   Name meet(Block* block);
   void forget(Name name);
-  void ended(NodeId node, std::span<const Touch> touches);
+  // `seconds`: of its kernels; 0 where nobody knows.
+  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0);
   // The next thing to move, if there is one left.
   bool next(Order& order);
   // There was no room for what next() gave last. It is ordered again after the next operator, unless that has

@@ -1,9 +1,16 @@
 #include "plan/program.h"
 
+#include <algorithm>
 #include <array>
 #include <unordered_set>
 
 namespace innkeeper::plan {
+namespace {
+
+// Bytes that kernels could have touched while one of them is launched.
+constexpr double kLaunch = 8 << 20;
+
+}  // namespace
 
 int64_t Slot::age(int64_t births) const {
   if (lasting || births == 0) return 0;
@@ -15,6 +22,18 @@ std::span<const Program::Use> Program::uses_of(int64_t step) const {
   const auto index = static_cast<size_t>(step);
   const size_t last = index + 1 < steps.size() ? steps[index + 1].first : uses.size();
   return std::span(uses).subspan(steps[index].first, last - steps[index].first);
+}
+
+double Program::touched_in(int64_t step, const Speed& speed) const {
+  const double known = static_cast<double>(steps[static_cast<size_t>(step)].seconds) * speed.memory;
+  if (known > 0) return known;
+  double bytes = kLaunch;
+  for (const Use& use : uses_of(step)) bytes += static_cast<double>(use.size.count());
+  return bytes;
+}
+
+bool Program::is_timed() const {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.seconds > 0; });
 }
 
 bool Program::is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const {
@@ -74,7 +93,8 @@ Program repeated(const Program& program, int64_t times) {
     };
     const size_t first = all.uses.size();
     for (const Program::Step& step : program.steps)
-      all.steps.push_back({step.shape, first + step.first, round * program.births + step.births, step.node});
+      all.steps.push_back(
+          {step.shape, first + step.first, round * program.births + step.births, step.node, step.seconds});
     for (const Program::Use& use : program.uses) {
       all.uses.push_back(use);
       all.uses.back().slot = later(use.slot);
@@ -95,7 +115,10 @@ std::optional<Program> make_program(const History& history, int64_t length) {
   for (int64_t at = begin; at < history.end(); ++at) {
     const History::Operator& ended = history.at(at);
     if (ended.births - history.at(at - length).births != program.births) return std::nullopt;
-    program.steps.push_back({ended.shape, program.uses.size(), ended.births - births_before, ended.node});
+    // The less of two rounds: what another thread's kernels took meanwhile is no part of it.
+    const float seconds = std::min(ended.seconds, history.at(at - length).seconds);
+    program.steps.push_back(
+        {ended.shape, program.uses.size(), ended.births - births_before, ended.node, seconds});
     const std::span<const Touch> now = history.touches(at);
     const std::span<const Touch> before = history.touches(at - length);
     for (size_t i = 0; i < now.size(); ++i) {

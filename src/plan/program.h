@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/history.h"
+#include "plan/speed.h"
 
 namespace innkeeper::plan {
 
@@ -35,6 +36,7 @@ struct Program {
     size_t first = 0;    // of its uses
     int64_t births = 0;  // of the round, before the step ended
     NodeId node = kNoNode;
+    float seconds = 0;  // of its kernels; 0 where nobody knows
   };
   struct Death {
     int64_t after = 0;  // this step
@@ -47,6 +49,9 @@ struct Program {
 
   int64_t length() const { return static_cast<int64_t>(steps.size()); }
   std::span<const Use> uses_of(int64_t step) const;
+  // Bytes that kernels touch in the time that this one's take, on a card whose memory is so fast.
+  double touched_in(int64_t step, const Speed& speed) const;
+  bool is_timed() const;  // whether anybody knows how long kernels take
   // Is the history's operator this step, in a round before which so many blocks were named?
   bool is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const;
   // The key that the history gives this step; none if it touches nothing that lasts.

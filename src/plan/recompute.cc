@@ -15,9 +15,11 @@ namespace {
 constexpr size_t kParts[] = {16, 8, 4, 2, 1};
 constexpr int64_t kLong = 20'000;  // operators
 
-// To compute more again must make the round so much shorter, since kernels take longer than to touch bytes,
-// and copies beside them cost less than it seems.
-constexpr double kWorthIt = 0.96;
+// To compute more again must make the round so much shorter: what a run of it tells is a little off, and more
+// where nobody knows how long kernels take, which is longer than to touch bytes, so that copies beside them
+// cost less than it seems.
+constexpr double kWorthIt = 0.995;
+constexpr double kWorthItUntimed = 0.96;
 
 // Of a block of this round, or one that lasts.
 struct Life {
@@ -161,16 +163,17 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
   for (int64_t step = 0; step < program.length(); ++step) {
     Program::Step copy = program.steps[static_cast<size_t>(step)];
     copy.first = made.uses.size();
-    made.steps.push_back(copy);
     const auto [first, last] = again.equal_range(step);
     for (auto it = first; it != last; ++it) {
       const Remade& each = remade[it->second];
+      copy.seconds += program.steps[static_cast<size_t>(each.born)].seconds;
       for (Program::Use use : program.uses_of(each.born)) {
         if (use.pure && use.slot.key() != each.slot.key()) continue;  // another result, which nobody keeps
         use.slot = renamed(use.slot, step);
         made.uses.push_back(use);
       }
     }
+    made.steps.push_back(copy);
     for (Program::Use use : program.uses_of(step)) {
       use.slot = renamed(use.slot, step);
       made.uses.push_back(use);
@@ -194,11 +197,12 @@ Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes ro
                        [&](int64_t alive) { return alive > room.count(); });
   };
   std::erase_if(all, [&](const Remade& each) { return !covers(each); });
+  const double worth_it = program.is_timed() ? kWorthIt : kWorthItUntimed;
   for (const size_t part : kParts) {
     const std::span some(all.data(), all.size() / part);
     if (some.empty() || (part != 1 && program.length() > kLong)) continue;
-    Schedule made = make_schedule(uses_at(with_remade(program, some), uses.node, uses.slower), room);
-    if (made.time >= kWorthIt * best.time) continue;
+    Schedule made = make_schedule(uses_at(with_remade(program, some), uses.node, uses.speed), room);
+    if (made.time >= worth_it * best.time) continue;
     for (Move& move : made.moves) move.slot = as_before(move.slot, program.births, some);
     std::vector<Move> moves;  // of one step those that leave first
     for (const Remade& each : some)

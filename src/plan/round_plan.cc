@@ -40,7 +40,7 @@ RoundPlan plan_round(const Program& program, int64_t times, const std::vector<Pl
   plan.cost.times = times;
   for (const PlannedNode& at : nodes) {
     if (at.whole <= Bytes(0)) continue;  // none is wanted
-    const Uses uses = uses_at(program, at.node, slower(at.about.speed));
+    const Uses uses = uses_at(program, at.node, at.about.speed);
     const Bytes bound = live_excess(uses, at.whole);
     plan.cost.bound += bound;
     plan.cost.least_copying = std::max(plan.cost.least_copying, seconds(bound, at.about.speed.link));

@@ -118,7 +118,11 @@ Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tr
   double shortest = 0;
   for (const Weights& weights : tried) {
     const std::vector<size_t> gaps = cover(uses, room, weights);
-    if (gaps.empty()) return {};
+    if (gaps.empty()) {  // nothing need move
+      Schedule none;
+      none.time = static_cast<double>(uses.touched.back());
+      return none;
+    }
     Timetable made(uses, gaps, room);
     const double time = made.time();
     if (best.has_value() && time >= shortest) continue;

@@ -33,7 +33,7 @@ struct Schedule {
   std::vector<Move> moves;  // by step; of one step those that leave first
   Bytes arriving{0};        // in a round
   Bytes leaving{0};
-  double time = 0;  // of a round, in bytes that kernels touch (round_time.h); 0 where nothing moves
+  double time = 0;  // of a round, in bytes that kernels touch (round_time.h)
 };
 
 // Room: bytes at the node that the program's blocks may have between them. The best of those that are made by

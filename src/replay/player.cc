@@ -45,7 +45,10 @@ class Player {
                                                        .card = setup.card,
                                                        .host_link = setup.link});
     std::vector<NodeSetup> nodes;
-    nodes.push_back({sim::make_device(card_), room, true, {setup.card.bandwidth, setup.link.bandwidth}});
+    nodes.push_back(
+        {sim::make_device(card_), room, true, {setup.card.bandwidth, setup.link.bandwidth}, [card = card_] {
+           return ComputeTime{card->time(0), card->busy(0)};
+         }});
     auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
     slabs_ = &host->slabs();
     nodes.push_back({std::move(host), kHost, false});

@@ -155,7 +155,12 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   if (others.load(std::memory_order_relaxed) != 0) unplanned += others.exchange(0, std::memory_order_relaxed);
   if (unplanned != 0) planner.unplanned(id, Bytes(unplanned));
   const int64_t rounds = planner.rounds();
-  planner.ended(id, follower.touches);
+  double seconds = 0;
+  if (node(id).time != nullptr) {
+    seconds = node(id).time().kernels;
+    seconds -= std::exchange(follower.kernels_before[index_of(id)], seconds);
+  }
+  planner.ended(id, follower.touches, seconds);
   if (planner.begins()) {
     const ComputeTime taken = time_since(follower.time_before);
     if (planner.rounds() > rounds && self.arrived >= follower.arrived_before) {  // else a thread at its place

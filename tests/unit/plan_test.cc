@@ -26,8 +26,8 @@ struct Loop {
   PeriodFinder finder;
   int64_t found = 0;
 
-  void op(std::vector<Touch> touches) {
-    history.ended(kCard, touches);
+  void op(std::vector<Touch> touches, double seconds = 0) {
+    history.ended(kCard, touches, seconds);
     found = finder.look(history);
   }
 };
@@ -217,6 +217,18 @@ TEST(Program, HasTheDeathsBehindItsLastStep) {
   ASSERT_EQ(program.deaths.size(), 1u);
   EXPECT_EQ(program.deaths.front().after, 1);
   EXPECT_EQ(program.deaths.front().slot.number, 1) << "of this round, as it will be";
+}
+
+TEST(Program, TakesTheLessOfTwoRoundsTimes) {
+  Loop loop;
+  const Name weight = loop.history.name();
+  for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);  // beside another's kernels
+  const Program program = make_program(loop.history, 1).value();
+  EXPECT_EQ(program.touched_in(0, {.memory = 1e9}), 2e9);
+  EXPECT_EQ(uses_at(program, kCard, {.memory = 1e9}).touched.back(), 2'000'000'000);
+  EXPECT_EQ(program.touched_in(0, {}), (8 << 20) + 1024) << "nobody knows how fast its memory is";
+  EXPECT_TRUE(program.is_timed());
+  EXPECT_EQ(repeated(program, 3).steps.back().seconds, 2.0F);
 }
 
 TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {

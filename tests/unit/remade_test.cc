@@ -25,7 +25,9 @@ struct Sizes {
 // Both are read again on the way back.
 class Training {
  public:
-  explicit Training(std::vector<Sizes> layers) : layers_(std::move(layers)) {
+  // Each operator's kernels take so many seconds, or nobody knows.
+  explicit Training(std::vector<Sizes> layers, double seconds = 0)
+      : layers_(std::move(layers)), seconds_(seconds) {
     for (size_t i = 0; i < layers_.size(); ++i) weights_.push_back(history_.name());
     for (int round = 0; round < 3; ++round) go_round();
   }
@@ -37,7 +39,7 @@ class Training {
   Touch weight(size_t i, bool write = false) const { return {weights_[i], KiB(layers_[i].weight), write}; }
 
   void op(const std::vector<Touch>& touches) {
-    history_.ended(kCard, touches);
+    history_.ended(kCard, touches, seconds_);
     found_ = finder_.look(history_);
   }
 
@@ -68,6 +70,7 @@ class Training {
   }
 
   const std::vector<Sizes> layers_;
+  const double seconds_;
   History history_;
   PeriodFinder finder_;
   int64_t found_ = 0;
@@ -111,6 +114,24 @@ TEST(Remade, IsAnotherBlockToTheProgram) {
   EXPECT_EQ(made.births, program.births + 15);
   EXPECT_EQ(most_alive(program) - most_alive(made), KiB(300 * 15).count());
   EXPECT_EQ(most_alive(with_remade(program, {})), most_alive(program));
+}
+
+// Kernels take long, so that copies run beside them: to compute again would cost time, though nothing need
+// move then.
+TEST(Remade, IsNotTakenWhereCopiesCostNothing) {
+  constexpr plan::Speed kSpeed{.memory = 1e12, .link = 2e10};
+  const Program program = Training(std::vector<Sizes>(16, {100, 200, 300}), 1e-3).program();
+  ASSERT_TRUE(program.is_timed());
+  const Uses uses = uses_at(program, kCard, kSpeed);
+  const Bytes room(most_alive(program) * 9 / 10);
+  const Schedule plain = make_schedule(uses, room);
+  ASSERT_FALSE(plain.moves.empty());
+  EXPECT_EQ(plain.time, static_cast<double>(uses.touched.back())) << "copies hide";
+  const Program without = with_remade(program, may_be_remade(program, kCard));
+  const Schedule nothing = make_schedule(uses_at(without, kCard, kSpeed), room);
+  EXPECT_TRUE(nothing.moves.empty());
+  EXPECT_GT(nothing.time, plain.time) << "what is computed again takes its time";
+  EXPECT_EQ(dropped(schedule_with_remade(program, uses, room)), 0);
 }
 
 TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
