@@ -49,6 +49,15 @@ def configure(
     """
     if not isinstance(nodes, str):
         raise TypeError(f"nodes is a str such as 'sim:2x64MiB,host:1GiB', got {type(nodes).__name__}")
+    switches = {
+        "soft_placement": soft_placement,
+        "growth": growth,
+        "planning": planning,
+        "recompute": recompute,
+    }
+    for name, value in switches.items():
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{name} is a bool, got {value!r}")
     before = _C.growth()
     if growth is not None:
         _C.set_growth(growth)  # the machine is made with it

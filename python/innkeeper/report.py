@@ -130,20 +130,23 @@ def summary(*owners: nn.Module | Optimizer) -> str:
         f"{format_bytes(now['bytes_between'])} between accelerators"
     )
     if now["planned_rounds"]:
+        again = f"; {now['recomputed']:,} results computed again" if now["recomputed"] else ""
         lines.append(
-            f"{now['planned_rounds']:,} rounds moved as planned, {now['divergences']:,} left before their end"
+            f"{now['planned_rounds']:,} rounds moved as planned, {now['divergences']:,} left before their "
+            f"end{again}"
         )
     if now["round"]:
         last = now["round"]
+        plan = "plan that computes nothing again" if now["recomputed"] else "plan"
         lines.append(
             f"a round: {last['operators']:,} operators, {format_bytes(last['bytes_fetched'])} fetched by the "
-            f"last, {format_bytes(last['bytes_planned'])} planned; at this budget no plan fetches less than "
-            f"{format_bytes(now['bytes_bound'])}, and with {format_bytes(last['bytes_short'])} more of it "
-            "nothing would move"
+            f"last, {format_bytes(last['bytes_planned'])} planned; at this budget no {plan} fetches less "
+            f"than {format_bytes(now['bytes_bound'])}, and with {format_bytes(last['bytes_short'])} more of "
+            "it nothing that is planned would move"
         )
         if now["time_bound"] is not None:
             lines.append(
-                f"it took {1e3 * last['seconds']:.2f} ms; at this budget no plan takes less than "
+                f"it took {1e3 * last['seconds']:.2f} ms; at this budget no {plan} takes less than "
                 f"{1e3 * now['time_bound']:.2f} ms, and where nothing moves it takes "
                 f"{1e3 * last['kernel_seconds']:.2f} ms"
             )

@@ -111,10 +111,13 @@ Result<std::unique_ptr<DiskDevice>> DiskDevice::open(std::string path, Bytes cap
 }
 
 Result<std::unique_ptr<DiskDevice>> DiskDevice::open(Options options) {
-  if (options.capacity.count() <= 0 || options.capacity.count() > int64_t{1} << 45 || options.threads < 1) {
+  if (options.capacity.count() <= 0 || options.capacity.count() > int64_t{1} << 45) {
     return Status(Code::invalid_argument, options.name + ": a capacity of " + to_string(options.capacity) +
-                                              " and " + std::to_string(options.threads) +
-                                              " threads, expected 1 B to 32 TiB and 1 or more");
+                                              ", expected 1 B to 32 TiB, as in disk:/tmp:8GiB");
+  }
+  if (options.threads < 1) {
+    return Status(Code::invalid_argument,
+                  options.name + ": " + std::to_string(options.threads) + " threads, expected 1 or more");
   }
   const int64_t limit = file_limit(options.capacity);
   Result<std::unique_ptr<SpillFile>> file = SpillFile::open({.name = options.name,

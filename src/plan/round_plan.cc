@@ -20,13 +20,15 @@ std::string on_link(Bytes size, double link) {
   return text.data();
 }
 
-std::string said_of(const Program& program, const Schedule& made, Bytes missing, const PlannedNode& at) {
+std::string said_of(const Program& program, int64_t times, const Schedule& made, Bytes missing,
+                    const PlannedNode& at) {
   Bytes dropped{0};
   for (const Move& move : made.moves)
     if (move.drops) dropped += move.size;
   const std::string again =
       dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
-  return "planned: a round of " + std::to_string(program.length()) + " operators, in which " +
+  const std::string rounds = times == 1 ? "a round" : std::to_string(times) + " rounds";
+  return "planned: " + rounds + " of " + std::to_string(program.length() / times) + " operators, in which " +
          to_string(made.arriving) + " arrive at " + at.about.name + " and " + to_string(made.leaving) +
          " leave it" + again + on_link(std::max(made.arriving, made.leaving), at.about.speed.link) +
          "; nothing would, with " + to_string(missing) + " more than its " + to_string(at.whole);
@@ -53,7 +55,7 @@ RoundPlan plan_round(const Program& program, int64_t times, const std::vector<Pl
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     plan.cost.arriving += Bytes(made.arriving.count() / times);
     plan.cost.leaving += Bytes(made.leaving.count() / times);
-    plan.said.push_back(said_of(program, made, missing, at));
+    plan.said.push_back(said_of(program, times, made, missing, at));
   }
   std::stable_sort(plan.moves.begin(), plan.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });

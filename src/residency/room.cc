@@ -435,7 +435,9 @@ Status Engine::out_of_room(const Node& node, Bytes size) const {
                         " in use (" + to_string(in_use) + " by operands and pins, of which " +
                         to_string(pinned_bytes(node)) + " pinned by the user or escaped; " +
                         to_string(kernel) + " by kernels themselves)";
-  if (backing(node) == kNoNode) {
+  const Bytes may_leave = node.replica_bytes - in_use;
+  const Bytes free(node.budget.load() - used.count());
+  if (backing(node) == kNoNode && may_leave != Bytes(0) && free + may_leave >= size) {
     message += "; nothing below " + node.device->name() +
                " can take what is here: add a disk node to INNKEEPER_NODES";
   }

@@ -302,7 +302,7 @@ TEST(DiskOpen, SaysWhatIsWrong) {
   EXPECT_EQ(DiskDevice::open("/no/such/folder", MiB(1)).status().message(),
             "disk: no spill file in \"/no/such/folder\": No such file or directory");
   EXPECT_EQ(DiskDevice::open("/tmp", Bytes(0)).status().message(),
-            "disk: a capacity of 0 B and 2 threads, expected 1 B to 32 TiB and 1 or more");
+            "disk: a capacity of 0 B, expected 1 B to 32 TiB, as in disk:/tmp:8GiB");
   faults.write_error = ENOSPC;
   EXPECT_EQ(DiskDevice::open(
                 {.path = "/tmp", .capacity = MiB(1), .calls = {faulty_write, faulty_read, faulty_reserve}})
