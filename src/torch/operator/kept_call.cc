@@ -59,21 +59,27 @@ bool flushes_denormals() {
 // The host's kernels work as they did when a call was kept, on this thread, while it lives.
 class AsThen {
  public:
-  AsThen(int threads, bool flushes) : threads_(at::get_num_threads()), flushes_(flushes_denormals()) {
-    set(threads, flushes);
+  AsThen(int threads, bool flushes, bool mkldnn)
+      : threads_(at::get_num_threads()),
+        flushes_(flushes_denormals()),
+        mkldnn_(at::globalContext().userEnabledMkldnn()) {
+    set(threads, flushes, mkldnn);
   }
-  ~AsThen() { set(threads_, flushes_); }
+  ~AsThen() { set(threads_, flushes_, mkldnn_); }
   AsThen(const AsThen&) = delete;
   AsThen& operator=(const AsThen&) = delete;
 
  private:
-  static void set(int threads, bool flushes) {
+  // PyTorch has oneDNN's switch for the process: while it is another than then, threads beside see it too.
+  static void set(int threads, bool flushes, bool mkldnn) {
     if (at::get_num_threads() != threads) at::set_num_threads(threads);
     if (flushes_denormals() != flushes) at::globalContext().setFlushDenormal(flushes);
+    if (at::globalContext().userEnabledMkldnn() != mkldnn) at::globalContext().setUserEnabledMkldnn(mkldnn);
   }
 
   const int threads_;
   const bool flushes_;
+  const bool mkldnn_;
 };
 
 }  // namespace
@@ -85,7 +91,11 @@ std::unique_ptr<Recipe> recipe_of(Block& block) {
 }
 
 KeptCall::KeptCall(const ManagedOp& op, NodeId node)
-    : op_(op), node_(node), threads_(at::get_num_threads()), flushes_denormals_(flushes_denormals()) {}
+    : op_(op),
+      node_(node),
+      threads_(at::get_num_threads()),
+      flushes_denormals_(flushes_denormals()),
+      mkldnn_(at::globalContext().userEnabledMkldnn()) {}
 
 std::shared_ptr<const KeptCall> KeptCall::of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
                                              NodeId node) {
@@ -151,6 +161,9 @@ std::vector<c10::Storage> KeptCall::hold() const {
   std::vector<c10::Storage> held;
   held.reserve(operands_.size());
   for (const Operand& operand : operands_) {
+    // To take one that Python may own alone wants Python's lock, which whoever has it may not let go while it
+    // waits for what the caller holds. (What it is asked of is there as long as the weak pointer is.)
+    if (operand.storage._unsafe_get_target()->pyobj_slot()->load_pyobj() != nullptr) break;
     auto storage = operand.storage.lock();
     if (!storage || !owns_block(*storage) || block_of(*storage) != operand.block) break;
     held.emplace_back(std::move(storage));
@@ -192,7 +205,7 @@ torch::jit::Stack KeptCall::run(const std::vector<c10::Storage>& held) const {
       stack.push_back(argument.value);
     }
   }
-  const AsThen as_then(threads_, flushes_denormals_);
+  const AsThen as_then(threads_, flushes_denormals_, mkldnn_);
   const c10::impl::ForceDispatchKeyGuard no_mode(c10::default_included_set,
                                                  c10::default_excluded_set | kAboveKernels);
   const c10::impl::DisablePythonDispatcher no_python;

@@ -59,7 +59,8 @@ class KeptCall {
   const ManagedOp op_;
   const NodeId node_;
   const int threads_;             // the host's kernels part their work among so many, and
-  const bool flushes_denormals_;  // may take the smallest numbers for none
+  const bool flushes_denormals_;  // may take the smallest numbers for none,
+  const bool mkldnn_;             // and are oneDNN's where it has its own
   std::vector<Argument> arguments_;
   std::vector<Operand> operands_;  // in the order of the arguments
 };
