@@ -266,4 +266,5 @@ TRIED: dict[str, Short | Elsewhere] = {
         "innkeeper queue prune --older 30d --keep 500", "pruned"
     ),
     "innkeeper slurm submit": SLURM,
+    "innkeeper slurm submit --mem 20G -- CMD": SLURM,
 }
