@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +22,7 @@ import torch
 from innkeeper._register import DEVICE
 from innkeeper.libraries import imports
 
-_COMPILER = "torch._inductor.compile_fx"
+_COMPILER = "torch._inductor.compile_fx"  # has what makes AOTInductor's packages
 
 
 def tell() -> None:
@@ -42,10 +41,7 @@ def tell() -> None:
         )
 
     inductor.__call__ = compile_graph  # type: ignore[method-assign]
-    if _COMPILER in sys.modules:
-        _refuse_packages(sys.modules[_COMPILER])
-    else:
-        imports.after_import({_COMPILER: _refuse_packages}.get)
+    imports.after_import({_COMPILER: _refuse_packages}.get)
 
 
 def _refuse_packages(module: ModuleType) -> None:

@@ -58,9 +58,6 @@ _LOOKS = 1000
 def prepare() -> None:
     """Waits for the libraries. Where ``cuda_names`` is loaded most need nothing."""
     wanted = _lend_alone if launch.is_preloaded() else functools.partial(_change, _is_on())
-    for name in list(sys.modules):
-        if (change := wanted(name)) is not None:
-            change(sys.modules[name])
     imports.after_import(wanted)
 
 

@@ -14,13 +14,16 @@ Adapt = Callable[[ModuleType], None]
 
 
 def after_import(wanted: Callable[[str], Adapt | None]) -> None:
-    """Has modules changed right after their code has run.
+    """Has modules changed right after their code has run, those that are there at once.
 
     Args:
         wanted: what is to be called with the module of a name, if anything is. It is asked for each module
             that is imported, and when somebody only wants to know whether there is such a module.
 
     """
+    for name in list(sys.modules):
+        if (change := wanted(name)) is not None:
+            change(sys.modules[name])
     sys.meta_path.insert(0, _Finder(wanted))
 
 
