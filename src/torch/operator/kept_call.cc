@@ -59,27 +59,13 @@ bool flushes_denormals() {
 // The host's kernels work as they did when a call was kept, on this thread, while it lives.
 class AsThen {
  public:
-  AsThen(int threads, bool flushes, bool mkldnn)
-      : threads_(at::get_num_threads()),
-        flushes_(flushes_denormals()),
-        mkldnn_(at::globalContext().userEnabledMkldnn()) {
-    set(threads, flushes, mkldnn);
-  }
-  ~AsThen() { set(threads_, flushes_, mkldnn_); }
+  explicit AsThen(const HostKernels& then) { then.set(); }
+  ~AsThen() { before_.set(); }
   AsThen(const AsThen&) = delete;
   AsThen& operator=(const AsThen&) = delete;
 
  private:
-  // PyTorch has oneDNN's switch for the process: while it is another than then, threads beside see it too.
-  static void set(int threads, bool flushes, bool mkldnn) {
-    if (at::get_num_threads() != threads) at::set_num_threads(threads);
-    if (flushes_denormals() != flushes) at::globalContext().setFlushDenormal(flushes);
-    if (at::globalContext().userEnabledMkldnn() != mkldnn) at::globalContext().setUserEnabledMkldnn(mkldnn);
-  }
-
-  const int threads_;
-  const bool flushes_;
-  const bool mkldnn_;
+  const HostKernels before_ = HostKernels::now();
 };
 
 }  // namespace
@@ -90,12 +76,18 @@ std::unique_ptr<Recipe> recipe_of(Block& block) {
   return std::make_unique<HeldCall>(*origin);
 }
 
-KeptCall::KeptCall(const ManagedOp& op, NodeId node)
-    : op_(op),
-      node_(node),
-      threads_(at::get_num_threads()),
-      flushes_denormals_(flushes_denormals()),
-      mkldnn_(at::globalContext().userEnabledMkldnn()) {}
+HostKernels HostKernels::now() {
+  return {at::get_num_threads(), flushes_denormals(), at::globalContext().userEnabledMkldnn()};
+}
+
+void HostKernels::set() const {
+  const HostKernels before = now();
+  if (before.threads != threads) at::set_num_threads(threads);
+  if (before.denormals_flushed != denormals_flushed) at::globalContext().setFlushDenormal(denormals_flushed);
+  if (before.mkldnn != mkldnn) at::globalContext().setUserEnabledMkldnn(mkldnn);
+}
+
+KeptCall::KeptCall(const ManagedOp& op, NodeId node) : op_(op), node_(node) {}
 
 std::shared_ptr<const KeptCall> KeptCall::of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
                                              NodeId node) {
@@ -205,7 +197,7 @@ torch::jit::Stack KeptCall::run(const std::vector<c10::Storage>& held) const {
       stack.push_back(argument.value);
     }
   }
-  const AsThen as_then(threads_, flushes_denormals_, mkldnn_);
+  const AsThen as_then(host_);
   const c10::impl::ForceDispatchKeyGuard no_mode(c10::default_included_set,
                                                  c10::default_excluded_set | kAboveKernels);
   const c10::impl::DisablePythonDispatcher no_python;

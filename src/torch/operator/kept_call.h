@@ -19,6 +19,17 @@
 
 namespace innkeeper::torch_layer {
 
+// What decides the bits of the host's kernels beside their operands. The first two are a thread's; oneDNN's
+// switch is the process's, so threads beside see it, too, while it is another than it was.
+struct HostKernels {
+  int threads;             // that part their work among them
+  bool denormals_flushed;  // they may take the smallest numbers for none
+  bool mkldnn;             // they are oneDNN's where it has its own
+
+  static HostKernels now();
+  void set() const;
+};
+
 class KeptCall {
  public:
   // Null where it cannot be kept. `arguments`: the operator's, whose operands the call has pinned.
@@ -58,9 +69,7 @@ class KeptCall {
 
   const ManagedOp op_;
   const NodeId node_;
-  const int threads_;             // the host's kernels part their work among so many, and
-  const bool flushes_denormals_;  // may take the smallest numbers for none,
-  const bool mkldnn_;             // and are oneDNN's where it has its own
+  const HostKernels host_ = HostKernels::now();
   std::vector<Argument> arguments_;
   std::vector<Operand> operands_;  // in the order of the arguments
 };
