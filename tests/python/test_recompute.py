@@ -102,19 +102,23 @@ def test_what_it_is_made_of_may_be_written_any_way() -> None:
     assert int(done.stdout) >= 5
 
 
-PLANNED = """
+ENCODER = """
 import innkeeper
 import torch
 
 
-
-def trained(device):
+def encoder(device, width, layers, dropout):
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(
-        64, 2, 256, batch_first=True, dropout=0.1, activation="gelu", norm_first=True
+        width, 2, 4 * width, batch_first=True, dropout=dropout, activation="gelu", norm_first=True
     )
-    model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    model = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).to(device)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+"""
+
+PLANNED = """
+def trained(device):
+    model, optimizer = encoder(device, 64, 4, 0.1)
     x = torch.randn(16, 32, 64).to(device)
     losses = []
     for step in range(8):
@@ -139,7 +143,7 @@ for recompute in (False, True):
 
 
 def test_a_plan_computes_again_instead_of_copying() -> None:
-    done = run_python("-c", PLANNED)
+    done = run_python("-c", ENCODER + PLANNED)
     assert done.returncode == 0, done.stderr
     without, with_it = (line.split() for line in done.stdout.splitlines())
     assert int(without[0]) == 0
@@ -302,8 +306,6 @@ def test_onednn_is_as_it_was_then_and_what_python_may_own_alone_is_left() -> Non
 
 
 LEFT = """
-import innkeeper
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -321,12 +323,7 @@ class StopAt(TorchDispatchMode):
 
 def trained(device, every=1):
     # steps that end after each number of operators, beside whole ones
-    torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(
-        32, 2, 128, batch_first=True, dropout=0.0, activation="gelu", norm_first=True
-    )
-    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    model, optimizer = encoder(device, 32, 2, 0.0)
     x = torch.randn(8, 32, 32).to(device)
     losses = []
 
@@ -367,7 +364,7 @@ print(operators, *(innkeeper.stats()[name] for name in ("divergences", "recomput
 
 
 def test_a_round_that_is_left_at_any_operator_loses_nothing() -> None:
-    done = run_python("-c", LEFT)
+    done = run_python("-c", ENCODER + LEFT)
     assert done.returncode == 0, done.stderr
     operators, divergences, recomputed, rounds = map(int, done.stdout.split())
     assert operators > 200
