@@ -113,6 +113,17 @@ TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
+TEST(Room, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
+  Machine machine({.host_budget = Bytes(2 * kSize)});
+  Block* const pinned = machine.make(machine.sim(), pattern(kSize, 1)).value();
+  ASSERT_TRUE(machine->pin(*pinned, machine.host()).ok());
+  const Status status = machine->reserve(machine.host(), Bytes(2 * kSize), Reserve::may_evict).status();
+  EXPECT_EQ(status.code(), Code::out_of_memory);
+  EXPECT_EQ(status.message().find("add a disk node"), std::string::npos) << status.message();
+  machine->unpin(*pinned);
+  machine->destroy(pinned);
+}
+
 TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   Machine machine({.budget = Bytes(2 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
