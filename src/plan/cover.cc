@@ -129,7 +129,7 @@ class Cover {
     const Gap& it = uses_.gaps[gap];
     const int64_t first = std::min(next_short(it.begin), it.end);
     const int64_t last = std::max(behind_short(it.end), first);
-    const double need = weights_.patience * uses_.slower * static_cast<double>(size_of(gap));
+    const double need = weights_.patience * slower(uses_.speed) * static_cast<double>(size_of(gap));
     const auto part = [need](double time) { return std::clamp(time / need, kTooShort, 1.0); };
     return (goes_out(it) ? part(touched(it.begin, first)) : 1) *
            (it.returns ? part(touched(last, it.end)) : 1);

@@ -75,16 +75,14 @@ class Reader {
   Reader(const Program& program, NodeId node, const Speed& speed) : generations_(program) {
     made_.node = node;
     made_.speed = speed;
-    made_.slower = slower(speed);
     made_.length = program.length();
     made_.births = program.births;
     made_.alive.resize(static_cast<size_t>(made_.length));
     for (int64_t step = 0; step < made_.length; ++step) {
-      const bool here = program.steps[static_cast<size_t>(step)].node == node;
-      if (here) {
+      if (program.steps[static_cast<size_t>(step)].node == node) {
         for (const Program::Use& use : program.uses_of(step)) note(use, step);
       }
-      made_.touched.push_back(static_cast<int64_t>(here ? program.touched_in(step, speed) : 0));
+      made_.touched.push_back(static_cast<int64_t>(program.touched_in(step, node, speed)));
     }
     made_.touched.push_back(0);
     for (int64_t sum = 0; int64_t & bytes : made_.touched) sum += std::exchange(bytes, sum);

@@ -31,10 +31,9 @@ struct Uses {
     bool written = false;  // in the round
   };
   NodeId node = kNoNode;
-  Speed speed;              // its own
-  double slower = kSlower;  // its link than its memory (speed.h)
-  int64_t length = 0;       // steps
-  int64_t births = 0;       // of a round
+  Speed speed;
+  int64_t length = 0;  // steps
+  int64_t births = 0;  // of a round
   std::vector<Life> blocks;
   std::vector<Gap> gaps;         // of one version one after the other, in time
   std::vector<bool> written;     // by version: in the round; else there is a copy elsewhere at all times

@@ -24,12 +24,17 @@ std::span<const Program::Use> Program::uses_of(int64_t step) const {
   return std::span(uses).subspan(steps[index].first, last - steps[index].first);
 }
 
-double Program::touched_in(int64_t step, const Speed& speed) const {
-  const double known = static_cast<double>(steps[static_cast<size_t>(step)].seconds) * speed.memory;
-  if (known > 0) return known;
-  double bytes = kLaunch;
+double Program::bytes_of(int64_t step) const {
+  double bytes = 0;
   for (const Use& use : uses_of(step)) bytes += static_cast<double>(use.size.count());
   return bytes;
+}
+
+double Program::touched_in(int64_t step, NodeId node, const Speed& speed) const {
+  const Step& it = steps[static_cast<size_t>(step)];
+  if (it.node != node) return kLaunch;
+  const double known = static_cast<double>(it.seconds) * speed.memory;
+  return known > 0 ? known : kLaunch + bytes_of(step);
 }
 
 bool Program::is_timed() const {

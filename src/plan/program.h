@@ -49,8 +49,10 @@ struct Program {
 
   int64_t length() const { return static_cast<int64_t>(steps.size()); }
   std::span<const Use> uses_of(int64_t step) const;
-  // Bytes that kernels touch in the time that this one's take, on a card whose memory is so fast.
-  double touched_in(int64_t step, const Speed& speed) const;
+  double bytes_of(int64_t step) const;  // that its kernels touch
+  // Bytes that a node whose memory is so fast could touch while this step's kernels run; where they run at
+  // another one, while they are launched.
+  double touched_in(int64_t step, NodeId node, const Speed& speed) const;
   bool is_timed() const;  // whether anybody knows how long kernels take
   // Is the history's operator this step, in a round before which so many blocks were named?
   bool is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const;

@@ -67,7 +67,8 @@ class Lives {
   std::optional<Remade> remade(const Slot& slot) const {
     const Life& life = lives_.at(slot.key());
     if (life.born < 0 || !life.here || life.stays || later_.contains(slot.number)) return std::nullopt;
-    if (bytes_of(life.born) > 2 * slower_ * static_cast<double>(life.size.count())) return std::nullopt;
+    if (program_.bytes_of(life.born) > 2 * slower_ * static_cast<double>(life.size.count()))
+      return std::nullopt;
     Remade best{.slot = slot, .born = life.born, .size = life.size};
     for (size_t i = 0; i + 1 < life.uses.size(); ++i) {
       const int64_t after = life.uses[i];
@@ -82,13 +83,6 @@ class Lives {
   }
 
  private:
-  // That its kernels touch.
-  double bytes_of(int64_t step) const {
-    double bytes = 0;
-    for (const Program::Use& use : program_.uses_of(step)) bytes += static_cast<double>(use.size.count());
-    return bytes;
-  }
-
   bool inputs_are_there(int64_t born, int64_t use) const {
     const auto uses = program_.uses_of(born);
     return std::all_of(uses.begin(), uses.end(), [&](const Program::Use& input) {
@@ -190,7 +184,7 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
 Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room) {
   Schedule best = make_schedule(uses, room);
   if (best.moves.empty()) return best;
-  std::vector<Remade> all = may_be_remade(program, uses.node, uses.slower);
+  std::vector<Remade> all = may_be_remade(program, uses.node, slower(uses.speed));
   const auto covers = [&](const Remade& each) {
     const auto first = uses.alive.begin() + each.after + 1;
     return std::any_of(first, uses.alive.begin() + each.use,

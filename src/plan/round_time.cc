@@ -54,7 +54,7 @@ class Run {
 
   void start(const Trip& trip) {
     const int64_t size = uses_.blocks[uses_.gaps[trip.gap].block].size;
-    const double takes = uses_.slower * (static_cast<double>(size) + kLatency);
+    const double takes = slower(uses_.speed) * (static_cast<double>(size) + kLatency);
     if (trip.arrives) {
       const auto next = static_cast<size_t>((trip.after + 1) % uses_.length);
       in_free_ = with_room(spare_[next], std::max(in_free_, now_)) + takes;

@@ -312,7 +312,6 @@ class Engine final : public Accountant {
   }
 
   class Moving;  // moving.h
-
   // acquire.cc
   void let_pins_go(NodeId id, std::span<Access> accesses);
   static void count_write(Block& block) {

@@ -224,9 +224,10 @@ TEST(Program, TakesTheLessOfTwoRoundsTimes) {
   const Name weight = loop.history.name();
   for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);  // beside another's kernels
   const Program program = make_program(loop.history, 1).value();
-  EXPECT_EQ(program.touched_in(0, {.memory = 1e9}), 2e9);
+  EXPECT_EQ(program.touched_in(0, kCard, {.memory = 1e9}), 2e9);
   EXPECT_EQ(uses_at(program, kCard, {.memory = 1e9}).touched.back(), 2'000'000'000);
-  EXPECT_EQ(program.touched_in(0, {}), (8 << 20) + 1024) << "nobody knows how fast its memory is";
+  EXPECT_EQ(program.touched_in(0, kCard, {}), (8 << 20) + 1024) << "nobody knows how fast its memory is";
+  EXPECT_EQ(program.touched_in(0, NodeId{5}, {.memory = 1e9}), 8 << 20) << "it runs elsewhere";
   EXPECT_TRUE(program.is_timed());
   EXPECT_EQ(repeated(program, 3).steps.back().seconds, 2.0F);
 }

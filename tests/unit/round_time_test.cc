@@ -18,7 +18,7 @@ constexpr double kCopy = 2 * (kSize + kLatency);
 // Four operators, of which the first uses a block that is elsewhere until it is wanted again.
 struct OneBlock {
   explicit OneBlock(bool written) {
-    uses.slower = 2;
+    uses.speed = {.memory = 2, .link = 1};
     uses.length = 4;
     uses.blocks.push_back({.slot = {1, true}, .size = kSize});
     uses.gaps.push_back({.block = 0, .begin = 1, .end = 4, .returns = true, .fresh = written, .version = 0});
