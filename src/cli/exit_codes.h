@@ -31,7 +31,9 @@ struct ExitMeaning {
 
 inline constexpr std::array kExitMeanings = {
     ExitMeaning{kDone, "done"},
-    ExitMeaning{kTrouble, "doctor found trouble, or a job that was waited for did not succeed"},
+    ExitMeaning{
+        kTrouble,
+        "doctor found trouble, a job that was waited for did not succeed, or replay had too little room"},
     ExitMeaning{kUsage, "the command line makes no sense"},
     ExitMeaning{kNever, "this machine can never grant the request"},
     ExitMeaning{kNoLease, "there is no such lease or job"},

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -67,11 +68,17 @@ Json to_json(const Alternative& other) {
   return json;
 }
 
+// Without the engine's advice at its end, which is for a program of one's own.
+std::string too_little(const Row& row) {
+  const std::string& why = row.fits.message();
+  return "too little: " + why.substr(0, why.find(';'));
+}
+
 Json to_json(const Comparison& found, const Options& options) {
   Json rows = Json::array();
   for (const Row& row : found.rows) {
     if (!row.fits.ok()) {
-      rows.push_back({{"share", row.share}, {"budget", row.budget.count()}, {"failed", row.fits.message()}});
+      rows.push_back({{"share", row.share}, {"budget", row.budget.count()}, {"failed", too_little(row)}});
       continue;
     }
     rows.push_back({{"share", row.share},
@@ -107,8 +114,7 @@ std::string as_text(const Comparison& found, const Options& options) {
       found.operators, to_string(found.peak), found.kernels * 1e3, options.card, options.link);
   for (const Row& row : found.rows) {
     if (!row.fits.ok()) {
-      text +=
-          fmt::format("{:>3.0f} % {:>12}  {}\n", 100 * row.share, to_string(row.budget), row.fits.message());
+      text += fmt::format("{:>3.0f} % {:>12}  {}\n", 100 * row.share, to_string(row.budget), too_little(row));
       continue;
     }
     const auto times = [&](double seconds) { return fmt::format("{:.2f}x", seconds / found.kernels); };
@@ -138,7 +144,9 @@ int run(const Options& options) {
   print(options.json
             ? to_json(found.value(), options).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
             : as_text(found.value(), options));
-  return kDone;
+  const auto& rows = found.value().rows;
+  return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.fits.ok(); }) ? kDone
+                                                                                             : kTrouble;
 }
 
 }  // namespace

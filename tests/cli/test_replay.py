@@ -38,6 +38,14 @@ def test_plays_a_record_and_says_what_it_takes(machine: Machine, trace: Path):
     assert "out of memory" in tenth["failed"], "its loss alone needs more"
 
 
+def test_says_so_where_the_room_is_too_little_and_fails_where_it_is_throughout(machine: Machine, trace: Path):
+    done = machine.run("replay", str(trace), "--share", "0.02,0.01")
+    assert done.returncode == 1
+    for line in done.stdout.splitlines()[3:]:
+        assert "too little: " in line and "out of memory" in line
+    assert "INNKEEPER_NODES" not in done.stdout, "advice for a program, and none is running"
+
+
 def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
     words = ("replay", str(trace), "--share", "1,0.8,0.5")
     head, *rows = machine.ok(*words).splitlines()[2:]
