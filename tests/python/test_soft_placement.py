@@ -139,6 +139,32 @@ def test_what_the_host_lacks_is_told_once(configure: Callable[[str], None]):
     assert "add a disk node" in str(refused.value) and len(kept) == 8
 
 
+def test_nothing_is_said_of_the_host_where_it_cannot_run_it_either(configure: Callable[[str], None]):
+    configure("sim:2x1MiB,host:512KiB")
+    parts = []
+    for node in ("sim:0", "sim:1"):
+        with innkeeper.on(node):
+            parts.append(torch.ones(448, 448, device="managed"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(torch.OutOfMemoryError, match="host is out of memory"):
+            torch.mm(*parts)
+    assert all(x.sum() == 448 * 448 for x in parts), "nothing is lost"
+
+
+def test_an_operator_that_neither_a_card_nor_the_host_has(configure: Callable[[str], None]):
+    configure("sim:1MiB,host:64MiB")
+    library = torch.library.Library("neither", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", torch.empty_like, "Meta")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NotImplementedError, match="sim:0 has no kernel for it, nor has the host"):
+            torch.ops.neither.f(torch.ones(3, device="managed"))
+        with pytest.raises(NotImplementedError, match=r"operands of 4\.0 MiB .* and the host has no kernel"):
+            torch.ops.neither.f(torch.empty(1 << 20, device="managed"))
+
+
 @pytest.mark.usefixtures("small")
 def test_without_soft_placement_it_is_an_error():
     a = matrix(1).to("managed")

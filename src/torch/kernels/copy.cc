@@ -24,7 +24,7 @@ NodeId where_to_read(Runtime& runtime, Block& block, NodeId fallback) {
 }
 
 // Where bytes from elsewhere arrive: where the target is, its real device's node, or the thread's home.
-NodeId where_to_write(Runtime& runtime, const OperatorCall& call, const at::Tensor& source, Block& target) {
+NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& source, Block& target) {
   Engine& engine = runtime.engine();
   for (const NodeId node : engine.computing_nodes()) {
     if (engine.has_replica(target, node)) return node;
@@ -48,7 +48,7 @@ class CopyCall : public WholeAndOnce {
     if (to_managed_) call.borrow(target_, true);
   }
 
-  NodeId node(const OperatorCall& call) const {
+  NodeId node(OperatorCall& call) const {
     if (!to_managed_ && target_.device().is_cpu()) {
       return where_to_read(call.runtime(), *block_of(source_), call.choose());
     }
@@ -83,7 +83,7 @@ class ScalarCall : public WholeAndOnce {
 
   static std::string_view name() { return "aten::_local_scalar_dense"; }
   void collect(OperatorCall& call) const { call.borrow(self_, false); }
-  NodeId node(const OperatorCall& call) const {
+  NodeId node(OperatorCall& call) const {
     return where_to_read(call.runtime(), *block_of(self_), call.choose());
   }
   void compute(OperatorCall& call) { value_ = at::_local_scalar_dense(call.real(0)); }
@@ -104,7 +104,7 @@ class ResizeCall : public WholeAndOnce {
   static std::string_view name() { return "aten::resize_"; }
   void collect(OperatorCall& call) const { call.borrow(whole_, true); }
 
-  NodeId node(const OperatorCall& call) const {
+  NodeId node(OperatorCall& call) const {
     Runtime& runtime = call.runtime();
     Engine& engine = runtime.engine();
     const Bytes size = block_of(whole_)->size();

@@ -104,9 +104,13 @@ class BoxedCall {
 
   bool run_in_slices() const { return signature_.pointwise && torch_layer::run_in_slices(op_, &stack_); }
 
-  NodeId node(const OperatorCall& call) const {
+  NodeId node(OperatorCall& call) const {
     const NodeId node = call.choose();
-    return call.runtime().backend(node).host ? node : where_to_run(call, signature_, node, arguments());
+    const NodeBackend& backend = call.runtime().backend(node);
+    if (!backend.host) return where_to_run(call, signature_, node, arguments());
+    TORCH_CHECK_NOT_IMPLEMENTED(call.too_small() == kNoNode || has_kernel(signature_, backend), name(), ": ",
+                                call.why_too_small(), ", and the host has no kernel for it");
+    return node;
   }
 
   void compute(OperatorCall& call) {
@@ -260,6 +264,8 @@ NodeId where_to_run(const OperatorCall& call, const Signature& signature, NodeId
   }
   const NodeId other = instead_of(runtime, node);
   if (other != node) {
+    TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(signature, runtime.backend(other)), signature.op.schema().name(),
+                                ": ", why, ", nor has the host");
     warn_of_host(signature.op.schema().name(), why);
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(signature, backend), signature.op.schema().name(), ": ", why,

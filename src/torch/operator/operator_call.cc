@@ -97,23 +97,25 @@ NodeId OperatorCall::preferred() const {
   return engine.place(std::span(accesses_.data(), accesses_.size()), one ? kNoNode : home_node());
 }
 
-NodeId OperatorCall::choose() const {
+NodeId OperatorCall::choose() {
   if (const NodeId only = OnNode::wanted(); only != kNoNode) [[unlikely]]
     return only;
   const NodeId node = preferred();
   if (operand_bytes_ <= runtime_.engine().budget(node)) [[likely]]
     return node;
   const NodeId other = instead_of(runtime_, node);
-  if (other != node && name_ != "aten::copy_") {  // a copy computes nothing
-    const Bytes budget = runtime_.engine().budget(node);
-    const bool alike = to_string(operand_bytes_) == to_string(budget);
-    const auto say = [alike](Bytes bytes) {
-      return alike ? std::to_string(bytes.count()) + " bytes" : to_string(bytes);
-    };
-    warn_of_host(name_, "its operands of " + say(operand_bytes_) + " are more than the " + say(budget) +
-                            " of " + runtime_.engine().device(node).name());
-  }
+  if (other != node) too_small_ = node;
   return other;
+}
+
+std::string OperatorCall::why_too_small() const {
+  const Bytes budget = runtime_.engine().budget(too_small_);
+  const bool alike = to_string(operand_bytes_) == to_string(budget);
+  const auto say = [alike](Bytes bytes) {
+    return alike ? std::to_string(bytes.count()) + " bytes" : to_string(bytes);
+  };
+  return "its operands of " + say(operand_bytes_) + " are more than the " + say(budget) + " of " +
+         runtime_.engine().device(too_small_).name();
 }
 
 Status OperatorCall::bring_together(NodeId node) {
@@ -141,6 +143,8 @@ void OperatorCall::begin(NodeId node) {
     }
   }
   if (!acquired.ok()) throw_status(acquired, name_);
+  if (too_small_ != kNoNode && name_ != "aten::copy_") [[unlikely]]  // a copy computes nothing
+    warn_of_host(name_, why_too_small());
   begun_ = true;
   const bool inference = c10::InferenceMode::is_enabled();
   for (Operand& operand : operands_) {

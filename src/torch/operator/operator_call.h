@@ -75,7 +75,10 @@ class OperatorCall {
 
   // Where the operator should run: where most of its operands' bytes are, the thread's home without any; the
   // host instead, if they are too large for that (soft_placement.h).
-  NodeId choose() const;
+  NodeId choose();
+  // The node that choose() found too small for the operands; kNoNode if none, and what to say of one.
+  NodeId too_small() const { return too_small_; }
+  std::string why_too_small() const;
   // Whether an operand that has any bytes is written.
   bool overwrites() const;
   // Whether the operands alone are larger than every accelerator.
@@ -148,6 +151,7 @@ class OperatorCall {
   Runtime& runtime_;
   const std::string_view name_;
   NodeId node_ = kNoNode;
+  NodeId too_small_ = kNoNode;
   bool begun_ = false;
   Bytes operand_bytes_{0};
   c10::SmallVector<Operand, 5> operands_;

@@ -52,7 +52,7 @@ class TypedKernel<Op, Return(Args...)> {
     return true;
   }
 
-  NodeId node(const OperatorCall& call) const {
+  NodeId node(OperatorCall& call) const {
     const NodeId node = call.choose();
     return call.runtime().backend(node).host ? node : where_to_run(call, *boxed_op().signature, node, {});
   }
