@@ -43,7 +43,6 @@ const std::vector<Row>& rows() {
       {"multi_margin_loss_backward", "", halves, at::kFloat},
       {"multilabel_margin_loss_backward", "", halves, at::kFloat},
       {"multilabel_margin_loss_forward", "", halves, at::kFloat},
-      {"polygamma", "", {at::kHalf}, at::kFloat},
       {"round", "decimals", {at::kHalf}, at::kFloat},
       {"trace", "", {at::kBool}, at::kByte},
   };
