@@ -199,6 +199,7 @@ def _step(run: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, x:
 
 def measure(name: str, rounds: int, count: int) -> dict[str, float]:
     """Milliseconds of a step in each way, the gains, and what was compiled and what breaks it."""
+    torch.compiler.reset()  # a function has so many compiled forms, and these models share some
     ways = steps(name)
     made: dict[str, float] = {}
     for way, step in ways.items():
