@@ -5,9 +5,9 @@
 #   MODES="late random:7"   when work runs (tier one: late early random:1 random:2 random:3; tier two: late)
 #   PYTEST_ARGS="-k bits"   only these tests                        BUILD_ONLY=1 build and stop
 #
-# PyTorch's wheel (half a gigabyte; none of NVIDIA's other packages) is fetched once and unpacked into a virtual
-# environment of its own under ${XDG_CACHE_HOME:-~/.cache}/innkeeper/cuda, which `make clean` leaves alone. Where it
-# cannot be had this says so, and that is no failure.
+# PyTorch's wheel (half a gigabyte; none of NVIDIA's other packages) and Triton are fetched once and unpacked into a
+# virtual environment of its own under ${XDG_CACHE_HOME:-~/.cache}/innkeeper/cuda, which `make clean` leaves alone. Where
+# they cannot be had this says so, and that is no failure.
 source "$(dirname "$0")/common.sh"
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/innkeeper/cuda
 PYTHON_TAG=py$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -50,7 +50,7 @@ environment() {
     rm -rf "$wheel"
     touch "$folder/.complete"
   fi
-  if ! "$folder/bin/python" -c "import numpy, pytest, sympy, xdist" 2>/dev/null; then
+  if ! "$folder/bin/python" -c "import numpy, pytest, sympy, triton, xdist" 2>/dev/null; then
     # shellcheck disable=SC2046
     "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist numpy \
       $("$folder/bin/python" tools/cuda_needs.py) 2>"$CACHE/pip.log" || { cat "$CACHE/pip.log"; return 1; }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pip._vendor.packaging.requirements import Requirement
 
-LEFT_OUT = ("nvidia-", "cuda-", "triton")
+LEFT_OUT = ("nvidia-", "cuda-")
 
 
 def needs() -> list[str]:

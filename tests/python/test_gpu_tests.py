@@ -9,7 +9,8 @@ import pytest
 from conftest import ROOT, run_python
 
 CHOSEN = (
-    "room or random or experiments or (overlap and not training) or (bits and gpt-fused) or oversubscription"
+    "room or random or experiments or (overlap and not training) or (bits and gpt-fused) or oversubscription "
+    "or compiled"
 )
 
 

@@ -1,7 +1,7 @@
-"""What Inductor writes for ``managed``: its kernels for the CPU, entered as operators are.
+"""What Inductor writes for ``managed``: its kernels for the label's device, entered as operators are.
 
-Inductor finds who schedules and who writes by a device's type. For the CPU's these are asked now; they answer
-with ours while a graph of ours is compiled, and with Inductor's own at all other times.
+Inductor finds who schedules and who writes by a device's type. For the label's these are asked now; they
+answer with ours while a graph of ours is compiled, and with Inductor's own at all other times.
 """
 
 from __future__ import annotations
@@ -9,46 +9,51 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch._inductor.codegen import common
 from torch._inductor.codegen.cpp import CppScheduling
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.virtualized import V
 
 import torch
-from innkeeper.inductor import kernel
-from innkeeper.inductor.labels import LABEL, MANAGED
+from innkeeper.inductor import kernel, launch
+from innkeeper.inductor.labels import HOSTS, MANAGED
 
-_ours = contextvars.ContextVar("innkeeper's graph is compiled", default=False)
+_label: contextvars.ContextVar[torch.device | None] = contextvars.ContextVar(
+    "innkeeper's label", default=None
+)
 
 
 @contextlib.contextmanager
-def writing() -> Iterator[None]:
-    """For the graph that is compiled meanwhile, by this thread."""
-    _register()
-    token = _ours.set(True)
+def writing(label: torch.device) -> Iterator[None]:
+    """For the graph with this label that is compiled meanwhile, by this thread."""
+    common.init_backend_registration()
+    for kind in {HOSTS.type, label.type}:
+        _register(kind)
+    token = _label.set(label)
     try:
         yield
     finally:
-        _ours.reset(token)
+        _label.reset(token)
 
 
 @functools.cache
-def _register() -> None:
-    common.init_backend_registration()
-    theirs = common.device_codegens["cpu"]
+def _register(kind: str) -> None:
+    theirs = common.device_codegens[kind]
 
     class Wrapper(theirs.wrapper_codegen):  # type: ignore[name-defined]
         @staticmethod
         def create(*arguments: Any, **options: Any) -> Any:
-            return (PythonWrapper if _ours.get() else theirs.wrapper_codegen).create(*arguments, **options)
+            return (PythonWrapper if _label.get() else theirs.wrapper_codegen).create(*arguments, **options)
 
-    common.device_codegens["cpu"] = common.DeviceCodegen(
-        lambda scheduler: (Scheduling if _ours.get() else theirs.scheduling)(scheduler),
-        Wrapper,
-        theirs.cpp_wrapper_codegen,
-        theirs.fx_wrapper_codegen,
+    def schedule(scheduler: Any) -> Any:
+        ours = kind == HOSTS.type and _label.get() == HOSTS
+        return (Scheduling if ours else theirs.scheduling)(scheduler)
+
+    common.device_codegens[kind] = common.DeviceCodegen(
+        schedule, Wrapper, theirs.cpp_wrapper_codegen, theirs.fx_wrapper_codegen
     )
 
 
@@ -95,6 +100,9 @@ def _kind(type_name: str) -> str:
     return kernel.NUMBER if "float" in type_name or "double" in type_name else kernel.SIZE
 
 
+_TRITONS = "async_compile.triton("
+
+
 class _Ways:
     """How our modules differ from Inductor's: they say managed where the graph has the label."""
 
@@ -102,7 +110,23 @@ class _Ways:
         """What the module calls is the operator."""
         if kernel.ENTRY in kernel_body:
             kernel_body = f"{kernel.compiled_kernel.__name__}({kernel_body.rstrip()})"
+        elif kernel_body.startswith(_TRITONS):
+            kernel_body = kernel_body.replace(
+                _TRITONS, f"{launch.launched_kernel.__name__}(async_compile, ", 1
+            )
         super().define_kernel(kernel_name, kernel_body, *rest, **options)  # type: ignore[misc]
+
+    def generate_kernel_call(self, kernel_name: str, call_args: Any, **options: Any) -> None:
+        """A kernel's launch also says which of its operands it does not write."""
+        if options.get("triton", True):
+            call_args = [*call_args, f"read={_read_alone(call_args)}"]
+        super().generate_kernel_call(kernel_name, call_args, **options)  # type: ignore[misc]
+
+    def codegen_device_guard_enter(self, *which: Any, **options: Any) -> None:
+        """None: each operator runs where it is placed."""
+
+    def codegen_device_guard_exit(self) -> None:
+        """None was entered."""
 
     def make_allocation(self, name: str, device: torch.device, *rest: Any, **options: Any) -> str:
         """A new tensor of the graph's."""
@@ -114,7 +138,16 @@ class _Ways:
 
 
 def _said(value: Any) -> Any:
-    return MANAGED if isinstance(value, torch.device) and value == LABEL else value
+    return MANAGED if isinstance(value, torch.device) and value == _label.get() else value
+
+
+def _read_alone(call_args: Iterable[Any]) -> tuple[int, ...]:
+    """Where among a kernel's arguments buffers stand that what is scheduled now only reads."""
+    written = set()
+    for buffer in V.graph.scheduler.current_node.get_outputs():
+        written |= {buffer.get_name(), *buffer.get_mutations()}
+    known = [each for each in call_args if isinstance(each, str) and V.graph.try_get_buffer(each) is not None]
+    return tuple(i for i, each in enumerate(call_args) if each in known and each not in written)
 
 
 class PythonWrapper(_Ways, PythonWrapperCodegen):
@@ -133,7 +166,8 @@ class PythonWrapper(_Ways, PythonWrapperCodegen):
     def write_header(self) -> None:
         """Names what stands for our kernels."""
         super().write_header()
-        self.imports.writeline(f"from {kernel.__name__} import {kernel.compiled_kernel.__name__}")
+        for module, name in ((kernel, kernel.compiled_kernel), (launch, launch.launched_kernel)):
+            self.imports.writeline(f"from {module.__name__} import {name.__name__}")
 
 
 class SubgraphPythonWrapper(_Ways, SubgraphPythonWrapperCodegen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +10,24 @@ from typing import Any
 from torch._dynamo.backends.debugging import aot_eager
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.utils import BoxedBool
+from torch.utils._triton import has_triton_package
 
+import torch
 from innkeeper import _C
 from innkeeper.inductor import codegen, labels
 from torch import fx
 
 log = logging.getLogger("innkeeper")
 
-# Freezing reads parameters when it compiles, and a wrapper in C++ would enter kernels by their addresses.
-_SETTINGS = {"freezing": False, "cpp_wrapper": False}
+
+def _settings(label: torch.device) -> dict[str, Any]:
+    return {
+        "freezing": False,  # it reads parameters when it compiles
+        "cpp_wrapper": False,  # it would enter kernels by their addresses
+        # Of AOTInductor's packages alone, and in every key of Inductor's caches: a graph is told from the
+        # same one of the label's own device, and of managed on a machine with other nodes.
+        "aot_inductor.metadata": {"managed": str(label)},
+    }
 
 
 def is_ours(graph: fx.GraphModule) -> bool:
@@ -27,24 +37,40 @@ def is_ours(graph: fx.GraphModule) -> bool:
 
 def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any], settings: dict[str, Any]) -> Any:
     """What stands for a graph of Dynamo's. Its forward and its backward are compiled each."""
-    if cards := _cards():  # asked before Inductor's cache is: what it keeps may come from a machine without
-        _tell(graph, f"kernels are written for the host alone, and {', '.join(cards)} computes")
+    label, why = _label()
+    if others := labels.other_devices(graph):
+        label, why = None, f"it has tensors on {', '.join(sorted(others))} beside managed ones"
+    if label is None:
+        _tell(graph, why)
         return aot_eager(graph, list(inputs))
-    return compile_fx(graph, inputs, inner_compile=_compile, config_patches=settings | _SETTINGS)
+    compile_one = functools.partial(_compile, label=label)
+    return compile_fx(graph, inputs, inner_compile=compile_one, config_patches=settings | _settings(label))
 
 
-def _compile(graph: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+def _compile(graph: fx.GraphModule, inputs: Sequence[Any], *, label: torch.device, **options: Any) -> Any:
     """One graph of ATen's operators."""
     if labels.has_managed_constants(graph):
         _tell(graph, "it has managed tensors as constants")
         return _Uncompiled(graph)
     options["cudagraphs"] = BoxedBool(False)  # a captured graph keeps addresses, and blocks move
-    with codegen.writing():
-        return compile_fx_inner(labels.labelled(graph), labels.labelled_inputs(inputs), **options)
+    with codegen.writing(label):
+        return compile_fx_inner(
+            labels.labelled(graph, label), labels.labelled_inputs(inputs, label), **options
+        )
 
 
-def _cards() -> list[str]:
-    return [node.name for node in _C.nodes() if node.computes and node.kind not in ("host", "sim")]
+def _label() -> tuple[torch.device | None, str]:
+    """What stands for managed in graphs: a device whose kernels all nodes that compute run. Else why not."""
+    computing = [node for node in _C.nodes() if node.computes]
+    cards = [node.name for node in computing if node.kind not in ("host", "sim")]
+    if not cards:
+        return labels.HOSTS, ""
+    if len(cards) < len(computing):
+        return None, f"{', '.join(cards)} and nodes without a card compute, and run other kernels"
+    label = torch.device(cards[0])
+    if not has_triton_package():
+        return None, f"{', '.join(cards)} computes, whose kernels Triton compiles, and it is not installed"
+    return label, ""
 
 
 def _tell(graph: fx.GraphModule, why: str) -> None:

@@ -1,19 +1,19 @@
-"""Graphs for Inductor that say ``cpu:1`` where the program says ``managed``."""
+"""Graphs for Inductor that say another device, the label, where the program says ``managed``."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch._subclasses import FakeTensor
-from torch.utils._pytree import tree_any, tree_map
+from torch.utils._pytree import tree_any, tree_leaves, tree_map
 
 import torch
 from innkeeper._register import DEVICE
 from torch import fx
 
-LABEL = torch.device("cpu", 1)
+HOSTS = torch.device("cpu", 1)  # the label where the host's kernels are those of every node that computes
 MANAGED = torch.device(DEVICE, 0)
 
 
@@ -26,14 +26,20 @@ def is_managed(value: Any) -> bool:
 
 def has_managed(graph: fx.GraphModule) -> bool:
     """Whether tensors or devices of the graph, or of graphs in it, are managed."""
+    return any(tree_any(is_managed, known) for known in _known_of(graph))
+
+
+def other_devices(graph: fx.GraphModule) -> set[str]:
+    """Where else than on managed and on the CPU the graph, or graphs in it, have tensors."""
+    found = {x.device.type for x in tree_leaves(list(_known_of(graph))) if isinstance(x, torch.Tensor)}
+    return found - {DEVICE, "cpu", "meta"}
+
+
+def _known_of(graph: fx.GraphModule) -> Iterator[Any]:
     for module in graph.modules():
-        if not isinstance(module, fx.GraphModule):
-            continue
-        for node in module.graph.nodes:
-            known = (node.args, node.kwargs, node.meta.get("val"), node.meta.get("example_value"))
-            if tree_any(is_managed, known):
-                return True
-    return False
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                yield node.args, node.kwargs, node.meta.get("val"), node.meta.get("example_value")
 
 
 def has_managed_constants(graph: fx.GraphModule) -> bool:
@@ -47,25 +53,25 @@ def has_managed_constants(graph: fx.GraphModule) -> bool:
     )
 
 
-def labelled(graph: fx.GraphModule) -> fx.GraphModule:
+def labelled(graph: fx.GraphModule, label: torch.device) -> fx.GraphModule:
     """A copy of a graph of ATen's operators, with the label; of the graphs in it too."""
     made = fx.GraphModule(graph, copy.deepcopy(graph.graph))
     made.meta = dict(graph.meta)
-    relabel = _once_each(_relabel)
+    relabel = _once_each(lambda value: _relabel(value, label))
     for node in list(made.graph.nodes):
-        _bring_operands(node)
+        _bring_operands(node, label)
     for node in made.graph.nodes:
         node.args, node.kwargs = tree_map(relabel, node.args), tree_map(relabel, node.kwargs)
         if "val" in node.meta:
             node.meta = node.meta | {"val": tree_map(relabel, node.meta["val"])}
         inner = _attribute(made, node.target) if node.op == "get_attr" else None
         if isinstance(inner, fx.GraphModule):
-            setattr(made, node.target, labelled(inner))
+            setattr(made, node.target, labelled(inner, label))
     made.recompile()
     return made
 
 
-def _bring_operands(node: fx.Node) -> None:
+def _bring_operands(node: fx.Node, label: torch.device) -> None:
     """Copies a CPU tensor that stands beside managed ones there first, as cards do with numbers and indices.
 
     Of two devices of one type PyTorch takes the first for a result where both operands are numbers.
@@ -78,8 +84,8 @@ def _bring_operands(node: fx.Node) -> None:
     for each in operands:
         if each.meta["val"].device.type == "cpu":
             with node.graph.inserting_before(node):
-                copied = node.graph.call_function(torch.ops.prims.device_put.default, (each, LABEL))
-            copied.meta["val"] = each.meta["val"].to(LABEL)
+                copied = node.graph.call_function(torch.ops.prims.device_put.default, (each, label))
+            copied.meta["val"] = each.meta["val"].to(label)
             node.replace_input_with(each, copied)
 
 
@@ -91,18 +97,18 @@ _COPIES = {
 }
 
 
-def labelled_inputs(inputs: Sequence[Any]) -> list[Any]:
+def labelled_inputs(inputs: Sequence[Any], label: torch.device) -> list[Any]:
     """Fake tensors, numbers and symbols, with the label."""
-    return [_relabel(each) for each in inputs]
+    return [_relabel(each, label) for each in inputs]
 
 
-def _relabel(value: Any) -> Any:
+def _relabel(value: Any, label: torch.device) -> Any:
     if isinstance(value, torch.device):
-        return LABEL if value.type == DEVICE else value
+        return label if value.type == DEVICE else value
     if not isinstance(value, FakeTensor) or value.device.type != DEVICE:
         return value
     with value.fake_mode:  # kernels are given where a tensor begins: its offset does not matter
-        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=LABEL)
+        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=label)
 
 
 def _once_each(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

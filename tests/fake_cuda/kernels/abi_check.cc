@@ -38,6 +38,7 @@ SAME(fake_cuda::kCaptureActive, cudaStreamCaptureStatusActive);
 SAME(fake_cuda::kMemoryHost, cudaMemoryTypeHost);
 SAME(fake_cuda::kMemoryDevice, cudaMemoryTypeDevice);
 SAME(fake_cuda::kLocationDevice, CU_MEM_LOCATION_TYPE_DEVICE);
+SAME(fake_cuda::kPointerDevicePointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER);
 SAME(fake_cuda::kPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 SAME(fake_cuda::kVirtualMemorySupported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 

@@ -41,6 +41,7 @@ inline constexpr int kMemoryUnregistered = 0;
 inline constexpr int kMemoryHost = 1;
 inline constexpr int kMemoryDevice = 2;
 inline constexpr int kLocationDevice = 1;
+inline constexpr int kPointerDevicePointer = 3;
 inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr int kVirtualMemorySupported = 102;  // of the driver's attributes
 

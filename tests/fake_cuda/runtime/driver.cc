@@ -93,10 +93,13 @@ Error cuMemUnmap(unsigned long long at, size_t size) {
 }
 Error cuPointerGetAttribute(void* value, int which, unsigned long long data) {
   return driver_call("cuPointerGetAttribute", Needs::driver, [&] {
-    if (which != kPointerDeviceOrdinal) return kNotSupported;
+    if (which != kPointerDeviceOrdinal && which != kPointerDevicePointer) return kNotSupported;
     const int owner = card_of(reinterpret_cast<const void*>(data));
     if (owner < 0) return kInvalidValue;
-    memcpy(value, &owner, sizeof owner);
+    if (which == kPointerDevicePointer)
+      memcpy(value, &data, sizeof data);
+    else
+      memcpy(value, &owner, sizeof owner);
     return kSuccess;
   });
 }

@@ -1,0 +1,102 @@
+"""A kernel that Inductor wrote for Triton, as an operator: what the modules that it writes import.
+
+The operator, ``innkeeper::launched(Tensor[] read, Tensor(a!)[] written) -> ()``, is Triton's own launch over
+the real tensors of the card that was chosen, on that card's stream.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from torch._dynamo.device_interface import get_interface_for_device
+from torch._inductor.codecache import CodeCacheFuture, LambdaFuture
+from torch._inductor.runtime.hints import DeviceProperties
+
+import torch
+from torch import Tensor
+
+_PROPERTIES = re.compile(r"DeviceProperties\([^()]*\)")  # as a source spells the card that it is written for
+_calls = threading.local()  # .now: the kernel that this thread launches, and its arguments
+
+
+def launched_kernel(compiler: Any, name: str, source: str, device_str: str) -> Any:
+    """What stands for the kernel: a callable, or a future of one while the compiler is at work.
+
+    Args:
+        compiler: Inductor's ``AsyncCompile``.
+        name: Of the kernel.
+        source: In Python, with the card that it is written for.
+        device_str: That card's type.
+
+    Returns:
+        What has ``run``, or a future of it.
+
+    """
+    first = compiler.triton(name, source, device_str=device_str)
+    make = functools.partial(
+        _Launched, functools.partial(compiler.triton, name, device_str=device_str), source
+    )
+    if isinstance(first, CodeCacheFuture):
+        return LambdaFuture(lambda: make(first.result()))
+    return make(first)
+
+
+class _Launched:
+    """Launches a kernel. Cards of a machine may differ, and launchers are one's: each card has its form."""
+
+    def __init__(self, compiler: Any, source: str, first: Any) -> None:
+        self._compile, self._source = compiler, source
+        self._forms: dict[int, Any] = {first.device_props.index: first}
+        self._interface = get_interface_for_device(first.device_props.type)
+        self._operator = _operator(first.device_props.type)
+
+    def run(self, *arguments: Any, read: Sequence[int], stream: int) -> None:
+        """Launches it on managed tensors; ``read``: where those stand that it does not write.
+
+        ``stream`` is that of the card that the module was written for: another may be chosen.
+        """
+        kept = [i for i, each in enumerate(arguments) if isinstance(each, Tensor)]
+        _calls.now = self, kept, read, arguments
+        try:
+            self._operator(
+                [arguments[i] for i in kept if i in read], [arguments[i] for i in kept if i not in read]
+            )
+        finally:
+            _calls.now = None
+
+    def launch(self, card: int, arguments: Sequence[Any]) -> None:
+        """Launches it over a card's own tensors. The card is the current one."""
+        form = self._forms.get(card) or self._forms.setdefault(card, self._form_of(card))
+        form.run(*arguments, stream=self._interface.get_raw_stream(card))
+
+    def _form_of(self, card: int) -> Any:
+        kind = next(iter(self._forms.values())).device_props.type
+        there = DeviceProperties.create(torch.device(kind, card))
+        made = self._compile(_PROPERTIES.sub(lambda _: repr(there), self._source))
+        return made.result() if isinstance(made, CodeCacheFuture) else made
+
+
+@functools.cache
+def _operator(kind: str) -> Any:
+    _library().impl("launched", _launch, kind.upper())
+    return torch.ops.innkeeper.launched.default
+
+
+@functools.cache
+def _library() -> torch.library.Library:
+    library = torch.library.Library("innkeeper", "FRAGMENT")
+    library.define("launched(Tensor[] read, Tensor(a!)[] written) -> ()")
+    library.impl("launched", lambda read, written: None, "Meta")
+    return library
+
+
+def _launch(read: Sequence[Tensor], written: Sequence[Tensor]) -> None:
+    kernel, kept, only_read, given = _calls.now
+    arguments, readable, writable = list(given), iter(read), iter(written)
+    for i in kept:
+        arguments[i] = next(readable if i in only_read else writable)
+    kernel.launch(arguments[kept[0]].device.index, arguments)

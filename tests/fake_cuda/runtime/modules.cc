@@ -1,0 +1,83 @@
+// Modules: kernels that a program compiled for itself (Triton's), loaded by the driver's functions. No card
+// runs them and nothing is computed. A launch is told, and held to what a card insists on: the function was
+// loaded at the card whose stream it is launched on, and that is the calling thread's card.
+#include <string>
+
+#include "runtime/call.h"
+#include "runtime/report.h"
+#include "runtime/stream.h"
+
+namespace fake_cuda {
+namespace {
+
+constexpr int kMaxThreadsPerBlock = 0;  // of a function's attributes
+
+struct Module {
+  int card;
+};
+struct Function {
+  std::string name;
+  int card;
+};
+struct DriverLaunch {  // CUlaunchConfig, as far as it is read
+  unsigned grid[3], block[3], shared;
+  StreamHandle stream;
+};
+
+Error load(void** module) {
+  return call("cuModuleLoadData", Needs::card, [&] {
+    *module = new Module{current_card()};  // for as long as the process
+    return kSuccess;
+  });
+}
+
+Error launch(const Function* function, StreamHandle handle) {
+  return call("cuLaunchKernel", Needs::card, [&] {
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    if (function->card != stream->card || stream->card != current_card()) {
+      violation(
+          "%s was loaded at card %d and is launched at card %d's stream, where card %d is the current one",
+          function->name.c_str(), function->card, stream->card, current_card());
+      return kInvalidHandle;
+    }
+    say("no card runs %s here, launched at card %d", function->name.c_str(), stream->card);
+    enqueue(*stream, [] {});
+    return kSuccess;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+Error cuModuleLoad(void** module, const char*) { return load(module); }
+Error cuModuleLoadData(void** module, const void*) { return load(module); }
+Error cuModuleLoadDataEx(void** module, const void*, unsigned, void*, void*) { return load(module); }
+Error cuModuleUnload(void*) { return kSuccess; }
+Error cuModuleGetFunction(void** function, const Module* module, const char* name) {
+  *function = new Function{name, module->card};
+  return kSuccess;
+}
+Error cuFuncGetAttribute(int* value, int which, const Function*) {
+  *value = which == kMaxThreadsPerBlock ? 1024 : 0;
+  return kSuccess;
+}
+Error cuFuncSetAttribute(const Function*, int, int) { return kSuccess; }
+Error cuFuncSetCacheConfig(const Function*, int) { return kSuccess; }
+Error cuCtxGetLimit(size_t* value, int) {
+  *value = size_t{1} << 20;
+  return kSuccess;
+}
+Error cuCtxSetLimit(int, size_t) { return kSuccess; }
+Error cuLaunchKernel(const Function* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                     unsigned, StreamHandle stream, void**, void**) {
+  return launch(function, stream);
+}
+Error cuLaunchKernelEx(const DriverLaunch* config, const Function* function, void**, void**) {
+  return launch(function, config->stream);
+}
+
+}  // extern "C"
+
+}  // namespace fake_cuda
