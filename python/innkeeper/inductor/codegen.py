@@ -143,8 +143,11 @@ def _said(value: Any) -> Any:
 
 def _read_alone(call_args: Iterable[Any]) -> tuple[int, ...]:
     """Where among a kernel's arguments buffers stand that what is scheduled now only reads."""
+    scheduled = V.graph.scheduler.current_node
+    if scheduled is None:
+        return ()
     written = set()
-    for buffer in V.graph.scheduler.current_node.get_outputs():
+    for buffer in scheduled.get_outputs():
         written |= {buffer.get_name(), *buffer.get_mutations()}
     known = [each for each in call_args if isinstance(each, str) and V.graph.try_get_buffer(each) is not None]
     return tuple(i for i, each in enumerate(call_args) if each in known and each not in written)
