@@ -22,7 +22,8 @@ if [ "$tier" = 1 ]; then
   else
     echo "-- what every device is held to: not built without GoogleTest"
   fi
-  longer=(--ignore tests/cuda/test_compiled.py --ignore tests/cuda/test_nccl.py --ignore tests/cuda/test_sweep.py)
+  longer=()
+  for name in compiled nccl sweep triton; do longer+=(--ignore "tests/cuda/test_$name.py"); done
   suite "our CUDA part" -n "$JOBS" tests/cuda "${longer[@]}"
   exit "$failed"
 fi
@@ -36,7 +37,7 @@ FAKE_CUDA_MEMORY=$((6 << 30)) suite "what make gpu asks of a card" tests/gpu "${
 export INNKEEPER_TEST_ON=cuda FAKE_CUDA_CARDS=2 FAKE_CUDA_MEMORY=$((1 << 30))
 suite "known bugs of others, on cards" tests/python/test_known_bugs.py tests/python/test_known_bugs_tensors.py
 suite "collectives between cards" tests/cuda/test_nccl.py
-suite "torch.compile" tests/cuda/test_compiled.py
+suite "torch.compile, and Triton's kernels" -n "$JOBS" tests/cuda/test_compiled.py tests/cuda/test_triton.py
 suite "the n-th call to CUDA fails" tests/cuda/test_sweep.py
 if [ -z "${PYTEST_ARGS:-}" ]; then
   echo "-- a walk on cards"

@@ -6,17 +6,13 @@ their launches held to CUDA's rules and counted, without a result.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launches import INTERPRETED, LAUNCH, run
 
 pytest.importorskip("triton", reason="kernels are Triton's")
 
-INTERPRETED = {"TRITON_INTERPRET": "1"}
 MODEL = """
 import sys
 import innkeeper, torch
@@ -47,26 +43,6 @@ def losses(model, x, steps=3):
 
 x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1))
 """
-LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")
-
-
-def run(script: str, nodes: str, cache: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """The script, ended well."""
-    more = {
-        "INNKEEPER_NODES": nodes,
-        "TORCHINDUCTOR_CACHE_DIR": str(cache),
-        "TRITON_CACHE_DIR": str(cache / "triton"),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | more | settings,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done
 
 
 # What it computes is exact in any order and by any kernel. (A sine is another where Inductor compiles it.)

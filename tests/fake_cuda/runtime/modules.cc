@@ -1,9 +1,11 @@
 // Modules: kernels that a program compiled for itself (Triton's), loaded by the driver's functions. No card
 // runs them and nothing is computed. A launch is told, and held to what a card insists on: the function was
 // loaded at the card whose stream it is launched on, and that is the calling thread's card.
+#include <cstring>
 #include <string>
 
 #include "runtime/call.h"
+#include "runtime/memory.h"
 #include "runtime/report.h"
 #include "runtime/stream.h"
 
@@ -70,6 +72,15 @@ Error cuCtxGetLimit(size_t* value, int) {
   return kSuccess;
 }
 Error cuCtxSetLimit(int, size_t) { return kSuccess; }
+// What a kernel loads blocks by: 128 bytes that its launcher passes on.
+Error cuTensorMapEncodeTiled(void* map, int, unsigned, const void* data, const uint64_t*, const uint64_t*,
+                             const unsigned*, const unsigned*, int, int, int, int) {
+  return call("cuTensorMapEncodeTiled", Needs::nothing, [&] {
+    if (card_of(data) < 0) return kInvalidValue;
+    memset(map, 0, 128);
+    return kSuccess;
+  });
+}
 Error cuLaunchKernel(const Function* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                      unsigned, StreamHandle stream, void**, void**) {
   return launch(function, stream);

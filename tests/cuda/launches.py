@@ -1,0 +1,27 @@
+"""Scripts that have Triton's kernels launched on the fake card: computed by its interpreter, or told."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+INTERPRETED = {"TRITON_INTERPRET": "1"}
+LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")  # a kernel's name, and the card
+
+
+def run(script: str, nodes: str, cache: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """What a script that ended well has said."""
+    folders = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"INNKEEPER_NODES": nodes} | folders | settings,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done
