@@ -160,3 +160,12 @@ with innkeeper.on("cuda:1"):
     assert {card for _, card in LAUNCH.findall(after)} == {"1"}
     assert {name for name, _ in LAUNCH.findall(before)} == {name for name, _ in LAUNCH.findall(after)}
     assert any(tmp_path.rglob("*.cubin")), "nothing was compiled"
+
+
+def test_kernels_are_not_timed_where_there_is_no_room_for_that(tmp_path: Path):
+    script = MODEL + "losses(torch.compile(model().to('managed'), fullgraph=True), x.to('managed'))"
+    launches = [
+        len(LAUNCH.findall(run(script, f"cuda:0:{room},host:1GiB", tmp_path / room).stderr))
+        for room in ("64MiB", "1MiB")
+    ]
+    assert launches[0] > 10 * launches[1] > 0, "timed, and not"

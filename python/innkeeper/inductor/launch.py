@@ -51,8 +51,9 @@ class _Launched:
     def __init__(self, compiler: Any, source: str, first: Any) -> None:
         self._compile, self._source = compiler, source
         self._forms: dict[int, Any] = {first.device_props.index: first}
-        self._interface = get_interface_for_device(first.device_props.type)
-        self._operator = _operator(first.device_props.type)
+        self._kind = first.device_props.type
+        self._interface = get_interface_for_device(self._kind)
+        self._operator = _operator(self._kind)
 
     def run(self, *arguments: Any, read: Sequence[int], stream: int) -> None:
         """Launches it on managed tensors; ``read``: where those stand that it does not write.
@@ -68,14 +69,26 @@ class _Launched:
         finally:
             _calls.now = None
 
-    def launch(self, card: int, arguments: Sequence[Any]) -> None:
+    def launch(self, card: int, arguments: Sequence[Any], written: Sequence[Tensor]) -> None:
         """Launches it over a card's own tensors. The card is the current one."""
         form = self._forms.get(card) or self._forms.setdefault(card, self._form_of(card))
+        if len(form.launchers) > 1 and not self._may_be_timed(card, written):
+            form.launchers = form.launchers[:1]
         form.run(*arguments, stream=self._interface.get_raw_stream(card))
 
+    def _may_be_timed(self, card: int, written: Sequence[Tensor]) -> bool:
+        """Whether there is room for timing its launchers: asked before any operand is written."""
+        cache = getattr(self._interface.get_device_properties(card), "L2_cache_size", 0)
+        try:
+            torch.empty(
+                cache + sum(x.nbytes for x in written), dtype=torch.uint8, device=f"{self._kind}:{card}"
+            )
+        except torch.OutOfMemoryError:
+            return False
+        return True
+
     def _form_of(self, card: int) -> Any:
-        kind = next(iter(self._forms.values())).device_props.type
-        there = DeviceProperties.create(torch.device(kind, card))
+        there = DeviceProperties.create(torch.device(self._kind, card))
         made = self._compile(_PROPERTIES.sub(lambda _: repr(there), self._source))
         return made.result() if isinstance(made, CodeCacheFuture) else made
 
@@ -99,4 +112,4 @@ def _launch(read: Sequence[Tensor], written: Sequence[Tensor]) -> None:
     arguments, readable, writable = list(given), iter(read), iter(written)
     for i in kept:
         arguments[i] = next(readable if i in only_read else writable)
-    kernel.launch(arguments[kept[0]].device.index, arguments)
+    kernel.launch(arguments[kept[0]].device.index, arguments, written)
