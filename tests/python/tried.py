@@ -117,6 +117,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/parallel.py": BENCH,
     "python bench/parallel.py --json parallel.json --steps 8": BENCH,
     "python bench/compiled.py": BENCH,
+    "python bench/import_time.py": BENCH,
+    "python bench/import_time.py --rounds 40": BENCH,
     "python bench/compiled.py --only gpt --rounds 30 --json compiled.json": BENCH,
     "python bench/experiments.py": BENCH,
     "python bench/experiments.py --rounds 6": BENCH,
