@@ -152,6 +152,41 @@ def test_nothing_is_said_of_the_host_where_it_cannot_run_it_either(configure: Ca
     assert all(x.sum() == 448 * 448 for x in parts), "nothing is lost"
 
 
+def test_operands_that_share_memory_count_once(configure: Callable[[str], None]):
+    configure("sim:1x4MiB,host:64MiB")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = torch.empty(3, 1, 4, 128, 256, device="managed").normal_()  # 1.5 MiB
+        q, k, v = whole.unbind()
+        large = torch.empty(700, 700, device="managed").fill_(1)  # 1.9 MiB
+        del whole
+        nn.functional.scaled_dot_product_attention(q, k, v)
+        torch.addmm(large, large, large)
+        torch.cat([large[:100]] * 3)  # 5.6 MiB, were it each its own
+    assert ops_at("host") == 0
+
+
+def test_nothing_is_said_where_the_host_has_no_room_for_the_results(configure: Callable[[str], None]):
+    configure("sim:1x4MiB,host:16MiB")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.ones(6 << 18, device="managed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(torch.OutOfMemoryError) as refused:
+                torch.cat([x, x])
+            said = str(refused.value)
+            assert "more than the 4.0 MiB of sim:0; nor can the host run it: host is out of memory" in said
+            assert "of which 0 B pinned by the user or escaped" in said, "by its own operands of before"
+            del refused
+        with pytest.raises(
+            torch.OutOfMemoryError, match=r"MiB of sim:0; nor can the host run it: host is out of"
+        ):
+            torch.zeros(20 << 18, device="managed")
+    assert x.sum() == x.numel()
+
+
 def test_an_operator_that_neither_a_card_nor_the_host_has(configure: Callable[[str], None]):
     configure("sim:1MiB,host:64MiB")
     library = torch.library.Library("neither", "DEF")

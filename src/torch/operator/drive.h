@@ -31,12 +31,22 @@ decltype(auto) drive(Kind& kind) {
   try {
     kind.compute(call);
   } catch (const c10::OutOfMemoryError& error) {
-    call.leave_to_host(error, kind.is_repeatable(call));
-    const OnNode on_host(call.runtime().engine().host());
-    kind.repeat();
+    kind.let_go();
+    const std::string why = call.leave_to_host(error, kind.is_repeatable(call));
+    try {
+      const OnNode on_host(call.runtime().engine().host());
+      kind.repeat();
+    } catch (const c10::OutOfMemoryError& again) {
+      call.throw_of_host(why, again);
+    }
+    warn_of_host(kind.name(), why);
     return kind.result();
   } catch (const c10::AcceleratorError& error) {
+    kind.let_go();
     call.throw_device_failure(error);
+  } catch (...) {
+    kind.let_go();
+    throw;
   }
   call.finish();
   return kind.result();
@@ -47,6 +57,7 @@ struct WholeAndOnce {
   static bool run_in_slices() { return false; }
   static bool is_repeatable(const OperatorCall&) { return false; }
   static void repeat() {}
+  static void let_go() {}
 };
 
 }  // namespace innkeeper::torch_layer

@@ -24,12 +24,13 @@ bool has_kernel(const Signature& signature, const NodeBackend& backend) {
 // many of a budget: should they not fit, it cannot be run again elsewhere.
 constexpr int64_t kCountedBefore = 4;
 
-bool returns_too_much(const OperatorCall& call, const Signature& signature, NodeId node,
+bool returns_too_much(OperatorCall& call, const Signature& signature, NodeId node,
                       c10::ArrayRef<c10::IValue> arguments) {
   if (!signature.any_written || !signature.fresh_results) [[likely]]
     return false;
   const Bytes budget = call.runtime().engine().budget(node);
   if (kCountedBefore * call.operand_bytes().count() <= budget.count()) return false;
+  call.count_blocks_once();
   return call.operand_bytes() + bytes_of_results(signature, arguments) > budget;
 }
 
@@ -132,8 +133,10 @@ class BoxedCall {
 
   bool is_repeatable(const OperatorCall&) const { return !given_.empty(); }
 
+  // The real tensors: who still has one when the call ends is taken for somebody else.
+  void let_go() { stack_.resize(first_); }
+
   void repeat() {
-    stack_.resize(first_);
     stack_.insert(stack_.end(), given_.begin(), given_.end());
     if (drawn_.has_value()) drawn_->put_back();
     run_managed(op_, &stack_);
@@ -249,7 +252,7 @@ class BoxedCall {
 
 }  // namespace
 
-NodeId where_to_run(const OperatorCall& call, const Signature& signature, NodeId node,
+NodeId where_to_run(OperatorCall& call, const Signature& signature, NodeId node,
                     c10::ArrayRef<c10::IValue> arguments) {
   Runtime& runtime = call.runtime();
   const NodeBackend& backend = runtime.backend(node);

@@ -26,7 +26,7 @@ void run_managed(const ManagedOp& op, torch::jit::Stack* stack);
 
 // Where an operator runs that was to run at `node`: on the host instead, if that node has no kernel for it or
 // no room for what it returns (soft_placement.h).
-NodeId where_to_run(const OperatorCall& call, const Signature& signature, NodeId node,
+NodeId where_to_run(OperatorCall& call, const Signature& signature, NodeId node,
                     c10::ArrayRef<c10::IValue> arguments);
 
 // Throws PyTorch's own "same device" error where CUDA would: managed tensors beside CPU tensors that are

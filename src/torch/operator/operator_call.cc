@@ -82,13 +82,21 @@ void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) cons
   throw_status(Status(failure.code(), std::move(line)), name_);
 }
 
-void OperatorCall::leave_to_host(const c10::OutOfMemoryError& error, bool repeatable) {
-  const std::string why =
+std::string OperatorCall::leave_to_host(const c10::OutOfMemoryError& error, bool repeatable) {
+  std::string why =
       std::string(error.what_without_backtrace()) + "; its operands take " + to_string(operand_bytes_);
+  if (too_small_ != kNoNode) why = why_too_small() + "; nor can the host run it: " + why;
   if (!repeatable || instead_of(runtime_, node_) == node_)
     throw_out_of_memory(std::string(name_) + ": " + why);
   give_up();
-  warn_of_host(name_, why);
+  return why;
+}
+
+void OperatorCall::throw_of_host(const std::string& why, const c10::OutOfMemoryError& error) const {
+  const std::string name = std::string(name_) + ": ";
+  std::string again = error.what_without_backtrace();
+  if (again.starts_with(name)) again.erase(0, name.size());
+  throw_out_of_memory(name + why + "; nor can the host run it: " + again);
 }
 
 NodeId OperatorCall::preferred() const {
@@ -101,11 +109,22 @@ NodeId OperatorCall::choose() {
   if (const NodeId only = OnNode::wanted(); only != kNoNode) [[unlikely]]
     return only;
   const NodeId node = preferred();
-  if (operand_bytes_ <= runtime_.engine().budget(node)) [[likely]]
+  const Bytes budget = runtime_.engine().budget(node);
+  if (operand_bytes_ <= budget) [[likely]]
     return node;
+  count_blocks_once();
+  if (operand_bytes_ <= budget) return node;
   const NodeId other = instead_of(runtime_, node);
   if (other != node) too_small_ = node;
   return other;
+}
+
+void OperatorCall::count_blocks_once() {
+  ska::flat_hash_set<const Block*> counted;
+  operand_bytes_ = Bytes(0);
+  for (const Access& access : accesses_) {
+    if (counted.insert(access.block).second) operand_bytes_ += access.block->size();
+  }
 }
 
 std::string OperatorCall::why_too_small() const {
@@ -142,9 +161,9 @@ void OperatorCall::begin(NodeId node) {
       }
     }
   }
+  if (acquired.code() == Code::out_of_memory && too_small_ != kNoNode && name_ != "aten::copy_") [[unlikely]]
+    acquired = Status(acquired.code(), why_too_small() + "; nor can the host run it: " + acquired.message());
   if (!acquired.ok()) throw_status(acquired, name_);
-  if (too_small_ != kNoNode && name_ != "aten::copy_") [[unlikely]]  // a copy computes nothing
-    warn_of_host(name_, why_too_small());
   begun_ = true;
   const bool inference = c10::InferenceMode::is_enabled();
   for (Operand& operand : operands_) {
@@ -333,6 +352,8 @@ void OperatorCall::finish() {
     const Status evicted = engine.evict_all();
     if (!evicted.ok()) throw_status(evicted, name_);
   }
+  if (too_small_ != kNoNode && name_ != "aten::copy_") [[unlikely]]  // a copy computes nothing
+    warn_of_host(name_, why_too_small());
 }
 
 void OperatorCall::release(const trace::Operation& what) noexcept {

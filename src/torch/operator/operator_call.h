@@ -70,7 +70,9 @@ class OperatorCall {
     kept_.push_back(std::move(managed));
   }
   size_t operand_count() const { return operands_.size(); }
+  // Of all operands: those of one block count each, until count_blocks_once().
   Bytes operand_bytes() const { return operand_bytes_; }
+  void count_blocks_once();
   Runtime& runtime() const { return runtime_; }
 
   // Where the operator should run: where most of its operands' bytes are, the thread's home without any; the
@@ -82,13 +84,11 @@ class OperatorCall {
   // Whether an operand that has any bytes is written.
   bool overwrites() const;
   // Whether the operands alone are larger than every accelerator.
-  bool too_large() const {
-    Engine& engine = runtime_.engine();
-    for (const NodeId node : engine.computing_nodes()) {
-      if (operand_bytes_ <= engine.budget(node) || runtime_.backend(node).host) [[likely]]
-        return false;
-    }
-    return true;
+  bool too_large() {
+    if (fits_somewhere()) [[likely]]
+      return false;
+    count_blocks_once();
+    return !fits_somewhere();
   }
   // Brings everything to `node`, pins it and makes the real tensors: on the host instead, where they do not
   // fit (soft_placement.h). Throws torch.OutOfMemoryError with the numbers.
@@ -114,8 +114,10 @@ class OperatorCall {
   void came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results);
   void finish();
   // The kernel found no room. Throws that with the operator's name, unless the call is repeatable and the
-  // host may take it: then gives it up and warns.
-  void leave_to_host(const c10::OutOfMemoryError& error, bool repeatable);
+  // host may take it: then gives it up, and says why.
+  std::string leave_to_host(const c10::OutOfMemoryError& error, bool repeatable);
+  // The host found none either.
+  [[noreturn]] void throw_of_host(const std::string& why, const c10::OutOfMemoryError& error) const;
   // The kernel ended with this. Throws it again as torch.AcceleratorError that names the operator and the
   // node and, where the node is gone for good, the operands that went with it.
   [[noreturn]] void throw_device_failure(const c10::AcceleratorError& error) const;
@@ -135,6 +137,14 @@ class OperatorCall {
     c10::Storage kept;  // the handle, unless the caller keeps it
   };
 
+  bool fits_somewhere() const {
+    Engine& engine = runtime_.engine();
+    for (const NodeId node : engine.computing_nodes()) {
+      if (operand_bytes_ <= engine.budget(node) || runtime_.backend(node).host) [[likely]]
+        return true;
+    }
+    return false;
+  }
   // What the destructor does, where the call did not come to its end.
   void give_up();
   NodeId preferred() const;

@@ -71,6 +71,7 @@ class TypedKernel<Op, Return(Args...)> {
   }
 
   static bool is_repeatable(const OperatorCall&) { return !kWrites; }
+  static void let_go() {}
 
   // The rare cases, by the boxed function.
   void repeat() {
