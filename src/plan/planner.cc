@@ -39,8 +39,15 @@ Block* Planner::block_of(Name name) const {
 
 // ---------------------------------------------------------------- following
 
-void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds) {
-  history_.ended(node, touches, seconds);
+namespace {
+
+// 0 where nobody knows one of them.
+double seconds_between(double began, double ended) { return began > 0 && ended > began ? ended - began : 0; }
+
+}  // namespace
+
+void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds, double clock) {
+  history_.ended(node, touches, seconds, clock);
   postponed_ = false;
   if (!arriving_.empty()) {
     std::erase_if(arriving_, [&](const Due& due) {
@@ -69,13 +76,16 @@ void Planner::order_step() {
 }
 
 void Planner::end_round() {
+  const double seconds = seconds_between(began_, history_.at(history_.end() - 1).clock);
   if (whole_) {
     ++rounds_;
+    followed_times_ += known_->cost.times;
     cost_ = known_->cost;
     followed_ = known_;
   }
   const bool again =
       known_->making == nullptr && (room_changed(*known_) || (steady_ && learn_what_lacks(*known_)));
+  if (steady_ && !again && known_->making == nullptr) judge(*known_, seconds);
   if (again) {
     make_plan(*known_);
     if (known_ == nullptr) return;  // it has none
@@ -89,7 +99,7 @@ void Planner::end_round() {
 // new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for
 // less room moves no less in all, the one before is taken for good: it was not the room.
 bool Planner::learn_what_lacks(Known& known) {
-  if (known.scheduled >= kSchedules) return false;
+  if (known.scheduled >= kSchedules || known.moves.empty()) return false;
   int64_t unplanned = 0;
   for (const int64_t bytes : unplanned_) unplanned += bytes;
   if (unplanned == 0) {
@@ -109,6 +119,51 @@ bool Planner::learn_what_lacks(Known& known) {
   return true;
 }
 
+// Of rounds that are followed from end to end, one after the other, the schedule being what it was.
+void Planner::judge(Known& known, double seconds) {
+  Trial& trial = known.trial;
+  if (trial.over || trial.asked <= 0 || seconds <= 0) return;
+  const bool planned = trial.aside.empty();
+  if (trial.timed < 0) {  // it began with what the schedule had left where it was
+    trial.timed = 0;
+    return;
+  }
+  double& least = planned ? trial.planned : trial.unplanned;
+  least = trial.timed == 0 ? seconds : std::min(least, seconds);
+  if (++trial.timed < kTimed) return;
+  trial.timed = 0;
+  if (planned) {
+    trial.over = trial.planned <= kSlower * trial.asked;
+    if (trial.over) return;
+    trial.aside = std::exchange(known.moves, {});
+    trial.timed = -1;
+    return;
+  }
+  trial.over = true;
+  if (trial.planned <= trial.unplanned) {
+    known.moves = std::exchange(trial.aside, {});
+    return;
+  }
+  trial.aside.clear();
+  known.cost.arriving = known.cost.leaving = Bytes(0);
+  if (log_enabled(LogLevel::info)) {
+    log(LogLevel::info, "planned no more: a round of " + std::to_string(known.cost.operators) +
+                            " operators, since it takes " + std::to_string(trial.planned / trial.unplanned) +
+                            " times as long as where nothing is moved ahead");
+  }
+}
+
+// Of the faster of the last two rounds, which have ended just now.
+double Planner::seconds_before(int64_t length) const {
+  const int64_t last = history_.end() - 1;
+  const auto taken = [&](int64_t end) {
+    if (end - length < history_.begin()) return 0.0;
+    return seconds_between(history_.at(end - length).clock, history_.at(end).clock);
+  };
+  const double before = taken(last - length);
+  return before > 0 ? std::min(before, taken(last)) : taken(last);
+}
+
 // The engine has another room than when the schedule was made: a budget was set, something was pinned,
 // another program came or went. Looked for in each round, and the less often the more often it happened.
 bool Planner::room_changed(Known& known) {
@@ -124,6 +179,7 @@ bool Planner::room_changed(Known& known) {
   known.best.fill(0);
   known.least_moved = INT64_MAX;
   known.scheduled = 0;
+  known.trial = {};  // what a round took with another room says nothing
   return true;
 }
 
@@ -134,6 +190,7 @@ void Planner::enter(Known& known, int64_t step, int64_t births_before) {
   whole_ = step == 0 && known.planned;
   steady_ = false;
   unplanned_.fill(0);
+  began_ = history_.at(history_.end() - 1).clock;
   const auto first = std::lower_bound(known.moves.begin(), known.moves.end(), step,
                                       [](const Move& move, int64_t at) { return move.after < at; });
   move_ = static_cast<size_t>(first - known.moves.begin());
@@ -225,6 +282,7 @@ void Planner::learn(int64_t length) {
   Known& known = programs_.emplace_front();
   known.cost.operators = length;
   if (length < kShort) known.cost.times = (kShort + length - 1) / length;
+  known.trial.asked = seconds_before(length) * static_cast<double>(known.cost.times);
   known.program = std::make_shared<const Program>(known.cost.times > 1 ? repeated(*found, known.cost.times)
                                                                        : std::move(*found));
   for (const NodeId node : known.program->nodes())
@@ -307,6 +365,8 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   }
   for (const std::string& line : plan.said) log(LogLevel::info, line);
   known.planned = true;
+  known.trial.timed = 0;
+  known.trial.aside.clear();
   known.moves = std::move(plan.moves);
   known.cost = plan.cost;
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet

@@ -68,8 +68,8 @@ class Planner {
 
   Name meet(Block* block);
   void forget(Name name);
-  // `seconds`: of its kernels; 0 where nobody knows.
-  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0);
+  // `seconds`: of its kernels; `clock`: of the node, now; 0 where nobody knows, or others work there, too.
+  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0, double clock = 0);
   // The next thing to move, if there is one left.
   bool next(Order& order);
   // There was no room for what next() gave last. It is ordered again after the next operator, unless that has
@@ -86,13 +86,13 @@ class Planner {
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last,
   std::vector<Moved> moved() const;                     // and what it moves; of each block once
-  int64_t rounds() const { return rounds_; }            // followed from end to end
+  int64_t rounds() const { return followed_times_; }    // followed from end to end
   int64_t divergences() const { return divergences_; }  // that ended before their end
   // Nothing is followed any more, and what was lacking is forgotten.
   void interrupt();
   void reset_counts() {
     for (Known& known : programs_) known.settles_at -= rounds_;
-    rounds_ = divergences_ = 0;
+    rounds_ = followed_times_ = divergences_ = 0;
     cost_ = {};
     followed_ = nullptr;
   }
@@ -101,6 +101,16 @@ class Planner {
   struct Making {
     std::atomic<bool> done{false};  // the plan is there, and nobody writes it any more
     RoundPlan plan;
+  };
+  // A schedule that takes longer than none did is set aside for some rounds, and then for good if these take
+  // less. In seconds of a round; 0 where nobody knows.
+  struct Trial {
+    double asked = 0;         // before there was a schedule
+    double planned = 0;       // the least of those with it,
+    double unplanned = 0;     // and of those without it again
+    int timed = 0;            // rounds that either is the least of
+    bool over = false;        // nothing is to be found out
+    std::vector<Move> aside;  // the schedule, while it is not followed
   };
   struct Known {
     std::shared_ptr<const Program> program;
@@ -117,6 +127,7 @@ class Planner {
     int scheduled = 0;                         // times, for what was lacking
     int64_t changes = 0;                       // of the room, that led to another schedule
     int64_t settles_at = 0;                    // the round from which on such a change is looked for
+    Trial trial;
   };
   struct Place {
     Known* known = nullptr;
@@ -140,6 +151,8 @@ class Planner {
   static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time,
   static constexpr int64_t kLong = 2048;     // and those from here on beside the program: half as long ones
                                              // where things may be computed again, which takes more time
+  static constexpr int kTimed = 2;           // rounds, of which the fastest counts
+  static constexpr double kSlower = 1.01;    // times as long as without a schedule: it is doubted
   static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round, or must
                                              // have changed for another schedule
 
@@ -155,6 +168,8 @@ class Planner {
   void take_plan(Known& known, RoundPlan plan);
   void drop(const Known& known);
   bool learn_what_lacks(Known& known);
+  void judge(Known& known, double seconds);
+  double seconds_before(int64_t length) const;
   bool room_changed(Known& known);
   void enter(Known& known, int64_t step, int64_t births_before);
 
@@ -182,8 +197,10 @@ class Planner {
   bool postponed_ = false;                           // since the last operator
   RoundCost cost_;
   const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned anew
-  int64_t rounds_ = 0;
+  int64_t rounds_ = 0;               // that were followed from end to end, as scheduled;
+  int64_t followed_times_ = 0;       // as the program goes round
   int64_t divergences_ = 0;
+  double began_ = 0;  // the clock, as the round that is followed began
 
   std::vector<Met> recent_;                  // by name
   std::unordered_map<Name, Block*> elders_;  // that have outlived their place there

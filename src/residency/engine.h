@@ -411,7 +411,7 @@ class Engine final : public Accountant {
   void forget_dropped(Block& block) IK_EXCLUDES(mutex_);
 
   // planned.cc
-  ComputeTime time_since(std::array<ComputeTime, kMaxNodes>& before) const;
+  ComputeTime time_since_round_before(Follower& follower) const IK_REQUIRES(follower.mutex);
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
   plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
   void forget(const Block& block) {

@@ -63,9 +63,10 @@ struct Follower {
   std::vector<plan::Touch> touches IK_GUARDED_BY(mutex);  // of the operator that ended last
   int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // bytes, before its round
   int64_t arrived_in_round IK_GUARDED_BY(mutex) = 0;      // the last that was followed to its end
-  std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);  // its round
-  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};  // an operator, in seconds
-  ComputeTime in_round IK_GUARDED_BY(mutex);                            // that last one
+  std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);   // its round
+  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};   // an operator, in seconds
+  std::array<double, kMaxNodes> remade_in_round IK_GUARDED_BY(mutex){};  // of these, in its round
+  ComputeTime in_round IK_GUARDED_BY(mutex);                             // that last one
 
   bool is_of(const ThreadState& thread) const;
   bool is_over() const;  // its thread has ended, or it never was anybody's

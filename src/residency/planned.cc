@@ -156,13 +156,18 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   if (unplanned != 0) planner.unplanned(id, Bytes(unplanned));
   const int64_t rounds = planner.rounds();
   double seconds = 0;
+  double clock = 0;
   if (node(id).time != nullptr) {
-    seconds = node(id).time().kernels;
-    seconds -= std::exchange(follower.kernels_before[index_of(id)], seconds);
+    const ComputeTime time = node(id).time();
+    if (!followers_.others_at(id, self, now)) clock = time.now;
+    const double remade = std::exchange(self.remade[index_of(id)], 0);
+    follower.remade_in_round[index_of(id)] += remade;
+    seconds = time.kernels - remade;
+    seconds -= std::exchange(follower.kernels_before[index_of(id)], time.kernels);
   }
-  planner.ended(id, follower.touches, seconds);
+  planner.ended(id, follower.touches, seconds, clock);
   if (planner.begins()) {
-    const ComputeTime taken = time_since(follower.time_before);
+    const ComputeTime taken = time_since_round_before(follower);
     if (planner.rounds() > rounds && self.arrived >= follower.arrived_before) {  // else a thread at its place
       const int64_t times = planner.cost().times;
       follower.arrived_in_round = (self.arrived - follower.arrived_before) / times;
@@ -187,15 +192,16 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
 }
 
-// Of the node that took most.
-ComputeTime Engine::time_since(std::array<ComputeTime, kMaxNodes>& before) const {
+// Of the node that took most; kernels less those that made anew what was dropped.
+ComputeTime Engine::time_since_round_before(Follower& follower) const {
   ComputeTime taken;
   for (const NodeId each : computing_) {
     if (node(each).time == nullptr) continue;
     const ComputeTime now = node(each).time();
-    const ComputeTime then = std::exchange(before[index_of(each)], now);
+    const ComputeTime then = std::exchange(follower.time_before[index_of(each)], now);
     taken.now = std::max(taken.now, now.now - then.now);
-    taken.kernels = std::max(taken.kernels, now.kernels - then.kernels);
+    const double again = std::exchange(follower.remade_in_round[index_of(each)], 0);
+    taken.kernels = std::max(taken.kernels, now.kernels - then.kernels - again);
   }
   return taken;
 }

@@ -124,7 +124,11 @@ Status Engine::recompute(Block& block) {
   Status status;
   {
     const Unheard unheard;
+    const Node& at = node(entry.recipe->node());
+    double& remade = thread_state().remade[index_of(at.id)];
+    const double before = at.time == nullptr ? 0 : at.time().kernels - remade;
     status = entry.recipe->follow(block);
+    if (at.time != nullptr) remade = at.time().kernels - before;  // those of recipes that it took, too
   }
   mutex_.lock();
   entry.under_way = false;

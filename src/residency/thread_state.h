@@ -22,9 +22,10 @@ struct ThreadState {
   std::array<int, kMaxNodes> moving{};         // moves of this thread that take or give room, by node
   int64_t arrived = 0;                         // bytes that were moved to accelerators for this thread
   std::array<int64_t, kMaxNodes> unplanned{};  // bytes that left for it, since its planner heard of them
-  int64_t strange = 0;               // its operators beside a program that is followed, while it is none
-  int recomputing = 0;               // recipes that it follows (recompute.cc)
-  std::shared_ptr<ThreadLife> life;  // from its first place among followers on (followers.h)
+  int64_t strange = 0;  // its operators beside a program that is followed, while it is none
+  std::array<double, kMaxNodes> remade{};  // seconds of kernels that recipes ran, since its planner heard
+  int recomputing = 0;                     // recipes that it follows (recompute.cc)
+  std::shared_ptr<ThreadLife> life;        // from its first place among followers on (followers.h)
 };
 
 inline ThreadState& thread_state() {

@@ -371,3 +371,35 @@ def test_a_round_that_is_left_at_any_operator_loses_nothing() -> None:
     assert divergences > 0.9 * operators, "there was no round to leave"
     assert recomputed > operators
     assert rounds >= 3, "it is not followed again"
+
+
+TIMES = """
+import innkeeper
+import torch
+
+innkeeper.configure("sim:1x10MiB,host:1GiB", recompute=RECOMPUTE)
+torch.manual_seed(0)
+model = torch.nn.Sequential(*(layer for _ in range(6) for layer in (
+    torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.LayerNorm(256)))).to("managed")
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+x = torch.randn(512, 256, device="managed")
+for _ in range(12):
+    optimizer.zero_grad()
+    (model(x) - 1).square().mean().backward()
+    optimizer.step()
+now = innkeeper.stats()
+print(now["recomputed"], now["round"]["kernel_seconds"], now["time_bound"], now["planned_rounds"])
+"""
+
+
+def test_what_is_computed_again_is_not_counted_as_the_programs_own_kernels() -> None:
+    found = {}
+    for recompute in ("True", "False"):
+        done = run_python("-c", TIMES.replace("RECOMPUTE", recompute))
+        assert done.returncode == 0, done.stderr
+        found[recompute] = [float(each) for each in done.stdout.split()]
+    (again, kernels, bound, rounds), (none, expected, _, _) = found["True"], found["False"]
+    assert again > 20 and none == 0, "nothing was computed again"
+    assert kernels == pytest.approx(expected, rel=1e-3)
+    assert bound <= kernels * 1.2
+    assert rounds >= 6, "each of the program's counts, though some are scheduled together"

@@ -29,13 +29,16 @@ class Follower {
     return planner.meet(reinterpret_cast<Block*>(fake_));
   }
   int op(std::vector<Touch> touches) {
-    planner.ended(kCard, touches);
+    clock += step;
+    planner.ended(kCard, touches, 0, clock);
     int orders = 0;
     for (Order order; planner.next(order);) ++orders;
     return orders;
   }
 
   Planner planner;
+  double clock = 0;  // seconds; stands still as long as an operator takes none
+  double step = 0;
 
  private:
   uintptr_t fake_ = 0;
@@ -147,6 +150,59 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
 }
 
 // A loop whose state is one block at first and another from then on: what it makes is not the same each time.
+// 300 weights where 250 have room, read in turn.
+class Timed : public ::testing::Test {
+ protected:
+  Timed() {
+    for (int i = 0; i < 300; ++i) weights_.push_back(it_.meet());
+    EXPECT_EQ(round(kAsked), 0);
+    EXPECT_EQ(round(kAsked), 0);
+  }
+  int round(double step) {
+    it_.step = step;
+    int orders = 0;
+    for (const Name weight : weights_) orders += it_.op({read(weight)});
+    return orders;
+  }
+
+  static constexpr double kAsked = 1e-6;
+  Bytes room_ = KiB(250);
+  Follower it_{[this](NodeId) { return room_; }};
+  std::vector<Name> weights_;
+};
+
+TEST_F(Timed, AScheduleThatTakesLongerThanNoneIsLeft) {
+  for (int i = 0; i < 3; ++i)
+    EXPECT_GT(round(kAsked * 1.05), 0) << "the first begins with other blocks there";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(round(kAsked), 0);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(round(kAsked), 0);
+  EXPECT_EQ(it_.planner.cost().arriving, Bytes(0));
+  EXPECT_GT(it_.planner.cost().bound, Bytes(0));
+  it_.planner.unplanned(kCard, KiB(10));  // as without a plan
+  EXPECT_EQ(round(kAsked), 0);
+  EXPECT_EQ(round(kAsked), 0);
+
+  room_ = KiB(100);
+  round(kAsked);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_GT(round(kAsked * 9), 0) << "with so much room nobody has seen it without";
+}
+
+TEST_F(Timed, OneThatIsFasterThanItWouldBeWithoutIsKept) {
+  for (int i = 0; i < 3; ++i) EXPECT_GT(round(kAsked * 1.05), 0);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(round(kAsked * 2), 0) << "all was there when the first rounds were seen";
+  for (int i = 0; i < 100; ++i) EXPECT_GT(round(kAsked * 1.05), 0);
+}
+
+TEST_F(Timed, OneThatIsAsFastIsNotDoubted) {
+  for (int i = 0; i < 100; ++i) EXPECT_GT(round(i % 2 == 0 ? kAsked : kAsked * 3), 0);
+}
+
+TEST_F(Timed, NothingIsSaidByAClockThatStandsStill) {
+  for (int i = 0; i < 100; ++i) EXPECT_GT(round(0), 0);
+}
+
 TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoRoundYet) {
   Follower it(KiB(30));
   std::vector<Name> weights;

@@ -3,8 +3,12 @@
 
 #include <functional>
 #include <map>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "base/test_point.h"
 #include "support/machine.h"
 
 namespace innkeeper::test {
@@ -107,7 +111,8 @@ class Recompute : public ::testing::Test {
     return contents.ok() ? contents.value() : Contents();
   }
 
-  Kitchen kitchen_{{.accelerators = 2}};
+  FaultPlan faults_;
+  Kitchen kitchen_{{.accelerators = 2, .faults = &faults_}};
   NodeId at_ = kitchen_.machine().sim();
   std::vector<Block*> sources_;
 };
@@ -243,6 +248,26 @@ TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
   EXPECT_EQ(kitchen_->check_invariants(), "");
   EXPECT_EQ(seen(*made, at_), filled(7));
   kitchen_.destroy(made);
+}
+
+// Nor does what it is made of leave then: nothing else would make it an owner's again.
+TEST_F(Recompute, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  static std::function<void()> meanwhile;
+  meanwhile = [&] { kitchen_.destroy(made); };
+  test_point.store([](const char* name) {
+    if (std::string_view(name) == "victim" && meanwhile) std::exchange(meanwhile, nullptr)();
+  });
+  faults_.arm(1, static_cast<unsigned>(Fault::allocation) | static_cast<unsigned>(Fault::copy));
+  EXPECT_FALSE(kitchen_->evict_all().ok());
+  test_point.store(nullptr);
+  faults_.disarm();
+  EXPECT_FALSE(meanwhile) << "nothing was moved";
+  EXPECT_EQ(kitchen_->where(from), std::vector{at_});
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  EXPECT_EQ(seen(from, at_), filled(3));
 }
 
 TEST_F(Recompute, AHintDoesNothing) {

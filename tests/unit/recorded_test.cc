@@ -123,7 +123,7 @@ TEST(Recorded, PlansAreMadeOfWhatIsWrittenWhetherARecordIsOrNot) {
   for (const bool record : {false, true}) {
     const Rounds made(record);
     const plan::RoundCost& expected = made.by_hand.cost();
-    EXPECT_EQ(made.planned.rounds, 1);
+    EXPECT_EQ(made.planned.rounds, made.by_hand.rounds());
     EXPECT_EQ(made.planned.round.operators, expected.operators);
     EXPECT_EQ(made.planned.round.bytes_planned, expected.arriving.count());
     EXPECT_EQ(made.planned.round.bytes_bound, expected.bound.count());
