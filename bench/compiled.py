@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round of one model: to see that it works")
     args = parser.parse_args()
     if args.quick:
-        args.rounds, args.steps, args.only = 1, 1, "mlp"
+        args.rounds, args.steps, args.only = 1, 1, args.only or "mlp"
     table = Table("model", *(f"{way}, ms" for way in ("CPU", "compiled", "managed", "compiled")),
                   "gain, CPU", "gain, managed", "managed to CPU", "graphs", "breaks",
                   title="a training step")  # fmt: skip

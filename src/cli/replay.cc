@@ -71,7 +71,7 @@ Json to_json(const Alternative& other) {
 // Without the engine's advice at its end, which is for a program of one's own.
 std::string too_little(const Row& row) {
   const std::string& why = row.fits.message();
-  return "too little: " + why.substr(0, why.find(';'));
+  return "too little: " + why.substr(0, why.find("; a larger budget"));
 }
 
 Json to_json(const Comparison& found, const Options& options) {
