@@ -129,12 +129,15 @@ def double(x, out, count, BLOCK: tl.constexpr):
 
 @torch.compile(fullgraph=True)
 def f(x):
-    x = x + 1
-    out = torch.empty_like(x)
-    double[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
+    out = torch.empty(36, device=x.device)
+    double[(1,)](x[64:], out, 36, BLOCK=64)
     return out.mul(3)
 
-f(torch.ones(100, device="managed"))
+x = torch.ones(100, device="managed")
+with innkeeper.resident(x, "host"):
+    pass
+f(x)
+assert sorted(innkeeper.where(x)) == ["cuda:0", "host"], "it is only read"
 print([node["ops"] for node in innkeeper.stats()["nodes"].values()][-1])
 """)
     done = run(f"import runpy; runpy.run_path({str(script)!r})", "cuda:0:64MiB,host:1GiB", tmp_path)
@@ -169,3 +172,68 @@ def test_kernels_are_not_timed_where_there_is_no_room_for_that(tmp_path: Path):
         for room in ("64MiB", "1MiB")
     ]
     assert launches[0] > 10 * launches[1] > 0, "timed, and not"
+
+
+def test_a_parameter_that_begins_anywhere_is_not_read_16_bytes_at_once(tmp_path: Path):
+    script = """
+import innkeeper, torch
+from torch._inductor.runtime import triton_heuristics
+
+run = triton_heuristics.CachingAutotuner.run
+def told(self, *arguments, **options):
+    aligned = {at for (at,) in self.triton_meta["configs"][0]}
+    for i, x in enumerate(arguments):
+        if isinstance(x, torch.Tensor):
+            print(i in aligned, x.data_ptr() % 16 == 0)
+    return run(self, *arguments, **options)
+triton_heuristics.CachingAutotuner.run = told
+
+class Shifted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p = torch.nn.Parameter(torch.ones(4097, device="managed")[1:])
+    def forward(self, x):
+        return x * 2 + self.p
+
+with torch.no_grad():
+    torch.compile(Shifted())(torch.ones(4096, device="managed"))
+"""
+    said = run(script, "cuda:0:64MiB,host:1GiB", tmp_path).stdout.split("\n")[:3]
+    assert sorted(said) == ["False False", "True True", "True True"]
+
+
+def test_graphs_in_the_graph_and_kernels_with_a_workspace(tmp_path: Path):
+    script = """
+import innkeeper, torch
+
+@torch.compiler.nested_compile_region
+def double(x):
+    return x * 2
+
+x = torch.ones(64, 64, device="managed")
+print(torch.compile(lambda x: double(double(x)))(x).sum().item() == 4 * 4096)
+options = {"triton.force_cooperative_reductions": True, "triton.multi_kernel": 1, "profile_bandwidth": True}
+compiled = torch.compile(lambda x, y: (x @ y).sum(-1) + (x * 2).sum(), options=options)
+"""
+    assert run(script, "cuda:0:64MiB,host:1GiB", tmp_path, **INTERPRETED).stdout.split() == ["True"]
+    done = run(script + "compiled(x, x)", "cuda:0:64MiB,host:1GiB", tmp_path / "launched")
+    assert LAUNCH.findall(done.stderr)
+
+
+def test_what_was_compiled_for_cards_says_so_where_there_are_none(tmp_path: Path):
+    script = """
+import gc
+import innkeeper, torch
+f = torch.compile(lambda x: x * 2 + 1)
+f(torch.ones(64, device="managed"))
+gc.collect()  # the interpreter has a tensor still
+innkeeper.configure("host:1GiB")
+try:
+    f(torch.ones(64, device="managed"))
+except RuntimeError as error:
+    print(error)
+torch.compiler.reset()
+print(f(torch.ones(64, device="managed")).sum().item())
+"""
+    said = run(script, "cuda:0:64MiB,host:1GiB", tmp_path, **INTERPRETED).stdout.splitlines()
+    assert "torch.compiler.reset() has it compiled anew" in said[0] and said[1:] == ["192.0"]

@@ -113,6 +113,19 @@ def test_arguments_are_written_and_results_are_views_of_them(tight: None) -> Non
     assert ours[0][1:].abs().sum() == 0
 
 
+def test_a_region_that_is_compiled_once_and_called_twice(tight: None) -> None:
+    @torch.compiler.nested_compile_region
+    def region(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * 2 - x
+
+    x = torch.randn(8, 8)
+    ours = x.to("managed").requires_grad_()
+    plain = x.clone().requires_grad_()
+    for each in (plain, ours):
+        torch.compile(lambda x: region(region(x)), fullgraph=True)(each).square().sum().backward()
+    assert torch.equal(plain.grad, ours.grad.cpu())
+
+
 def test_what_a_kernel_writes_makes_other_copies_stale(tight: None) -> None:
     x = torch.zeros(1000, device="managed")
     with innkeeper.resident(x, "host"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -126,7 +127,8 @@ class _Ways:
         """None: each operator runs where it is placed."""
 
     def codegen_device_guard_exit(self) -> None:
-        """None was entered."""
+        """None was entered; but what trims the module's end stops at this line."""
+        self.writeline("pass")  # type: ignore[attr-defined]
 
     def make_allocation(self, name: str, device: torch.device, *rest: Any, **options: Any) -> str:
         """A new tensor of the graph's."""
@@ -141,6 +143,9 @@ def _said(value: Any) -> Any:
     return MANAGED if isinstance(value, torch.device) and value == _label.get() else value
 
 
+_VIEW = re.compile(r"reinterpret_tensor\((\w+),.*")  # of a buffer
+
+
 def _read_alone(call_args: Iterable[Any]) -> tuple[int, ...]:
     """Where among a kernel's arguments buffers stand that what is scheduled now only reads."""
     scheduled = V.graph.scheduler.current_node
@@ -149,8 +154,10 @@ def _read_alone(call_args: Iterable[Any]) -> tuple[int, ...]:
     written = set()
     for buffer in scheduled.get_outputs():
         written |= {buffer.get_name(), *buffer.get_mutations()}
-    known = [each for each in call_args if isinstance(each, str) and V.graph.try_get_buffer(each) is not None]
-    return tuple(i for i, each in enumerate(call_args) if each in known and each not in written)
+    names = [_VIEW.sub(r"\1", each) if isinstance(each, str) else "" for each in call_args]
+    return tuple(
+        i for i, name in enumerate(names) if name not in written and V.graph.try_get_buffer(name) is not None
+    )
 
 
 class PythonWrapper(_Ways, PythonWrapperCodegen):

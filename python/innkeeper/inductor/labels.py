@@ -62,13 +62,17 @@ def labelled(graph: fx.GraphModule, label: torch.device) -> fx.GraphModule:
         _bring_operands(node, label)
     for node in made.graph.nodes:
         node.args, node.kwargs = tree_map(relabel, node.args), tree_map(relabel, node.kwargs)
-        if "val" in node.meta:
-            node.meta = node.meta | {"val": tree_map(relabel, node.meta["val"])}
+        node.meta = node.meta | {
+            key: tree_map(relabel, node.meta[key]) for key in _VALUES if key in node.meta
+        }
         inner = _attribute(made, node.target) if node.op == "get_attr" else None
         if isinstance(inner, fx.GraphModule):
             setattr(made, node.target, labelled(inner, label))
     made.recompile()
     return made
+
+
+_VALUES = ("val", "eager_input_vals")  # of a node's result, and of what a graph in the graph is given
 
 
 def _bring_operands(node: fx.Node, label: torch.device) -> None:
@@ -107,8 +111,14 @@ def _relabel(value: Any, label: torch.device) -> Any:
         return label if value.type == DEVICE else value
     if not isinstance(value, FakeTensor) or value.device.type != DEVICE:
         return value
-    with value.fake_mode:  # kernels are given where a tensor begins: its offset does not matter
-        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=label)
+    size, stride, offset = value.size(), value.stride(), value.storage_offset()
+    known: dict[str, Any] = {"dtype": value.dtype, "device": label}
+    with value.fake_mode:
+        if any(isinstance(each, int) and each == 0 for each in (offset, *size)):
+            return torch.empty_strided(size, stride, **known)
+        # By where it begins Inductor sees whether a kernel may read 16 bytes at once.
+        last = sum((count - 1) * step for count, step in zip(size, stride, strict=True))
+        return torch.empty(offset + last + 1, **known).as_strided(size, stride, offset)
 
 
 def _once_each(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
