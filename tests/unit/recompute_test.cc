@@ -111,8 +111,7 @@ class Recompute : public ::testing::Test {
     return contents.ok() ? contents.value() : Contents();
   }
 
-  FaultPlan faults_;
-  Kitchen kitchen_{{.accelerators = 2, .faults = &faults_}};
+  Kitchen kitchen_{{.accelerators = 2}};
   NodeId at_ = kitchen_.machine().sim();
   std::vector<Block*> sources_;
 };
@@ -250,26 +249,6 @@ TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
   kitchen_.destroy(made);
 }
 
-// Nor does what it is made of leave then: nothing else would make it an owner's again.
-TEST_F(Recompute, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
-  Block& from = source(3);
-  Block* made = kitchen_.made_of(from, 4, at_);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
-  static std::function<void()> meanwhile;
-  meanwhile = [&] { kitchen_.destroy(made); };
-  test_point.store([](const char* name) {
-    if (std::string_view(name) == "victim" && meanwhile) std::exchange(meanwhile, nullptr)();
-  });
-  faults_.arm(1, static_cast<unsigned>(Fault::allocation) | static_cast<unsigned>(Fault::copy));
-  EXPECT_FALSE(kitchen_->evict_all().ok());
-  test_point.store(nullptr);
-  faults_.disarm();
-  EXPECT_FALSE(meanwhile) << "nothing was moved";
-  EXPECT_EQ(kitchen_->where(from), std::vector{at_});
-  EXPECT_EQ(kitchen_->check_invariants(), "");
-  EXPECT_EQ(seen(from, at_), filled(3));
-}
-
 TEST_F(Recompute, AHintDoesNothing) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
@@ -311,6 +290,48 @@ TEST_F(Recompute, ItMayDieWhileAnotherWritesWhatItIsMadeOf) {
     kitchen_.destroy(&from);
     sources_.clear();
   }
+}
+
+// There is no node below: it is looked at, and stays.
+TEST(RecomputeAtTheHost, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
+  Kitchen kitchen({.accelerators = 0, .host_budget = KiB(64)});
+  const NodeId at = kitchen.machine().host();
+  Block* const from = kitchen.machine().make(at, filled(3)).value();
+  Block* const made = kitchen.made_of(*from, 4, at);
+  ASSERT_TRUE(kitchen->drop(*made, at));
+  static std::function<void()> meanwhile;
+  meanwhile = [&] { kitchen.destroy(made); };
+  test_point.store([](const char* name) {
+    if (std::string_view(name) == "victim" && meanwhile) std::exchange(meanwhile, nullptr)();
+  });
+  EXPECT_EQ(kitchen.machine().make(at, filled(1, 62 << 10)).status().code(), Code::out_of_memory);
+  test_point.store(nullptr);
+  EXPECT_FALSE(meanwhile) << "nothing was to leave";
+  EXPECT_EQ(kitchen->check_invariants(), "");  // it is an owner's again
+  kitchen.destroy(from);
+}
+
+TEST(RecomputePlanned, WhatIsRunAgainIsNoStepOfTheProgram) {
+  Kitchen kitchen({.budget = KiB(64)});
+  Machine& machine = kitchen.machine();
+  const NodeId at = machine.sim();
+  std::vector<Block*> weights;
+  for (unsigned char i = 0; i < 20; ++i) weights.push_back(machine.make(at, filled(i)).value());
+  const auto round = [&](bool drop) {
+    Block* const made = kitchen.made_of(*weights.front(), 4, at);
+    EXPECT_EQ(drop, drop && kitchen->drop(*made, at));
+    for (Block* weight : weights) EXPECT_TRUE(machine.read(*weight, at).ok());
+    EXPECT_EQ(machine.read(*made, at).value(), filled(4));
+    kitchen.destroy(made);
+  };
+  for (int i = 0; i < 200 && kitchen->planning().rounds == 0; ++i) round(false);
+  const PlanningStats before = kitchen->planning();
+  ASSERT_GT(before.rounds, 0);
+  for (int i = 0; i < 100; ++i) round(true);
+  EXPECT_GE(kitchen.followed, 100);
+  EXPECT_EQ(kitchen->planning().divergences, before.divergences);
+  EXPECT_GT(kitchen->planning().rounds, before.rounds + 50);
+  for (Block* weight : weights) kitchen.destroy(weight);
 }
 
 }  // namespace
