@@ -302,6 +302,22 @@ TEST_F(PlannedBeside, TheOldScheduleHoldsUntilThereIsAnother) {
   EXPECT_EQ(it.planner.cost().bound, KiB(1000));
 }
 
+TEST_F(PlannedBeside, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
+  for (int i = 0; i < 3; ++i) round();
+  do_jobs();
+  for (int i = 0; i < 2; ++i) round();
+  for (const int64_t less : {1000, 1500, 2000}) {
+    room = KiB(kBlocks - less);
+    for (int i = 0; i < 5; ++i) round();
+  }
+  EXPECT_EQ(jobs.size(), 1u);
+  for (int i = 0; i < 20; ++i) {
+    do_jobs();
+    round();
+  }
+  EXPECT_EQ(it.planner.cost().bound, KiB(2000));
+}
+
 TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
   for (int i = 0; i < 3; ++i) round();
   for (int i = 0; i < 20; ++i) it.op({{it.meet(), KiB(3), true}});
