@@ -1,6 +1,7 @@
 // Blocks that are dropped, and made again by the operators that made them.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -187,6 +188,28 @@ TEST_F(Recompute, SoItIsWhereverThatIsWritten) {
     now += 50;
     kitchen_.destroy(made);
   }
+}
+
+TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfWhileItLeavesWaits) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  std::thread other;
+  int early = 0;
+  kitchen_->set_memory_observer([&](Block& block, NodeId, const void* data) {
+    if (&block != made || data != nullptr || other.joinable()) return;
+    other = std::thread([&] { EXPECT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok()); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    early = kitchen_.followed;
+  });
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(other.joinable());
+  other.join();
+  kitchen_->set_memory_observer({});
+  EXPECT_EQ(early, 0) << "it has not left yet";
+  EXPECT_EQ(kitchen_.followed, 1);
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  EXPECT_EQ(seen(from, at_), filled(9));
+  kitchen_.destroy(made);
 }
 
 TEST_F(Recompute, WhatWasWrittenSinceIsNotDropped) {
