@@ -12,7 +12,10 @@ def tell():
     if innkeeper is not None and multiprocessing_child() is False and innkeeper._C.started():
         stats = innkeeper.stats()
         if any(node["peak"] for node in stats["nodes"].values()):  # torchrun itself has asked for the devices
-            Path(os.environ["INNKEEPER_TEST_STATS"]).write_text(json.dumps(stats))
+            # Two processes of torchrun end at once: one's words stand there, and whole.
+            mine = Path(f"{os.environ['INNKEEPER_TEST_STATS']}.{os.getpid()}")
+            mine.write_text(json.dumps(stats))
+            mine.replace(os.environ["INNKEEPER_TEST_STATS"])
 
 
 def multiprocessing_child():
