@@ -64,11 +64,10 @@ def _compile(graph: fx.GraphModule, inputs: Sequence[Any], *, label: torch.devic
 
 def _label() -> tuple[torch.device | None, str]:
     """What stands for managed in graphs: a device whose kernels all nodes that compute run. Else why not."""
-    computing = [node for node in _C.nodes() if node.computes]
-    cards = [node.name for node in computing if node.kind not in ("host", "sim")]
+    cards = labels.cards()
     if not cards:
         return labels.HOSTS, ""
-    if len(cards) < len(computing):
+    if len(cards) < sum(node.computes for node in _C.nodes()):
         return None, f"{', '.join(cards)} and nodes without a card compute, and run other kernels"
     label = torch.device(cards[0])
     if not has_triton_package():

@@ -10,11 +10,17 @@ from torch._subclasses import FakeTensor
 from torch.utils._pytree import tree_any, tree_leaves, tree_map
 
 import torch
+from innkeeper import _C
 from innkeeper._register import DEVICE
 from torch import fx
 
 HOSTS = torch.device("cpu", 1)  # the label where the host's kernels are those of every node that computes
 MANAGED = torch.device(DEVICE, 0)
+
+
+def cards() -> list[str]:
+    """The nodes that compute with kernels of their own, not the host's."""
+    return [node.name for node in _C.nodes() if node.computes and node.kind not in ("host", "sim")]
 
 
 def is_managed(value: Any) -> bool:
