@@ -115,7 +115,7 @@ NodeId OperatorCall::choose() {
   count_blocks_once();
   if (operand_bytes_ <= budget) return node;
   const NodeId other = instead_of(runtime_, node);
-  if (other != node) too_small_ = node;
+  if (other != node && name_ != "aten::copy_") too_small_ = node;  // a copy computes nothing
   return other;
 }
 
@@ -161,7 +161,7 @@ void OperatorCall::begin(NodeId node) {
       }
     }
   }
-  if (acquired.code() == Code::out_of_memory && too_small_ != kNoNode && name_ != "aten::copy_") [[unlikely]]
+  if (acquired.code() == Code::out_of_memory && too_small_ != kNoNode) [[unlikely]]
     acquired = Status(acquired.code(), why_too_small() + "; nor can the host run it: " + acquired.message());
   if (!acquired.ok()) throw_status(acquired, name_);
   begun_ = true;
@@ -352,7 +352,7 @@ void OperatorCall::finish() {
     const Status evicted = engine.evict_all();
     if (!evicted.ok()) throw_status(evicted, name_);
   }
-  if (too_small_ != kNoNode && name_ != "aten::copy_") [[unlikely]]  // a copy computes nothing
+  if (too_small_ != kNoNode) [[unlikely]]
     warn_of_host(name_, why_too_small());
 }
 
