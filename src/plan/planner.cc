@@ -48,9 +48,10 @@ double seconds_between(double began, double ended) { return began > 0 && ended >
 
 void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds, double clock) {
   history_.ended(node, touches, seconds, clock);
-  postponed_ = false;
-  if (!arriving_.empty()) {
-    std::erase_if(arriving_, [&](const Due& due) {
+  for (Arrivals& arriving : arriving_) {
+    arriving.postponed = false;
+    if (arriving.due.empty()) continue;
+    std::erase_if(arriving.due, [&](const Due& due) {
       return std::any_of(touches.begin(), touches.end(),
                          [&](const Touch& touch) { return touch.block == due.name; });
     });
@@ -69,8 +70,9 @@ void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds,
 void Planner::order_step() {
   const std::vector<Move>& moves = known_->moves;
   for (; move_ < moves.size() && moves[move_].after == step_; ++move_) {
-    auto& due = moves[move_].arrives ? arriving_ : leaving_;
-    due.push_back({moves[move_].node, moves[move_].slot.name(births_before_), moves[move_].drops});
+    const Move& move = moves[move_];
+    auto& due = move.arrives ? arriving_at(move.node).due : leaving_;
+    due.push_back({move.node, move.slot.name(births_before_), move.drops});
   }
   if (++step_ == known_->program->length()) end_round();
 }
@@ -200,13 +202,13 @@ void Planner::diverge() {
   ++divergences_;
   known_ = nullptr;
   leaving_.clear();
-  arriving_.clear();
+  for (Arrivals& arriving : arriving_) arriving.due.clear();
 }
 
 void Planner::interrupt() {
   known_ = nullptr;
   leaving_.clear();
-  arriving_.clear();
+  for (Arrivals& arriving : arriving_) arriving.due.clear();
   unplanned_.fill(0);
   for (Known& known : programs_) {
     known.lacking.fill(0);
@@ -230,9 +232,14 @@ void Planner::unplanned(NodeId node, Bytes size) {
 // ---------------------------------------------------------------- orders
 
 bool Planner::next(Order& order) {
-  while (!leaving_.empty() || (!arriving_.empty() && !postponed_)) {
-    const bool arrives = leaving_.empty();
-    auto& due = arrives ? arriving_ : leaving_;
+  return give(leaving_, false, order) ||
+         std::any_of(arriving_.begin(), arriving_.end(), [&](Arrivals& arriving) {
+           return !arriving.postponed && give(arriving.due, true, order);
+         });
+}
+
+bool Planner::give(std::deque<Due>& due, bool arrives, Order& order) {
+  while (!due.empty()) {
     given_ = due.front();
     due.pop_front();
     order = {block_of(given_.name), given_.node, arrives, given_.drops};
@@ -241,9 +248,18 @@ bool Planner::next(Order& order) {
   return false;
 }
 
+Planner::Arrivals& Planner::arriving_at(NodeId node) {
+  const auto found = std::find_if(arriving_.begin(), arriving_.end(),
+                                  [node](const Arrivals& each) { return each.node == node; });
+  if (found != arriving_.end()) return *found;
+  arriving_.emplace_back().node = node;
+  return arriving_.back();
+}
+
 void Planner::postpone() {
-  arriving_.push_front(given_);
-  postponed_ = true;
+  Arrivals& arriving = arriving_at(given_.node);
+  arriving.due.push_front(given_);
+  arriving.postponed = true;
 }
 
 // ---------------------------------------------------------------- programs
@@ -309,6 +325,7 @@ std::vector<Moved> Planner::moved() const {
   if (followed_ == nullptr) return {};
   std::unordered_map<Block*, Moved> found;
   for (const Move& move : followed_->moves) {
+    if (move.stored) continue;
     Block* const block = move.slot.lasting ? block_of(move.slot.number) : nullptr;
     if (move.slot.lasting && block == nullptr) continue;  // it is gone, and so is not moved
     Moved& sum = found[block];
@@ -330,6 +347,7 @@ std::vector<Moved> Planner::moved() const {
 // At once, or beside the program. Of the round that is followed, as in take_plan().
 void Planner::make_plan(Known& known) {
   std::vector<PlannedNode> nodes;
+  Backing backing;
   bool fits = true;
   bool drops = false;
   for (const NodeId node : known.program->nodes()) {
@@ -344,14 +362,16 @@ void Planner::make_plan(Known& known) {
     fits = false;
     if (about_) at.about = about_(node);
     drops |= at.about.drops;
+    backing.node = at.about.backing;
   }
+  if (backing.node != kNoNode) backing.room = room_(backing.node) - known.touched[index_of(backing.node)];
   if (fits && !known.planned) return take_plan(known, {});
   const int64_t times = known.cost.times;
   if (!beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
-    return take_plan(known, plan_round(*known.program, times, nodes));
+    return take_plan(known, plan_round(*known.program, times, nodes, backing));
   known.making = std::make_shared<Making>();
-  beside_([making = known.making, program = known.program, nodes = std::move(nodes), times] {
-    making->plan = plan_round(*program, times, nodes);
+  beside_([making = known.making, program = known.program, nodes = std::move(nodes), times, backing] {
+    making->plan = plan_round(*program, times, nodes, backing);
     making->done.store(true, std::memory_order_release);
   });
 }

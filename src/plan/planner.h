@@ -73,7 +73,7 @@ class Planner {
   // The next thing to move, if there is one left.
   bool next(Order& order);
   // There was no room for what next() gave last. It is ordered again after the next operator, unless that has
-  // used it, and until then nothing else arrives, which would take its room.
+  // used it, and until then nothing else arrives at the node, which would take its room.
   void postpone();
   // The engine had to evict so many bytes at a node by itself.
   void unplanned(NodeId node, Bytes size);
@@ -138,6 +138,12 @@ class Planner {
     Name name = 0;
     bool drops = false;
   };
+  // What is to arrive at a node, in the order of its uses.
+  struct Arrivals {
+    NodeId node = kNoNode;
+    std::deque<Due> due;
+    bool postponed = false;  // since the last operator
+  };
   struct Met {
     Name name = 0;
     Block* block = nullptr;
@@ -157,6 +163,8 @@ class Planner {
                                              // have changed for another schedule
 
   Block* block_of(Name name) const;
+  bool give(std::deque<Due>& due, bool arrives, Order& order);
+  Arrivals& arriving_at(NodeId node);
   void order_step();
   void end_round();
   void diverge();
@@ -192,9 +200,8 @@ class Planner {
   bool steady_ = false;                              // and so was the one before
   std::array<int64_t, kMaxNodes> unplanned_{};       // bytes in this round
   std::deque<Due> leaving_;                          // to be ordered now
-  std::deque<Due> arriving_;                         // likewise, after those, in the order of their uses
+  std::vector<Arrivals> arriving_;                   // likewise, after those; by node, once any did there
   Due given_;                                        // by next(), last
-  bool postponed_ = false;                           // since the last operator
   RoundCost cost_;
   const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned anew
   int64_t rounds_ = 0;               // that were followed from end to end, as scheduled;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "plan/backing.h"
 #include "plan/bound.h"
 #include "plan/recompute.h"
 
@@ -34,28 +35,45 @@ std::string said_of(const Program& program, int64_t times, const Schedule& made,
          "; nothing would, with " + to_string(missing) + " more than its " + to_string(at.whole);
 }
 
+std::string said_of_backing(const Schedule& made, int64_t times) {
+  return "planned: of that " + to_string(Bytes(made.leaving.count() / times)) +
+         " go on to the disk in a round, and " + to_string(Bytes(made.arriving.count() / times)) +
+         " come from there";
+}
+
 }  // namespace
 
-RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes) {
+RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes,
+                     const Backing& backing) {
   RoundPlan plan;
   plan.cost.operators = program.length() / times;
   plan.cost.times = times;
+  std::vector<Schedule> above;  // the backing node
+  Uses clock;
   for (const PlannedNode& at : nodes) {
     if (at.whole <= Bytes(0)) continue;  // none is wanted
-    const Uses uses = uses_at(program, at.node, at.about.speed);
+    Uses uses = uses_at(program, at.node, at.about.speed);
     const Bytes bound = live_excess(uses, at.whole);
     plan.cost.bound += bound;
     plan.cost.least_copying = std::max(plan.cost.least_copying, seconds(bound, at.about.speed.link));
     const Bytes missing = shortage(uses, at.whole);
     plan.cost.shortage += missing;
     if (at.fits()) continue;
-    const Schedule made =
+    Schedule made =
         at.about.drops ? schedule_with_remade(program, uses, at.room) : make_schedule(uses, at.room);
     if (made.moves.empty()) continue;
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     plan.cost.arriving += Bytes(made.arriving.count() / times);
     plan.cost.leaving += Bytes(made.leaving.count() / times);
     plan.said.push_back(said_of(program, times, made, missing, at));
+    if (at.node == backing.node) continue;
+    above.push_back(std::move(made));
+    clock = std::move(uses);
+  }
+  if (backing.room > Bytes(0) && !above.empty()) {
+    const Schedule made = make_backing_schedule(backing.node, backing.room, clock, above);
+    plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
+    if (!made.moves.empty()) plan.said.push_back(said_of_backing(made, times));
   }
   std::stable_sort(plan.moves.begin(), plan.moves.end(),
                    [](const Move& a, const Move& b) { return a.after < b.after; });

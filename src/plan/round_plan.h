@@ -24,10 +24,17 @@ struct RoundCost {
   double least_copying = 0;  // seconds that a link takes at least for the bound; 0 where nobody knows
 };
 
+// Where what leaves the other nodes goes, if that has a tier below, and the room that blocks may have there.
+struct Backing {
+  NodeId node = kNoNode;
+  Bytes room{0};
+};
+
 struct AboutNode {
   std::string name;  // for messages
   Speed speed = {};
-  bool drops = false;  // what is planned may be to compute blocks again
+  bool drops = false;        // what is planned may be to compute blocks again
+  NodeId backing = kNoNode;  // Backing's
 };
 
 // A node that the program does anything at.
@@ -48,6 +55,7 @@ struct RoundPlan {
 };
 
 // `times`: that the program is a round of the user's.
-RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes);
+RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes,
+                     const Backing& backing = {});
 
 }  // namespace innkeeper::plan

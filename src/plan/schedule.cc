@@ -27,7 +27,7 @@ constexpr Weights kTried[] = {
 class Timetable {
  public:
   Timetable(const Uses& uses, const std::vector<size_t>& gaps, Bytes room)
-      : uses_(uses), lack_(lack(uses, gaps, room)) {
+      : uses_(uses), lack_(lack(uses, gaps, room)), back_(uses.gaps.size()) {
     for (const size_t gap : gaps) add(gap, uses.gaps[gap].begin - 1, false);
     std::vector<size_t> returning;
     for (const size_t gap : gaps)
@@ -56,6 +56,7 @@ class Timetable {
       made.moves.push_back({trip.after, trip.arrives, uses_.node, slot, Bytes(life.size), life.written});
       (trip.arrives ? made.arriving : made.leaving) += Bytes(life.size);
     }
+    made.away = away();
     return made;
   }
 
@@ -77,6 +78,28 @@ class Timetable {
     return {uses_.gaps[gap].end % uses_.length, uses_.gaps[gap].block};
   }
 
+  std::vector<Away> away() const {
+    std::vector<size_t> gaps;
+    for (const Trip& trip : trips_)
+      if (!trip.arrives) gaps.push_back(trip.gap);
+    std::sort(gaps.begin(), gaps.end());  // those of one version one after the other
+    std::vector<Away> all;
+    for (size_t i = 0; i < gaps.size(); ++i) {
+      const Gap& gap = uses_.gaps[gaps[i]];
+      const Uses::Life& life = uses_.blocks[gap.block];
+      all.push_back({.slot = life.slot,
+                     .size = Bytes(life.size),
+                     .begin = gap.begin,
+                     .back = gap.returns ? back_[gaps[i]] : gap.end - 1,
+                     .use = gap.returns ? gap.end : gap.end - 1,
+                     .returns = gap.returns,
+                     .version = gap.version,
+                     .written = uses_.written[gap.version],
+                     .last = i + 1 == gaps.size() || uses_.gaps[gaps[i + 1]].version != gap.version});
+    }
+    return all;
+  }
+
   // As soon as there is room from then on.
   void arrive(size_t gap) {
     const Gap& it = uses_.gaps[gap];
@@ -87,7 +110,8 @@ class Timetable {
     earliest_ = std::max(bound, last_without(size, bound + 1, use));
     each_range(earliest_ + 1 + uses_.length, use + uses_.length, uses_.length,
                [&](int64_t first, int64_t last) { lack_.add(first, last, size); });
-    add(gap, it.end - use + earliest_, true);
+    back_[gap] = it.end - use + earliest_;
+    add(gap, back_[gap], true);
   }
 
   // The last step of these without room for so many bytes; those below 0 are of the round before.
@@ -107,6 +131,7 @@ class Timetable {
   Profile lack_;  // of bytes, by step; below nothing where some are spare
   int64_t earliest_ = INT64_MIN;
   std::vector<Trip> trips_;
+  std::vector<int64_t> back_;  // by gap: what returns starts behind this step
 };
 
 }  // namespace

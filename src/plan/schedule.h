@@ -27,10 +27,25 @@ struct Move {
   Bytes size{0};
   bool written = false;  // in the round: where it leaves, it may have to be copied out
   bool drops = false;    // where it leaves: its bytes go, and are computed again (recompute.h)
+  bool stored = false;   // at a node that backs others (backing.h)
+};
+
+// While a block is elsewhere. Steps count as those of a gap.
+struct Away {
+  Slot slot;  // as the first round names it that makes or uses it
+  Bytes size{0};
+  int64_t begin = 0;  // the first step in which it is not there
+  int64_t back = 0;   // behind this step it starts back, to be
+  int64_t use = 0;    // used in this one; or, if it does not return, it is dead behind both
+  bool returns = true;
+  size_t version = 0;    // of its bytes (gaps.h),
+  bool written = false;  // which a round writes,
+  bool last = false;     // and which are not away again
 };
 
 struct Schedule {
   std::vector<Move> moves;  // by step; of one step those that leave first
+  std::vector<Away> away;   // one for each move that leaves, but those that drop
   Bytes arriving{0};        // in a round
   Bytes leaving{0};
   double time = 0;  // of a round, in bytes that kernels touch (round_time.h)

@@ -71,7 +71,7 @@ std::vector<BlockMoves> Engine::planned_moves() const {
 // of what the planner does not know.
 Bytes Engine::plannable(NodeId id) {
   const Node& at = node(id);
-  if (at.kind != NodeKind::accelerator || at.device->is_lost()) return Bytes(0);
+  if (backing(at) == kNoNode || at.device->is_lost()) return Bytes(0);
   const MutexLock lock(mutex_);
   take_in_newborns();
   const Bytes kernels = Bytes(at.used.load(std::memory_order_relaxed)) - at.replica_bytes;
@@ -125,7 +125,8 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
           return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
         },
         [this](NodeId each) {
-          return plan::AboutNode{device(each).name(), node(each).speed, recomputes()};
+          return plan::AboutNode{device(each).name(), node(each).speed, recomputes(),
+                                 disk_ == kNoNode ? kNoNode : host_};
         });
   }
   if (place == nullptr) return;
@@ -136,6 +137,8 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   if (!follower.is_of(self) || !may_plan_.load(std::memory_order_seq_cst)) return;
   follower.last.store(now, std::memory_order_relaxed);
   follower.last_at[index_of(id)].store(now, std::memory_order_relaxed);
+  if (disk_ != kNoNode)  // what leaves may be planned for at the host, too
+    follower.last_at[index_of(host_)].store(now, std::memory_order_relaxed);
   follower.touches.clear();
   for (size_t i = 0; i < told.size(); ++i) {
     const trace::RecordedAccess access = told[i];
@@ -229,7 +232,8 @@ bool Engine::arrive_as_planned(Block& block, NodeId id) {
   MutexLock lock(mutex_);
   if (is_moving(block) || block.replica(id).word.state() != ReplicaState::absent) return true;
   if (free(id) < round_up(block.size())) return false;
-  if (source_of(block, id) == kNoNode) return true;
+  const NodeId from = source_of(block, id);
+  if (from == kNoNode || (id == host_ && from != disk_)) return true;
   const MoveScope move(*this, block);
   return bring(block, id, kPlanned).code() != Code::busy;
 }

@@ -306,7 +306,7 @@ void Engine::vacate(Node& node, Block& block) {
     log(LogLevel::info, "evict block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
                             to_string(block.size()) + ") from " + node.device->name());
   }
-  if (node.kind == NodeKind::accelerator && may_plan_.load(std::memory_order_relaxed))
+  if (backing(node) != kNoNode && may_plan_.load(std::memory_order_relaxed))
     follows_.store(true, std::memory_order_relaxed);
   node.evictions.fetch_add(1, std::memory_order_relaxed);
   evictions_.fetch_add(1, std::memory_order_relaxed);

@@ -217,7 +217,8 @@ void one_program(uint64_t seed, int64_t& rounds) {
   options.faults = &faults;
   const bool failing = chance.one_in(3);
   if (chance.one_in(3)) {
-    options.host_budget = KiB(96);
+    if (chance.one_in(3)) options.accelerators = 0;  // the host computes
+    options.host_budget = KiB(static_cast<int64_t>((options.accelerators == 0 ? 36 : 20) + chance.below(60)));
     options.disk_budget = MiB(8);
   }
   Machine machine(options);
@@ -304,6 +305,41 @@ TEST(Rounds, OfTenBlocksWithRoomForNineFetchOne) {
   (void)pass();
   EXPECT_EQ(pass(), 10);
   for (Block* block : blocks) machine->destroy(block);
+}
+
+// Blocks that are read in turn, more than a card and the host have room for, or the host alone: what comes
+// from the disk is on its way before it is asked for.
+void read_ahead(const MachineOptions& options) {
+  Machine machine(options);
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  uint64_t version = 0;
+  const auto late = [&] {  // of a round
+    int count = 0;
+    for (Block* block : blocks) {
+      EXPECT_TRUE(machine->synchronize().ok());
+      const auto there = [&](NodeId node) {
+        return block->replica(node).word.state() != ReplicaState::absent;
+      };
+      if (!there(machine.sim()) && !there(machine.host())) ++count;
+      EXPECT_TRUE(machine.write(*block, machine.sim(), pattern(4096, ++version)).ok());
+    }
+    return count;
+  };
+  for (int i = 0; i < 44; ++i) (void)late();  // eleven are planned at a time
+  EXPECT_LE(late(), 2) << "of 24";
+  machine->set_planning(false);
+  (void)late();
+  EXPECT_GT(late(), 4) << "without a plan";
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+TEST(Rounds, ReadAheadFromADiskBelowACard) {
+  read_ahead({.budget = KiB(36), .host_budget = KiB(40), .disk_budget = MiB(8)});
+}
+
+TEST(Rounds, ReadAheadFromADiskBelowAHostThatComputes) {
+  read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
 }
 
 // Others' operators are not the program's: they neither end its rounds nor touch freed blocks. And what is

@@ -128,6 +128,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/least_time.py": BENCH,
     "python bench/least_time.py --only gpt2 --share 0.5 --intervals 120": BENCH,
     "python bench/with_data.py": BENCH,
+    "python bench/with_disk.py": BENCH,
+    "python bench/with_disk.py --only opt --disk 200": BENCH,
     "python bench/optimizers.py": BENCH,
     "python bench/optimizers.py --only bert-large --share 0.6": BENCH,
     "python bench/with_data.py --only opt --share 0.6,0.4": BENCH,

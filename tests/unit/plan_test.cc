@@ -5,8 +5,11 @@
 #include <array>
 #include <map>
 #include <random>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "plan/backing.h"
 #include "plan/bound.h"
 #include "plan/history.h"
 #include "plan/period.h"
@@ -19,6 +22,7 @@ namespace {
 using test::Pager;
 
 constexpr NodeId kCard{0};
+constexpr NodeId kHost{1};
 
 // A program's operators, told to a history as an engine would: by blocks that are born and die.
 struct Loop {
@@ -351,6 +355,96 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
   const Schedule made = make_schedule(uses_at(make_program(loop.history, 10).value(), kCard), KiB(800));
   EXPECT_FALSE(made.moves.empty());
   for (const Move& move : made.moves) EXPECT_GT(move.slot.number, 5);
+}
+
+// The host below a card and the disk below that, as schedules say: what is where after each step.
+class Tiers {
+ public:
+  Tiers(const Program& program, const Schedule& card, const Schedule& host, Bytes room)
+      : program_(program), room_(room.count()) {
+    moves_ = card.moves;
+    moves_.insert(moves_.end(), host.moves.begin(), host.moves.end());
+    std::stable_sort(moves_.begin(), moves_.end(),
+                     [](const Move& a, const Move& b) { return a.after < b.after; });
+  }
+
+  void round(int64_t births_before) {
+    read = late = 0;
+    size_t next = 0;
+    for (int64_t step = 0; step < program_.length(); ++step) {
+      for (const Program::Death& death : program_.deaths)
+        if (death.after == step) drop(death.slot.name(births_before));
+      const size_t first = next;
+      while (next < moves_.size() && moves_[next].after == step) ++next;
+      for (const bool arrives : {false, true}) {  // what leaves goes first
+        for (size_t i = first; i < next; ++i)
+          if (moves_[i].arrives == arrives) make(moves_[i], moves_[i].slot.name(births_before));
+      }
+      ASSERT_LE(used_, room_) << "step " << step;
+    }
+  }
+
+  int read = 0;  // from the disk, in the round
+  int late = 0;  // of what goes to the card, that was still there
+
+ private:
+  void make(const Move& move, Name name) {
+    if (!move.stored && !move.arrives) {
+      put(name, move.size.count());
+    } else if (!move.stored) {
+      if (below_.erase(name) != 0) ++late;
+    } else if (!move.arrives) {
+      const bool was_here = here_.contains(name);
+      drop(name);
+      if (was_here) below_.insert(name);
+    } else if (below_.erase(name) != 0) {
+      ++read;
+      put(name, move.size.count());
+    }
+  }
+  void put(Name name, int64_t size) {
+    below_.erase(name);
+    if (here_.emplace(name, size).second) used_ += size;
+  }
+  void drop(Name name) {
+    below_.erase(name);
+    const auto found = here_.find(name);
+    if (found == here_.end()) return;
+    used_ -= found->second;
+    here_.erase(found);
+  }
+
+  const Program& program_;
+  const int64_t room_;
+  std::vector<Move> moves_;
+  int64_t used_ = 0;
+  std::map<Name, int64_t> here_;  // at the host
+  std::set<Name> below_;
+};
+
+TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
+  int read = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    Loop loop;
+    const Program program = training(seed, 24, loop);
+    const Uses uses = uses_at(program, kCard);
+    const Bytes all = program.touched_at(kCard);
+    const Schedule card = make_schedule(uses, Bytes(all.count() * 4 / 10));
+    for (const int64_t percent : {60, 40, 30}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(percent) + " %");
+      const Bytes room(all.count() * percent / 100);
+      const Schedule host = make_backing_schedule(kHost, room, uses, {&card, 1});
+      Tiers tiers(program, card, host, room);
+      int64_t births = loop.history.births();
+      for (int round = 0; round < 4; ++round, births += program.births) tiers.round(births);
+      EXPECT_EQ(tiers.late, 0);
+      read += tiers.read;
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_TRUE(make_backing_schedule(kHost, Bytes(2 * all.count()), uses, {&card, 1}).moves.empty())
+        << "what fits the host does not go on";
+  }
+  EXPECT_GT(read, 1000);
 }
 
 TEST(History, KeepsABoundedPast) {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,9 +22,10 @@ Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
 class Follower {
  public:
   explicit Follower(Bytes room) : Follower([room](NodeId) { return room; }) {}
-  explicit Follower(std::function<Bytes(NodeId)> room, Planner::Beside beside = {})
+  explicit Follower(std::function<Bytes(NodeId)> room, Planner::Beside beside = {}, NodeId backing = kNoNode)
       : planner(
-            std::move(room), [](NodeId) { return AboutNode{"a card"}; }, std::move(beside)) {}
+            std::move(room), [backing](NodeId) { return AboutNode{.name = "a card", .backing = backing}; },
+            std::move(beside)) {}
 
   Name meet() {
     fake_ += 64;
@@ -118,6 +121,55 @@ TEST(Planner, TellsWhatARoundCopiesOfWhom) {
 
   for (const Name weight : weights) it.planner.forget(weight);
   EXPECT_TRUE(it.planner.moved().empty()) << "what has died does not move, and no round has made it";
+}
+
+// Rounds over more than a card has room for, and a host that has less than what is away.
+class Backed : public testing::Test {
+ protected:
+  static constexpr NodeId kHost{1};
+  static constexpr size_t kBlocks = 400;
+
+  Backed() {
+    for (size_t i = 0; i < kBlocks; ++i) blocks_.push_back(follower_.meet());
+  }
+  template <typename Each>
+  void round(const Each& each) {
+    for (const Name block : blocks_) {
+      follower_.planner.ended(kCard, std::array{Touch{block, KiB(1), true}});
+      for (Order order; follower_.planner.next(order);) each(order);
+    }
+  }
+
+  Follower follower_{[](NodeId node) { return node == kCard ? KiB(200) : KiB(100); }, {}, kHost};
+  std::vector<Name> blocks_;
+};
+
+TEST_F(Backed, WhatTheHostHasNoRoomForGoesOnAndComesBack) {
+  std::map<std::pair<NodeId, bool>, int> orders;
+  for (int i = 0; i < 3; ++i) round([](const Order&) {});
+  round([&](const Order& order) { ++orders[{order.node, order.arrives}]; });
+  EXPECT_NEAR((orders[{kCard, true}]), 201, 8);
+  EXPECT_NEAR((orders[{kHost, true}]), 112, 20) << "from the disk, with some room for what is on its way";
+  EXPECT_GE((orders[{kHost, false}]), (orders[{kHost, true}]));
+  int64_t told = 0;
+  for (const Moved& moved : follower_.planner.moved()) told += moved.arriving.count();
+  EXPECT_EQ(told, follower_.planner.cost().arriving.count()) << "of the card alone";
+}
+
+TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
+  for (int i = 0; i < 3; ++i) round([](const Order&) {});
+  int at_card = 0;
+  int at_host = 0;
+  round([&](const Order& order) {
+    if (!order.arrives) return;
+    if (order.node == kCard) ++at_card;
+    if (order.node != kHost) return;
+    ++at_host;
+    follower_.planner.postpone();
+  });
+  EXPECT_NEAR(at_card, 201, 8);
+  EXPECT_GT(at_host, 100) << "it is ordered again, once an operator";
+  EXPECT_LE(at_host, static_cast<int>(kBlocks));
 }
 
 TEST(Planner, OrdersNothingWhereAllFits) {

@@ -1,0 +1,115 @@
+"""Training that fits neither a card nor the host's memory, so that a part of it is on a disk, by the wall's clock.
+
+The small models of ``bench/with_data.py``: on a simulated card with 45 % of what they want and a host with 25 %, the
+rest on a disk; and on a host that computes, with 60 % and no card. Each case is a process of its own; times are those
+of a step behind those in which plans are made, in multiples of a step with room for all. ``asked for`` is without
+plans. Every way has the losses of the run with room for all, to the bit.
+
+The disk is as slow as ``--disk`` says (a library takes that time at each read and write of the spill file): a
+simulated card computes on a processor, some hundred times slower than the card would, so a disk that is as much slower
+shows what is hidden behind kernels and what is not. 0: the machine's own.
+
+    python bench/with_disk.py
+    python bench/with_disk.py --only opt --disk 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from support.apart import found_apart
+from support.on_the_clock import WARM_UP
+from with_data import CARD, MODELS
+
+SOURCE = Path(__file__).resolve().parent / "support" / "slow_disk.c"
+CARD_SHARE, BELOW_SHARE, HOST_SHARE = 0.45, 0.25, 0.6  # of the peak
+WAYS = {"asked for": "off", "planned": "on"}
+
+
+def train(name: str, steps: int) -> dict[str, Any]:
+    """What a step takes, in this process."""
+    import innkeeper
+
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # the other processor is the disk's
+    model, loss = MODELS[name]()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    losses, seconds = [], []
+    for _ in range(WARM_UP + steps):
+        began = time.perf_counter()
+        value = loss()
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())  # behind all that the step did
+        seconds.append(time.perf_counter() - began)
+    nodes = innkeeper.stats()["nodes"]
+    return {
+        "seconds": sorted(seconds[WARM_UP:])[steps // 2],
+        "peak": max(node["peak"] for node in nodes.values() if node["ops"]),
+        "spilled": nodes.get("disk", {}).get("peak", 0),
+        "losses": losses,
+    }
+
+
+def main() -> None:
+    """Runs the script."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=MODELS, help="one of the models")
+    parser.add_argument("--disk", type=float, default=400, help="MB/s each way; 0: as fast as it is")
+    parser.add_argument("--steps", type=int, default=12, help="that are measured")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--quick", action="store_true", help="one cell: to see that it works")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.case:
+        print(json.dumps(train(args.case, args.steps)))
+        return
+    if args.quick:
+        args.only, args.steps = "demo", 2
+    table = Table("model", "memory", *WAYS, "on disk")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"INNKEEPER_SIM": CARD}
+        if args.disk > 0:
+            library = Path(folder) / "slow_disk.so"
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", SOURCE, "-o", library, "-ldl"], check=True)
+            settings |= {"LD_PRELOAD": str(library), "SLOW_DISK": str(args.disk * 1e6)}
+
+        def run(name: str, nodes: str, **more: str) -> dict[str, Any]:
+            words = ("--case", name, "--steps", args.steps)
+            return dict(found_apart(*words, what=f"{name} on {nodes}", nodes=nodes, **settings, **more))
+
+        for name in [args.only] if args.only else MODELS:
+            whole = {"card": run(name, "sim:2GiB,host:4GiB"), "host": run(name, "host:4GiB")}
+            for kind, room in whole.items():
+                peak = room["peak"]
+                above = f"sim:{int(CARD_SHARE * peak)}B,host:{int(BELOW_SHARE * peak)}B"
+                memory = above if kind == "card" else f"host:{int(HOST_SHARE * peak)}B"
+                nodes = f"{memory},disk:{folder}:8GiB"
+                found = {way: run(name, nodes, INNKEEPER_PLANNING=on) for way, on in WAYS.items()}
+                for way, row in found.items():
+                    if row["losses"] != room["losses"]:
+                        raise SystemExit(f"{name} on {nodes}, {way}: losses differ from those with room for all")
+                times = [f"{row['seconds'] / room['seconds']:.2f}x" for row in found.values()]
+                table.add_row(name, kind, *times, f"{found['planned']['spilled'] / peak:.0%}")
+                rows.append({"model": name, "memory": nodes, "whole": room, **found})
+    Console(soft_wrap=True, width=120).print(table)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

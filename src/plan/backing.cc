@@ -1,0 +1,62 @@
+#include "plan/backing.h"
+
+#include <algorithm>
+
+namespace innkeeper::plan {
+namespace {
+
+// One part of the room in so many is for what is on its way down, and for what nobody planned.
+constexpr int64_t kTransit = 8;
+
+// As an SSD is slower than PCIe 4.
+constexpr double kSlowerBelow = 8;
+
+Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> above) {
+  Uses made;
+  made.node = node;
+  made.speed = {kSlowerBelow * slower(clock.speed), 1};
+  made.length = clock.length;
+  made.births = clock.births;
+  made.touched = clock.touched;
+  made.alive.resize(static_cast<size_t>(clock.length));
+  size_t first = 0;  // of a node's versions
+  for (const Schedule& schedule : above) {
+    for (const Away& away : schedule.away) {
+      const size_t version = first + away.version;
+      if (version >= made.written.size()) made.written.resize(version + 1);
+      made.written[version] = away.written;
+      const int64_t size = round_up(away.size).count();
+      add_difference(made.alive, away.begin - 1, away.use + 1, size);
+      if (away.begin < away.back)
+        made.gaps.push_back({made.blocks.size(), away.begin, away.back, away.returns, away.written, version});
+      made.blocks.push_back({.slot = away.slot, .size = size, .written = away.written});
+    }
+    first = made.written.size();
+  }
+  sum_up(made.alive);
+  made.wanted = made.alive;
+  return made;
+}
+
+}  // namespace
+
+Schedule make_backing_schedule(NodeId node, Bytes room, const Uses& clock, std::span<const Schedule> above) {
+  const Uses uses = uses_of_backing(node, clock, above);
+  Schedule made = make_schedule(uses, Bytes(room.count() - room.count() / kTransit));
+  if (made.moves.empty()) return made;
+  for (const Schedule& schedule : above) {
+    for (const Away& away : schedule.away) {
+      if (!away.returns || !away.written || !away.last) continue;
+      Slot slot = away.slot;
+      if (!slot.lasting) slot.number -= away.use / uses.length * uses.births;
+      made.moves.push_back({.after = away.use % uses.length, .node = node, .slot = slot, .size = away.size});
+    }
+  }
+  std::stable_sort(made.moves.begin(), made.moves.end(), [](const Move& a, const Move& b) {
+    return a.after != b.after ? a.after < b.after : a.arrives < b.arrives;
+  });
+  for (Move& move : made.moves) move.stored = true;
+  return made;
+}
+
+}  // namespace innkeeper::plan

@@ -1,0 +1,22 @@
+// What of the blocks that are away from a program's nodes goes on to a tier below: from the host, which backs
+// accelerators, to its disk (docs/design/plans.md).
+//
+// A schedule as any other, for a node with these uses: a block is wanted there from the step behind which it
+// leaves the node above to the one in which it is used there again; in between it may be below, if it is back
+// when it starts back up.
+#pragma once
+
+#include <span>
+
+#include "base/types.h"
+#include "plan/gaps.h"
+#include "plan/schedule.h"
+
+namespace innkeeper::plan {
+
+// `above`: schedules of one program's nodes, of which `clock` tells how long kernels take. The moves are at
+// `node`, and `stored`: what leaves there for the tier below, what arrives from there, and what leaves since a
+// node above has it and will write it.
+Schedule make_backing_schedule(NodeId node, Bytes room, const Uses& clock, std::span<const Schedule> above);
+
+}  // namespace innkeeper::plan
