@@ -1,13 +1,13 @@
-"""Training that fits neither a card nor the host's memory, so that a part of it is on a disk, by the wall's clock.
+"""Training that fits neither a card nor the host's memory, beside a disk, by the wall's clock.
 
-The small models of ``bench/with_data.py``: on a simulated card with 45 % of what they want and a host with 25 %, the
-rest on a disk; and on a host that computes, with 60 % and no card. Each case is a process of its own; times are those
-of a step behind those in which plans are made, in multiples of a step with room for all. ``asked for`` is without
-plans. Every way has the losses of the run with room for all, to the bit.
+The small models of ``bench/with_data.py``: on a simulated card with 45 % of what they want and a host with
+25 %, the rest on a disk; and on a host that computes, with 60 % and no card. Each case is a process of its
+own; times are those of a step behind those in which plans are made, in multiples of a step with room for
+all. ``asked for`` is without plans. Every way has the losses of the run with room for all, to the bit.
 
-The disk is as slow as ``--disk`` says (a library takes that time at each read and write of the spill file): a
-simulated card computes on a processor, some hundred times slower than the card would, so a disk that is as much slower
-shows what is hidden behind kernels and what is not. 0: the machine's own.
+The disk is as slow as ``--disk`` says (a library takes that time at each read and write of the spill file):
+a simulated card computes on a processor, some hundred times slower than the card would, so a disk that is
+as much slower shows what is hidden behind kernels and what is not. 0: the machine's own.
 
     python bench/with_disk.py
     python bench/with_disk.py --only opt --disk 200
@@ -102,7 +102,9 @@ def main() -> None:
                 found = {way: run(name, nodes, INNKEEPER_PLANNING=on) for way, on in WAYS.items()}
                 for way, row in found.items():
                     if row["losses"] != room["losses"]:
-                        raise SystemExit(f"{name} on {nodes}, {way}: losses differ from those with room for all")
+                        raise SystemExit(
+                            f"{name} on {nodes}, {way}: losses differ from those with room for all"
+                        )
                 times = [f"{row['seconds'] / room['seconds']:.2f}x" for row in found.values()]
                 table.add_row(name, kind, *times, f"{found['planned']['spilled'] / peak:.0%}")
                 rows.append({"model": name, "memory": nodes, "whole": room, **found})

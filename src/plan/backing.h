@@ -15,8 +15,8 @@
 namespace innkeeper::plan {
 
 // `above`: schedules of one program's nodes, of which `clock` tells how long kernels take. The moves are at
-// `node`, and `stored`: what leaves there for the tier below, what arrives from there, and what leaves since a
-// node above has it and will write it.
+// `node`, and `stored`: what leaves there for the tier below, what arrives from there, and what leaves since
+// a node above has it and will write it.
 Schedule make_backing_schedule(NodeId node, Bytes room, const Uses& clock, std::span<const Schedule> above);
 
 }  // namespace innkeeper::plan

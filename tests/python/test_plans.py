@@ -6,6 +6,8 @@ Times are the simulator's clock, which is the same on every machine and run.
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from conftest import run_python
@@ -140,6 +142,25 @@ def test_plans_change_no_bit_and_cost_nothing(kind: str):
     if kind == "wide":
         assert recompute["recomputed"] > 10, "activations that may be computed again were copied"
     assert recompute["simulated_seconds"] <= 1.02 * planned["simulated_seconds"]
+
+
+# A model that fits neither the card nor the host, and a host that computes.
+SPILLED = SCRIPT.replace('"sim:1x5MiB,host:256MiB"', "sys.argv[2]")
+
+
+@pytest.mark.parametrize("nodes", ["sim:1x5MiB,host:3MiB", "host:7MiB"])
+@pytest.mark.parametrize("kind", ["accumulated", "evaluated", "lengths"])
+def test_what_goes_on_to_a_disk_is_planned_and_changes_no_bit(kind: str, nodes: str, tmp_path: Path):
+    nodes += f",disk:{tmp_path}:1GiB"
+    done = run_python("-c", SPILLED, kind, nodes, INNKEEPER_LOG="info")
+    assert done.returncode == 0, done.stderr
+    plain, asked, planned, recompute = json.loads(done.stdout)
+    assert plain["bits"] == asked["bits"] == planned["bits"] == recompute["bits"]
+    assert planned["planned_rounds"] > 2, "hardly anything was planned"
+    said = re.findall(r"planned: .*", done.stderr)
+    assert any(
+        "go on to the disk" in line if "sim" in nodes else "arrive at host" in line for line in said
+    ), said
 
 
 def test_with_what_is_short_nothing_moves():

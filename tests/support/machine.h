@@ -39,6 +39,7 @@ struct MachineOptions {
   DiskCalls disk_calls = DiskCalls::of_the_system();
   std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
   LinkLimits links = {};
+  sim::Card card = sim::default_card();
   sim::Link link = sim::default_host_link();
   bool measured = true;  // the engine knows the accelerators' speeds and clocks
 };
@@ -53,6 +54,7 @@ class Machine {
                                                                        .capacity = MiB(64),
                                                                        .visibility = options.visibility,
                                                                        .seed = options.seed + i,
+                                                                       .card = options.card,
                                                                        .host_link = options.link}));
       nodes.push_back({wrap(sim::make_device(cards_.back()), options), options.budget, true});
       if (!options.measured) continue;

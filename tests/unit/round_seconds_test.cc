@@ -64,5 +64,50 @@ TEST(RoundSeconds, AreUnknownWhereNobodyMeasuresThem) {
   EXPECT_EQ(round.seconds_bound, 0);
 }
 
+// What is away while kernels take long, not while they touch much: its copies have the time.
+TEST(RoundSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
+  sim::Card quick = sim::default_card();
+  quick.launch_seconds = 1e-9;
+  const sim::Link link{"fast", quick.bandwidth / 3, 0};  // a block in the time of touching three
+  const Bytes size = MiB(4);
+  Machine machine({.budget = Bytes(size.count() * 4 - KiB(512).count()), .card = quick, .link = link});
+  sim::Accelerator& card = *machine.card(machine.sim());
+  const auto make = [&] { return machine->create(size); };
+  Block* const behind_large = make();
+  Block* const before_long = make();
+  Block* const large = make();
+  Block* const small = machine->create(KiB(4));
+  Block* const once = machine->create(KiB(4));  // a round, by which that is found
+  const auto run = [&](Block* block, double seconds = 0) {
+    EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
+    card.begin_kernel(0);
+    card.end_kernel(0, {}, {.flops = seconds * quick.flops});
+  };
+  run(large);
+  ASSERT_TRUE(machine->pin(*large, machine.sim()).ok());
+  for (int round = 0; round < 40; ++round) {
+    run(once);
+    run(behind_large);
+    for (int i = 0; i < 10; ++i) run(large);
+    run(before_long);
+    for (int i = 0; i < 4; ++i) run(small);
+    Block* const passing = make();
+    run(passing);
+    machine->destroy(passing);
+    for (int i = 0; i < 4; ++i) run(small);
+    run(behind_large);
+    for (int i = 0; i < 10; ++i) run(small, 1e-3);
+    run(before_long);
+  }
+  bool long_ones = false;
+  for (const BlockMoves& moved : machine->planned_moves()) {
+    EXPECT_NE(moved.block, static_cast<uint64_t>(behind_large->id()));
+    long_ones |= moved.block == static_cast<uint64_t>(before_long->id());
+  }
+  EXPECT_TRUE(long_ones) << "it has ten milliseconds to come back";
+  machine->unpin(*large);
+  for (Block* block : {behind_large, before_long, large, small, once}) machine->destroy(block);
+}
+
 }  // namespace
 }  // namespace innkeeper::test
