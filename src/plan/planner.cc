@@ -232,10 +232,11 @@ void Planner::unplanned(NodeId node, Bytes size) {
 // ---------------------------------------------------------------- orders
 
 bool Planner::next(Order& order) {
-  return give(leaving_, false, order) ||
-         std::any_of(arriving_.begin(), arriving_.end(), [&](Arrivals& arriving) {
-           return !arriving.postponed && give(arriving.due, true, order);
-         });
+  if (!leaving_.empty() && give(leaving_, false, order)) return true;
+  for (Arrivals& arriving : arriving_) {
+    if (!arriving.postponed && !arriving.due.empty() && give(arriving.due, true, order)) return true;
+  }
+  return false;
 }
 
 bool Planner::give(std::deque<Due>& due, bool arrives, Order& order) {
