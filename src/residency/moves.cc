@@ -92,7 +92,8 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
   move->become(MoveState::reserved);
   target.copies.set_move(move);
   list(block, to);
-  if (node(to).kind == NodeKind::accelerator)
+  const bool only_host_computes = !computing_.empty() && computing_.front() == host_;
+  if (node(to).kind == NodeKind::accelerator || (to == host_ && only_host_computes))
     thread_state().arrived += round_up(block.size()).count();  // as plans count
   Link& link = link_of(*move);
   if (errand.priority != Priority::demand && (link.waiting() != 0 || !link.is_free(links_))) {

@@ -328,6 +328,10 @@ void read_ahead(const MachineOptions& options) {
   };
   for (int i = 0; i < 44; ++i) (void)late();  // eleven are planned at a time
   EXPECT_LE(late(), 2) << "of 24";
+  const RoundStats round = machine->planning().round;
+  EXPECT_GT(round.bytes_planned, KiB(30).count());
+  EXPECT_NEAR(static_cast<double>(round.bytes_fetched), static_cast<double>(round.bytes_planned),
+              static_cast<double>(round.bytes_planned) / 4);
   machine->set_planning(false);
   (void)late();
   EXPECT_GT(late(), 4) << "without a plan";
