@@ -50,10 +50,11 @@ environment() {
     rm -rf "$wheel"
     touch "$folder/.complete"
   fi
-  if ! "$folder/bin/python" -c "import numpy, pytest, sympy, triton, xdist" 2>/dev/null; then
+  # Triton's interpreter takes arrays of one element for numbers, which NumPy 2.4 does not any more.
+  if ! "$folder/bin/python" -c "import numpy, pytest, sympy, triton, xdist; int(numpy.ones(1))" 2>/dev/null; then
     # shellcheck disable=SC2046
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist numpy \
-      $("$folder/bin/python" tools/cuda_needs.py) 2>"$CACHE/pip.log" || { cat "$CACHE/pip.log"; return 1; }
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist \
+      "numpy<2.4" $("$folder/bin/python" tools/cuda_needs.py) 2>"$CACHE/pip.log" || { cat "$CACHE/pip.log"; return 1; }
   fi
   cuda=$("$folder/bin/python" tools/cuda_needs.py --cuda)
   [ -n "$cuda" ] || { echo "PyTorch $version of this registry was built without CUDA"; return 1; }

@@ -166,15 +166,23 @@ def _split_batches_over_nodes() -> None:
 
 
 def _attend_flexibly() -> None:
-    """Lets ``flex_attention`` take managed tensors. Compiled it has no backward where the host computes."""
+    """Lets ``flex_attention`` take managed tensors. It has no backward where the host computes, as on CPUs."""
     from torch.nn.attention import flex_attention
 
+    def host_computes() -> bool:
+        from innkeeper.inductor.labels import cards
+
+        return not cards()
+
+    # What torch.compiler.assume_constant_result() sets, which imports all of Dynamo. Nodes stay as they are
+    # while there are tensors.
+    host_computes._dynamo_marked_constant = True  # type: ignore[attr-defined]
     original, options = flex_attention._validate_device, flex_attention._apply_kernel_options
 
     @functools.wraps(options)
     def apply(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **others: Any) -> Any:
         applied = options(query, key, value, *rest, **others)
-        if query.device.type == DEVICE:
+        if query.device.type == DEVICE and host_computes():
             applied["OUTPUT_LOGSUMEXP"] = False  # what a backward needs
         return applied
 
@@ -182,7 +190,7 @@ def _attend_flexibly() -> None:
     def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
         if query.device.type != DEVICE:
             original(query, key, value)
-        elif query.requires_grad or key.requires_grad or value.requires_grad:
+        elif host_computes() and (query.requires_grad or key.requires_grad or value.requires_grad):
             raise NotImplementedError(
                 "flex_attention has no backward for kernels that the host runs, as on the CPU: take "
                 "torch.nn.functional.scaled_dot_product_attention with a mask, or no gradients"

@@ -237,3 +237,32 @@ print(f(torch.ones(64, device="managed")).sum().item())
 """
     said = run(script, "cuda:0:64MiB,host:1GiB", tmp_path, **INTERPRETED).stdout.splitlines()
     assert "torch.compiler.reset() has it compiled anew" in said[0] and said[1:] == ["192.0"]
+
+
+def test_attention_by_a_rule_of_the_programs_own_with_gradients(tmp_path: Path):
+    script = """
+import innkeeper, torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+LENGTH = 128  # a block's
+
+def gradients(attend, device):
+    torch.manual_seed(0)
+    operands = [torch.randn(1, 1, LENGTH, 16).to(device).requires_grad_() for _ in range(3)]
+    attended = attend(*operands)
+    attended.square().sum().backward()
+    return [attended.detach().cpu(), *(x.grad.cpu() for x in operands)]
+
+def plainly(q, k, v):
+    at = torch.arange(LENGTH)
+    return (q @ k.mT / 4).masked_fill(at[:, None] < at, float("-inf")).softmax(-1) @ v
+
+mask = create_block_mask(lambda batch, head, i, j: i >= j, None, None, LENGTH, LENGTH, device="managed")
+compiled = torch.compile(flex_attention, fullgraph=True)
+found = gradients(lambda q, k, v: compiled(q, k, v, block_mask=mask), "managed")
+print(max((x - y).abs().max().item() for x, y in zip(found, gradients(plainly, "cpu"))))
+print(innkeeper.stats()["nodes"]["host"]["ops"])
+"""
+    difference, at_host = run(script, "cuda:0:64MiB,host:1GiB", tmp_path, **INTERPRETED).stdout.split()
+    assert float(difference) < 1e-5
+    assert at_host == "0"
