@@ -166,7 +166,7 @@ def _split_batches_over_nodes() -> None:
 
 
 def _attend_flexibly() -> None:
-    """Lets ``flex_attention`` take managed tensors. It has no backward where the host computes, as on CPUs."""
+    """Lets ``flex_attention`` take managed tensors. It has no backward where the host computes, as CPUs."""
     from torch.nn.attention import flex_attention
 
     def host_computes() -> bool:
