@@ -24,7 +24,7 @@ bool Follower::is_of(const ThreadState& thread) const {
 }
 
 bool Follower::is_over() const {
-  const ThreadLife* const its = life.load(std::memory_order_relaxed);
+  const ThreadLife* const its = life.load(std::memory_order_acquire);
   return its == nullptr || its->over.load(std::memory_order_relaxed);
 }
 
@@ -65,7 +65,7 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
   for (auto& bytes : place->demand) bytes.store(0, std::memory_order_relaxed);
-  place->life.store(thread.life.get(), std::memory_order_relaxed);
+  place->life.store(thread.life.get(), std::memory_order_release);  // who asks whether it is over, looks into it
   return place;
 }
 
