@@ -65,7 +65,8 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
   for (auto& bytes : place->demand) bytes.store(0, std::memory_order_relaxed);
-  place->life.store(thread.life.get(), std::memory_order_release);  // who asks whether it is over, looks into it
+  // Who asks whether it is over looks into it.
+  place->life.store(thread.life.get(), std::memory_order_release);
   return place;
 }
 
