@@ -34,7 +34,6 @@ Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> a
     first = made.written.size();
   }
   sum_up(made.alive);
-  made.wanted = made.alive;
   return made;
 }
 
@@ -47,8 +46,7 @@ Schedule make_backing_schedule(NodeId node, Bytes room, const Uses& clock, std::
   for (const Schedule& schedule : above) {
     for (const Away& away : schedule.away) {
       if (!away.returns || !away.written || !away.last) continue;
-      Slot slot = away.slot;
-      if (!slot.lasting) slot.number -= away.use / uses.length * uses.births;
+      const Slot slot = away.slot.later(away.use / uses.length, uses.births);
       made.moves.push_back({.after = away.use % uses.length, .node = node, .slot = slot, .size = away.size});
     }
   }

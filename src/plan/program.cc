@@ -92,20 +92,17 @@ Bytes Program::touched_at(NodeId node) const {
 Program repeated(const Program& program, int64_t times) {
   Program all;
   for (int64_t round = 0; round < times; ++round) {
-    const auto later = [&](Slot slot) {
-      if (!slot.lasting) slot.number += round * program.births;
-      return slot;
-    };
+    const auto from_the_first = [&](const Slot& slot) { return slot.later(-round, program.births); };
     const size_t first = all.uses.size();
     for (const Program::Step& step : program.steps)
       all.steps.push_back(
           {step.shape, first + step.first, round * program.births + step.births, step.node, step.seconds});
     for (const Program::Use& use : program.uses) {
       all.uses.push_back(use);
-      all.uses.back().slot = later(use.slot);
+      all.uses.back().slot = from_the_first(use.slot);
     }
     for (const Program::Death& death : program.deaths)
-      all.deaths.push_back({round * program.length() + death.after, later(death.slot)});
+      all.deaths.push_back({round * program.length() + death.after, from_the_first(death.slot)});
   }
   all.births = times * program.births;
   return all;

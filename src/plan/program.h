@@ -21,6 +21,10 @@ struct Slot {
   int64_t key() const { return number * 2 + (lasting ? 1 : 0); }  // equal where slots are
   // Rounds ago that its block was made, where each makes so many.
   int64_t age(int64_t births) const;
+  // As it is named so many rounds later, or earlier.
+  Slot later(int64_t rounds, int64_t births) const {
+    return {lasting ? number : number - rounds * births, lasting};
+  }
 };
 
 struct Program {

@@ -51,8 +51,7 @@ class Timetable {
     for (const Trip& trip : trips_) {
       const Gap& gap = uses_.gaps[trip.gap];
       const Uses::Life& life = uses_.blocks[gap.block];
-      Slot slot = life.slot;
-      if (!slot.lasting) slot.number -= trip.rounds * uses_.births;
+      const Slot slot = life.slot.later(trip.rounds, uses_.births);
       made.moves.push_back({trip.after, trip.arrives, uses_.node, slot, Bytes(life.size), life.written});
       (trip.arrives ? made.arriving : made.leaving) += Bytes(life.size);
     }
