@@ -78,8 +78,8 @@ def vit() -> tuple[torch.nn.Module, Loss]:
 MODELS = {"demo": demo, "opt": opt, "vit": vit}
 
 
-def train(name: str, steps: int) -> dict[str, Any]:
-    """What a step takes, in this process."""
+def training(name: str) -> Loss:
+    """A step of one of the models, which gives its loss."""
     import innkeeper  # noqa: F401  the device
 
     import torch
@@ -87,16 +87,29 @@ def train(name: str, steps: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model, loss = MODELS[name]()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-    losses = []
 
-    def step() -> None:
+    def step() -> torch.Tensor:
         value = loss()
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-        losses.append(value.detach())
+        return value.detach()
 
-    return measured(step, steps) | {"losses": [value.item() for value in losses]}
+    return step
+
+
+def train(name: str, steps: int) -> dict[str, Any]:
+    """What a step takes, in this process."""
+    step = training(name)
+    losses: list[torch.Tensor] = []
+    return measured(lambda: losses.append(step()), steps) | {"losses": [value.item() for value in losses]}
+
+
+def check_losses(found: dict[str, Any], whole: dict[str, Any], case: str) -> None:
+    """Ends the benchmark where a way of a case has other losses than the run with room for all."""
+    for way, row in found.items():
+        if row["losses"] != whole["losses"]:
+            raise SystemExit(f"{case}, {way}: losses differ from those with room for all")
 
 
 def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
@@ -133,11 +146,7 @@ def main() -> None:
         for share in map(float, args.share.split(",")):
             room = f"{int(share * whole['peak'])}B"
             found = {way: run(name, args.steps, room, settings) for way, settings in WAYS.items()}
-            for way, row in found.items():
-                if row["losses"] != whole["losses"]:
-                    raise SystemExit(
-                        f"{name} at {share:.0%}, {way}: losses differ from those with room for all"
-                    )
+            check_losses(found, whole, f"{name} at {share:.0%}")
             planned = found["planned"]
             bound = planned["bytes_bound"] or 0
             times = [f"{row['seconds'] / whole['seconds']:.2f}x" for row in found.values()]

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from support.apart import found_apart
 from support.on_the_clock import WARM_UP
-from with_data import CARD, MODELS
+from with_data import CARD, MODELS, check_losses, training
 
 SOURCE = Path(__file__).resolve().parent / "support" / "slow_disk.c"
 CARD_SHARE, BELOW_SHARE, HOST_SHARE = 0.45, 0.25, 0.6  # of the peak
@@ -40,18 +40,12 @@ def train(name: str, steps: int) -> dict[str, Any]:
 
     import torch
 
-    torch.manual_seed(0)
     torch.set_num_threads(1)  # the other processor is the disk's
-    model, loss = MODELS[name]()
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    step = training(name)
     losses, seconds = [], []
     for _ in range(WARM_UP + steps):
         began = time.perf_counter()
-        value = loss()
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-        losses.append(value.item())  # behind all that the step did
+        losses.append(step().item())  # behind all that the step did
         seconds.append(time.perf_counter() - began)
     nodes = innkeeper.stats()["nodes"]
     return {
@@ -68,7 +62,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=MODELS, help="one of the models")
-    parser.add_argument("--disk", type=float, default=400, help="MB/s each way; 0: as fast as it is")
+    parser.add_argument(
+        "--disk", type=float, default=400, help="MB/s, to it and from it; 0: as fast as it is"
+    )
     parser.add_argument("--steps", type=int, default=12, help="that are measured")
     parser.add_argument("--json", type=Path, help="write the rows there")
     parser.add_argument("--quick", action="store_true", help="one cell: to see that it works")
@@ -100,11 +96,7 @@ def main() -> None:
                 memory = above if kind == "card" else f"host:{int(HOST_SHARE * peak)}B"
                 nodes = f"{memory},disk:{folder}:8GiB"
                 found = {way: run(name, nodes, INNKEEPER_PLANNING=on) for way, on in WAYS.items()}
-                for way, row in found.items():
-                    if row["losses"] != room["losses"]:
-                        raise SystemExit(
-                            f"{name} on {nodes}, {way}: losses differ from those with room for all"
-                        )
+                check_losses(found, room, f"{name} on {nodes}")
                 times = [f"{row['seconds'] / room['seconds']:.2f}x" for row in found.values()]
                 table.add_row(name, kind, *times, f"{found['planned']['spilled'] / peak:.0%}")
                 rows.append({"model": name, "memory": nodes, "whole": room, **found})
