@@ -148,11 +148,11 @@ def test_leases_that_are_held_elsewhere_are_not_forgotten(sandbox: Sandbox) -> N
     said = sandbox(
         f"""
         innkeeper run -- sleep 60 & sleep 0.5
-        innkeeper run --wait -- true > {sandbox.folder}/waited 2>&1 & sleep 0.5
+        innkeeper run --wait -- true > {sandbox.folder}/waited 2>&1 & waits=$!; sleep 0.5
         innkeeper setup && exit 1; echo "code $?"
         ls -d /run/innkeeper && exit 1
         innkeeper pick && exit 1
-        kill %1; wait %1 || true; wait %2
+        kill %1; wait %1 || true; wait $waits
         innkeeper setup; ls -d /run/lock/innkeeper || true
         """
     )
@@ -169,9 +169,9 @@ def test_who_waits_in_a_folder_that_goes_is_told_and_gets_nothing_there(sandbox:
         """
         mkdir -m 1777 /dev/shm/innkeeper; touch /dev/shm/innkeeper/alloc.lock
         innkeeper run -- sleep 60 & sleep 0.5
-        innkeeper run --wait -- echo granted & sleep 1.5
+        innkeeper run --wait -- echo granted & waits=$!; sleep 1.5
         mkdir -m 1777 /run/innkeeper; touch /run/innkeeper/alloc.lock
-        kill %1; wait %2 && exit 1; echo "code $?"
+        kill %1; wait $waits && exit 1; echo "code $?"
         """
     )
     assert "the leases of this machine are not in /dev/shm/innkeeper any more" in said
