@@ -22,7 +22,7 @@ class OperatorScope {
 
  private:
   Engine& engine_;
-  Engine::Node& node_;
+  Node& node_;
   int& nested_;  // this thread's scopes at the node
   bool has_turn_ = false;
 };

@@ -93,7 +93,7 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
       }
       if (node.kind == NodeKind::host && disk_ != kNoNode)
         node.ahead.fetch_add(shortfall.count(), std::memory_order_relaxed);
-      Status status = evict_victims(node, std::move(victims), true, mode);
+      Status status = evict_some(node, std::move(victims), shortfall - vacating, mode);
       lock.lock();
       if (!status.ok()) return status;
       continue;
@@ -201,8 +201,9 @@ bool Engine::take_as_victim(Block& block, NodeId id) {
   return true;
 }
 
-std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
-  const bool can_write_back = backing(node) != kNoNode;
+// `most`: of a block that must be written below.
+std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall, Bytes most) {
+  if (backing(node) == kNoNode) most = Bytes(-1);
   std::vector<Block*> victims;
   std::vector<Block*> arriving;  // somebody asked for them: they go last
   std::vector<Block*> staying;
@@ -221,7 +222,7 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
     const ReplicaState state = block->replica(node.id).word.state();
     if (state == ReplicaState::arriving) {
       arriving.push_back(block);
-    } else if (state == ReplicaState::owned && !can_write_back) {
+    } else if (state == ReplicaState::owned && block->size() > most) {
       staying.push_back(block);
     } else {
       take(block);
@@ -231,6 +232,22 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall) {
   const Stamp now = now_.load(std::memory_order_relaxed);
   for (Block* block : staying) node.index->add_as_used(*block, now);
   return victims;
+}
+
+// Evicts some of these, or other victims for so many bytes: what finds no room below stays, and smaller ones
+// go, or those that need none.
+Status Engine::evict_some(Node& node, std::vector<Block*> victims, Bytes size, Reserve room) {
+  Status first;
+  while (!victims.empty()) {
+    Bytes least{INT64_MAX};
+    for (const Block* block : victims) least = std::min(least, block->size());
+    const Status status = evict_victims(node, std::move(victims), true, room);
+    if (status.ok() || status.code() != Code::out_of_memory || backing(node) == kNoNode) return status;
+    if (first.ok()) first = status;
+    MutexLock lock(mutex_);
+    victims = collect_victims(node, size, std::min(least - Bytes(1), free(backing(node))));
+  }
+  return first;
 }
 
 // Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up
@@ -385,7 +402,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
                                                to_string(pinned_bytes(at)) + " pinned)");
     } else {
       lock.unlock();
-      status = evict_victims(at, std::move(victims), true, Reserve::may_wait);
+      status = evict_some(at, std::move(victims), excess - vacating, Reserve::may_wait);
       lock.lock();
     }
     if (!status.ok()) {
@@ -404,7 +421,7 @@ Status Engine::relieve(NodeId id, Bytes size) {
     std::vector<Block*> victims = collect_victims(at, size);
     if (!victims.empty()) {
       lock.unlock();
-      IK_RETURN_IF_ERROR(evict_victims(at, std::move(victims), true, Reserve::may_wait));
+      IK_RETURN_IF_ERROR(evict_some(at, std::move(victims), size, Reserve::may_wait));
       lock.lock();
       return landing_soon(at) != Bytes(0) ? wait_landing(at) : Status();
     }
@@ -437,7 +454,8 @@ Status Engine::out_of_room(const Node& node, Bytes size) const {
                         to_string(kernel) + " by kernels themselves)";
   const Bytes may_leave = node.replica_bytes - in_use;
   const Bytes free(node.budget.load() - used.count());
-  if (backing(node) == kNoNode && may_leave != Bytes(0) && free + may_leave >= size) {
+  if (backing(node) == kNoNode && node.kind != NodeKind::disk && may_leave != Bytes(0) &&
+      free + may_leave >= size) {
     message += "; nothing below " + node.device->name() +
                " can take what is here: add a disk node to INNKEEPER_NODES";
   }

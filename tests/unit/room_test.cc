@@ -124,6 +124,34 @@ TEST(Room, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
   machine->destroy(pinned);
 }
 
+// The least recently used finds no room on the disk; a smaller one does, and a spare needs none.
+TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
+  constexpr size_t kLarge = 3 * kSize;
+  Machine machine({.budget = Bytes(3 * kSize),
+                   .host_budget = Bytes(5 * kSize),
+                   .disk_budget = Bytes(2 * kSize),
+                   .visibility = GetParam()});
+  Block* const large = machine.make(machine.host(), pattern(kLarge, 100)).value();
+  const std::vector<Block*> blocks = fill(machine, machine.host(), 2);
+  Result<Block*> third = machine.make(machine.host(), pattern(kSize, 2));
+  ASSERT_TRUE(third.ok()) << third.status().message();
+  Result<Block*> fourth = machine.make(machine.host(), pattern(kSize, 3));
+  ASSERT_TRUE(fourth.ok()) << fourth.status().message();
+  Result<Block*> fifth = machine.make(machine.host(), pattern(kSize, 4));
+  ASSERT_FALSE(fifth.ok()) << "the disk is full, too";
+  EXPECT_EQ(fifth.status().code(), Code::out_of_memory);
+  EXPECT_EQ(fifth.status().message().find("add a disk node"), std::string::npos) << fifth.status().message();
+  // A card has a copy of the large one: now it need not be written to leave.
+  EXPECT_TRUE(machine.read(*large, machine.sim()).value() == pattern(kLarge, 100));
+  fifth = machine.make(machine.host(), pattern(kSize, 4));
+  ASSERT_TRUE(fifth.ok()) << fifth.status().message();
+  EXPECT_EQ(machine->stats().bytes_written_back, 2 * static_cast<int64_t>(kSize));
+  EXPECT_TRUE(machine.read(*large, machine.sim()).value() == pattern(kLarge, 100));
+  machine->destroy(large);
+  check_and_destroy(machine, {blocks[0], blocks[1], third.value(), fourth.value(), fifth.value()},
+                    machine.host());
+}
+
 TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   Machine machine({.budget = Bytes(2 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);

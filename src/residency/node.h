@@ -1,0 +1,67 @@
+// What the engine knows of a node: its device, how much of it is used, and what is there or on its way.
+//
+// Thread safety: as each field says. Engine guards it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/types.h"
+#include "device/device_api.h"
+#include "plan/speed.h"
+#include "residency/block.h"
+#include "residency/compute_time.h"
+#include "residency/index.h"
+#include "residency/links.h"
+#include "residency/stamps.h"
+#include "residency/ticket.h"
+
+namespace innkeeper {
+
+// Host memory that left a replica, and the copies that may still touch it (I5).
+struct Leaving {
+  Memory memory;
+  std::vector<Event> users;
+};
+
+struct Node {
+  NodeId id{};
+  std::unique_ptr<Device> device;
+  NodeKind kind = NodeKind::host;
+  bool computes = false;
+  plan::Speed speed;
+  std::function<ComputeTime()> time;
+  std::atomic<int64_t> budget{0};
+  std::atomic<int64_t> used{0};
+  Promises promises;  // of `used`
+  std::atomic<int64_t> peak{0};
+  std::atomic<int64_t> ops{0};
+  std::atomic<int64_t> evictions{0};
+  std::atomic<int> running{0};  // operators between OperatorScope's ends
+  // Has been more than half full, or asked to take a large operator: they take turns from now on, and no
+  // newborn stays off the list.
+  std::atomic<bool> tight{false};
+  // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
+  // have been given back, so whoever reads zero has to ask for the room once more.
+  std::atomic<int> moving{0};
+  std::atomic<int64_t> ahead{0};      // bytes that are to be written back before they must leave
+  std::atomic<int64_t> unplanned{0};  // bytes that left for threads that nobody follows
+  // Guarded by Engine::mutex_:
+  Block* first = nullptr;  // resident replicas
+  Bytes replica_bytes{0};
+  Bytes vacating{0};      // of these, what leaves once moves have landed
+  bool has_turn = false;  // some thread has the turn
+  int stuck = 0;          // of `running`, operators that wait for room here or for their operands
+  std::deque<Leaving> leaving;
+  Link in;                         // copies into the node; of the host: none, the other end counts
+  Link out;                        // copies out of it
+  std::unique_ptr<Stamps> stamps;  // of an accelerator's compute queue
+  // Replicas that hold memory, but those that are leaving. Guarded by Engine::mutex_.
+  std::unique_ptr<VictimIndex> index;
+};
+
+}  // namespace innkeeper
