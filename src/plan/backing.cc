@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/bound.h"
+
 namespace innkeeper::plan {
 namespace {
 
@@ -10,6 +12,8 @@ constexpr int64_t kTransit = 8;
 
 // As an SSD is slower than PCIe 4.
 constexpr double kSlowerBelow = 8;
+
+}  // namespace
 
 Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> above) {
   Uses made;
@@ -37,17 +41,16 @@ Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> a
   return made;
 }
 
-}  // namespace
-
-Schedule make_backing_schedule(NodeId node, Bytes room, const Uses& clock, std::span<const Schedule> above) {
-  const Uses uses = uses_of_backing(node, clock, above);
+Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Schedule> above) {
+  if (shortage(uses, room) == Bytes(0)) return {};
   Schedule made = make_schedule(uses, Bytes(room.count() - room.count() / kTransit));
   if (made.moves.empty()) return made;
   for (const Schedule& schedule : above) {
     for (const Away& away : schedule.away) {
       if (!away.returns || !away.written || !away.last) continue;
       const Slot slot = away.slot.later(away.use / uses.length, uses.births);
-      made.moves.push_back({.after = away.use % uses.length, .node = node, .slot = slot, .size = away.size});
+      made.moves.push_back(
+          {.after = away.use % uses.length, .node = uses.node, .slot = slot, .size = away.size});
     }
   }
   std::stable_sort(made.moves.begin(), made.moves.end(), [](const Move& a, const Move& b) {

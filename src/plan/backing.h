@@ -3,7 +3,7 @@
 //
 // A schedule as any other, for a node with these uses: a block is wanted there from the step behind which it
 // leaves the node above to the one in which it is used there again; in between it may be below, if it is back
-// when it starts back up.
+// when it starts back up. What all of it has room for at the node stays there.
 #pragma once
 
 #include <span>
@@ -14,9 +14,10 @@
 
 namespace innkeeper::plan {
 
-// `above`: schedules of one program's nodes, of which `clock` tells how long kernels take. The moves are at
-// `node`, and `stored`: what leaves there for the tier below, what arrives from there, and what leaves since
-// a node above has it and will write it.
-Schedule make_backing_schedule(NodeId node, Bytes room, const Uses& clock, std::span<const Schedule> above);
+// `above`: schedules of one program's nodes, of which `clock` tells how long kernels take.
+Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> above);
+// The moves are at that node, and `stored`: what leaves there for the tier below, what arrives from there,
+// and what leaves since a node above has it and will write it.
+Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Schedule> above);
 
 }  // namespace innkeeper::plan

@@ -65,6 +65,7 @@ void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds,
   const int64_t length = finder_.look(history_);
   rejoin();
   if (known_ == nullptr && length != 0) learn(length);
+  if (history_.end() >= forgets_at_) want_unknown();
 }
 
 void Planner::order_step() {
@@ -97,6 +98,18 @@ void Planner::end_round() {
   steady_ = steady;
 }
 
+namespace {
+
+// By copies, to the next tier. What leaves a node that backs others since one of them has it is not copied.
+int64_t left_as_planned(const std::vector<Move>& moves) {
+  int64_t bytes = 0;
+  for (const Move& move : moves)
+    if (!move.arrives && (move.written || !move.stored)) bytes += move.size.count();
+  return bytes;
+}
+
+}  // namespace
+
 // What was evicted without a plan in a whole round says how much room is lacking. (A round whose schedule is
 // new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for
 // less room moves no less in all, the one before is taken for good: it was not the room.
@@ -105,15 +118,15 @@ bool Planner::learn_what_lacks(Known& known) {
   int64_t unplanned = 0;
   for (const int64_t bytes : unplanned_) unplanned += bytes;
   if (unplanned == 0) {
-    known.least_moved = INT64_MAX;
+    known.least_left = INT64_MAX;
     return false;
   }
-  const int64_t moved = known.cost.leaving.count() * known.cost.times + unplanned;
-  if (moved >= known.least_moved) {
+  const int64_t left = left_as_planned(known.moves) + unplanned;
+  if (left >= known.least_left) {
     known.scheduled = kSchedules;
     return std::exchange(known.lacking, known.best) != known.best;
   }
-  known.least_moved = moved;
+  known.least_left = left;
   known.best = known.lacking;
   for (size_t i = 0; i < kMaxNodes; ++i)
     known.lacking[i] += std::min(unplanned_[i], known.room[i] / kLackShare);
@@ -170,16 +183,19 @@ double Planner::seconds_before(int64_t length) const {
 // another program came or went. Looked for in each round, and the less often the more often it happened.
 bool Planner::room_changed(Known& known) {
   if (rounds_ < known.settles_at) return false;
-  bool changed = false;
-  for (const NodeId node : known.program->nodes()) {
+  const auto changed = [&](NodeId node) {
     const int64_t before = known.room[index_of(node)];
-    changed |= std::abs(room_(node).count() - before) > before / kLackShare;
+    return std::abs(room_(node).count() - before) > before / kLackShare;
+  };
+  const std::vector<NodeId> nodes = known.program->nodes();
+  if (std::none_of(nodes.begin(), nodes.end(), changed) &&
+      (known.backing == kNoNode || !changed(known.backing))) {
+    return false;
   }
-  if (!changed) return false;
   known.settles_at = rounds_ + (int64_t{1} << std::min<int64_t>(known.changes++, 10));
   known.lacking.fill(0);
   known.best.fill(0);
-  known.least_moved = INT64_MAX;
+  known.least_left = INT64_MAX;
   known.scheduled = 0;
   known.trial = {};  // what a round took with another room says nothing
   return true;
@@ -192,6 +208,7 @@ void Planner::enter(Known& known, int64_t step, int64_t births_before) {
   whole_ = step == 0 && known.planned;
   steady_ = false;
   unplanned_.fill(0);
+  want(known);
   began_ = history_.at(history_.end() - 1).clock;
   const auto first = std::lower_bound(known.moves.begin(), known.moves.end(), step,
                                       [](const Move& move, int64_t at) { return move.after < at; });
@@ -213,7 +230,7 @@ void Planner::interrupt() {
   for (Known& known : programs_) {
     known.lacking.fill(0);
     known.best.fill(0);
-    known.least_moved = INT64_MAX;
+    known.least_left = INT64_MAX;
     known.scheduled = 0;
     known.settles_at = 0;
     known.room.fill(0);  // so the next round is scheduled anew
@@ -225,6 +242,7 @@ void Planner::unplanned(NodeId node, Bytes size) {
   if (known_ != nullptr) {
     unplanned_[index_of(node)] += size.count();
   } else {  // what was refused since it fits does not any more
+    forgets_at_ = std::min(forgets_at_, history_.end() + kWantedFor * std::max(wanted_length_, kShort));
     refused_until_ = std::min(refused_until_, history_.end() + std::max(refused_, kShort));
   }
 }
@@ -304,6 +322,7 @@ void Planner::learn(int64_t length) {
                                                                        : std::move(*found));
   for (const NodeId node : known.program->nodes())
     known.touched[index_of(node)] = known.program->touched_at(node);
+  known.wanted = known.touched;
   enter(known, 0, history_.births());
   make_plan(known);
   if (known_ == nullptr) return;  // nothing is to move
@@ -348,7 +367,7 @@ std::vector<Moved> Planner::moved() const {
 // At once, or beside the program. Of the round that is followed, as in take_plan().
 void Planner::make_plan(Known& known) {
   std::vector<PlannedNode> nodes;
-  Backing backing;
+  known.backing = kNoNode;
   bool fits = true;
   bool drops = false;
   for (const NodeId node : known.program->nodes()) {
@@ -363,9 +382,15 @@ void Planner::make_plan(Known& known) {
     fits = false;
     if (about_) at.about = about_(node);
     drops |= at.about.drops;
-    backing.node = at.about.backing;
+    if (at.about.backing != node) known.backing = at.about.backing;
   }
-  if (backing.node != kNoNode) backing.room = room_(backing.node) - known.touched[index_of(backing.node)];
+  Backing backing;
+  if (known.backing != kNoNode) {
+    const size_t index = index_of(known.backing);
+    const Bytes whole = room_(known.backing);
+    known.room[index] = whole.count();
+    backing = {known.backing, whole - known.touched[index]};
+  }
   if (fits && !known.planned) return take_plan(known, {});
   const int64_t times = known.cost.times;
   if (!beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
@@ -390,8 +415,26 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   known.trial.aside.clear();
   known.moves = std::move(plan.moves);
   known.cost = plan.cost;
+  known.wanted = known.touched;
+  if (known.backing != kNoNode) {
+    const size_t index = index_of(known.backing);
+    known.wanted[index] = known.touched[index] + plan.backed;
+  }
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet
   enter(known, step_, births_before_);
+}
+
+void Planner::want(const Known& known) {
+  wants_changed_ |= known.wanted != wanted_;
+  wanted_ = known.wanted;
+  wanted_length_ = known.program->length();
+  forgets_at_ = INT64_MAX;
+}
+
+void Planner::want_unknown() {
+  wants_changed_ = true;
+  wanted_.fill(kUnknown);
+  forgets_at_ = INT64_MAX;
 }
 
 void Planner::drop(const Known& known) {

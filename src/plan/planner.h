@@ -28,6 +28,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/types.h"
@@ -63,8 +64,11 @@ class Planner {
   using About = std::function<AboutNode(NodeId)>;  // likewise
   // Does a job beside the program, some time; none: what takes long is done at once.
   using Beside = std::function<void(std::function<void()>)>;
+  static constexpr Bytes kUnknown{-1};
   Planner(Room room, About about, Beside beside = {})
-      : room_(std::move(room)), about_(std::move(about)), beside_(std::move(beside)), recent_(kRecent) {}
+      : room_(std::move(room)), about_(std::move(about)), beside_(std::move(beside)), recent_(kRecent) {
+    wanted_.fill(kUnknown);
+  }
 
   Name meet(Block* block);
   void forget(Name name);
@@ -79,10 +83,12 @@ class Planner {
   void unplanned(NodeId node, Bytes size);
 
   bool follows() const { return known_ != nullptr && known_->planned; }  // with orders
-  // Bytes that the round which is followed touches at a node; 0 where none is.
-  Bytes touched_at(NodeId node) const {
-    return known_ == nullptr ? Bytes(0) : known_->touched[index_of(node)];
-  }
+  // Bytes that a round has a use for at a node, also at that which backs others: of the round that was met
+  // last, be it one that fits. `kUnknown`: none was, or it does not come back, and the engine had to evict
+  // since.
+  Bytes wanted_at(NodeId node) const { return wanted_[index_of(node)]; }
+  // Since it was asked last.
+  bool wants_something_else() { return std::exchange(wants_changed_, false); }
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last,
   std::vector<Moved> moved() const;                     // and what it moves; of each block once
@@ -119,11 +125,13 @@ class Planner {
     bool placed = false;             // its steps stand in places_
     std::vector<Move> moves;
     RoundCost cost;
-    std::array<Bytes, kMaxNodes> touched{};    // bytes, by node, each block once
+    std::array<Bytes, kMaxNodes> touched{};    // bytes, by node, each block once,
+    std::array<Bytes, kMaxNodes> wanted{};     // and also what is to be kept there for others
+    NodeId backing = kNoNode;                  // what leaves goes there, and perhaps on from there
     std::array<int64_t, kMaxNodes> room{};     // bytes that the schedule was made for, by node,
     std::array<int64_t, kMaxNodes> lacking{};  // and how many were missing of what the engine said
     std::array<int64_t, kMaxNodes> best{};     // `lacking` with which the least left in a round,
-    int64_t least_moved = INT64_MAX;           // and how much that was
+    int64_t least_left = INT64_MAX;            // and how much that was
     int scheduled = 0;                         // times, for what was lacking
     int64_t changes = 0;                       // of the room, that led to another schedule
     int64_t settles_at = 0;                    // the round from which on such a change is looked for
@@ -159,6 +167,7 @@ class Planner {
                                              // where things may be computed again, which takes more time
   static constexpr int kTimed = 2;           // rounds, of which the fastest counts
   static constexpr double kSlower = 1.01;    // times as long as without a schedule: it is doubted
+  static constexpr int64_t kWantedFor = 4;   // rounds' lengths without that round
   static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round, or must
                                              // have changed for another schedule
 
@@ -175,6 +184,8 @@ class Planner {
   void make_plan(Known& known);
   void take_plan(Known& known, RoundPlan plan);
   void drop(const Known& known);
+  void want(const Known& known);
+  void want_unknown();
   bool learn_what_lacks(Known& known);
   void judge(Known& known, double seconds);
   double seconds_before(int64_t length) const;
@@ -207,7 +218,11 @@ class Planner {
   int64_t rounds_ = 0;               // that were followed from end to end, as scheduled;
   int64_t followed_times_ = 0;       // as the program goes round
   int64_t divergences_ = 0;
-  double began_ = 0;  // the clock, as the round that is followed began
+  double began_ = 0;                       // the clock, as the round that is followed began
+  std::array<Bytes, kMaxNodes> wanted_{};  // by node, in a round
+  int64_t wanted_length_ = 0;              // of that many operators,
+  int64_t forgets_at_ = INT64_MAX;         // operators: unless a round is known by then
+  bool wants_changed_ = false;
 
   std::vector<Met> recent_;                  // by name
   std::unordered_map<Name, Block*> elders_;  // that have outlived their place there

@@ -35,8 +35,12 @@ std::string said_of(const Program& program, int64_t times, const Schedule& made,
          "; nothing would, with " + to_string(missing) + " more than its " + to_string(at.whole);
 }
 
+// Without what has not been written since it was there last.
 std::string said_of_backing(const Schedule& made, int64_t times) {
-  return "planned: of that " + to_string(Bytes(made.leaving.count() / times)) +
+  Bytes copied{0};
+  for (const Move& move : made.moves)
+    if (!move.arrives && move.written) copied += move.size;
+  return "planned: of that " + to_string(Bytes(copied.count() / times)) +
          " go on to the disk in a round, and " + to_string(Bytes(made.arriving.count() / times)) +
          " come from there";
 }
@@ -70,8 +74,11 @@ RoundPlan plan_round(const Program& program, int64_t times, const std::vector<Pl
     above.push_back(std::move(made));
     clock = std::move(uses);
   }
-  if (backing.room > Bytes(0) && !above.empty()) {
-    const Schedule made = make_backing_schedule(backing.node, backing.room, clock, above);
+  if (backing.node != kNoNode && !above.empty()) {
+    const Uses uses = uses_of_backing(backing.node, clock, above);
+    plan.backed = shortage(uses, Bytes(0));
+    const Schedule made =
+        backing.room > Bytes(0) ? make_backing_schedule(uses, backing.room, above) : Schedule();
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     if (!made.moves.empty()) plan.said.push_back(said_of_backing(made, times));
   }

@@ -51,6 +51,7 @@ struct PlannedNode {
 struct RoundPlan {
   std::vector<Move> moves;  // by step; of one step those that leave first
   RoundCost cost;
+  Bytes backed{0};  // most of what is away at a time, for which the backing node should have room
   std::vector<std::string> said;  // a line for each node where anything moves
 };
 

@@ -64,7 +64,7 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
-  for (auto& bytes : place->demand) bytes.store(0, std::memory_order_relaxed);
+  for (auto& bytes : place->demand) bytes.store(plan::Planner::kUnknown.count(), std::memory_order_relaxed);
   // Who asks whether it is over looks into it.
   place->life.store(thread.life.get(), std::memory_order_release);
   return place;
@@ -96,14 +96,14 @@ const Follower* Followers::shown_to(const ThreadState& thread) const {
 
 bool Followers::others_at(NodeId node, const ThreadState& thread, Stamp now) const {
   return std::any_of(followers_.begin(), followers_.end(), [&](const Follower& follower) {
-    return !follower.is_of(thread) && is_busy(follower, node, now);
+    return !follower.is_of(thread) && is_busy(follower, follower.last_at[index_of(node)], now);
   });
 }
 
-bool Followers::is_busy(const Follower& follower, NodeId node, Stamp now) {
+bool Followers::is_busy(const Follower& follower, const std::atomic<Stamp>& last, Stamp now) {
   if (follower.is_over()) return false;
-  const Stamp last = follower.last_at[index_of(node)].load(std::memory_order_relaxed);
-  return last != 0 && last + kBusy >= now;
+  const Stamp then = last.load(std::memory_order_relaxed);
+  return then != 0 && then + kBusy >= now;
 }
 
 Follower* Followers::of_program(int64_t program) {
@@ -117,9 +117,11 @@ Bytes Followers::part(const Follower& follower, NodeId node, Bytes room, Stamp n
   std::array<Bytes, kFollowed> others;
   size_t count = 0;
   for (const Follower& other : followers_) {
-    if (&other == &follower || !is_busy(other, node, now)) continue;
-    const int64_t demand = other.demand[index_of(node)].load(std::memory_order_relaxed);
-    others[count++] = demand == 0 ? room : Bytes(demand);
+    if (&other == &follower) continue;
+    const Bytes wanted(other.demand[index_of(node)].load(std::memory_order_relaxed));
+    const bool known = wanted != plan::Planner::kUnknown;
+    if (!is_busy(other, known ? other.last : other.last_at[index_of(node)], now)) continue;
+    others[count++] = known ? wanted : room;
   }
   return fair_part(room, std::span(others.data(), count));
 }

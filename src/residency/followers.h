@@ -74,8 +74,7 @@ struct Follower {
   std::atomic<const ThreadLife*> life{nullptr};  // its thread's; null: nobody's yet
   std::atomic<int64_t> program{0};               // its number, from 1 on
   std::atomic<Stamp> last{0};                    // its last operator
-  // By node: the last operator there, and the bytes that a round touches there; those are 0 while none is
-  // known.
+  // By node: the last operator there, and the bytes that a round has a use for there (Planner::wanted_at).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
 };
@@ -103,8 +102,8 @@ class Followers {
       IK_EXCLUDES(mutex_);
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
-  // What a follower may have of the room at a node: all that others who are busy there do not need, and as
-  // much as each of them where that is more.
+  // What a follower may have of the room at a node: all that others who are busy do not need there, and as
+  // much as each of them where that is more. Of whom nobody knows what he needs needs all where he is busy.
   Bytes part(const Follower& follower, NodeId node, Bytes room, Stamp now) const;
 
   // All of them find their rounds anew.
@@ -122,7 +121,7 @@ class Followers {
   static constexpr Stamp kBusy = Stamp{1} << 14;       // operators of all, since its last one at a node
   static constexpr Stamp kForgotten = Stamp{1} << 18;  // since its last one: then its place is another's
 
-  static bool is_busy(const Follower& follower, NodeId node, Stamp now);
+  static bool is_busy(const Follower& follower, const std::atomic<Stamp>& last, Stamp now);
   Follower* place_for(Stamp now) IK_REQUIRES(mutex_);
 
   std::unique_ptr<Aside> aside_;  // null: plans are made where the program asks for them

@@ -74,7 +74,9 @@ Bytes Engine::plannable(NodeId id) {
   if (backing(at) == kNoNode || at.device->is_lost()) return Bytes(0);
   const MutexLock lock(mutex_);
   take_in_newborns();
-  const Bytes kernels = Bytes(at.used.load(std::memory_order_relaxed)) - at.replica_bytes;
+  Bytes blocks = at.replica_bytes + at.promises.total();  // also those that are arriving, and have left
+  for (const Leaving& parked : at.leaving) blocks += round_up(parked.memory.size());
+  const Bytes kernels = std::max(Bytes(at.used.load(std::memory_order_relaxed)) - blocks, Bytes(0));
   Bytes unknown{0};
   for (const auto& [block, nodes] : pinned_at_) {
     if (block->name_.load(std::memory_order_relaxed) == 0 &&
@@ -137,8 +139,6 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   if (!follower.is_of(self) || !may_plan_.load(std::memory_order_seq_cst)) return;
   follower.last.store(now, std::memory_order_relaxed);
   follower.last_at[index_of(id)].store(now, std::memory_order_relaxed);
-  if (disk_ != kNoNode)  // what leaves may be planned for at the host, too
-    follower.last_at[index_of(host_)].store(now, std::memory_order_relaxed);
   follower.touches.clear();
   for (size_t i = 0; i < told.size(); ++i) {
     const trace::RecordedAccess access = told[i];
@@ -178,8 +178,10 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
       follower.in_round = {taken.now / each, taken.kernels / each};
     }
     follower.arrived_before = self.arrived;
-    for (const NodeId each : computing_)
-      follower.demand[index_of(each)].store(planner.touched_at(each).count(), std::memory_order_relaxed);
+  }
+  if (planner.wants_something_else()) {
+    for (const auto& at : nodes_)
+      follower.demand[index_of(at->id)].store(planner.wanted_at(at->id).count(), std::memory_order_relaxed);
   }
   for (plan::Order order; planner.next(order);) {
     if (order.drops) {

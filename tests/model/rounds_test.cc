@@ -346,6 +346,42 @@ TEST(Rounds, ReadAheadFromADiskBelowAHostThatComputes) {
   read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
 }
 
+// A program of hardly any bytes beside a large one: it has what it needs, and the large one the rest, of the
+// card and of the host.
+TEST(Rounds, AProgramThatFitsLeavesTheRestToOthers) {
+  Machine machine({.budget = KiB(36), .host_budget = KiB(140), .disk_budget = MiB(8)});
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  std::array<Block*, 2> tiny{};
+  for (Block*& block : tiny) block = machine.make(machine.sim(), pattern(64, 1)).value();
+  std::barrier together(2);
+  constexpr int kRounds = 400;
+  std::thread beside([&] {
+    for (int i = 0; i < kRounds; ++i) {
+      together.arrive_and_wait();
+      for (int k = 0; k < 4; ++k) {
+        for (Block* block : tiny) EXPECT_TRUE(machine.write(*block, machine.sim(), pattern(64, 1)).ok());
+      }
+    }
+  });
+  uint64_t version = 0;
+  int64_t moved_before = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    if (i == kRounds - 44) moved_before = machine->stats().bytes_fetched;
+    together.arrive_and_wait();
+    for (Block* block : blocks) {
+      EXPECT_TRUE(machine->synchronize().ok());
+      EXPECT_TRUE(machine.write(*block, machine.sim(), pattern(4096, ++version)).ok());
+    }
+  }
+  beside.join();
+  const double fetched = static_cast<double>(machine->stats().bytes_fetched - moved_before) / 44 / 4096;
+  EXPECT_LE(fetched, 19) << "with half of the card's room 21 of 24 arrive";
+  EXPECT_EQ(machine->stats().nodes.at("disk").peak, 0) << "all that is away fits the host";
+  for (Block* block : blocks) machine->destroy(block);
+  for (Block* block : tiny) machine->destroy(block);
+}
+
 // Others' operators are not the program's: they neither end its rounds nor touch freed blocks. And what is
 // planned never waits for them: on a full host they may be waiting for the planner.
 TEST(Rounds, GoOnBesideOtherThreads) {

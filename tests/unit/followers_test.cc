@@ -118,6 +118,7 @@ TEST(Followers, OthersCountWhereTheyAreBusy) {
   const NodeId node{1};
   EXPECT_EQ(followers.part(*one, node, Bytes(100), 50), Bytes(100));
   EXPECT_FALSE(followers.others_at(node, first, 50));
+  two->last = 50;
   two->last_at.at(1) = 50;
   EXPECT_EQ(followers.part(*one, node, Bytes(100), 60), Bytes(50)) << "what it wants is not known";
   EXPECT_TRUE(followers.others_at(node, first, 60));
@@ -125,6 +126,10 @@ TEST(Followers, OthersCountWhereTheyAreBusy) {
   two->demand.at(1) = 20;
   EXPECT_EQ(followers.part(*one, node, Bytes(100), 60), Bytes(80));
   EXPECT_EQ(followers.part(*one, NodeId{2}, Bytes(100), 60), Bytes(100)) << "another node";
+  two->demand.at(2) = 30;
+  EXPECT_EQ(followers.part(*one, NodeId{2}, Bytes(100), 60), Bytes(70)) << "where it does nothing itself";
+  two->demand.at(1) = 0;
+  EXPECT_EQ(followers.part(*one, node, Bytes(100), 60), Bytes(100)) << "it has no use for any";
   EXPECT_EQ(followers.part(*one, node, Bytes(100), 1'000'000), Bytes(100)) << "long ago";
 }
 

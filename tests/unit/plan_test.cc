@@ -430,10 +430,11 @@ TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
     const Uses uses = uses_at(program, kCard);
     const Bytes all = program.touched_at(kCard);
     const Schedule card = make_schedule(uses, Bytes(all.count() * 4 / 10));
+    const Uses backing = uses_of_backing(kHost, uses, {&card, 1});
     for (const int64_t percent : {60, 40, 30}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(percent) + " %");
       const Bytes room(all.count() * percent / 100);
-      const Schedule host = make_backing_schedule(kHost, room, uses, {&card, 1});
+      const Schedule host = make_backing_schedule(backing, room, {&card, 1});
       Tiers tiers(program, card, host, room);
       int64_t births = loop.history.births();
       for (int round = 0; round < 4; ++round, births += program.births) tiers.round(births);
@@ -441,8 +442,10 @@ TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
       read += tiers.read;
       if (HasFatalFailure()) return;
     }
-    EXPECT_TRUE(make_backing_schedule(kHost, Bytes(2 * all.count()), uses, {&card, 1}).moves.empty())
+    const Bytes most = shortage(backing, Bytes(0));
+    EXPECT_TRUE(make_backing_schedule(backing, most, {&card, 1}).moves.empty())
         << "what fits the host does not go on";
+    EXPECT_FALSE(make_backing_schedule(backing, most - Bytes(1), {&card, 1}).moves.empty());
   }
   EXPECT_GT(read, 1000);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -140,20 +141,48 @@ class Backed : public testing::Test {
     }
   }
 
-  Follower follower_{[](NodeId node) { return node == kCard ? KiB(200) : KiB(100); }, {}, kHost};
+  // Of one round, once it is planned.
+  std::map<std::pair<NodeId, bool>, int> orders() {
+    for (int i = 0; i < 3; ++i) round([](const Order&) {});
+    std::map<std::pair<NodeId, bool>, int> counted;
+    round([&](const Order& order) { ++counted[{order.node, order.arrives}]; });
+    return counted;
+  }
+
+  Bytes host_room_ = KiB(100);
+  Follower follower_{[this](NodeId node) { return node == kCard ? KiB(200) : host_room_; }, {}, kHost};
   std::vector<Name> blocks_;
 };
 
 TEST_F(Backed, WhatTheHostHasNoRoomForGoesOnAndComesBack) {
-  std::map<std::pair<NodeId, bool>, int> orders;
-  for (int i = 0; i < 3; ++i) round([](const Order&) {});
-  round([&](const Order& order) { ++orders[{order.node, order.arrives}]; });
-  EXPECT_NEAR((orders[{kCard, true}]), 201, 8);
-  EXPECT_NEAR((orders[{kHost, true}]), 112, 20) << "from the disk, with some room for what is on its way";
-  EXPECT_GE((orders[{kHost, false}]), (orders[{kHost, true}]));
+  std::map<std::pair<NodeId, bool>, int> ordered = orders();
+  EXPECT_NEAR((ordered[{kCard, true}]), 201, 8);
+  EXPECT_NEAR((ordered[{kHost, true}]), 112, 20) << "from the disk, with some room for what is on its way";
+  EXPECT_GE((ordered[{kHost, false}]), (ordered[{kHost, true}]));
   int64_t told = 0;
   for (const Moved& moved : follower_.planner.moved()) told += moved.arriving.count();
   EXPECT_EQ(told, follower_.planner.cost().arriving.count()) << "of the card alone";
+}
+
+TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
+  ASSERT_NEAR((orders()[{kHost, true}]), 112, 20);
+  host_room_ = KiB(150);
+  EXPECT_NEAR((orders()[{kHost, true}]), 66, 20);
+  host_room_ = follower_.planner.wanted_at(kHost);
+  EXPECT_EQ((orders()[{kHost, true}]), 0) << "all that is away fits there";
+  EXPECT_GT((orders()[{kCard, true}]), 0);
+  host_room_ = KiB(100);
+  EXPECT_NEAR((orders()[{kHost, true}]), 112, 20);
+}
+
+TEST_F(Backed, WhatARoundWantsOfTheHostIsTheMostThatIsAway) {
+  EXPECT_EQ(follower_.planner.wanted_at(kHost), Planner::kUnknown);
+  orders();
+  EXPECT_TRUE(follower_.planner.wants_something_else());
+  EXPECT_FALSE(follower_.planner.wants_something_else()) << "it has been told";
+  EXPECT_EQ(follower_.planner.wanted_at(kCard), KiB(kBlocks));
+  EXPECT_GE(follower_.planner.wanted_at(kHost), KiB(kBlocks - 200));
+  EXPECT_LE(follower_.planner.wanted_at(kHost), KiB(kBlocks - 200 + 16));
 }
 
 TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
@@ -179,6 +208,28 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   for (int round = 0; round < 10; ++round)
     for (const Name weight : weights) EXPECT_EQ(it.op({read(weight)}), 0);
   EXPECT_FALSE(it.planner.follows());
+  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "others may have the rest";
+  EXPECT_EQ(it.planner.wanted_at(NodeId{1}), Bytes(0));
+}
+
+TEST(Planner, WantsNobodyKnowsWhatOnceWhatFitDoesNotComeBack) {
+  Follower it(KiB(100));
+  std::vector<Name> weights;
+  for (int i = 0; i < 400; ++i) weights.push_back(it.meet());
+  const auto round = [&] {
+    for (size_t i = 0; i < 40; ++i) it.op({read(weights[i])});
+  };
+  for (int i = 0; i < 20; ++i) round();
+  ASSERT_EQ(it.planner.wanted_at(kCard), KiB(40));
+  it.planner.unplanned(kCard, KiB(1));
+  for (int i = 0; i < 60; ++i) round();
+  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "it goes round as before";
+  std::mt19937 any(1);
+  for (int i = 0; i < 4000; ++i) it.op({read(weights[any() % 400])});
+  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "nothing was evicted";
+  it.planner.unplanned(kCard, KiB(1));
+  for (int i = 0; i < 4000; ++i) it.op({read(weights[any() % 400])});
+  EXPECT_EQ(it.planner.wanted_at(kCard), Planner::kUnknown);
 }
 
 TEST(Planner, MakesRoomForWhatItCouldNotSee) {
