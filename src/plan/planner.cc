@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "plan/working_set.h"
 
 namespace innkeeper::plan {
 
@@ -65,7 +66,7 @@ void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds,
   const int64_t length = finder_.look(history_);
   rejoin();
   if (known_ == nullptr && length != 0) learn(length);
-  if (history_.end() >= forgets_at_) want_unknown();
+  if (known_ == nullptr && history_.end() >= guesses_at_) guess();
 }
 
 void Planner::order_step() {
@@ -180,7 +181,7 @@ double Planner::seconds_before(int64_t length) const {
 }
 
 // The engine has another room than when the schedule was made: a budget was set, something was pinned,
-// another program came or went. Looked for in each round, and the less often the more often it happened.
+// another program came or went. Looked for in each round, and less often where it happens again and again.
 bool Planner::room_changed(Known& known) {
   if (rounds_ < known.settles_at) return false;
   const auto changed = [&](NodeId node) {
@@ -190,9 +191,10 @@ bool Planner::room_changed(Known& known) {
   const std::vector<NodeId> nodes = known.program->nodes();
   if (std::none_of(nodes.begin(), nodes.end(), changed) &&
       (known.backing == kNoNode || !changed(known.backing))) {
+    if (rounds_ >= known.settles_at + kQuiet) known.changes = 0;
     return false;
   }
-  known.settles_at = rounds_ + (int64_t{1} << std::min<int64_t>(known.changes++, 10));
+  known.settles_at = rounds_ + (int64_t{1} << std::min(known.changes++, kMostChanges));
   known.lacking.fill(0);
   known.best.fill(0);
   known.least_left = INT64_MAX;
@@ -242,7 +244,7 @@ void Planner::unplanned(NodeId node, Bytes size) {
   if (known_ != nullptr) {
     unplanned_[index_of(node)] += size.count();
   } else {  // what was refused since it fits does not any more
-    forgets_at_ = std::min(forgets_at_, history_.end() + kWantedFor * std::max(wanted_length_, kShort));
+    guesses_at_ = std::min(guesses_at_, history_.end() + kWantedFor * std::max(wanted_length_, kKept));
     refused_until_ = std::min(refused_until_, history_.end() + std::max(refused_, kShort));
   }
 }
@@ -391,9 +393,8 @@ void Planner::make_plan(Known& known) {
     known.room[index] = whole.count();
     backing = {known.backing, whole - known.touched[index]};
   }
-  if (fits && !known.planned) return take_plan(known, {});
   const int64_t times = known.cost.times;
-  if (!beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
+  if ((fits && !known.planned) || !beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
     return take_plan(known, plan_round(*known.program, times, nodes, backing));
   known.making = std::make_shared<Making>();
   beside_([making = known.making, program = known.program, nodes = std::move(nodes), times, backing] {
@@ -404,6 +405,8 @@ void Planner::make_plan(Known& known) {
 
 // A program of which nothing is to move, and never was, is not followed.
 void Planner::take_plan(Known& known, RoundPlan plan) {
+  known.wanted = plan.wanted;
+  want(known);
   if (plan.moves.empty() && !known.planned) {
     const int64_t length = known.cost.operators;
     drop(known);
@@ -415,11 +418,6 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   known.trial.aside.clear();
   known.moves = std::move(plan.moves);
   known.cost = plan.cost;
-  known.wanted = known.touched;
-  if (known.backing != kNoNode) {
-    const size_t index = index_of(known.backing);
-    known.wanted[index] = known.touched[index] + plan.backed;
-  }
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet
   enter(known, step_, births_before_);
 }
@@ -428,13 +426,30 @@ void Planner::want(const Known& known) {
   wants_changed_ |= known.wanted != wanted_;
   wanted_ = known.wanted;
   wanted_length_ = known.program->length();
-  forgets_at_ = INT64_MAX;
+  guesses_at_ = INT64_MAX;
+  guesses_ = 0;
 }
 
-void Planner::want_unknown() {
+// Now and then, and the less often the longer no round is known.
+void Planner::guess() {
+  guesses_at_ = history_.end() + (kShort << std::min(guesses_++, 8));
+  std::array<Bytes, kMaxNodes> found = working_set(history_, kLooked);
+  std::array<Bytes, kMaxNodes> below{};
+  for (size_t i = 0; i < kMaxNodes; ++i) {
+    const NodeId node{static_cast<uint8_t>(i)};
+    const NodeId backing = found[i] == Bytes(0) || !about_ ? kNoNode : about_(node).backing;
+    if (backing != kNoNode && backing != node)
+      below[index_of(backing)] += std::max(found[i] - room_(node), Bytes(0));
+  }
+  bool other = false;
+  for (size_t i = 0; i < kMaxNodes; ++i) {
+    found[i] += below[i];
+    const int64_t more = found[i].count() - wanted_[i].count();
+    other |= wanted_[i] == kUnknown || std::abs(more) > wanted_[i].count() / kGuessed;
+  }
+  if (!other) return;
+  wanted_ = found;
   wants_changed_ = true;
-  wanted_.fill(kUnknown);
-  forgets_at_ = INT64_MAX;
 }
 
 void Planner::drop(const Known& known) {

@@ -83,9 +83,8 @@ class Planner {
   void unplanned(NodeId node, Bytes size);
 
   bool follows() const { return known_ != nullptr && known_->planned; }  // with orders
-  // Bytes that a round has a use for at a node, also at that which backs others: of the round that was met
-  // last, be it one that fits. `kUnknown`: none was, or it does not come back, and the engine had to evict
-  // since.
+  // Bytes that a program has a use for at a node, also at that which backs others: in the round that was met
+  // last, be it one that fits; or as many as it used of late, where it has none. `kUnknown`: it is too new.
   Bytes wanted_at(NodeId node) const { return wanted_[index_of(node)]; }
   // Since it was asked last.
   bool wants_something_else() { return std::exchange(wants_changed_, false); }
@@ -133,8 +132,8 @@ class Planner {
     std::array<int64_t, kMaxNodes> best{};     // `lacking` with which the least left in a round,
     int64_t least_left = INT64_MAX;            // and how much that was
     int scheduled = 0;                         // times, for what was lacking
-    int64_t changes = 0;                       // of the room, that led to another schedule
-    int64_t settles_at = 0;                    // the round from which on such a change is looked for
+    int changes = 0;         // of the room, that led to another schedule, since it was quiet
+    int64_t settles_at = 0;  // the round from which on such a change is looked for
     Trial trial;
   };
   struct Place {
@@ -158,16 +157,21 @@ class Planner {
   };
 
   static constexpr size_t kRecent = size_t{1} << 16;
-  static constexpr size_t kKnown = 8;        // programs
-  static constexpr int64_t kJoined = 8;      // operators that must be a program's before it is taken up
-  static constexpr int kPlaces = 64;         // that are tried for one key
-  static constexpr int kSchedules = 8;       // of one program
-  static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time,
-  static constexpr int64_t kLong = 2048;     // and those from here on beside the program: half as long ones
-                                             // where things may be computed again, which takes more time
-  static constexpr int kTimed = 2;           // rounds, of which the fastest counts
-  static constexpr double kSlower = 1.01;    // times as long as without a schedule: it is doubted
-  static constexpr int64_t kWantedFor = 4;   // rounds' lengths without that round
+  static constexpr size_t kKnown = 8;       // programs
+  static constexpr int64_t kJoined = 8;     // operators that must be a program's before it is taken up
+  static constexpr int kPlaces = 64;        // that are tried for one key
+  static constexpr int kSchedules = 8;      // of one program
+  static constexpr int64_t kShort = 256;    // operators: shorter rounds are scheduled several at a time,
+  static constexpr int64_t kLong = 2048;    // and those from here on beside the program: half as long ones
+                                            // where things may be computed again, which takes more time
+  static constexpr int kTimed = 2;          // rounds, of which the fastest counts
+  static constexpr double kSlower = 1.01;   // times as long as without a schedule: it is doubted
+  static constexpr int64_t kQuiet = 16;     // rounds without another room,
+  static constexpr int kMostChanges = 4;    // and as many as two to the power of this are not looked at
+  static constexpr int64_t kWantedFor = 4;  // times so long, or as many operators, what a round wanted counts
+  static constexpr int64_t kKept = 1024;    // where none is known any more
+  static constexpr int64_t kLooked = 8192;  // operators, of which it is guessed what is wanted;
+  static constexpr int64_t kGuessed = 4;    // one part in so many less or more is the same
   static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round, or must
                                              // have changed for another schedule
 
@@ -185,7 +189,7 @@ class Planner {
   void take_plan(Known& known, RoundPlan plan);
   void drop(const Known& known);
   void want(const Known& known);
-  void want_unknown();
+  void guess();
   bool learn_what_lacks(Known& known);
   void judge(Known& known, double seconds);
   double seconds_before(int64_t length) const;
@@ -221,7 +225,8 @@ class Planner {
   double began_ = 0;                       // the clock, as the round that is followed began
   std::array<Bytes, kMaxNodes> wanted_{};  // by node, in a round
   int64_t wanted_length_ = 0;              // of that many operators,
-  int64_t forgets_at_ = INT64_MAX;         // operators: unless a round is known by then
+  int64_t guesses_at_ = kShort;            // operators: it is guessed, unless a round is known by then
+  int guesses_ = 0;                        // since one was known last
   bool wants_changed_ = false;
 
   std::vector<Met> recent_;                  // by name

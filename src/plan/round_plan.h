@@ -2,6 +2,7 @@
 // says of the nodes. So it may be made on another thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -51,7 +52,9 @@ struct PlannedNode {
 struct RoundPlan {
   std::vector<Move> moves;  // by step; of one step those that leave first
   RoundCost cost;
-  Bytes backed{0};  // most of what is away at a time, for which the backing node should have room
+  // By node: the most bytes that are alive there at a time, or away from nodes that it backs. With so much of
+  // room nothing would move.
+  std::array<Bytes, kMaxNodes> wanted{};
   std::vector<std::string> said;  // a line for each node where anything moves
 };
 

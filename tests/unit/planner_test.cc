@@ -212,7 +212,7 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   EXPECT_EQ(it.planner.wanted_at(NodeId{1}), Bytes(0));
 }
 
-TEST(Planner, WantsNobodyKnowsWhatOnceWhatFitDoesNotComeBack) {
+TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
   Follower it(KiB(100));
   std::vector<Name> weights;
   for (int i = 0; i < 400; ++i) weights.push_back(it.meet());
@@ -225,11 +225,51 @@ TEST(Planner, WantsNobodyKnowsWhatOnceWhatFitDoesNotComeBack) {
   for (int i = 0; i < 60; ++i) round();
   EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "it goes round as before";
   std::mt19937 any(1);
-  for (int i = 0; i < 4000; ++i) it.op({read(weights[any() % 400])});
+  const auto go_on = [&] {
+    for (int i = 0; i < 5000; ++i) it.op({read(weights[any() % 400])});
+  };
+  go_on();
   EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "nothing was evicted";
   it.planner.unplanned(kCard, KiB(1));
-  for (int i = 0; i < 4000; ++i) it.op({read(weights[any() % 400])});
+  go_on();
+  EXPECT_GT(it.planner.wanted_at(kCard), KiB(380));
+}
+
+TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatARoundMakes) {
+  Follower it(MiB(1));
+  std::vector<Name> weights;
+  for (int i = 0; i < 10; ++i) weights.push_back(it.meet());
+  const auto round = [&] {
+    for (size_t i = 0; i < 100; ++i) {
+      const Name made = it.meet();
+      it.op({read(weights[i % 10]), {made, KiB(4), true}});
+      it.planner.forget(made);
+    }
+  };
+  for (int i = 0; i < 6; ++i) round();
+  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(14));
+}
+
+TEST(Planner, GuessesWhatAProgramWithoutRoundsWants) {
+  Follower it([](NodeId node) { return node == kCard ? KiB(30) : KiB(100); }, {}, NodeId{1});
   EXPECT_EQ(it.planner.wanted_at(kCard), Planner::kUnknown);
+  std::vector<Name> blocks;
+  for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
+  std::mt19937 any(1);
+  const auto go_on = [&](int operators, unsigned int count) {
+    for (int i = 0; i < operators; ++i) it.op({read(blocks[any() % count])});
+  };
+  go_on(1000, 20);
+  EXPECT_TRUE(it.planner.wants_something_else());
+  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(20));
+  EXPECT_EQ(it.planner.wanted_at(NodeId{1}), Bytes(0));
+  go_on(20'000, 20);
+  EXPECT_FALSE(it.planner.wants_something_else());
+  it.planner.unplanned(kCard, KiB(1));
+  go_on(5000, 500);
+  EXPECT_GT(it.planner.wanted_at(kCard), KiB(480));
+  EXPECT_EQ(it.planner.wanted_at(NodeId{1}), it.planner.wanted_at(kCard) - KiB(30))
+      << "of the host, the rest";
 }
 
 TEST(Planner, MakesRoomForWhatItCouldNotSee) {
@@ -347,6 +387,34 @@ TEST(Planner, AnotherRoomIsAnotherSchedule) {
   it.planner.interrupt();
   EXPECT_FALSE(it.planner.follows());
   EXPECT_GT(rounds(6), 0) << "it is taken up again";
+}
+
+TEST(Planner, ARoomThatWentUpAndDownIsLookedAtAgainOnceItIsQuiet) {
+  Bytes room = KiB(400);
+  Follower it([&room](NodeId) { return room; });
+  std::vector<Name> blocks;
+  for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
+  const auto rounds = [&](int count) {
+    int orders = 0;
+    for (int round = 0; round < count; ++round)
+      for (const Name block : blocks) orders += it.op({read(block, 1)});
+    return orders;
+  };
+  for (int i = 0; i < 60; ++i) {
+    room = KiB(i % 2 == 0 ? 300 : 400);
+    rounds(1);
+  }
+  room = KiB(500);
+  rounds(20);
+  EXPECT_EQ(rounds(2), 0) << "all of it fits, and that was seen";
+  rounds(40);
+  room = KiB(300);
+  rounds(4);
+  const int orders = rounds(1);
+  EXPECT_GT(orders, 0);
+  room = KiB(400);
+  rounds(4);
+  EXPECT_LT(rounds(1), orders * 3 / 4) << "soon, now";
 }
 
 // A long program, and jobs that are done when the test says so.
