@@ -221,7 +221,8 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall, Bytes m
     if (block == nullptr) break;
     const ReplicaState state = block->replica(node.id).word.state();
     if (state == ReplicaState::arriving) {
-      arriving.push_back(block);
+      // What leaves for a disk leaves room elsewhere, on which somebody waits.
+      (node.kind == NodeKind::disk ? staying : arriving).push_back(block);
     } else if (state == ReplicaState::owned && block->size() > most) {
       staying.push_back(block);
     } else {

@@ -106,10 +106,14 @@ TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
   EXPECT_GE(machine->used(machine.disk()), Bytes(9 * kSize));
   EXPECT_LE(machine->device(machine.host()).live(), Bytes(4 * kSize));
   const Stats stats = machine->stats();
+  EXPECT_EQ(stats.bytes_to_disk, machine->used(machine.disk()).count());
+  EXPECT_EQ(stats.bytes_from_disk, 0);
   for (const auto& [name, row] : stats.nodes) {
     EXPECT_LE(row.peak, row.budget) << name;
     EXPECT_EQ(row.recount, row.resident) << name;
   }
+  EXPECT_TRUE(machine.read(*blocks[0], machine.sim()).value() == pattern(kSize, 0));
+  EXPECT_EQ(machine->stats().bytes_from_disk, static_cast<int64_t>(kSize));
   check_and_destroy(machine, blocks, machine.sim());
 }
 
@@ -150,6 +154,31 @@ TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
   machine->destroy(large);
   check_and_destroy(machine, {blocks[0], blocks[1], third.value(), fourth.value(), fifth.value()},
                     machine.host());
+}
+
+// Blocks of several sizes that just fit the host and the disk: what is on its way to the disk is not given up
+// for another one that is to go there.
+TEST_P(RoomTest, WhatGoesToAFullDiskArrives) {
+  Machine machine(
+      {.host_budget = Bytes(3 * kSize), .disk_budget = Bytes(11 * kSize / 2), .visibility = GetParam()});
+  std::vector<Block*> blocks;
+  std::vector<size_t> sizes;
+  for (size_t i = 0; i < 12; ++i) {
+    sizes.push_back(kSize / 4 * (1 + i % 4));
+    Result<Block*> made = machine.make(machine.host(), pattern(sizes.back(), i));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    blocks.push_back(made.value());
+  }
+  int64_t asked = 0;
+  for (size_t i = 0; i < 400; ++i) {
+    const size_t which = i * 7 % 12;
+    const Status wrote = machine.write(*blocks[which], machine.host(), pattern(sizes[which], which));
+    ASSERT_TRUE(wrote.ok()) << wrote.message();
+    asked += static_cast<int64_t>(sizes[which]);
+  }
+  EXPECT_GT(machine->stats().bytes_to_disk, 0);
+  EXPECT_LE(machine->stats().bytes_to_disk, asked);
+  for (Block* block : blocks) machine->destroy(block);
 }
 
 TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
