@@ -47,6 +47,8 @@ struct Stats {
   int64_t bytes_fetched = 0;       // host or disk to an accelerator, or disk to host
   int64_t bytes_written_back = 0;  // the other way
   int64_t bytes_between = 0;       // accelerator to accelerator
+  int64_t bytes_from_disk = 0;     // of bytes_fetched
+  int64_t bytes_to_disk = 0;       // of bytes_written_back
   int64_t escaped = 0;             // replicas held by someone else (I12), now
   int64_t planned_rounds = 0;      // of a program, followed by a plan from end to end
   int64_t divergences = 0;         // rounds in which the program left its plan

@@ -191,7 +191,9 @@ def on(node: str) -> Iterator[str]:
 def experiment(name: str | None = None, memory: int | None = None) -> Iterator[str]:
     """One of many experiments: a home (the least loaded node) and a random stream, for this thread.
 
-    ``torch.manual_seed`` inside seeds this experiment alone, and what it draws does not depend on the others.
+    ``torch.manual_seed`` inside seeds its stream, and what it draws on the device does not depend on the
+    others. Draws on the CPU do, as in any threads: PyTorch has one generator there. Seed one of your own for
+    them (``torch.Generator().manual_seed(0)``), or build the model on the device.
 
     Args:
         name: for logs; by default a number is given.

@@ -22,7 +22,8 @@ def stats() -> dict[str, Any]:
     Returns:
         ``ops``, ``fetches``, ``evictions`` (counts), ``recomputed`` (blocks whose operator ran again instead
         of a copy each way), ``bytes_fetched``, ``bytes_written_back``,
-        ``bytes_between`` (bytes that crossed links), ``escaped`` (replicas that somebody else holds now),
+        ``bytes_between`` (bytes that crossed links), ``bytes_from_disk``, ``bytes_to_disk`` (of the first two
+        of these), ``escaped`` (replicas that somebody else holds now),
         ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in
         which the program left its plan), ``round``, ``bytes_bound`` and ``time_bound`` (None until a round
         was followed to its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched``,
@@ -129,6 +130,11 @@ def summary(*owners: nn.Module | Optimizer) -> str:
         f"{format_bytes(now['bytes_written_back'])} written back, "
         f"{format_bytes(now['bytes_between'])} between accelerators"
     )
+    if now["bytes_from_disk"] or now["bytes_to_disk"]:
+        lines[-1] += (
+            f"; of these {format_bytes(now['bytes_from_disk'])} came from the disk and "
+            f"{format_bytes(now['bytes_to_disk'])} went there"
+        )
     if now["planned_rounds"]:
         again = f"; {now['recomputed']:,} results computed again" if now["recomputed"] else ""
         lines.append(

@@ -42,6 +42,8 @@ py::dict to_dict(const Stats& s) {
   d["bytes_fetched"] = s.bytes_fetched;
   d["bytes_written_back"] = s.bytes_written_back;
   d["bytes_between"] = s.bytes_between;
+  d["bytes_from_disk"] = s.bytes_from_disk;
+  d["bytes_to_disk"] = s.bytes_to_disk;
   d["escaped"] = s.escaped;
   d["planned_rounds"] = s.planned_rounds;
   d["divergences"] = s.divergences;

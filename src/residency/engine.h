@@ -453,6 +453,7 @@ class Engine final : public Accountant {
 
   std::atomic<int64_t> fetches_{0}, evictions_{0}, recomputed_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
+  std::atomic<int64_t> bytes_from_disk_{0}, bytes_to_disk_{0};  // of those
 };
 
 }  // namespace innkeeper

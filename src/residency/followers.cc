@@ -58,7 +58,7 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   if (aside_ != nullptr) beside = [this](std::function<void()> job) { aside_->run(std::move(job)); };
   place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
                                                    std::move(about), std::move(beside));
-  place->arrived_before = thread.arrived;
+  place->arrived_before = place->arrived.load(std::memory_order_relaxed);
   place->arrived_in_round = 0;
   place->in_round = {};
   place->program.store(++programs_, std::memory_order_relaxed);
@@ -111,6 +111,11 @@ Follower* Followers::of_program(int64_t program) {
     if (follower.program.load(std::memory_order_relaxed) == program) return &follower;
   }
   return nullptr;
+}
+
+void Followers::arrived(BlockName block, Bytes size) {
+  Follower* const its = block.none() ? nullptr : of_program(block.program());
+  if (its != nullptr) its->arrived.fetch_add(size.count(), std::memory_order_relaxed);
 }
 
 Bytes Followers::part(const Follower& follower, NodeId node, Bytes room, Stamp now) const {

@@ -74,6 +74,7 @@ struct Follower {
   std::atomic<const ThreadLife*> life{nullptr};  // its thread's; null: nobody's yet
   std::atomic<int64_t> program{0};               // its number, from 1 on
   std::atomic<Stamp> last{0};                    // its last operator
+  std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
   // By node: the last operator there, and the bytes that a round has a use for there (Planner::wanted_at).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
@@ -94,6 +95,8 @@ class Followers {
 
   Follower* of_thread(const ThreadState& thread);  // null if it has none
   Follower* of_program(int64_t program);           // likewise
+  // By whatever thread: what waited for a disk the engine's own one brings.
+  void arrived(BlockName block, Bytes size);
   // Whose round is told of: the thread's, if it has gone round; else that of who did something last; null if
   // nobody's.
   const Follower* shown_to(const ThreadState& thread) const;

@@ -94,7 +94,7 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
   list(block, to);
   const bool only_host_computes = !computing_.empty() && computing_.front() == host_;
   if (node(to).kind == NodeKind::accelerator || (to == host_ && only_host_computes))
-    thread_state().arrived += round_up(block.size()).count();  // as plans count
+    followers_.arrived(BlockName(block.name_.load(std::memory_order_relaxed)), round_up(block.size()));
   Link& link = link_of(*move);
   if (errand.priority != Priority::demand && (link.waiting() != 0 || !link.is_free(links_))) {
     link.wait(move);

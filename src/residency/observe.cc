@@ -23,6 +23,8 @@ Stats Engine::stats() const {
   stats.bytes_fetched = bytes_fetched_.load();
   stats.bytes_written_back = bytes_written_back_.load();
   stats.bytes_between = bytes_between_.load();
+  stats.bytes_from_disk = bytes_from_disk_.load();
+  stats.bytes_to_disk = bytes_to_disk_.load();
   const PlanningStats planned = planning();
   stats.planned_rounds = planned.rounds;
   stats.divergences = planned.divergences;
@@ -55,8 +57,8 @@ NodeStats Engine::glance(NodeId id) const {
 }
 
 void Engine::reset_stats() {
-  for (auto* counter :
-       {&fetches_, &evictions_, &recomputed_, &bytes_fetched_, &bytes_written_back_, &bytes_between_})
+  for (auto* counter : {&fetches_, &evictions_, &recomputed_, &bytes_fetched_, &bytes_written_back_,
+                        &bytes_between_, &bytes_from_disk_, &bytes_to_disk_})
     counter->store(0);
   for (Follower& follower : followers_.all()) {
     const MutexLock lock(follower.mutex);

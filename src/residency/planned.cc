@@ -171,13 +171,14 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   planner.ended(id, follower.touches, seconds, clock);
   if (planner.begins()) {
     const ComputeTime taken = time_since_round_before(follower);
-    if (planner.rounds() > rounds && self.arrived >= follower.arrived_before) {  // else a thread at its place
+    const int64_t arrived = follower.arrived.load(std::memory_order_relaxed);
+    if (planner.rounds() > rounds) {
       const int64_t times = planner.cost().times;
-      follower.arrived_in_round = (self.arrived - follower.arrived_before) / times;
+      follower.arrived_in_round = (arrived - follower.arrived_before) / times;
       const auto each = static_cast<double>(times);
       follower.in_round = {taken.now / each, taken.kernels / each};
     }
-    follower.arrived_before = self.arrived;
+    follower.arrived_before = arrived;
   }
   if (planner.wants_something_else()) {
     for (const auto& at : nodes_)

@@ -20,7 +20,6 @@ struct ThreadState {
 
   std::array<int, kMaxNodes> running{};        // OperatorScopes of this thread, by node
   std::array<int, kMaxNodes> moving{};         // moves of this thread that take or give room, by node
-  int64_t arrived = 0;                         // bytes that were moved to where it computes
   std::array<int64_t, kMaxNodes> unplanned{};  // bytes that left for it, since its planner heard of them
   int64_t strange = 0;  // its operators beside a program that is followed, while it is none
   std::array<double, kMaxNodes> remade{};  // seconds of kernels that recipes ran, since its planner heard

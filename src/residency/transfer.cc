@@ -111,8 +111,10 @@ Result<Event> Engine::queue_copy(const Move& move, Bytes size, bool follows) {
     IK_RETURN_IF_ERROR(order(origin, Queue::copy_out));
     copied = origin.copy_out(memory, source, size);
   }
-  if (copied.ok())
-    bytes_copied(copy_kind(origin_kind, target_kind)).fetch_add(size.count(), std::memory_order_relaxed);
+  if (!copied.ok()) return copied;
+  bytes_copied(copy_kind(origin_kind, target_kind)).fetch_add(size.count(), std::memory_order_relaxed);
+  if (origin_kind == NodeKind::disk) bytes_from_disk_.fetch_add(size.count(), std::memory_order_relaxed);
+  if (target_kind == NodeKind::disk) bytes_to_disk_.fetch_add(size.count(), std::memory_order_relaxed);
   return copied;
 }
 

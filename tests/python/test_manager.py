@@ -166,6 +166,8 @@ def test_statistics():
             "bytes_fetched",
             "bytes_written_back",
             "bytes_between",
+            "bytes_from_disk",
+            "bytes_to_disk",
             "bytes_bound",
             "time_bound",
         ),

@@ -157,6 +157,7 @@ def test_what_goes_on_to_a_disk_is_planned_and_changes_no_bit(kind: str, nodes: 
     plain, asked, planned, recompute = json.loads(done.stdout)
     assert plain["bits"] == asked["bits"] == planned["bits"] == recompute["bits"]
     assert planned["planned_rounds"] > 2, "hardly anything was planned"
+    assert 0 < planned["bytes_from_disk"] < planned["bytes_fetched"] + 1
     said = re.findall(r"planned: .*", done.stderr)
     assert any(
         "go on to the disk" in line if "sim" in nodes else "arrive at host" in line for line in said
