@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "plan/working_set.h"
 
 namespace innkeeper::plan {
 
@@ -66,7 +65,16 @@ void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds,
   const int64_t length = finder_.look(history_);
   rejoin();
   if (known_ == nullptr && length != 0) learn(length);
-  if (known_ == nullptr && history_.end() >= guesses_at_) guess();
+  if (known_ == nullptr && wants_.is_due(history_)) guess_what_is_wanted();
+}
+
+// A node that backs others has what they have no room for.
+void Planner::guess_what_is_wanted() {
+  wants_.guess(history_, [this](NodeId node, Bytes used) -> std::pair<NodeId, Bytes> {
+    const NodeId backing = about_ ? about_(node).backing : kNoNode;
+    if (backing == node) return {kNoNode, Bytes(0)};
+    return {backing, std::max(used - room_(node), Bytes(0))};
+  });
 }
 
 void Planner::order_step() {
@@ -210,7 +218,7 @@ void Planner::enter(Known& known, int64_t step, int64_t births_before) {
   whole_ = step == 0 && known.planned;
   steady_ = false;
   unplanned_.fill(0);
-  want(known);
+  wants_.follow(known.wanted, known.program->length());
   began_ = history_.at(history_.end() - 1).clock;
   const auto first = std::lower_bound(known.moves.begin(), known.moves.end(), step,
                                       [](const Move& move, int64_t at) { return move.after < at; });
@@ -244,7 +252,7 @@ void Planner::unplanned(NodeId node, Bytes size) {
   if (known_ != nullptr) {
     unplanned_[index_of(node)] += size.count();
   } else {  // what was refused since it fits does not any more
-    guesses_at_ = std::min(guesses_at_, history_.end() + kWantedFor * std::max(wanted_length_, kKept));
+    wants_.evicted_without_a_round(history_);
     refused_until_ = std::min(refused_until_, history_.end() + std::max(refused_, kShort));
   }
 }
@@ -406,7 +414,7 @@ void Planner::make_plan(Known& known) {
 // A program of which nothing is to move, and never was, is not followed.
 void Planner::take_plan(Known& known, RoundPlan plan) {
   known.wanted = plan.wanted;
-  want(known);
+  wants_.follow(known.wanted, known.program->length());
   if (plan.moves.empty() && !known.planned) {
     const int64_t length = known.cost.operators;
     drop(known);
@@ -420,36 +428,6 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   known.cost = plan.cost;
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet
   enter(known, step_, births_before_);
-}
-
-void Planner::want(const Known& known) {
-  wants_changed_ |= known.wanted != wanted_;
-  wanted_ = known.wanted;
-  wanted_length_ = known.program->length();
-  guesses_at_ = INT64_MAX;
-  guesses_ = 0;
-}
-
-// Now and then, and the less often the longer no round is known.
-void Planner::guess() {
-  guesses_at_ = history_.end() + (kShort << std::min(guesses_++, 8));
-  std::array<Bytes, kMaxNodes> found = working_set(history_, kLooked);
-  std::array<Bytes, kMaxNodes> below{};
-  for (size_t i = 0; i < kMaxNodes; ++i) {
-    const NodeId node{static_cast<uint8_t>(i)};
-    const NodeId backing = found[i] == Bytes(0) || !about_ ? kNoNode : about_(node).backing;
-    if (backing != kNoNode && backing != node)
-      below[index_of(backing)] += std::max(found[i] - room_(node), Bytes(0));
-  }
-  bool other = false;
-  for (size_t i = 0; i < kMaxNodes; ++i) {
-    found[i] += below[i];
-    const int64_t more = found[i].count() - wanted_[i].count();
-    other |= wanted_[i] == kUnknown || std::abs(more) > wanted_[i].count() / kGuessed;
-  }
-  if (!other) return;
-  wanted_ = found;
-  wants_changed_ = true;
 }
 
 void Planner::drop(const Known& known) {

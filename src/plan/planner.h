@@ -36,6 +36,7 @@
 #include "plan/period.h"
 #include "plan/program.h"
 #include "plan/round_plan.h"
+#include "plan/wants.h"
 
 namespace innkeeper {
 class Block;  // never looked into
@@ -64,11 +65,8 @@ class Planner {
   using About = std::function<AboutNode(NodeId)>;  // likewise
   // Does a job beside the program, some time; none: what takes long is done at once.
   using Beside = std::function<void(std::function<void()>)>;
-  static constexpr Bytes kUnknown{-1};
   Planner(Room room, About about, Beside beside = {})
-      : room_(std::move(room)), about_(std::move(about)), beside_(std::move(beside)), recent_(kRecent) {
-    wanted_.fill(kUnknown);
-  }
+      : room_(std::move(room)), about_(std::move(about)), beside_(std::move(beside)), recent_(kRecent) {}
 
   Name meet(Block* block);
   void forget(Name name);
@@ -83,11 +81,7 @@ class Planner {
   void unplanned(NodeId node, Bytes size);
 
   bool follows() const { return known_ != nullptr && known_->planned; }  // with orders
-  // Bytes that a program has a use for at a node, also at that which backs others: in the round that was met
-  // last, be it one that fits; or as many as it used of late, where it has none. `kUnknown`: it is too new.
-  Bytes wanted_at(NodeId node) const { return wanted_[index_of(node)]; }
-  // Since it was asked last.
-  bool wants_something_else() { return std::exchange(wants_changed_, false); }
+  Wants& wants() { return wants_; }                                      // so that others may have the rest
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last,
   std::vector<Moved> moved() const;                     // and what it moves; of each block once
@@ -125,7 +119,7 @@ class Planner {
     std::vector<Move> moves;
     RoundCost cost;
     std::array<Bytes, kMaxNodes> touched{};    // bytes, by node, each block once,
-    std::array<Bytes, kMaxNodes> wanted{};     // and also what is to be kept there for others
+    Wants::ByNode wanted{};                    // and what it has a use for
     NodeId backing = kNoNode;                  // what leaves goes there, and perhaps on from there
     std::array<int64_t, kMaxNodes> room{};     // bytes that the schedule was made for, by node,
     std::array<int64_t, kMaxNodes> lacking{};  // and how many were missing of what the engine said
@@ -157,21 +151,17 @@ class Planner {
   };
 
   static constexpr size_t kRecent = size_t{1} << 16;
-  static constexpr size_t kKnown = 8;       // programs
-  static constexpr int64_t kJoined = 8;     // operators that must be a program's before it is taken up
-  static constexpr int kPlaces = 64;        // that are tried for one key
-  static constexpr int kSchedules = 8;      // of one program
-  static constexpr int64_t kShort = 256;    // operators: shorter rounds are scheduled several at a time,
-  static constexpr int64_t kLong = 2048;    // and those from here on beside the program: half as long ones
-                                            // where things may be computed again, which takes more time
-  static constexpr int kTimed = 2;          // rounds, of which the fastest counts
-  static constexpr double kSlower = 1.01;   // times as long as without a schedule: it is doubted
-  static constexpr int64_t kQuiet = 16;     // rounds without another room,
-  static constexpr int kMostChanges = 4;    // and as many as two to the power of this are not looked at
-  static constexpr int64_t kWantedFor = 4;  // times so long, or as many operators, what a round wanted counts
-  static constexpr int64_t kKept = 1024;    // where none is known any more
-  static constexpr int64_t kLooked = 8192;  // operators, of which it is guessed what is wanted;
-  static constexpr int64_t kGuessed = 4;    // one part in so many less or more is the same
+  static constexpr size_t kKnown = 8;        // programs
+  static constexpr int64_t kJoined = 8;      // operators that must be a program's before it is taken up
+  static constexpr int kPlaces = 64;         // that are tried for one key
+  static constexpr int kSchedules = 8;       // of one program
+  static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time,
+  static constexpr int64_t kLong = 2048;     // and those from here on beside the program: half as long ones
+                                             // where things may be computed again, which takes more time
+  static constexpr int kTimed = 2;           // rounds, of which the fastest counts
+  static constexpr double kSlower = 1.01;    // times as long as without a schedule: it is doubted
+  static constexpr int64_t kQuiet = 16;      // rounds without another room,
+  static constexpr int kMostChanges = 4;     // and as many as two to the power of this are not looked at
   static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round, or must
                                              // have changed for another schedule
 
@@ -188,8 +178,7 @@ class Planner {
   void make_plan(Known& known);
   void take_plan(Known& known, RoundPlan plan);
   void drop(const Known& known);
-  void want(const Known& known);
-  void guess();
+  void guess_what_is_wanted();
   bool learn_what_lacks(Known& known);
   void judge(Known& known, double seconds);
   double seconds_before(int64_t length) const;
@@ -222,12 +211,8 @@ class Planner {
   int64_t rounds_ = 0;               // that were followed from end to end, as scheduled;
   int64_t followed_times_ = 0;       // as the program goes round
   int64_t divergences_ = 0;
-  double began_ = 0;                       // the clock, as the round that is followed began
-  std::array<Bytes, kMaxNodes> wanted_{};  // by node, in a round
-  int64_t wanted_length_ = 0;              // of that many operators,
-  int64_t guesses_at_ = kShort;            // operators: it is guessed, unless a round is known by then
-  int guesses_ = 0;                        // since one was known last
-  bool wants_changed_ = false;
+  double began_ = 0;  // the clock, as the round that is followed began
+  Wants wants_;
 
   std::vector<Met> recent_;                  // by name
   std::unordered_map<Name, Block*> elders_;  // that have outlived their place there

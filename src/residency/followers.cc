@@ -64,7 +64,7 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
-  for (auto& bytes : place->demand) bytes.store(plan::Planner::kUnknown.count(), std::memory_order_relaxed);
+  for (auto& bytes : place->demand) bytes.store(plan::Wants::kUnknown.count(), std::memory_order_relaxed);
   // Who asks whether it is over looks into it.
   place->life.store(thread.life.get(), std::memory_order_release);
   return place;
@@ -124,7 +124,7 @@ Bytes Followers::part(const Follower& follower, NodeId node, Bytes room, Stamp n
   for (const Follower& other : followers_) {
     if (&other == &follower) continue;
     const Bytes wanted(other.demand[index_of(node)].load(std::memory_order_relaxed));
-    const bool known = wanted != plan::Planner::kUnknown;
+    const bool known = wanted != plan::Wants::kUnknown;
     if (!is_busy(other, known ? other.last : other.last_at[index_of(node)], now)) continue;
     others[count++] = known ? wanted : room;
   }

@@ -75,7 +75,7 @@ struct Follower {
   std::atomic<int64_t> program{0};               // its number, from 1 on
   std::atomic<Stamp> last{0};                    // its last operator
   std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
-  // By node: the last operator there, and the bytes that a round has a use for there (Planner::wanted_at).
+  // By node: the last operator there, and the bytes that a round has a use for there (plan::Wants).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
 };

@@ -180,9 +180,9 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
     }
     follower.arrived_before = arrived;
   }
-  if (planner.wants_something_else()) {
+  if (planner.wants().changed()) {
     for (const auto& at : nodes_)
-      follower.demand[index_of(at->id)].store(planner.wanted_at(at->id).count(), std::memory_order_relaxed);
+      follower.demand[index_of(at->id)].store(planner.wants().at(at->id).count(), std::memory_order_relaxed);
   }
   for (plan::Order order; planner.next(order);) {
     if (order.drops) {

@@ -3,50 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <random>
-#include <string>
-#include <utility>
 #include <vector>
+
+#include "support/planner_alone.h"
 
 namespace innkeeper::plan {
 namespace {
-
-constexpr NodeId kCard{0};
-
-Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
-
-// A planner with blocks that are only names, and what it orders.
-class Follower {
- public:
-  explicit Follower(Bytes room) : Follower([room](NodeId) { return room; }) {}
-  explicit Follower(std::function<Bytes(NodeId)> room, Planner::Beside beside = {}, NodeId backing = kNoNode)
-      : planner(
-            std::move(room), [backing](NodeId) { return AboutNode{.name = "a card", .backing = backing}; },
-            std::move(beside)) {}
-
-  Name meet() {
-    fake_ += 64;
-    return planner.meet(reinterpret_cast<Block*>(fake_));
-  }
-  int op(std::vector<Touch> touches) {
-    clock += step;
-    planner.ended(kCard, touches, 0, clock);
-    int orders = 0;
-    for (Order order; planner.next(order);) ++orders;
-    return orders;
-  }
-
-  Planner planner;
-  double clock = 0;  // seconds; stands still as long as an operator takes none
-  double step = 0;
-
- private:
-  uintptr_t fake_ = 0;
-};
 
 TEST(Planner, FollowsLeavesAndComesBack) {
   Follower it(KiB(250));
@@ -124,83 +88,6 @@ TEST(Planner, TellsWhatARoundCopiesOfWhom) {
   EXPECT_TRUE(it.planner.moved().empty()) << "what has died does not move, and no round has made it";
 }
 
-// Rounds over more than a card has room for, and a host that has less than what is away.
-class Backed : public testing::Test {
- protected:
-  static constexpr NodeId kHost{1};
-  static constexpr size_t kBlocks = 400;
-
-  Backed() {
-    for (size_t i = 0; i < kBlocks; ++i) blocks_.push_back(follower_.meet());
-  }
-  template <typename Each>
-  void round(const Each& each) {
-    for (const Name block : blocks_) {
-      follower_.planner.ended(kCard, std::array{Touch{block, KiB(1), true}});
-      for (Order order; follower_.planner.next(order);) each(order);
-    }
-  }
-
-  // Of one round, once it is planned.
-  std::map<std::pair<NodeId, bool>, int> orders() {
-    for (int i = 0; i < 3; ++i) round([](const Order&) {});
-    std::map<std::pair<NodeId, bool>, int> counted;
-    round([&](const Order& order) { ++counted[{order.node, order.arrives}]; });
-    return counted;
-  }
-
-  Bytes host_room_ = KiB(100);
-  Follower follower_{[this](NodeId node) { return node == kCard ? KiB(200) : host_room_; }, {}, kHost};
-  std::vector<Name> blocks_;
-};
-
-TEST_F(Backed, WhatTheHostHasNoRoomForGoesOnAndComesBack) {
-  std::map<std::pair<NodeId, bool>, int> ordered = orders();
-  EXPECT_NEAR((ordered[{kCard, true}]), 201, 8);
-  EXPECT_NEAR((ordered[{kHost, true}]), 112, 20) << "from the disk, with some room for what is on its way";
-  EXPECT_GE((ordered[{kHost, false}]), (ordered[{kHost, true}]));
-  int64_t told = 0;
-  for (const Moved& moved : follower_.planner.moved()) told += moved.arriving.count();
-  EXPECT_EQ(told, follower_.planner.cost().arriving.count()) << "of the card alone";
-}
-
-TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
-  ASSERT_NEAR((orders()[{kHost, true}]), 112, 20);
-  host_room_ = KiB(150);
-  EXPECT_NEAR((orders()[{kHost, true}]), 66, 20);
-  host_room_ = follower_.planner.wanted_at(kHost);
-  EXPECT_EQ((orders()[{kHost, true}]), 0) << "all that is away fits there";
-  EXPECT_GT((orders()[{kCard, true}]), 0);
-  host_room_ = KiB(100);
-  EXPECT_NEAR((orders()[{kHost, true}]), 112, 20);
-}
-
-TEST_F(Backed, WhatARoundWantsOfTheHostIsTheMostThatIsAway) {
-  EXPECT_EQ(follower_.planner.wanted_at(kHost), Planner::kUnknown);
-  orders();
-  EXPECT_TRUE(follower_.planner.wants_something_else());
-  EXPECT_FALSE(follower_.planner.wants_something_else()) << "it has been told";
-  EXPECT_EQ(follower_.planner.wanted_at(kCard), KiB(kBlocks));
-  EXPECT_GE(follower_.planner.wanted_at(kHost), KiB(kBlocks - 200));
-  EXPECT_LE(follower_.planner.wanted_at(kHost), KiB(kBlocks - 200 + 16));
-}
-
-TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
-  for (int i = 0; i < 3; ++i) round([](const Order&) {});
-  int at_card = 0;
-  int at_host = 0;
-  round([&](const Order& order) {
-    if (!order.arrives) return;
-    if (order.node == kCard) ++at_card;
-    if (order.node != kHost) return;
-    ++at_host;
-    follower_.planner.postpone();
-  });
-  EXPECT_NEAR(at_card, 201, 8);
-  EXPECT_GT(at_host, 100) << "it is ordered again, once an operator";
-  EXPECT_LE(at_host, static_cast<int>(kBlocks));
-}
-
 TEST(Planner, OrdersNothingWhereAllFits) {
   Follower it(KiB(100));
   std::vector<Name> weights;
@@ -208,88 +95,8 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   for (int round = 0; round < 10; ++round)
     for (const Name weight : weights) EXPECT_EQ(it.op({read(weight)}), 0);
   EXPECT_FALSE(it.planner.follows());
-  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "others may have the rest";
-  EXPECT_EQ(it.planner.wanted_at(NodeId{1}), Bytes(0));
-}
-
-TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
-  Follower it(KiB(100));
-  std::vector<Name> weights;
-  for (int i = 0; i < 400; ++i) weights.push_back(it.meet());
-  const auto round = [&] {
-    for (size_t i = 0; i < 40; ++i) it.op({read(weights[i])});
-  };
-  for (int i = 0; i < 20; ++i) round();
-  ASSERT_EQ(it.planner.wanted_at(kCard), KiB(40));
-  it.planner.unplanned(kCard, KiB(1));
-  for (int i = 0; i < 60; ++i) round();
-  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "it goes round as before";
-  std::mt19937 any(1);
-  const auto go_on = [&] {
-    for (int i = 0; i < 5000; ++i) it.op({read(weights[any() % 400])});
-  };
-  go_on();
-  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(40)) << "nothing was evicted";
-  it.planner.unplanned(kCard, KiB(1));
-  go_on();
-  EXPECT_GT(it.planner.wanted_at(kCard), KiB(380));
-}
-
-TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatARoundMakes) {
-  Follower it(MiB(1));
-  std::vector<Name> weights;
-  for (int i = 0; i < 10; ++i) weights.push_back(it.meet());
-  const auto round = [&] {
-    for (size_t i = 0; i < 100; ++i) {
-      const Name made = it.meet();
-      it.op({read(weights[i % 10]), {made, KiB(4), true}});
-      it.planner.forget(made);
-    }
-  };
-  for (int i = 0; i < 6; ++i) round();
-  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(14));
-}
-
-TEST(Planner, GuessesWhatAProgramWithoutRoundsWants) {
-  Follower it([](NodeId node) { return node == kCard ? KiB(30) : KiB(100); }, {}, NodeId{1});
-  EXPECT_EQ(it.planner.wanted_at(kCard), Planner::kUnknown);
-  std::vector<Name> blocks;
-  for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
-  std::mt19937 any(1);
-  const auto go_on = [&](int operators, unsigned int count) {
-    for (int i = 0; i < operators; ++i) it.op({read(blocks[any() % count])});
-  };
-  go_on(1000, 20);
-  EXPECT_TRUE(it.planner.wants_something_else());
-  EXPECT_EQ(it.planner.wanted_at(kCard), KiB(20));
-  EXPECT_EQ(it.planner.wanted_at(NodeId{1}), Bytes(0));
-  go_on(20'000, 20);
-  EXPECT_FALSE(it.planner.wants_something_else());
-  it.planner.unplanned(kCard, KiB(1));
-  go_on(5000, 500);
-  EXPECT_GT(it.planner.wanted_at(kCard), KiB(480));
-  EXPECT_EQ(it.planner.wanted_at(NodeId{1}), it.planner.wanted_at(kCard) - KiB(30))
-      << "of the host, the rest";
-}
-
-TEST(Planner, MakesRoomForWhatItCouldNotSee) {
-  Follower it(KiB(32));
-  std::vector<Name> weights;
-  for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
-  const auto round = [&](int64_t unplanned) {
-    int orders = 0;
-    for (int i = 0; i < 7; ++i) {  // short rounds are scheduled several at a time
-      for (const Name weight : weights) {
-        orders += it.op({read(weight)});
-        it.planner.unplanned(kCard, Bytes(unplanned));
-      }
-    }
-    return orders;
-  };
-  for (int i = 0; i < 4; ++i) round(0);
-  const int before = round(0);
-  round(512);
-  EXPECT_GT(round(0), before) << "a kernel's scratch memory is room that blocks do not have";
+  EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "others may have the rest";
+  EXPECT_EQ(it.planner.wants().at(NodeId{1}), Bytes(0));
 }
 
 // A loop whose state is one block at first and another from then on: what it makes is not the same each time.
@@ -358,63 +165,6 @@ TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoRoundYet) {
     it.op({read(weights[39]), {state, KiB(2), true}});
   }
   EXPECT_TRUE(it.planner.follows());
-}
-
-TEST(Planner, AnotherRoomIsAnotherSchedule) {
-  Bytes room = KiB(6);
-  Follower it([&room](NodeId) { return room; });
-  std::vector<Name> blocks;
-  for (int i = 0; i < 100; ++i) blocks.push_back(it.meet());
-  const auto rounds = [&](int count) {
-    int orders = 0;
-    for (int round = 0; round < count; ++round)
-      for (const Name block : blocks) orders += it.op({read(block, 65)});
-    return orders;
-  };
-  room = KiB(65 * 90);
-  rounds(5);
-  EXPECT_GT(rounds(3), 0);
-  EXPECT_EQ(it.planner.cost().bound, KiB(65 * 10));
-  EXPECT_EQ(it.planner.cost().shortage, KiB(65 * 10));
-  room = KiB(65 * 100);
-  rounds(6);
-  EXPECT_EQ(rounds(6), 0) << "all of it fits";
-  EXPECT_EQ(it.planner.cost().bound, Bytes(0));
-  EXPECT_EQ(it.planner.cost().shortage, Bytes(0));
-  room = KiB(65 * 50);
-  rounds(12);
-  EXPECT_GT(rounds(3), 0);
-  it.planner.interrupt();
-  EXPECT_FALSE(it.planner.follows());
-  EXPECT_GT(rounds(6), 0) << "it is taken up again";
-}
-
-TEST(Planner, ARoomThatWentUpAndDownIsLookedAtAgainOnceItIsQuiet) {
-  Bytes room = KiB(400);
-  Follower it([&room](NodeId) { return room; });
-  std::vector<Name> blocks;
-  for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
-  const auto rounds = [&](int count) {
-    int orders = 0;
-    for (int round = 0; round < count; ++round)
-      for (const Name block : blocks) orders += it.op({read(block, 1)});
-    return orders;
-  };
-  for (int i = 0; i < 60; ++i) {
-    room = KiB(i % 2 == 0 ? 300 : 400);
-    rounds(1);
-  }
-  room = KiB(500);
-  rounds(20);
-  EXPECT_EQ(rounds(2), 0) << "all of it fits, and that was seen";
-  rounds(40);
-  room = KiB(300);
-  rounds(4);
-  const int orders = rounds(1);
-  EXPECT_GT(orders, 0);
-  room = KiB(400);
-  rounds(4);
-  EXPECT_LT(rounds(1), orders * 3 / 4) << "soon, now";
 }
 
 // A long program, and jobs that are done when the test says so.

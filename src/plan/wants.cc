@@ -1,7 +1,9 @@
-#include "plan/working_set.h"
+#include "plan/wants.h"
 
 #include <algorithm>
 #include <bitset>
+#include <cstdlib>
+#include <span>
 #include <unordered_map>
 
 namespace innkeeper::plan {
@@ -49,6 +51,37 @@ std::array<Bytes, kMaxNodes> working_set(const History& history, int64_t operato
     for (; death != deaths.end() && death->after <= at; ++death) alive.die(death->block);
   }
   return alive.most();
+}
+
+void Wants::follow(const ByNode& wanted, int64_t length) {
+  changed_ |= wanted != bytes_;
+  bytes_ = wanted;
+  length_ = length;
+  guesses_at_ = INT64_MAX;
+  guesses_ = 0;
+}
+
+void Wants::evicted_without_a_round(const History& history) {
+  guesses_at_ = std::min(guesses_at_, history.end() + kTimes * std::max(length_, kKept));
+}
+
+void Wants::guess(const History& history, const Beyond& beyond) {
+  guesses_at_ = history.end() + (kFirst << std::min(guesses_++, kMostDoubled));
+  const ByNode used = working_set(history, kLooked);
+  ByNode found = used;
+  for (size_t i = 0; i < kMaxNodes; ++i) {
+    if (used[i] == Bytes(0)) continue;
+    const auto [node, bytes] = beyond(NodeId{static_cast<uint8_t>(i)}, used[i]);
+    if (node != kNoNode) found[index_of(node)] += bytes;
+  }
+  bool same = true;
+  for (size_t i = 0; i < kMaxNodes; ++i) {
+    const int64_t before = bytes_[i].count();
+    same &= before >= 0 && std::abs(found[i].count() - before) <= before / kSame;
+  }
+  if (same) return;
+  bytes_ = found;
+  changed_ = true;
 }
 
 }  // namespace innkeeper::plan

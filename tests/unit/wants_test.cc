@@ -1,5 +1,5 @@
 // What the last operators have a use for, where nobody knows a round.
-#include "plan/working_set.h"
+#include "plan/wants.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,45 @@
+// A planner without an engine, for tests: blocks that are only names, and what it orders.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "plan/planner.h"
+
+namespace innkeeper::plan {
+
+inline constexpr NodeId kCard{0};
+
+inline Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
+
+class Follower {
+ public:
+  explicit Follower(Bytes room) : Follower([room](NodeId) { return room; }) {}
+  explicit Follower(std::function<Bytes(NodeId)> room, Planner::Beside beside = {}, NodeId backing = kNoNode)
+      : planner(
+            std::move(room), [backing](NodeId) { return AboutNode{.name = "a card", .backing = backing}; },
+            std::move(beside)) {}
+
+  Name meet() {
+    fake_ += 64;
+    return planner.meet(reinterpret_cast<Block*>(fake_));
+  }
+  int op(std::vector<Touch> touches) {
+    clock += step;
+    planner.ended(kCard, touches, 0, clock);
+    int orders = 0;
+    for (Order order; planner.next(order);) ++orders;
+    return orders;
+  }
+
+  Planner planner;
+  double clock = 0;  // seconds; stands still as long as an operator takes none
+  double step = 0;
+
+ private:
+  uintptr_t fake_ = 0;
+};
+
+}  // namespace innkeeper::plan
