@@ -346,6 +346,24 @@ TEST(Rounds, ReadAheadFromADiskBelowAHostThatComputes) {
   read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
 }
 
+// What another thread brings, as the engine's own one does what comes by way of a disk, arrives in the round.
+TEST(Rounds, CountWhatOtherThreadsBringThem) {
+  Machine machine({.budget = KiB(36)});
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  for (int i = 0; i < 44; ++i) {
+    for (uint64_t k = 0; k < 24; ++k) {
+      std::thread([&] {
+        EXPECT_TRUE(machine->evict(*blocks[k]).ok());
+        EXPECT_TRUE(machine->prefetch(*blocks[k], machine.sim()).ok());
+      }).join();
+      EXPECT_EQ(machine.read(*blocks[k], machine.sim()).value(), pattern(4096, k));
+    }
+  }
+  EXPECT_GE(machine->planning().round.bytes_fetched, KiB(4 * 24).count());
+  for (Block* block : blocks) machine->destroy(block);
+}
+
 // A program of hardly any bytes beside a large one: it has what it needs, and the large one the rest, of the
 // card and of the host.
 TEST(Rounds, AProgramThatFitsLeavesTheRestToOthers) {
