@@ -3,7 +3,7 @@
 //
 // A schedule as any other, for a node with these uses: a block is wanted there from the step behind which it
 // leaves the node above to the one in which it is used there again; in between it may be below, if it is back
-// when it starts back up. What all of it has room for at the node stays there.
+// when it starts back up. Where the node has room for all of it nothing moves.
 #pragma once
 
 #include <span>

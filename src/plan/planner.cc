@@ -203,10 +203,7 @@ bool Planner::room_changed(Known& known) {
     return false;
   }
   known.settles_at = rounds_ + (int64_t{1} << std::min(known.changes++, kMostChanges));
-  known.lacking.fill(0);
-  known.best.fill(0);
-  known.least_left = INT64_MAX;
-  known.scheduled = 0;
+  known.forget_what_lacked();
   known.trial = {};  // what a round took with another room says nothing
   return true;
 }
@@ -238,10 +235,7 @@ void Planner::interrupt() {
   for (Arrivals& arriving : arriving_) arriving.due.clear();
   unplanned_.fill(0);
   for (Known& known : programs_) {
-    known.lacking.fill(0);
-    known.best.fill(0);
-    known.least_left = INT64_MAX;
-    known.scheduled = 0;
+    known.forget_what_lacked();
     known.settles_at = 0;
     known.room.fill(0);  // so the next round is scheduled anew
     known.making = nullptr;
@@ -414,8 +408,8 @@ void Planner::make_plan(Known& known) {
 // A program of which nothing is to move, and never was, is not followed.
 void Planner::take_plan(Known& known, RoundPlan plan) {
   known.wanted = plan.wanted;
-  wants_.follow(known.wanted, known.program->length());
   if (plan.moves.empty() && !known.planned) {
+    wants_.follow(known.wanted, known.program->length());
     const int64_t length = known.cost.operators;
     drop(known);
     return refuse(length);

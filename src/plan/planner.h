@@ -129,6 +129,13 @@ class Planner {
     int changes = 0;         // of the room, that led to another schedule, since it was quiet
     int64_t settles_at = 0;  // the round from which on such a change is looked for
     Trial trial;
+
+    void forget_what_lacked() {
+      lacking.fill(0);
+      best.fill(0);
+      least_left = INT64_MAX;
+      scheduled = 0;
+    }
   };
   struct Place {
     Known* known = nullptr;
