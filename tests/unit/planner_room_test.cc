@@ -171,17 +171,20 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
   EXPECT_GT(round(0), before) << "a kernel's scratch memory is room that blocks do not have";
 }
 
+// How much so many rounds order, each of which reads blocks of so many KiB in turn.
+int go_round(Follower& it, const std::vector<Name>& blocks, int count, int64_t kib) {
+  int orders = 0;
+  for (int round = 0; round < count; ++round)
+    for (const Name block : blocks) orders += it.op({read(block, kib)});
+  return orders;
+}
+
 TEST(Planner, AnotherRoomIsAnotherSchedule) {
   Bytes room = KiB(6);
   Follower it([&room](NodeId) { return room; });
   std::vector<Name> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back(it.meet());
-  const auto rounds = [&](int count) {
-    int orders = 0;
-    for (int round = 0; round < count; ++round)
-      for (const Name block : blocks) orders += it.op({read(block, 65)});
-    return orders;
-  };
+  const auto rounds = [&](int count) { return go_round(it, blocks, count, 65); };
   room = KiB(65 * 90);
   rounds(5);
   EXPECT_GT(rounds(3), 0);
@@ -205,12 +208,7 @@ TEST(Planner, ARoomThatWentUpAndDownIsLookedAtAgainOnceItIsQuiet) {
   Follower it([&room](NodeId) { return room; });
   std::vector<Name> blocks;
   for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
-  const auto rounds = [&](int count) {
-    int orders = 0;
-    for (int round = 0; round < count; ++round)
-      for (const Name block : blocks) orders += it.op({read(block, 1)});
-    return orders;
-  };
+  const auto rounds = [&](int count) { return go_round(it, blocks, count, 1); };
   for (int i = 0; i < 60; ++i) {
     room = KiB(i % 2 == 0 ? 300 : 400);
     rounds(1);

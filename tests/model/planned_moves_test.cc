@@ -1,0 +1,165 @@
+// How well rounds over equal blocks are planned: how much is fetched, what is there in time, and what
+// programs beside each other leave one another.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <barrier>
+#include <thread>
+#include <vector>
+
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+// The mark of a policy that knows what comes: ten equal blocks read in turn, room for nine.
+TEST(Rounds, OfTenBlocksWithRoomForNineFetchOne) {
+  Machine machine({.budget = KiB(36)});
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 10; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  const auto pass = [&] {
+    const int64_t before = machine->stats().fetches;
+    for (uint64_t i = 0; i < 10; ++i)
+      EXPECT_EQ(machine.read(*blocks[i], machine.sim()).value(), pattern(4096, i));
+    return machine->stats().fetches - before;
+  };
+  for (int i = 0; i < 5; ++i) (void)pass();
+  int64_t fetches = 0;
+  for (int i = 0; i < 10; ++i) fetches += pass();
+  EXPECT_LE(fetches, 15) << "least recently used first fetches 100";
+  machine->set_planning(false);
+  (void)pass();
+  EXPECT_EQ(pass(), 10);
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+// Blocks that are read in turn, more than a card and the host have room for, or the host alone: what comes
+// from the disk is on its way before it is asked for.
+void read_ahead(const MachineOptions& options) {
+  Machine machine(options);
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  uint64_t version = 0;
+  const auto late = [&] {  // of a round
+    int count = 0;
+    for (Block* block : blocks) {
+      EXPECT_TRUE(machine->synchronize().ok());
+      const auto there = [&](NodeId node) {
+        return block->replica(node).word.state() != ReplicaState::absent;
+      };
+      if (!there(machine.sim()) && !there(machine.host())) ++count;
+      EXPECT_TRUE(machine.write(*block, machine.sim(), pattern(4096, ++version)).ok());
+    }
+    return count;
+  };
+  for (int i = 0; i < 44; ++i) (void)late();  // eleven are planned at a time
+  EXPECT_LE(late(), 2) << "of 24";
+  const RoundStats round = machine->planning().round;
+  EXPECT_GT(round.bytes_planned, KiB(30).count());
+  EXPECT_NEAR(static_cast<double>(round.bytes_fetched), static_cast<double>(round.bytes_planned),
+              static_cast<double>(round.bytes_planned) / 4);
+  machine->set_planning(false);
+  (void)late();
+  EXPECT_GT(late(), 4) << "without a plan";
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+TEST(Rounds, ReadAheadFromADiskBelowACard) {
+  read_ahead({.budget = KiB(36), .host_budget = KiB(40), .disk_budget = MiB(8)});
+}
+
+TEST(Rounds, ReadAheadFromADiskBelowAHostThatComputes) {
+  read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
+}
+
+// What another thread brings, as the engine's own one does what comes by way of a disk, arrives in the round.
+TEST(Rounds, CountWhatOtherThreadsBringThem) {
+  Machine machine({.budget = KiB(36)});
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  for (int i = 0; i < 44; ++i) {
+    for (uint64_t k = 0; k < 24; ++k) {
+      std::thread([&] {
+        EXPECT_TRUE(machine->evict(*blocks[k]).ok());
+        EXPECT_TRUE(machine->prefetch(*blocks[k], machine.sim()).ok());
+      }).join();
+      EXPECT_EQ(machine.read(*blocks[k], machine.sim()).value(), pattern(4096, k));
+    }
+  }
+  EXPECT_GE(machine->planning().round.bytes_fetched, KiB(4 * 24).count());
+  for (Block* block : blocks) machine->destroy(block);
+}
+
+// A program of hardly any bytes beside a large one: it has what it needs, and the large one the rest, of the
+// card and of the host.
+TEST(Rounds, AProgramThatFitsLeavesTheRestToOthers) {
+  Machine machine({.budget = KiB(36), .host_budget = KiB(140), .disk_budget = MiB(8)});
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  std::array<Block*, 2> tiny{};
+  for (Block*& block : tiny) block = machine.make(machine.sim(), pattern(64, 1)).value();
+  std::barrier together(2);
+  constexpr int kRounds = 400;
+  std::thread beside([&] {
+    for (int i = 0; i < kRounds; ++i) {
+      together.arrive_and_wait();
+      for (int k = 0; k < 4; ++k) {
+        for (Block* block : tiny) EXPECT_TRUE(machine.write(*block, machine.sim(), pattern(64, 1)).ok());
+      }
+    }
+  });
+  uint64_t version = 0;
+  int64_t moved_before = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    if (i == kRounds - 44) moved_before = machine->stats().bytes_fetched;
+    together.arrive_and_wait();
+    for (Block* block : blocks) {
+      EXPECT_TRUE(machine->synchronize().ok());
+      EXPECT_TRUE(machine.write(*block, machine.sim(), pattern(4096, ++version)).ok());
+    }
+  }
+  beside.join();
+  const double fetched = static_cast<double>(machine->stats().bytes_fetched - moved_before) / 44 / 4096;
+  EXPECT_LE(fetched, 19) << "with half of the card's room 21 of 24 arrive";
+  EXPECT_EQ(machine->stats().nodes.at("disk").peak, 0) << "all that is away fits the host";
+  for (Block* block : blocks) machine->destroy(block);
+  for (Block* block : tiny) machine->destroy(block);
+}
+
+// Two programs at one node, each going round ten blocks with a part of the room for nine, pass by pass beside
+// each other. What the one's thread made the other's uses: it belongs to who goes on with it.
+TEST(Rounds, OfTwoThreadsAreEachPlannedFor) {
+  Machine machine({.budget = KiB(72)});
+  std::array<std::vector<Block*>, 2> blocks;
+  for (uint64_t i = 0; i < 20; ++i)
+    blocks.at(i / 10).push_back(machine.make(machine.sim(), pattern(4096, i)).value());
+  constexpr int kWarmUp = 200;  // passes
+  constexpr int kPasses = 100;
+  int passes = 0;
+  int64_t before = 0;
+  std::barrier together(2, [&]() noexcept {
+    if (passes++ == kWarmUp) before = machine->stats().fetches;
+  });
+  const auto program = [&](size_t which) {
+    for (int pass = 0; pass < kWarmUp + kPasses; ++pass) {
+      together.arrive_and_wait();
+      for (uint64_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(machine.read(*blocks.at(which).at(i), machine.sim()).value(),
+                  pattern(4096, 10 * which + i));
+      }
+    }
+  };
+  std::thread other(program, 1);
+  program(0);
+  other.join();
+  const int64_t fetches = machine->stats().fetches - before;
+  EXPECT_LE(fetches, 3 * 2 * kPasses) << "least recently used first fetches up to ten a pass each";
+  EXPECT_GT(fetches, 0);
+  EXPECT_EQ(machine->check_invariants(), "");
+  for (const auto& each : blocks) {
+    for (Block* block : each) machine->destroy(block);
+  }
+}
+
+}  // namespace
+}  // namespace innkeeper::test
