@@ -58,7 +58,7 @@ bool ScriptOptions::nproc_given() const { return nproc_option_->count() > 0; }
 std::vector<std::string> ScriptOptions::command(const std::vector<std::string>& script) const {
   const std::string named = std::filesystem::path(script.front()).filename().string();
   if (nproc_given() && (named.starts_with("python") || named == "torchrun"))
-    fail(kUsage, "--nproc runs a script by torchrun: leave " + innkeeper::quoted(script.front()) +
+    fail(kUsage, "--nproc runs a script by torchrun: leave " + in_quotes(script.front()) +
                      " out, as in: innkeeper run --nproc " + std::to_string(nproc_) + " -- train.py");
   std::vector<std::string> words = {python_.empty() ? python_here() : python_};
   if (managed_) words.insert(words.end(), {"-m", "innkeeper"});

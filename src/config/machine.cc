@@ -76,7 +76,7 @@ class Parser {
       const Status parsed = parse_item(item);
       if (parsed.ok()) continue;
       if (const std::string meant = with_commas(item); !meant.empty())
-        return refuse(quoted(item) + ": commas separate nodes, as in " + quoted(meant));
+        return refuse(in_quotes(item) + ": commas separate nodes, as in " + in_quotes(meant));
       return parsed;
     }
     IK_RETURN_IF_ERROR(check_together());
@@ -116,16 +116,16 @@ class Parser {
     if (kind == "host") return parse_host(item, bare, rest);
     if (kind == "disk") return parse_disk(item, rest);
     const std::string hint = parse_index(item) ? " (each card is an item of its own: cuda:0,cuda:1)" : "";
-    return refuse(quoted(item) + " is no node" + hint +
+    return refuse(in_quotes(item) + " is no node" + hint +
                   "; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB");
   }
 
   // A budget: a size that is not 0.
   Status parse_budget(std::string_view item, std::string_view text, Bytes& budget) const {
     const Result<Bytes> size = parse_size(text);
-    if (!size.ok()) return refuse(quoted(item) + ": " + size.status().message());
+    if (!size.ok()) return refuse(in_quotes(item) + ": " + size.status().message());
     if (size.value().count() < kAlignment) {
-      return refuse(quoted(item) + ": a budget of " + std::to_string(size.value().count()) +
+      return refuse(in_quotes(item) + ": a budget of " + std::to_string(size.value().count()) +
                     " bytes holds nothing, expected " + std::to_string(kAlignment) +
                     "B or more, as in 64MiB");
     }
@@ -134,7 +134,7 @@ class Parser {
   }
 
   Status parse_auto(std::string_view item, bool bare, std::string_view rest) {
-    if (spec_.automatic) return refuse(quoted(item) + ": auto was named before");
+    if (spec_.automatic) return refuse(in_quotes(item) + ": auto was named before");
     spec_.automatic = true;
     if (bare) return Status::okay();
     Bytes budget;
@@ -148,20 +148,20 @@ class Parser {
 
   Status check_host_memory(std::string_view item, Bytes wanted, const char* what) const {
     if (wanted <= limit()) return Status::okay();
-    return refuse(quoted(item) + ": " + what + " " + to_string(wanted) + ", but this process may use " +
+    return refuse(in_quotes(item) + ": " + what + " " + to_string(wanted) + ", but this process may use " +
                   to_string(limit()) + (spec_.data ? " of memory" : " of addresses") +
                   "; write a smaller size");
   }
 
   Status parse_sim(std::string_view item, std::string_view rest) {
     if (rest.empty())
-      return refuse(quoted(item) + " has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB");
+      return refuse(in_quotes(item) + " has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB");
     const size_t cross = rest.find('x');
     std::optional<int> count = 1;
     if (cross != std::string_view::npos) {
       count = parse_index(rest.substr(0, cross));
       if (!count || *count == 0 || static_cast<size_t>(*count) > kMaxNodes) {
-        return refuse(quoted(item) + ": " + quoted(rest.substr(0, cross)) + " is no count from 1 to " +
+        return refuse(in_quotes(item) + ": " + in_quotes(rest.substr(0, cross)) + " is no count from 1 to " +
                       std::to_string(kMaxNodes) + ", as in sim:2x64MiB");
       }
     }
@@ -193,7 +193,7 @@ class Parser {
     if (all_digits(first)) {
       node.index = parse_index(first);
       if (!node.index || *node.index >= 128)
-        return refuse(quoted(item) + ": the index is beyond 127, expected cuda:0:20GiB");
+        return refuse(in_quotes(item) + ": the index is beyond 127, expected cuda:0:20GiB");
       node.name += ":" + std::to_string(*node.index);
       rest = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
       bare = colon == std::string_view::npos;
@@ -205,9 +205,9 @@ class Parser {
     }
     for (const NodeSpec& other : spec_.nodes) {
       if (other.make != NodeMake::cuda) continue;
-      if (other.index == node.index) return refuse(quoted(item) + ": " + node.name + " was named before");
+      if (other.index == node.index) return refuse(in_quotes(item) + ": " + node.name + " was named before");
       if (!other.index || !node.index)
-        return refuse(quoted(item) + ": cuda means all cards, so no card can be named beside it");
+        return refuse(in_quotes(item) + ": cuda means all cards, so no card can be named beside it");
     }
     add(std::move(node));
     return check_count();
@@ -215,7 +215,7 @@ class Parser {
 
   Status parse_host(std::string_view item, bool bare, std::string_view rest) {
     if (has(NodeMake::host))
-      return refuse(quoted(item) + ": host was named before, there is one host memory");
+      return refuse(in_quotes(item) + ": host was named before, there is one host memory");
     NodeSpec node{.make = NodeMake::host, .name = "host"};
     if (!bare) {
       Bytes budget;
@@ -229,10 +229,11 @@ class Parser {
   }
 
   Status parse_disk(std::string_view item, std::string_view rest) {
-    if (has(NodeMake::disk)) return refuse(quoted(item) + ": disk was named before, there is one spill file");
+    if (has(NodeMake::disk))
+      return refuse(in_quotes(item) + ": disk was named before, there is one spill file");
     const size_t colon = rest.rfind(':');
     if (colon == std::string_view::npos || colon == 0) {
-      return refuse(quoted(item) + (rest.empty() || colon == 0 ? " has no folder" : " has no size") +
+      return refuse(in_quotes(item) + (rest.empty() || colon == 0 ? " has no folder" : " has no size") +
                     ", expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB");
     }
     Bytes budget;
@@ -240,13 +241,14 @@ class Parser {
     const std::string path(rest.substr(0, colon));
     struct stat found {};
     if (::stat(path.c_str(), &found) != 0) {
-      return refuse(quoted(item) + ": folder " + quoted(path) + ": " + std::strerror(errno) +
+      return refuse(in_quotes(item) + ": folder " + in_quotes(path) + ": " + std::strerror(errno) +
                     ", expected a folder that is there, as in disk:/tmp:8GiB");
     }
     if (!S_ISDIR(found.st_mode))
-      return refuse(quoted(item) + ": " + quoted(path) + " is no folder, expected one, as in disk:/tmp:8GiB");
+      return refuse(in_quotes(item) + ": " + in_quotes(path) +
+                    " is no folder, expected one, as in disk:/tmp:8GiB");
     if (::access(path.c_str(), W_OK | X_OK) != 0) {
-      return refuse(quoted(item) + ": folder " + quoted(path) +
+      return refuse(in_quotes(item) + ": folder " + in_quotes(path) +
                     " cannot be written: " + std::strerror(errno));
     }
     add({.make = NodeMake::disk, .name = "disk", .budget = budget, .path = path});

@@ -28,7 +28,7 @@ inline std::vector<std::string_view> split_items(std::string_view text) {
 }
 
 // For messages. Control characters would break the one line.
-inline std::string quoted(std::string_view text) {
+inline std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   for (char c : text) result += static_cast<unsigned char>(c) < ' ' ? '?' : c;
   return result + "\"";
@@ -37,7 +37,7 @@ inline std::string quoted(std::string_view text) {
 // on or off, of the setting `name`.
 inline Result<bool> parse_switch(std::string_view name, std::string_view text) {
   if (text == "on" || text == "off") return text == "on";
-  return Status(Code::invalid_argument, std::string(name) + ": " + quoted(text) + ": expected on or off");
+  return Status(Code::invalid_argument, std::string(name) + ": " + in_quotes(text) + ": expected on or off");
 }
 
 }  // namespace innkeeper
