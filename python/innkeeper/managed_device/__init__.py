@@ -24,6 +24,7 @@ def _collect() -> dict[str, Any]:
 
 
 _is_in_bad_fork = device._is_in_bad_fork
+_lazy_init = device._lazy_init
 is_initialized = device.is_initialized
 _names = _collect()
 globals().update(_names)

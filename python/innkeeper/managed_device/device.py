@@ -110,6 +110,14 @@ def is_initialized() -> bool:
     return _C.started() and not _is_in_bad_fork()
 
 
+def _lazy_init() -> None:
+    """Does nothing: the runtime starts with the first tensor.
+
+    PyTorch takes a device without this for one that is never in use, and ``torch.accelerator.synchronize`` then
+    waits for nothing (2.11).
+    """
+
+
 def synchronize(device: Any = None) -> None:
     """Waits until every queue of every node has done its work."""
     index_of(device)
