@@ -35,6 +35,7 @@ class HostDevice final : public Device {
   bool can_copy_from(const Device&) const override { return false; }
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
   Bytes trim() override { return slabs_.trim(); }
+  void tidy() { slabs_.tidy(); }
   Status synchronize() override { return Status::okay(); }
 
   const Slabs& slabs() const { return slabs_; }

@@ -1,5 +1,6 @@
 #include "device/slabs.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/check.h"
@@ -34,6 +35,7 @@ Result<void*> Slabs::allocate(Bytes size) {
   // It takes a whole number of the block that asks: more of the kind are likely to follow.
   const int64_t least = whole(rounded, kPage);
   int64_t length = whole(whole(options_.slab.count(), rounded), kPage);
+  tidy_for(length);
   Result<void*> mapped = map_pages(length, pages());
   if (!mapped.ok()) {  // what is empty may have been what was missing, or a whole slab too much
     trim();
@@ -77,7 +79,10 @@ void* Slabs::cut(int64_t size) {
   free_.merge(rest);
   by_size_.merge(rest_by_size);
   Slab& slab = slab_of(begin)->second;
-  if (slab.live == 0) empty_ -= slab.size;
+  if (slab.live == 0) {
+    empty_ -= slab.size;
+    note_use();
+  }
   slab.live += size;
   return pointer(begin);
 }
@@ -121,9 +126,10 @@ Bytes Slabs::free(void* data) {
     by_size_.insert(std::move(was.place));
     slab.live -= was.size;
     if (slab.live == 0) {
+      note_use();
       slab.emptied = ++tick_;
       empty_ += slab.size;
-      if (empty_ > options_.keep.count()) departing = take_empty(options_.keep.count() / 2);
+      departing = take_beyond(0);
     }
   }
   unmap(departing);
@@ -167,6 +173,35 @@ Bytes Slabs::trim() {
   int64_t gone = 0;
   for (const auto& [begin, slab] : departing) gone += slab.size;
   return Bytes(gone);
+}
+
+void Slabs::tidy() { tidy_for(0); }
+
+void Slabs::tidy_for(int64_t more) {
+  SlabMap departing;
+  {
+    MutexLock lock(mutex_);
+    note_use();
+    departing = take_beyond(more);
+  }
+  unmap(departing);
+}
+
+void Slabs::note_use() {
+  if (options_.linger.count() == 0) return;
+  const auto now = options_.now();
+  if (const auto past = now - since_; past >= options_.linger) {
+    most_before_ = past < 2 * options_.linger ? most_ : 0;
+    most_ = 0;
+    since_ = now;
+  }
+  most_ = std::max(most_, held_ - empty_);
+}
+
+Slabs::SlabMap Slabs::take_beyond(int64_t more) {
+  const int64_t lately = std::max(most_, most_before_) - (held_ - empty_) - more;
+  const int64_t keep = options_.keep.count();
+  return empty_ > std::max(keep, lately) ? take_empty(std::max(keep / 2, lately)) : SlabMap();
 }
 
 Slabs::SlabMap Slabs::take_empty(int64_t target) {

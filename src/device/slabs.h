@@ -3,8 +3,11 @@
 // Slabs of 64 MiB and more are mapped whole, and page-locked whole where a card copies from them: both cost
 // more than the copies would, so both are done once. Blocks are cut from them, to the byte that is accounted.
 // A block takes the smallest free range that is large enough, of equal ones that at the lowest address; a
-// freed one joins its free neighbours. Empty slabs are kept up to a bound. (Best fit wastes least on recorded
-// trainings: docs/design/host_memory.md.)
+// freed one joins its free neighbours. (Best fit wastes least on recorded trainings:
+// docs/design/host_memory.md.)
+//
+// Empty slabs are kept up to a bound, and beyond it as many as were in use together a short while ago: a
+// program that fills and empties the host each step locks nothing twice, and what it needed once goes.
 //
 // What it is not: a budget. It gives what the system gives; the node's Accountant says no first. It does not
 // poison, and nobody has to wait before memory is used again: who frees a block is the last to use it.
@@ -14,6 +17,7 @@
 // Ownership: all memory is unmapped when this is destroyed, live or not.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -41,7 +45,10 @@ class Slabs {
   struct Options {
     Bytes slab = MiB(64);   // at least
     Bytes keep = MiB(512);  // of empty slabs; beyond it those that are empty longest go, down to half of it
-    bool blank = false;     // addresses alone (Pages::blank)
+    // So long, and less than twice as long, the slabs stay that were in use together.
+    std::chrono::milliseconds linger{0};
+    std::chrono::steady_clock::time_point (*now)() = &std::chrono::steady_clock::now;
+    bool blank = false;  // addresses alone (Pages::blank)
     Hooks hooks = {};
   };
 
@@ -61,6 +68,7 @@ class Slabs {
   Bytes size_of(const void* data) const;  // rounded; 0 if `data` is not the start of a live block
   bool contains(const void* data) const;  // inside any slab, live or not
   Bytes trim();                           // gives all empty slabs back; returns how much went
+  void tidy();                            // gives back what has lingered long enough
 
  private:
   struct Slab {
@@ -84,6 +92,10 @@ class Slabs {
   SlabMap::iterator slab_of(uintptr_t address) IK_REQUIRES(mutex_);
   // The slabs that are empty longest, until at most `target` bytes of them are left.
   SlabMap take_empty(int64_t target) IK_REQUIRES(mutex_);
+  // Those that are beyond the bound, where `more` bytes are about to be in use.
+  SlabMap take_beyond(int64_t more) IK_REQUIRES(mutex_);
+  void tidy_for(int64_t more) IK_EXCLUDES(mutex_);
+  void note_use() IK_REQUIRES(mutex_);
   void unmap(const SlabMap& departing) IK_EXCLUDES(mutex_);
 
   const std::string name_;
@@ -96,6 +108,10 @@ class Slabs {
   int64_t held_ IK_GUARDED_BY(mutex_) = 0;
   int64_t empty_ IK_GUARDED_BY(mutex_) = 0;  // bytes of empty slabs
   uint64_t tick_ IK_GUARDED_BY(mutex_) = 0;
+  // The most bytes of slabs that were in use at a time: since `since_`, and in the time before.
+  int64_t most_ IK_GUARDED_BY(mutex_) = 0;
+  int64_t most_before_ IK_GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point since_ IK_GUARDED_BY(mutex_);
 };
 
 }  // namespace innkeeper

@@ -127,6 +127,16 @@ def test_nothing_is_evicted_while_a_graph_is_captured() -> None:
     assert tensors[2][0].item() == 2.0
 
 
+def test_nodes_can_be_set_anew_after_libraries_took_memory() -> None:
+    """cuBLAS keeps its workspaces, a pair of which plain tensors made."""
+    for device in (PLAIN, "managed"):
+        x = torch.ones(64, 64, device=device, requires_grad=True)
+        (x @ x).sum().backward()
+        del x
+    innkeeper.configure(nodes=nodes(BUDGET // 2))
+    assert torch.ones(64, 64, device="managed").mm(torch.ones(64, 64, device="managed"))[0, 0].item() == 64
+
+
 def test_a_smaller_budget_evicts_at_once() -> None:
     tensors = fill(3, 64)
     innkeeper.manager().set_budget(NODE, 96 * MIB)

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -113,6 +114,56 @@ TEST(Slabs, EmptySlabsAreKeptUpToABound) {
   EXPECT_EQ(slabs.trim(), MiB(4));
   EXPECT_EQ(slabs.held(), MiB(6));
   EXPECT_EQ(slabs.trim(), Bytes(0)) << "what is used stays";
+}
+
+// A program that fills and empties the host each step maps, and locks, nothing twice; once it stops, what it
+// had in use goes, and nothing goes before.
+TEST(Slabs, WhatWasInUseTogetherLingers) {
+  using std::chrono::seconds;
+  static std::chrono::steady_clock::time_point clock;
+  clock = {};
+  int locked = 0;
+  Slabs slabs("host", {.slab = MiB(2),
+                       .keep = MiB(4),
+                       .linger = seconds(10),
+                       .now = [] { return clock; },
+                       .hooks = {.lock =
+                                     [&](void*, size_t) {
+                                       ++locked;
+                                       return Status();
+                                     },
+                                 .unlock = [](void*, size_t) { return true; }}});
+  const auto step = [&](int count) {
+    std::vector<std::byte*> blocks;
+    for (int i = 0; i < count; ++i) blocks.push_back(take(slabs, MiB(2)));
+    clock += seconds(1);
+    for (std::byte* block : blocks) slabs.free(block);
+  };
+  for (int i = 0; i < 100; ++i) step(16);
+  EXPECT_EQ(locked, 16);
+  EXPECT_EQ(slabs.held(), MiB(32));
+  for (int i = 0; i < 9; ++i) step(4);
+  EXPECT_EQ(slabs.held(), MiB(32)) << "it may come back";
+  for (int i = 0; i < 12; ++i) step(4);
+  EXPECT_EQ(slabs.held(), MiB(8)) << "as many as it uses now";
+  EXPECT_EQ(locked, 16);
+  clock += seconds(30);
+  slabs.tidy();
+  EXPECT_EQ(slabs.held(), MiB(2)) << "an idle one keeps what any may: half the bound, once it is beyond";
+}
+
+// Blocks of another size do not fit into what lingers: it makes room, and no more is held than is in use.
+TEST(Slabs, WhatLingersGivesWayToWhatIsInUse) {
+  Slabs slabs("host", {.slab = MiB(2), .keep = MiB(4), .linger = std::chrono::hours(1), .blank = true});
+  std::vector<std::byte*> small;
+  for (int i = 0; i < 16; ++i) small.push_back(take(slabs, MiB(2)));
+  for (std::byte* block : small) slabs.free(block);
+  EXPECT_EQ(slabs.held(), MiB(32));
+  std::vector<std::byte*> large;
+  for (int i = 0; i < 10; ++i) {
+    large.push_back(take(slabs, MiB(3)));
+    EXPECT_LE(slabs.held(), MiB(32) + MiB(4)) << i;
+  }
 }
 
 TEST(Slabs, AreLockedOnce) {

@@ -47,6 +47,7 @@ class C10Device final : public Device {
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
   Bytes trim() override;
   Status synchronize() override;
+  bool works_unseen() const override { return device_.is_cuda(); }  // a simulated one is told the time
   Status loss() const override { return health_->loss(); }
   // `call`, which PyTorch made on the device, ended with this.
   Status failure(const DeviceCall& call, const std::exception& error) {
@@ -95,6 +96,7 @@ class HostNode final : public Device {
     return host_.copy_peer(to, peer, from, size);
   }
   Bytes trim() override { return host_.trim(); }
+  void tidy() { host_.tidy(); }
   Status synchronize() override { return host_.synchronize(); }
 
  private:

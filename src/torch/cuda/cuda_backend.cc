@@ -22,6 +22,11 @@
 #include "torch/cuda/charging_allocator.h"
 #include "torch/errors.h"
 
+// By ATen/cuda/CUDAContextLight.h, which also wants the headers of cuBLAS and cuSPARSE.
+namespace at::cuda {
+TORCH_CUDA_CPP_API void clearCublasWorkspaces();
+}
+
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
 
@@ -284,6 +289,8 @@ PhiloxState exchange_default_generator(c10::DeviceIndex index, PhiloxState state
   generator.set_offset(state.offset);
   return before;
 }
+
+void free_workspaces() { at::cuda::clearCublasWorkspaces(); }
 
 bool is_capturing(c10::DeviceIndex index) {
   const c10::cuda::CUDAGuard on_card(index);

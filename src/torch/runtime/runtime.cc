@@ -37,6 +37,8 @@ namespace {
 
 // Locking pages for a card costs about as much as copying them: with cards more of them is kept.
 [[maybe_unused]] constexpr int64_t kKeptHostShare = 16;
+// Steps that take longer than this are long enough to lock it again.
+[[maybe_unused]] constexpr std::chrono::seconds kLinger{20};
 
 // The simulated accelerators are installed before the engine exists, because its devices need their streams.
 class LateAccountant final : public Accountant {
@@ -233,6 +235,7 @@ Runtime::Runtime(Prepared prepared)
   }
 
   std::vector<NodeSetup> setups;
+  HostNode* host = nullptr;
   for (const NodeSpec& node : spec.nodes) {
     NodeBackend backend;
     NodeSetup setup;
@@ -257,11 +260,14 @@ Runtime::Runtime(Prepared prepared)
         if (!cards.empty()) {
           slabs.hooks = cuda_backend::slab_hooks(cards);
           slabs.keep = std::max(slabs.keep, Bytes(setup.budget.count() / kKeptHostShare));
+          slabs.linger = kLinger;
         }
 #endif
         backend = {c10::Device(c10::kCPU), c10::DispatchKey::CPU, true, "host",
                    has_data_ ? host_memory_limit() : setup.budget};
-        setup.device = std::make_unique<HostNode>(node.name, std::move(slabs));
+        auto node_of_host = std::make_unique<HostNode>(node.name, std::move(slabs));
+        host = node_of_host.get();
+        setup.device = std::move(node_of_host);
         setup.computes = accelerators.empty() && cards.empty();
         break;
       }
@@ -304,6 +310,8 @@ Runtime::Runtime(Prepared prepared)
   engine_->start_helper();
   settle_vector_math();
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
+  if (!cards.empty() && host != nullptr)
+    tidier_ = std::make_unique<Repeat>([host] { host->tidy(); }, kLinger / 2, "host memory stays locked");
 }
 
 NodeId Runtime::node_of(c10::Device device) const {
@@ -314,9 +322,9 @@ NodeId Runtime::node_of(c10::Device device) const {
 }
 
 // The runtime outlives the program's static objects; its file should not outlive the program.
-static void stop_publishing_at_exit() {
+static void stop_background_at_exit() {
   static const int registered = std::atexit([] {
-    if (Runtime* running = runtime_if_started()) running->stop_publishing();
+    if (Runtime* running = runtime_if_started()) running->stop_background();
   });
   (void)registered;
 }
@@ -352,7 +360,7 @@ Runtime& runtime() {
   if (Runtime* running = runtime_if_started()) return *running;
   const std::string nodes = wanted_nodes().empty() ? from_environment("INNKEEPER_NODES") : wanted_nodes();
   the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
-  stop_publishing_at_exit();
+  stop_background_at_exit();
   return *runtime_if_started();
 }
 
@@ -369,6 +377,9 @@ KeptRuntime::KeptRuntime() : running_(nullptr) {
 // resident(), and has kept.
 static void refuse_while_memory_is_held(Engine& engine) {
   throw_if_error(engine.synchronize(), "configure");
+#ifdef INNKEEPER_WITH_CUDA
+  cuda_backend::free_workspaces();
+#endif
   for (size_t i = 0; i < engine.node_count(); ++i) {
     const Device& device = engine.device(NodeId{static_cast<uint8_t>(i)});
     if (device.live() == Bytes(0)) continue;
@@ -390,7 +401,7 @@ void configure(const std::string& nodes) {
     (void)parse(nodes);  // a bad setting changes nothing
     wanted_nodes() = nodes;
     the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
-    stop_publishing_at_exit();
+    stop_background_at_exit();
     return;
   }
   forget_empty_block();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/repeat.h"
 #include "board/publisher.h"
 #include "residency/engine.h"
 
@@ -36,7 +37,11 @@ class Runtime {
   bool stress_recompute() const { return stress_recompute_; }
   // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
   bool has_data() const { return has_data_; }
-  void stop_publishing() { publisher_.reset(); }
+  // Threads that look at the engine from time to time.
+  void stop_background() {
+    publisher_.reset();
+    tidier_.reset();
+  }
 
  private:
   friend Runtime& runtime();
@@ -50,7 +55,9 @@ class Runtime {
   bool stress_hash_ = false;
   bool stress_recompute_ = false;
   bool has_data_ = true;
-  std::unique_ptr<board::Publisher> publisher_;  // the last: it looks at the engine until it is gone
+  // The last: they look at the engine until they are gone.
+  std::unique_ptr<Repeat> tidier_;  // of the host's memory
+  std::unique_ptr<board::Publisher> publisher_;
 };
 
 // Starts the runtime if it has not started. Never destroyed.
