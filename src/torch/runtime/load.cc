@@ -10,6 +10,9 @@
 #include "torch/memory/handle.h"
 #include "torch/operator/fallback.h"
 #include "torch/runtime/shell.h"
+#ifdef INNKEEPER_WITH_CUDA
+#include "torch/cuda/autograd_streams.h"
+#endif
 
 namespace innkeeper {
 namespace torch_layer {
@@ -23,6 +26,9 @@ void load() {
     c10::SetAllocator(kManagedType, handle_allocator());
     install_cpu_allocator();
     register_operators();
+#ifdef INNKEEPER_WITH_CUDA
+    cuda_backend::keep_autograd_streams();
+#endif
   });
 }
 
