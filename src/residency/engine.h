@@ -180,8 +180,9 @@ class Engine final : public Accountant {
     if (under_way_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       advance_moves();
   }
-  // Has a thread of the engine's own do that whenever a disk has done something, so that what goes by way of
-  // the host goes on by itself. Where no thread can be started, it goes on with the program's operators.
+  // Has a thread of the engine's own do that whenever a disk has done something, and from time to time while
+  // moves wait for the link of a device that works unseen: so they go on by themselves. Where no thread can be
+  // started, they go on with the program's operators.
   void start_helper();
 
   // ---- accounting (Accountant)
@@ -223,6 +224,9 @@ class Engine final : public Accountant {
 
   // How many of the moves that are watched are looked at in one go.
   static constexpr size_t kLandedAtOnce = 8;
+
+  // How often a link that has copies waiting is looked at: a part is copied in some milliseconds.
+  static constexpr std::chrono::microseconds kLinkPoll{500};
 
   // How long a request goes on trying while others hold the room or the blocks it needs.
   static constexpr std::chrono::seconds kPatience{60};
@@ -349,6 +353,7 @@ class Engine final : public Accountant {
   Status wait_landed(MovePtr move) IK_REQUIRES(mutex_);
   bool cancel_last_waiting(Node& node) IK_REQUIRES(mutex_);
   void count_under_way() IK_REQUIRES(mutex_);
+  size_t waiting_for_links() const IK_REQUIRES(mutex_);
   void issue_waiting() IK_EXCLUDES(mutex_);
   void start_reading(Block& block, NodeId to) IK_EXCLUDES(mutex_);
   void wake_helper() IK_REQUIRES(mutex_);
@@ -439,9 +444,13 @@ class Engine final : public Accountant {
   std::unordered_map<const Block*, MovePtr> going_on_ IK_GUARDED_BY(mutex_);  // those that go on once landed
   std::atomic<int64_t> under_way_{0};  // moves that are watched, or wait for a link
   std::thread helper_;
-  CondVar landed_;  // tells the helper
+  CondVar landed_;      // tells the helper
+  bool polls_ = false;  // some device works unseen; set before the helper starts
   bool helper_wanted_ IK_GUARDED_BY(mutex_) = false;
   bool helper_has_work_ IK_GUARDED_BY(mutex_) = false;
+  bool helper_sleeps_ IK_GUARDED_BY(mutex_) = false;
+  bool helper_works_ IK_GUARDED_BY(mutex_) = false;  // it has moves in its hands
+  int helper_rests_ IK_GUARDED_BY(mutex_) = 0;       // for so many who have all that waits begin
 
   std::unordered_map<const Block*, Dropped> dropped_ IK_GUARDED_BY(mutex_);
   std::unordered_map<const Block*, std::vector<Block*>> made_of_ IK_GUARDED_BY(mutex_);  // of those, by input

@@ -234,10 +234,16 @@ void Engine::stay(Block& block, NodeId id) {
   node(id).vacating -= source.memory.size();
 }
 
-void Engine::count_under_way() {
-  size_t count = watched_.size();
+size_t Engine::waiting_for_links() const {
+  size_t count = 0;
   for (const auto& at : nodes_) count += at->in.waiting() + at->out.waiting();
-  under_way_.store(static_cast<int64_t>(count), std::memory_order_relaxed);
+  return count;
+}
+
+void Engine::count_under_way() {
+  const size_t waiting = waiting_for_links();
+  under_way_.store(static_cast<int64_t>(watched_.size() + waiting), std::memory_order_relaxed);
+  if (polls_ && waiting != 0 && helper_sleeps_) landed_.notify_all();
 }
 
 void Engine::watch(MovePtr move) {
@@ -423,10 +429,13 @@ bool Engine::cancel_last_waiting(Node& node) {
   return false;
 }
 
-// Puts all that waits for a link on its queue.
+// Puts all that waits for a link on its queue, also what the helper has in its hands.
 void Engine::issue_waiting() {
   MutexLock lock(mutex_);
+  ++helper_rests_;
+  while (helper_works_) wait_change();
   advance_links(Parts::all);
+  --helper_rests_;
 }
 
 // Has a disk begin to read what an operator at `to` is about to wait for, beside what it reads already.
@@ -441,7 +450,9 @@ void Engine::start_reading(Block& block, NodeId to) {
 }
 
 void Engine::start_helper() {
-  if (disk_ == kNoNode || helper_.joinable()) return;
+  polls_ =
+      std::any_of(nodes_.begin(), nodes_.end(), [](const auto& at) { return at->device->works_unseen(); });
+  if ((disk_ == kNoNode && !polls_) || helper_.joinable()) return;
   {
     MutexLock lock(mutex_);
     helper_wanted_ = true;
@@ -449,9 +460,10 @@ void Engine::start_helper() {
   try {
     helper_ = quiet_thread([this] { run_helper(); });
   } catch (const std::system_error& error) {
-    log(LogLevel::warn, std::string("no thread for what goes by way of the host: ") + error.what());
+    log(LogLevel::warn, std::string("no thread for moves that go on by themselves: ") + error.what());
     return;
   }
+  if (disk_ == kNoNode) return;
   device(disk_).set_listener([this] {
     if (under_way_.load(std::memory_order_relaxed) == 0) return;
     MutexLock lock(mutex_);
@@ -463,14 +475,24 @@ void Engine::run_helper() {
   MutexLock lock(mutex_);
   while (helper_wanted_) {
     if (!helper_has_work_) {
-      landed_.wait(mutex_);
-      continue;
+      if (!polls_ || waiting_for_links() == 0) {
+        helper_sleeps_ = true;
+        landed_.wait(mutex_);
+        helper_sleeps_ = false;
+        continue;
+      }
+      landed_.wait_for(mutex_, kLinkPoll);
     }
     helper_has_work_ = false;
     for (size_t looks = watched_.size() / kLandedAtOnce + 1; looks > 0; --looks) {  // one wake may be for all
+      while (helper_wanted_ && helper_rests_ != 0) landed_.wait_for(mutex_, kLinkPoll);
+      if (!helper_wanted_) return;
+      helper_works_ = true;
       lock.unlock();
       advance_moves();
       lock.lock();
+      helper_works_ = false;
+      changed_.notify_all();
     }
   }
 }

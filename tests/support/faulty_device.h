@@ -92,8 +92,9 @@ class StubbornEvent final : public EventState {
 class FaultyDevice final : public Device {
  public:
   // `plan` may be null: nothing fails. Without `peers` nobody copies from another accelerator directly.
-  FaultyDevice(std::unique_ptr<Device> inner, FaultPlan* plan, bool peers)
-      : Device(&gone_), inner_(std::move(inner)), plan_(plan), peers_(peers) {}
+  // `unseen`: an accelerator says that it works unseen.
+  FaultyDevice(std::unique_ptr<Device> inner, FaultPlan* plan, bool peers, bool unseen = false)
+      : Device(&gone_), inner_(std::move(inner)), plan_(plan), peers_(peers), unseen_(unseen) {}
 
   // From now on it answers nothing any more, like a card that fell off its bus.
   void lose() { gone_.store(true); }
@@ -139,6 +140,7 @@ class FaultyDevice final : public Device {
         [&] { return inner_->copy_peer(destination, const_cast<Device&>(unwrap(peer)), source, size); });
   }
   void set_listener(std::function<void()> listener) override { inner_->set_listener(std::move(listener)); }
+  bool works_unseen() const override { return unseen_ && kind() == NodeKind::accelerator; }
   Bytes trim() override { return inner_->trim(); }
   Status synchronize() override { return inner_->synchronize(); }
 
@@ -173,6 +175,7 @@ class FaultyDevice final : public Device {
   const std::unique_ptr<Device> inner_;
   FaultPlan* const plan_;
   const bool peers_;
+  const bool unseen_;
 };
 
 }  // namespace innkeeper::test

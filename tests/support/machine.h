@@ -41,6 +41,7 @@ struct MachineOptions {
   LinkLimits links = {};
   sim::Card card = sim::default_card();
   sim::Link link = sim::default_host_link();
+  bool unseen = false;   // accelerators work unseen
   bool measured = true;  // the engine knows the accelerators' speeds and clocks
 };
 
@@ -184,7 +185,7 @@ class Machine {
   }
 
   static std::unique_ptr<Device> wrap(std::unique_ptr<Device> device, const MachineOptions& options) {
-    return std::make_unique<FaultyDevice>(std::move(device), options.faults, options.peers);
+    return std::make_unique<FaultyDevice>(std::move(device), options.faults, options.peers, options.unseen);
   }
 
   std::vector<std::shared_ptr<sim::Accelerator>> cards_;

@@ -1,11 +1,16 @@
 // Moves (move.h) between cards and the host: who goes first on a link, and what goes in parts.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "support/machine.h"
+#include "support/soon.h"
 #include "support/whereabouts.h"
 
 namespace innkeeper::test {
@@ -89,6 +94,45 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(4 * kSize));
   destroy(machine, hints);
   machine->destroy(other);
+}
+
+// Nor does the program need to do anything, where the device is one that nobody hears of.
+TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
+  Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
+  machine->start_helper();
+  std::vector<Block*> hints = at_host(machine, 4, 3 * kSize);
+  const int64_t before = machine->stats().bytes_fetched;
+  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  EXPECT_TRUE(soon([&] {
+    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    return machine->stats().bytes_fetched - before == static_cast<int64_t>(12 * kSize);
+  }));
+  for (size_t i = 0; i < hints.size(); ++i)
+    EXPECT_EQ(machine.read(*hints[i], machine.sim()).value(), pattern(3 * kSize, i));
+  EXPECT_EQ(machine->check_invariants(), "");
+  destroy(machine, hints);
+}
+
+// Whoever synchronizes asks for all parts, also of a block that the helper is about to ask for one of.
+TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
+  Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
+  std::atomic<bool> in_its_hands{false};
+  machine->set_copy_watch([&, self = std::this_thread::get_id()](const Device&, const Device&, Bytes,
+                                                                 const std::function<void()>& copy) {
+    if (std::this_thread::get_id() != self && !in_its_hands.exchange(true))
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    copy();
+  });
+  Block* block = at_host(machine, 1, 3 * kSize).front();
+  machine->start_helper();
+  const int64_t before = machine->stats().bytes_fetched;
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  machine.card(machine.sim())->synchronize();  // the first part is done
+  ASSERT_TRUE(soon([&] { return in_its_hands.load(); }));
+  ASSERT_TRUE(machine->synchronize().ok());
+  EXPECT_EQ(machine->stats().bytes_fetched - before, static_cast<int64_t>(3 * kSize));
+  EXPECT_EQ(machine->check_invariants(), "");
+  machine->destroy(block);
 }
 
 // A large block on its way to the host, and behind it one without bytes.
