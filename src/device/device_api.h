@@ -162,7 +162,8 @@ class Device {
   // Called, on a thread of the device's own, after work that was put on it is over, where the device has
   // threads. Null: nobody is, from when this returns. Must not be called from there.
   virtual void set_listener(std::function<void()>) {}
-  // Whether its copies are done at times of their own, of which nobody is told: whoever has more of them asks.
+  // Whether its copies are done at times of their own, of which nobody is told: whoever has more of them
+  // asks.
   virtual bool works_unseen() const { return false; }
 
   // Gives memory that is cached but free back to the system. Returns how much.

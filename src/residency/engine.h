@@ -181,8 +181,8 @@ class Engine final : public Accountant {
       advance_moves();
   }
   // Has a thread of the engine's own do that whenever a disk has done something, and from time to time while
-  // moves wait for the link of a device that works unseen: so they go on by themselves. Where no thread can be
-  // started, they go on with the program's operators.
+  // moves wait for the link of a device that works unseen: so they go on by themselves. Where no thread can
+  // be started, they go on with the program's operators.
   void start_helper();
 
   // ---- accounting (Accountant)

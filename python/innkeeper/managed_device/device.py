@@ -113,8 +113,8 @@ def is_initialized() -> bool:
 def _lazy_init() -> None:
     """Does nothing: the runtime starts with the first tensor.
 
-    PyTorch takes a device without this for one that is never in use, and ``torch.accelerator.synchronize`` then
-    waits for nothing (2.11).
+    PyTorch takes a device without this for one that is never in use, and 2.11 then waits for nothing in
+    ``torch.accelerator.synchronize``.
     """
 
 

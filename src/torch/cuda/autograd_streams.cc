@@ -18,8 +18,8 @@ namespace {
 // The code of the autograd engine: of engine.cpp and input_buffer.cpp.
 std::array<AddressRange, 2> engine;
 
-// Whether CUDA is in use and the caller is the engine. Without CUDA's allocator no CUDA tensor is there; to ask
-// for its devices would start its driver.
+// Whether CUDA is in use and the caller is the engine. Without CUDA's allocator no CUDA tensor is there; to
+// ask for its devices would start its driver.
 bool is_for_cuda(const void* caller) {
   if (!engine[0].contains(caller) && !engine[1].contains(caller)) return false;
   const auto* const allocator = c10::cuda::CUDACachingAllocator::allocator.load();

@@ -70,8 +70,8 @@ at::Generator generator(c10::DeviceIndex index, uint64_t seed);
 // Gives a card's default generator another state; returns the one it had.
 PhiloxState exchange_default_generator(c10::DeviceIndex index, PhiloxState state);
 
-// Gives back what libraries of PyTorch keep between operators (cuBLAS's workspaces): it was charged to whoever
-// called them first, and comes again at their next use.
+// Gives back what libraries of PyTorch keep between operators (cuBLAS's workspaces): it was charged to
+// whoever called them first, and comes again at their next use.
 void free_workspaces();
 
 // Whether the calling thread's current stream of a card is being captured for a graph.

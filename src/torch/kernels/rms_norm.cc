@@ -1,0 +1,29 @@
+// RMS norm is one kernel where cards compute, and composed where CPU kernels do: PyTorch has the fused kernel
+// for CUDA alone, and composes it, derivative and all, for each device that has none.
+#include <ATen/Operators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "torch/kernels/host_kernels.h"
+#include "torch/kernels/own_kernels.h"
+#include "torch/operator/typed_kernel.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// What the device that computes has for autograd: the derivative of the fused kernel, or the composition.
+void as_behind(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const auto of = [&op](c10::DispatchKey key) { return op.getComputedKernelForDispatchKey(key); };
+  static const c10::SafeKernelFunction fused = of(c10::DispatchKey::AutogradCUDA);
+  static const c10::SafeKernelFunction composed = of(c10::DispatchKey::AutogradCPU);
+  (runs_cuda_kernels() ? fused : composed).callBoxed(op, keys, stack);
+}
+
+}  // namespace
+
+void register_rms_norm() {
+  kernels_for("aten", kManagedKey).impl("_fused_rms_norm", &TypedKernel<at::_ops::_fused_rms_norm>::run);
+  kernels_for("aten", kManagedAutogradKey)
+      .impl("_fused_rms_norm", torch::CppFunction::makeFromBoxedFunction<&as_behind>());
+}
+
+}  // namespace innkeeper::torch_layer
