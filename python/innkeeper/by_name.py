@@ -57,6 +57,14 @@ def _answer_dlpack() -> None:
     torch.Tensor.__dlpack_device__ = device  # type: ignore[method-assign]
 
 
+def no_address(x: torch.Tensor) -> str:
+    """For errors: what a managed tensor is to a library that asks for its address."""
+    return (
+        f"a managed tensor of {tuple(x.shape)}, {x.dtype}: its memory moves, so it has no address; give the "
+        "library the real tensor, from 'with innkeeper.resident(x, write=True) as real'"
+    )
+
+
 def _lend_to_cuda_libraries() -> None:
     """Says, to who asks for CUDA's array interface (CuPy, Numba), what gives a tensor that has one.
 
@@ -67,11 +75,7 @@ def _lend_to_cuda_libraries() -> None:
     def interface(self: torch.Tensor) -> Any:
         if not _C.is_managed(self.device):
             return original.__get__(self)
-        raise AttributeError(
-            f"__cuda_array_interface__ of a managed tensor of {tuple(self.shape)}, {self.dtype}: its memory "
-            "moves, so it has no address; give the library the real tensor, from "
-            "'with innkeeper.resident(x, write=True) as real'"
-        )
+        raise AttributeError(f"__cuda_array_interface__ of {no_address(self)}")
 
     torch.Tensor.__cuda_array_interface__ = property(interface)  # type: ignore[assignment,method-assign]
 

@@ -221,7 +221,7 @@ void check_environment(const Patient& patient, Findings& findings) {
 
 void check_libraries(const Patient& patient, Findings& findings) {
   const std::string adapted =
-      "accelerate, lightning, safetensors, transformers, triton";  // python/innkeeper/libraries
+      "accelerate, cupy, lightning, numba, safetensors, transformers, triton";  // python/innkeeper/libraries
   if (patient.libraries == "off")
     add(findings, Grade::hint, "libraries", "INNKEEPER_LIBRARIES=off: " + adapted + " do not know managed",
         "unset INNKEEPER_LIBRARIES");
