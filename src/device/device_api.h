@@ -165,6 +165,11 @@ class Device {
   // Whether its copies are done at times of their own, of which nobody is told: whoever has more of them
   // asks.
   virtual bool works_unseen() const { return false; }
+  // Whether threads that the program knows nothing of may call it now. While the program captures a graph on
+  // a card, such a call would end the capture.
+  virtual bool may_be_helped() const { return true; }
+  // Called once on such a thread, before it calls the device.
+  virtual void begin_helping() {}
 
   // Gives memory that is cached but free back to the system. Returns how much.
   virtual Bytes trim() { return Bytes(0); }

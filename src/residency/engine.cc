@@ -35,13 +35,7 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
 }
 
 Engine::~Engine() {
-  if (disk_ != kNoNode) device(disk_).set_listener(nullptr);
-  {
-    MutexLock lock(mutex_);
-    helper_wanted_ = false;
-    landed_.notify_all();
-  }
-  if (helper_.joinable()) helper_.join();
+  stop_helper();
   // Host memory that copies still touch goes back once they are done.
   for (auto& node : nodes_) (void)node->device->synchronize();
   for (auto& node : nodes_) {

@@ -184,6 +184,7 @@ class Engine final : public Accountant {
   // moves wait for the link of a device that works unseen: so they go on by themselves. Where no thread can
   // be started, they go on with the program's operators.
   void start_helper();
+  void stop_helper();  // for good; moves go on with operators
 
   // ---- accounting (Accountant)
   Status charge(NodeId node, Bytes size) override;
@@ -353,7 +354,8 @@ class Engine final : public Accountant {
   Status wait_landed(MovePtr move) IK_REQUIRES(mutex_);
   bool cancel_last_waiting(Node& node) IK_REQUIRES(mutex_);
   void count_under_way() IK_REQUIRES(mutex_);
-  size_t waiting_for_links() const IK_REQUIRES(mutex_);
+  bool may_be_helped() const IK_REQUIRES(mutex_);
+  bool polls_links() const IK_REQUIRES(mutex_);
   void issue_waiting() IK_EXCLUDES(mutex_);
   void start_reading(Block& block, NodeId to) IK_EXCLUDES(mutex_);
   void wake_helper() IK_REQUIRES(mutex_);

@@ -1,11 +1,9 @@
 // Moves: how they begin, go on, land and fail (move.h). What works on a block runs without the engine's lock
 // (I10), on a block that this thread has marked as moving; valid replicas may be pinned and read meanwhile.
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/log.h"
-#include "base/quiet_thread.h"
 #include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
@@ -45,8 +43,12 @@ Status Engine::bring(Block& block, NodeId to, Errand errand) {
 // Memory for which there is a ticket. A refusal of others' may have lost its code on its way through an
 // allocator.
 Result<Memory> Engine::allocate(Ticket& ticket, Bytes size, Queue first) {
+  const Bytes promised = ticket.left();
   ArmedTicket armed(ticket);
   Result<Memory> memory = device(ticket.node()).allocate(size, first);
+  // A card charges nothing while the program captures a graph, which may have begun since the helper looked.
+  if (memory.ok() && promised != Bytes(0) && ticket.left() == promised)
+    return Status(Code::busy, "memory was given that nobody is charged for");
   if (!memory.ok() && armed.refused()) return Status(Code::busy, memory.status().message());
   return memory;
 }
@@ -234,14 +236,9 @@ void Engine::stay(Block& block, NodeId id) {
   node(id).vacating -= source.memory.size();
 }
 
-size_t Engine::waiting_for_links() const {
-  size_t count = 0;
-  for (const auto& at : nodes_) count += at->in.waiting() + at->out.waiting();
-  return count;
-}
-
 void Engine::count_under_way() {
-  const size_t waiting = waiting_for_links();
+  size_t waiting = 0;
+  for (const auto& at : nodes_) waiting += at->in.waiting() + at->out.waiting();
   under_way_.store(static_cast<int64_t>(watched_.size() + waiting), std::memory_order_relaxed);
   if (polls_ && waiting != 0 && helper_sleeps_) landed_.notify_all();
 }
@@ -269,11 +266,6 @@ void Engine::forget_onward(Block& block) {
   if (found == going_on_.end()) return;
   found->second->onward = kNoNode;
   going_on_.erase(found);
-}
-
-void Engine::wake_helper() {
-  helper_has_work_ = true;
-  landed_.notify_all();
 }
 
 // Finishes what has landed, starts what may start. Moves whose blocks another thread works on come later.
@@ -429,15 +421,6 @@ bool Engine::cancel_last_waiting(Node& node) {
   return false;
 }
 
-// Puts all that waits for a link on its queue, also what the helper has in its hands.
-void Engine::issue_waiting() {
-  MutexLock lock(mutex_);
-  ++helper_rests_;
-  while (helper_works_) wait_change();
-  advance_links(Parts::all);
-  --helper_rests_;
-}
-
 // Has a disk begin to read what an operator at `to` is about to wait for, beside what it reads already.
 void Engine::start_reading(Block& block, NodeId to) {
   MutexLock lock(mutex_);
@@ -447,54 +430,6 @@ void Engine::start_reading(Block& block, NodeId to) {
   }
   const MoveScope move(*this, block);
   (void)bring(block, host_, kDemand);
-}
-
-void Engine::start_helper() {
-  polls_ =
-      std::any_of(nodes_.begin(), nodes_.end(), [](const auto& at) { return at->device->works_unseen(); });
-  if ((disk_ == kNoNode && !polls_) || helper_.joinable()) return;
-  {
-    MutexLock lock(mutex_);
-    helper_wanted_ = true;
-  }
-  try {
-    helper_ = quiet_thread([this] { run_helper(); });
-  } catch (const std::system_error& error) {
-    log(LogLevel::warn, std::string("no thread for moves that go on by themselves: ") + error.what());
-    return;
-  }
-  if (disk_ == kNoNode) return;
-  device(disk_).set_listener([this] {
-    if (under_way_.load(std::memory_order_relaxed) == 0) return;
-    MutexLock lock(mutex_);
-    wake_helper();
-  });
-}
-
-void Engine::run_helper() {
-  MutexLock lock(mutex_);
-  while (helper_wanted_) {
-    if (!helper_has_work_) {
-      if (!polls_ || waiting_for_links() == 0) {
-        helper_sleeps_ = true;
-        landed_.wait(mutex_);
-        helper_sleeps_ = false;
-        continue;
-      }
-      landed_.wait_for(mutex_, kLinkPoll);
-    }
-    helper_has_work_ = false;
-    for (size_t looks = watched_.size() / kLandedAtOnce + 1; looks > 0; --looks) {  // one wake may be for all
-      while (helper_wanted_ && helper_rests_ != 0) landed_.wait_for(mutex_, kLinkPoll);
-      if (!helper_wanted_) return;
-      helper_works_ = true;
-      lock.unlock();
-      advance_moves();
-      lock.lock();
-      helper_works_ = false;
-      changed_.notify_all();
-    }
-  }
 }
 
 }  // namespace innkeeper

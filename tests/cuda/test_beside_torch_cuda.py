@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import innkeeper
 import pytest
@@ -170,6 +171,28 @@ def test_no_room_is_made_while_a_graph_is_captured() -> None:
     graph.replay()
     assert twice.sum().item() == 8.0 * MIB
     check(pairs)
+
+
+def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
+    """A call of the engine's own thread would end the capture, and memory is charged to nobody meanwhile."""
+    innkeeper.configure("cuda:0:512MiB,host:1GiB")
+    pairs = many(40)
+    for _, managed in pairs:
+        innkeeper.evict(managed)
+    own = torch.ones(MIB, device="cuda")
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    for _, managed in pairs:
+        innkeeper.prefetch(managed, "cuda:0")
+    with torch.cuda.graph(graph):
+        own.mul_(2.0)
+        time.sleep(0.01)  # what it had in its hands
+        before = innkeeper.stats()["bytes_fetched"]
+        time.sleep(0.1)
+        assert innkeeper.stats()["bytes_fetched"] == before
+    graph.replay()
+    check(pairs)
+    assert node()["recount"] == node()["resident"] <= node()["budget"]
 
 
 def test_segments_of_the_cards_allocator_grow() -> None:

@@ -11,6 +11,9 @@
 #include "torch/accelerator/c10_event.h"
 #include "torch/accelerator/guarded.h"
 #include "torch/runtime/faults.h"
+#ifdef INNKEEPER_WITH_CUDA
+#include "torch/cuda/cuda_backend.h"
+#endif
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -174,6 +177,19 @@ Status C10Device::synchronize() {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
     return {};
   });
+}
+
+bool C10Device::may_be_helped() const {
+#ifdef INNKEEPER_WITH_CUDA
+  if (device_.is_cuda()) return !cuda_backend::is_any_captured();
+#endif
+  return true;
+}
+
+void C10Device::begin_helping() {
+#ifdef INNKEEPER_WITH_CUDA
+  if (device_.is_cuda()) cuda_backend::spare_captures(device_.index());
+#endif
 }
 
 Result<Memory> HostNode::allocate(Bytes size, Queue) {

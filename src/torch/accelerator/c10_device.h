@@ -48,6 +48,8 @@ class C10Device final : public Device {
   Bytes trim() override;
   Status synchronize() override;
   bool works_unseen() const override { return device_.is_cuda(); }  // a simulated one is told the time
+  bool may_be_helped() const override;
+  void begin_helping() override;
   Status loss() const override { return health_->loss(); }
   // `call`, which PyTorch made on the device, ended with this.
   Status failure(const DeviceCall& call, const std::exception& error) {

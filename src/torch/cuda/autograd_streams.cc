@@ -6,11 +6,13 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "torch/cuda/interposed.h"
 #include "torch/memory/handle.h"
+#include "torch/runtime/fork.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
@@ -22,6 +24,7 @@ std::array<AddressRange, 2> engine;
 // ask for its devices would start its driver.
 bool is_for_cuda(const void* caller) {
   if (!engine[0].contains(caller) && !engine[1].contains(caller)) return false;
+  if (is_forked_child()) return false;  // CUDA must not be asked there
   const auto* const allocator = c10::cuda::CUDACachingAllocator::allocator.load();
   return allocator != nullptr &&
          const_cast<c10::cuda::CUDACachingAllocator::CUDAAllocator*>(allocator)->initialized();
@@ -57,14 +60,20 @@ void keep_autograd_streams() {
       {"_ZN2at11accelerator16getCurrentStreamEa", reinterpret_cast<void*>(&get_current_stream)},
   }};
   std::array<std::vector<void**>, 3> slots;
+  std::vector<std::pair<void**, void*>> before;
   bool found = engine[0].begin != 0 && engine[1].begin != 0;
   for (size_t i = 0; i < all.size(); ++i) {
     slots[i] = library.slots_of(all[i].name);
     found = found && !slots[i].empty();
   }
-  for (size_t i = 0; found && i < all.size(); ++i)
-    for (void** const slot : slots[i]) found = library.set(slot, all[i].function) && found;
+  for (size_t i = 0; found && i < all.size(); ++i) {
+    for (void** const slot : slots[i]) {
+      before.emplace_back(slot, *slot);
+      found = library.set(slot, all[i].function) && found;
+    }
+  }
   if (!found) {
+    for (const auto& [slot, function] : before) (void)library.set(slot, function);
     log(LogLevel::warn,
         "PyTorch's autograd engine is not as expected: the backward pass of plain CUDA tensors may fail in "
         "this "

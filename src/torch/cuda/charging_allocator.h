@@ -53,6 +53,7 @@ class ChargingAllocator final : public ForwardingAllocator {
   void close();
   // Bytes charged for memory that is alive now, counted here (I4: a recount).
   Bytes live(c10::DeviceIndex device) const;
+  bool is_captured() const { return captures_.load(std::memory_order_acquire) != 0; }
   caching::CUDAAllocator& target() const { return target_; }
   // On the current stream, for a copy that `first` makes: that stream alone waits for who used the memory.
   c10::DataPtr allocate_for_copy(size_t size, const c10::Stream& first);
@@ -87,7 +88,7 @@ class ChargingAllocator final : public ForwardingAllocator {
   Ledger* ledger() const;
 
   std::atomic<Ledger*> ledger_{nullptr};  // old ones are kept: memory may still be charged to them
-  std::atomic<int> captures_{0};
+  std::atomic<int> captures_{0};          // graphs that are captured now
 };
 
 }  // namespace innkeeper::torch_layer::cuda_backend

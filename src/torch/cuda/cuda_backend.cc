@@ -255,8 +255,10 @@ void take(c10::DeviceIndex index, Bytes budget) {
 }
 
 Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards) {
+  // On a thread of ours the current card would be the first, which may be others'.
   return {.lock =
-              [near = node_near(cards)](void* data, size_t size) {
+              [near = node_near(cards), card = cards.front()](void* data, size_t size) {
+                const c10::cuda::CUDAGuard on_card(card);
                 // Before its pages are there, which locking them asks for.
                 if (near) (void)prefer_numa_node(data, size, *near);
                 const cudaError_t error = cudaHostRegister(data, size, cudaHostRegisterPortable);
@@ -265,7 +267,8 @@ Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards) {
                 return Status(Code::unavailable, cudaGetErrorString(error));
               },
           .unlock =
-              [](void* data, size_t) {
+              [card = cards.front()](void* data, size_t) {
+                const c10::cuda::CUDAGuard on_card(card);
                 if (cudaHostUnregister(data) == cudaSuccess) return true;
                 (void)cudaGetLastError();
                 return false;
@@ -291,6 +294,17 @@ PhiloxState exchange_default_generator(c10::DeviceIndex index, PhiloxState state
 }
 
 void free_workspaces() { at::cuda::clearCublasWorkspaces(); }
+
+bool is_any_captured() {
+  const ChargingAllocator* ours = installed.load(std::memory_order_acquire);
+  return ours != nullptr && ours->is_captured();
+}
+
+void spare_captures(c10::DeviceIndex index) {
+  const c10::cuda::CUDAGuard on_card(index);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) (void)cudaGetLastError();
+}
 
 bool is_capturing(c10::DeviceIndex index) {
   const c10::cuda::CUDAGuard on_card(index);

@@ -74,8 +74,10 @@ LoadedLibrary::LoadedLibrary(const void* function) {
       reinterpret_cast<const ElfW(Phdr)*>(static_cast<const std::byte*>(info.dli_fbase) + header->e_phoff);
   for (size_t i = 0; i < header->e_phnum; ++i) {
     if (segments[i].p_type != PT_GNU_RELRO) continue;
-    read_only_.begin = base_ + segments[i].p_vaddr;
-    read_only_.end = read_only_.begin + segments[i].p_memsz;
+    // Whole pages, as the loader does: data that is written may share the last one.
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    read_only_.begin = (base_ + segments[i].p_vaddr) / page * page;
+    read_only_.end = (base_ + segments[i].p_vaddr + segments[i].p_memsz) / page * page;
   }
   symbol_count_ = count_symbols(hash);
   symbols_ = symbols;

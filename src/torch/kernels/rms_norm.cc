@@ -12,10 +12,8 @@ namespace {
 
 // What the device that computes has for autograd: the derivative of the fused kernel, or the composition.
 void as_behind(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const auto of = [&op](c10::DispatchKey key) { return op.getComputedKernelForDispatchKey(key); };
-  static const c10::SafeKernelFunction fused = of(c10::DispatchKey::AutogradCUDA);
-  static const c10::SafeKernelFunction composed = of(c10::DispatchKey::AutogradCPU);
-  (runs_cuda_kernels() ? fused : composed).callBoxed(op, keys, stack);
+  const auto behind = runs_cuda_kernels() ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
+  op.getComputedKernelForDispatchKey(behind).callBoxed(op, keys, stack);
 }
 
 }  // namespace

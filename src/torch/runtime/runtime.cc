@@ -378,7 +378,11 @@ KeptRuntime::KeptRuntime() : running_(nullptr) {
 static void refuse_while_memory_is_held(Engine& engine) {
   throw_if_error(engine.synchronize(), "configure");
 #ifdef INNKEEPER_WITH_CUDA
-  cuda_backend::free_workspaces();
+  for (size_t i = 0; i < engine.node_count(); ++i) {
+    if (engine.device(NodeId{static_cast<uint8_t>(i)}).live() == Bytes(0)) continue;
+    cuda_backend::free_workspaces();
+    break;
+  }
 #endif
   for (size_t i = 0; i < engine.node_count(); ++i) {
     const Device& device = engine.device(NodeId{static_cast<uint8_t>(i)});

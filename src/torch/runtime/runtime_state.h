@@ -37,10 +37,11 @@ class Runtime {
   bool stress_recompute() const { return stress_recompute_; }
   // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
   bool has_data() const { return has_data_; }
-  // Threads that look at the engine from time to time.
+  // Ends the threads of the machine's own.
   void stop_background() {
     publisher_.reset();
     tidier_.reset();
+    engine_->stop_helper();
   }
 
  private:
