@@ -121,22 +121,6 @@ atexit.register(lambda: pairs[3][1].add_(1).cpu())
     )
 
 
-@pytest.mark.parametrize("mode", ["late", "early", "random:3"])
-def test_at_the_end_the_engines_own_thread_begins_nothing_more(mode: str) -> None:
-    passes(
-        """
-pairs = many(60, 4)
-for _, managed in pairs:
-    innkeeper.evict(managed)
-for _, managed in pairs:               # most wait for the link
-    innkeeper.prefetch(managed, "cuda:0")
-sys.modules["builtins"].kept = pairs
-""",
-        fresh=True,
-        FAKE_CUDA_MODE=mode,
-    )
-
-
 def test_a_process_whose_card_is_gone_ends_in_order() -> None:
     passes(
         """

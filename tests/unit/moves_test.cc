@@ -113,6 +113,25 @@ TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   destroy(machine, hints);
 }
 
+// As at a program's end, when devices are about to go. What waits goes on with whoever asks for it.
+TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
+  Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
+  machine->start_helper();
+  std::vector<Block*> hints = at_host(machine, 4, 3 * kSize);
+  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  machine->stop_helper();
+  const int64_t before = machine->stats().bytes_fetched;
+  for (int i = 0; i < 20; ++i) {
+    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(machine->stats().bytes_fetched, before);
+  for (size_t i = 0; i < hints.size(); ++i)
+    EXPECT_EQ(machine.read(*hints[i], machine.sim()).value(), pattern(3 * kSize, i));
+  machine->stop_helper();
+  destroy(machine, hints);
+}
+
 // Whoever synchronizes asks for all parts, also of a block that the helper is about to ask for one of.
 TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
