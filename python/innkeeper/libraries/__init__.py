@@ -28,10 +28,10 @@ _SWITCH = "INNKEEPER_LIBRARIES"
 _SETTINGS = {ACCELERATE_DEVICE: DEVICE}
 _ADAPTERS = {
     "accelerate": "accelerate",
-    "cupy": "cuda_arrays",
+    "cupy": "cupy",
     "lightning": "lightning",
     "lightning_fabric": "lightning",
-    "numba": "cuda_arrays",
+    "numba": "numba",
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
     "transformers": "transformers",

@@ -1,7 +1,6 @@
-"""CuPy and Numba: who gives them a managed tensor is told what gives them its memory.
+"""For CuPy and Numba: who gives them a managed tensor is told what gives them its memory.
 
-Both ask for CUDA's array interface, and what has none CuPy takes for NumPy's, and Numba for no array. What
-they would need themselves: to say which object it was, with the reason that its ``AttributeError`` gives.
+Both ask for CUDA's array interface, and what has none CuPy takes for NumPy's, and Numba for no array.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, by_name
-from innkeeper.libraries.imports import replace
-
-_CUPY = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "from_dlpack")
-_NUMBA = ("as_cuda_array", "to_device")
+from innkeeper.libraries.imports import Adapt, replace
 
 
 def _refusing(own: Any) -> Any:
@@ -29,9 +25,11 @@ def _refusing(own: Any) -> Any:
     return taken
 
 
-def _adapt(names: tuple[str, ...], module: ModuleType) -> None:
-    for name in names:
-        replace(module, name, _refusing)
+def refuse(*names: str) -> Adapt:
+    """Has a module's functions of these names refuse managed tensors."""
 
+    def adapt(module: ModuleType) -> None:
+        for name in names:
+            replace(module, name, _refusing)
 
-AFTER = {"cupy": functools.partial(_adapt, _CUPY), "numba.cuda.api": functools.partial(_adapt, _NUMBA)}
+    return adapt
