@@ -75,9 +75,8 @@ void keep_autograd_streams() {
   if (!found) {
     for (const auto& [slot, function] : before) (void)library.set(slot, function);
     log(LogLevel::warn,
-        "PyTorch's autograd engine is not as expected: the backward pass of plain CUDA tensors may fail in "
-        "this "
-        "process");
+        "PyTorch's autograd engine is not as expected: the backward pass of plain CUDA tensors may fail "
+        "in this process");
   }
 }
 

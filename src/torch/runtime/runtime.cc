@@ -377,15 +377,11 @@ KeptRuntime::KeptRuntime() : running_(nullptr) {
 // resident(), and has kept.
 static void refuse_while_memory_is_held(Engine& engine) {
   throw_if_error(engine.synchronize(), "configure");
-#ifdef INNKEEPER_WITH_CUDA
-  for (size_t i = 0; i < engine.node_count(); ++i) {
-    if (engine.device(NodeId{static_cast<uint8_t>(i)}).live() == Bytes(0)) continue;
-    cuda_backend::free_workspaces();
-    break;
-  }
-#endif
   for (size_t i = 0; i < engine.node_count(); ++i) {
     const Device& device = engine.device(NodeId{static_cast<uint8_t>(i)});
+#ifdef INNKEEPER_WITH_CUDA
+    if (device.live() != Bytes(0)) cuda_backend::free_workspaces();
+#endif
     if (device.live() == Bytes(0)) continue;
     throw_status(Status(Code::invalid_argument,
                         to_string(device.live()) + " of " + device.name() +
