@@ -235,7 +235,7 @@ Runtime::Runtime(Prepared prepared)
   }
 
   std::vector<NodeSetup> setups;
-  HostNode* host = nullptr;
+  [[maybe_unused]] HostNode* host = nullptr;
   for (const NodeSpec& node : spec.nodes) {
     NodeBackend backend;
     NodeSetup setup;
@@ -310,8 +310,14 @@ Runtime::Runtime(Prepared prepared)
   engine_->start_helper();
   settle_vector_math();
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
+#ifdef INNKEEPER_WITH_CUDA
+  // Not while a graph is captured: to unlock memory would end that, as any call of a thread of ours.
+  const auto tidy = [host] {
+    if (!cuda_backend::is_any_captured()) host->tidy();
+  };
   if (!cards.empty() && host != nullptr)
-    tidier_ = std::make_unique<Repeat>([host] { host->tidy(); }, kLinger / 2, "host memory stays locked");
+    tidier_ = std::make_unique<Repeat>(tidy, kLinger / 2, "host memory stays locked");
+#endif
 }
 
 NodeId Runtime::node_of(c10::Device device) const {
