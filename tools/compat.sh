@@ -2,15 +2,15 @@
 # What runs on the managed device to the CPU's bits: models of transformers, timm and diffusers, scripts of libraries as
 # their documentation shows them, PyTorch's own databases; whether other devices are as without the package; and
 # docs/compatibility.md of all.
-#   PARTS="timm scripts"  these parts of it (transformers timm diffusers scripts other_devices); the document has the
-#                         others as before
+#   PARTS="timm scripts"  these parts of it (transformers timm diffusers scripts adapters other_devices); the document
+#                         has the others as before
 #   ONLY='gpt2|vit.*'     models and scripts of these names, and no document      QUICK=1  the same with five models
 # An hour and more, so no part of make test. What the libraries need is installed on top of $VENV, in environments of
 # their own in build/compat. Where it cannot be had this says so; QUICK=1 does without.
 source "$(dirname "$0")/common.sh"
 OUT=build/compat
 ONLY=${ONLY:-${QUICK:+gpt2|bert|vit|lcnet_035|DiTTransformer2DModel}}
-PARTS=${PARTS:-transformers timm diffusers $([ -n "${QUICK:-}" ] || echo scripts other_devices)}
+PARTS=${PARTS:-transformers timm diffusers $([ -n "${QUICK:-}" ] || echo scripts adapters other_devices)}
 mkdir -p "$OUT"
 
 site_of() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
@@ -40,8 +40,9 @@ part() {
     transformers) packages= ;;
     timm | diffusers) packages=models ;;
     scripts) packages=scripts script=scripts words=() ;;
+    adapters) packages=oldest script=adapters words=() ;;
     other_devices) packages= script=other_devices words=() ;;
-    *) die "$1 is no part; they are transformers, timm, diffusers, scripts and other_devices" ;;
+    *) die "$1 is no part; they are transformers, timm, diffusers, scripts, adapters and other_devices" ;;
   esac
   header "$1"
   if [ -n "$packages" ]; then

@@ -30,6 +30,7 @@ def register() -> None:
         _C,  # noqa: F401
         by_name,
         checkpointed_rng,
+        custom_operators,
         decompositions,
         distributed,
         inductor,
@@ -44,6 +45,7 @@ def register() -> None:
     )
     pickling.register()
     by_name.tell()
+    custom_operators.tell()
     decompositions.tell()
     inductor.tell()
     checkpointed_rng.tell()

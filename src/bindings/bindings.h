@@ -21,5 +21,6 @@ void bind_faults(py::module_& m);
 void bind_leases(py::module_& m);
 void bind_distributed(py::module_& m);
 void bind_device_names(py::module_& m);
+void bind_operators(py::module_& m);
 
 }  // namespace innkeeper::bindings

@@ -26,4 +26,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_leases(m);
   bind_distributed(m);
   bind_device_names(m);
+  bind_operators(m);
 }

@@ -29,6 +29,8 @@ KINDS = {
 }
 # What shows memory that nobody wrote; whose copies have storages of their own; whose indices are the CPU's.
 NOT_COMPARED = ("empty", "as_strided_partial_views", "tensor_split")
+# Of one process in eight these have other bits on the CPU alone: by how its memory is aligned.
+NOT_REPEATABLE = ("linalg_lstsq",)
 Run = dict[str, str]
 STAYS = """
 ### What stays as on an accelerator, not as on the CPU
@@ -101,7 +103,11 @@ def compare(choice: str) -> dict[str, Any]:
     loaded, managed = run(True, "cpu", choice), run(True, "managed", choice)
     unlike = [name for name, found in plain.items() if {loaded[name], managed[name]} != {found}]
     again = run(False, "cpu", " or ".join(unlike)) if unlike else {}
-    sure = {name for name, found in plain.items() if again.get(name, found) == found != "skipped"}
+    sure = {
+        name
+        for name, found in plain.items()
+        if again.get(name, found) == found != "skipped" and not any(word in name for word in NOT_REPEATABLE)
+    }
     rows = [
         {"name": name, "kind": kind_of(name), "result": result(plain[name], managed[name])}
         for name in sorted(sure)

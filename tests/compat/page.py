@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import adapters
 import other_devices
 
 Row = dict[str, Any]
@@ -122,6 +123,8 @@ def main() -> None:
     text = HEAD + "".join(models(library, found[library]) for library in LIBRARIES if library in found)
     if "scripts" in found:
         text += scripts(found["scripts"])
+    if "adapters" in found:
+        text += adapters.section(found["adapters"])
     if "other_devices" in found:
         text += "\n" + other_devices.section(found["other_devices"])
     target.write_text(text)

@@ -62,7 +62,7 @@ def test_offloaded_caches_and_continuous_batching_generate_on_managed(tmp_path: 
     """Neither asks for CUDA's streams, nor takes the machine's memory for the device's."""
     code = """
 import torch
-from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 torch.manual_seed(0)
 sizes = dict(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
 config = LlamaConfig(**sizes, initializer_range=0.3, pad_token_id=0, eos_token_id=2, bos_token_id=1)
@@ -78,8 +78,14 @@ for device in ("cpu", "managed"):
             said[device, cache] = made[0, 4:].tolist()
 settings = GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=0, eos_token_id=2)
 def batched(**options):
-    wanted = ContinuousBatchingConfig(max_batch_tokens=64, **options)
-    found = model.generate_batch([prompt], settings, continuous_batching_config=wanted, progress_bar=False)
+    options |= {"max_batch_tokens": 64}
+    try:
+        from transformers import ContinuousBatchingConfig
+    except ImportError:  # transformers up to 5.0, where what is asked for has to fit the cards
+        settings.max_batch_tokens, wanted = 64, {}
+    else:
+        wanted = {"continuous_batching_config": ContinuousBatchingConfig(**options)}
+    found = model.generate_batch([prompt], settings, progress_bar=False, **wanted)
     return next(iter(found.values())).generated_tokens
 said["batch"] = batched()
 peak = innkeeper.stats()["nodes"]["sim:0"]["peak"]
@@ -349,10 +355,10 @@ def train(batch_size):
     tried.append(batch_size)
     innkeeper.manager().soft_placement = False
     return torch.ones(batch_size, 1 << 20, device="managed").sum().item() / (1 << 20)
-print(train(), tried)
+print(train() == tried[-1], tried[0], tried[-1] in range(8, 16), tried == sorted(set(tried), reverse=True))
 try:
     torch.ones(64, 1 << 20, device="managed")
 except RuntimeError as error:
     print(len(error.args), "CUDA out of memory." in error.args[0], error.args[0].count("CUDA"))
 """
-    assert plain(tmp_path, code)[0] == "15.0 [64, 57, 51, 45, 40, 36, 32, 28, 25, 22, 19, 17, 15]\n1 True 1\n"
+    assert plain(tmp_path, code)[0] == "True 64 True True\n1 True 1\n"

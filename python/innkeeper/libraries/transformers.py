@@ -129,6 +129,7 @@ def _adapt_paged_cache(cache: ModuleType) -> None:
 AFTER = {
     "transformers.cache_utils": _adapt_caches,
     "transformers.generation.continuous_batching.cache": _adapt_paged_cache,
+    "transformers.generation.continuous_batching.requests": _adapt_batching,  # up to 5.0
     "transformers.generation.continuous_batching.utils": _adapt_batching,
     "transformers.trainer": _adapt_trainer,
     "transformers.utils.import_utils": _adapt_import_utils,

@@ -12,6 +12,7 @@
 #include "torch/kernels/own_kernels.h"
 #include "torch/kernels/wider.h"
 #include "torch/operator/boxed_kernel.h"
+#include "torch/operator/library_operators.h"
 #include "torch/operator/register_ops.h"
 
 namespace innkeeper::torch_layer {
@@ -54,6 +55,9 @@ void register_operators() {
   }
   kernels_for("_", kManagedKey)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>());
+  register_for_libraries(kManagedKey,
+                         c10::KernelFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>(),
+                         "innkeeper: managed device");
   // A copy resolves these bits itself; above it their fallbacks would ask for a copy to resolve them, without
   // end.
   for (const c10::DispatchKey key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {

@@ -8,6 +8,7 @@
 
 #include "torch/compat.h"
 #include "torch/memory/cpu_allocator.h"
+#include "torch/operator/library_operators.h"
 #include "torch/operator/register_ops.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/copy.h"
@@ -68,6 +69,8 @@ void register_operators() {
   handles.push_back(dispatcher.registerFallback(
       DispatchKey::HPU, c10::KernelFunction::makeFromBoxedFunction<&fallback_kernel>(),
       "innkeeper: simulated accelerator"));
+  register_for_libraries(DispatchKey::HPU, c10::KernelFunction::makeFromBoxedFunction<&fallback_kernel>(),
+                         "innkeeper: simulated accelerator");
 }
 
 }  // namespace

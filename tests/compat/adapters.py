@@ -1,0 +1,76 @@
+"""The tests of libraries' adapters, with the oldest versions that are supported.
+
+python tests/compat/adapters.py --json build/compat/adapters.json [--only EXPRESSION]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from found import write
+
+TESTS = Path(__file__).parent.parent / "python"
+LIBRARIES = ["accelerate", "lightning", "transformers"]
+SECTION = """
+## Adapters
+
+`python/innkeeper/libraries` makes libraries that keep lists of devices use managed. `make test` tries it
+with the newest versions. With the oldest that are supported, {versions},
+at {commit}, {passed} of {tried} tests pass.
+"""
+
+
+def tried(choice: str) -> list[dict[str, Any]]:
+    """A row for each test."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        files = [str(TESTS / f"test_{name}.py") for name in ("libraries", "lightning")]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-n", str(min(os.cpu_count() or 1, 4)),
+             "-p", "no:cacheprovider", f"--junitxml={report}", *files, "-k", choice or "test"],
+            stdout=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        sys.stdout.write(done.stdout)
+        if not report.exists():
+            raise SystemExit(done.returncode)
+        return [
+            {"name": case.get("name"), "result": case[0].tag if len(case) else "same"}
+            for case in ElementTree.parse(report).iter("testcase")
+        ]
+
+
+def section(found: dict[str, Any]) -> str:
+    """What the page says of it."""
+    results = [row["result"] for row in found["rows"]]
+    named = [f"{library} {found['versions'][library]}" for library in LIBRARIES]
+    return SECTION.format(
+        versions=", ".join(named),
+        commit=found["versions"]["commit"],
+        passed=results.count("same"),
+        tried=len(results),
+    )
+
+
+def main() -> int:
+    """Runs them; writes a row for each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", metavar="EXPRESSION", help="as pytest's -k")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    args = parser.parse_args()
+    rows = tried(args.only)
+    if args.json is not None:
+        write(args.json, LIBRARIES, rows)
+    return int(any(row["result"] != "same" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
