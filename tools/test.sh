@@ -29,7 +29,8 @@ python_side() {
 
   header "python"
   # shellcheck disable=SC2086
-  "$VENV_PYTHON" -m pytest -n "$((JOBS < 4 ? JOBS : 4))" --dist worksteal --junitxml="$REPORTS/pytest.xml" ${PYTEST_ARGS:-}
+  "$VENV_PYTHON" -m pytest -n "$((JOBS < 4 ? JOBS : 4))" --dist worksteal --durations 10 \
+    --junitxml="$REPORTS/pytest.xml" ${PYTEST_ARGS:-}
 }
 
 header "layers and file sizes"

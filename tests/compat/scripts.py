@@ -76,6 +76,7 @@ SCRIPTS = [
     Script("torchao, weights alone", "torchao_weight_only", ("torchao",)),
     Script("transformers, quantized", "quantized_models", ("transformers", "torchao", "optimum-quanto")),
     Script("bitsandbytes", "bitsandbytes_linear", ("bitsandbytes",), cause=INT8),
+    Script("PyTorch's tools", "tools", ("onnx", "onnxscript", "tensorboard")),
     Script("transformers, generate", "generation", ("transformers", "optimum-quanto", "hqq")),
     Script("transformers, continuous batching", "continuous_batching", ("transformers",)),
 ]

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import torch
@@ -207,6 +208,37 @@ def test_traces_hold_no_copies_of_the_engines(operands: list[torch.Tensor]):
     called = [node.target for node in graph.nodes if node.op == "call_function"]
     assert called == [torch.ops.aten.add.Tensor] * 6
     check(traced(*operands))
+
+
+TRACED: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: torch.nn.Linear(8, 3), (2, 8)),
+    "convolution": (lambda: torch.nn.Conv2d(3, 4, 3), (2, 3, 8, 8)),
+    "convolution in one dimension": (lambda: torch.nn.Conv1d(3, 4, 3, padding="same"), (2, 3, 8)),
+    "transposed": (lambda: torch.nn.ConvTranspose2d(3, 4, 3, stride=2), (2, 3, 8, 8)),
+    "batch norm": (lambda: torch.nn.BatchNorm2d(3), (2, 3, 8, 8)),
+    "group norm": (lambda: torch.nn.GroupNorm(1, 3), (2, 3, 8, 8)),
+    "layer norm": (lambda: torch.nn.LayerNorm(8), (2, 3, 8)),
+    "RMS norm": (lambda: torch.nn.RMSNorm(8), (2, 3, 8)),
+    "LSTM": (lambda: torch.nn.LSTM(8, 4), (3, 2, 8)),
+    "pooling": (lambda: torch.nn.MaxPool2d(2), (2, 3, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_modules_are_traced_as_on_the_cpu(name: str):
+    make, shape = TRACED[name]
+    kinds, results = [], []
+    for device in ("cpu", "managed"):
+        torch.manual_seed(0)
+        model, x = (
+            make().to(device),
+            torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device),
+        )
+        traced = torch.jit.trace(model, (x,))
+        kinds.append([node.kind() for node in traced.inlined_graph.nodes()])
+        results.append([y.detach().cpu() for y in tree_leaves(traced(x))])
+    assert kinds[0] == kinds[1]
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
 def test_transforms_hold_no_copies_of_the_engines(operands: list[torch.Tensor]):

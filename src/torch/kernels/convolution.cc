@@ -2,11 +2,16 @@
 // because the boxed kernel takes convolution and convolution_backward whole; who calls the pair directly is
 // led back to those.
 #include <ATen/ATen.h>
+#include <ATen/TracerMode.h>
+#include <ATen/ops/convolution_native.h>
+#include <ATen/ops/convolution_ops.h>
 
 #include <array>
 #include <tuple>
+#include <utility>
 
 #include "torch/kernels/own_kernels.h"
+#include "torch/operator/typed_kernel.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -28,10 +33,26 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
                                          dilation, transposed, output_padding, std::move(groups), wanted);
 }
 
+// PyTorch's tracer (torch.jit.trace) records not convolution, but what it is composed of.
+at::Tensor traced_convolution(const at::Tensor& input, const at::Tensor& weight,
+                              const std::optional<at::Tensor>& bias, c10::SymIntArrayRef stride,
+                              c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed,
+                              c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  if (at::tracer::impl::is_dispatch_enabled()) [[unlikely]] {
+    return at::native::convolution(input, weight, bias, C10_AS_INTARRAYREF_SLOW(stride),
+                                   C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(dilation),
+                                   transposed, C10_AS_INTARRAYREF_SLOW(output_padding),
+                                   groups.guard_int(__FILE__, __LINE__));
+  }
+  return TypedKernel<at::_ops::convolution>::run(input, weight, bias, stride, padding, dilation, transposed,
+                                                 output_padding, std::move(groups));
+}
+
 }  // namespace
 
 void register_convolutions() {
   torch::Library& m = kernels_for("aten", kManagedKey);
+  m.impl("convolution", traced_convolution);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
 }

@@ -106,7 +106,6 @@ void register_hot_operators() {
   IK_TYPED("amax", amax);
   IK_TYPED("argmax", argmax);
   IK_TYPED("max.dim", max_dim);
-  IK_TYPED("convolution", convolution);
   IK_TYPED("convolution_backward", convolution_backward);
   IK_TYPED("max_pool2d_with_indices", max_pool2d_with_indices);
   IK_TYPED("max_pool2d_with_indices_backward", max_pool2d_with_indices_backward);
