@@ -33,6 +33,39 @@ SMALL: dict[str, Any] = {
     **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1},
 }
 
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
+HEADS = {"num_key_value_heads": 4}  # latent attention has as many of both
+WINDOWS = {"embed_dim": 24, "num_heads": [3, 6], "depths": [1, 1], "patch_size": 4, "window_size": 4}
+STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_stages": 4, "patch_size": 2}
+# What an architecture asks for besides.
+OWN: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(["axk1", "axk2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite"], HEADS),
+    **dict.fromkeys(["glm_moe_dsa", "hy_v4", "minicpm3", "sarvam_mla", "youtu"], HEADS),
+    **dict.fromkeys(["bamba", "granitemoehybrid"], MAMBA),
+    **dict.fromkeys(["convnext", "convnextv2"], STAGES),
+    **dict.fromkeys(["swin", "swinv2", "donut-swin"], WINDOWS),
+    "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 320},
+    "esm": {"vocab_size": 99, "pad_token_id": 0, "mask_token_id": 3, "position_embedding_type": "rotary"},
+    "luke": {"entity_vocab_size": 10},
+    "mamba2": {"num_heads": 8, "n_groups": 2, "state_size": 8},
+    "mobilevitv2": {"image_size": 64, "patch_size": 2},
+    "nemotron": {"num_key_value_heads": 2},
+    "reformer": {"is_decoder": True, "axial_pos_embds": False},
+    "xmod": {"default_language": "en_XX"},
+    "zamba2": {"n_mamba_heads": 8, "mamba_headdim": 8},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "hunyuan_v1_moe": {"head_dim": 8},
+    "ministral": {"head_dim": 8},
+    "prophetnet": {"num_encoder_layers": 2, "num_decoder_layers": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1}
+    | {"topk_group": 1, "norm_topk_prob": True},
+    "deepseek_v2": HEADS | {"num_experts_per_tok": 2},
+    "longcat_flash": HEADS | {"qk_head_dim": 16},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "gemma3n_text": {"num_kv_shared_layers": 0, "vocab_size_per_layer_input": 99},
+    "funnel": {"block_sizes": [1, 1]},
+}
+
 Inputs = Callable[[Any], dict[str, torch.Tensor]]
 
 
@@ -60,8 +93,8 @@ TASKS: list[tuple[str, str, Inputs]] = [
 def shrink(config: Any) -> None:
     """Makes a configuration small in place."""
     for name, value in SMALL.items():
-        if isinstance(getattr(config, name, None), int) and not isinstance(getattr(config, name), bool):
-            with contextlib.suppress(AttributeError):  # it follows from another
+        with contextlib.suppress(AttributeError, NotImplementedError):  # it follows from another
+            if type(vars(config).get(name, getattr(config, name, None))) is int:
                 setattr(config, name, value)
     if isinstance(getattr(config, "layer_types", None), list):
         with contextlib.suppress(AttributeError):
@@ -71,11 +104,13 @@ def shrink(config: Any) -> None:
             shrink(part)
 
 
-def prepare(class_name: str, inputs_of: Inputs) -> Subject:
+def prepare(name: str, class_name: str, inputs_of: Inputs) -> Subject:
     """A model of this class."""
     cls = getattr(transformers, class_name)
     config = cls.config_class()
     shrink(config)
+    for option, value in OWN.get(name, {}).items():
+        setattr(config, option, value)
     config.use_cache = False
     if (
         getattr(config, "is_encoder_decoder", False)
@@ -93,4 +128,4 @@ def candidates() -> Iterator[Candidate]:
             if name not in seen:
                 seen.add(name)
                 class_name = classes if isinstance(classes, str) else classes[0]
-                yield Candidate(name, task, partial(prepare, class_name, inputs))
+                yield Candidate(name, task, partial(prepare, name, class_name, inputs))
