@@ -14,14 +14,33 @@ from innkeeper import _C
 
 
 def tell() -> None:
-    """Has a library's operators looked at again after each kernel that they get from Python. Once."""
-    own = torch.library.Library.impl
+    """Has operators looked at again after each kernel that they get, all after a library is loaded. Once."""
+    library, load = torch.library.Library, torch.ops.load_library
+    define, impl = library.define, library.impl
 
-    @functools.wraps(own)
-    def impl(self: Any, op_name: Any, *given: Any, **named: Any) -> None:
-        own(self, op_name, *given, **named)
-        name = op_name if isinstance(op_name, str) else op_name.name()
-        name, _, overload = (name if "::" in name else f"{self.ns}::{name}").partition(".")
-        _C.look_again(name, "" if overload == "default" else overload)
+    @functools.wraps(define)
+    def also_define(self: Any, schema: str, *given: Any, **named: Any) -> Any:
+        made = define(self, schema, *given, **named)
+        _look(self.ns, schema.partition("(")[0].strip())
+        return made
 
-    torch.library.Library.impl = impl  # type: ignore[method-assign]
+    @functools.wraps(impl)
+    def also_impl(self: Any, op_name: Any, *given: Any, **named: Any) -> None:
+        impl(self, op_name, *given, **named)
+        _look(self.ns, op_name if isinstance(op_name, str) else op_name.name())
+
+    @functools.wraps(load)
+    def also_load(path: Any) -> None:
+        load(path)
+        _C.look_again_at_all()
+
+    library.define = also_define  # type: ignore[method-assign]
+    library.impl = also_impl  # type: ignore[method-assign]
+    torch.ops.load_library = also_load
+
+
+def _look(namespace: str, name: str) -> None:
+    """At an operator by its name, with or without its namespace and its overload."""
+    space, _, bare = name.rpartition("::")
+    bare, _, overload = bare.partition(".")
+    _C.look_again(f"{space or namespace}::{bare}", "" if overload == "default" else overload)

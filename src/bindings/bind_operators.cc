@@ -1,11 +1,39 @@
+#include <torch/csrc/Exceptions.h>
+
 #include "bindings/bindings.h"
 #include "torch/operator/library_operators.h"
 
 namespace innkeeper::bindings {
+namespace {
+
+PyObject* out_of_memory = nullptr;  // the class; PyTorch's C++ does not give it to others
+
+// Of the exception in flight.
+void throw_out_of_memory() {
+  try {
+    throw;
+  } catch (python_error& error) {
+    const py::gil_scoped_acquire gil;
+    error.persist();
+    if (PyErr_GivenExceptionMatches(error.type, out_of_memory) != 0)
+      C10_THROW_ERROR(OutOfMemoryError, error.what());
+  } catch (const py::error_already_set& error) {
+    const py::gil_scoped_acquire gil;
+    if (error.matches(out_of_memory)) C10_THROW_ERROR(OutOfMemoryError, py::str(error.value()));
+  } catch (...) {
+  }
+}
+
+}  // namespace
 
 void bind_operators(py::module_& m) {
-  m.def("look_again", &torch_layer::look_again, py::arg("name"), py::arg("overload"), WithoutGil(),
+  out_of_memory = py::module_::import("torch").attr("OutOfMemoryError").cast<py::object>().release().ptr();
+  torch_layer::set_throw_out_of_memory(&throw_out_of_memory);
+  m.def("look_again", py::overload_cast<const std::string&, const std::string&>(&torch_layer::look_again),
+        py::arg("name"), py::arg("overload"), WithoutGil(),
         "Looks whether a library's operator has come to choose by device; whether it has.");
+  m.def("look_again_at_all", py::overload_cast<>(&torch_layer::look_again), WithoutGil(),
+        "The same for all operators.");
 }
 
 }  // namespace innkeeper::bindings

@@ -63,9 +63,17 @@ std::string unexpected(const CLI::App& command, const std::string& otherwise) {
   const std::string commands = below(command);
   if (first.size() > 1 && first.front() == '-') return "there is no option " + first;
   if (!commands.empty()) return "there is no command " + first + "; there are " + commands;
-  if (takes_job(command))
-    return "\"" + first + "\" is out of place: the command goes behind --, as in: " + full_name(command) +
-           " --mem 8G -- " + first;
+  if (takes_job(command)) {
+    std::string whole;
+    for (const std::string& word : words) whole += " " + word;
+    const bool script = first.ends_with(".py");
+    const bool runs = command.get_option_no_throw("--managed") != nullptr;
+    return "\"" + first + "\" is out of place: " +
+           (script && runs ? full_name(command) + " --managed" + whole + " runs it on the managed device; "
+                           : "") +
+           "the command goes behind --, as in: " + full_name(command) + " --mem 8G --" +
+           (script ? " python" : "") + whole;
+  }
   if (command.get_option_no_throw("--wait") != nullptr) {
     for (const char* unit : {"", "s"})
       if (lease::parse_duration(first + unit).ok())

@@ -168,7 +168,11 @@ def test_a_command_is_told_its_budget_too(machine: Machine):
         (["--nproc", "0", "--", "train.py"], "--nproc"),
         (["--nproc", "2", "--", "python3", "train.py"], 'leave "python3" out'),
         (["--nproc", "2", "--", "/usr/bin/torchrun", "train.py"], "run --nproc 2 -- train.py"),
-        (["train.py"], "the command goes behind --"),
+        (
+            ["train.py"],
+            "innkeeper run --managed train.py runs it on the managed device; the command goes behind --",
+        ),
+        (["python", "train.py"], "as in: innkeeper run --mem 8G -- python train.py"),
     ],
 )
 def test_what_makes_no_sense_is_said(machine: Machine, active: str, words: list[str], says: str):

@@ -27,6 +27,11 @@ CPU's (a DataLoader that shuffles draws from it) and the device's (dropout).
 every optimizer are paged, those of `torch.optim.AdamW` too. Nor are `save_on_cpu`,
 `enable_model_cpu_offload()` of diffusers and offloaded caches: the device moves what does not fit.
 
+Operators of libraries and your own (`torch.library`) run by their kernel for CUDA or the CPU, whichever is
+behind the device; a general one is taken where there is none. `torch.library.opcheck` has a list of devices,
+and does not try gradients here. Where the host computes, `bnb.nn.Linear4bit` in eval() packs its weights for
+AVX-512 on tensors of the CPU's alone, and rounds otherwise there.
+
 ## Models
 
 Each from random weights, made small, in training mode: forward, backward and two steps of AdamW, with room

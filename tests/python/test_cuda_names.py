@@ -385,7 +385,14 @@ def test_what_cannot_be_mapped_says_so_with_the_scripts_line(tmp_path: Path, cod
     (tmp_path / "script.py").write_text(f"{head}{code}\n")
     done = run(tmp_path, "script.py")
     last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith(f"RuntimeError: script.py:4: {says}"), done.stderr
+    kind, _, said = last.partition(": ")
+    assert done.returncode == 1 and said.startswith(f"script.py:4: {says}"), done.stderr
+    assert kind == ("AttributeError" if "array_interface" in code else "RuntimeError")
+
+
+def test_what_libraries_ask_while_they_are_imported(tmp_path: Path):
+    code = "import torch\nx = torch.ones(2).cuda()\nprint(hasattr(x, '__cuda_array_interface__'))\n"
+    assert ok(tmp_path, code + "print(torch._C._cuda_getCurrentRawStream(0))") == "False\n0\n"
 
 
 def test_annotations_with_refused_names_are_no_use(tmp_path: Path):

@@ -41,10 +41,11 @@ def plain(folder: Path, code: str, **environment: str) -> tuple[str, str]:
     )
 
 
-def test_pipelines_and_device_maps_use_managed_in_a_managed_run(tmp_path: Path):
+@pytest.mark.parametrize("nodes", ["sim:2x2GiB,host:1GiB", "sim:1x16MiB,host:1GiB"])
+def test_pipelines_and_device_maps_use_managed_in_a_managed_run(tmp_path: Path, nodes: str):
     (tmp_path / "script.py").write_text(MODEL + PIPELINE.format(device="") + AUTO)
     on_cpu = python(tmp_path, "script.py")
-    done, stats = managed(tmp_path, "sim:2x2GiB,host:1GiB", "script.py")
+    done, stats = managed(tmp_path, nodes, "script.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.replace("cuda:0", "cpu") == on_cpu.stdout and done.stdout.count("cuda:0") == 2
     assert stats["ops"] > 0 and stats["nodes"]["sim:0"]["peak"] > 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -222,85 +220,6 @@ def test_custom_operators_run_where_the_device_behind_has_them():
 def test_custom_operators_in_compiled_graphs():
     torch._dynamo.reset()
     assert_same_bits(lambda device: custom(device, lambda f: torch.compile(f, backend="aot_eager")))
-
-
-RAN: list[str] = []  # which kernels of the next two ran, and on what
-
-
-def note(kernel: str, x: Tensor) -> Tensor:
-    RAN.append(f"{kernel}, {x.device.type}")
-    return x
-
-
-@torch.library.custom_op("innkeeper_test::halved", mutates_args=())
-def halved(x: Tensor) -> Tensor:
-    return note("general", x) * 0.25
-
-
-@torch.library.custom_op("innkeeper_test::tripled", mutates_args=("x",))
-def tripled(x: Tensor) -> None:
-    note("general", x).mul_(9)
-
-
-def test_custom_operators_with_a_general_kernel_run_the_one_for_the_device_behind():
-    RAN.clear()
-    halved(normal(4, 8).to("managed"))
-    assert RAN == ["general, managed"]
-
-    @halved.register_kernel("cpu")
-    def _(x: Tensor) -> Tensor:
-        return note("the CPU's", x) * 0.5
-
-    @tripled.register_kernel("cpu")
-    def _(x: Tensor) -> None:
-        note("the CPU's", x).mul_(3)
-
-    halved.register_autograd(lambda context, gradient: gradient * 0.5)
-
-    def run(device: str) -> Any:
-        RAN.clear()
-        x = normal(4, 8).to(device).requires_grad_()
-        y = halved(x)
-        y.square().sum().backward()
-        z = y.detach().clone()
-        tripled(z)
-        assert RAN == ["the CPU's, cpu"] * 2
-        return y, x.grad, z
-
-    assert_same_bits(run)
-
-
-def test_custom_operators_are_made_anew():
-    x = normal(3).to("managed")
-    for factor in (2, 3):
-        library = torch.library.Library("innkeeper_anew", "DEF")
-        library.define("scaled(Tensor x) -> Tensor" if factor == 2 else "scaled(Tensor x, int by) -> Tensor")
-        library.impl("scaled", lambda x, by=0: x * 7, "CompositeExplicitAutograd")
-        library.impl("scaled", lambda x, by=2: x * by, "CPU")
-        given = (x,) if factor == 2 else (x, factor)
-        assert torch.equal(torch.ops.innkeeper_anew.scaled(*given), x * factor)
-        library._destroy()
-        del library
-
-
-EARLIER = """
-import torch
-@torch.library.custom_op("earlier::which", mutates_args=())
-def which(x: torch.Tensor) -> int:
-    return 0
-which.register_kernel("cpu")(lambda x: 1 if x.device.type == "cpu" else 2)
-@torch.library.custom_op("earlier::alone", mutates_args=())
-def alone(x: torch.Tensor) -> int:
-    return 3 if x.device.type == "managed" else 4
-import innkeeper
-x = torch.ones(3, device="managed")
-print(which(x), alone(x))
-"""
-
-
-def test_custom_operators_that_were_there_before_the_import():
-    done = subprocess.run([sys.executable, "-c", EARLIER], capture_output=True, text=True, check=True)
-    assert done.stdout == "1 3\n"
 
 
 # ---------------------------------------------------------------- linear algebra

@@ -28,6 +28,8 @@ def install() -> None:
         put(part, **{name: answer for name, answer in answers.items() if hasattr(part, name)})
     history = ("_record_memory_history", "_snapshot", "_dump_snapshot")
     put(torch.cuda.memory, **{name: getattr(managed_device.memory, name) for name in history})
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries take it while they are imported
+        put(torch._C, _cuda_getCurrentRawStream=do_nothing)
     put(torch.cuda.nvtx, **dict.fromkeys(_MARKS, do_nothing), range=_Range)
     # Asked by RNNs, for how their weights lie; it would say that PyTorch was built without cuDNN.
     put(torch.backends.cudnn, is_acceptable=lambda tensor: False)

@@ -56,7 +56,7 @@ def install() -> None:
 
 def _no_array_interface(self: torch.Tensor) -> NoReturn:
     if self.device.type == "cuda":
-        raise RuntimeError(f"{here()}: __cuda_array_interface__ cannot be given: {_POINTERS}")
+        raise AttributeError(f"{here()}: __cuda_array_interface__ cannot be given: {_POINTERS}")
     raise AttributeError("Can't get __cuda_array_interface__ on non-CUDA tensor")
 
 

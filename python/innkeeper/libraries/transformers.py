@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from innkeeper import managed_device
+from innkeeper import _C, managed_device
 from innkeeper._register import DEVICE
 from innkeeper.libraries.accelerate import chosen, load_stream, room, save_stream
 from innkeeper.libraries.imports import replace, replace_method
@@ -126,11 +126,28 @@ def _adapt_paged_cache(cache: ModuleType) -> None:
     replace_method(cache, "PagedAttentionMemoryHandler._check_footprint", _with_host)
 
 
+def _not_of_managed(own: Any) -> Any:
+    """Memory for a whole model is not taken ahead: of a small node's it would be less than nothing."""
+
+    @functools.wraps(own)
+    def caching_allocator_warmup(model: Any, expanded_device_map: dict[str, Any], *given: Any) -> Any:
+        places = {torch.device(place) for place in expanded_device_map.values() if place != "disk"}
+        if not any(_C.is_managed(place) for place in places):
+            own(model, expanded_device_map, *given)
+
+    return caching_allocator_warmup
+
+
+def _adapt_loading(modeling_utils: ModuleType) -> None:
+    replace(modeling_utils, "caching_allocator_warmup", _not_of_managed)
+
+
 AFTER = {
     "transformers.cache_utils": _adapt_caches,
     "transformers.generation.continuous_batching.cache": _adapt_paged_cache,
     "transformers.generation.continuous_batching.requests": _adapt_batching,  # up to 5.0
     "transformers.generation.continuous_batching.utils": _adapt_batching,
+    "transformers.modeling_utils": _adapt_loading,
     "transformers.trainer": _adapt_trainer,
     "transformers.utils.import_utils": _adapt_import_utils,
     "transformers.pipelines.base": _adapt_pipelines,

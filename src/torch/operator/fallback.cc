@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "torch/operator/drive.h"
+#include "torch/operator/library_operators.h"
 #include "torch/operator/meta_results.h"
 #include "torch/runtime/random_stream.h"
 
@@ -125,7 +126,7 @@ class BoxedCall {
     std::optional<DefaultGeneratorTurn> turn;
     if (draws(op_, arguments())) [[unlikely]]
       turn.emplace(current_stream(), call.runtime().backend(call.node()).device);
-    signature_.op.callBoxed(&stack_);
+    call_kernel();
     turn.reset();
     for (size_t i = first_; i < stack_.size(); ++i) give_back(call, stack_[i]);
     if (kept != nullptr) call.came_of(kept, results());
@@ -145,6 +146,17 @@ class BoxedCall {
   void result() const {}
 
  private:
+  void call_kernel() {
+    if (signature_.aten) [[likely]]
+      return signature_.op.callBoxed(&stack_);
+    try {
+      signature_.op.callBoxed(&stack_);
+    } catch (...) {
+      throw_out_of_memory_of_other_language();
+      throw;
+    }
+  }
+
   c10::ArrayRef<c10::IValue> arguments() const { return torch::jit::last(stack_, signature_.args.size()); }
 
   // Of an operator that returns tensors alone.
@@ -165,10 +177,9 @@ class BoxedCall {
   }
 
   // The arguments as they came, for an operator that the host may run again: only where no operand has been
-  // written (I9). What it drew is put back.
+  // written (I9). What one of PyTorch's own drew is put back.
   void remember(const OperatorCall& call) {
-    const bool repeatable = signature_.aten && !signature_.metadata_write;
-    if (!repeatable || call.runtime().backend(call.node()).host || call.overwrites()) return;
+    if (signature_.metadata_write || call.runtime().backend(call.node()).host || call.overwrites()) return;
     given_.assign(stack_.begin() + static_cast<std::ptrdiff_t>(first_), stack_.end());
     if (signature_.draws) [[unlikely]]
       drawn_.emplace(signature_, given_);
@@ -268,7 +279,8 @@ NodeId where_to_run(OperatorCall& call, const Signature& signature, NodeId node,
   const NodeId other = instead_of(runtime, node);
   if (other != node) {
     TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(signature, runtime.backend(other)), signature.op.schema().name(),
-                                ": ", why, ", nor has the host");
+                                ": ", why, ", nor has the host",
+                                signature.aten ? "" : "; register one for the CPU, or one for all devices");
     warn_of_host(signature.op.schema().name(), why);
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(has_kernel(signature, backend), signature.op.schema().name(), ": ", why,

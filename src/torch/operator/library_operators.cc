@@ -1,13 +1,16 @@
 #include "torch/operator/library_operators.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/thread_annotations.h"
-#include "torch/operator/register_ops.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -16,9 +19,27 @@ using c10::DispatchKey;
 
 bool chooses_by_device(const c10::OperatorHandle& op) {
   const auto has = [&op](DispatchKey key) { return op.hasKernelForDispatchKey(key); };
-  return (has(DispatchKey::CPU) || has(DispatchKey::CUDA)) &&
-         (has(DispatchKey::CompositeExplicitAutograd) ||
-          has(DispatchKey::CompositeExplicitAutogradNonFunctional));
+  const bool cpu = has(DispatchKey::CPU), cuda = has(DispatchKey::CUDA);
+  if (has(DispatchKey::CompositeExplicitAutograd) || has(DispatchKey::CompositeExplicitAutogradNonFunctional))
+    return cpu || cuda;
+  // Its gradient is that of what it is composed of, except on devices that have a kernel.
+  return has(DispatchKey::CompositeImplicitAutograd) && cpu && (cuda || !at::globalContext().hasCUDA());
+}
+
+bool holds_tensors(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::TensorType || type.kind() == c10::TypeKind::AnyType) return true;
+  const auto parts = type.containedTypes();
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const c10::TypePtr& part) { return holds_tensors(*part); });
+}
+
+// Whether all tensors in its arguments are found: not those in lists of lists, dictionaries, or anything.
+bool lends_all(const Signature& signature) {
+  const auto& arguments = signature.op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (signature.args[i].kind == Parameter::Kind::other && holds_tensors(*arguments[i].type())) return false;
+  }
+  return signature.tensor_args;
 }
 
 struct Backend {
@@ -33,11 +54,12 @@ struct Registered {
   std::vector<c10::RegistrationHandleRAII> handles IK_GUARDED_BY(mutex);
 
   bool look_at(const c10::OperatorName& name) IK_REQUIRES(mutex) {
+    if (name.name.starts_with("aten::")) return false;  // each has what it needs
     auto& dispatcher = c10::Dispatcher::singleton();
     const auto op = dispatcher.findSchema(name);
     if (!op.has_value() || !chooses_by_device(*op)) return false;
     const std::unique_ptr<const Signature> signature(read_signature(*op));
-    if (needs_own_kernel(*signature)) return false;
+    if (!lends_all(*signature)) return false;
     for (const Backend& backend : backends) {
       if (op->hasKernelForDispatchKey(backend.key)) continue;
       handles.push_back(
@@ -53,15 +75,27 @@ Registered& registered() {
   return all;
 }
 
+std::atomic<ThrowOutOfMemory> g_throw_out_of_memory{nullptr};
+
 }  // namespace
+
+void set_throw_out_of_memory(ThrowOutOfMemory function) { g_throw_out_of_memory = function; }
+
+void throw_out_of_memory_of_other_language() {
+  if (const ThrowOutOfMemory function = g_throw_out_of_memory) function();
+}
 
 void register_for_libraries(DispatchKey key, const c10::KernelFunction& kernel, const char* what) {
   Registered& all = registered();
   const MutexLock lock(all.mutex);
   all.backends.push_back({key, kernel, what});
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (!name.name.starts_with("aten::")) all.look_at(name);
-  }
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) all.look_at(name);
+}
+
+void look_again() {
+  Registered& all = registered();
+  const MutexLock lock(all.mutex);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) all.look_at(name);
 }
 
 bool look_again(const std::string& name, const std::string& overload) {

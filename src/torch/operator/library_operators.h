@@ -1,5 +1,5 @@
 // Operators of libraries that choose by device: those with a general kernel (CompositeExplicitAutograd,
-// torch.library's "default") beside one for CUDA or the CPU.
+// torch.library's "default"; or CompositeImplicitAutograd) beside one for CUDA or the CPU.
 //
 // A backend's fallback is not asked for them: its tensors would be given the general kernel, which computes
 // by other steps, and often to other bits. So each gets the backend's kernel, as PyTorch's operators do.
@@ -26,5 +26,15 @@ IK_EXPORT void register_for_libraries(c10::DispatchKey key, const c10::KernelFun
 
 // Registers the kernels for one operator, if it has come to choose by device. Returns whether it has.
 IK_EXPORT bool look_again(const std::string& name, const std::string& overload);
+
+// The same for all operators.
+IK_EXPORT void look_again();
+
+// A kernel that is written in another language may let want of memory out as that language's exception.
+// While one is in flight: throws the c10::OutOfMemoryError that it stands for, or returns. Null where there
+// is no such language.
+using ThrowOutOfMemory = void (*)();
+IK_EXPORT void set_throw_out_of_memory(ThrowOutOfMemory function);
+void throw_out_of_memory_of_other_language();
 
 }  // namespace innkeeper::torch_layer

@@ -172,6 +172,7 @@ void OperatorCall::begin(NodeId node) {
       operand.real =
           real_tensor(runtime_, *operand.managed, *operand.handle, *operand.block, node, inference);
     }
+    operand.lent = operand.real.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   }
   const NodeBackend& backend = runtime_.backend(node);
   below_.emplace(kAboveKernels);
@@ -235,7 +236,7 @@ const OperatorCall::Operand* OperatorCall::operand_over(const c10::StorageImpl* 
     return found == index_->operands.end() ? nullptr : found->second;
   }
   for (const Operand& operand : operands_) {
-    if (operand.real.storage().unsafeGetStorageImpl() == storage) return &operand;
+    if (operand.lent == storage) return &operand;
   }
   return nullptr;
 }
@@ -260,7 +261,7 @@ at::Tensor OperatorCall::give_back(at::Tensor real, Keeper keeper) {
     index_ = std::make_unique<Index>();
     for (const Operand& operand : operands_) {
       index_->tensors.emplace(operand.real.unsafeGetTensorImpl(), &operand);
-      index_->operands.emplace(operand.real.storage().unsafeGetStorageImpl(), &operand);
+      index_->operands.emplace(operand.lent, &operand);
     }
     for (size_t i = 0; i < adopted_.size(); ++i) {
       index_->adopted.emplace(adopted_[i].real.storage().unsafeGetStorageImpl(), i);
@@ -301,11 +302,25 @@ void OperatorCall::settle_written() {
     adopt_resize(runtime_, *operand.handle, *operand.block, node_, pinned);
     if (!pinned && operand.block->size() != Bytes(0))
       accesses_.push_back({.block = operand.block, .write = true});
+    if (operand.real.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != operand.lent)
+        [[unlikely]]
+      show_other_storage(operand);
     // It may show other bytes now.
     if (operand.managed->unsafe_storage().unsafeGetStorageImpl() != operand.handle) continue;
     const c10::TensorImpl& real = *operand.real.unsafeGetTensorImpl();
     if (!same_geometry(real, *operand.managed)) copy_geometry(real, *operand.managed);
   }
+}
+
+// A library's kernel had an operand show other memory (set_, .data =): so does the managed tensor.
+void OperatorCall::show_other_storage(Operand& operand) {
+  at::TensorImpl& real = *operand.real.unsafeGetTensorImpl();
+  const at::Tensor shown = give_back(at::Tensor(real.shallow_copy_and_detach(0, true)), Keeper::call);
+  TORCH_CHECK(is_managed(shown), name_, ": an argument was given memory of ", shown.device(),
+              ", where its others lie on ", runtime_.backend(node_).device);
+  operand.managed->set_storage_keep_dtype(shown.storage());
+  copy_geometry(real, *operand.managed);
+  operand.real.reset();  // no view of the block's, to be used again
 }
 
 std::shared_ptr<const KeptCall> OperatorCall::keep(const ManagedOp& op,

@@ -129,6 +129,7 @@ class OperatorCall {
     Block* block;
     at::Tensor real;
     bool written;
+    const c10::StorageImpl* lent = nullptr;  // the real tensor's storage when the kernel was given it
   };
   struct Adopted {
     at::Tensor real;
@@ -154,6 +155,7 @@ class OperatorCall {
   const Adopted* adopted_over(const c10::StorageImpl* storage) const;
   at::Tensor given_before(const Operand& operand) const;
   void settle_written();
+  void show_other_storage(Operand& operand);
   void hash_operands();
   void release(const trace::Operation& what = {}) noexcept;
   trace::Operation recorded() const;
