@@ -37,8 +37,9 @@ _ADAPTERS = {
     "transformers": "transformers",
     "triton": "triton",
 }
-# Those that want more than the name of a device: in managed runs, too, where the libraries find cuda.
-_NEED_ADDRESSES = {"triton"}
+# Packages and modules that want more than the name of a device: in managed runs, too, where libraries find
+# cuda.
+_NEED_MORE = {"triton", "transformers.modeling_utils"}
 _BY_SCRIPT = "run the script by innkeeper run --managed"
 # Who calls modules, by the beginning of the caller's name, and what to write there.
 _CALLERS = {
@@ -59,7 +60,7 @@ _LOOKS = 1000
 
 def prepare() -> None:
     """Waits for the libraries. Where ``cuda_names`` is loaded most need nothing."""
-    wanted = _lend_alone if launch.is_preloaded() else functools.partial(_change, _is_on())
+    wanted = _in_managed_run if launch.is_preloaded() else functools.partial(_change, _is_on())
     imports.after_import(wanted)
 
 
@@ -78,8 +79,8 @@ def _change(on: bool, name: str) -> imports.Adapt | None:
     return both
 
 
-def _lend_alone(name: str) -> imports.Adapt | None:
-    return _change(_is_on(), name) if name.partition(".")[0] in _NEED_ADDRESSES else None
+def _in_managed_run(name: str) -> imports.Adapt | None:
+    return _change(_is_on(), name) if {name, name.partition(".")[0]} & _NEED_MORE else None
 
 
 def _after(adapter: str) -> dict[str, imports.Adapt]:
