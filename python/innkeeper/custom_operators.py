@@ -36,7 +36,7 @@ def tell() -> None:
 
     library.define = also_define  # type: ignore[method-assign]
     library.impl = also_impl  # type: ignore[method-assign]
-    torch.ops.load_library = also_load
+    torch.ops.load_library = also_load  # type: ignore[method-assign]
 
 
 def _look(namespace: str, name: str) -> None:
