@@ -1,6 +1,5 @@
 #include "torch/operator/library_operators.h"
 
-#include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
 
@@ -17,13 +16,19 @@ namespace {
 
 using c10::DispatchKey;
 
+// Whether this PyTorch was built with CUDA. No driver is asked: who forks after the import has none yet.
+bool built_with_cuda() {
+  const auto add = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
+  return add.has_value() && add->hasKernelForDispatchKey(DispatchKey::CUDA);
+}
+
 bool chooses_by_device(const c10::OperatorHandle& op) {
   const auto has = [&op](DispatchKey key) { return op.hasKernelForDispatchKey(key); };
   const bool cpu = has(DispatchKey::CPU), cuda = has(DispatchKey::CUDA);
   if (has(DispatchKey::CompositeExplicitAutograd) || has(DispatchKey::CompositeExplicitAutogradNonFunctional))
     return cpu || cuda;
   // Its gradient is that of what it is composed of, except on devices that have a kernel.
-  return has(DispatchKey::CompositeImplicitAutograd) && cpu && (cuda || !at::globalContext().hasCUDA());
+  return has(DispatchKey::CompositeImplicitAutograd) && cpu && (cuda || !built_with_cuda());
 }
 
 bool holds_tensors(const c10::Type& type) {
