@@ -51,6 +51,8 @@ void note(std::string_view text);
 // A name for messages: "innkeeper lease hold".
 std::string full_name(const CLI::App& command);
 
+std::string joined(const std::vector<std::string>& words, std::string_view between);
+
 void register_calibrate(CLI::App& program);
 void register_completion(CLI::App& program);
 void register_doctor(CLI::App& program);

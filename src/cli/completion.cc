@@ -51,36 +51,30 @@ void walk(const CLI::App& app, const std::vector<std::string>& path, std::vector
   }
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 std::string names(const Level& level) {
   std::vector<std::string> words;
   for (const Word& word : level.commands) words.push_back(word.text);
   for (const Word& word : level.options) words.push_back(word.text);
   if (level.path == std::vector<std::string>{"completion"})
     words.insert(words.end(), {"bash", "zsh", "fish"});
-  return joined(words);
+  return joined(words, " ");
 }
 
 // The same script serves zsh, through its bashcompinit.
 std::string bash(const std::vector<Level>& levels) {
   std::string cases, commands, values;
   for (const Level& level : levels) {
-    cases += fmt::format("    '{}') words='{}' ;;\n", joined(level.path), names(level));
+    cases += fmt::format("    '{}') words='{}' ;;\n", joined(level.path, " "), names(level));
     for (const Word& word : level.commands) {
       std::vector<std::string> path = level.path;
       path.push_back(word.text);
-      commands += (commands.empty() ? "" : "|") + ("'" + joined(path) + "'");
+      commands += (commands.empty() ? "" : "|") + ("'" + joined(path, " ") + "'");
     }
     for (const Word& word : level.options) {
       const std::vector<std::string> known = values_of(word.text);
       if (!known.empty() && values.find(word.text + ")") == std::string::npos)
         values += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$current\")); return ;;\n",
-                              word.text, joined(known));
+                              word.text, joined(known, " "));
     }
   }
   return fmt::format(R"(# innkeeper completion bash
@@ -125,7 +119,7 @@ std::string fish(const std::vector<Level>& levels) {
     for (const Word& word : level.commands) below.push_back(word.text);
     const bool nested = !level.path.empty() && !below.empty();
     const std::string commands_when =
-        nested ? when + "; and not __fish_seen_subcommand_from " + joined(below) : when;
+        nested ? when + "; and not __fish_seen_subcommand_from " + joined(below, " ") : when;
     for (const Word& word : level.commands)
       text += fmt::format("complete -c innkeeper -n {} -a {} -d {}\n", fish_quoted(commands_when), word.text,
                           fish_quoted(word.help));
@@ -135,7 +129,7 @@ std::string fish(const std::vector<Level>& levels) {
                           word.text.substr(is_long ? 2 : 1), fish_quoted(word.help));
       if (word.takes_value) text += " -x";
       if (const auto known = values_of(word.text); !known.empty())
-        text += " -a " + fish_quoted(joined(known));
+        text += " -a " + fish_quoted(joined(known, " "));
       text += "\n";
     }
   }

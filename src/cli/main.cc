@@ -64,8 +64,7 @@ std::string unexpected(const CLI::App& command, const std::string& otherwise) {
   if (first.size() > 1 && first.front() == '-') return "there is no option " + first;
   if (!commands.empty()) return "there is no command " + first + "; there are " + commands;
   if (takes_job(command)) {
-    std::string whole;
-    for (const std::string& word : words) whole += " " + word;
+    const std::string whole = " " + joined(words, " ");
     const bool script = first.ends_with(".py");
     const bool runs = command.get_option_no_throw("--managed") != nullptr;
     return "\"" + first + "\" is out of place: " +

@@ -4,16 +4,12 @@
 
 #include <algorithm>
 
+#include "cli/command.h"
+
 namespace innkeeper::cli {
 namespace {
 
 using lease::Claim;
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
-}
 
 Colour load_colour(double part) {
   if (part >= 0.9) return Colour::red;
@@ -33,7 +29,7 @@ std::string holders_text(const Survey& survey, const Place& place) {
     for (const Claim& claim : held.entry.record.claims)
       if (claim.uuid == place.uuid && std::find(names.begin(), names.end(), held.owner) == names.end())
         names.push_back(held.owner);
-  return names.empty() ? "-" : joined(names);
+  return names.empty() ? "-" : joined(names, ",");
 }
 
 // "56.0 / 60.0 GiB", and "4.0 MiB / 60.0 GiB" where one unit would not show both.
@@ -131,7 +127,7 @@ Table leases_table(const Survey& survey, const Screen& screen) {
   for (const Held& held : survey.leases) {
     const lease::Record& record = held.entry.record;
     table.rows.push_back({{held.entry.id, Colour::bold},
-                          {joined(held.labels)},
+                          {joined(held.labels, ",")},
                           {claim_text(record), Colour::cyan},
                           {held.used ? to_string(*held.used) : "?"},
                           {held.owner},
