@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -356,10 +357,13 @@ def train(batch_size):
     tried.append(batch_size)
     innkeeper.manager().soft_placement = False
     return torch.ones(batch_size, 1 << 20, device="managed").sum().item() / (1 << 20)
-print(train() == tried[-1], tried[0], tried[-1] in range(8, 16), tried == sorted(set(tried), reverse=True))
+print(train(), tried)
 try:
     torch.ones(64, 1 << 20, device="managed")
 except RuntimeError as error:
     print(len(error.args), "CUDA out of memory." in error.args[0], error.args[0].count("CUDA"))
 """
-    assert plain(tmp_path, code)[0] == "True 64 True True\n1 True 1\n"
+    tried = "15.0 [64, 57, 51, 45, 40, 36, 32, 28, 25, 22, 19, 17, 15]"
+    if metadata.version("accelerate").startswith("1.4."):  # the oldest: it halves
+        tried = "8.0 [64, 32, 16, 8]"
+    assert plain(tmp_path, code)[0] == f"{tried}\n1 True 1\n"
