@@ -5,16 +5,14 @@ python tests/compat/adapters.py --json build/compat/adapters.json [--only EXPRES
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-from found import write
+from found import options, outcomes, write
 
 TESTS = Path(__file__).parent.parent / "python"
 LIBRARIES = ["accelerate", "lightning", "transformers"]
@@ -34,16 +32,13 @@ def tried(choice: str) -> list[dict[str, Any]]:
         files = [str(TESTS / f"test_{name}.py") for name in ("libraries", "lightning")]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-n", str(min(os.cpu_count() or 1, 4)),
-             "-p", "no:cacheprovider", f"--junitxml={report}", *files, "-k", choice or "test"],
+             "-p", "no:cacheprovider", f"--junitxml={report}", *files, "-k", choice],
             stdout=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
         sys.stdout.write(done.stdout)
         if not report.exists():
             raise SystemExit(done.returncode)
-        return [
-            {"name": case.get("name"), "result": case[0].tag if len(case) else "same"}
-            for case in ElementTree.parse(report).iter("testcase")
-        ]
+        return [{"name": name, "result": result} for name, result in outcomes(report).items()]
 
 
 def section(found: dict[str, Any]) -> str:
@@ -53,23 +48,18 @@ def section(found: dict[str, Any]) -> str:
     return SECTION.format(
         versions=", ".join(named),
         commit=found["versions"]["commit"],
-        passed=results.count("same"),
+        passed=results.count("passed"),
         tried=len(results),
     )
 
 
 def main() -> int:
     """Runs them; writes a row for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default="", metavar="EXPRESSION", help="as pytest's -k")
-    parser.add_argument("--json", type=Path, help="write the rows there")
-    args = parser.parse_args()
+    args = options(__doc__, "test", "of the tests, as pytest's -k").parse_args()
     rows = tried(args.only)
     if args.json is not None:
         write(args.json, LIBRARIES, rows)
-    return int(any(row["result"] != "same" for row in rows))
+    return int(any(row["result"] != "passed" for row in rows))
 
 
 if __name__ == "__main__":

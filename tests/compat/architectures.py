@@ -11,7 +11,6 @@ one that dies or hangs is one row. Which models, and how they are made small, sa
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
 import multiprocessing
@@ -22,7 +21,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,7 +29,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ["INNKEEPER_NODES"] = "sim:1x2GiB,host:2GiB"
 
 import innkeeper
-from found import write
+from found import options, write
 from subject import Candidate, Subject
 from torch.utils._pytree import tree_map_only
 
@@ -135,12 +133,8 @@ def row_of(candidate: Candidate) -> dict[str, Any]:
 
 def main() -> int:
     """Runs all, and writes a row for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options(__doc__, ".*", "of the models' names")
     parser.add_argument("library", choices=LIBRARIES)
-    parser.add_argument("--only", default=".*", metavar="PATTERN", help="of the models' names")
-    parser.add_argument("--json", type=Path, help="write the rows there")
     args = parser.parse_args()
     candidates: Iterator[Candidate] = importlib.import_module(f"of_{args.library}").candidates()
     rows = []

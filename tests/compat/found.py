@@ -1,12 +1,35 @@
-"""What was found, as JSON: rows, and the versions of what they were found with."""
+"""What was found: tests' outcomes, and rows as JSON with the versions of what they were found with."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
+
+
+def options(description: str | None, only: str, of: str) -> argparse.ArgumentParser:
+    """The words that each part takes: ``--only``, a pattern of what `of` says, and ``--json``."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default=only, metavar="PATTERN", help=of)
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    return parser
+
+
+def outcomes(report: Path) -> dict[str, str]:
+    """Of the tests in a report of pytest: ``passed``, ``skipped`` or ``failed``, by name."""
+
+    def outcome(case: ElementTree.Element) -> str:
+        if case.find("skipped") is not None:
+            return "skipped"
+        return "failed" if case.find("failure") is not None or case.find("error") is not None else "passed"
+
+    return {case.get("name", ""): outcome(case) for case in ElementTree.parse(report).iter("testcase")}
 
 
 def write(file: Path, packages: list[str], rows: list[dict[str, Any]]) -> None:

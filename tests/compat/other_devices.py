@@ -15,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from found import outcomes
 
 OWN = Path(__file__).resolve().parents[1] / "pytorch_own"
 KINDS = {
@@ -79,11 +80,7 @@ def run(loaded: bool, device: str, choice: str) -> Run:
         if not report.exists() or not digests.exists():
             raise SystemExit(done.stdout + done.stderr)
         found: Run = json.loads(digests.read_text())
-        for case in ElementTree.parse(report).iter("testcase"):
-            if case.find("skipped") is not None:
-                found[case.get("name", "")] = "skipped"
-            elif case.find("failure") is not None or case.find("error") is not None:
-                found[case.get("name", "")] = "failed"
+        found |= {name: said for name, said in outcomes(report).items() if said != "passed"}
         return found
 
 

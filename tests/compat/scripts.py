@@ -9,7 +9,6 @@ half of the peak that this took. What it leaves in `results` is compared, name b
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -19,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from found import write
+from found import options, write
 
 SHARE = 0.5
 SMALLEST = 1 << 17  # of a budget
@@ -136,12 +135,7 @@ def row_of(script: Script) -> dict[str, Any]:
 
 def main() -> int:
     """Runs all, and writes a row for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", default=".*", metavar="PATTERN", help="of the scripts' files")
-    parser.add_argument("--json", type=Path, help="write the rows there")
-    args = parser.parse_args()
+    args = options(__doc__, ".*", "of the scripts' files").parse_args()
     rows = []
     chosen = [script for script in SCRIPTS if re.fullmatch(args.only, script.file)]
     for script in chosen:

@@ -230,10 +230,8 @@ def test_modules_are_traced_as_on_the_cpu(name: str):
     kinds, results = [], []
     for device in ("cpu", "managed"):
         torch.manual_seed(0)
-        model, x = (
-            make().to(device),
-            torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device),
-        )
+        model = make().to(device)
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device)
         traced = torch.jit.trace(model, (x,))
         kinds.append([node.kind() for node in traced.inlined_graph.nodes()])
         results.append([y.detach().cpu() for y in tree_leaves(traced(x))])

@@ -3,7 +3,8 @@
 What it would need itself: ``torch.accelerator`` in ``is_torch_bf16_gpu_available`` and
 ``is_torch_tf32_available`` (``utils/import_utils.py``), in ``Pipeline.__init__`` where a number becomes a
 device, in ``Cache.update`` where streams are CUDA's, and in continuous batching's
-``get_device_and_memory_breakdown``, which takes the machine's memory for the device's.
+``get_device_and_memory_breakdown``, which takes the machine's memory for the device's; and no less than
+zero in ``caching_allocator_warmup`` (``modeling_utils.py``) where a device has less than it leaves free.
 """
 
 from __future__ import annotations
