@@ -1,6 +1,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include "bindings/bindings.h"
+#include "torch/errors.h"
 #include "torch/operator/library_operators.h"
 
 namespace innkeeper::bindings {
@@ -31,7 +32,7 @@ void bind_operators(py::module_& m) {
   torch_layer::set_throw_out_of_memory(&throw_out_of_memory);
   m.def("look_again", py::overload_cast<const std::string&, const std::string&>(&torch_layer::look_again),
         py::arg("name"), py::arg("overload"), WithoutGil(),
-        "Looks whether a library's operator has come to choose by device; whether it has.");
+        "Looks whether a library's operator has come to choose by device.");
   m.def("look_again_at_all", py::overload_cast<>(&torch_layer::look_again), WithoutGil(),
         "The same for all operators.");
 }

@@ -1,5 +1,6 @@
 #include "torch/errors.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -15,7 +16,15 @@ constexpr std::string_view kWordsLookedFor = "CUDA out of memory.";
   throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kNoNumber, line);
 }
 
+std::atomic<ThrowOutOfMemory> g_throw_out_of_memory{nullptr};
+
 }  // namespace
+
+void set_throw_out_of_memory(ThrowOutOfMemory function) { g_throw_out_of_memory = function; }
+
+void throw_out_of_memory_of_other_language() {
+  if (const ThrowOutOfMemory function = g_throw_out_of_memory) function();
+}
 
 void throw_out_of_memory(const std::string& line) {
   const bool has_them =

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer {
 
@@ -25,6 +26,13 @@ namespace innkeeper::torch_layer {
 
 // Whether an exception is one of these, whose message says which device failed, and not one of PyTorch's.
 bool names_its_device(const c10::AcceleratorError& error);
+
+// A kernel that is written in another language may let want of memory out as that language's exception.
+// While one is in flight: throws the c10::OutOfMemoryError that it stands for, or returns. Null where there
+// is no such language.
+using ThrowOutOfMemory = void (*)();
+IK_EXPORT void set_throw_out_of_memory(ThrowOutOfMemory function);
+void throw_out_of_memory_of_other_language();
 
 inline void throw_if_error(const Status& status, std::string_view what) {
   if (!status.ok()) throw_status(status, what);

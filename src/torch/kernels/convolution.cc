@@ -1,6 +1,6 @@
-// Convolutions for unknown devices end in the "overrideable" pair. Ordinary calls never come that far,
-// because the boxed kernel takes convolution and convolution_backward whole; who calls the pair directly is
-// led back to those.
+// What is ours of convolutions: the form in which PyTorch's tracer meets them, and the "overrideable" pair in
+// which those of unknown devices end. Ordinary calls never come to the pair, because convolution and
+// convolution_backward are taken whole; who calls it directly is led back to those.
 #include <ATen/ATen.h>
 #include <ATen/TracerMode.h>
 #include <ATen/ops/convolution_native.h>

@@ -5,8 +5,8 @@
 
 #include <optional>
 
+#include "torch/errors.h"
 #include "torch/operator/drive.h"
-#include "torch/operator/library_operators.h"
 #include "torch/operator/meta_results.h"
 #include "torch/runtime/random_stream.h"
 

@@ -4,7 +4,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -58,19 +57,22 @@ struct Registered {
   std::vector<Backend> backends IK_GUARDED_BY(mutex);
   std::vector<c10::RegistrationHandleRAII> handles IK_GUARDED_BY(mutex);
 
-  bool look_at(const c10::OperatorName& name) IK_REQUIRES(mutex) {
-    if (name.name.starts_with("aten::")) return false;  // each has what it needs
+  void look_at(const c10::OperatorName& name) IK_REQUIRES(mutex) {
+    if (name.name.starts_with("aten::")) return;  // each has what it needs
     auto& dispatcher = c10::Dispatcher::singleton();
     const auto op = dispatcher.findSchema(name);
-    if (!op.has_value() || !chooses_by_device(*op)) return false;
+    if (!op.has_value() || !chooses_by_device(*op)) return;
     const std::unique_ptr<const Signature> signature(read_signature(*op));
-    if (!lends_all(*signature)) return false;
+    if (!lends_all(*signature)) return;
     for (const Backend& backend : backends) {
       if (op->hasKernelForDispatchKey(backend.key)) continue;
       handles.push_back(
           dispatcher.registerImpl(name, backend.key, backend.kernel, std::nullopt, nullptr, backend.what));
     }
-    return true;
+  }
+
+  void look_at_all() IK_REQUIRES(mutex) {
+    for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) look_at(name);
   }
 };
 
@@ -80,33 +82,25 @@ Registered& registered() {
   return all;
 }
 
-std::atomic<ThrowOutOfMemory> g_throw_out_of_memory{nullptr};
-
 }  // namespace
-
-void set_throw_out_of_memory(ThrowOutOfMemory function) { g_throw_out_of_memory = function; }
-
-void throw_out_of_memory_of_other_language() {
-  if (const ThrowOutOfMemory function = g_throw_out_of_memory) function();
-}
 
 void register_for_libraries(DispatchKey key, const c10::KernelFunction& kernel, const char* what) {
   Registered& all = registered();
   const MutexLock lock(all.mutex);
   all.backends.push_back({key, kernel, what});
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) all.look_at(name);
+  all.look_at_all();
 }
 
 void look_again() {
   Registered& all = registered();
   const MutexLock lock(all.mutex);
-  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) all.look_at(name);
+  all.look_at_all();
 }
 
-bool look_again(const std::string& name, const std::string& overload) {
+void look_again(const std::string& name, const std::string& overload) {
   Registered& all = registered();
   const MutexLock lock(all.mutex);
-  return all.look_at({name, overload});
+  all.look_at({name, overload});
 }
 
 }  // namespace innkeeper::torch_layer

@@ -24,17 +24,10 @@ namespace innkeeper::torch_layer {
 IK_EXPORT void register_for_libraries(c10::DispatchKey key, const c10::KernelFunction& kernel,
                                       const char* what);
 
-// Registers the kernels for one operator, if it has come to choose by device. Returns whether it has.
-IK_EXPORT bool look_again(const std::string& name, const std::string& overload);
+// Registers the kernels for one operator, if it has come to choose by device.
+IK_EXPORT void look_again(const std::string& name, const std::string& overload);
 
 // The same for all operators.
 IK_EXPORT void look_again();
-
-// A kernel that is written in another language may let want of memory out as that language's exception.
-// While one is in flight: throws the c10::OutOfMemoryError that it stands for, or returns. Null where there
-// is no such language.
-using ThrowOutOfMemory = void (*)();
-IK_EXPORT void set_throw_out_of_memory(ThrowOutOfMemory function);
-void throw_out_of_memory_of_other_language();
 
 }  // namespace innkeeper::torch_layer
