@@ -22,7 +22,6 @@
 
 namespace innkeeper::queue {
 
-inline constexpr const char* kPausedSetting = "paused";
 inline constexpr const char* kSlotsSetting = "cpu_slots";
 inline constexpr const char* kKeepAgeSetting = "keep_age_ns";  // -1: for ever
 inline constexpr const char* kKeepJobsSetting = "keep_jobs";   // -1: all

@@ -20,6 +20,9 @@
 
 namespace innkeeper::queue {
 
+// Not 0: nothing is claimed.
+inline constexpr const char* kPausedSetting = "paused";
+
 // What to list. By id.
 struct Filter {
   std::optional<std::vector<State>> states;  // none: all
@@ -103,7 +106,8 @@ class Store {
   Result<std::vector<Head>> heads(int limit);
   Result<std::optional<Head>> head(int64_t shape);
   Result<std::vector<Running>> running();
-  // Makes a ready job running, as its next attempt, which is `attempt`. False: it is not ready any more.
+  // Makes a ready job running, as its next attempt, which is `attempt`. False: it is not ready any more, or
+  // the queue has been paused since the runner looked.
   Result<bool> claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id);
   // The attempt is over: gives the job's new state. Says the old one if it was over already. `reason`: what
   // there is to say of it besides.

@@ -109,6 +109,17 @@ TEST_F(GuardTest, WhatIsHeldOrWaitsIsNotClaimed) {
   EXPECT_TRUE(good(store.claim(held, 1, "", "boot")));
 }
 
+// The runner may have looked before the pause, and at the queue after it.
+TEST_F(GuardTest, NothingIsClaimedInAPausedQueue) {
+  Store store = this->store();
+  const JobId id = good(store.add(spec()))[0];
+  ASSERT_TRUE(store.set(kPausedSetting, 1).ok());
+  EXPECT_FALSE(good(store.claim(id, 1, "", "boot")));
+  EXPECT_EQ(good(store.line(id)).state, State::queued);
+  ASSERT_TRUE(store.set(kPausedSetting, 0).ok());
+  EXPECT_TRUE(good(store.claim(id, 1, "", "boot")));
+}
+
 TEST_F(GuardTest, WhatWasTakenBackLeavesNoAttemptAndObeysItsUser) {
   Store store = this->store();
   const JobId id = good(store.add(spec()))[0];
@@ -174,7 +185,6 @@ TEST_F(GuardTest, OnlyTheSupervisorItselfIsSignalled) {
 // After a power cut a file may lack what was written, so an attempt of another boot that has not "begun" may
 // have run.
 TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
-  ASSERT_TRUE(queue_.pause_all().ok());
   lease::Record record;
   lease::sign(record);
   Store store = this->store();
@@ -182,6 +192,7 @@ TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
               gone = good(store.add(spec()))[0];
   ASSERT_TRUE(good(store.claim(before, 1, "", "another boot")));
   for (const JobId id : {now, gone}) ASSERT_TRUE(good(store.claim(id, 1, "", record.boot_id)));
+  ASSERT_TRUE(queue_.pause_all().ok());  // the pass below starts nothing
   for (const JobId id : {before, now}) good(begin_life(folder_->life(id, 1)));
   const Program program = test::queue_runner();
   Scheduler scheduler(*folder_, program, this->store());
