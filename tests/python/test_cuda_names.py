@@ -452,3 +452,10 @@ print(torch.equal(g(x), x.sum().expand(2)), torch.equal(torch.jit.trace(model, x
     done = run(tmp_path, "script.py")
     assert done.stdout == "True\nTrue\nTrue True\n", done.stderr
     assert done.stderr.count("script.py:5: torch.compile goes without Inductor") == 1
+
+
+def test_what_is_compiled_and_never_called_is_not_spoken_of(tmp_path: Path):
+    (tmp_path / "library.py").write_text("import torch\n@torch.compile\ndef f(x):\n    return x * 2\n")
+    (tmp_path / "script.py").write_text("import library\nprint('here')\n")
+    done = run(tmp_path, "script.py")
+    assert (done.stdout, done.stderr) == ("here\n", "")
