@@ -7,6 +7,7 @@ are given the one for what is behind the device, as tensors there would be.
 from __future__ import annotations
 
 import functools
+from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import torch
@@ -14,9 +15,12 @@ from innkeeper import _C
 
 
 def tell() -> None:
-    """Has operators looked at again after each kernel that they get, all after a library is loaded. Once."""
+    """Has operators looked at again after each kernel that they get, all after a library is loaded. Once.
+
+    What a compiled module of Python's registers is looked at when it has been imported.
+    """
     library, load = torch.library.Library, torch.ops.load_library
-    define, impl = library.define, library.impl
+    define, impl, run_module = library.define, library.impl, ExtensionFileLoader.exec_module
 
     @functools.wraps(define)
     def also_define(self: Any, schema: str, *given: Any, **named: Any) -> Any:
@@ -34,9 +38,15 @@ def tell() -> None:
         load(path)
         _C.look_again_at_all()
 
+    @functools.wraps(run_module)
+    def also_run_module(self: Any, module: Any) -> None:
+        run_module(self, module)
+        _C.look_at_new()
+
     library.define = also_define  # type: ignore[method-assign]
     library.impl = also_impl  # type: ignore[method-assign]
     torch.ops.load_library = also_load  # type: ignore[method-assign]
+    ExtensionFileLoader.exec_module = also_run_module  # type: ignore[method-assign]
 
 
 def _look(namespace: str, name: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import innkeeper
@@ -132,6 +134,22 @@ def test_one_that_is_made_anew():
         assert torch.equal(torch.ops.innkeeper_anew.scaled(*given), x * factor)
         library._destroy()
         del library
+
+
+def test_those_of_a_compiled_module_that_is_imported_later():
+    library_class: Any = torch.library.Library
+    define, impl = library_class.define.__wrapped__, library_class.impl.__wrapped__
+    # As C++ registers, which tells nobody.
+    with torch.library._scoped_library("innkeeper_module", "DEF") as library:
+        define(library, "which(Tensor x) -> int")
+        impl(library, "which", lambda x: 0, "CompositeExplicitAutograd")
+        impl(library, "which", lambda x: 1 if x.device.type == "cpu" else 2, "CPU")
+        x = torch.ones(3, device="managed")
+        assert torch.ops.innkeeper_module.which(x) == 0
+        spec = importlib.util.find_spec("_queue")
+        assert spec is not None and isinstance(spec.loader, ExtensionFileLoader)
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        assert torch.ops.innkeeper_module.which(x) == 1
 
 
 EARLIER = """

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/thread_annotations.h"
@@ -76,6 +77,37 @@ struct Registered {
   }
 };
 
+// Who hears of new operators: told under PyTorch's lock, so nothing is looked at there.
+class Newcomers final : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle& op) override {
+    const MutexLock lock(mutex_);
+    names_.push_back(op.operator_name());
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle& /*op*/) override {}
+  std::vector<c10::OperatorName> take() {
+    const MutexLock lock(mutex_);
+    return std::exchange(names_, {});
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<c10::OperatorName> names_ IK_GUARDED_BY(mutex_);
+};
+
+// PyTorch owns it, and tells it at once of all operators there are.
+Newcomers& newcomers() {
+  static Newcomers& all = []() -> Newcomers& {
+    auto listener = std::make_unique<Newcomers>();
+    Newcomers& kept = *listener;
+    static const auto& handle = *new c10::RegistrationHandleRAII(
+        c10::Dispatcher::singleton().addRegistrationListener(std::move(listener)));
+    (void)handle;  // never destroyed: it would be told no more
+    return kept;
+  }();
+  return all;
+}
+
 // Never destroyed: managed tensors may outlive everything.
 Registered& registered() {
   static auto& all = *new Registered;
@@ -88,6 +120,7 @@ void register_for_libraries(DispatchKey key, const c10::KernelFunction& kernel, 
   Registered& all = registered();
   const MutexLock lock(all.mutex);
   all.backends.push_back({key, kernel, what});
+  (void)newcomers().take();  // all are looked at below
   all.look_at_all();
 }
 
@@ -95,6 +128,12 @@ void look_again() {
   Registered& all = registered();
   const MutexLock lock(all.mutex);
   all.look_at_all();
+}
+
+void look_at_new() {
+  Registered& all = registered();
+  const MutexLock lock(all.mutex);
+  for (const c10::OperatorName& name : newcomers().take()) all.look_at(name);
 }
 
 void look_again(const std::string& name, const std::string& overload) {

@@ -7,7 +7,7 @@
 // A library may give an operator its kernels at any time, in any order, and may define it anew under the same
 // name. Nobody tells; who learns of a new kernel calls look_again().
 //
-// Thread safety: both may be called from any thread.
+// Thread safety: all may be called from any thread.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -29,5 +29,8 @@ IK_EXPORT void look_again(const std::string& name, const std::string& overload);
 
 // The same for all operators.
 IK_EXPORT void look_again();
+
+// The same for those that were defined since it was called last.
+IK_EXPORT void look_at_new();
 
 }  // namespace innkeeper::torch_layer
