@@ -210,11 +210,7 @@ Status Queue::resume_all() {
   return Status::okay();
 }
 
-Result<bool> Queue::paused() {
-  const Result<int64_t> value = store_.setting(kPausedSetting, 0);
-  if (!value.ok()) return value.status();
-  return value.value() != 0;
-}
+Result<bool> Queue::paused() { return store_.paused(); }
 
 Status Queue::drain(std::optional<milliseconds> limit, const std::function<bool()>& cancelled) {
   IK_RETURN_IF_ERROR(pause_all());

@@ -68,9 +68,9 @@ Result<bool> nothing_to_do(Store& store) {
   const Result<std::vector<Running>> running = store.running();
   if (!running.ok()) return running.status();
   if (!running.value().empty()) return false;
-  const Result<int64_t> paused = store.setting(kPausedSetting, 0);
+  const Result<bool> paused = store.paused();
   if (!paused.ok()) return paused.status();
-  if (paused.value() != 0) return true;
+  if (paused.value()) return true;
   const Result<std::vector<Ready>> without_cards = store.ready(1);
   if (!without_cards.ok()) return without_cards.status();
   const Result<std::vector<Head>> with_cards = store.heads(1);
@@ -97,9 +97,9 @@ Status Scheduler::pass() {
   changed_ = changed_ || version != seen_version_;
   seen_version_ = version;
   IK_RETURN_IF_ERROR(reap());
-  const Result<int64_t> paused = store_.setting(kPausedSetting, 0);
+  const Result<bool> paused = store_.paused();
   if (!paused.ok()) return paused.status();
-  if (paused.value() != 0) {
+  if (paused.value()) {
     line_.leave();
     (void)line_.poll();
   } else {

@@ -247,9 +247,9 @@ Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const
   const int64_t now = lease::wall_clock_ns();
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
-  const Result<int64_t> paused = setting(kPausedSetting, 0);
-  if (!paused.ok()) return paused.status();
-  if (paused.value() != 0) return false;
+  const Result<bool> stopped = paused();
+  if (!stopped.ok()) return stopped.status();
+  if (stopped.value()) return false;
   Query job(*database_,
             "UPDATE jobs SET state=1, attempt=?1, started=?2, ended=0, cancel=0 "
             "WHERE id=?3 AND attempt=?1-1 AND state=0 AND held=0 AND unmet=0");

@@ -128,6 +128,7 @@ class Store {
 
   Result<int64_t> setting(const std::string& name, int64_t otherwise);
   Status set(const std::string& name, int64_t value);
+  Result<bool> paused();
   Result<Measured> measured_of(const std::string& directory, const std::vector<std::string>& command);
 
   // Forgets jobs that have ended, and removes their output, the oldest first: at least `enough` of them (an

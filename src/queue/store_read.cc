@@ -289,6 +289,12 @@ Result<int64_t> Store::setting(const std::string& name, int64_t otherwise) {
   return value;
 }
 
+Result<bool> Store::paused() {
+  const Result<int64_t> value = setting(kPausedSetting, 0);
+  if (!value.ok()) return value.status();
+  return value.value() != 0;
+}
+
 Result<Measured> Store::measured_of(const std::string& directory, const std::vector<std::string>& command) {
   const std::string words = join_words(command);
   Query query(*database_,
