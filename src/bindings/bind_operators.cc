@@ -36,7 +36,7 @@ void bind_operators(py::module_& m) {
   m.def("look_again_at_all", py::overload_cast<>(&torch_layer::look_again), WithoutGil(),
         "The same for all operators.");
   m.def("look_at_new", &torch_layer::look_at_new, WithoutGil(),
-        "The same for those that were defined since it was called last.");
+        "The same, where any operator was defined since.");
 }
 
 }  // namespace innkeeper::bindings

@@ -4,9 +4,9 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/thread_annotations.h"
@@ -53,6 +53,9 @@ struct Backend {
   const char* what;
 };
 
+// Whether operators were defined since somebody looked.
+std::atomic<bool> g_newcomers{false};
+
 struct Registered {
   Mutex mutex;
   std::vector<Backend> backends IK_GUARDED_BY(mutex);
@@ -73,39 +76,22 @@ struct Registered {
   }
 
   void look_at_all() IK_REQUIRES(mutex) {
+    g_newcomers = false;  // before: who comes meanwhile is looked at next time
     for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) look_at(name);
   }
 };
 
-// Who hears of new operators: told under PyTorch's lock, so nothing is looked at there.
-class Newcomers final : public c10::OpRegistrationListener {
+// PyTorch tells it under its lock, so nothing is looked at there.
+class Listener final : public c10::OpRegistrationListener {
  public:
-  void onOperatorRegistered(const c10::OperatorHandle& op) override {
-    const MutexLock lock(mutex_);
-    names_.push_back(op.operator_name());
-  }
+  void onOperatorRegistered(const c10::OperatorHandle& /*op*/) override { g_newcomers = true; }
   void onOperatorDeregistered(const c10::OperatorHandle& /*op*/) override {}
-  std::vector<c10::OperatorName> take() {
-    const MutexLock lock(mutex_);
-    return std::exchange(names_, {});
-  }
-
- private:
-  Mutex mutex_;
-  std::vector<c10::OperatorName> names_ IK_GUARDED_BY(mutex_);
 };
 
-// PyTorch owns it, and tells it at once of all operators there are.
-Newcomers& newcomers() {
-  static Newcomers& all = []() -> Newcomers& {
-    auto listener = std::make_unique<Newcomers>();
-    Newcomers& kept = *listener;
-    static const auto& handle = *new c10::RegistrationHandleRAII(
-        c10::Dispatcher::singleton().addRegistrationListener(std::move(listener)));
-    (void)handle;  // never destroyed: it would be told no more
-    return kept;
-  }();
-  return all;
+void listen() {
+  static const auto& handle = *new c10::RegistrationHandleRAII(
+      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
+  (void)handle;  // never destroyed: nothing would be told any more
 }
 
 // Never destroyed: managed tensors may outlive everything.
@@ -120,7 +106,7 @@ void register_for_libraries(DispatchKey key, const c10::KernelFunction& kernel, 
   Registered& all = registered();
   const MutexLock lock(all.mutex);
   all.backends.push_back({key, kernel, what});
-  (void)newcomers().take();  // all are looked at below
+  listen();
   all.look_at_all();
 }
 
@@ -131,9 +117,7 @@ void look_again() {
 }
 
 void look_at_new() {
-  Registered& all = registered();
-  const MutexLock lock(all.mutex);
-  for (const c10::OperatorName& name : newcomers().take()) all.look_at(name);
+  if (g_newcomers) look_again();
 }
 
 void look_again(const std::string& name, const std::string& overload) {

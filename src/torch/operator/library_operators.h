@@ -30,7 +30,7 @@ IK_EXPORT void look_again(const std::string& name, const std::string& overload);
 // The same for all operators.
 IK_EXPORT void look_again();
 
-// The same for those that were defined since it was called last.
+// The same, where any operator was defined since.
 IK_EXPORT void look_at_new();
 
 }  // namespace innkeeper::torch_layer
