@@ -13,6 +13,24 @@
 
 namespace innkeeper::test::contract {
 
+// Copies that were put, one after the other: in, and out again.
+struct ThereAndBack {
+  const Contents& bytes;
+  Contents& back;
+  Memory memory;
+  Event in, out;
+};
+
+inline ThereAndBack there_and_back(Trial& t) {
+  const Contents& bytes = t.bytes(kBytes, 1);
+  Contents& back = t.room(kBytes);
+  Memory memory = t.take(kSize);
+  Event in = t.put(memory, bytes);
+  t.order(Queue::copy_out, in);
+  Event out = t.get(back, memory);
+  return {bytes, back, std::move(memory), std::move(in), std::move(out)};
+}
+
 inline void a_record_covers_what_was_put_before(Trial& t) {
   std::vector<Memory> pieces;
   std::vector<Event> events;
@@ -29,12 +47,7 @@ inline void a_record_covers_what_was_put_before(Trial& t) {
 }
 
 inline void synchronize_covers_all_queues(Trial& t) {
-  const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
-  const Memory memory = t.take(kSize);
-  const Event in = t.put(memory, bytes);
-  t.order(Queue::copy_out, in);
-  const Event out = t.get(back, memory);
+  const auto [bytes, back, memory, in, out] = there_and_back(t);
   t.expect(t.device().synchronize().ok(), "all went well");
   t.expect(back == bytes, "the copies are made");
   t.expect(is_done(in) && is_done(out), "their events say so at once");
@@ -43,12 +56,7 @@ inline void synchronize_covers_all_queues(Trial& t) {
 }
 
 inline void what_was_waited_for_is_done(Trial& t) {
-  const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
-  const Memory memory = t.take(kSize);
-  const Event in = t.put(memory, bytes);
-  t.order(Queue::copy_out, in);
-  const Event out = t.get(back, memory);
+  const auto [bytes, back, memory, in, out] = there_and_back(t);
   t.finish(out);
   t.expect(back == bytes, "who waited has the bytes");
   for (int i = 0; i < 2; ++i)
@@ -58,12 +66,7 @@ inline void what_was_waited_for_is_done(Trial& t) {
 }
 
 inline void done_is_said_when_it_is_true_and_in_time(Trial& t) {
-  const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
-  const Memory memory = t.take(kSize);
-  const Event in = t.put(memory, bytes);
-  t.order(Queue::copy_out, in);
-  const Event out = t.get(back, memory);
+  const auto [bytes, back, memory, in, out] = there_and_back(t);
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!is_done(out) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   t.expect(is_done(out), "asking ends");
