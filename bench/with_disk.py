@@ -74,7 +74,7 @@ def main() -> None:
         print(json.dumps(train(args.case, args.steps)))
         return
     if args.quick:
-        args.only, args.steps = "demo", 2
+        args.only, args.steps, args.disk = "demo", 2, 4000
     table = Table("model", "memory", *WAYS, "on disk")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -89,8 +89,9 @@ def main() -> None:
             return dict(found_apart(*words, what=f"{name} on {nodes}", nodes=nodes, **settings, **more))
 
         for name in [args.only] if args.only else MODELS:
-            whole = {"card": run(name, "sim:2GiB,host:4GiB"), "host": run(name, "host:4GiB")}
-            for kind, room in whole.items():
+            ample = {"card": "sim:2GiB,host:4GiB"} | ({} if args.quick else {"host": "host:4GiB"})
+            for kind, nodes in ample.items():
+                room = run(name, nodes)
                 peak = room["peak"]
                 above = f"sim:{int(CARD_SHARE * peak)}B,host:{int(BELOW_SHARE * peak)}B"
                 memory = above if kind == "card" else f"host:{int(HOST_SHARE * peak)}B"
