@@ -154,3 +154,56 @@ def test_elements_that_depend_on_each_other_keep_their_order(
     results = zip(call(managed), call(plain), strict=True)
     assert all(same(got, expected) for got, expected in results)
     del managed, results
+
+
+MIXED: dict[str, Callable[[list[Tensor], list[Tensor]], object]] = {
+    "copy_ from the CPU": lambda ours, plain: torch._foreach_copy_(ours, plain),
+    "copy_ to the CPU": lambda ours, plain: torch._foreach_copy_(plain, ours),
+    "copy": lambda ours, plain: torch.ops.aten._foreach_copy(ours, plain),
+    "one list": lambda ours, plain: torch._foreach_mul_([ours[0], plain[0], ours[1]], 3.0),
+    "two lists": lambda ours, plain: torch._foreach_add([ours[0], plain[0]], [ours[1], plain[1]], alpha=2),
+    "numbers": lambda ours, plain: torch._foreach_addcmul(
+        [ours[0], plain[0]], [ours[1], plain[1]], [ours[2], plain[2]], torch.tensor([2.0, 3.0])
+    ),
+    "norms": lambda ours, plain: torch._foreach_norm([plain[0], ours[0]]),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_lists_on_several_devices_are_taken_element_by_element(name: str):
+    def values(found: object) -> list[Tensor]:
+        return [x.cpu() for x in found] if isinstance(found, (list, tuple)) else []
+
+    left, right = [counting(n) for n in range(3)], [counting(2 * n) for n in range(3)]
+    ours, plain = [x.to("managed") for x in left], [x.clone() for x in right]
+    got, expected = MIXED[name](ours, plain), MIXED[name](left, right)
+    for a, b in ((got, expected), (ours, left), (plain, right)):
+        assert all(same(x, y) for x, y in zip(values(a), values(b), strict=True))
+    assert all(x.device.type == "managed" for x in ours) and all(x.device.type == "cpu" for x in plain)
+
+
+def test_gradients_go_through_lists_on_several_devices():
+    found = []
+    for device in ("cpu", "managed"):
+        leaves = [counting(0).requires_grad_(), counting(1).to(device).requires_grad_()]
+        squares = torch._foreach_mul(leaves, [x.detach() + 1 for x in leaves])
+        sum(x.sum().to(device) for x in squares).backward()
+        found.append([x.grad.cpu() for x in leaves])
+    assert all(same(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_what_does_not_fit_together_is_refused():
+    ours, plain = [counting(n).to("managed") for n in range(2)], [counting(n) for n in range(2)]
+    words = (
+        "Expected all tensors to be on the same device, but found at least two devices, managed:0 and cpu!"
+    )
+    with pytest.raises(RuntimeError, match=words):
+        torch._foreach_add_(ours, plain)
+    states = [torch.zeros(1000, device="managed") for _ in range(2)]
+    steps = [torch.zeros((), device="managed") for _ in range(2)]
+    with pytest.raises(RuntimeError, match=words):
+        torch._fused_adamw_(
+            ours, plain, states, states, [], steps,
+            amsgrad=False, beta1=0.9, beta2=0.9, eps=1.0, lr=0.1, maximize=False, weight_decay=0.0,
+        )  # fmt: skip
+    assert same(ours[1].cpu(), counting(1))

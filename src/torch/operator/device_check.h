@@ -28,8 +28,9 @@ class DeviceCheck {
     }
   }
   bool any_managed() const { return managed_; }
+  bool mixed() const { return managed_ && other_.has_value(); }
   void refuse_mixed(std::string_view op) const {
-    if (managed_ && other_.has_value()) [[unlikely]]
+    if (mixed()) [[unlikely]]
       refuse(op, *first_, *other_);
   }
   [[noreturn]] static void refuse(std::string_view op, c10::Device first, c10::Device other);

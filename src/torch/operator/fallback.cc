@@ -290,10 +290,7 @@ NodeId where_to_run(OperatorCall& call, const Signature& signature, NodeId node,
 }
 
 void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
-  if (op.signature->foreach) {
-    refuse_mixed_devices(op, torch::jit::last(*stack, op.signature->args.size()));
-    if (run_in_sublists(op, stack)) return;
-  }
+  if (op.signature->foreach && (run_one_by_one(op, stack) || run_in_sublists(op, stack))) return;
   BoxedCall call(op, *stack);
   drive(call);
 }

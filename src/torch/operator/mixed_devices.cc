@@ -53,6 +53,28 @@ void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
   DeviceCheck::refuse(name, device, managed_device());
 }
 
+DeviceCheck devices_of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
+  DeviceCheck check;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    const Parameter& arg = op.signature->args[i];
+    if (arg.kind == Kind::tensor) {
+      if (static_cast<int>(i) == op.signature->scalars_arg) continue;  // numbers: CUDA wants them on the CPU
+      if (value.isTensor()) check.look_at(value.toTensor(), arg.written);
+    } else if (arg.kind == Kind::tensor_list && value.isTensorList()) {
+      const auto list = value.toTensorList();
+      for (size_t k = 0; k < list.size(); ++k) check.look_at(list.get(k), arg.written);
+    }
+  }
+  return check;
+}
+
+// PyTorch's kernel for all devices runs the operator behind a _foreach_* for one element after the other.
+bool has_kernel_for_each(const c10::OperatorHandle& op) {
+  return op.schema().name().starts_with("aten::_foreach_") &&
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+}
+
 }  // namespace
 
 ManagedOp::ManagedOp(const Signature* its_signature)
@@ -67,20 +89,19 @@ ManagedOp::ManagedOp(const Signature* its_signature)
 void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (!op.signature->aten) return;
   if (op.takes_cpu_operands) return refuse_foreign_self(op, arguments[0]);
-  DeviceCheck check;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const c10::IValue& value = arguments[i];
-    const Parameter& arg = op.signature->args[i];
-    if (arg.kind == Kind::tensor) {
-      if (static_cast<int>(i) == op.signature->scalars_arg) continue;  // numbers: CUDA wants them on the CPU
-      if (value.isTensor()) check.look_at(value.toTensor(), arg.written);
-    } else if (arg.kind == Kind::tensor_list && value.isTensorList()) {
-      const auto list = value.toTensorList();
-      for (size_t k = 0; k < list.size(); ++k) check.look_at(list.get(k), arg.written);
-    }
-  }
+  const DeviceCheck check = devices_of(op, arguments);
   check.refuse_mixed(op.signature->op.schema().name());
   if (!check.any_managed() && op.signature->draws) refuse_foreign_draw(op, arguments);
+}
+
+bool run_one_by_one(const ManagedOp& op, torch::jit::Stack* stack) {
+  const c10::OperatorHandle& handle = op.signature->op;
+  const DeviceCheck check = devices_of(op, torch::jit::last(*stack, op.signature->args.size()));
+  if (!check.mixed()) [[likely]]
+    return false;
+  if (!has_kernel_for_each(handle)) check.refuse_mixed(handle.schema().name());
+  handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+  return true;
 }
 
 void DeviceCheck::refuse(std::string_view op, c10::Device first, c10::Device other) {
