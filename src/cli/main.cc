@@ -9,7 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
-#include "cli/queue_common.h"
+#include "cli/queue/common.h"
 #include "lease/request.h"
 
 namespace innkeeper::cli {

@@ -1,5 +1,5 @@
 // A CUDA driver with no more than what we ask of one, to stand where libcuda.so.1 does: the devices
-// (telemetry/cuda_view.h) and copies (cli/measure_links.h). INNKEEPER_FAKE_CUDA lists the machine's UUIDs in
+// (telemetry/cuda_view.h) and copies (cli/measure/links.h). INNKEEPER_FAKE_CUDA lists the machine's UUIDs in
 // CUDA's own order ("GPU-...,GPU-..."). As in the real one nothing answers before cuInit, and cuInit reads
 // CUDA_VISIBLE_DEVICES (indices, or whole UUIDs) once.
 //

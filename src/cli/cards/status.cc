@@ -1,0 +1,62 @@
+// innkeeper status: every card of the machine at one moment: who holds it, who uses it, what is promised and
+// foreign.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "cli/cards/report.h"
+#include "cli/cards/survey.h"
+#include "cli/command.h"
+#include "cli/grant/grant.h"
+#include "cli/screen.h"
+
+namespace innkeeper::cli {
+namespace {
+
+using telemetry::Wanted;
+
+struct Options {
+  bool json = false, prometheus = false;
+};
+
+std::string status_text(const Survey& survey, const Screen& screen) {
+  std::string text = heading(survey, driver_text(survey)) + "\n" + cards_table(survey, screen).render(screen);
+  for (const std::string& line : remarks(survey)) text += line + "\n";
+  if (!survey.leases.empty()) text += "\n" + leases_table(survey, screen).render(screen);
+  if (!survey.line.empty()) text += "\n" + line_table(survey, screen).render(screen);
+  const Table users = users_table(survey, screen);
+  if (!users.rows.empty()) text += "\n" + users.render(screen);
+  if (!survey.residents.empty()) text += "\n" + residents_table(survey, screen).render(screen);
+  return text;
+}
+
+int status(const Options& options) {
+  if (options.json && options.prometheus) fail(kUsage, "--json and --prometheus exclude each other");
+  const Survey survey = look_around(Wanted::memory | Wanted::utilization | Wanted::power |
+                                    Wanted::temperature | Wanted::clocks | Wanted::processes);
+  // For machines to read there is always an answer: no card is one.
+  if (options.json)
+    print(to_json(survey) + "\n");
+  else if (options.prometheus)
+    print(to_prometheus(survey));
+  else {
+    if (survey.snapshot.lost.empty() && survey.residents.empty()) need_cards(survey.snapshot);
+    print(status_text(survey, screen()));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void register_status(CLI::App& program) {
+  CLI::App& command =
+      *program.add_subcommand("status", "Show all GPUs: who holds them, who uses them, what is left");
+  const auto options = std::make_shared<Options>();
+  command.add_flag("--json", options->json, "As JSON, for programs");
+  command.add_flag("--prometheus", options->prometheus, "As metrics, for Prometheus");
+  on_run(command, [options] { return status(*options); });
+}
+
+}  // namespace innkeeper::cli

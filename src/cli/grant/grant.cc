@@ -1,0 +1,69 @@
+#include "cli/grant/grant.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "cli/cards/survey.h"
+#include "cli/command.h"
+#include "lease/from_snapshot.h"
+#include "telemetry/visible.h"
+
+namespace innkeeper::cli {
+namespace {
+
+using telemetry::Snapshot;
+using telemetry::Trouble;
+
+// The cards that the environment gives this process; none: all of them.
+std::optional<std::vector<std::string>> given_cards(const Snapshot& snapshot) {
+  telemetry::Visible visible = telemetry::visible_from_environment(snapshot);
+  if (!visible.restricted) return std::nullopt;
+  if (visible.uuids.empty())
+    fail(kNoGpu, names_of_lists(telemetry::own_variables()) + " gives this process no GPU" +
+                     (visible.note.empty() ? "" : ": " + visible.note));
+  return std::move(visible.uuids);
+}
+
+}  // namespace
+
+lease::Arbiter open_arbiter() {
+  Result<lease::Arbiter> arbiter = lease::Arbiter::open();
+  if (!arbiter.ok()) fail(kFolder, arbiter.status().message());
+  for (const std::string& line : other_folders(arbiter.value().directory()))
+    note("leases are in " + arbiter.value().directory().path() + "; " + line);
+  return std::move(arbiter).value();
+}
+
+void need_cards(const Snapshot& snapshot) {
+  if (!snapshot.cards.empty()) return;
+  if (snapshot.trouble == Trouble::none || snapshot.trouble == Trouble::no_library) {
+    std::string why = snapshot.driver.text().empty() ? "the driver sees none" : snapshot.driver.text();
+    if (!snapshot.lost.empty())
+      why = std::to_string(snapshot.lost.size()) + " cannot be used: " + snapshot.lost.front().why;
+    fail(kNoGpu, "no GPU: " + why);
+  }
+  fail(kDriver, snapshot.driver.text());
+}
+
+lease::Lease grant(lease::Arbiter& arbiter, lease::Request request) {
+  const telemetry::Wanted wanted = lease::wanted_for(request);
+  std::optional<Snapshot> first = telemetry::snapshot(wanted);
+  need_cards(*first);
+  request.allowed = given_cards(*first);
+  if (const char* outer = std::getenv(lease::kLeaseVariable); outer != nullptr && *outer != '\0')
+    request.inside = outer;
+  bool told = !request.wait || isatty(STDERR_FILENO) == 0;
+  const auto look = [&]() -> Result<lease::Machine> {
+    if (first) return lease::from_snapshot(*std::exchange(first, std::nullopt));
+    if (!std::exchange(told, true)) note("waiting in line for " + lease::describe(request));
+    return lease::from_snapshot(telemetry::snapshot(wanted));
+  };
+  Result<lease::Lease> granted = arbiter.acquire(request, look);
+  if (!granted.ok()) fail(granted.status());
+  return std::move(granted).value();
+}
+
+}  // namespace innkeeper::cli

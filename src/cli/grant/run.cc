@@ -1,0 +1,100 @@
+// innkeeper run -- COMMAND: a command that has a lease for exactly as long as it runs.
+//
+// The command replaces this program (exec), with the lease's descriptor open. So its process number, its
+// signals and its exit status are its own, and the kernel ends the lease with it, also by SIGKILL. What it
+// starts and leaves behind keeps the lease too: that memory may still be in use.
+#include <CLI/CLI.hpp>
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/grant/grant.h"
+#include "cli/grant/request_options.h"
+#include "cli/grant/script_options.h"
+#include "lease/here.h"
+#include "telemetry/visible.h"
+
+namespace innkeeper::cli {
+namespace {
+
+// The command replaces this program. If it cannot, `lease` ends, if there is one.
+[[noreturn]] void become(const std::vector<std::string>& job, lease::Lease* lease) {
+  std::vector<char*> words;
+  for (const std::string& word : job) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words.front(), words.data());
+  const int error = errno;
+  if (lease != nullptr) lease->release();
+  fail(error == ENOENT ? kNotFound : kCannotRun, "cannot run " + job.front() + ": " + std::strerror(error));
+}
+
+// What managed devices may have in each of the processes that share a GPU, unless the user has said it.
+void set_nodes(const lease::Request& request, int sharers) {
+  if (!request.memory.has_value()) return;
+  const char* said = std::getenv(lease::kNodesVariable);
+  const std::string nodes = lease::nodes_for(
+      *request.memory, sharers, said == nullptr ? std::nullopt : std::optional<std::string>(said));
+  setenv(lease::kNodesVariable, nodes.c_str(), /*overwrite=*/1);
+}
+
+[[noreturn]] void run(const lease::Request& request, const std::vector<std::string>& job) {
+  lease::Arbiter arbiter = open_arbiter();
+  lease::Lease lease = grant(arbiter, request);
+  const Result<int> descriptor = lease.share_through_exec();
+  if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
+  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
+  telemetry::Variables variables = showing(by_maker(lease.cards(), cards), telemetry::own_variables());
+  variables.order = "PCI_BUS_ID";  // for programs that compare numbers with nvidia-smi's
+  set_own_variables(variables);
+  setenv(lease::kLeaseVariable, lease.id().c_str(), 1);
+  setenv(lease::kDescriptorVariable, std::to_string(descriptor.value()).c_str(), 1);
+  become(job, &lease);
+}
+
+}  // namespace
+
+void register_run(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand(
+      "run", "Run a command that holds a lease for as long as it runs: run [OPTIONS] -- COMMAND");
+  const auto options = std::make_shared<RequestOptions>();
+  const auto script = std::make_shared<ScriptOptions>();
+  options->add_to(command);
+  script->add_to(command);
+  command.footer(
+      "-- COMMAND ARGUMENTS...\n"
+      "The command sees the leased GPUs alone (CUDA_VISIBLE_DEVICES; of AMD's ROCR_ and "
+      "HIP_VISIBLE_DEVICES).\n"
+      "Signals and the exit status are the command's.\n"
+      "What it leaves behind in the background keeps the lease.\n"
+      "\n"
+      "With --mem INNKEEPER_NODES is set, unless it is: what the managed device may have of each GPU.\n"
+      "\n"
+      "run --managed [OPTIONS] SCRIPT ARGUMENTS... (or -m MODULE, or -c CODE, as behind python)\n"
+      "runs a script made for CUDA on the managed device.\n"
+      "run --nproc N [OPTIONS] -- SCRIPT ARGUMENTS... (or -m MODULE)\n"
+      "runs it in N processes, by torchrun, with a GPU for each, or as many as -n says for all.\n"
+      "Where INNKEEPER_NODES names no GPU, or the machine has none, neither leases anything, unless a\n"
+      "request is written.");
+  on_run_job(
+      command,
+      [options, script](const std::vector<std::string>& job) -> int {
+        script->check();
+        lease::Request request = options->request();
+        const std::vector<std::string> words = script->wanted() ? script->command(job) : job;
+        if (script->wanted() && !options->given() && !script->takes_gpus()) become(words, nullptr);
+        if (!options->count_given()) request.count = script->processes();
+        set_nodes(request, script->sharers(request.count));
+        run(request, words);
+      },
+      [script] { return script->loose(); });
+}
+
+}  // namespace innkeeper::cli

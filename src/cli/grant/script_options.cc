@@ -1,0 +1,81 @@
+#include "cli/grant/script_options.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "cli/command.h"
+#include "config/text.h"
+#include "lease/here.h"
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::cli {
+namespace {
+
+constexpr int kMostProcesses = 1024;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+std::string python_here() {
+  if (const std::string active = variable("VIRTUAL_ENV"); !active.empty()) return active + "/bin/python";
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string beside = (program.parent_path() / "python").string();
+  if (!error && access(beside.c_str(), X_OK) == 0) return beside;
+  fail(kNotFound, "there is no Python beside " + program.string() +
+                      ": activate the environment that has innkeeper, or name its Python by --python");
+}
+
+}  // namespace
+
+void ScriptOptions::add_to(CLI::App& command) {
+  command.add_flag("--managed", managed_, "Run a Python script made for CUDA on the managed device");
+  nproc_option_ =
+      command
+          .add_option("--nproc", nproc_,
+                      "Run a Python script in so many processes, by torchrun; leases a GPU for each")
+          ->type_name("N")
+          ->check(CLI::Range(1, kMostProcesses));
+  command
+      .add_option("--python", python_,
+                  "The Python for --managed and --nproc ($VIRTUAL_ENV's, else the one beside innkeeper)")
+      ->type_name("FILE");
+}
+
+void ScriptOptions::check() const {
+  if (!python_.empty() && !wanted()) fail(kUsage, "--python is for --managed and --nproc");
+}
+
+bool ScriptOptions::nproc_given() const { return nproc_option_->count() > 0; }
+
+std::vector<std::string> ScriptOptions::command(const std::vector<std::string>& script) const {
+  const std::string named = std::filesystem::path(script.front()).filename().string();
+  if (nproc_given() && (named.starts_with("python") || named == "torchrun"))
+    fail(kUsage, "--nproc runs a script by torchrun: leave " + in_quotes(script.front()) +
+                     " out, as in: innkeeper run --nproc " + std::to_string(nproc_) + " -- train.py");
+  std::vector<std::string> words = {python_.empty() ? python_here() : python_};
+  if (managed_) words.insert(words.end(), {"-m", "innkeeper"});
+  if (nproc_given())
+    words.insert(words.end(),
+                 {"-m", "torch.distributed.run", "--standalone", "--nproc-per-node", std::to_string(nproc_)});
+  words.insert(words.end(), script.begin(), script.end());
+  return words;
+}
+
+bool ScriptOptions::takes_gpus() const {
+  const std::string nodes = variable(lease::kNodesVariable);
+  const bool named =
+      nodes.empty() || nodes.find("auto") != std::string::npos || nodes.find("cuda") != std::string::npos;
+  return named && !telemetry::snapshot(telemetry::Wanted::nothing).cards.empty();
+}
+
+int ScriptOptions::sharers(int gpus) const { return (nproc_ + gpus - 1) / gpus; }
+
+}  // namespace innkeeper::cli

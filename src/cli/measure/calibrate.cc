@@ -1,0 +1,214 @@
+// innkeeper calibrate: measures host memory, a disk and the links of cards, and keeps the figures in a file
+// of the user's: $XDG_CACHE_HOME/innkeeper/calibration.json, else ~/.cache/innkeeper/calibration.json. A card
+// is measured while this holds a lease on it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+
+#include "base/size.h"
+#include "cli/command.h"
+#include "cli/grant/grant.h"
+#include "cli/measure/links.h"
+#include "cli/measure/measure.h"
+#include "lease/from_snapshot.h"
+#include "telemetry/visible.h"
+
+namespace innkeeper::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string folder = ".", size = "256MiB";
+  bool json = false, show = false;
+};
+
+fs::path file_path() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  fs::path folder;
+  if (cache != nullptr && fs::path(cache).is_absolute())
+    folder = cache;
+  else if (home != nullptr && *home != '\0')
+    folder = fs::path(home) / ".cache";
+  else
+    fail(kFolder, "there is no place for the figures: set HOME or XDG_CACHE_HOME");
+  return folder / "innkeeper" / "calibration.json";
+}
+
+// Whole or not at all: under another name first.
+void save(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  const fs::path draft = path.string() + ".new";
+  std::ofstream file(draft);
+  file << text;
+  file.close();
+  if (file.good()) fs::rename(draft, path, error);
+  if (!file.good() || error)
+    fail(kFolder, "cannot write " + path.string() + (error ? ": " + error.message() : ""));
+}
+
+// More is no better for a rate, and a card may be short of it.
+constexpr Bytes kMostOverLink = MiB(256);
+
+std::string rate(double bytes_per_second) { return fmt::format("{:.2f} GB/s", bytes_per_second / 1e9); }
+
+std::string as_text(const Json& figures) {
+  const Json& host = figures.at("host");
+  const Json& disk = figures.at("disk");
+  std::string text = fmt::format(
+      "host memory  copy {}, with {} threads {}\n", rate(host.at("copy_one_thread").get<double>()),
+      host.at("threads").get<int>(), rate(host.at("copy_all_threads").get<double>()));
+  text += fmt::format(
+      "disk         write {}, read {}, latency {:.0f} us{}\n             {}\n",
+      rate(disk.at("write").get<double>()), rate(disk.at("read").get<double>()),
+      disk.at("latency_seconds").get<double>() * 1e6,
+      disk.at("direct").get<bool>() ? "" : " (through the page cache: direct I/O is not possible there)",
+      disk.at("folder").get<std::string>());
+  for (const Json& link : figures.value("links", Json::array()))
+    text += fmt::format("link         {} to {}: {}, latency {:.0f} us{}\n",
+                        link.at("from").get<std::string>(), link.at("to").get<std::string>(),
+                        rate(link.at("rate").get<double>()), link.at("latency_seconds").get<double>() * 1e6,
+                        link.at("direct").get<bool>() ? "" : " (by way of the host)");
+  for (const Json& why : figures.value("links_left_out", Json::array()))
+    text += "not measured " + why.get<std::string>() + "\n";
+  return text;
+}
+
+// What may be measured without being in anybody's way: the cards of which this much can be leased.
+std::vector<lease::Lease> borrow(lease::Arbiter& arbiter, const telemetry::Snapshot& cards, Bytes each,
+                                 Json& left_out) {
+  const lease::Machine machine = lease::from_snapshot(cards);
+  const telemetry::Visible visible = telemetry::visible_from_environment(cards);
+  std::vector<lease::Lease> leases;
+  for (const lease::Card& card : machine.cards) {
+    if (visible.restricted && std::ranges::find(visible.uuids, card.uuid) == visible.uuids.end()) continue;
+    lease::Request request;
+    request.memory = each;
+    request.allowed = {card.uuid};
+    request.job = "calibrate";
+    if (const char* outer = std::getenv(lease::kLeaseVariable); outer != nullptr) request.inside = outer;
+    Result<lease::Lease> granted = arbiter.acquire(request, machine);
+    if (granted.ok())
+      leases.push_back(std::move(granted).value());
+    else if (granted.status().code() == Code::busy)
+      left_out.push_back(card.uuid + ": " + to_string(each) +
+                         " of it cannot be leased now; innkeeper status says why");
+    else
+      left_out.push_back(card.uuid + ": " + granted.status().message());
+  }
+  return leases;
+}
+
+// Measures what can be, and says of the rest why not: figures of the host and the disk are worth having
+// alone.
+void add_links(Bytes size, Json& figures) {
+  Json& links = figures["links"] = Json::array();
+  Json& left_out = figures["links_left_out"] = Json::array();
+  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::memory);
+  if (cards.cards.empty()) {
+    left_out.push_back("no GPU: " +
+                       (cards.driver.text().empty() ? "the driver sees none" : cards.driver.text()));
+    return;
+  }
+  lease::Arbiter arbiter = open_arbiter();
+  const std::vector<lease::Lease> leases = borrow(arbiter, cards, size + kLinkOverhead, left_out);
+  if (leases.empty()) return;
+  std::string uuids;
+  for (const lease::Lease& lease : leases) uuids += (uuids.empty() ? "" : ",") + lease.uuids();
+  setenv("CUDA_VISIBLE_DEVICES", uuids.c_str(), 1);
+  const Result<std::vector<LinkRate>> measured = measure_links(size, cards);
+  if (!measured.ok()) {
+    left_out.push_back(measured.status().message());
+    return;
+  }
+  for (const LinkRate& link : measured.value())
+    links.push_back({{"from", link.from},
+                     {"to", link.to},
+                     {"direct", link.direct},
+                     {"rate", link.rate},
+                     {"latency_seconds", link.latency}});
+  for (const lease::Lease& lease : leases)
+    if (std::ranges::none_of(measured.value(),
+                             [&](const LinkRate& link) { return link.to == lease.uuids(); }))
+      left_out.push_back(lease.uuids() + ": CUDA does not show it to this process");
+}
+
+Json measure(const Options& options) {
+  const Result<Bytes> size = parse_size(options.size, SizeUnits::short_too);
+  if (!size.ok()) fail(kUsage, "--size: " + size.status().message());
+  if (size.value() < MiB(16) || size.value() > GiB(64))
+    fail(kUsage, "--size " + options.size + ": expected 16MiB to 64GiB");
+  std::error_code error;
+  const fs::path folder = fs::canonical(options.folder, error);
+  if (error) fail(kFolder, "--disk " + options.folder + ": " + error.message());
+  const Result<HostRates> host = measure_host(size.value());
+  if (!host.ok()) fail(kFolder, host.status().message());
+  const Result<DiskRates> disk = measure_disk(folder.string(), size.value());
+  if (!disk.ok()) fail(kFolder, disk.status().message());
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  Json figures = {{"schema", 1},
+                  {"time_unix_seconds", std::chrono::duration_cast<std::chrono::seconds>(now).count()},
+                  {"size_bytes", size.value().count()},
+                  {"host",
+                   {{"threads", host.value().threads},
+                    {"copy_one_thread", host.value().copy_one},
+                    {"copy_all_threads", host.value().copy_all}}},
+                  {"disk",
+                   {{"folder", folder.string()},
+                    {"direct", disk.value().direct},
+                    {"write", disk.value().write},
+                    {"read", disk.value().read},
+                    {"latency_seconds", disk.value().latency}}}};
+  add_links(std::min(size.value(), kMostOverLink), figures);
+  return figures;
+}
+
+Json read_back(const fs::path& path) {
+  std::ifstream file(path);
+  if (!file) fail(kFolder, "there are no figures yet in " + path.string() + ": run innkeeper calibrate");
+  Json figures = Json::parse(file, nullptr, false);
+  if (figures.is_discarded() || !figures.is_object() || figures.value("schema", 0) != 1)
+    fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
+  return figures;
+}
+
+int calibrate(const Options& options) {
+  const fs::path path = file_path();
+  const Json figures = options.show ? read_back(path) : measure(options);
+  if (!options.show) save(path, figures.dump(2) + "\n");
+  try {
+    print(options.json ? figures.dump(2) + "\n"
+                       : as_text(figures) + "             kept in " + path.string() + "\n");
+  } catch (const Json::exception&) {  // somebody wrote into the file
+    fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void register_calibrate(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand(
+      "calibrate", "Measure host memory, a disk and the GPUs' links, and keep the figures");
+  const auto options = std::make_shared<Options>();
+  command.add_option("--disk", options->folder, "The folder to measure the disk of (this one)")
+      ->type_name("FOLDER");
+  command.add_option("--size", options->size, "How much to copy, write and read (256MiB)")->type_name("SIZE");
+  command.add_flag("--show", options->show, "Show the figures that were kept, measure nothing");
+  command.add_flag("--json", options->json, "As JSON, for programs; rates are bytes per second");
+  on_run(command, [options] { return calibrate(*options); });
+}
+
+}  // namespace innkeeper::cli

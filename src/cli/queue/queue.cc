@@ -1,0 +1,149 @@
+// innkeeper queue: the user's jobs on this machine. This file: add, and the hidden runner.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/need_subcommand.h"
+#include "cli/queue/common.h"
+#include "cli/queue/job_options.h"
+#include "queue/environment.h"
+#include "queue/limits.h"
+#include "queue/runner.h"
+#include "telemetry/snapshot.h"
+
+namespace innkeeper::cli {
+namespace {
+
+// This very program, also when it is not on the PATH.
+queue::Program this_program() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  return {{path.string(), "queue", "runner"}};
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// In a Slurm job: a folder that goes with it.
+std::string slurm_folder() {
+  const std::string job = variable("SLURM_JOB_ID");
+  if (job.empty() || !variable(queue::kFolderVariable).empty()) return "";
+  if (!std::all_of(job.begin(), job.end(), [](char c) { return c >= '0' && c <= '9'; })) return "";
+  std::string parent = variable("SLURM_TMPDIR");
+  if (parent.empty()) parent = variable("TMPDIR");
+  if (parent.empty()) parent = "/tmp";
+  return parent + "/innkeeper-" + std::to_string(geteuid()) + "-slurm-" + job;
+}
+
+// A job for GPUs waits where there is none yet: a driver may come back.
+void hint_without_cards() {
+  const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::nothing);
+  if (!seen.cards.empty()) return;
+  const std::string why = seen.driver.text();
+  note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
+       "; `innkeeper doctor` says more, and --gpus 0 asks for none");
+}
+
+}  // namespace
+
+void fail_queue(const Status& status) {
+  if (status.message().starts_with("there is no job")) fail(kNoLease, status.message());
+  switch (status.code()) {
+    case Code::invalid_argument: fail(kUsage, status.message());
+    case Code::busy: fail(kBusy, status.message());
+    case Code::io_error: fail(kFolder, status.message());
+    default: fail(kInternal, status.message());
+  }
+}
+
+queue::Queue open_queue() {
+  const std::string folder = slurm_folder();
+  return value_of(folder.empty() ? queue::Queue::open(this_program())
+                                 : queue::Queue::open(folder, this_program()));
+}
+
+std::vector<queue::JobId> resolve(queue::Queue& queue, const std::vector<std::string>& words) {
+  std::vector<queue::JobId> ids;
+  for (const std::string& word : words) {
+    const Result<std::vector<queue::JobId>> found = queue.resolve(word);
+    if (!found.ok()) fail_queue(found.status());
+    for (const queue::JobId id : found.value())
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
+}
+
+queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& words) {
+  const std::string limits = queue::own_limits();
+  queue::raise_limits();  // the job's are not for the queue's own files
+  queue::Queue queue = open_queue();
+  queue::JobSpec spec = options.spec(words);
+  spec.limits = limits;
+  if (std::error_code error; !std::filesystem::is_directory(spec.directory, error))
+    fail(kUsage, "--directory " + spec.directory + (error ? ": " + error.message() : " is no folder"));
+  for (const queue::JobId id : resolve(queue, options.after())) spec.after.push_back({id, false});
+  for (const queue::JobId id : resolve(queue, options.after_any())) spec.after.push_back({id, true});
+  // What Slurm gave, where it set no CUDA_VISIBLE_DEVICES.
+  if (const auto given = queue::variable_in(*spec.environment, "SLURM_JOB_GPUS");
+      given && !queue::variable_in(*spec.environment, "CUDA_VISIBLE_DEVICES")) {
+    queue::set_variable(*spec.environment, "CUDA_VISIBLE_DEVICES", *given);
+    queue::set_variable(*spec.environment, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  }
+  if (spec.cards && !spec.cards->memory) {
+    const std::optional<Bytes> known = value_of(queue.proposed_memory(spec));
+    if (options.memory_auto() && !known)
+      note("--mem auto: this command has not been measured here yet, so it takes its GPUs whole this time");
+    if (options.memory_auto() && known) spec.cards->memory = known;
+    if (!options.memory_named() && known && !spec.cards->exclusive)
+      note("when this command ran before, --mem " + std::to_string((known->count() + (1 << 30) - 1) >> 30) +
+           "G would have been enough: with it, or --mem auto, others can share the GPU");
+  }
+  return value_of(queue.add(std::move(spec))).front();
+}
+
+int print_added(queue::JobId id, const JobOptions& options) {
+  try {
+    print(std::to_string(id) + "\n");
+  } catch (const Failure&) {
+    note("job " + std::to_string(id) + " was added");  // who tries again would add it twice
+    throw;
+  }
+  if (!options.without_gpus()) hint_without_cards();  // after the number: a driver may take seconds to answer
+  return kDone;
+}
+
+void register_queue(CLI::App& program) {
+  CLI::App& command = *program.add_subcommand("queue", "Jobs that start when their GPUs are free");
+  need_subcommand(command);
+
+  CLI::App& add =
+      *command.add_subcommand("add", "Add a job; prints its number: queue add [OPTIONS] -- COMMAND");
+  const auto options = std::make_shared<JobOptions>();
+  options->add_to(add);
+  add.footer(
+      "-- COMMAND ARGUMENTS...\n"
+      "It runs here with the environment of now. --mem auto asks for what it needed when it ran before.\n"
+      "A job is named by its number; 12 is the whole array 12 as well, 12.0 its first job, 12-14 are three.");
+  on_run_job(add, [options](const std::vector<std::string>& words) {
+    return print_added(add_job(*options, words), *options);
+  });
+  register_queue_show(command);
+  register_queue_control(command);
+
+  CLI::App& runner = *command.add_subcommand("runner", "What starts the jobs; started by itself");
+  runner.group("");  // not for people
+  const auto folder = std::make_shared<std::string>();
+  runner.add_option("FOLDER", *folder)->required();
+  on_run(runner, [folder] { return queue::run_runner(*folder, this_program()); });
+}
+
+}  // namespace innkeeper::cli
