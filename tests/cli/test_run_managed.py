@@ -108,6 +108,17 @@ def test_where_there_is_no_gpu_it_runs_without(machine: Machine, active: str):
     assert run(machine, "train.py").said["lease"] == ""
     refused = machine.run("run", "--managed", "--mem", "8G", "train.py")
     assert refused.returncode == 69 and "no GPU" in refused.stderr
+    assert "without a request the script runs without one" in refused.stderr
+    refused = machine.run("run", "--", "train.py")
+    assert refused.returncode == 69 and "`innkeeper run --managed SCRIPT` runs a script" in refused.stderr
+
+
+def test_where_all_gpus_are_hidden_it_runs_without(machine: Machine, active: str):
+    machine.env["CUDA_VISIBLE_DEVICES"] = ""
+    assert run(machine, "train.py").said["lease"] == ""
+    machine.env["CUDA_VISIBLE_DEVICES"] = "GPU-9"  # which the machine has not: a slip, it seems
+    refused = machine.run("run", "--managed", "train.py")
+    assert refused.returncode == 69 and "GPU-9" in refused.stderr
 
 
 def test_processes_have_a_gpu_each(machine: Machine, active: str):

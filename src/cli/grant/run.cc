@@ -45,9 +45,20 @@ void set_nodes(const lease::Request& request, int sharers) {
   setenv(lease::kNodesVariable, nodes.c_str(), /*overwrite=*/1);
 }
 
-[[noreturn]] void run(const lease::Request& request, const std::vector<std::string>& job) {
+// `else_say`: behind the error where there is no GPU.
+lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, const char* else_say) {
+  try {
+    return grant(arbiter, request);
+  } catch (Failure& failure) {
+    if (failure.code == kNoGpu) failure.message += else_say;
+    throw;
+  }
+}
+
+[[noreturn]] void run(const lease::Request& request, const std::vector<std::string>& job,
+                      const char* else_say) {
   lease::Arbiter arbiter = open_arbiter();
-  lease::Lease lease = grant(arbiter, request);
+  lease::Lease lease = granted(arbiter, request, else_say);
   const Result<int> descriptor = lease.share_through_exec();
   if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
@@ -81,7 +92,7 @@ void register_run(CLI::App& program) {
       "runs a script made for CUDA on the managed device.\n"
       "run --nproc N [OPTIONS] -- SCRIPT ARGUMENTS... (or -m MODULE)\n"
       "runs it in N processes, by torchrun, with a GPU for each, or as many as -n says for all.\n"
-      "Where INNKEEPER_NODES names no GPU, or the machine has none, neither leases anything, unless a\n"
+      "Where INNKEEPER_NODES names no GPU, or none can be seen, neither leases anything, unless a\n"
       "request is written.");
   on_run_job(
       command,
@@ -92,7 +103,13 @@ void register_run(CLI::App& program) {
         if (script->wanted() && !options->given() && !script->takes_gpus()) become(words, nullptr);
         if (!options->count_given()) request.count = script->processes();
         set_nodes(request, script->sharers(request.count));
-        run(request, words);
+        const char* else_say = "";
+        if (!script->loose()) {
+          else_say = "; `innkeeper run --managed SCRIPT` runs a script made for CUDA without one";
+        } else if (options->given()) {
+          else_say = "; without a request the script runs without one";
+        }
+        run(request, words, else_say);
       },
       [script] { return script->loose(); });
 }

@@ -12,6 +12,7 @@
 #include "config/text.h"
 #include "lease/here.h"
 #include "telemetry/snapshot.h"
+#include "telemetry/visible.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -73,7 +74,10 @@ bool ScriptOptions::takes_gpus() const {
   const std::string nodes = variable(lease::kNodesVariable);
   const bool named =
       nodes.empty() || nodes.find("auto") != std::string::npos || nodes.find("cuda") != std::string::npos;
-  return named && !telemetry::snapshot(telemetry::Wanted::nothing).cards.empty();
+  if (!named) return false;
+  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
+  const telemetry::Visible visible = telemetry::visible_from_environment(cards);
+  return !cards.cards.empty() && !(visible.uuids.empty() && visible.note.empty());
 }
 
 int ScriptOptions::sharers(int gpus) const { return (nproc_ + gpus - 1) / gpus; }

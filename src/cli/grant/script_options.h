@@ -30,7 +30,7 @@ class ScriptOptions {
   // Python, the modules that run it, and the script's words. Fails with kNotFound where there is no Python,
   // with kUsage where the words are no script.
   std::vector<std::string> command(const std::vector<std::string>& script) const;
-  // Whether the script will look for GPUs, and the machine has any.
+  // Whether the script will look for GPUs, and the machine has any that are not all hidden from this process.
   bool takes_gpus() const;
   // How many it runs in: 1 without --nproc.
   int processes() const { return nproc_; }
