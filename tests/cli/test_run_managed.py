@@ -119,6 +119,8 @@ def test_where_all_gpus_are_hidden_it_runs_without(machine: Machine, active: str
     machine.env["CUDA_VISIBLE_DEVICES"] = "GPU-9"  # which the machine has not: a slip, it seems
     refused = machine.run("run", "--managed", "train.py")
     assert refused.returncode == 69 and "GPU-9" in refused.stderr
+    refused = machine.run("run", "--", "train.py")  # nor would it run behind --managed
+    assert refused.returncode == 69 and "--managed" not in refused.stderr
 
 
 def test_processes_have_a_gpu_each(machine: Machine, active: str):

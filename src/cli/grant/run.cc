@@ -45,20 +45,23 @@ void set_nodes(const lease::Request& request, int sharers) {
   setenv(lease::kNodesVariable, nodes.c_str(), /*overwrite=*/1);
 }
 
-// `else_say`: behind the error where there is no GPU.
-lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, const char* else_say) {
+// Where no GPU can be seen, the error says how a script runs without.
+lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, const ScriptOptions& script) {
   try {
     return grant(arbiter, request);
   } catch (Failure& failure) {
-    if (failure.code == kNoGpu) failure.message += else_say;
+    if (failure.code == kNoGpu && !script.takes_gpus())
+      failure.message += script.loose()
+                             ? "; without a request the script runs without one"
+                             : "; `innkeeper run --managed SCRIPT` runs a script made for CUDA without one";
     throw;
   }
 }
 
 [[noreturn]] void run(const lease::Request& request, const std::vector<std::string>& job,
-                      const char* else_say) {
+                      const ScriptOptions& script) {
   lease::Arbiter arbiter = open_arbiter();
-  lease::Lease lease = granted(arbiter, request, else_say);
+  lease::Lease lease = granted(arbiter, request, script);
   const Result<int> descriptor = lease.share_through_exec();
   if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
@@ -103,13 +106,7 @@ void register_run(CLI::App& program) {
         if (script->wanted() && !options->given() && !script->takes_gpus()) become(words, nullptr);
         if (!options->count_given()) request.count = script->processes();
         set_nodes(request, script->sharers(request.count));
-        const char* else_say = "";
-        if (!script->loose()) {
-          else_say = "; `innkeeper run --managed SCRIPT` runs a script made for CUDA without one";
-        } else if (options->given()) {
-          else_say = "; without a request the script runs without one";
-        }
-        run(request, words, else_say);
+        run(request, words, *script);
       },
       [script] { return script->loose(); });
 }

@@ -77,7 +77,8 @@ bool ScriptOptions::takes_gpus() const {
   if (!named) return false;
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
   const telemetry::Visible visible = telemetry::visible_from_environment(cards);
-  return !cards.cards.empty() && !(visible.uuids.empty() && visible.note.empty());
+  const bool hidden = visible.restricted && visible.uuids.empty() && visible.note.empty();
+  return !cards.cards.empty() && !hidden;
 }
 
 int ScriptOptions::sharers(int gpus) const { return (nproc_ + gpus - 1) / gpus; }
