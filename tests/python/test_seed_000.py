@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import innkeeper
@@ -71,13 +73,15 @@ def test_modules_wrap_their_parameters_with_the_tensor_class():
 
 
 def test_many_experiments_run_without_a_word_about_gpus():
-    def experiment(number: int) -> tuple[float, str]:
+    def experiment(number: int, meet: Callable[[], object] = int) -> tuple[float, str]:
         with innkeeper.experiment():
+            meet()
             torch.managed.manual_seed(number)
             x = torch.randn(64, 64, device="managed")
             return (x @ x).sum().item(), innkeeper.where(x)[0]
 
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(experiment, range(16)))
+        four_at_once = threading.Barrier(4).wait
+        together = list(pool.map(experiment, range(16), [four_at_once] * 16))
     assert {home for _, home in together} == {"sim:0", "sim:1"}
     assert [total for total, _ in together] == [experiment(number)[0] for number in range(16)]
