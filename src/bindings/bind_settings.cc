@@ -1,5 +1,6 @@
 #include "bindings/bindings.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/runtime/nodes_setting.h"
 
 namespace innkeeper::bindings {
 
@@ -17,6 +18,8 @@ void bind_settings(py::module_& m) {
   m.def("set_recompute", &set_recompute, py::arg("recompute"), WithoutGil(), "Sets that.");
   m.def("start", &start, WithoutGil(), "Starts the runtime, if it has not started.");
   m.def("started", &started, "Whether the runtime has started.");
+  m.def("expected_nodes", &expected_nodes, py::arg("visible_gpus"), WithoutGil(),
+        "Names of the nodes that will compute, before the runtime starts. Does not start it.");
   m.def("is_bad_fork", &is_bad_fork, "Whether this process was forked after the runtime had started.");
   py::class_<NodeInfo>(m, "NodeInfo", "One memory: its name, kind, budget and capacity in bytes.")
       .def_readonly("name", &NodeInfo::name)

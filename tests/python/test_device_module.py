@@ -7,6 +7,7 @@ from typing import Any
 
 import innkeeper
 import pytest
+from conftest import run_python
 from innkeeper.managed_device.table import NOT_APPLICABLE, REFUSED, WORKS
 
 import torch
@@ -169,6 +170,21 @@ def test_random_states_continue_and_seeds_repeat():
     with torch.random.fork_rng(device_type="managed"):
         torch.rand(4, device="managed")
     assert torch.equal(torch.rand(4, device="managed"), second)
+
+
+def test_memory_numbers_before_the_start_leave_a_program_able_to_fork():
+    code = """
+import os, torch, innkeeper
+managed = torch.managed
+print(managed.memory_allocated(), managed.max_memory_reserved(), managed.device_count(), flush=True)
+if os.fork() == 0:
+    print(torch.ones(2, device="managed").sum().item(), flush=True)
+    os._exit(0)
+os.wait()
+print(managed.is_initialized(), managed.mem_get_info()[0] > 0, managed._initialized)
+"""
+    done = run_python("-c", code)
+    assert done.stdout.splitlines() == ["0 0 1", "2.0", "False True True"], done.stderr
 
 
 def test_memory_numbers_follow_allocations():

@@ -97,7 +97,8 @@ def test_every_entry_refuses_in_one_line(nodes: str):
     done = run_python("-c", PRELUDE + ENTRIES, nodes=nodes)
     assert done.returncode == 0, done.stderr
     said = dict(line.split(" | ") for line in done.stdout.splitlines())
-    fine = {"leave", "free", "seed of the CPU", "CPU", "pinned", "known"}
+    # Workers of data loaders seed every device and empty caches: as with CUDA, that does nothing here.
+    fine = {"leave", "free", "seed", "empty_cache", "seed of the CPU", "CPU", "pinned", "known"}
     for name, line in said.items():
         if name in fine:
             assert line == "fine", (name, line)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import Any
 
 import torch
 from innkeeper.cuda_names.put import put
 from innkeeper.cuda_names.script import note
+from innkeeper.libraries.imports import after_import
 
 _compile = torch.compile
 
@@ -15,6 +17,15 @@ _compile = torch.compile
 def install() -> None:
     """Compiles without Inductor where a script names no backend. Once."""
     put(torch, compile=_without_inductor)
+    after_import({"torch._functorch.config": _recompute_by_saved_states}.get)
+
+
+def _recompute_by_saved_states(config: ModuleType) -> None:
+    """Has compiled checkpoints save the random state, as uncompiled ones do, and draw the same numbers.
+
+    For CUDA PyTorch hands its graphs generators that a captured graph can replay. Ours have no such state.
+    """
+    config.graphsafe_rng_functionalization = False  # type: ignore[attr-defined]
 
 
 @functools.wraps(_compile)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 import torch
@@ -21,8 +22,10 @@ from innkeeper.cuda_names.script import note
 CURRENT = -1
 """The index of a device without one."""
 
+_visible_gpus = torch.cuda.device_count  # PyTorch's own, which starts nothing
 _thread = threading.local()  # index: what set_device said
 _sent = WeakIdKeyDictionary()  # from a tensor to the index that a script sent it to
+_shown = False  # Whether the script has used a device.
 _several = False  # whether a script has named another home than the first
 
 
@@ -48,17 +51,30 @@ def index_of(device: Any) -> int:
 
 
 def hidden() -> bool:
-    """Whether ``CUDA_VISIBLE_DEVICES`` says that there is no device: scripts force the CPU like that."""
-    if not launch.cards_are_hidden():
+    """Whether ``CUDA_VISIBLE_DEVICES`` says that there is no device: scripts force the CPU like that.
+
+    As with CUDA, what it says after the first use of a device is not heard.
+    """
+    if _shown or not launch.cards_are_hidden():
         return False
     said = os.environ["CUDA_VISIBLE_DEVICES"].strip()
     note("hidden", f"CUDA_VISIBLE_DEVICES={said!r} hides every device, so this script is told of none")
     return True
 
 
+def show() -> None:
+    """Keeps the devices visible from now on, because the script uses one."""
+    global _shown
+    _shown = True
+
+
 def nodes() -> list[str]:
-    """The computing nodes, as ``CUDA_VISIBLE_DEVICES`` numbers them. Starts the runtime."""
-    return [] if hidden() else [node.name for node in _C.nodes() if node.computes]
+    """The computing nodes, as ``CUDA_VISIBLE_DEVICES`` numbers them. Does not start the runtime."""
+    if hidden():
+        return []
+    if _C.started():
+        return [node.name for node in _C.nodes() if node.computes]
+    return _C.expected_nodes(_visible_gpus())
 
 
 def node_at(index: int) -> str:
@@ -125,7 +141,7 @@ def home(index: int) -> Iterator[None]:
 
 def send(x: torch.Tensor, index: int) -> None:
     """Notes that ``x`` was made or sent there."""
-    if not _several:
+    if not _several or isinstance(x, FakeTensor):
         return
     _sent[x] = index
     if x.untyped_storage().nbytes() and not _C.where(x):  # torch.empty: whoever writes it first is there
@@ -135,8 +151,11 @@ def send(x: torch.Tensor, index: int) -> None:
 
 
 def of(x: Any) -> int | None:
-    """Where a managed tensor was made or sent to; of what operators made, where its bytes are."""
-    if not isinstance(x, torch.Tensor) or not _C.is_managed(x.device):
+    """Where a managed tensor was made or sent to; of what operators made, where its bytes are.
+
+    None for other tensors, and for fake ones, which have no bytes.
+    """
+    if not isinstance(x, torch.Tensor) or not _C.is_managed(x.device) or isinstance(x, FakeTensor):
         return None
     index = _sent.get(x)
     if index is None:

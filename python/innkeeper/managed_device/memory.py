@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from innkeeper import _C, report
-from innkeeper.managed_device.device import computing_nodes, index_of
+from innkeeper.managed_device.device import computing_nodes, index_of, is_initialized
 from innkeeper.managed_device.memory_history import (  # noqa: F401  (torch.cuda.memory has them too)
     _dump_snapshot,
     _record_memory_history,
@@ -47,13 +47,19 @@ def _total(what: str, device: Any) -> int:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in use on the computing nodes now: tensors that are there and kernels' own memory."""
-    return _total("resident", device)
+    """Bytes in use on the computing nodes now: tensors that are there and kernels' own memory.
+
+    0 before the runtime starts, which this does not do.
+    """
+    return _total("resident", device) if is_initialized() else 0
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that were in use since the last reset: the sum of each node's own peak."""
-    return _total("peak", device)
+    """The most bytes that were in use since the last reset: the sum of each node's own peak.
+
+    0 before the runtime starts, which this does not do.
+    """
+    return _total("peak", device) if is_initialized() else 0
 
 
 memory_reserved = memory_cached = device_memory_used = memory_allocated
@@ -110,7 +116,8 @@ reset_accumulated_memory_stats = reset_max_memory_allocated = reset_max_memory_c
 
 def empty_cache() -> None:
     """Gives memory that is cached but free back to the computing devices and the system."""
-    _C.empty_cache()
+    if is_initialized():
+        _C.empty_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:

@@ -1,6 +1,9 @@
 """The random stream that the calling thread draws from: its experiment's, or else the process's.
 
 A stream does not depend on the node that computes, so "all devices" have one.
+
+A forked child of a process whose runtime had started has no device. As in torch.cuda, seeding one there does
+nothing, because workers of data loaders are told to seed everything.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from innkeeper import _C
-from innkeeper.managed_device.device import index_of
+from innkeeper.managed_device.device import _is_in_bad_fork, index_of
 from torch import Tensor
 
 __all__ = [
@@ -27,7 +30,8 @@ __all__ = [
 
 def manual_seed(seed: int) -> None:
     """Seeds the stream. ``torch.manual_seed`` does this too. Negative seeds count from 2**64 down."""
-    _C.manual_seed(int(seed) % (1 << 64))
+    if not _is_in_bad_fork():
+        _C.manual_seed(int(seed) % (1 << 64))
 
 
 manual_seed_all = manual_seed
@@ -35,7 +39,8 @@ manual_seed_all = manual_seed
 
 def seed() -> None:
     """Seeds the stream with a number from the operating system."""
-    _C.seed()
+    if not _is_in_bad_fork():
+        _C.seed()
 
 
 seed_all = seed
@@ -55,7 +60,8 @@ def get_rng_state(device: Any = None) -> Tensor:
 def set_rng_state(new_state: Tensor, device: Any = None) -> None:
     """Continues the stream from ``get_rng_state``'s result."""
     index_of(device)
-    _C.set_rng_state(new_state)
+    if not _is_in_bad_fork():
+        _C.set_rng_state(new_state)
 
 
 def get_rng_state_all() -> list[Tensor]:

@@ -24,6 +24,7 @@
 #include "torch/runtime/fork.h"
 #include "torch/runtime/home.h"
 #include "torch/runtime/load.h"
+#include "torch/runtime/nodes_setting.h"
 #include "torch/runtime/runtime_state.h"
 #include "torch/runtime/switch_setting.h"
 #include "torch/runtime/vector_math.h"
@@ -64,11 +65,6 @@ LateAccountant& late_accountant() {
 std::shared_mutex start_mutex;
 std::atomic<bool> starting{false};
 std::atomic<Runtime*> the_runtime{nullptr};
-std::atomic<bool> visible_devices_followed{false};
-std::string& wanted_nodes() {
-  static auto& text = *new std::string;
-  return text;
-}
 
 SwitchSetting& growth_setting() {
   static SwitchSetting it("INNKEEPER_GROWTH");
@@ -100,14 +96,6 @@ std::vector<board::NodeRow> rows(const Engine& engine) {
 std::string from_environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
-}
-
-MachineSpec parse(const std::string& nodes) {
-  Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit(),
-                                           local_share_from_environment());
-  if (!spec.ok()) throw_status(spec.status(), "");  // the line begins with the setting's name
-  if (visible_devices_followed.load()) keep_listed(spec.value(), from_environment("CUDA_VISIBLE_DEVICES"));
-  return std::move(spec).value();
 }
 
 #ifdef INNKEEPER_WITH_CUDA
@@ -152,15 +140,7 @@ void install_cards(Engine& engine, const std::vector<NodeBackend>& backends) {
 
 #else
 
-Status resolve_cards(MachineSpec& spec) {
-  for (const NodeSpec& node : spec.nodes) {
-    if (node.make != NodeMake::cuda) continue;
-    return Status(
-        Code::invalid_argument,
-        "\"" + node.name + "\": this build has no CUDA; simulated GPUs work everywhere, as in sim:2x64MiB");
-  }
-  return {};
-}
+Status resolve_cards(MachineSpec&) { return {}; }  // parse_nodes() has refused them
 
 #endif
 
@@ -197,7 +177,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
   growth_setting().check();
   planning_setting().check();
   recompute_setting().check();
-  prepared.spec = parse(text);
+  prepared.spec = parse_nodes(text);
   if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
     throw_status(resolved, "INNKEEPER_NODES");
   for (size_t i = 0; i < prepared.spec.nodes.size(); ++i) {
@@ -364,8 +344,7 @@ Runtime& runtime() {
   watch_forks();
   const Starting start;
   if (Runtime* running = runtime_if_started()) return *running;
-  const std::string nodes = wanted_nodes().empty() ? from_environment("INNKEEPER_NODES") : wanted_nodes();
-  the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
+  the_runtime.store(new Runtime(Runtime::prepare(nodes_setting())), std::memory_order_release);
   stop_background_at_exit();
   return *runtime_if_started();
 }
@@ -404,8 +383,8 @@ void configure(const std::string& nodes) {
   const Starting start;
   Runtime* const running = runtime_if_started();
   if (running == nullptr) {
-    (void)parse(nodes);  // a bad setting changes nothing
-    wanted_nodes() = nodes;
+    (void)parse_nodes(nodes);  // a bad setting changes nothing
+    exchange_configured_nodes(nodes);
     the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
     stop_background_at_exit();
     return;
@@ -419,16 +398,15 @@ void configure(const std::string& nodes) {
   }
   refuse_while_memory_is_held(running->engine());
   Runtime::Prepared prepared = Runtime::prepare(nodes);
-  const std::string before = wanted_nodes();
   late_accountant().set(nullptr);
   the_runtime.store(nullptr, std::memory_order_release);
   delete running;
   forget_homes();
-  wanted_nodes() = nodes;
+  const std::string before = exchange_configured_nodes(nodes);
   try {
     the_runtime.store(new Runtime(std::move(prepared)), std::memory_order_release);
   } catch (...) {
-    wanted_nodes() = before;  // the next use starts the machine that was
+    exchange_configured_nodes(before);  // the next use starts the machine that was
     throw;
   }
 }
@@ -459,8 +437,6 @@ void set_recompute(bool recompute) {
   recompute_setting().set(recompute);
   if (Runtime* running = runtime_if_started()) running->engine().set_recompute(recompute);
 }
-
-void follow_visible_devices() { visible_devices_followed.store(true); }
 
 bool started() { return runtime_if_started() != nullptr; }
 

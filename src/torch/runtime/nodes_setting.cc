@@ -1,0 +1,90 @@
+#include "torch/runtime/nodes_setting.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <utility>
+
+#include "base/thread_annotations.h"
+#include "device/host.h"
+#include "innkeeper/torch/runtime.h"
+#include "torch/errors.h"
+#include "torch/runtime/fork.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+std::atomic<bool> visible_devices_followed{false};
+
+struct Configured {
+  Configured() { take_at_fork(mutex); }  // a child may ask for its nodes
+  Mutex mutex;
+  std::string nodes IK_GUARDED_BY(mutex);
+};
+
+Configured& configured() {
+  static auto& it = *new Configured;
+  return it;
+}
+
+std::string from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+}  // namespace
+
+std::string nodes_setting() {
+  Configured& by_program = configured();
+  {
+    MutexLock lock(by_program.mutex);
+    if (!by_program.nodes.empty()) return by_program.nodes;
+  }
+  return from_environment("INNKEEPER_NODES");
+}
+
+std::string exchange_configured_nodes(std::string nodes) {
+  Configured& by_program = configured();
+  MutexLock lock(by_program.mutex);
+  return std::exchange(by_program.nodes, std::move(nodes));
+}
+
+MachineSpec parse_nodes(const std::string& nodes) {
+  Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit(),
+                                           local_share_from_environment());
+  if (!spec.ok()) throw_status(spec.status(), "");  // the line begins with the setting's name
+#ifndef INNKEEPER_WITH_CUDA
+  for (const NodeSpec& node : spec.value().nodes) {
+    if (node.make != NodeMake::cuda) continue;
+    throw_status(Status(Code::invalid_argument,
+                        "\"" + node.name +
+                            "\": this build has no CUDA; simulated GPUs work everywhere, as in sim:2x64MiB"),
+                 "INNKEEPER_NODES");
+  }
+#endif
+  if (visible_devices_followed.load()) keep_listed(spec.value(), from_environment("CUDA_VISIBLE_DEVICES"));
+  return std::move(spec).value();
+}
+
+std::vector<std::string> expected_nodes(int visible_gpus) {
+  const MachineSpec spec = parse_nodes(nodes_setting());
+  std::vector<std::string> names;
+  const auto add_visible = [&] {
+    for (const int index : spec.share.cards(visible_gpus)) names.push_back("cuda:" + std::to_string(index));
+  };
+  if (spec.automatic) add_visible();
+  for (const NodeSpec& node : spec.nodes) {
+    if (node.make == NodeMake::cuda && !node.index) {
+      add_visible();
+    } else if (node.make == NodeMake::cuda || node.make == NodeMake::sim) {
+      names.push_back(node.name);
+    }
+  }
+  if (names.empty()) names.emplace_back("host");
+  return names;
+}
+
+// ---------------------------------------------------------------- runtime.h
+
+void follow_visible_devices() { visible_devices_followed.store(true); }
+
+}  // namespace innkeeper::torch_layer

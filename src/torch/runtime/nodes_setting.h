@@ -1,0 +1,30 @@
+// The nodes of the runtime, started or not: those given to configure(), otherwise INNKEEPER_NODES.
+//
+// All functions are thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/machine.h"
+#include "innkeeper/export.h"
+
+namespace innkeeper::torch_layer {
+
+// The setting in force, in the grammar of INNKEEPER_NODES.
+std::string nodes_setting();
+// Replaces the nodes given to configure(); an empty text clears them. Returns the previous text.
+std::string exchange_configured_nodes(std::string nodes);
+
+// The machine that `nodes` and INNKEEPER_SIM describe. After follow_visible_devices(), CUDA_VISIBLE_DEVICES
+// selects among its simulated nodes. Throws c10::ValueError if a text is not valid, or names GPUs and this
+// build has no CUDA.
+MachineSpec parse_nodes(const std::string& nodes);
+
+// Names of the nodes that compute, in the order of nodes(), as a start now would have them. Starts nothing:
+// a program may fork afterwards. Does not check that a GPU that is named exists.
+// `visible_gpus`: number of CUDA devices that this process sees. All of them are nodes if the setting is
+// `auto` or `cuda`. Throws as parse_nodes() does.
+IK_EXPORT std::vector<std::string> expected_nodes(int visible_gpus);
+
+}  // namespace innkeeper::torch_layer
