@@ -104,8 +104,14 @@ def shrink(config: Any) -> None:
             shrink(part)
 
 
-def prepare(name: str, class_name: str, inputs_of: Inputs) -> Subject:
-    """A model of this class."""
+def unchanged(config: Any) -> None:
+    """The configuration as it was made small."""
+
+
+def prepare(
+    name: str, class_name: str, inputs_of: Inputs, change: Callable[[Any], None] = unchanged
+) -> Subject:
+    """A model of this class, whose configuration ``change`` may alter."""
     cls = getattr(transformers, class_name)
     config = cls.config_class()
     shrink(config)
@@ -117,6 +123,7 @@ def prepare(name: str, class_name: str, inputs_of: Inputs) -> Subject:
         and getattr(config, "decoder_start_token_id", None) is None
     ):
         config.decoder_start_token_id = 0
+    change(config)
     return Subject(seeded(lambda: cls(config)), inputs_of(config), lambda model, inputs: model(**inputs).loss)
 
 
