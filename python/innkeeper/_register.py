@@ -36,6 +36,7 @@ def register() -> None:
         inductor,
         managed_device,
         pickling,
+        sharded_random,
     )
 
     torch.utils.rename_privateuse1_backend(DEVICE)  # the Python side of the name; C++ has it already
@@ -50,3 +51,4 @@ def register() -> None:
     inductor.tell()
     checkpointed_rng.tell()
     distributed.register()
+    sharded_random.install()

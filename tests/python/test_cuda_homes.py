@@ -225,3 +225,15 @@ if __name__ == "__main__":
 def test_tensors_are_sent_to_other_processes_as_copies(tmp_path: Path):
     said = ok(tmp_path, SENT, INNKEEPER_NODES="sim:1x1MiB,host:64MiB").splitlines()
     assert said == ["[2.0, 10.0] cuda:0", "[0.0, 1.0, 2.0] Parameter True cuda:0"]
+
+
+def test_fake_tensors_have_no_home(tmp_path: Path):
+    code = """
+import torch
+from torch._subclasses import FakeTensorMode
+real = torch.ones(2, device="cuda:1")
+with FakeTensorMode() as mode:
+    fake = mode.from_tensor(real)
+    print(torch.empty_like(fake).shape, torch.zeros(3, device="cuda:1").shape, fake.new_ones(4).shape)
+"""
+    assert ok(tmp_path, code) == "torch.Size([2]) torch.Size([3]) torch.Size([4])\n"

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import run_python
-from torchrun import found, run, torchrun
+from conftest import run_program, run_python
+from torchrun import found, launcher, run, torchrun
 
 
 @pytest.mark.parametrize("backend", ["none", "gloo", "cpu:gloo,managed:innkeeper"])
@@ -110,3 +110,58 @@ def test_a_killed_process_ends_all(tmp_path: Path):
         f"Signal {int(signal.SIGKILL)} (SIGKILL)" in done.stderr or "Connection closed by peer" in done.stderr
     )
     assert time.monotonic() - began < 150
+
+
+# A tensor's own methods, without and with a generator, on replicas and on shards of two processes.
+SHARDED = """
+import sys, torch
+if sys.argv[1] == "managed":
+    import innkeeper
+import torch.distributed as dist
+import torch.distributed.tensor as tensors
+
+device = sys.argv[1]
+dist.init_process_group("gloo")
+mesh = dist.init_device_mesh(device, (2,))
+
+def all_parts(x):
+    parts = [torch.empty(x.shape) for _ in range(2)]
+    dist.all_gather(parts, x.cpu())
+    return parts
+
+def report(*found):
+    if dist.get_rank() == 0:
+        print("found", *found)
+
+for placement in (tensors.Replicate(), tensors.Shard(0)):
+    ones = tensors.distribute_tensor(torch.ones(64, 8, device=device), mesh, [placement])
+    own = torch.Generator(device).manual_seed(3)
+    for draw in (
+        lambda: tensors.rand(64, 8, device_mesh=mesh, placements=[placement]),
+        lambda: torch.nn.functional.dropout(ones, 0.5),
+        lambda: ones.clone().normal_(),
+        lambda: ones.clone().uniform_(generator=own),
+    ):
+        torch.manual_seed(7)
+        first, second = (all_parts(draw().to_local()) for _ in range(2))
+        torch.manual_seed(7)
+        again = all_parts(draw().to_local())
+        report(torch.equal(*first), torch.equal(first[0], second[0]), torch.equal(first[0], again[0]))
+    report(torch.equal(*all_parts(torch.rand(4, device=device))))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("way", ["managed", "cuda"], ids=["plain", "run --managed"])
+def test_replicas_draw_the_same_and_shards_their_own(tmp_path: Path, way: str):
+    script = tmp_path / "sharded.py"
+    script.write_text(SHARDED)
+    python, *rest = launcher()
+    preload = ["-m", "innkeeper"] if way == "cuda" else []
+    done = run_program(python, *preload, *rest, str(script), way, OMP_NUM_THREADS="1")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("found")]
+    # Whether both processes draw the same, whether twice the same, whether the same after a seed.
+    seeded, goes_on = "found {} False True", "found {} False False"
+    replicas = [*[seeded.format(True)] * 3, goes_on.format(True), "found True"]
+    shards = [*[seeded.format(False)] * 3, goes_on.format(False), "found True"]
+    assert lines == replicas + shards, done.stderr[-3000:]
