@@ -108,9 +108,7 @@ def unchanged(config: Any) -> None:
     """The configuration as it was made small."""
 
 
-def prepare(
-    name: str, class_name: str, inputs_of: Inputs, change: Callable[[Any], None] = unchanged
-) -> Subject:
+def prepare(name: str, class_name: str, inputs_of: Inputs, change: Callable[[Any], None]) -> Subject:
     """A model of this class, whose configuration ``change`` may alter."""
     cls = getattr(transformers, class_name)
     config = cls.config_class()
@@ -127,12 +125,12 @@ def prepare(
     return Subject(seeded(lambda: cls(config)), inputs_of(config), lambda model, inputs: model(**inputs).loss)
 
 
-def candidates() -> Iterator[Candidate]:
-    """One for each name, by the first task that has it."""
+def candidates(change: Callable[[Any], None] = unchanged) -> Iterator[Candidate]:
+    """One for each name, by the first task that has it. ``change`` may alter its configuration."""
     seen: set[str] = set()
     for task, table, inputs in TASKS:
         for name, classes in getattr(modeling_auto, table).items():
             if name not in seen:
                 seen.add(name)
                 class_name = classes if isinstance(classes, str) else classes[0]
-                yield Candidate(name, task, partial(prepare, name, class_name, inputs))
+                yield Candidate(name, task, partial(prepare, name, class_name, inputs, change))

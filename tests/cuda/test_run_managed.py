@@ -9,21 +9,14 @@ from pathlib import Path
 
 import pytest
 
-MIB = 1 << 20
-
 
 def run(folder: Path, code: str, **environment: str) -> list[str]:
     """The lines that the script prints which ``python -m innkeeper`` runs."""
     script = folder / "script.py"
     script.write_text(code)
-    settings = {
-        "INNKEEPER_NODES": "cuda:64MiB,host:1GiB",
-        "FAKE_CUDA_CARDS": "2",
-        "FAKE_CUDA_MEMORY": str(256 * MIB),
-    }
     done = subprocess.run(
         [sys.executable, "-m", "innkeeper", str(script)],
-        env=os.environ | settings | environment,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=120,

@@ -21,10 +21,9 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
 
 import innkeeper
-from of_transformers import TASKS, prepare
+from of_transformers import candidates
 from subject import Subject
 from torch.utils._pytree import tree_map_only
-from transformers.models.auto import modeling_auto
 
 import torch
 
@@ -44,16 +43,6 @@ def drop_everywhere(config: Any) -> None:
     for name, value in list(vars(config).items()):
         if "drop" in name and type(value) in (int, float):
             setattr(config, name, 0.0 if "layerdrop" in name else RATE)
-
-
-def subject(name: str) -> Subject:
-    """The model by the first task that has it."""
-    for _, table, inputs in TASKS:
-        classes = getattr(modeling_auto, table).get(name)
-        if classes is not None:
-            class_name = classes if isinstance(classes, str) else classes[0]
-            return prepare(name, class_name, inputs, drop_everywhere)
-    raise KeyError(name)
 
 
 def gradients(subject: Subject, form: bool | None, device: str) -> Result:
@@ -84,8 +73,9 @@ def rows(device: str) -> Iterator[dict[str, Any]]:
     """One for each model."""
     manager = innkeeper.manager()
     whole = manager.budget(NODE)
+    by_name = {candidate.name: candidate for candidate in candidates(drop_everywhere)}
     for name in MODELS:
-        tried = subject(name)
+        tried = by_name[name].prepare()
         on_cpu = {form: gradients(tried, again, "cpu") for form, again in FORMS.items()}
         row: dict[str, Any] = {"model": name, "gradients": len(on_cpu["plain"])}
         row["on the CPU"] = [form for form in FORMS if differing(on_cpu[form], on_cpu["plain"])]

@@ -283,7 +283,6 @@ max_memory_reserved = max_memory_cached = max_memory_allocated
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Free and total bytes of the node's budget. What is not free can be, by eviction."""
-    _lazy_init()
     total = _bytes("budget", device)
     return total - memory_allocated(device), total
 

@@ -93,11 +93,6 @@ std::vector<board::NodeRow> rows(const Engine& engine) {
   return all;
 }
 
-std::string from_environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
-}
-
 #ifdef INNKEEPER_WITH_CUDA
 
 Status resolve_cards(MachineSpec& spec) { return cuda_backend::resolve(spec); }
@@ -164,7 +159,8 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
     for (const std::string& line : misspelt_settings(environ)) log(LogLevel::warn, line);
   });
   Prepared prepared;
-  const std::string stress = from_environment("INNKEEPER_STRESS");
+  const char* const said = std::getenv("INNKEEPER_STRESS");
+  const std::string stress = said == nullptr ? "" : said;
   prepared.stress_evict = stress == "evict";
   prepared.stress_hash = stress == "hash";
   prepared.stress_recompute = stress == "recompute";
