@@ -25,16 +25,9 @@ if(INNKEEPER_SANITIZE)
   add_link_options(-fsanitize=${INNKEEPER_SANITIZE})
 endif()
 
-# What each operator runs through lies in many files, and is optimized as one where libinnkeeper_torch is linked
-# (bench/overhead.py). The objects are ordinary ones as well, for tests and programs, whose links stay fast.
-set(INNKEEPER_WHOLE_PROGRAM OFF)
-if(CMAKE_BUILD_TYPE STREQUAL "Release" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT INNKEEPER_SANITIZE)
-  include(CheckIPOSupported)
-  check_ipo_supported(RESULT INNKEEPER_WHOLE_PROGRAM LANGUAGES CXX)
-endif()
-if(INNKEEPER_WHOLE_PROGRAM)
-  set(INNKEEPER_FAST_PATH_OPTIONS -O3 -flto=auto -ffat-lto-objects)
-  add_link_options("$<$<NOT:$<BOOL:$<TARGET_PROPERTY:INNKEEPER_WHOLE_PROGRAM>>>:-fno-lto>")
+# What each operator runs through: the engine and the torch layer.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT INNKEEPER_SANITIZE)
+  set(INNKEEPER_OPERATOR_PATH_OPTIONS -O3)
 endif()
 
 # Warnings for our own code: linked privately, so they never reach who includes us.
@@ -42,6 +35,10 @@ add_library(innkeeper_warnings INTERFACE)
 target_compile_options(innkeeper_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(innkeeper_warnings INTERFACE -Wthread-safety)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # At -O3 it sees std::string's operator+ overlap where it cannot (GCC's bug 105651).
+  target_compile_options(innkeeper_warnings INTERFACE -Wno-restrict)
 endif()
 if(INNKEEPER_WERROR)
   target_compile_options(innkeeper_warnings INTERFACE -Werror)

@@ -4,7 +4,7 @@
 // (I10). c10's errors become the Python exceptions that PyTorch makes of them.
 #pragma once
 
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 namespace innkeeper::bindings {
 

@@ -9,11 +9,13 @@
 namespace innkeeper {
 namespace {
 
-Status refuse(const std::string& what) { return Status(Code::invalid_argument, "INNKEEPER_SIM: " + what); }
+Status refuse_sim(const std::string& what) {
+  return Status(Code::invalid_argument, "INNKEEPER_SIM: " + what);
+}
 
 template <class Row>
 Status choose(std::optional<Row> row, std::span<const Row> known, std::string_view option, Row& chosen) {
-  if (!row) return refuse(in_quotes(option) + " is not known; known are " + sim::names_of(known));
+  if (!row) return refuse_sim(in_quotes(option) + " is not known; known are " + sim::names_of(known));
   chosen = *row;
   return Status::okay();
 }
@@ -22,7 +24,7 @@ template <class Flag>
 Status choose_flag(std::string_view key, std::string_view value, std::string_view option, Flag& flag) {
   if (value != "on" && value != "off") {
     const std::string name(key);
-    return refuse(in_quotes(option) + ": expected " + name + "=on or " + name + "=off");
+    return refuse_sim(in_quotes(option) + ": expected " + name + "=on or " + name + "=off");
   }
   flag = value == "on";
   return Status::okay();
@@ -31,7 +33,7 @@ Status choose_flag(std::string_view key, std::string_view value, std::string_vie
 Status choose_seed(std::string_view text, std::string_view option, uint64_t& seed) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return refuse(in_quotes(option) + " has no seed from 0 to 18446744073709551615, as in random:42");
+    return refuse_sim(in_quotes(option) + " has no seed from 0 to 18446744073709551615, as in random:42");
   }
   return Status::okay();
 }
@@ -63,13 +65,13 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
     } else if (key == "peer") {
       IK_RETURN_IF_ERROR(choose(sim::find_link(value), sim::links(), option, options.peer_link));
     } else {
-      return refuse(in_quotes(option) +
-                    " is no option; expected late, early, random:SEED, poison=on, poison=off, " +
-                    "data=on, data=off, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100");
+      return refuse_sim(in_quotes(option) +
+                        " is no option; expected late, early, random:SEED, poison=on, poison=off, " +
+                        "data=on, data=off, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100");
     }
   }
   if (!options.data && poison.value_or(false)) {
-    return refuse("poison=on has nothing to fill beside data=off; leave one of them out");
+    return refuse_sim("poison=on has nothing to fill beside data=off; leave one of them out");
   }
   options.poison = poison.value_or(options.data && options.visibility != sim::Visibility::early);
   return options;

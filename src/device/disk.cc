@@ -17,19 +17,15 @@ namespace {
 
 constexpr int64_t kPart = SpillFile::kPart;
 
-int64_t round_to_page(int64_t size) {
-  return (size + SpillFile::kPage - 1) / SpillFile::kPage * SpillFile::kPage;
-}
-
 // How long the file may become: beyond the capacity, since space between ranges may not fit.
-int64_t file_limit(Bytes capacity) { return 2 * round_to_page(capacity.count()); }
+int64_t file_limit(Bytes capacity) { return 2 * SpillFile::round_to_page(capacity.count()); }
 
 }  // namespace
 
 // A live range. Jobs share it, so that its space is not reused under them.
 struct DiskDevice::Range {
   Range(DiskDevice& owner, int64_t start, int64_t bytes) : device(owner), offset(start), charged(bytes) {}
-  ~Range() { device.file_->give_back(offset, round_to_page(charged)); }
+  ~Range() { device.file_->give_back(offset, SpillFile::round_to_page(charged)); }
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
 
@@ -208,7 +204,7 @@ Result<std::shared_ptr<DiskDevice::Range>> DiskDevice::make_range(Bytes charged)
     }
     in_use_ += charged.count();
   }
-  const Result<int64_t> offset = file_->take(round_to_page(charged.count()));
+  const Result<int64_t> offset = file_->take(SpillFile::round_to_page(charged.count()));
   MutexLock lock(mutex_);
   if (!offset.ok()) {
     in_use_ -= charged.count();

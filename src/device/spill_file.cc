@@ -16,10 +16,6 @@ namespace {
 
 constexpr int64_t kGrowStep = 64 << 20;  // the file grows in steps, so that reserving space is rare
 
-int64_t round_to_page(int64_t size) {
-  return (size + SpillFile::kPage - 1) / SpillFile::kPage * SpillFile::kPage;
-}
-
 }  // namespace
 
 DiskCalls DiskCalls::of_the_system() { return {.write = ::pwrite, .read = ::pread, .reserve = ::fallocate}; }

@@ -40,7 +40,8 @@ struct DiskCalls {
 
 class SpillFile {
  public:
-  static constexpr int64_t kPage = 4096;     // the unit of space, and of direct transfers
+  static constexpr int64_t kPage = 4096;  // the unit of space, and of direct transfers
+  static constexpr int64_t round_to_page(int64_t size) { return (size + kPage - 1) / kPage * kPage; }
   static constexpr int64_t kPart = 4 << 20;  // the most that write() and read() take
 
   struct Options {

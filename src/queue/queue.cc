@@ -3,9 +3,9 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
+#include "base/lines.h"
 #include "base/log.h"
 #include "lease/process.h"
 #include "queue/environment.h"
@@ -25,11 +25,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAsk{250};           // how often a waiting call asks whether to give up
 constexpr milliseconds kCheckRunner{1000};  // and sees to it that there is a runner
 constexpr int64_t kPrunedAtOnce = 1000;     // others may write in between
-
-bool number(std::string_view text, int64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0;
-}
 
 // Looks whenever something has changed, until `over` says so.
 Status wait_until(const Folder& folder, const Program& program, Store& store,
@@ -226,8 +221,8 @@ Result<std::vector<JobId>> Queue::resolve(std::string_view text) {
                     "a job is written as 12, 12.0 or 12-14, not '" + std::string(text) + "'");
   int64_t id = 0, second = 0;
   const size_t mark = text.find_first_of(".-");
-  if (!number(text.substr(0, mark), id)) return form;
-  if (mark != std::string_view::npos && !number(text.substr(mark + 1), second)) return form;
+  if (!read_number(text.substr(0, mark), id)) return form;
+  if (mark != std::string_view::npos && !read_number(text.substr(mark + 1), second)) return form;
   if (mark != std::string_view::npos && text[mark] == '-') {
     if (second < id || second - id > 1'000'000) return form;
     std::vector<JobId> ids;

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kMeasureEach{5}, kMeasureYoungEach{1}, kYoung{10};
 constexpr std::chrono::milliseconds kLook{1000};  // without an event
 constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
-constexpr int64_t kPrunedAtOnce = 100;            // a job that comes meanwhile waits for so many
+constexpr int64_t kPrunedWhileRunning = 100;      // a job that comes meanwhile waits for so many
 
 // What is to be said of a job whose program left others behind, once they are gone.
 std::string what_was_left(const Life& life) {
@@ -108,7 +108,7 @@ Status Scheduler::pass() {
     IK_RETURN_IF_ERROR(start_with_cards());
   }
   // A queue that is never empty is pruned as it goes.
-  if (ended_ >= kPrunedAtOnce)
+  if (ended_ >= kPrunedWhileRunning)
     if (const Result<bool> pruned = prune(); !pruned.ok())
       log(LogLevel::warn, "the history was not pruned: " + pruned.status().message());
   return measure_running();
@@ -120,7 +120,7 @@ Result<bool> Scheduler::prune() {
   ended_ = 0;
   const Result<Keep> keep = keep_setting(store_);
   if (!keep.ok()) return keep.status();
-  const Result<Pruned> some = store_.prune(keep.value(), folder_, kPrunedAtOnce);
+  const Result<Pruned> some = store_.prune(keep.value(), folder_, kPrunedWhileRunning);
   if (!some.ok()) return some.status();
   const bool more = some.value().jobs > 0;
   if (!more && pruned_) IK_RETURN_IF_ERROR(store_.tidy());

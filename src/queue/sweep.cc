@@ -1,8 +1,8 @@
 #include "queue/sweep.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/lines.h"
 #include "lease/record.h"
 
 namespace innkeeper::queue {
@@ -13,9 +13,9 @@ constexpr std::string_view kIndex = "index";
 // Somebody's text may stand in it: one line that no terminal obeys.
 Status wrong(std::string_view message) { return Status(Code::invalid_argument, lease::printable(message)); }
 
-bool number(std::string_view text, int64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= 1'000'000'000;
+// The whole of `text` as a number that a sweep may reach.
+bool read_term(std::string_view text, int64_t& value) {
+  return read_number(text, value) && value <= 1'000'000'000;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -43,14 +43,15 @@ Result<std::vector<int64_t>> parse_array(std::string_view text) {
   for (std::string_view part : split(text, ',')) {
     int64_t first = 0, last = 0, stride = 1;
     if (const size_t colon = part.find(':'); colon != std::string_view::npos) {
-      if (!number(part.substr(colon + 1), stride) || stride == 0) return form;
+      if (!read_term(part.substr(colon + 1), stride) || stride == 0) return form;
       part = part.substr(0, colon);
       if (part.find('-') == std::string_view::npos) return form;
     }
     const size_t dash = part.find('-');
-    if (!number(part.substr(0, dash), first)) return form;
+    if (!read_term(part.substr(0, dash), first)) return form;
     last = first;
-    if (dash != std::string_view::npos && (!number(part.substr(dash + 1), last) || last < first)) return form;
+    if (dash != std::string_view::npos && (!read_term(part.substr(dash + 1), last) || last < first))
+      return form;
     if ((last - first) / stride + 1 + static_cast<int64_t>(indices.size()) > static_cast<int64_t>(kMaxTasks))
       return wrong("an array has at most " + std::to_string(kMaxTasks) + " jobs");
     for (int64_t index = first; index <= last; index += stride) indices.push_back(index);

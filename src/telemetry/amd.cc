@@ -10,8 +10,6 @@ namespace innkeeper::telemetry {
 
 namespace {
 
-using amdsmi::Library;
-
 // The library's handles, in its order: each socket's cards.
 struct Handles {
   std::vector<amdsmi::Device> devices;
@@ -33,7 +31,7 @@ amdsmi::Code read_handles(const Ask& ask_list, std::vector<Handle>& handles) {
   return code;
 }
 
-Handles read_handles(const Library& library) {
+Handles read_handles(const amdsmi::Library& library) {
   Handles result;
   std::vector<amdsmi::Socket> sockets;
   result.code = read_handles<amdsmi::Socket>(
@@ -62,7 +60,7 @@ Handles read_handles(const Library& library) {
   return result;
 }
 
-Driver read_driver(const Library& library, const Handles& handles) {
+Driver read_driver(const amdsmi::Library& library, const Handles& handles) {
   Driver driver;
   const amdsmi::Version& number = library.number;
   driver.amdsmi_version = number.first == 0
@@ -102,7 +100,7 @@ void lose_partitions(std::vector<amdsmi::Device>& devices, Part& part) {
 }
 
 // False: the library was stopped meanwhile.
-bool read_cards(const Library& library, const Handles& handles, Wanted wanted, Part& part) {
+bool read_cards(const amdsmi::Library& library, const Handles& handles, Wanted wanted, Part& part) {
   std::vector<amdsmi::Device> devices;  // of part.cards, in its order
   for (size_t i = 0; i < handles.devices.size(); ++i) {
     Card card;
@@ -136,7 +134,7 @@ bool read_cards(const Library& library, const Handles& handles, Wanted wanted, P
 }  // namespace
 
 Part read_amd(Wanted wanted) {
-  return take_part(amdsmi::sessions, [wanted](const Library& library, Part& part) {
+  return take_part(amdsmi::sessions, [wanted](const amdsmi::Library& library, Part& part) {
     const Handles handles = read_handles(library);
     const auto failed = [&](const char* question, amdsmi::Code code) {
       return Read{

@@ -61,7 +61,7 @@ Nvlinks read_nvlinks(const Library& library, const std::vector<LinkEnd>& cards, 
   return found;
 }
 
-Path path_of(Code code, int level) {
+Path link_path(Code code, int level) {
   if (code != kSuccess) return Path::unknown;
   switch (level) {
     case kTopologyInternal: return Path::board;
@@ -93,7 +93,7 @@ std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>&
         link.path = Path::nvlink;
       } else {
         const Code code = ask(library.ancestor, cards[a].device, cards[b].device, &level);
-        link.path = path_of(code, level);
+        link.path = link_path(code, level);
       }
       links[b * count + a] = link;
     }

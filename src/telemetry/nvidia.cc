@@ -12,15 +12,13 @@ namespace innkeeper::telemetry {
 
 namespace {
 
-using nvml::Library;
-
 std::string system_text(nvml::Code (*function)(char*, uint32_t)) {
   std::array<char, nvml::kTextSize> buffer = {};
   if (nvml::ask(function, buffer.data(), nvml::kTextSize) != nvml::kSuccess) return {};
   return clean_text(buffer.data(), buffer.size());
 }
 
-Driver read_driver(const Library& library) {
+Driver read_driver(const nvml::Library& library) {
   Driver driver;
   driver.version = system_text(library.driver_version);
   driver.nvml_version = system_text(library.nvml_version);
@@ -35,7 +33,7 @@ Driver read_driver(const Library& library) {
 }
 
 // Reads everything into `part`. kUninitialized: the library was shut down by somebody else in this process.
-nvml::Code read_all(const Library& library, Wanted wanted, Part& part) {
+nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
   uint32_t count = 0;
   if (const nvml::Code code = nvml::ask(library.count, &count); code != nvml::kSuccess) return code;
   Driver driver = read_driver(library);
@@ -78,7 +76,7 @@ nvml::Code read_all(const Library& library, Wanted wanted, Part& part) {
 }  // namespace
 
 Part read_nvidia(Wanted wanted) {
-  return take_part(nvml::sessions, [wanted](const Library& library, Part& part) {
+  return take_part(nvml::sessions, [wanted](const nvml::Library& library, Part& part) {
     const nvml::Code code = read_all(library, wanted, part);
     if (code == nvml::kSuccess) return Read();
     return Read{nvml::outcome_of(code), nvml::describe(library, "nvmlDeviceGetCount_v2", code),

@@ -36,13 +36,13 @@ bool is_named(const Card* card, std::string_view beginning) {
 }
 
 // One entry's place, or why there is none.
-struct Entry {
+struct AmdEntry {
   std::optional<size_t> place;
   std::string why;
 };
 
 // The card that `text` names in ROCR's list.
-Entry rocr_entry(const std::string& text, const Places& places) {
+AmdEntry rocr_entry(const std::string& text, const Places& places) {
   if (text.empty()) return {std::nullopt, "is empty"};
   if (text.front() == 'g' || text.front() == 'G') {
     constexpr size_t kLeast = 5, kMost = 20;
@@ -63,7 +63,7 @@ Entry rocr_entry(const std::string& text, const Places& places) {
 }
 
 // In HIP's.
-Entry hip_entry(std::string_view text, const Places& places) {
+AmdEntry hip_entry(std::string_view text, const Places& places) {
   if (starts_with(text, "GPU-")) {
     const auto fits = [&](const Card* card) { return card != nullptr && starts_with(card->uuid, text); };
     const auto found = std::find_if(places.begin(), places.end(), fits);
@@ -93,7 +93,7 @@ Places left_by_rocr(std::string_view list, const Places& places, std::string& no
   if (entries.size() > places.size()) entries.resize(places.size());
   std::vector<size_t> taken;
   for (const std::string_view entry : entries) {
-    Entry found = rocr_entry(std::string(trimmed(entry)), places);
+    AmdEntry found = rocr_entry(std::string(trimmed(entry)), places);
     if (found.place && std::find(taken.begin(), taken.end(), *found.place) != taken.end())
       found = {std::nullopt, "stands there twice"};
     if (!found.place) {
@@ -110,7 +110,7 @@ Places left_by_rocr(std::string_view list, const Places& places, std::string& no
 Places left_by_hip(const char* variable, std::string_view list, const Places& places, std::string& note) {
   std::vector<size_t> taken;
   for (const std::string_view entry : entries_of(list)) {
-    const Entry found = hip_entry(entry, places);
+    const AmdEntry found = hip_entry(entry, places);
     if (!found.place) {
       note += (note.empty() ? "" : "; ") + ends_there(variable, entry, found.why);
       break;

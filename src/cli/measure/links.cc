@@ -7,14 +7,13 @@
 #include <optional>
 #include <utility>
 
+#include "cli/measure/measure.h"
 #include "telemetry/cuda_view.h"
 
 namespace innkeeper::cli {
 namespace {
 
-constexpr int kRounds = 5;
 constexpr int kLatencyCopies = 33;
-constexpr size_t kPageBytes = 4096;
 
 // Of the CUDA driver's interface, as cuda.h has it. Contexts, streams and events are opaque pointers.
 using Handle = void*;

@@ -16,10 +16,8 @@
 namespace innkeeper::cli {
 namespace {
 
-constexpr int kRounds = 5;
 constexpr int kLatencyReads = 65;
 constexpr int64_t kBlock = int64_t{4} << 20;
-constexpr size_t kPageBytes = 4096;
 
 double seconds_of(const auto& work) {
   const auto begin = std::chrono::steady_clock::now();

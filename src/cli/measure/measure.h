@@ -9,6 +9,9 @@
 
 namespace innkeeper::cli {
 
+inline constexpr int kRounds = 5;  // of which the best counts
+inline constexpr size_t kPageBytes = 4096;
+
 struct HostRates {
   int threads = 1;
   double copy_one = 0;  // by one thread: bytes copied per second (each is read and written)

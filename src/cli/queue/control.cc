@@ -3,9 +3,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include <charconv>
 #include <memory>
 
+#include "base/lines.h"
 #include "cli/cards/survey.h"
 #include "cli/command.h"
 #include "cli/grant/holder.h"
@@ -55,8 +55,7 @@ int resume(const Words& words) {
 
 int64_t count_of(const std::string& text, const char* option) {
   int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+  if (!read_number(text, value))
     fail(kUsage, std::string(option) + " is a number of jobs, or all, not '" + text + "'");
   return value;
 }

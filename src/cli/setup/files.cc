@@ -68,10 +68,6 @@ void check_ours(const std::string& path) {
     fail(kFolder, path + " is there, and was not made by `innkeeper setup`: move it away");
 }
 
-[[noreturn]] void cannot(const std::string& what, const std::string& path, int error) {
-  fail(kFolder, "cannot " + what + " " + path + ": " + std::strerror(error));
-}
-
 // Whole or not at all: under another name first.
 void replace(const std::string& path, const std::string& text) {
   std::error_code error;
@@ -106,6 +102,10 @@ bool remove_file(SetUp& set_up, const char* name) {
 }
 
 }  // namespace
+
+void cannot(const std::string& what, const std::string& path, int error) {
+  fail(kFolder, "cannot " + what + " " + path + ": " + std::strerror(error));
+}
 
 bool write_boot_files(SetUp& set_up) {
   for (const char* name : {kTmpfiles, kUnit}) check_ours(set_up.root + name);

@@ -36,10 +36,6 @@ constexpr long kTmpfs = 0x01021994;
 constexpr int64_t kPage = 4096;
 constexpr int kShares = 4;  // a user has at most one of so many
 
-[[noreturn]] void cannot(const std::string& what, const std::string& path, int error) {
-  fail(kFolder, "cannot " + what + " " + path + ": " + std::strerror(error));
-}
-
 std::string sizes(Bytes size) {
   return fmt::format("size={}k,nr_inodes={}", size.count() / 1024, inodes_of(size));
 }

@@ -30,6 +30,9 @@ void check_rights();
 // Fails with kUsage where there is no such group.
 void check_group(const SetUp& set_up);
 
+// Fails with kFolder: "cannot WHAT PATH: " and what the error number means.
+[[noreturn]] void cannot(const std::string& what, const std::string& path, int error);
+
 // What the next start of the machine needs. True: something was changed.
 bool write_boot_files(SetUp& set_up);
 bool remove_boot_files(SetUp& set_up);

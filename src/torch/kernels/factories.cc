@@ -13,7 +13,6 @@ namespace innkeeper::torch_layer {
 namespace {
 
 using at::Tensor;
-using Options = c10::TensorOptions;
 
 const c10::DispatchKeySet kKeys(kManagedKey);
 

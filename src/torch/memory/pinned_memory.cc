@@ -109,20 +109,22 @@ class PinnedAllocator final : public at::HostAllocator {
   }
 };
 
-PinnedAllocator& the_allocator() {
+PinnedAllocator& the_pinned_allocator() {
   static auto& allocator = *new PinnedAllocator;
   return allocator;
 }
 
 }  // namespace
 
-c10::Allocator* pinned_allocator() { return &the_allocator(); }
+c10::Allocator* pinned_allocator() { return &the_pinned_allocator(); }
 
 bool is_pinned_address(const void* address) {
   if (has_cuda()) return at::detail::getCUDAHooks().isPinnedPtr(address);
   return ranges().contains(address);
 }
 
-void register_host_allocator() { at::setHostAllocator(kManagedType, &the_allocator(), /*priority=*/1); }
+void register_host_allocator() {
+  at::setHostAllocator(kManagedType, &the_pinned_allocator(), /*priority=*/1);
+}
 
 }  // namespace innkeeper::torch_layer

@@ -21,7 +21,6 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-using c10::Device;
 using c10::DeviceIndex;
 using c10::Stream;
 
@@ -36,7 +35,7 @@ struct RecordedEvent {
 
 Stream stream_of(c10::StreamId id) { return Stream(Stream::UNSAFE, managed_device(), id); }
 
-void check_device(Device device) {
+void check_device(c10::Device device) {
   TORCH_CHECK(device.type() == kManagedType, "the guard of the managed device was given ", device);
   check_device_index(device.index(), /*may_be_rank=*/true);
 }
@@ -49,19 +48,19 @@ void wait_for_engine() {
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return kManagedType; }
-  Device exchangeDevice(Device device) const override {
+  c10::Device exchangeDevice(c10::Device device) const override {
     check_device(device);
     return managed_device();
   }
-  Device getDevice() const override { return managed_device(); }
-  void setDevice(Device device) const override { check_device(device); }
-  void uncheckedSetDevice(Device) const noexcept override {}
+  c10::Device getDevice() const override { return managed_device(); }
+  void setDevice(c10::Device device) const override { check_device(device); }
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
   DeviceIndex deviceCount() const noexcept override { return 1; }
 
-  Stream getStream(Device) const override { return stream_of(current_stream_id); }
-  Stream getDefaultStream(Device) const override { return stream_of(0); }
-  Stream getStreamFromGlobalPool(Device device, bool) const override { return getNewStream(device, 0); }
-  Stream getNewStream(Device device, int) const override {
+  Stream getStream(c10::Device) const override { return stream_of(current_stream_id); }
+  Stream getDefaultStream(c10::Device) const override { return stream_of(0); }
+  Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return getNewStream(device, 0); }
+  Stream getNewStream(c10::Device device, int) const override {
     check_device(device);
     return stream_of(last_stream_id.fetch_add(1, std::memory_order_relaxed) + 1);
   }
@@ -106,7 +105,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   // Every dtype: what a node cannot do, the next kind does (the host last).
-  c10::DeviceCapability getDeviceCapability(Device) const override { return {}; }
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 };
 
 }  // namespace

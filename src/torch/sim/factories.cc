@@ -43,7 +43,6 @@ void resize_storage(c10::StorageImpl& storage, size_t size) {
 namespace {
 
 using at::Tensor;
-using c10::Device;
 using std::optional;
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::HPU);
@@ -56,14 +55,14 @@ void check_options(optional<c10::Layout> layout, optional<bool> pin_memory) {
 }
 
 Tensor empty(c10::IntArrayRef size, optional<c10::ScalarType> dtype, optional<c10::Layout> layout,
-             optional<Device> device, optional<bool> pin_memory, optional<c10::MemoryFormat> format) {
+             optional<c10::Device> device, optional<bool> pin_memory, optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
   const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_generic(size, &device_allocator(), kKeys, c10::dtype_or_default(dtype), format);
 }
 
 Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, optional<c10::ScalarType> dtype,
-                     optional<c10::Layout> layout, optional<Device> device, optional<bool> pin_memory) {
+                     optional<c10::Layout> layout, optional<c10::Device> device, optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const c10::OptionalDeviceGuard guard(device);
   return at::detail::empty_strided_generic(size, stride, &device_allocator(), kKeys,
@@ -72,12 +71,12 @@ Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, optional<c1
 
 // Zeros without memory, for gradients that are known to be zero.
 Tensor efficient_zero_tensor(c10::IntArrayRef size, optional<c10::ScalarType> dtype,
-                             optional<c10::Layout> layout, optional<Device> device,
+                             optional<c10::Layout> layout, optional<c10::Device> device,
                              optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const c10::DeviceIndex index =
       device.has_value() && device->has_index() ? device->index() : current_device();
-  at::native::ZeroTensorAllocator no_memory(Device(c10::kHPU, index));
+  at::native::ZeroTensorAllocator no_memory(c10::Device(c10::kHPU, index));
   return at::detail::empty_generic(size, &no_memory,
                                    kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
                                    c10::dtype_or_default(dtype), std::nullopt);
@@ -128,7 +127,7 @@ Tensor& set_source_tensor(Tensor& self, const Tensor& source) {
 }
 
 Tensor& set_nothing(Tensor& self) {
-  const Device device = self.device();
+  const c10::Device device = self.device();
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
                                                        c10::DataPtr(nullptr, device), &device_allocator(),
                                                        /*resizable=*/true);

@@ -10,7 +10,6 @@
 namespace innkeeper::torch_layer::sim_backend {
 namespace {
 
-using c10::Device;
 using c10::DeviceIndex;
 using c10::Stream;
 
@@ -37,7 +36,7 @@ sim::QueueIndex queue_of(const Stream& stream) {
   return static_cast<sim::QueueIndex>(stream.id());
 }
 
-DeviceIndex index_of(Device device) { return device.index() < 0 ? current_device() : device.index(); }
+DeviceIndex index_of(c10::Device device) { return device.index() < 0 ? current_device() : device.index(); }
 
 }  // namespace
 
@@ -52,29 +51,29 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::kHPU; }
 
-  Device exchangeDevice(Device device) const override {
-    const Device previous = getDevice();
+  c10::Device exchangeDevice(c10::Device device) const override {
+    const c10::Device previous = getDevice();
     setDevice(device);
     return previous;
   }
-  Device getDevice() const override { return {c10::kHPU, current_device()}; }
-  void setDevice(Device device) const override {
+  c10::Device getDevice() const override { return {c10::kHPU, current_device()}; }
+  void setDevice(c10::Device device) const override {
     TORCH_CHECK(device.is_hpu() && device.index() < machine().count(), "no such device: ", device);
     uncheckedSetDevice(device);
   }
-  void uncheckedSetDevice(Device device) const noexcept override {
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
     if (device.index() >= 0) current.device = device.index();
   }
   DeviceIndex deviceCount() const noexcept override { return machine().count(); }
 
-  Stream getStream(Device device) const override {
+  Stream getStream(c10::Device device) const override {
     const DeviceIndex index = index_of(device);
     return make_stream(index, current_queue(index));
   }
-  Stream getDefaultStream(Device device) const override {
+  Stream getDefaultStream(c10::Device device) const override {
     return make_stream(index_of(device), kComputeQueue);
   }
-  Stream getStreamFromGlobalPool(Device device, bool is_high_priority) const override {
+  Stream getStreamFromGlobalPool(c10::Device device, bool is_high_priority) const override {
     const DeviceIndex index = index_of(device);
     Machine::Entry& entry = machine().entry(index);
     if (is_high_priority) {
@@ -82,7 +81,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     }
     return make_stream(index, entry.first_stream + entry.next_stream.fetch_add(1) % kPlainStreams);
   }
-  Stream getNewStream(Device device, int priority) const override {
+  Stream getNewStream(c10::Device device, int priority) const override {
     return getStreamFromGlobalPool(device, priority < 0);
   }
   Stream exchangeStream(Stream stream) const override {
@@ -133,7 +132,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
  private:
   static Stream make_stream(DeviceIndex index, sim::QueueIndex queue) {
-    return Stream(Stream::UNSAFE, Device(c10::kHPU, index), static_cast<c10::StreamId>(queue));
+    return Stream(Stream::UNSAFE, c10::Device(c10::kHPU, index), static_cast<c10::StreamId>(queue));
   }
 };
 
