@@ -80,15 +80,15 @@ def test_each_row_is_shown_by_what_exists():
         ("| a | b | `tests/python/test_bits.py::test_nothing_of_the_kind` |", "no test test_nothing"),
         ("| a | b | `tests/python/test_bits.py::test_weights_are_bitwise_equal` |", "no test test_weights"),
         ("| a | b | `tests/python/test_gone.py::test_x` |", "no such file"),
-        ("| a | b | `tests/unit/arena_test.cc::Arena.IsATent` |", "no test Arena.IsATent"),
-        ("| a | b | `tests/unit/arena_test.cc::ReusesTheLastFreedFirst` |", "no test Reuses"),
+        ("| a | b | `tests/unit/device/arena_test.cc::Arena.IsATent` |", "no test Arena.IsATent"),
+        ("| a | b | `tests/unit/device/arena_test.cc::ReusesTheLastFreedFirst` |", "no test Reuses"),
         ("| a | b | [nowhere](nowhere.md) |", "no such document"),
         ("| a | b | we are sure |", "neither a test"),
         ("| a | b | it is not there |", "neither a test"),
         ("| a | b | |", "not three cells"),
         ("| a | b |", "not three cells"),
         (
-            "| a | b | `tests/unit/arena_test.cc::Arena.ReusesTheLastFreedFirst` and more |",
+            "| a | b | `tests/unit/device/arena_test.cc::Arena.ReusesTheLastFreedFirst` and more |",
             "andmore is no test",
         ),
     ],
@@ -101,8 +101,8 @@ def test_a_row_that_shows_nothing_is_found(row: str, complaint: str):
 @pytest.mark.parametrize(
     "row",
     [
-        "| a | b | `tests/unit/arena_test.cc::Arena.ReusesTheLastFreedFirst` |",
-        "| a | b | `tests/unit/transfer_test.cc::TransferTest.PeersCopyDirectly`, [other](parallel.md#x) |",
+        "| a | b | `tests/unit/device/arena_test.cc::Arena.ReusesTheLastFreedFirst` |",
+        "| a | b | `tests/unit/residency/transfer_test.cc::TransferTest.PeersCopyDirectly`, [other](parallel.md#x) |",
         "| a | not there: nobody asked | - |",
     ],
 )

@@ -181,7 +181,7 @@ TRIED: dict[str, Short | Elsewhere] = {
         "python3 tools/repeat.py --busy 1 2 ctest --preset dev -R Bytes", "2 runs beside 1 busy processes"
     ),
     "python3 tools/repeat.py 50 build/dev/tests/stress_queue_storm_test": Short(
-        "python3 tools/repeat.py 2 build/dev/tests/unit_base_test", "2 runs of 1 tests: 0 runs failed"
+        "python3 tools/repeat.py 2 build/dev/tests/unit_base_base_test", "2 runs of 1 tests: 0 runs failed"
     ),
     "tools/check_figures.py --fresh": Short("python3 tools/check_figures.py"),
     "tools/fresh.sh --help": Short("tools/fresh.sh --help", "KEEP=1"),
