@@ -35,13 +35,14 @@ mapfile -t left_out < <("$python" -m pytest -q -p no:cacheprovider --collect-onl
   sed -n 's/^tests/--deselect=tests/p')
 FAKE_CUDA_MEMORY=$((6 << 30)) suite "what make gpu asks of a card" tests/gpu "${left_out[@]}"
 export INNKEEPER_TEST_ON=cuda FAKE_CUDA_CARDS=2 FAKE_CUDA_MEMORY=$((1 << 30))
-suite "known bugs of others, on cards" tests/python/test_known_bugs.py tests/python/test_known_bugs_tensors.py
+suite "known bugs of others, on cards" tests/python/autograd/test_known_bugs.py \
+  tests/python/device/test_known_bugs_tensors.py
 suite "collectives between cards" tests/cuda/test_nccl.py
 suite "torch.compile, and Triton's kernels" -n "$JOBS" tests/cuda/test_compiled.py tests/cuda/test_triton.py
 suite "the n-th call to CUDA fails" tests/cuda/test_sweep.py
 if [ -z "${PYTEST_ARGS:-}" ]; then
   echo "-- a walk on cards"
-  INNKEEPER_SEED=${INNKEEPER_SEED:-1} INNKEEPER_STEPS=${INNKEEPER_STEPS:-1500} "$python" -W ignore tests/python/walk.py |
-    tail -n 12 || failed=1
+  INNKEEPER_SEED=${INNKEEPER_SEED:-1} INNKEEPER_STEPS=${INNKEEPER_STEPS:-1500} "$python" -W ignore \
+    tests/support/python/walk.py | tail -n 12 || failed=1
 fi
 exit "$failed"

@@ -31,14 +31,14 @@ SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
 CORE_FOLDERS = ["src/plan", "src/residency", "src/sim", "src/trace"]
 TORCH_TESTS = [  # those that most mutants fail first
-    "tests/python/test_known_bugs.py",
-    "tests/python/test_known_bugs_tensors.py",
-    "tests/python/test_bits.py",
-    "tests/python/test_placement.py",
-    "tests/python/test_overlap.py",
-    "tests/python/test_managed_tensor.py",
-    "tests/python/test_recording.py",
-    "tests/python/test_opinfo.py",
+    "tests/python/autograd/test_known_bugs.py",
+    "tests/python/device/test_known_bugs_tensors.py",
+    "tests/python/memory/test_bits.py",
+    "tests/python/memory/test_placement.py",
+    "tests/python/memory/test_overlap.py",
+    "tests/python/device/test_managed_tensor.py",
+    "tests/python/memory/test_recording.py",
+    "tests/python/device/test_opinfo.py",
 ]
 KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compile", "does not apply"
 VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
+from repository import ROOT
 
 # A shell has what it runs in the background ignore it, and programs hand that on: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Machine, cards, uuid, wait_until
+from conftest import Machine, cards, uuid, wait_until
+from repository import ROOT
 
 MIXED = cards(2, {1: "  name NVIDIA L4\n"})
 

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Machine
+from conftest import Machine
+from repository import ROOT
 
 MAN = ROOT / "docs" / "innkeeper.1"
 REQUEST = {"-n", "--gpus", "--mem", "--by", "--share", "--exclusive", "--wait"}

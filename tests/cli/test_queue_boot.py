@@ -13,7 +13,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, ROOT, wait_until
+from conftest import PROGRAM, wait_until
+from repository import ROOT
 from test_queue import Jobs, jobs
 
 __all__ = ["jobs"]

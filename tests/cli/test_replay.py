@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Machine
+from repository import ROOT
 
-TRACES = Path(__file__).resolve().parents[2] / "bench" / "traces"
+TRACES = ROOT / "bench" / "traces"
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, ROOT
+from conftest import PROGRAM
+from repository import ROOT
 
 SCREENS = ROOT / "docs" / "screens"
 

@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from found import options, outcomes, write
+from report import options, outcomes, write
 
-TESTS = Path(__file__).parent.parent / "python"
+TESTS = Path(__file__).parent.parent / "python" / "libraries"
 LIBRARIES = ["accelerate", "lightning", "transformers"]
 SECTION = """
 ## Adapters

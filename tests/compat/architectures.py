@@ -29,7 +29,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ["INNKEEPER_NODES"] = "sim:1x2GiB,host:2GiB"
 
 import innkeeper
-from found import options, write
+from report import options, write
 from subject import Candidate, Subject
 from torch.utils._pytree import tree_map_only
 

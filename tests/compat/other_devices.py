@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from found import outcomes
+from report import outcomes
 
 OWN = Path(__file__).resolve().parents[1] / "pytorch_own"
 KINDS = {

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from found import options, write
+from report import options, write
 
 SHARE = 0.5
 SMALLEST = 1 << 17  # of a budget
@@ -92,7 +92,7 @@ def run(script: Script, nodes: str = "") -> dict[str, Any]:
         start, options = script.start, ["--managed"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        words = [HERE / "told.py", report, HERE / "scripts" / f"{script.file}.py", *options]
+        words = [HERE / "run_script.py", report, HERE / "scripts" / f"{script.file}.py", *options]
         try:
             done = subprocess.run(
                 [*start, *map(str, words)],

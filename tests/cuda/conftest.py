@@ -11,13 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "python")]
+sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("FAKE_CUDA_CARDS", "2")
 os.environ.setdefault("FAKE_CUDA_MEMORY", str(256 << 20))
 os.environ.setdefault("INNKEEPER_NODES", "cuda:0:64MiB,host:1GiB")
 
-import fake  # noqa: E402  (beside this file)
-import pytest  # noqa: E402
+import fake
+import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,9 +2,9 @@
 
     python tests/cuda/cuda_sweep.py WORKLOAD CARDS [EVERY]
 
-Each n begins from the same saved state, and must end as tests/python/fault_sweep.py says: completed, right,
-or with an error of the card's (never want of memory) after which every element is one that the step gives it,
-the books are right, and the same step gives the right result. EVERY=7 takes every seventh n.
+Each n begins from the same saved state, and must end as tests/support/python/fault_sweep.py says: completed,
+right, or with an error of the card's (never want of memory) after which every element is one that the step
+gives it, the books are right, and the same step gives the right result. EVERY=7 takes every seventh n.
 
 With `lost` for WORKLOAD the n-th call finds its card gone for good: the step ends with an error of the card,
 and what was on the host or on the other card is as it was.
@@ -19,7 +19,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "python")]
+sys.path[:0] = [str(Path(__file__).parents[1] / "support" / "python")]
 os.environ["INNKEEPER_TEST_ON"] = "cuda"
 os.environ.setdefault("FAKE_CUDA_CARDS", "2")
 os.environ.setdefault("FAKE_CUDA_MEMORY", str(256 << 20))

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from repository import ROOT
+
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 KIND = os.environ.get("INNKEEPER_GPU_TESTS", "cuda")
 REAL = KIND == "cuda"
@@ -78,7 +79,11 @@ def took(*parts: Callable[[], None]) -> float:
 
 def run_python(script: str, timeout: float = 500, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a script in a process of its own, where it can import this folder's modules."""
-    folders = [str(Path(__file__).parent), str(ROOT / "tests/python"), os.environ.get("PYTHONPATH", "")]
+    folders = [
+        str(Path(__file__).parent),
+        str(ROOT / "tests/support/python"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, folders)), **environment}
     return subprocess.run(
         [sys.executable, "-c", script],

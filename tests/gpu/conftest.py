@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "python"))  # its models are trained here, too
 # cuBLAS asks for this where bits are compared, and its usual workspace is larger than these budgets.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "128")  # KiB: no more than cuBLAS has

@@ -1,4 +1,4 @@
-"""The models of tests/python for a card: large enough that libraries' workspaces are small beside them.
+"""The models of models.py for a card: large enough that libraries' workspaces are small beside them.
 
 All are deterministic on CUDA, and without dropout unless their name says so: managed tensors draw from their
 own random stream, so with dropout only runs on managed can have the same bits.

@@ -5,30 +5,25 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from accelerators import here
+from processes import NODES
 
-NODES = here("sim:2x16MiB,host:1GiB")
 os.environ["INNKEEPER_NODES"] = NODES  # before anything imports innkeeper
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow down a shared machine
 
-import innkeeper  # noqa: E402
+import innkeeper
 
 # PyTorch's own test modules import libraries, of whose settings innkeeper makes managed the choice: children
 # of every test would inherit it.
 sys.meta_path[:] = [finder for finder in sys.meta_path if "innkeeper" not in type(finder).__module__]
 
 import pytest  # noqa: E402
+from budget_fixture import squeeze  # noqa: E402, F401  # a fixture
 from fake_machine import libraries, machine  # noqa: E402, F401  # fixtures
-from tight import squeeze  # noqa: E402, F401  # a fixture
 
 import torch  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # A shell has what it runs in the background ignore it, and programs hand that on: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -74,28 +69,3 @@ def configure() -> Iterator[Callable[[str], None]]:
     yield innkeeper.configure
     gc.collect()
     innkeeper.configure(NODES)
-
-
-def run_python(
-    *arguments: str, nodes: str = NODES, timeout: float = 300, **settings: str
-) -> subprocess.CompletedProcess[str]:
-    """Runs Python with the arguments from the repository's root, with these nodes; captures what it says.
-
-    ``settings``: variables of its environment.
-    """
-    return run_program(sys.executable, *arguments, nodes=nodes, timeout=timeout, **settings)
-
-
-def run_program(
-    *command: str, nodes: str = NODES, timeout: float = 300, **settings: str
-) -> subprocess.CompletedProcess[str]:
-    """The same with any program."""
-    return subprocess.run(
-        command,
-        env=os.environ | {"INNKEEPER_NODES": nodes} | settings,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )

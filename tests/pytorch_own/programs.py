@@ -2,7 +2,7 @@
 
 python tests/pytorch_own/programs.py [--with-innkeeper] [NAME ...]
 
-The lines must be the same with the package and without: see tests/python/test_other_devices.py.
+The lines must be the same with the package and without: see tests/python/device/test_other_devices.py.
 """
 
 from __future__ import annotations

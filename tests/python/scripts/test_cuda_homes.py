@@ -1,0 +1,238 @@
+"""cuda:k under ``python -m innkeeper`` is the k-th node that computes: what is made or sent there is there."""
+
+# ruff: noqa: E501  (scripts in strings)
+from __future__ import annotations
+
+from pathlib import Path
+
+from managed_scripts import AMPLE, ok, run
+
+
+def test_cuda_1_is_the_second_node(tmp_path: Path):
+    code = """
+import torch, innkeeper
+born = torch.zeros(64, 64, device="cuda:1")
+sent = torch.zeros(64, 64).to("cuda:1")
+moved = torch.zeros(64, 64, device="cuda:0").to("cuda:1")
+module = torch.nn.Linear(64, 64).cuda(1)
+with torch.cuda.device(1):
+    inside = torch.zeros(64, 64, device="cuda") * 1
+with torch.device("cuda:1"):
+    default = torch.ones(64, 64)
+print([innkeeper.where(x)[0] for x in (born, sent, moved, module.weight.data, inside, default, born @ sent)])
+print(innkeeper.where(torch.zeros(4, device="cuda")), innkeeper.where(torch.zeros(4, device="cuda:0")))
+torch.cuda.set_device("cuda:1")
+print(innkeeper.where(torch.zeros(4).cuda()), torch.cuda.current_device())
+try:
+    torch.zeros(1, device="cuda:2")
+except RuntimeError as error:
+    print(error)
+"""
+    lines = ok(tmp_path, code).splitlines()
+    assert lines[0] == str(["sim:1"] * 7)
+    assert lines[1] == "['sim:0'] ['sim:0']"
+    assert lines[2] == "['sim:1'] 1"
+    assert lines[3].startswith("invalid device ordinal: cuda:2; cuda:0 is sim:0, cuda:1 is sim:1")
+
+
+def test_the_sample_of_pytorchs_text_on_cuda_semantics(tmp_path: Path):
+    code = """
+import torch, innkeeper
+x = torch.cuda.FloatTensor(1)
+y = torch.FloatTensor(1).cuda()
+with torch.cuda.device(1):
+    a = torch.cuda.FloatTensor(1)
+    b = torch.FloatTensor(1).cuda()
+    c = a + b
+    z = x + y
+    d = torch.randn(2).cuda(2)
+print([innkeeper.where(t.fill_(0))[0] for t in (x, y, a, b, c, z, d)], innkeeper.where(torch.ones(1).cuda()))
+dtype = torch.cuda.FloatTensor
+for x in torch.utils.data.DataLoader(torch.arange(2)):
+    x = torch.autograd.Variable(x.type(dtype))
+    print(x.type(), x.device, x.tolist())
+"""
+    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(3)).splitlines()
+    assert lines[0] == "['sim:0', 'sim:0', 'sim:1', 'sim:1', 'sim:1', 'sim:0', 'sim:2'] ['sim:0']"
+    assert lines[1:] == [f"torch.cuda.FloatTensor cuda:0 [{n}.0]" for n in range(2)]
+
+
+def test_data_parallel_takes_cudas_numbers(tmp_path: Path):
+    code = """
+import torch, innkeeper
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 4).to("cuda:0")
+x = torch.randn(8, 8, device="cuda")
+parts = torch.cat([model(part) for part in x.chunk(4)])
+parallel = torch.nn.DataParallel(model, device_ids=[0, 1, 2, 3])
+innkeeper.manager().reset_stats()
+print(torch.equal(parallel(x), parts))
+print([name for name, node in innkeeper.stats()["nodes"].items() if node["ops"] > 0])
+"""
+    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(4)).splitlines()
+    assert lines == ["True", "['sim:0', 'sim:1', 'sim:2', 'sim:3']"]
+
+
+def test_a_thread_that_has_not_chosen_is_at_cuda_0(tmp_path: Path):
+    """After the first "cuda:0" what was born without an index went to the emptiest node, which is sim:1 then."""
+    code = "import torch, innkeeper\na = torch.zeros(1 << 16, device='cuda:0')\n"
+    code += "print(innkeeper.where(a), innkeeper.where(torch.zeros(4, device='cuda')))"
+    assert ok(tmp_path, code) == "['sim:0'] ['sim:0']\n"
+
+
+def test_what_is_sent_is_a_copy_as_between_cards(tmp_path: Path):
+    """A tensor that an operator made at cuda:1 was given back itself by .to("cuda:0"), and changed with it."""
+    code = """
+import torch
+a = torch.arange(3.0, device="cuda:1") * 1
+b = a.to("cuda:0")
+b += 1
+print(a.tolist(), b.tolist())
+c = torch.ones(2, device="cuda:1")
+print(c.to("cuda:1") is c, b.to("cuda:0") is b)
+w = torch.ones(2, device="cuda:0", requires_grad=True)
+(w * 2).to("cuda:1").pow(2).sum().backward()
+print(w.grad.tolist())
+"""
+    assert ok(tmp_path, code) == "[0.0, 1.0, 2.0] [1.0, 2.0, 3.0]\nTrue True\n[8.0, 8.0]\n"
+
+
+NAMED = """
+made = [torch.zeros(1, device="cuda"), torch.ones(1).cuda(), torch.zeros(1, device="cuda:0")]
+print(*(innkeeper.where(x) for x in made))
+"""
+
+
+def test_a_script_may_hide_or_number_its_devices(tmp_path: Path):
+    code = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = {!r}\nimport torch, innkeeper\nprint(torch.cuda.is_available(), torch.cuda.device_count())\n"
+    script = tmp_path / "script.py"
+    script.write_text(code.format("-1"))
+    hidden = run(tmp_path, "script.py")
+    assert hidden.stdout == "False 0\n" and hidden.stderr.startswith(
+        "innkeeper: script.py:4: CUDA_VISIBLE_DEVICES='-1' hides"
+    )
+    one = code.format("1") + NAMED
+    assert ok(tmp_path, one) == "True 1\n['sim:1'] ['sim:1'] ['sim:1']\n"
+    swapped = code.format("1,0") + NAMED + "print(innkeeper.where(torch.zeros(1, device='cuda:1')))\n"
+    assert ok(tmp_path, swapped) == "True 2\n['sim:1'] ['sim:1'] ['sim:1']\n['sim:0']\n"
+
+
+LIKE = """
+import torch, innkeeper
+a, b = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
+c = b * 2
+made = [torch.zeros_like(b), torch.ones_like(c), b.new(3).fill_(1), c.new_ones(3), torch.rand_like(b)]
+print([innkeeper.where(x)[0] for x in made])
+with torch.cuda.device(1):
+    print(innkeeper.where(torch.zeros_like(a)), innkeeper.where(torch.zeros(3, device="cuda")))
+print(torch.zeros_like(torch.ones(3)).device, b.new_ones(3, device="cpu").device)
+"""
+
+
+def test_what_is_made_like_a_tensor_is_made_where_that_is(tmp_path: Path):
+    said = ok(tmp_path, LIKE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
+    assert said == [str(["sim:1"] * 5), "['sim:0'] ['sim:1']", "cpu cpu"]
+
+
+THERE = """
+import torch, innkeeper
+a, b = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
+torch.save(a, "a.pt")
+places = ["cuda:1", torch.device("cuda:1"), {"cuda:0": "cuda:1"}, lambda storage, _: storage.cuda(1)]
+sent = [torch.load("a.pt", map_location=place) for place in places] + [torch.ones(3).type_as(b), a.int().type_as(b)]
+print([innkeeper.where(x)[0] for x in sent], innkeeper.where(torch.load("a.pt")))
+with torch.cuda.device_of(b):
+    print(torch.cuda.current_device(), innkeeper.where(torch.ones(3, device="cuda")))
+with torch.cuda.device_of(torch.ones(3)):
+    print(torch.cuda.current_device())
+"""
+
+
+def test_what_is_read_or_made_for_a_device_is_there(tmp_path: Path):
+    said = ok(tmp_path, THERE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
+    assert said == [f"{['sim:1'] * 6} ['sim:0']", "1 ['sim:1']", "0"]
+
+
+def test_every_home_has_the_one_generator_streams_and_events(tmp_path: Path):
+    code = """
+import torch
+devices = ["cuda", "cuda:0", "cuda:1", torch.device("cuda", 1)]
+print({str(torch.Generator(device).manual_seed(3).device) for device in devices})
+numbers = [torch.rand(2, device=device, generator=torch.Generator(device).manual_seed(3)) for device in devices]
+print(all(torch.equal(x, numbers[0]) for x in numbers))
+for stream in (torch.Stream("cuda:1"), torch.cuda.Stream(1), torch.cuda.Stream("cuda:1")):
+    with stream:
+        torch.Event("cuda:1").record()
+torch.cuda.synchronize(1)
+"""
+    assert ok(tmp_path, code).splitlines() == ["{'cuda:0'}", "True"]
+
+
+RANK = """
+import torch
+a = torch.ones(3, device="cuda")
+torch.save(a, "a.pt")
+places = ["cuda:1", torch.device("cuda:1"), {"cuda:0": "cuda:1"}, lambda storage, _: storage.cuda(1), None]
+print([str(torch.load("a.pt", map_location=place).device) for place in places])
+try:
+    torch.load("a.pt", map_location="cuda:2")
+except RuntimeError as error:
+    print("device 2" in str(error))
+"""
+
+
+def test_a_process_of_torchruns_loads_to_the_number_that_it_has(tmp_path: Path):
+    said = ok(tmp_path, RANK, INNKEEPER_NODES="sim:1x1MiB,host:64MiB", LOCAL_RANK="1").splitlines()
+    assert said == [str(["cuda:0"] * 5), "True"]
+
+
+def test_named_nodes_are_there_where_cards_are_hidden(tmp_path: Path):
+    code = "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())"
+    for hides in ("", "-1"):
+        assert ok(tmp_path, code, CUDA_VISIBLE_DEVICES=hides) == "True 2\n"
+        assert ok(tmp_path, code, CUDA_VISIBLE_DEVICES=hides, INNKEEPER_NODES="auto") == "False 0\n"
+
+
+SENT = """
+import torch, torch.multiprocessing as mp
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return torch.ones(2, device="cuda") * i
+
+def put(queue, ended):
+    queue.put([torch.arange(3.0, device="cuda"), torch.nn.Parameter(torch.ones(2, device="cuda"))])
+    ended.wait(30)
+
+if __name__ == "__main__":
+    loader = torch.utils.data.DataLoader(Numbers(), 2, num_workers=1, multiprocessing_context="spawn")
+    print([batch.sum().item() for batch in loader], next(iter(loader)).device)
+    context = mp.get_context("spawn")
+    queue, ended = context.Queue(), context.Event()
+    process = context.Process(target=put, args=(queue, ended))
+    process.start()
+    got = queue.get(timeout=60)
+    ended.set()
+    process.join()
+    print(got[0].tolist(), type(got[1]).__name__, got[1].requires_grad, got[1].device)
+"""
+
+
+def test_tensors_are_sent_to_other_processes_as_copies(tmp_path: Path):
+    said = ok(tmp_path, SENT, INNKEEPER_NODES="sim:1x1MiB,host:64MiB").splitlines()
+    assert said == ["[2.0, 10.0] cuda:0", "[0.0, 1.0, 2.0] Parameter True cuda:0"]
+
+
+def test_fake_tensors_have_no_home(tmp_path: Path):
+    code = """
+import torch
+from torch._subclasses import FakeTensorMode
+real = torch.ones(2, device="cuda:1")
+with FakeTensorMode() as mode:
+    fake = mode.from_tensor(real)
+    print(torch.empty_like(fake).shape, torch.zeros(3, device="cuda:1").shape, fake.new_ones(4).shape)
+"""
+    assert ok(tmp_path, code) == "torch.Size([2]) torch.Size([3]) torch.Size([4])\n"

@@ -1,0 +1,116 @@
+"""A machine with GPUs for programs in processes of their own, by tests/fake_nvml and tests/fake_amdsmi."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from repository import ROOT
+
+FAKES = ROOT / "tests" / "fake_nvml"
+FAKE_AMD = ROOT / "tests" / "fake_amdsmi"
+A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-00000000000{letter}" for letter in "abc")
+SCRIPT = f"""
+card {A}
+  bus 00000000:01:00.0
+  name Fake
+  memory 80G 0 40G
+  utilization 50 0
+  power 100 400
+card {B}
+  bus 00000000:02:00.0
+  name Fake
+  memory 24G 0 0
+  utilization 90 0
+  power 200 400
+card {C}
+  bus 00000000:03:00.0
+  name Fake
+  memory 32G 0 1G
+  utilization 0 0
+  power 300 400
+"""
+"""Most free memory on A, the largest free part on B, least power on A, least utilization on C."""
+
+
+def build_fakes(folder: Path) -> None:
+    """Compiles the libraries into a folder: some seconds, and no build tree needs to be there."""
+    compiler = os.environ.get("CXX", "c++")
+    shared = (FAKES / "call.cc", FAKES / "script.cc")
+    for file, sources in {
+        "libnvidia-ml.so.1": (FAKES / "fake_nvml.cc", *shared),
+        "libcuda.so.1": (FAKES / "fake_cuda.cc",),
+        "libamd_smi.so": (FAKE_AMD / "fake_amdsmi.cc", *shared),
+    }.items():
+        subprocess.run(
+            [
+                *(compiler, "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}/src", f"-I{ROOT}/tests"),
+                *(f"-Wl,-soname,{file}", "-o", str(folder / file)),
+                *map(str, sources),
+            ],
+            check=True,
+            timeout=300,
+        )
+
+
+@dataclass
+class FakeMachine:
+    """Its libraries, and the folder of its script and leases."""
+
+    libraries: Path
+    folder: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        script = self.folder / "script"
+        if not script.exists():
+            script.write_text(SCRIPT)
+        given = os.environ | {
+            "INNKEEPER_NVML": str(self.libraries / "libnvidia-ml.so.1"),
+            "INNKEEPER_FAKE_NVML": str(script),
+            "INNKEEPER_FAKE_CUDA": f"{C},{B},{A}",  # CUDA's order is not NVML's
+            "FAKE_CUDA": str(self.libraries / "libcuda.so.1"),
+            "INNKEEPER_LEASE_DIR": str(self.folder / "leases"),
+            "INNKEEPER_NODES": "host:64MiB",
+        }
+        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "INNKEEPER_LEASE", "INNKEEPER_LEASE_FD"):
+            given.pop(name, None)
+        return given | more
+
+    def amd(self) -> dict[str, str]:
+        """Variables that add a card of AMD's with more memory than the others have: GPU-dddddddddddddddd."""
+        script = self.folder / "amd"
+        script.write_text("card dddddddddddddddd\n  bus 0000:04:00.0\n  memory 192G 0 0\n")
+        library = self.libraries / "libamd_smi.so"
+        return {"INNKEEPER_AMDSMI": str(library), "INNKEEPER_FAKE_AMDSMI": str(script)}
+
+    def run(self, program: str, **environment: str) -> list[str]:
+        """Runs a Python program, in which A, B and C are the cards; gives the lines that it prints."""
+        head = f"import os, sys, innkeeper\nA, B, C = {A!r}, {B!r}, {C!r}\n"
+        done = subprocess.run(
+            [sys.executable, "-c", head + program],
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fakes, compiled once."""
+    folder = tmp_path_factory.mktemp("fakes")
+    build_fakes(folder)
+    return folder
+
+
+@pytest.fixture
+def machine(libraries: Path, tmp_path: Path) -> FakeMachine:
+    """One of each test's own."""
+    return FakeMachine(libraries, tmp_path)
