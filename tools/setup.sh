@@ -1,26 +1,37 @@
 #!/usr/bin/env bash
 # Makes a checkout ready: system packages, a virtual environment with PyTorch, and the package built into it.
-# Does nothing, fast, where nothing has changed. Never touches an environment outside $VENV.
+#   setup.sh          what the package and the demo need
+#   setup.sh check    also what `make check` needs, and so on: check, test, verify (each with those before it), bench
+# Does nothing, fast, where nothing has changed. Never touches an environment outside $VENV. Core is compiled while
+# PyTorch is fetched.
 source "$(dirname "$0")/common.sh"
 source tools/apt.sh
+TIER=${1:-package}
+case $TIER in package | check | test | verify | bench) ;; *) die "setup.sh [check|test|verify|bench]: not $TIER" ;; esac
+
+# needs TIER: whether what is asked for contains that tier.
+needs() {
+  case $TIER in
+    package) [ "$1" = package ] ;;
+    check) [[ "package check" == *"$1"* ]] ;;
+    test) [[ "package check test" == *"$1"* ]] ;;
+    verify) [[ "package check test verify" == *"$1"* ]] ;;
+    bench) [[ "package check bench" == *"$1"* ]] ;;
+  esac
+}
+
+header_exists() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
 
 # Debian package <- how to see that it is there.
 missing_packages() {
   local tool
-  for tool in g++ cmake ccache; do
-    command -v "$tool" >/dev/null || echo "$tool"
-  done
+  command -v g++ >/dev/null || echo g++
+  command -v cmake >/dev/null || echo cmake
   command -v ninja >/dev/null || echo ninja-build
-  for tool in clang++ clang-tidy clang-format; do
-    [ -n "$(find_tool "$tool")" ] || echo "${tool/++/}"
-  done
-  header_exists gtest/gtest.h || echo libgtest-dev
-  header_exists benchmark/benchmark.h || echo libbenchmark-dev
   header_exists sqlite3.h || echo libsqlite3-dev
   header_exists CLI/CLI.hpp || echo libcli11-dev
   header_exists fmt/format.h || echo libfmt-dev
   header_exists nlohmann/json.hpp || echo nlohmann-json3-dev
-  command -v tmux >/dev/null || echo tmux
   if ! command -v "$PYTHON" >/dev/null; then
     echo python3 python3-venv python3-dev
   elif ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
@@ -33,9 +44,23 @@ PY
   then
     echo python3-dev
   fi
+  if needs check; then
+    command -v ccache >/dev/null || echo ccache
+    [ -n "$(find_tool clang-format)" ] || echo clang-format
+    header_exists gtest/gtest.h || echo libgtest-dev
+  fi
+  if needs test; then
+    command -v tmux >/dev/null || echo tmux
+  fi
+  if needs verify; then
+    for tool in clang++ clang-tidy; do
+      [ -n "$(find_tool "$tool")" ] || echo "${tool/++/}"
+    done
+  fi
+  if needs bench || needs verify; then
+    header_exists benchmark/benchmark.h || echo libbenchmark-dev
+  fi
 }
-
-header_exists() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
 
 system_packages() {
   local missing
@@ -48,25 +73,29 @@ system_packages() {
 }
 
 apt_install() {
+  local began=$SECONDS
   echo "Installing Debian packages: $*"
   if [ -z "${lists_updated:-}" ]; then
     apt_get update || echo "apt-get update failed; trying with the package lists there are" >&2
     lists_updated=yes
   fi
-  apt_get install -y --no-install-recommends "$@"
+  apt_get install -y --no-install-recommends "$@" || return
+  echo "Fetched and installed them in $((SECONDS - began)) s"
 }
 
-# What only some tests need: libFuzzer's runtime, which Debian packages apart from clang, a browser to open the demo's
-# page in, and Slurm to submit to. Where they cannot be had those tests are skipped, so this never fails.
+# What only some tests need: a browser to open the demo's page in, Slurm to submit to, and libFuzzer's runtime, which
+# Debian packages apart from clang. Where they cannot be had those tests are skipped, so this never fails.
 optional_packages() {
   local wanted=() package clang
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
-  clang=$(find_tool clang++)
-  [ -z "$clang" ] || fuzzer_runtime_exists "$clang" ||
-    wanted+=("libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev")
+  needs test && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
   command -v chromium >/dev/null || wanted+=(chromium)
   command -v chromedriver >/dev/null || wanted+=(chromium-driver)
   daemon_exists slurmctld && daemon_exists slurmd && daemon_exists munged || wanted+=(slurm-wlm)
+  if needs verify; then
+    clang=$(find_tool clang++)
+    [ -z "$clang" ] || fuzzer_runtime_exists "$clang" ||
+      wanted+=("libclang-rt-$("$clang" -dumpversion | cut -d. -f1)-dev")
+  fi
   for package in "${wanted[@]}"; do
     apt_install "$package" || echo "$package cannot be installed; the tests that need it will be skipped" >&2
   done
@@ -85,43 +114,54 @@ virtual_environment() {
   [ -x "$VENV_PYTHON" ] || "$PYTHON" -m venv "$VENV"
 }
 
-# Installs what pyproject.toml lists, and PyTorch unless a usable one is there.
+# python_packages GROUP...: installs what pyproject.toml lists, and PyTorch unless a usable one is there.
 python_packages() {
-  local stamp=$VENV/.innkeeper-needs wanted
-  wanted=$(cat tools/setup.sh tools/needs.py pyproject.toml | sha256sum)
+  local stamp=$VENV/.innkeeper-needs-$1 wanted began=$SECONDS
+  wanted=$({ "$VENV_PYTHON" tools/needs.py "$@"; cat tools/needs.py; } | sha256sum)
   [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
   if ! "$VENV_PYTHON" tools/needs.py --torch-usable; then
     echo "Installing PyTorch"
     "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
   fi
-  echo "Installing Python packages"
-  "$VENV_PYTHON" tools/needs.py test demo lint build |
+  echo "Installing Python packages: $*"
+  "$VENV_PYTHON" tools/needs.py "$@" |
     "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+  echo "Fetched and installed them in $((SECONDS - began)) s"
   echo "$wanted" >"$stamp"
 }
 
-# Builds and installs the package when a file it is made of has changed since the last time. build/wheel is kept,
-# so only what changed is compiled.
+# Of all that the package is made of.
+fingerprint() {
+  { pwd
+    find src include python cmake docs/innkeeper.1 CMakeLists.txt pyproject.toml README.md tools/setup.sh \
+      "$VENV"/lib/python*/site-packages/torch/version.py -type f ! -name '*.pyc' -printf '%p %s %T@\n' | sort
+  } | sha256sum
+}
+
+up_to_date() {
+  [ -d "$WHEEL_BUILD" ] && compgen -G "$VENV/lib/python*/site-packages/innkeeper/_C*.so" >/dev/null &&
+    [ "$(cat "$VENV/.innkeeper-package" 2>/dev/null)" = "$(fingerprint)" ]
+}
+
+CMAKE_OPTIONS=(-DINNKEEPER_CLI=ON -DINNKEEPER_WERROR=ON)
+
+# compile_core: what needs no PyTorch, in the folder where the package is built afterwards.
+compile_core() {
+  [ ! -e "$WHEEL_BUILD/CMakeCache.txt" ] || return 0  # only what changed is left to compile
+  CXX=$CXX cmake -S . -B "$WHEEL_BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINNKEEPER_TORCH=OFF \
+    "${CMAKE_OPTIONS[@]}" >build/core.log || { cat build/core.log; return 1; }
+  "$PYTHON" tools/progress.py build/core.log "core, which needs no PyTorch" \
+    cmake --build "$WHEEL_BUILD" --target innkeeper_cli -j "$JOBS"
+}
+
+# Builds and installs the package. build/wheel is kept, so only what changed is compiled.
 package() {
-  local stamp=$VENV/.innkeeper-package inputs
-  inputs=$(pwd
-           find src include python cmake docs/innkeeper.1 tests/CMakeLists.txt CMakeLists.txt pyproject.toml README.md tools/setup.sh \
-             "$VENV"/lib/python*/site-packages/torch/version.py \
-             -type f ! -name '*.pyc' -printf '%p %s %T@\n' | sort)
-  inputs=$(sha256sum <<<"$inputs")
-  if [ -d "$WHEEL_BUILD" ] && compgen -G "$VENV/lib/python*/site-packages/innkeeper/_C*.so" >/dev/null &&
-     [ "$(cat "$stamp" 2>/dev/null)" = "$inputs" ]; then
-    return 0
-  fi
-  echo "Building and installing the package (the first time takes some minutes)"
-  CXX=$CXX CMAKE_BUILD_PARALLEL_LEVEL=$JOBS "$VENV_PYTHON" -m pip install --disable-pip-version-check --quiet \
+  CXX=$CXX CMAKE_BUILD_PARALLEL_LEVEL=$JOBS "$PYTHON" tools/progress.py build/package.log "the package" \
+    "$VENV_PYTHON" -m pip install --disable-pip-version-check --verbose \
     --no-build-isolation --no-deps --force-reinstall . \
-    --config-settings=build-dir="$WHEEL_BUILD" \
-    --config-settings=cmake.define.INNKEEPER_TESTS=ON \
-    --config-settings=cmake.define.INNKEEPER_CLI=ON \
-    --config-settings=cmake.define.INNKEEPER_WERROR=ON ||
+    --config-settings=build-dir="$WHEEL_BUILD" "${CMAKE_OPTIONS[@]/#-D/--config-settings=cmake.define.}" ||
     die "The package did not build; the lines above say why"
-  echo "$inputs" >"$stamp"
+  fingerprint >"$VENV/.innkeeper-package"
 }
 
 mkdir -p build
@@ -130,5 +170,13 @@ flock -n 9 || { echo "Waiting for another set-up of this checkout"; flock 9; }
 system_packages
 optional_packages
 virtual_environment
-python_packages
-package
+if up_to_date; then
+  python_packages build demo
+else
+  python_packages build demo &
+  fetching=$!
+  compile_core || { kill "$fetching" 2>/dev/null || true; die "The package did not build; the lines above say why"; }
+  wait "$fetching"
+  package
+fi
+! needs check || python_packages test lint
