@@ -1,8 +1,13 @@
-# Everything a developer runs. Python lives in $(VENV); C++ is built under build/.
+# Everything a developer runs. Python lives in $(VENV); C++ is built under build/. Tests come in tiers, each with the
+# ones before it: check, test; verify and nightly are jobs beside them (docs/testing.md).
 #   make setup   install what is missing and build the package      make demo    train the demo model three times
-#   make test    all tests that need no GPU                         make gpu     the tests that need one
-#   make bench   benchmarks                                         make lint    style, layers, sizes, clang-tidy
-#   make format  clang-format and ruff, in place                    make clean   remove build/ (not $(VENV))
+#   make check   the quick tests: minutes (CHANGED=1: only what the changed files reach)
+#   make test    all tests that need no GPU and no hour (FAILED=1: only what failed last)
+#   make verify  sanitizers, fuzzing, clang-tidy, documented commands and more (JOB="asan tsan": these alone)
+#   make nightly what takes an hour a job (JOB=soak), and docs/nightly.md of it
+#   make bench   benchmarks                                         make gpu     the tests that need one
+#   make format  clang-format and ruff, in place                    make lint    style, layers, sizes, clang-tidy
+#   make clean   remove build/ (not $(VENV))
 #   make cuda    the CUDA part without a card: PyTorch's CUDA build on a runtime of our own (fetches it once)
 #   make asan    the torch layer's C++ tests under AddressSanitizer
 #   make compat  models and scripts of libraries against the CPU, and docs/compatibility.md of it (by hand)
@@ -11,11 +16,11 @@
 #   QUICK=1      behind demo, bench, lint, asan, compat or check-torch: the shortest form, to see that it works
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench gpu cuda lint format clean check-torch asan compat fresh
+.PHONY: help setup demo check test verify nightly bench gpu cuda lint format clean check-torch asan compat fresh
 
 VENV ?= .venv
 PYTHON ?= python3
-export VENV PYTHON QUICK USER_MODE
+export VENV PYTHON QUICK USER_MODE CHANGED FAILED
 
 help:
 	@sed -n 's/^#  //p' Makefile
@@ -26,10 +31,24 @@ setup:
 demo: setup
 	@tools/demo.sh
 
-test: setup
+check:
+	@tools/setup.sh check
+	@tools/check.sh
+
+test:
+	@tools/setup.sh test
 	@tools/test.sh
 
-bench: setup
+verify:
+	@tools/setup.sh verify
+	@$(VENV)/bin/python tools/jobs.py verify $(JOB)
+
+nightly:
+	@tools/setup.sh verify
+	@$(VENV)/bin/python tools/jobs.py nightly $(JOB)
+
+bench:
+	@tools/setup.sh bench
 	@tools/bench.sh
 
 gpu:
@@ -38,19 +57,24 @@ gpu:
 cuda:
 	@tools/cuda.sh
 
-compat: setup
+compat:
+	@tools/setup.sh test
 	@tools/compat.sh
 
-asan: setup
+asan:
+	@tools/setup.sh check
 	@tools/asan.sh
 
-check-torch: setup
+check-torch:
+	@tools/setup.sh package
 	@tools/check_torch.sh
 
-lint: setup
+lint:
+	@tools/setup.sh verify
 	@tools/lint.sh all
 
-format: setup
+format:
+	@tools/setup.sh check
 	@tools/lint.sh fix
 
 fresh:

@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     p.add_argument("--host", default="2GiB", help="host memory beside simulated GPUs")
     p.add_argument("--simulate", action="store_true", help="simulate GPUs though there is a real one")
     p.add_argument("--page", type=Path, default=Path("build/demo.html"), help="the page to write")
-    p.add_argument("--steps", type=int, default=50)
+    p.add_argument("--steps", type=int, default=20)
     p.add_argument("--seed", type=int, default=1)
     args, rest = p.parse_known_args(arguments)
     args.training = [*rest, "--steps", str(args.steps), "--seed", str(args.seed)]

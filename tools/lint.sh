@@ -9,13 +9,11 @@ some() { if [ -n "${QUICK:-}" ]; then sed 1q; else cat; fi; }
 cxx_files() { find src include tests bench examples -name '*.h' -o -name '*.cc'; }
 
 format() {
-  local tool file wrong=0
+  local tool
   tool=$(find_tool clang-format)
   [ -n "$tool" ] || die "clang-format is not installed"
-  while read -r file; do
-    "$tool" --dry-run --Werror "$file" 2>/dev/null || { echo "$file" && wrong=1; }
-  done < <(cxx_files | some)
-  [ "$wrong" = 0 ] || die "clang-format would change the files above; run: make format"
+  cxx_files | some | xargs -n 16 -P "$JOBS" "$tool" --dry-run --Werror 2>&1 | grep -E '^[^ ]+:[0-9]+:[0-9]+: error' |
+    cut -d: -f1 | sort -u | grep . && die "clang-format would change the files above; run: make format"
   # It leaves comments as they are (ReflowComments), so their length is looked at here.
   if cxx_files | some | xargs grep -nHE '^.{111,}' | grep '//'; then
     die "the comments above are longer than 110 columns; break them by hand"
@@ -43,7 +41,8 @@ tidy() {
   clang=$(find_tool clang++)
   if [ -z "$tool" ] || [ -z "$clang" ]; then die "clang and clang-tidy are not installed"; fi
   # A folder of its own: `make test` configures the preset's while its tests run this.
-  cmake --preset clang-thread-safety -B build/tidy -DINNKEEPER_CLI=ON -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+  cmake --preset clang-thread-safety -B build/tidy -DINNKEEPER_CLI=ON -DINNKEEPER_UNITY=OFF \
+    -DCMAKE_CXX_COMPILER="$clang" >/dev/null
   find src -name '*.cc' ! -path 'src/torch/*' ! -path 'src/bindings/*' | some | tr '\n' '\0' |
     xargs -0 -r -n 4 -P "$JOBS" "$tool" -p build/tidy --quiet 2> >(grep -v 'warnings generated' >&2)
 }

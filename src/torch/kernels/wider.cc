@@ -1,6 +1,6 @@
-// Operators that CUDA has for a dtype and the host's kernels lack: tests/python/device/test_wider.py finds them
-// in PyTorch's tables of both. Where the host or a simulated card computes, operands of that dtype are cast to
-// a wider one, in which CUDA's kernels compute too, and results are cast back.
+// Operators that CUDA has for a dtype and the host's kernels lack: tests/python/device/test_wider.py finds
+// them in PyTorch's tables of both. Where the host or a simulated card computes, operands of that dtype are
+// cast to a wider one, in which CUDA's kernels compute too, and results are cast back.
 #include "torch/kernels/wider.h"
 
 #include <ATen/ATen.h>

@@ -1,0 +1,287 @@
+"""The long tests, in jobs: what `make verify`, `make nightly` and continuous integration run.
+
+Usage:
+    jobs.py verify [JOB...]    these jobs of the tier, or all
+    jobs.py nightly [JOB...]   the same; notes date, commit and result in docs/nightly.md
+    jobs.py ci                 make test, then jobs of verify until 57 minutes have passed
+
+A job is a command that fails where something is wrong. Its output goes to build/reports/JOB.log and is
+shown when it fails. A run ends with a table: passed, failed, or not run, and why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+TOP = Path(__file__).parent.parent
+REPORTS = TOP / "build" / "reports"
+NIGHTLY_PAGE = TOP / "docs" / "nightly.md"
+RECORD = TOP / "build" / "verify.json"  # job -> what is known of its last run here
+CI_LIMIT_S = 57 * 60
+LAST = 60  # lines of a failed job's output
+PYTEST = "$VENV/bin/python -m pytest -q -p no:cacheprovider tests/python tests/cli"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command of a tier."""
+
+    name: str
+    what: str
+    command: str
+    minutes: float  # about how long it takes on two idle cores, without a compiler cache
+
+
+VERIFY = [
+    Job(
+        "asan",
+        "core under AddressSanitizer and UndefinedBehaviorSanitizer",
+        "tools/sanitize.sh asan-ubsan",
+        8,
+    ),
+    Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 6),
+    Job("fuzz", "what reads text or bytes, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 6),
+    Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 18),
+    Job("commands", "each command that a document names, in a short form", f"{PYTEST} --tier verify", 18),
+    Job("check-torch", "the torch layer against the headers of each PyTorch", "tools/check_torch.sh", 10),
+    Job("cuda", "the CUDA part on a runtime without a card, tier one", "TIER=1 MODES=late tools/cuda.sh", 15),
+]
+NIGHTLY = [
+    Job("compat", "models and scripts of libraries against the CPU", "tools/compat.sh", 60),
+    Job("opinfo", "PyTorch's operator database for all dtypes", f"{PYTEST} --tier nightly", 50),
+    Job("mutants", "lines taken out of core: does a test notice each?", "tools/mutate --jobs 2", 60),
+    Job("torch-asan", "the torch layer's C++ tests under AddressSanitizer", "tools/asan.sh", 20),
+    Job(
+        "soak",
+        "training for 50 minutes: no leak, no drift",
+        "$VENV/bin/python bench/soak.py --minutes 50",
+        55,
+    ),
+    Job("walks", "random programs, a million steps", "tools/walks.sh 1000000", 40),
+    Job("root", "make test in an empty Debian", "tools/fresh.sh make test", 60),
+]
+
+
+@dataclass
+class Outcome:
+    """What became of a job."""
+
+    job: Job
+    result: str  # passed, failed or not run
+    seconds: float = 0
+    why: str = ""
+
+
+def git(*words: str) -> str:
+    """What git prints, stripped; nothing where it fails."""
+    done = subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def run(job: Job, limit_s: float | None = None) -> Outcome:
+    """Runs a job to its end, or until the limit: then it is stopped, and did not run."""
+    log = REPORTS / f"{job.name}.log"
+    print(f"\n== {job.name}: {job.what} ==", flush=True)
+    began = time.monotonic()
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            ["bash", "-c", job.command],
+            cwd=TOP,
+            env={"VENV": ".venv"} | os.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return Outcome(job, "not run", time.monotonic() - began, "stopped when the time was over")
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    seconds = time.monotonic() - began
+    lines = log.read_text(errors="replace").splitlines()
+    if status != 0:
+        print("\n".join(lines[-LAST:]))
+        return Outcome(job, "failed", seconds, f"exit status {status}; see {log.relative_to(TOP)}")
+    skipped = next((line for line in lines if re.search(r"\bskipped: ", line)), "")
+    if skipped:
+        return Outcome(job, "not run", seconds, skipped)
+    print("\n".join(lines[-3:]))
+    return Outcome(job, "passed", seconds)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes, a line each."""
+    rows = [
+        f"  {each.job.name:12} {each.result:8} {each.seconds / 60:5.1f} min  {each.why}".rstrip()
+        for each in outcomes
+    ]
+    return "\n".join(["", "job          result    took", *rows])
+
+
+def recorded() -> dict[str, dict[str, str | float]]:
+    """What is known of the last runs in this checkout."""
+    try:
+        found = json.loads(RECORD.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def record(outcome: Outcome) -> None:
+    """Notes a run, for the order and the time of the next."""
+    if outcome.result != "not run":
+        noted = recorded() | {
+            outcome.job.name: {"commit": git("rev-parse", "HEAD"), "seconds": outcome.seconds}
+        }
+        RECORD.parent.mkdir(exist_ok=True)
+        RECORD.write_text(json.dumps(noted, indent=1))
+
+
+def commits_since(commit: object) -> int:
+    """How many commits HEAD is ahead of one; more than any number where it is not known here."""
+    count = git("rev-list", "--count", f"{commit}..HEAD")
+    return int(count) if count.isdigit() else sys.maxsize
+
+
+def longest_ago_first(
+    jobs: Sequence[Job], commits: int, noted: dict[str, dict[str, str | float]]
+) -> list[Job]:
+    """The order in which continuous integration runs jobs.
+
+    Those that ran longest ago come first, by the number of commits since. Where nothing is noted of any, as
+    in a fresh clone, the list begins elsewhere with each commit: at the job whose number is that of HEAD's
+    commits, modulo.
+    """
+    first = commits % len(jobs)
+    turned = [*jobs[first:], *jobs[:first]]
+    age = {
+        job.name: commits_since(noted[job.name].get("commit")) if job.name in noted else sys.maxsize
+        for job in jobs
+    }
+    return sorted(turned, key=lambda job: -age[job.name])  # a stable sort
+
+
+def minutes_of(job: Job, noted: dict[str, dict[str, str | float]]) -> float:
+    """How long a job will take: as the last time here, else as its line says."""
+    seconds = noted.get(job.name, {}).get("seconds")
+    return float(seconds) / 60 if isinstance(seconds, int | float) else job.minutes
+
+
+def chosen(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
+    """The jobs of these names, or all."""
+    known = {job.name: job for job in jobs}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"no such job: {', '.join(unknown)}; there are {', '.join(known)}")
+    return [known[name] for name in names] or list(jobs)
+
+
+def verify(names: Sequence[str]) -> int:
+    """Runs jobs of verify; returns the exit status."""
+    outcomes = []
+    for job in chosen(VERIFY, names):
+        outcomes.append(run(job))
+        record(outcomes[-1])
+    print(table(outcomes))
+    return int(any(each.result == "failed" for each in outcomes))
+
+
+def note_nightly(outcome: Outcome) -> None:
+    """Writes an outcome into its row of docs/nightly.md."""
+    job = outcome.job
+    commit = git("rev-parse", "--short", "HEAD") or "unknown"
+    cells = (job.name, job.what, date.today(), commit, outcome.result, f"{outcome.seconds / 60:.0f}")
+    row = f"| {' | '.join(map(str, cells))} |"
+    text = NIGHTLY_PAGE.read_text()
+    found = re.search(rf"^\| {re.escape(job.name)} \|.*$", text, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"{NIGHTLY_PAGE.relative_to(TOP)} has no row for {job.name}")
+    NIGHTLY_PAGE.write_text(text.replace(found[0], row))
+
+
+def nightly(names: Sequence[str]) -> int:
+    """Runs jobs of nightly; returns the exit status."""
+    outcomes = []
+    for job in chosen(NIGHTLY, names):
+        outcomes.append(run(job))
+        note_nightly(outcomes[-1])
+    print(table(outcomes))
+    return int(any(each.result == "failed" for each in outcomes))
+
+
+def ci() -> int:
+    """Runs what continuous integration runs; returns the exit status."""
+    began = time.monotonic()
+    subprocess.run(["tools/setup.sh", "verify"], cwd=TOP, check=True)
+    print(f"\nSet-up took {(time.monotonic() - began) / 60:.1f} min", flush=True)
+    log = REPORTS / "test.log"
+    with (
+        log.open("w") as kept,
+        subprocess.Popen(
+            ["make", "--no-print-directory", "test"],
+            cwd=TOP,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            kept.write(line)
+    passed = process.returncode == 0
+    seconds = time.monotonic() - began
+    print(f"\nmake test {'passed' if passed else 'FAILED'} in {seconds / 60:.1f} min", flush=True)
+
+    noted = recorded()
+    count = git("rev-list", "--count", "HEAD")
+    outcomes = []
+    for job in longest_ago_first(VERIFY, int(count) if count.isdigit() else 0, noted):
+        left = CI_LIMIT_S - (time.monotonic() - began)
+        if not passed:
+            outcomes.append(Outcome(job, "not run", why="make test failed"))
+        elif minutes_of(job, noted) * 60 > left:
+            outcomes.append(Outcome(job, "not run", why=f"{max(left, 0) / 60:.0f} min were left"))
+        else:
+            outcomes.append(run(job, limit_s=left))
+            record(outcomes[-1])
+    print(table(outcomes))
+    print("\nThe tests' own last lines:", flush=True)
+    print("\n".join(log.read_text().splitlines()[-3:]))
+    return int(not passed or any(each.result == "failed" for each in outcomes))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tier", choices=("verify", "nightly", "ci"))
+    parser.add_argument("jobs", nargs="*", metavar="JOB")
+    options = parser.parse_args(arguments)
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    if options.tier == "verify":
+        return verify(options.jobs)
+    return nightly(options.jobs) if options.tier == "nightly" else ci()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

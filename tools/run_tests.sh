@@ -1,0 +1,49 @@
+# Sourced: how the tests of each tier are built and run. Reports and logs go to build/reports.
+REPORTS=build/reports
+mkdir -p "$REPORTS"
+
+# The sanitizers cannot always place their shadow memory where addresses are strongly randomised.
+fixed_addresses=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then
+  fixed_addresses=(setarch "$(uname -m)" -R)
+fi
+
+# configure NAME CMAKE-ARGUMENTS...
+configure() {
+  local log=$REPORTS/$1.configure.log
+  cmake "${@:2}" >"$log" 2>&1 || { cat "$log"; exit 1; }
+}
+
+# build FOLDER NAME TARGET...
+build() {
+  "$PYTHON" tools/progress.py "$REPORTS/$2.build.log" "$2" cmake --build "$1" --target "${@:3}" -j "$JOBS"
+}
+
+# run_core_tests PROGRAM NAME [GTEST_FILTER]: in as many shards as there are cores, each a process of its own. Prints how
+# many tests ran and what failed; skips are held to tests/allowed_skips.txt.
+run_core_tests() {
+  local program=$1 name=$2 filter=${3:-*} shard failed=0 shards=()
+  rm -f "$REPORTS/gtest-$name-"*
+  for ((shard = 0; shard < JOBS; ++shard)); do
+    GTEST_TOTAL_SHARDS=$JOBS GTEST_SHARD_INDEX=$shard timeout -k 10 1500 "${fixed_addresses[@]}" "$program" \
+      --gtest_filter="$filter" --gtest_brief=1 --gtest_output="xml:$PWD/$REPORTS/gtest-$name-$shard.xml" \
+      >"$REPORTS/gtest-$name-$shard.log" 2>&1 &
+    shards+=($!)
+  done
+  for ((shard = 0; shard < JOBS; ++shard)); do
+    wait "${shards[shard]}" || { failed=1; tail -n 60 "$REPORTS/gtest-$name-$shard.log"; }
+  done
+  "$PYTHON" tools/count_tests.py "$name" "$REPORTS/gtest-$name-"*.xml
+  "$PYTHON" tools/check_skips.py --quiet gtest "$REPORTS/gtest-$name-"*.xml || failed=1
+  return "$failed"
+}
+
+# run_python_tests TIER PYTEST-ARGUMENTS...: of tests/python and tests/cli; the slowest twenty are printed.
+run_python_tests() {
+  local report=$REPORTS/pytest-$1.xml failed=0
+  # shellcheck disable=SC2086
+  "$VENV_PYTHON" -m pytest --tier "$1" -n "$((JOBS < 4 ? JOBS : 4))" --dist worksteal --durations 20 -q \
+    --junitxml="$report" tests/python tests/cli "${@:2}" ${PYTEST_ARGS:-} || failed=1
+  "$VENV_PYTHON" tools/check_skips.py --quiet pytest "$report" || failed=1
+  return "$failed"
+}

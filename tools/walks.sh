@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Random programs for longer than make test runs them: walks.sh STEPS, half against the model of core and half as PyTorch
+# programs. Each prints its seed; INNKEEPER_SEED repeats it.
+source "$(dirname "$0")/common.sh"
+source tools/run_tests.sh
+steps=${1:-}
+[[ $steps =~ ^[0-9]+$ ]] || die "walks.sh STEPS: '$steps' is no number"
+configure core -S . -B "$WHEEL_BUILD" -DINNKEEPER_TESTS=ON
+build "$WHEEL_BUILD" core tests_one
+INNKEEPER_STEPS=$((steps / 2)) "$WHEEL_BUILD/tests/tests_one" --gtest_filter='*Walk*' --gtest_brief=1
+INNKEEPER_STEPS=$((steps / 2)) "$VENV_PYTHON" -W ignore tests/support/python/walk.py | tail -n 12
