@@ -5,6 +5,10 @@
 source "$(dirname "$0")/common.sh"
 source tools/run_tests.sh
 
+if [ -n "${CHANGED:-}" ]; then
+  exec "$VENV_PYTHON" tools/check_changed.py "${CHANGED/#1/HEAD}"
+fi
+
 header "layers, format and Python lint"
 tools/lint.sh structure
 tools/lint.sh format

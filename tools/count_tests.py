@@ -1,4 +1,7 @@
-"""Prints how many tests JUnit or GoogleTest reports tell of: count_tests.py NAME REPORT..."""
+"""Prints how many tests JUnit or GoogleTest reports tell of: count_tests.py NAME REPORT...
+
+With --failed instead of a name: the tests that failed, as a filter for GoogleTest.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,22 @@ def counted(reports: list[Path]) -> Counter[str]:
     return Counter(each for each in found if each is not None)
 
 
+def failed(reports: list[Path]) -> set[str]:
+    """The names of the tests that failed."""
+    return {
+        f"{case.get('classname')}.{case.get('name')}"
+        for report in reports
+        for case in ElementTree.parse(report).iter("testcase")
+        if outcome(case) == "failed"
+    }
+
+
 def main(arguments: list[str]) -> int:
     """Runs the command line; returns the exit status."""
     name, *reports = arguments
+    if name == "--failed":
+        print(":".join(sorted(failed([Path(report) for report in reports if Path(report).exists()]))))
+        return 0
     counts = counted([Path(report) for report in reports if Path(report).exists()])
     words = [
         f"{counts[each]} {each}"

@@ -6,7 +6,12 @@ source "$(dirname "$0")/common.sh"
 source tools/run_tests.sh
 
 if [ -n "${FAILED:-}" ]; then
-  run_python_tests test --last-failed --last-failed-no-failures none
+  failed=$("$PYTHON" tools/count_tests.py --failed "$REPORTS"/gtest-core-*.xml)
+  if [ -n "$failed" ]; then
+    build "$WHEEL_BUILD" core tests_one
+    run_core_tests "$WHEEL_BUILD/tests/tests_one" core "$failed"
+  fi
+  PYTEST_ARGS="--last-failed --last-failed-no-failures none" run_python_tests test
   exit
 fi
 tools/check.sh

@@ -1,0 +1,159 @@
+"""What `make check CHANGED=1` runs: the parts of `make check` that the changed files reach.
+
+Usage: check_changed.py [--list] [REVISION]
+
+Changed is what differs from REVISION (HEAD), untracked files too. Core's tests are those of the folders of
+src/ that may include a changed one; Python tests are those of the topics that TOPICS gives, and the test
+files that were changed or use a changed helper. The layers and sizes are always checked. With --list it
+prints the commands and runs none.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from check_layers import direct_links, reach
+
+TOP = Path(__file__).parent.parent
+CXX = (".h", ".cc")
+# Path of a source -> the folders of tests/python that try it, the first row that fits. What no row names is
+# tried by no Python test here; `make check` runs them all.
+TOPICS: list[tuple[str, list[str]]] = [
+    ("src/torch/distributed/", ["distributed"]),
+    ("src/torch/kernels/", ["device", "autograd"]),
+    ("src/torch/", ["device", "memory"]),
+    ("src/bindings/", ["device", "memory"]),
+    ("include/innkeeper/torch/", ["device"]),
+    ("python/innkeeper/libraries/", ["libraries"]),
+    ("python/innkeeper/inductor/", ["compile"]),
+    ("python/innkeeper/frameworks/", ["leases"]),
+    ("python/innkeeper/cuda_names/", ["scripts"]),
+    ("python/innkeeper/managed_device/", ["device"]),
+    ("python/innkeeper/distributed.py", ["distributed"]),
+    ("python/innkeeper/data_parallel.py", ["distributed"]),
+    ("python/innkeeper/sharded_random.py", ["distributed"]),
+    ("python/innkeeper/choice.py", ["leases"]),
+    ("python/innkeeper/leases.py", ["leases"]),
+    ("python/innkeeper/gpus.py", ["leases"]),
+    ("python/innkeeper/slurm.py", ["leases"]),
+    ("python/innkeeper/", ["device", "memory"]),
+    ("docs/", ["docs"]),
+    ("examples/", ["docs"]),
+]
+PROGRAM = (
+    "src/cli/",
+    "src/queue/",
+    "src/lease/",
+    "src/board/",
+    "src/telemetry/",
+    "src/replay/",
+    "src/config/",
+)
+
+
+def changed_files(revision: str) -> list[str]:
+    """What differs from the revision and is still there, and what git does not track."""
+
+    def git(*words: str) -> list[str]:
+        done = subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    tracked = git("diff", "--name-only", "--diff-filter=d", revision)
+    return sorted({*tracked, *git("ls-files", "--others", "--exclude-standard")})
+
+
+def suites_of(files: Iterable[Path]) -> list[str]:
+    """The names of the test suites in C++ files."""
+    texts = "\n".join(path.read_text() for path in files)
+    return sorted(set(re.findall(r"^(?:TYPED_)?TEST(?:_F|_P|)\(\s*(\w+),", texts, re.MULTILINE)))
+
+
+def core_filter(changed: Iterable[str]) -> str:
+    """GoogleTest's filter for core's tests that the files reach; empty if there are none."""
+    table = {name: links for name, links in direct_links().items() if name not in ("torch", "bindings")}
+    files: set[Path] = set()
+    for name in changed:
+        parts = Path(name).parts
+        if Path(name).suffix not in CXX:
+            continue
+        if name.startswith("tests/support/") or (name.startswith("include/") and "torch" not in parts):
+            return "*"
+        if parts[0] == "tests" and parts[1] in ("unit", "model", "fault", "stress"):
+            files |= {TOP / name} if name.endswith("_test.cc") else set((TOP / name).parent.glob("*_test.cc"))
+        if parts[0] == "src" and parts[1] in table:
+            above = {folder for folder in table if parts[1] in reach(folder, table)}
+            for folder in above:
+                files |= set((TOP / "tests/unit" / folder).glob("*_test.cc"))
+            if "residency" in above:
+                files |= {
+                    path for part in ("model", "fault") for path in (TOP / "tests" / part).glob("*_test.cc")
+                }
+    return ":".join(f"*{suite}.*" for suite in suites_of(files))
+
+
+def python_tests(changed: Iterable[str]) -> list[str]:
+    """Files and folders of Python tests that the files reach."""
+    found: set[str] = set()
+    tests = [*(TOP / "tests/python").rglob("test_*.py"), *(TOP / "tests/cli").glob("test_*.py")]
+    for name in changed:
+        path = Path(name)
+        if path.name.startswith("test_") and name.startswith(("tests/python/", "tests/cli/")):
+            found.add(name)
+        elif name.startswith("tests/") and path.suffix == ".py":
+            used = re.compile(rf"\b{re.escape(path.stem)}\b")
+            found |= {str(test.relative_to(TOP)) for test in tests if used.search(test.read_text())}
+        elif name.startswith("tools/"):
+            found.add("tests/python/docs")
+        topics = next((topics for prefix, topics in TOPICS if name.startswith(prefix)), [])
+        found |= {f"tests/python/{topic}" for topic in topics}
+        if name.startswith(PROGRAM):
+            found.add("tests/cli")
+    return sorted(name for name in found if not any(str(above) in found for above in Path(name).parents))
+
+
+def commands(changed: list[str]) -> list[str]:
+    """What to run, as lines for bash in which tools/run_tests.sh is sourced."""
+    lines = ["tools/lint.sh structure"]
+    cxx = [name for name in changed if name.endswith(CXX)]
+    python = [name for name in changed if name.endswith(".py")]
+    if cxx:
+        lines.append("tools/lint.sh format")
+    if python:
+        lines += [
+            f'"$VENV_PYTHON" -m ruff {word} --quiet {" ".join(python)}'
+            for word in ("format --check", "check")
+        ]
+    if any(name.startswith(("python/", "tools/", "cmake/")) for name in python):
+        lines.append('"$VENV_PYTHON" -m mypy')
+    wanted = core_filter(cxx)
+    if wanted:
+        lines += [
+            'configure core -S . -B "$WHEEL_BUILD" -DINNKEEPER_TESTS=ON',
+            'build "$WHEEL_BUILD" core tests_one',
+            f"run_core_tests \"$WHEEL_BUILD/tests/tests_one\" core '{wanted}'",
+        ]
+    tests = python_tests(changed)
+    if tests:
+        lines.append(f"run_python_tests check {' '.join(tests)}")
+    return lines
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command line; returns the exit status."""
+    only_list = "--list" in arguments
+    names = [argument for argument in arguments if argument != "--list"]
+    changed = changed_files(names[0] if names else "HEAD")
+    lines = commands(changed)
+    print(f"{len(changed)} changed files reach:\n" + "\n".join(f"  {line}" for line in lines), flush=True)
+    if only_list:
+        return 0
+    script = "source tools/common.sh; source tools/run_tests.sh\n" + "\n".join(lines)
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=TOP, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
