@@ -1,6 +1,6 @@
 """How long the program takes from its start to its end, beside other tools that show or pick GPUs.
 
-``innkeeper pick`` and ``status`` run on the fake NVML of build/release with two cards; so do nvitop and
+``innkeeper pick`` and ``status`` run on the fake NVML of build/wheel with two cards; so do nvitop and
 gpustat. GPUtil starts nvidia-smi: here a script stands for it that only prints the answer, so the driver's
 own tool costs it nothing. Each is started many times, in turn. Wall time depends on what else the machine
 does; processor time (user and system, with children) hardly does. ``true`` is what starting any process

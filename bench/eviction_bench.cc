@@ -2,7 +2,7 @@
 // its copy to the host, giving its memory back. The simulated card holds no data, so no byte is copied. Then
 // what an operator costs among so many, and two pins alone: no processor's caches hold a million blocks.
 //
-//   build/release/bench/eviction_bench
+//   build/wheel/bench/eviction_bench
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -191,12 +191,11 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=10, help="training steps that are measured")
     parser.add_argument("--json", type=Path, help="write the rows there")
-    parser.add_argument("--quick", action="store_true", help="one step, few cases: to see that it works")
+    parser.add_argument("--quick", action="store_true", help="one training step: to see that it works")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    overlaps, shares = OVERLAPS, SHARES
     if args.quick:
-        args.steps, overlaps, shares = 1, OVERLAPS[:1], SHARES[-1:]
+        args.steps = 1
     if args.case == "training":
         print(json.dumps(training(args.steps)))
         return
@@ -207,13 +206,13 @@ def main() -> None:
         print(json.dumps(overlap(args.case)))
         return
     rows = []
-    for name in overlaps:
+    for name in OVERLAPS:
         found = simulated(name, nodes="sim:1x40GiB,host:40GiB", sim=H100)
         rows.append(Row(name, found["seconds"], max(found["kernels"], found["copy"])))
     found = simulated("hints", nodes="sim:1x40GiB,host:40GiB", sim=H100)
     rows.append(Row(f"a fetch behind {HINTS} prefetches (wanted: alone)", found["seconds"], found["alone"]))
     fits = simulated("training", "--steps", str(args.steps), nodes="sim:1x1GiB,host:4GiB", sim=A100)
-    for share in shares:
+    for share in SHARES:
         nodes = f"sim:1x{int(share * fits['peak'])}B,host:4GiB"
         for planning, how in (("off", "asked for"), ("on", "planned")):
             found = simulated(

@@ -1,7 +1,7 @@
 // What planning costs the CPU: each operator's end while a round is looked for, and while one is followed;
 // and the making of a schedule.
 //
-//     build/release/bench/plan_bench
+//     build/wheel/bench/plan_bench
 #include <benchmark/benchmark.h>
 
 #include <string>

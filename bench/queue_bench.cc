@@ -1,7 +1,7 @@
 // What the queue costs through the library: adding a job, listing 100,000, and a job's whole life by the
 // runner. Counters: adds a second, milliseconds for a list, jobs a second.
 //
-//   build/release/bench/queue_bench
+//   build/wheel/bench/queue_bench
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 

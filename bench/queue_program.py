@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = Path(os.environ.get("INNKEEPER_PROGRAM", ROOT / "build/release/src/cli/innkeeper"))
+PROGRAM = Path(os.environ.get("INNKEEPER_PROGRAM", ROOT / "build/wheel/src/cli/innkeeper"))
 
 
 def processes(marker: str) -> int:

@@ -1,7 +1,7 @@
 // What the access stream costs an operator: while nobody wants to know, while its thread's program is
 // followed, while a record is made; and how fast a record becomes text.
 //
-//     build/release/bench/stream_bench
+//     build/wheel/bench/stream_bench
 #include <benchmark/benchmark.h>
 
 #include <array>

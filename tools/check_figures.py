@@ -2,7 +2,7 @@
 
 A sentence says where the figures of its section come from:
 
-    Measured at 0123abc by `build/release/bench/lease_bench`, of `src/lease` and `src/base`.
+    Measured at 0123abc by `build/wheel/bench/lease_bench`, of `src/lease` and `src/base`.
 
 The commit is one of this history, the command one of this tree, and behind `of` stands the code that the
 figures are about. They are stale once more than a tenth of that code has changed, the command's own source

@@ -89,8 +89,8 @@ def test_a_figure_of_this_code_is_accepted(tree: Path):
         ("python bench/queue.py 300", "make tea", "no such command here: make tea"),
         (
             "python bench/queue.py 300",
-            "build/release/bench/queue_bench",
-            "no such command here: build/release",
+            "build/wheel/bench/queue_bench",
+            "no such command here: build/wheel",
         ),
         ("`src/queue`", "`src/gone`", "there is no src/gone"),
         (
