@@ -78,7 +78,7 @@ def build_folder() -> Path:
         build = ROOT / "build" / name
         if (build / "src/cli/innkeeper").exists() and (build / "tests/fake_nvml/libnvidia-ml.so.1").exists():
             return build
-    sys.exit("not built: cmake --preset release && cmake --build --preset release")
+    sys.exit("not built: make setup")
 
 
 def contenders(program: Path, python: str) -> tuple[dict[str, Contender], list[str]]:

@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few of all, to see that it works")
     args = parser.parse_args()
     if not PROGRAM.exists():
-        sys.exit(f"{PROGRAM} is not built: cmake --preset release && cmake --build --preset release")
+        sys.exit(f"{PROGRAM} is not built: make setup")
     jobs, rounds, listed = (5, 1, 1000) if args.quick else (args.jobs, 3, 100_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -29,6 +29,7 @@ REPORTS = TOP / "build" / "reports"
 NIGHTLY_PAGE = TOP / "docs" / "nightly.md"
 RECORD = TOP / "build" / "verify.json"  # job -> what is known of its last run here
 CI_LIMIT_S = 57 * 60
+JOBS_A_RUN = 3  # so many fit beside make test
 LAST = 60  # lines of a failed job's output
 PYTEST = "$VENV/bin/python -m pytest -q -p no:cacheprovider tests/python tests/cli"
 
@@ -54,6 +55,7 @@ VERIFY = [
     Job("fuzz", "what reads text or bytes, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 6),
     Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 18),
     Job("commands", "each command that a document names, in a short form", f"{PYTEST} --tier verify", 18),
+    Job("bench", "every benchmark in its short form", "QUICK=1 tools/bench.sh", 18),
     Job("check-torch", "the torch layer against the headers of each PyTorch", "tools/check_torch.sh", 10),
     Job("cuda", "the CUDA part on a runtime without a card, tier one", "TIER=1 MODES=late tools/cuda.sh", 15),
 ]
@@ -165,10 +167,9 @@ def longest_ago_first(
     """The order in which continuous integration runs jobs.
 
     Those that ran longest ago come first, by the number of commits since. Where nothing is noted of any, as
-    in a fresh clone, the list begins elsewhere with each commit: at the job whose number is that of HEAD's
-    commits, modulo.
+    in a fresh clone, the list begins elsewhere with each commit of HEAD: JOBS_A_RUN further.
     """
-    first = commits % len(jobs)
+    first = commits * JOBS_A_RUN % len(jobs)
     turned = [*jobs[first:], *jobs[:first]]
     age = {
         job.name: commits_since(noted[job.name].get("commit")) if job.name in noted else sys.maxsize

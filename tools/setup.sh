@@ -121,11 +121,11 @@ python_packages() {
   [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
   if ! "$VENV_PYTHON" tools/needs.py --torch-usable; then
     echo "Installing PyTorch"
-    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
+    "$VENV_PYTHON" -m pip install -qq --disable-pip-version-check "torch==2.13.0"
   fi
   echo "Installing Python packages: $*"
   "$VENV_PYTHON" tools/needs.py "$@" |
-    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+    "$VENV_PYTHON" -m pip install -qq --disable-pip-version-check -r /dev/stdin
   echo "Fetched and installed them in $((SECONDS - began)) s"
   echo "$wanted" >"$stamp"
 }
