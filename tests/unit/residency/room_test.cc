@@ -12,8 +12,6 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kSize = 4096;
-
 std::vector<Block*> fill(Machine& machine, NodeId node, uint64_t count) {
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < count; ++i) {
