@@ -67,7 +67,11 @@ class QueueFolder {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     // Whoever is late, or waits for a test that is over, would make the folder again: watchers and
     // supervisors start runners.
-    while (kill_processes() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    // A process in the middle of exec() shows no words, so one look that finds none is not enough.
+    for (int clean = 0; clean < 3;) {
+      clean = kill_processes() > 0 ? 0 : clean + 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
   }
   QueueFolder(const QueueFolder&) = delete;
   QueueFolder& operator=(const QueueFolder&) = delete;
