@@ -1,7 +1,7 @@
 // What device_api.h promises, sentence by sentence, as checks that any device can be put through. Whoever has
 // a device makes a RigKind for it (device_rig.h) and tries contract_cases() of it; what a device does not
-// have is not tried on it. tests/unit/support/device_contract_broken_test.cc shows for each check a device that fails
-// it.
+// have is not tried on it. tests/unit/support/device_contract_broken_test.cc shows for each check a device
+// that fails it.
 //
 // Bytes are the evidence: a wait that a device forgets shows where its work is late (the simulator's default,
 // the fake CUDA runtime); elsewhere the checks are of arithmetic and accounts.
