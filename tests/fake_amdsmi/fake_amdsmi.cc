@@ -22,6 +22,7 @@ using amdsmi::Code;
 
 namespace {
 
+using fake_nvml::answered;
 using fake_nvml::BasicCall;
 
 fake_nvml::Stage stage("INNKEEPER_FAKE_AMDSMI", amdsmi::kNotInitialized);
@@ -119,13 +120,13 @@ Code write_processes(Call& call, uint32_t* count, Entry* list) {
 FAKE_API Code amdsmi_init(uint64_t flags) {
   if (flags != amdsmi::kInitGpus) return amdsmi::kInvalidArgument;
   stage.start();
-  const Call call("amdsmi_init");
+  const Call call(__func__);
   if (call.code() != amdsmi::kSuccess) stage.stop(true);
   return call.code();
 }
 
 FAKE_API Code amdsmi_shut_down() {
-  const Call call("amdsmi_shut_down");
+  const Call call(__func__);
   stage.stop(true);
   return amdsmi::kSuccess;
 }
@@ -141,7 +142,7 @@ FAKE_API Code amdsmi_status_code_to_string(Code code, const char** text) {
 }
 
 FAKE_API Code amdsmi_get_lib_version(amdsmi::Version* version) {
-  Call call("amdsmi_get_lib_version");
+  Call call(__func__);
   if (call.code() != amdsmi::kSuccess) return call.code();
   const auto& number = call.script().library;
   *version = {number[0], number[1], number[2], number[3], "fake"};
@@ -150,7 +151,7 @@ FAKE_API Code amdsmi_get_lib_version(amdsmi::Version* version) {
 
 FAKE_API Code amdsmi_get_socket_handles(uint32_t* count, amdsmi::Socket* sockets) {
   if (sockets == nullptr) stage.follow_script();
-  Call call("amdsmi_get_socket_handles");
+  Call call(__func__);
   if (call.code() != amdsmi::kSuccess) return call.code();
   std::vector<amdsmi::Socket> all;
   for (size_t i = 0; i < call.script().cards.size(); ++i)
@@ -159,20 +160,20 @@ FAKE_API Code amdsmi_get_socket_handles(uint32_t* count, amdsmi::Socket* sockets
 }
 
 FAKE_API Code amdsmi_get_processor_handles(amdsmi::Socket socket, uint32_t* count, amdsmi::Device* devices) {
-  Call call("amdsmi_get_processor_handles", socket, kSocketMark);
-  if (call.code() != amdsmi::kSuccess) return call.code();
-  return write_handles(call, count, devices,
-                       {handle_of<amdsmi::Device>(call.generation(), call.card_index(), kDeviceMark)});
+  return answered(Call(__func__, socket, kSocketMark), [&](Call& call) {
+    return write_handles(call, count, devices,
+                         {handle_of<amdsmi::Device>(call.generation(), call.card_index(), kDeviceMark)});
+  });
 }
 
 FAKE_API Code amdsmi_get_processor_type(amdsmi::Device device, int* kind) {
-  const Call call("amdsmi_get_processor_type", device);
+  const Call call(__func__, device);
   *kind = amdsmi::kKindAmdGpu;
   return call.code();
 }
 
 FAKE_API Code amdsmi_get_gpu_device_bdf(amdsmi::Device device, amdsmi::Place* place) {
-  Call call("amdsmi_get_gpu_device_bdf", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   unsigned domain = 0, bus = 0, slot = 0, function = 0;
   if (std::sscanf(call.device().bus_id.c_str(), "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4)
@@ -182,7 +183,7 @@ FAKE_API Code amdsmi_get_gpu_device_bdf(amdsmi::Device device, amdsmi::Place* pl
 }
 
 FAKE_API Code amdsmi_get_gpu_device_uuid(amdsmi::Device device, uint32_t* length, char* text) {
-  Call call("amdsmi_get_gpu_device_uuid", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (*length < amdsmi::kUuidSize) return amdsmi::kInvalidArgument;
   if (call.device().uuid == "none") return amdsmi::kNotSupported;
@@ -194,40 +195,40 @@ FAKE_API Code amdsmi_get_gpu_device_uuid(amdsmi::Device device, uint32_t* length
 }
 
 FAKE_API Code amdsmi_get_gpu_asic_info(amdsmi::Device device, char* info) {
-  Call call("amdsmi_get_gpu_asic_info", device);
-  if (call.code() != amdsmi::kSuccess) return call.code();
-  return write_text(call, call.device().name, info, call.version() < 25 ? 64 : 256);
+  return answered(Call(__func__, device), [&](Call& call) {
+    return write_text(call, call.device().name, info, call.version() < 25 ? 64 : 256);
+  });
 }
 
 FAKE_API Code amdsmi_get_gpu_driver_info(amdsmi::Device device, char* info) {
-  Call call("amdsmi_get_gpu_driver_info", device);
-  if (call.code() != amdsmi::kSuccess) return call.code();
-  return write_text(call, call.version() < 24 ? "amdgpu" : call.script().driver, info, 64);
+  return answered(Call(__func__, device), [&](Call& call) {
+    return write_text(call, call.version() < 24 ? "amdgpu" : call.script().driver, info, 64);
+  });
 }
 
 FAKE_API Code amdsmi_get_gpu_kfd_info(amdsmi::Device device, amdsmi::KfdInfo* info) {
-  Call call("amdsmi_get_gpu_kfd_info", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   *info = {};
   return write_number(call, call.device().node, &info->node);
 }
 
 FAKE_API Code amdsmi_get_gpu_memory_total(amdsmi::Device device, int kind, uint64_t* total) {
-  Call call("amdsmi_get_gpu_memory_total", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (!call.device().memory || kind != amdsmi::kMemoryVram) return amdsmi::kNotSupported;
   return write_number(call, std::optional(call.device().memory->total), total);
 }
 
 FAKE_API Code amdsmi_get_gpu_memory_usage(amdsmi::Device device, int kind, uint64_t* used) {
-  Call call("amdsmi_get_gpu_memory_usage", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (!call.device().memory || kind != amdsmi::kMemoryVram) return amdsmi::kNotSupported;
   return write_number(call, std::optional(call.device().memory->reserved + call.device().memory->used), used);
 }
 
 FAKE_API Code amdsmi_get_gpu_activity(amdsmi::Device device, amdsmi::EngineUsage* usage) {
-  Call call("amdsmi_get_gpu_activity", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (!call.device().utilization) return amdsmi::kNotSupported;
   *usage = {};
@@ -239,7 +240,7 @@ FAKE_API Code amdsmi_get_gpu_activity(amdsmi::Device device, amdsmi::EngineUsage
 
 // Older versions tell the average, newer ones the current power.
 FAKE_API Code amdsmi_get_power_info(amdsmi::Device device, void* info) {
-  Call call("amdsmi_get_power_info", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (!call.device().milliwatts) return amdsmi::kNotSupported;
   const uint32_t watts = *call.device().milliwatts / 1000;
@@ -258,7 +259,7 @@ FAKE_API Code amdsmi_get_power_info(amdsmi::Device device, void* info) {
 }
 
 FAKE_API Code amdsmi_get_power_cap_info(amdsmi::Device device, uint32_t, amdsmi::PowerCap* cap) {
-  Call call("amdsmi_get_power_cap_info", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (!call.device().limit_milliwatts) return amdsmi::kNotSupported;
   *cap = {};
@@ -269,14 +270,14 @@ FAKE_API Code amdsmi_get_power_cap_info(amdsmi::Device device, uint32_t, amdsmi:
 
 // Newer cards have no sensor at the edge.
 FAKE_API Code amdsmi_get_temp_metric(amdsmi::Device device, int sensor, int, int64_t* celsius) {
-  Call call("amdsmi_get_temp_metric", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (!call.device().temperature || sensor != amdsmi::kSensorHotspot) return amdsmi::kNotSupported;
   return write_number(call, std::optional(int64_t{*call.device().temperature}), celsius);
 }
 
 FAKE_API Code amdsmi_get_clock_info(amdsmi::Device device, int kind, uint32_t* info) {
-  Call call("amdsmi_get_clock_info", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (!call.device().clocks) return amdsmi::kNotSupported;
   const auto [graphics, memory] = *call.device().clocks;
@@ -284,9 +285,9 @@ FAKE_API Code amdsmi_get_clock_info(amdsmi::Device device, int kind, uint32_t* i
 }
 
 FAKE_API Code amdsmi_topo_get_link_type(amdsmi::Device a, amdsmi::Device b, uint64_t* hops, int* type) {
-  Call call("amdsmi_topo_get_link_type", a);
+  Call call(__func__, a);
   if (call.code() != amdsmi::kSuccess) return call.code();
-  const Call other("amdsmi_topo_get_link_type", b);
+  const Call other(__func__, b);
   if (other.code() != amdsmi::kSuccess) return other.code();
   const auto& topology = call.script().topology;
   const auto found =
@@ -299,12 +300,11 @@ FAKE_API Code amdsmi_topo_get_link_type(amdsmi::Device a, amdsmi::Device b, uint
 #ifdef FAKE_AMDSMI_OLD
 
 FAKE_API Code amdsmi_get_gpu_process_list(amdsmi::Device device, uint32_t* count, uint32_t* list) {
-  Call call("amdsmi_get_gpu_process_list", device);
-  return call.code() != amdsmi::kSuccess ? call.code() : write_processes(call, count, list);
+  return answered(Call(__func__, device), [&](Call& call) { return write_processes(call, count, list); });
 }
 
 FAKE_API Code amdsmi_get_gpu_process_info(amdsmi::Device device, uint32_t pid, amdsmi::Process23* info) {
-  Call call("amdsmi_get_gpu_process_info", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   for (const fake_nvml::Process& process : call.device().processes) {
     if (process.pid != pid || process.used == ~uint64_t{0}) continue;
@@ -319,7 +319,7 @@ FAKE_API Code amdsmi_get_gpu_process_info(amdsmi::Device device, uint32_t pid, a
 #else
 
 FAKE_API Code amdsmi_get_gpu_process_list(amdsmi::Device device, uint32_t* count, void* list) {
-  Call call("amdsmi_get_gpu_process_list", device);
+  Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();
   if (call.version() < 25) return write_processes(call, count, static_cast<amdsmi::Process23*>(list));
   return write_processes(call, count, static_cast<amdsmi::Process26*>(list));

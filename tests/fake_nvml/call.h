@@ -70,4 +70,10 @@ class BasicCall {
   bool garbage_ = false;
 };
 
+// What a function of a library returns: the failure that its call meets, or what `write` returns.
+template <class Call, class Write>
+int answered(Call call, const Write& write) {
+  return call.code() != 0 ? call.code() : write(call);
+}
+
 }  // namespace fake_nvml

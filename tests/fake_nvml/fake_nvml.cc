@@ -133,12 +133,13 @@ Code write_processes(Call& call, bool graphics, uint32_t* count, Entry* entries)
 }  // namespace
 }  // namespace fake_nvml
 
+using fake_nvml::answered;
 using fake_nvml::Call;
 using nvml::Code;
 
 FAKE_API Code nvmlInit_v2() {
   fake_nvml::stage.start();
-  const Call call("nvmlInit_v2");
+  const Call call(__func__);
   if (call.code() != nvml::kSuccess) fake_nvml::stage.stop();
   return call.code();
 }
@@ -147,7 +148,7 @@ FAKE_API Code nvmlInit_v2() {
 FAKE_API Code nvmlInitWithFlags(unsigned) { return nvmlInit_v2(); }
 
 FAKE_API Code nvmlShutdown() {
-  const Call call("nvmlShutdown");
+  const Call call(__func__);
   if (call.code() == nvml::kSuccess) fake_nvml::stage.stop();
   return call.code();
 }
@@ -164,62 +165,59 @@ FAKE_API const char* nvmlErrorString(Code code) {
 }
 
 FAKE_API Code nvmlSystemGetDriverVersion(char* text, uint32_t length) {
-  Call call("nvmlSystemGetDriverVersion");
-  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.script().driver, text, length);
+  return answered(Call(__func__),
+                  [&](Call& call) { return write_text(call, call.script().driver, text, length); });
 }
 
 FAKE_API Code nvmlSystemGetNVMLVersion(char* text, uint32_t length) {
-  Call call("nvmlSystemGetNVMLVersion");
-  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.script().nvml, text, length);
+  return answered(Call(__func__),
+                  [&](Call& call) { return write_text(call, call.script().nvml, text, length); });
 }
 
 FAKE_API Code nvmlSystemGetCudaDriverVersion(int* version) {
-  Call call("nvmlSystemGetCudaDriverVersion");
-  return call.code() != nvml::kSuccess ? call.code()
-                                       : write_number(call, std::optional(call.script().cuda), version);
+  return answered(Call(__func__),
+                  [&](Call& call) { return write_number(call, std::optional(call.script().cuda), version); });
 }
 
 FAKE_API Code nvmlDeviceGetCount_v2(uint32_t* count) {
   fake_nvml::stage.follow_script();
-  Call call("nvmlDeviceGetCount_v2");
-  if (call.code() != nvml::kSuccess) return call.code();
-  return write_number(call, std::optional(static_cast<uint32_t>(call.script().cards.size())), count);
+  return answered(Call(__func__), [&](Call& call) {
+    return write_number(call, std::optional(static_cast<uint32_t>(call.script().cards.size())), count);
+  });
 }
 
 FAKE_API Code nvmlDeviceGetHandleByIndex_v2(uint32_t index, nvml::Device* handle) {
-  Call call("nvmlDeviceGetHandleByIndex_v2");
+  Call call(__func__);
   if (call.code() != nvml::kSuccess) return call.code();
   if (index >= call.script().cards.size()) return nvml::kInvalidArgument;
   const auto& errors = call.script().cards[index].behaviour.errors;
-  if (const auto error = errors.find("nvmlDeviceGetHandleByIndex_v2"); error != errors.end())
-    return error->second;
+  if (const auto error = errors.find(__func__); error != errors.end()) return error->second;
   *handle = fake_nvml::handle_of(call.generation(), index, 0);
   return call.answer(handle, sizeof *handle);
 }
 
 FAKE_API Code nvmlDeviceGetIndex(nvml::Device handle, uint32_t* index) {
-  Call call("nvmlDeviceGetIndex", handle);
-  if (call.code() != nvml::kSuccess) return call.code();
-  return write_number(call, std::optional(static_cast<uint32_t>(call.card_index())), index);
+  return answered(Call(__func__, handle), [&](Call& call) {
+    return write_number(call, std::optional(static_cast<uint32_t>(call.card_index())), index);
+  });
 }
 
 FAKE_API Code nvmlDeviceGetUUID(nvml::Device handle, char* text, uint32_t length) {
-  Call call("nvmlDeviceGetUUID", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.device().uuid, text, length);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_text(call, call.device().uuid, text, length); });
 }
 
 FAKE_API Code nvmlDeviceGetName(nvml::Device handle, char* text, uint32_t length) {
-  Call call("nvmlDeviceGetName", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_text(call, call.device().name, text, length);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_text(call, call.device().name, text, length); });
 }
 
 FAKE_API Code nvmlDeviceGetPciInfo_v2(nvml::Device handle, nvml::Pci2* pci) {
-  Call call("nvmlDeviceGetPciInfo_v2", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_pci(call, pci);
+  return answered(Call(__func__, handle), [&](Call& call) { return write_pci(call, pci); });
 }
 
 FAKE_API Code nvmlDeviceGetMemoryInfo(nvml::Device handle, nvml::Memory1* memory) {
-  Call call("nvmlDeviceGetMemoryInfo", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   const auto& truth = call.device().memory;
   if (!truth) return nvml::kNotSupported;
@@ -229,7 +227,7 @@ FAKE_API Code nvmlDeviceGetMemoryInfo(nvml::Device handle, nvml::Memory1* memory
 }
 
 FAKE_API Code nvmlDeviceGetUtilizationRates(nvml::Device handle, nvml::Rates* rates) {
-  Call call("nvmlDeviceGetUtilizationRates", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   if (!call.device().utilization) return nvml::kNotSupported;
   *rates = {call.device().utilization->first, call.device().utilization->second};
@@ -237,24 +235,22 @@ FAKE_API Code nvmlDeviceGetUtilizationRates(nvml::Device handle, nvml::Rates* ra
 }
 
 FAKE_API Code nvmlDeviceGetPowerUsage(nvml::Device handle, uint32_t* milliwatts) {
-  Call call("nvmlDeviceGetPowerUsage", handle);
-  return call.code() != nvml::kSuccess ? call.code()
-                                       : write_number(call, call.device().milliwatts, milliwatts);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_number(call, call.device().milliwatts, milliwatts); });
 }
 
 FAKE_API Code nvmlDeviceGetEnforcedPowerLimit(nvml::Device handle, uint32_t* milliwatts) {
-  Call call("nvmlDeviceGetEnforcedPowerLimit", handle);
-  return call.code() != nvml::kSuccess ? call.code()
-                                       : write_number(call, call.device().limit_milliwatts, milliwatts);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_number(call, call.device().limit_milliwatts, milliwatts); });
 }
 
 FAKE_API Code nvmlDeviceGetTemperature(nvml::Device handle, int, uint32_t* celsius) {
-  Call call("nvmlDeviceGetTemperature", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_number(call, call.device().temperature, celsius);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_number(call, call.device().temperature, celsius); });
 }
 
 FAKE_API Code nvmlDeviceGetClockInfo(nvml::Device handle, int kind, uint32_t* megahertz) {
-  Call call("nvmlDeviceGetClockInfo", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   if (!call.device().clocks) return nvml::kNotSupported;
   const auto [sm, memory] = *call.device().clocks;
@@ -263,20 +259,20 @@ FAKE_API Code nvmlDeviceGetClockInfo(nvml::Device handle, int kind, uint32_t* me
 
 FAKE_API Code nvmlDeviceGetComputeRunningProcesses(nvml::Device handle, uint32_t* count,
                                                    nvml::Process1* entries) {
-  Call call("nvmlDeviceGetComputeRunningProcesses", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, false, count, entries);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_processes(call, false, count, entries); });
 }
 
 FAKE_API Code nvmlDeviceGetGraphicsRunningProcesses(nvml::Device handle, uint32_t* count,
                                                     nvml::Process1* entries) {
-  Call call("nvmlDeviceGetGraphicsRunningProcesses", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, true, count, entries);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_processes(call, true, count, entries); });
 }
 
 FAKE_API Code nvmlDeviceGetTopologyCommonAncestor(nvml::Device a, nvml::Device b, int* level) {
-  Call call("nvmlDeviceGetTopologyCommonAncestor", a);
+  Call call(__func__, a);
   if (call.code() != nvml::kSuccess) return call.code();
-  const Call other("nvmlDeviceGetTopologyCommonAncestor", b);
+  const Call other(__func__, b);
   if (other.code() != nvml::kSuccess) return other.code();
   const auto& levels = call.script().topology;
   const auto found = levels.find({static_cast<int>(call.card_index()), static_cast<int>(other.card_index())});
@@ -285,7 +281,7 @@ FAKE_API Code nvmlDeviceGetTopologyCommonAncestor(nvml::Device a, nvml::Device b
 }
 
 FAKE_API Code nvmlDeviceGetNvLinkState(nvml::Device handle, uint32_t link, uint32_t* active) {
-  Call call("nvmlDeviceGetNvLinkState", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   if (call.device().nvlinks.empty()) return nvml::kNotSupported;
   if (link >= call.device().nvlinks.size()) return nvml::kInvalidArgument;
@@ -295,18 +291,16 @@ FAKE_API Code nvmlDeviceGetNvLinkState(nvml::Device handle, uint32_t link, uint3
 #ifndef FAKE_NVML_OLD
 
 FAKE_API Code nvmlSystemGetCudaDriverVersion_v2(int* version) {
-  Call call("nvmlSystemGetCudaDriverVersion_v2");
-  return call.code() != nvml::kSuccess ? call.code()
-                                       : write_number(call, std::optional(call.script().cuda), version);
+  return answered(Call(__func__),
+                  [&](Call& call) { return write_number(call, std::optional(call.script().cuda), version); });
 }
 
 FAKE_API Code nvmlDeviceGetPciInfo_v3(nvml::Device handle, nvml::Pci3* pci) {
-  Call call("nvmlDeviceGetPciInfo_v3", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_pci(call, pci);
+  return answered(Call(__func__, handle), [&](Call& call) { return write_pci(call, pci); });
 }
 
 FAKE_API Code nvmlDeviceGetMemoryInfo_v2(nvml::Device handle, nvml::Memory2* memory) {
-  Call call("nvmlDeviceGetMemoryInfo_v2", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   if (memory->version != (40U | 2U << 24)) return nvml::kArgumentVersionMismatch;
   const auto& truth = call.device().memory;
@@ -319,19 +313,19 @@ FAKE_API Code nvmlDeviceGetMemoryInfo_v2(nvml::Device handle, nvml::Memory2* mem
 
 FAKE_API Code nvmlDeviceGetComputeRunningProcesses_v2(nvml::Device handle, uint32_t* count,
                                                       nvml::Process2* entries) {
-  Call call("nvmlDeviceGetComputeRunningProcesses_v2", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, false, count, entries);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_processes(call, false, count, entries); });
 }
 
 FAKE_API Code nvmlDeviceGetGraphicsRunningProcesses_v2(nvml::Device handle, uint32_t* count,
                                                        nvml::Process2* entries) {
-  Call call("nvmlDeviceGetGraphicsRunningProcesses_v2", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, true, count, entries);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_processes(call, true, count, entries); });
 }
 
 FAKE_API Code nvmlDeviceGetComputeRunningProcesses_v3(nvml::Device handle, uint32_t* count,
                                                       nvml::Process2* entries) {
-  Call call("nvmlDeviceGetComputeRunningProcesses_v3", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   if (fake_nvml::writes_long_entries(call.script())) {
     return write_processes(call, false, count, reinterpret_cast<fake_nvml::LongProcess*>(entries));
@@ -341,26 +335,25 @@ FAKE_API Code nvmlDeviceGetComputeRunningProcesses_v3(nvml::Device handle, uint3
 
 FAKE_API Code nvmlDeviceGetGraphicsRunningProcesses_v3(nvml::Device handle, uint32_t* count,
                                                        nvml::Process2* entries) {
-  Call call("nvmlDeviceGetGraphicsRunningProcesses_v3", handle);
-  return call.code() != nvml::kSuccess ? call.code() : write_processes(call, true, count, entries);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_processes(call, true, count, entries); });
 }
 
 FAKE_API Code nvmlDeviceGetMigMode(nvml::Device handle, uint32_t* current, uint32_t* pending) {
-  Call call("nvmlDeviceGetMigMode", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   *pending = call.device().most_instances ? 1 : 0;
   return write_number(call, std::optional(*pending), current);
 }
 
 FAKE_API Code nvmlDeviceGetMaxMigDeviceCount(nvml::Device handle, uint32_t* count) {
-  Call call("nvmlDeviceGetMaxMigDeviceCount", handle);
-  return call.code() != nvml::kSuccess ? call.code()
-                                       : write_number(call, call.device().most_instances, count);
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_number(call, call.device().most_instances, count); });
 }
 
 FAKE_API Code nvmlDeviceGetMigDeviceHandleByIndex(nvml::Device handle, uint32_t index,
                                                   nvml::Device* instance) {
-  Call call("nvmlDeviceGetMigDeviceHandleByIndex", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   // As on real cards, places between instances are empty: here the first one is.
   if (index == 0 || index > call.device().instances.size()) return nvml::kNotFound;
@@ -369,21 +362,21 @@ FAKE_API Code nvmlDeviceGetMigDeviceHandleByIndex(nvml::Device handle, uint32_t 
 }
 
 FAKE_API Code nvmlDeviceGetGpuInstanceId(nvml::Device handle, uint32_t* id) {
-  Call call("nvmlDeviceGetGpuInstanceId", handle);
-  if (call.code() != nvml::kSuccess) return call.code();
-  return call.is_instance() ? write_number(call, std::optional(call.device().gpu_instance), id)
-                            : nvml::kInvalidArgument;
+  return answered(Call(__func__, handle), [&](Call& call) {
+    return call.is_instance() ? write_number(call, std::optional(call.device().gpu_instance), id)
+                              : nvml::kInvalidArgument;
+  });
 }
 
 FAKE_API Code nvmlDeviceGetComputeInstanceId(nvml::Device handle, uint32_t* id) {
-  Call call("nvmlDeviceGetComputeInstanceId", handle);
-  if (call.code() != nvml::kSuccess) return call.code();
-  return call.is_instance() ? write_number(call, std::optional(call.device().compute_instance), id)
-                            : nvml::kInvalidArgument;
+  return answered(Call(__func__, handle), [&](Call& call) {
+    return call.is_instance() ? write_number(call, std::optional(call.device().compute_instance), id)
+                              : nvml::kInvalidArgument;
+  });
 }
 
 FAKE_API Code nvmlDeviceGetNvLinkRemoteDeviceType(nvml::Device handle, uint32_t link, int* kind) {
-  Call call("nvmlDeviceGetNvLinkRemoteDeviceType", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   if (link >= call.device().nvlinks.size()) return nvml::kInvalidArgument;
   const bool is_switch = call.device().nvlinks[link] == fake_nvml::kSwitch;
@@ -391,12 +384,12 @@ FAKE_API Code nvmlDeviceGetNvLinkRemoteDeviceType(nvml::Device handle, uint32_t 
 }
 
 FAKE_API Code nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml::Device handle, uint32_t link, nvml::Pci3* pci) {
-  Call call("nvmlDeviceGetNvLinkRemotePciInfo_v2", handle);
+  Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
   if (link >= call.device().nvlinks.size()) return nvml::kInvalidArgument;
   const auto other = static_cast<size_t>(call.device().nvlinks[link]);
   if (other >= call.script().cards.size()) return nvml::kNotFound;
-  const Call remote("nvmlDeviceGetNvLinkRemotePciInfo_v2", fake_nvml::handle_of(call.generation(), other, 0));
+  const Call remote(__func__, fake_nvml::handle_of(call.generation(), other, 0));
   Call copy = remote;
   return remote.code() != nvml::kSuccess ? remote.code() : write_pci(copy, pci);
 }

@@ -9,9 +9,9 @@ namespace {
 
 constexpr int64_t kForever = int64_t{1} << 40;
 
-class Program {
+class FaultedProgram {
  public:
-  explicit Program(Machine& machine) : machine_(machine) {}
+  explicit FaultedProgram(Machine& machine) : machine_(machine) {}
 
   // A fixed program that makes room, fetches, copies between accelerators and spills to disk. Returns its
   // failures.
@@ -154,7 +154,7 @@ TEST_P(FaultTest, LeavesEveryBlockAndTheAccountingIntact) {
                      .disk_budget = MiB(1),
                      .peers = fault.peers,
                      .faults = &plan});
-    Program program(machine);
+    FaultedProgram program(machine);
     plan.arm(nth, fault.kinds, fault.more);
     failures += program.run();
     plan.disarm();
@@ -167,7 +167,7 @@ TEST_P(FaultTest, LeavesEveryBlockAndTheAccountingIntact) {
   EXPECT_GT(failures, 0) << "and some of them cannot be hidden";
 }
 
-const FaultCase kCases[] = {
+const FaultCase kFaultCases[] = {
     {"AnAllocation", kAllocation},
     {"ACopy", kCopy},
     {"ACopyWithoutPeers", kCopy, 0, false},
@@ -182,7 +182,7 @@ const FaultCase kCases[] = {
     {"WaitsForever", kOrder, kForever},
 };
 
-INSTANTIATE_TEST_SUITE_P(Calls, FaultTest, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Calls, FaultTest, testing::ValuesIn(kFaultCases),
                          [](const testing::TestParamInfo<FaultCase>& test) { return test.param.name; });
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace innkeeper::test {
 namespace {
 
 constexpr size_t kLayers = 3;
-constexpr size_t kSize = 2000;
+constexpr size_t kLayerSize = 2000;
 
 // Weights, momenta and a batch; each step goes forward and backward through the layers, with results and
 // scratch memory made inside the kernels, and then an optimizer writes weights and momenta in place.
@@ -32,7 +32,8 @@ class Training {
     failures_ = 0;
     if (blocks_.empty()) {
       for (size_t i = 0; i < 2 * kLayers + 1; ++i) {
-        blocks_.push_back({machine_->create(Bytes(static_cast<int64_t>(kSize))), Contents(kSize, 0)});
+        blocks_.push_back(
+            {machine_->create(Bytes(static_cast<int64_t>(kLayerSize))), Contents(kLayerSize, 0)});
       }
     }
     for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -78,7 +79,7 @@ class Training {
   }
 
   void fill(Owned& owned, size_t version) {
-    const Contents contents = pattern(kSize, version);
+    const Contents contents = pattern(kLayerSize, version);
     if (!step(machine_.write(*owned.block, node(version), contents))) return;
     owned.contents = contents;
     owned.written = true;
@@ -92,12 +93,13 @@ class Training {
   Owned result(NodeId at, const Owned& a, const Owned& b, unsigned constant) {
     if (!a.written || !b.written) return {};
     Owned made;
-    made.contents.resize(kSize);
-    for (size_t i = 0; i < kSize; ++i) made.contents[i] = mix(a.contents[i], b.contents[i], constant);
-    const Bytes size(static_cast<int64_t>(kSize));
+    made.contents.resize(kLayerSize);
+    for (size_t i = 0; i < kLayerSize; ++i) made.contents[i] = mix(a.contents[i], b.contents[i], constant);
+    const Bytes size(static_cast<int64_t>(kLayerSize));
     Result<Block*> block = machine_.run_for_result(
         at, {{.block = a.block}, {.block = b.block}}, size, Bytes(500), [&](auto operands) {
-          for (size_t i = 0; i < kSize; ++i) operands[2][i] = mix(operands[0][i], operands[1][i], constant);
+          for (size_t i = 0; i < kLayerSize; ++i)
+            operands[2][i] = mix(operands[0][i], operands[1][i], constant);
         });
     if (!step(block.status())) return {};
     made.block = block.value();
@@ -110,7 +112,7 @@ class Training {
     if (!w.written || !m.written || !gradient.written) return;
     const auto apply = [](std::span<unsigned char> weights, std::span<unsigned char> momenta,
                           std::span<const unsigned char> gradients) {
-      for (size_t i = 0; i < kSize; ++i) {
+      for (size_t i = 0; i < kLayerSize; ++i) {
         momenta[i] = mix(momenta[i], gradients[i], 1);
         weights[i] = mix(weights[i], momenta[i], 2);
       }

@@ -14,6 +14,7 @@
 #include "lease/record.h"
 #include "queue/store.h"
 #include "support/queue_folder.h"
+#include "support/temporary_directory.h"
 
 namespace {
 
@@ -33,11 +34,7 @@ JobSpec spec() {
 class FilledQueue {
  public:
   FilledQueue() {
-    std::string pattern =
-        std::filesystem::exists("/dev/shm") ? "/dev/shm/queue-fuzz.XXXXXX" : "/tmp/queue-fuzz.XXXXXX";
-    IK_CHECK(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-    folder_ = good(Folder::open(path_ + "/queue"));
+    folder_ = good(Folder::open((directory_.path() / "queue").string()));
     fill();
     std::stringstream text;
     text << std::ifstream(folder_->database()).rdbuf();
@@ -45,7 +42,6 @@ class FilledQueue {
     IK_CHECK(!std::filesystem::exists(log()), "the file is not all there is");
     read_columns();
   }
-  ~FilledQueue() { std::filesystem::remove_all(path_); }
 
   const Folder& folder() const { return *folder_; }
   const std::string& whole() const { return whole_; }
@@ -102,7 +98,7 @@ class FilledQueue {
     IK_CHECK(columns_.size() > 30);
   }
 
-  std::string path_;
+  const test::TemporaryDirectory directory_{"queue-fuzz"};
   std::shared_ptr<const Folder> folder_;
   std::string whole_;
   std::vector<Column> columns_;

@@ -20,7 +20,7 @@
 namespace innkeeper::test {
 namespace {
 
-struct Step {
+struct RoundStep {
   std::vector<size_t> reads;   // slots; those below `lasting` last
   std::vector<size_t> writes;  // lasting slots, changed in place
   std::optional<size_t> makes;
@@ -31,7 +31,7 @@ struct Step {
 struct Round {
   size_t lasting = 0;
   std::vector<size_t> sizes;  // bytes, by slot
-  std::vector<Step> steps;
+  std::vector<RoundStep> steps;
 };
 
 class Chance {
@@ -52,7 +52,7 @@ Round random_round(Chance& chance) {
   std::vector<size_t> alive;
   const size_t length = 20 + chance.below(60);
   for (size_t i = 0; i < length; ++i) {
-    Step step;
+    RoundStep step;
     const auto take = [&](std::vector<size_t>& from, size_t slot) {
       if (std::find(from.begin(), from.end(), slot) == from.end()) from.push_back(slot);
     };
@@ -99,7 +99,7 @@ class Going {
     for (size_t i = 0; i < round_.steps.size() && !testing::Test::HasFatalFailure(); ++i) step(i, node);
   }
   void step(size_t index, NodeId node) {
-    const Step& step = round_.steps[index];
+    const RoundStep& step = round_.steps[index];
     std::vector<Access> accesses;
     for (const size_t slot : step.reads) accesses.push_back({slots_[slot].block, false});
     for (const size_t slot : step.writes) {

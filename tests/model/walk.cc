@@ -12,8 +12,8 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kLongHeld = 3;  // pins and escapes at a time, so that operators find room
-constexpr size_t kRound = 6;     // steps of all lanes together between two checks
+constexpr size_t kLongHeld = 3;       // pins and escapes at a time, so that operators find room
+constexpr size_t kCheckInterval = 6;  // steps of all lanes together between two checks
 
 class Walk {
  public:
@@ -47,9 +47,9 @@ class Walk {
   void run_lanes(const Program& program) {
     Interleaving interleaving(options_.lanes, options_.machine.seed);
     faults_.set_watcher([&] { interleaving.point(); });
-    for (; step_ < program.size() && good(); step_ += kRound) {
+    for (; step_ < program.size() && good(); step_ += kCheckInterval) {
       std::vector<std::vector<Step>> dealt(options_.lanes);
-      for (size_t i = step_; i < std::min(step_ + kRound, program.size()); ++i) {
+      for (size_t i = step_; i < std::min(step_ + kCheckInterval, program.size()); ++i) {
         dealt[program[i].lane % options_.lanes].push_back(program[i]);
       }
       std::vector<std::function<void()>> work;

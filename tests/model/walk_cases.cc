@@ -3,7 +3,7 @@
 namespace innkeeper::test {
 namespace {
 
-const WalkCase kCases[] = {
+const WalkCase kWalkCases[] = {
     {"OneAccelerator", {.machine = {.budget = KiB(36)}}},
     {"OneAcceleratorWithDisk",
      {.machine = {.budget = KiB(36), .host_budget = KiB(48), .disk_budget = MiB(4)}}},
@@ -51,6 +51,6 @@ const WalkCase kCases[] = {
 
 }  // namespace
 
-std::span<const WalkCase> walk_cases() { return kCases; }
+std::span<const WalkCase> walk_cases() { return kWalkCases; }
 
 }  // namespace innkeeper::test

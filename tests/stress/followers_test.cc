@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBlocks = 24;
 constexpr size_t kThreads = 4;
-constexpr size_t kRound = 10;  // blocks that a program goes round; some are its neighbour's, too
+constexpr size_t kProgramBlocks = 10;  // blocks that a program goes round; some are its neighbour's, too
 constexpr int kPasses = 400;
 
 struct Shared {
@@ -35,10 +35,10 @@ TEST(FollowersStress, BlocksPassFromThreadToThreadAndDie) {
   for (size_t i = 0; i < kBlocks; ++i) fill(blocks.at(i), i);
   const auto program = [&](size_t which) {
     for (int pass = 0; pass < kPasses; ++pass) {
-      for (size_t i = 0; i < kRound; ++i) {
+      for (size_t i = 0; i < kProgramBlocks; ++i) {
         Shared& shared = blocks.at((which * kBlocks / kThreads + i) % kBlocks);
         const std::scoped_lock lock(shared.mutex);
-        if (pass % 20 == 19 && i == static_cast<size_t>(pass / 20) % kRound) {
+        if (pass % 20 == 19 && i == static_cast<size_t>(pass / 20) % kProgramBlocks) {
           machine->destroy(shared.block);
           fill(shared, shared.contents + 1000);
         }

@@ -27,6 +27,7 @@
 #include <thread>
 
 #include "lease/kill_point.h"
+#include "support/child.h"
 #include "support/environment.h"
 #include "support/lease_folder.h"
 #include "support/watchdog.h"

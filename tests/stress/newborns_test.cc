@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/block_owner.h"
 #include "support/environment.h"
 #include "support/machine.h"
 #include "support/watchdog.h"
@@ -15,55 +16,44 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kSize = 300;
+constexpr size_t kCrowdBlockSize = 300;
 
-class Maker {
+class Maker : BlockOwner {
  public:
-  Maker(Machine& machine, uint64_t seed, bool moves) : machine_(machine), moves_(moves), random_(seed) {}
+  Maker(Machine& machine, uint64_t seed, bool moves) : BlockOwner(machine, seed), moves_(moves) {}
 
   void run(uint64_t steps) {
     for (uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) one_step();
-    while (!mine_.empty()) let_go();
+    while (!blocks_.empty()) release_any();
   }
 
  private:
-  struct Owned {
-    Block* block;
-    Contents contents;
-  };
-
-  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
-  NodeId any_node() { return machine_->computing_nodes()[below(machine_->computing_nodes().size())]; }
-  Owned& any() { return mine_[below(mine_.size())]; }
-
   void make() {
-    Contents contents = pattern(kSize, random_());
+    Contents contents = pattern(kCrowdBlockSize, random_());
     Result<Block*> made = machine_.make(any_node(), contents);
     ASSERT_TRUE(made.ok()) << made.status().message();
-    mine_.push_back({made.value(), std::move(contents)});
+    blocks_.push_back({made.value(), std::move(contents)});
   }
-  void let_go() {
-    std::swap(any(), mine_.back());
-    machine_->destroy(mine_.back().block);
-    mine_.pop_back();
+  void release_last() {
+    if (blocks_.empty()) return;
+    machine_->destroy(blocks_.back().block);
+    blocks_.pop_back();
+  }
+  void release_any() {
+    std::swap(any(), blocks_.back());
+    release_last();
   }
   void one_step() {
-    if (mine_.empty()) return make();
+    if (blocks_.empty()) return make();
     switch (below(moves_ ? 12 : 8)) {
       case 0:
       case 1:
-      case 2: return mine_.size() < 40 ? make() : let_go();
+      case 2: return blocks_.size() < 40 ? make() : release_any();
       case 3:
-      case 4: return let_go();
+      case 4: return release_any();
       case 5:
-      case 6: make(); return let_go_last();
-      case 7: {
-        Owned& owned = any();
-        Result<Contents> seen = machine_.read(*owned.block, any_node());
-        ASSERT_TRUE(seen.ok()) << seen.status().message();
-        EXPECT_TRUE(seen.value() == owned.contents);
-        return;
-      }
+      case 6: make(); return release_last();
+      case 7: return check(any());
       case 8: return (void)machine_->prefetch(*any().block, any_node());
       case 9: return (void)machine_->write_back(*any().block);
       case 10: {
@@ -74,16 +64,8 @@ class Maker {
       default: return (void)machine_->evict(*any().block);
     }
   }
-  void let_go_last() {
-    if (mine_.empty()) return;
-    machine_->destroy(mine_.back().block);
-    mine_.pop_back();
-  }
 
-  Machine& machine_;
   const bool moves_;
-  std::mt19937_64 random_;
-  std::vector<Owned> mine_;
 };
 
 struct Crowd {

@@ -23,7 +23,8 @@ using test::from_environment;
 using test::QueueFolder;
 using test::soon;
 
-constexpr auto kLong = 500'000ms;
+constexpr auto kStormLimit = 500'000ms;
+constexpr auto kJobLimit = 60'000ms;
 
 // How often each number stands in the file.
 std::map<int, int> count_lines(const std::string& path) {
@@ -73,7 +74,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
       ASSERT_TRUE(queue.ensure_runner().ok());  // it may have had nothing left to do
     }
   }
-  const auto lines = queue.wait(ids, kLong);
+  const auto lines = queue.wait(ids, kStormLimit);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   const std::map<int, int> count = count_lines(ran);
   int interrupted = 0;
@@ -92,43 +93,54 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   std::printf("%d jobs, %d runners killed, %d interrupted\n", added, killed, interrupted);
 }
 
-// Steps of the runner: whoever is killed there, the job runs exactly once.
+// The first process of a queue that reaches a step kills itself there, while this lives.
+class DeadlyStep {
+ public:
+  DeadlyStep(const QueueFolder& folder, const char* step) : reached_(folder.outer() / "killed") {
+    environment_.set("INNKEEPER_KILL_STEP", step);
+    environment_.set("INNKEEPER_KILL_FILE", reached_.string());
+  }
+  // The last step of a job may come after its end is known.
+  bool was_reached() const {
+    return soon([&] { return std::filesystem::exists(reached_); });
+  }
+
+ private:
+  const std::filesystem::path reached_;
+  test::Environment environment_;
+};
+
+// Steps of the runner: the job runs exactly once, wherever the runner is killed.
 class RunnerStep : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RunnerStep, RunsOnce) {
   const QueueFolder folder;
-  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
-  setenv("INNKEEPER_KILL_STEP", GetParam(), 1);
-  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  const DeadlyStep step(folder, GetParam());
+  const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   std::vector<JobId> ids;
   for (int i = 0; i < 3; ++i) ids.push_back(queue.add(counted(i, ran, "0")).value().at(0));
-  const auto lines = queue.wait(ids, 60'000ms);
-  unsetenv("INNKEEPER_KILL_STEP");
-  unsetenv("INNKEEPER_KILL_FILE");
+  const auto lines = queue.wait(ids, kJobLimit);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{0, 1}, {1, 1}, {2, 1}}));
-  EXPECT_TRUE(soon([&] { return std::filesystem::exists(once); })) << "the step was never reached";
+  EXPECT_TRUE(step.was_reached());
 }
 
 // What a killed runner had begun to forget is forgotten by the next.
 TEST(QueueStorm, KilledWhilePruning) {
   const QueueFolder folder;
-  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
+  const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   ASSERT_TRUE(queue.set_keep({.age = std::nullopt, .jobs = 1}).ok());
-  setenv("INNKEEPER_KILL_STEP", "outputs removed", 1);
-  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  const DeadlyStep step(folder, "outputs removed");
   std::vector<JobId> ids;
   for (int i = 0; i < 4; ++i) ids.push_back(queue.add(counted(i, ran, "0")).value().at(0));
-  const auto lines = queue.wait(ids, 60'000ms);
-  unsetenv("INNKEEPER_KILL_STEP");
-  unsetenv("INNKEEPER_KILL_FILE");
+  const auto lines = queue.wait(ids, kJobLimit);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
   const auto output = folder.path() / "output";
-  EXPECT_TRUE(soon([&] { return std::filesystem::exists(once); })) << "the step was never reached";
+  EXPECT_TRUE(step.was_reached());
   EXPECT_TRUE(soon([&] { return queue.list().value().size() == 1; }))
       << queue.list().value().size() << " are left; " << test::content(folder.path() / "runner.log");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(output), {}), 1);
@@ -150,17 +162,13 @@ class SupervisorStep : public ::testing::TestWithParam<SupervisorCase> {};
 
 TEST_P(SupervisorStep, IsNeverRunTwice) {
   const QueueFolder folder;
-  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
-  setenv("INNKEEPER_KILL_STEP", GetParam().step, 1);
-  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  const DeadlyStep step(folder, GetParam().step);
+  const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   const std::vector<JobId> ids = queue.add(counted(7, ran, "0.2")).value();
-  const auto lines = queue.wait(ids, 60'000ms);
-  unsetenv("INNKEEPER_KILL_STEP");
-  unsetenv("INNKEEPER_KILL_FILE");
+  const auto lines = queue.wait(ids, kJobLimit);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
-  // Whoever waits may hear of the end before the supervisor goes on to its last step.
-  EXPECT_TRUE(soon([&] { return std::filesystem::exists(once); })) << "the step was never reached";
+  EXPECT_TRUE(step.was_reached());
   EXPECT_EQ(lines.value()[0].state, GetParam().state);
   const std::map<int, int> count = count_lines(ran);
   const int times = count.contains(7) ? count.at(7) : 0;
@@ -195,7 +203,7 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   std::this_thread::sleep_for(300ms);
   EXPECT_EQ(queue.show(id).value().state, State::running);
   test::spit(go, "");
-  EXPECT_EQ(queue.wait({id}, 60'000ms).value().at(0).state, State::interrupted);
+  EXPECT_EQ(queue.wait({id}, kJobLimit).value().at(0).state, State::interrupted);
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 1}, {2, 1}}));
 }
 
@@ -206,7 +214,7 @@ TEST(QueueStorm, KilledAfterTheGrace) {
   JobSpec spec = test::shell("trap '' TERM; sleep 100 & while :; do wait; done");
   spec.time_limit = 100ms;
   spec.grace = 2s;
-  const JobLine line = queue.wait(queue.add(spec).value(), 60'000ms).value().at(0);
+  const JobLine line = queue.wait(queue.add(spec).value(), kJobLimit).value().at(0);
   EXPECT_EQ(line.how, How::time_limit);
   EXPECT_GE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(spec.grace).count());
   EXPECT_LE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(6 * spec.grace).count());
@@ -215,15 +223,12 @@ TEST(QueueStorm, KilledAfterTheGrace) {
 // --retry says that it may be run again, also when nobody knows how it ended.
 TEST(QueueStorm, RetriesWhatWasInterrupted) {
   const QueueFolder folder;
-  const std::string once = (folder.outer() / "killed").string(), ran = (folder.outer() / "ran").string();
-  setenv("INNKEEPER_KILL_STEP", "job ended", 1);
-  setenv("INNKEEPER_KILL_FILE", once.c_str(), 1);
+  const DeadlyStep step(folder, "job ended");
+  const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   JobSpec spec = counted(1, ran, "0");
   spec.retries = 1;
-  const auto lines = queue.wait(queue.add(spec).value(), 60'000ms);
-  unsetenv("INNKEEPER_KILL_STEP");
-  unsetenv("INNKEEPER_KILL_FILE");
+  const auto lines = queue.wait(queue.add(spec).value(), kJobLimit);
   ASSERT_TRUE(lines.ok());
   EXPECT_EQ(lines.value()[0].state, State::done);
   EXPECT_EQ(lines.value()[0].attempt, 2);

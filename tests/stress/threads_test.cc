@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "support/block_owner.h"
 #include "support/environment.h"
 #include "support/machine.h"
 #include "support/watchdog.h"
@@ -29,10 +30,10 @@ struct StressCase {
   bool meddle = true;  // requests from outside meanwhile
 };
 
-class Worker {
+class Trainer : BlockOwner {
  public:
-  Worker(Machine& machine, const StressCase& setup, std::span<Block* const> shared, uint64_t seed)
-      : machine_(machine), setup_(setup), shared_(shared), seed_(seed), random_(seed) {}
+  Trainer(Machine& machine, const StressCase& setup, std::span<Block* const> shared, uint64_t seed)
+      : BlockOwner(machine, seed), setup_(setup), shared_(shared), seed_(seed) {}
 
   void run(uint64_t steps) {
     for (size_t i = 0; i < setup_.private_blocks; ++i) {
@@ -47,24 +48,10 @@ class Worker {
   }
 
  private:
-  struct Owned {
-    Block* block;
-    Contents contents;
-  };
-
-  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
-  NodeId any_node() { return machine_->computing_nodes()[below(machine_->computing_nodes().size())]; }
-  Owned& any() { return blocks_[below(blocks_.size())]; }
-
   void write(Owned& owned) {
     owned.contents = pattern(setup_.size, seed_ * 1000003 + ++version_);
     const Status status = machine_.write(*owned.block, any_node(), owned.contents);
     EXPECT_TRUE(status.ok()) << status.message();
-  }
-  void check(Owned& owned) {
-    Result<Contents> seen = machine_.read(*owned.block, any_node());
-    ASSERT_TRUE(seen.ok()) << seen.status().message();
-    EXPECT_TRUE(seen.value() == owned.contents) << "thread " << seed_;
   }
 
   // A kernel that reads two shared blocks and one of ours and has a new block for its result; scratch memory
@@ -112,12 +99,9 @@ class Worker {
     }
   }
 
-  Machine& machine_;
   const StressCase& setup_;
   const std::span<Block* const> shared_;
   const uint64_t seed_;
-  std::mt19937_64 random_;
-  std::vector<Owned> blocks_;
   uint64_t version_ = 0;
 };
 
@@ -140,7 +124,7 @@ TEST_P(ThreadsTest, NobodyHangsFailsOrReadsWrongBytes) {
   }
   std::vector<std::thread> threads;
   for (size_t i = 0; i < setup.threads; ++i) {
-    threads.emplace_back([&, i] { Worker(machine, setup, shared, seed * 100 + i).run(steps); });
+    threads.emplace_back([&, i] { Trainer(machine, setup, shared, seed * 100 + i).run(steps); });
   }
   for (std::thread& thread : threads) thread.join();
   ASSERT_TRUE(machine->synchronize().ok());
@@ -162,7 +146,7 @@ TEST_P(ThreadsTest, NobodyHangsFailsOrReadsWrongBytes) {
 
 // A thread's operator needs at most 5 blocks of 2 KiB at once; memory is about a quarter of all blocks'
 // bytes.
-const StressCase kCases[] = {
+const StressCase kThreadCases[] = {
     {.name = "TwoAccelerators", .machine = {.accelerators = 2, .budget = KiB(16)}},
     {.name = "FourAcceleratorsTwelveThreads",
      .machine = {.accelerators = 4, .budget = KiB(14), .visibility = sim::Visibility::random},
@@ -201,7 +185,7 @@ const StressCase kCases[] = {
     {.name = "TightHost", .machine = {.accelerators = 2, .budget = KiB(20), .host_budget = KiB(112)}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Machines, ThreadsTest, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Machines, ThreadsTest, testing::ValuesIn(kThreadCases),
                          [](const testing::TestParamInfo<StressCase>& test) { return test.param.name; });
 
 }  // namespace

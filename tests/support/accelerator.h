@@ -9,35 +9,36 @@
 
 #include "sim/accelerator.h"
 
-namespace innkeeper::test {
+namespace innkeeper::sim {
 
-inline constexpr size_t kSize = 4096;
-inline constexpr sim::QueueIndex kCompute = 0;
-inline constexpr sim::QueueIndex kIn = 1;
-inline constexpr sim::QueueIndex kOut = 2;
+using Direction = Accelerator::Direction;
 
-inline sim::Options options(sim::Visibility visibility, uint64_t seed = 0, std::string name = "sim:0") {
+inline constexpr size_t kSize = 4096;  // Bytes of a buffer.
+inline constexpr QueueIndex kCompute = 0;
+inline constexpr QueueIndex kIn = 1;
+inline constexpr QueueIndex kOut = 2;
+
+inline Options options(Visibility visibility, uint64_t seed = 0, std::string name = "sim:0") {
   return {.name = std::move(name), .capacity = MiB(1), .visibility = visibility, .seed = seed};
 }
 
-inline unsigned char* take(sim::Accelerator& card, size_t size = kSize) {
+inline unsigned char* take(Accelerator& card, size_t size = kSize) {
   Result<void*> data = card.allocate(Bytes(static_cast<int64_t>(size)));
   EXPECT_TRUE(data.ok()) << data.status().message();
   return static_cast<unsigned char*>(data.value());
 }
 
 // A kernel that fills a buffer.
-inline void fill(sim::Accelerator& card, void* data, int value, size_t size = kSize,
-                 sim::QueueIndex queue = kCompute) {
+inline void fill(Accelerator& card, void* data, int value, size_t size = kSize, QueueIndex queue = kCompute) {
   card.begin_kernel(queue);
   if (card.options().data) std::memset(data, value, size);
-  const sim::WrittenRange written{data, size};
+  const WrittenRange written{data, size};
   card.end_kernel(queue, {&written, 1}, {});
 }
 
 // A kernel that only reads: what it sees in the first byte. Checks that all bytes agree.
-inline int look(sim::Accelerator& card, const unsigned char* data, size_t size = kSize,
-                sim::QueueIndex queue = kCompute) {
+inline int look(Accelerator& card, const unsigned char* data, size_t size = kSize,
+                QueueIndex queue = kCompute) {
   card.begin_kernel(queue);
   const int seen = data[0];
   for (size_t i = 0; i < size; ++i) EXPECT_EQ(data[i], seen);
@@ -45,4 +46,4 @@ inline int look(sim::Accelerator& card, const unsigned char* data, size_t size =
   return seen;
 }
 
-}  // namespace innkeeper::test
+}  // namespace innkeeper::sim

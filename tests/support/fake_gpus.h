@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string>
 
+#include "support/environment.h"
+#include "support/temporary_directory.h"
 #include "telemetry/snapshot.h"
 
 namespace innkeeper::test {
@@ -39,22 +41,15 @@ class FakeLibrary {
  public:
   // old: as a driver of years ago. quiet: calls are not logged, for measuring.
   enum Kind { usual, old, quiet, quiet_old };
-  ~FakeLibrary() {
-    telemetry::shut_down();
-    unsetenv(library_);
-    unsetenv(script_);
-    if (const char* path = std::getenv(other_); path != nullptr && path == std::string(kNone))
-      unsetenv(other_);
-    std::filesystem::remove_all(folder_);
-  }
+  ~FakeLibrary() { telemetry::shut_down(); }
   FakeLibrary(const FakeLibrary&) = delete;
   FakeLibrary& operator=(const FakeLibrary&) = delete;
 
   // What the next snapshot sees. A file of its own, so that the library notices.
   void change(const std::string& script) {
-    const auto fresh = folder_ / "fresh";
+    const auto fresh = folder_.path() / "fresh";
     std::ofstream(fresh) << (quiet_ ? "" : "log " + log_path().string() + "\n") << script;
-    std::filesystem::rename(fresh, folder_ / "script");
+    std::filesystem::rename(fresh, script_path());
   }
 
   // The library's calls so far, one "NAME PID" a line.
@@ -77,29 +72,21 @@ class FakeLibrary {
   // The variables that name the library, its script, and the other maker's library.
   FakeLibrary(const char* library, const char* script_variable, const char* other,
               const std::filesystem::path& path, const std::string& script, Kind kind)
-      : library_(library),
-        script_(script_variable),
-        other_(other),
-        quiet_(kind == quiet || kind == quiet_old) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "innkeeper-gpus-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    folder_ = pattern;
+      : quiet_(kind == quiet || kind == quiet_old) {
     telemetry::shut_down();
-    setenv(library_, path.c_str(), 1);
-    setenv(script_, (folder_ / "script").c_str(), 1);
-    setenv(other_, kNone, 0);
+    environment_.set(library, path.string());
+    environment_.set(script_variable, script_path().string());
+    if (std::getenv(other) == nullptr) environment_.set(other, "/nonexistent/no-such-library.so");
     change(script);
   }
 
  private:
-  static constexpr const char* kNone = "/nonexistent/no-such-library.so";
-  std::filesystem::path log_path() const { return folder_ / "log"; }
+  std::filesystem::path script_path() const { return folder_.path() / "script"; }
+  std::filesystem::path log_path() const { return folder_.path() / "log"; }
 
-  const char* library_;
-  const char* script_;
-  const char* other_;
-  std::filesystem::path folder_;
-  bool quiet_;
+  const TemporaryDirectory folder_{"innkeeper-gpus"};
+  Environment environment_;
+  const bool quiet_;
 };
 
 // NVIDIA's.

@@ -1,34 +1,19 @@
 // A lease folder of a test's own, and machines of plain cards.
 #pragma once
 
-#include <dirent.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <string>
 
 #include "lease/arbiter.h"
+#include "support/temporary_directory.h"
 
 namespace innkeeper::test {
 
 // Removed with everything in it.
 class LeaseFolder {
  public:
-  LeaseFolder() {
-    std::string path =
-        std::filesystem::exists("/dev/shm") ? "/dev/shm/lease-test.XXXXXX" : "/tmp/lease-test.XXXXXX";
-    outer_ = mkdtemp(path.data());
-    std::filesystem::permissions(outer_, std::filesystem::perms::all);
-    directory_ = lease::Directory::open(outer_ + "/leases").value();
-  }
-  ~LeaseFolder() {
-    if (getpid() == owner_) std::filesystem::remove_all(outer_);
-  }
-  LeaseFolder(const LeaseFolder&) = delete;
-  LeaseFolder& operator=(const LeaseFolder&) = delete;
+  LeaseFolder() { outer_.open_to_all(); }
 
   const std::string& path() const { return directory_->path(); }
   const std::shared_ptr<const lease::Directory>& directory() const { return directory_; }
@@ -42,9 +27,9 @@ class LeaseFolder {
   }
 
  private:
-  const pid_t owner_ = getpid();
-  std::string outer_;
-  std::shared_ptr<const lease::Directory> directory_;
+  const TemporaryDirectory outer_{"lease-test"};
+  const std::shared_ptr<const lease::Directory> directory_ =
+      lease::Directory::open((outer_.path() / "leases").string()).value();
 };
 
 inline std::string card_name(int index) { return "GPU-" + std::to_string(1000 + index); }
@@ -74,19 +59,6 @@ inline lease::Request whole(int count = 1) {
   lease::Request request;
   request.count = count;
   return request;
-}
-
-// Runs `body` in a forked child, and gives its exit status (128 and more: killed by a signal).
-inline int wait_for(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-inline pid_t in_child(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  return child;
 }
 
 }  // namespace innkeeper::test

@@ -26,6 +26,8 @@
 
 namespace innkeeper::test {
 
+inline constexpr size_t kSize = 4096;  // Bytes of a block, where a test has no reason for another size.
+
 struct MachineOptions {
   size_t accelerators = 1;
   Bytes budget = KiB(64);  // of each accelerator

@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "plan/planner.h"
+#include "support/touches.h"
 
 namespace innkeeper::plan {
-
-inline constexpr NodeId kCard{0};
-
-inline Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
 
 class Follower {
  public:

@@ -15,7 +15,9 @@
 
 #include "base/check.h"
 #include "queue/queue.h"
+#include "support/environment.h"
 #include "support/soon.h"
+#include "support/temporary_directory.h"
 
 namespace innkeeper::test {
 
@@ -48,15 +50,7 @@ inline void spit(const std::filesystem::path& path, const std::string& text) { s
 // Removed with everything in it, when its processes have gone. Leases are in a folder beside it.
 class QueueFolder {
  public:
-  QueueFolder() {
-    // In memory where that is possible: a runner waits for the disk at each step.
-    const bool memory = access("/dev/shm", W_OK) == 0 && std::getenv("INNKEEPER_TEST_ON_DISK") == nullptr;
-    const std::filesystem::path parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string pattern = (parent / "queue-test.XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    outer_ = pattern;
-    setenv("INNKEEPER_LEASE_DIR", (outer_ / "leases").c_str(), 1);
-  }
+  QueueFolder() { environment_.set("INNKEEPER_LEASE_DIR", (outer() / "leases").string()); }
   ~QueueFolder() {
     queue::Queue rest = queue();
     (void)rest.pause_all();
@@ -73,16 +67,17 @@ class QueueFolder {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     // Whoever is late, or waits for a test that is over, would make the folder again: watchers and
     // supervisors start runners.
-    while (kill_processes() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    unsetenv("INNKEEPER_LEASE_DIR");
-    std::error_code error;
-    std::filesystem::remove_all(outer_, error);
+    // A process in the middle of exec() shows no words, so one look that finds none is not enough.
+    for (int clean = 0; clean < 3;) {
+      clean = kill_processes() > 0 ? 0 : clean + 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
   }
   QueueFolder(const QueueFolder&) = delete;
   QueueFolder& operator=(const QueueFolder&) = delete;
 
-  std::filesystem::path path() const { return outer_ / "queue"; }
-  std::filesystem::path outer() const { return outer_; }
+  std::filesystem::path path() const { return outer() / "queue"; }
+  const std::filesystem::path& outer() const { return outer_.path(); }
   queue::Queue queue() const { return queue::Queue::open(path().string(), queue_runner()).value(); }
 
   // The runner's process; 0 if there is none.
@@ -109,7 +104,8 @@ class QueueFolder {
     return count;
   }
 
-  std::filesystem::path outer_;
+  const TemporaryDirectory outer_{"queue-test"};
+  Environment environment_;
 };
 
 // A job without cards that runs in a shell.

@@ -8,8 +8,6 @@
 
 namespace innkeeper::test {
 
-inline constexpr size_t kSize = 4096;
-
 // Blocks at the host that no accelerator has.
 inline std::vector<Block*> at_host(Machine& machine, size_t count, size_t size = kSize) {
   std::vector<Block*> blocks;

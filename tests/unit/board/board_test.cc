@@ -14,6 +14,8 @@
 #include "board/publisher.h"
 #include "board/reader.h"
 #include "lease/live_file.h"
+#include "support/child.h"
+#include "support/environment.h"
 #include "support/lease_folder.h"
 #include "support/watchdog.h"
 
@@ -72,8 +74,7 @@ TEST(BoardRecord, AnyBytesAreReadOrRefused) {
 
 class BoardTest : public testing::Test {
  protected:
-  BoardTest() { setenv("INNKEEPER_LEASE_DIR", folder_.path().c_str(), 1); }
-  ~BoardTest() override { unsetenv("INNKEEPER_LEASE_DIR"); }
+  BoardTest() { environment_.set("INNKEEPER_LEASE_DIR", folder_.path()); }
 
   std::vector<NodeRow> look() const { return {{"host", GiB(1), Bytes(resident_.load()), GiB(1), 0, 0}}; }
   std::unique_ptr<Publisher> publish() {
@@ -91,6 +92,7 @@ class BoardTest : public testing::Test {
 
   test::Watchdog watchdog_{60s};
   LeaseFolder folder_;
+  test::Environment environment_;
   std::atomic<int64_t> resident_{5};
 };
 
@@ -118,7 +120,7 @@ TEST_F(BoardTest, IsNoLease) {
 
 TEST_F(BoardTest, MakesNoFolderAndUsesOneThatComes) {
   const std::string path = folder_.path() + "-later";
-  setenv("INNKEEPER_LEASE_DIR", path.c_str(), 1);
+  environment_.set("INNKEEPER_LEASE_DIR", path);
   const std::unique_ptr<Publisher> publisher = publish();
   std::this_thread::sleep_for(20ms);
   EXPECT_NE(access(path.c_str(), F_OK), 0);

@@ -11,6 +11,8 @@
 #include "base/size.h"
 #include "config/misspelt.h"
 #include "device/host.h"
+#include "support/environment.h"
+#include "support/temporary_directory.h"
 
 namespace innkeeper {
 namespace {
@@ -113,13 +115,11 @@ TEST(Machine, GivesEachSimulatedNodeItsOptions) {
 }
 
 TEST(Machine, FoldersMayHoldColons) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / ("a:b_" + std::to_string(::getpid()));
-  std::filesystem::create_directory(folder);
+  const test::TemporaryDirectory directory("a:b");
+  const std::filesystem::path& folder = directory.path();
   const Result<MachineSpec> spec = parse_machine("disk:" + folder.string() + ":1GiB", "", kHostMemory);
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   EXPECT_EQ(spec.value().nodes.back().path, folder.string());
-  std::filesystem::remove(folder);
 }
 
 struct BadCase {
@@ -229,8 +229,9 @@ TEST(Machine, SaysInOneLineWhatIsWrong) {
 }
 
 TEST(MachineDeathTest, RefusesAFolderThatCannotBeWritten) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / ("locked_" + std::to_string(::getpid()));
+  const test::TemporaryDirectory directory("config-test");
+  directory.open_to_all();
+  const std::filesystem::path folder = directory.path() / "locked";
   std::filesystem::create_directory(folder);
   std::filesystem::permissions(folder, std::filesystem::perms(0555));
   const std::string item = "disk:" + folder.string() + ":1GiB";
@@ -241,7 +242,6 @@ TEST(MachineDeathTest, RefusesAFolderThatCannotBeWritten) {
     ::_exit(spec.ok() ? 1 : 0);
   };
   EXPECT_EXIT(parse_as_a_common_user(), testing::ExitedWithCode(0), "cannot be written: Permission denied");
-  std::filesystem::remove(folder);
 }
 
 TEST(Machine, TheMostNodesAreAccepted) {
@@ -429,11 +429,10 @@ TEST(Machine, CardsArePartedAmongProcesses) {
 
 TEST(Machine, TheShareComesFromTorchrunsVariables) {
   const auto share = [](const char* rank, const char* count) {
-    ::setenv("LOCAL_RANK", rank, 1);
-    ::setenv("LOCAL_WORLD_SIZE", count, 1);
+    test::Environment environment;
+    environment.set("LOCAL_RANK", rank);
+    environment.set("LOCAL_WORLD_SIZE", count);
     const LocalShare read = local_share_from_environment();
-    ::unsetenv("LOCAL_RANK");
-    ::unsetenv("LOCAL_WORLD_SIZE");
     return std::pair(read.rank, read.count);
   };
   EXPECT_EQ(share("1", "4"), std::pair(1, 4));

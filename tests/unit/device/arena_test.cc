@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
-#include <thread>
+
+#include "support/allocator_threads.h"
 
 namespace innkeeper {
 namespace {
@@ -128,33 +128,9 @@ TEST(Arena, SaysWhatItWasAsked) {
   EXPECT_EQ(arena.live(), Bytes(refused.ok() ? int64_t{1} << 46 : 0));
 }
 
-// Live blocks never overlap, whatever the order of allocations, frees and trims, in several threads.
 TEST(Arena, ThreadsNeverShareABlock) {
   Arena arena({.cache_limit = MiB(1)});
-  auto work = [&arena](unsigned seed) {
-    std::mt19937 random(seed);
-    std::vector<std::pair<unsigned char*, size_t>> mine;
-    const auto tag = static_cast<unsigned char>(seed);
-    for (int step = 0; step < 2000; ++step) {
-      if (mine.size() < 8 && random() % 2 == 0) {
-        const size_t size = 1 + random() % (random() % 4 == 0 ? 200000 : 2000);
-        auto* data = static_cast<unsigned char*>(take(arena, Bytes(static_cast<int64_t>(size))));
-        std::memset(data, tag, size);
-        mine.emplace_back(data, size);
-      } else if (!mine.empty()) {
-        const auto [data, size] = mine.back();
-        mine.pop_back();
-        for (size_t i = 0; i < size; i += 61) ASSERT_EQ(data[i], tag);
-        arena.free(data);
-      }
-      if (random() % 200 == 0) arena.trim();
-    }
-    for (const auto& [data, size] : mine) arena.free(data);
-  };
-  std::vector<std::thread> threads;
-  for (unsigned seed = 1; seed <= 4; ++seed) threads.emplace_back(work, seed);
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(arena.live(), Bytes(0));
+  test::expect_no_overlap(arena, 200'000, [&](Bytes size) { return take(arena, size); });
 }
 
 TEST(Arena, MemoryIsFreedOnce) {

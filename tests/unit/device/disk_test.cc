@@ -15,12 +15,13 @@
 
 #include "device/checksum.h"
 #include "support/soon.h"
+#include "support/temporary_directory.h"
 
 namespace innkeeper {
 namespace {
 
 // A disk that fails when it is told to; else the system's. Calls are counted from 0.
-struct Faults {
+struct DiskFaults {
   std::atomic<int> write_error = 0;
   std::atomic<int> read_error = 0;
   std::atomic<int> reserve_error = 0;
@@ -29,40 +30,40 @@ struct Faults {
   std::atomic<bool> flip_a_bit = false;
   std::atomic<int> interruptions = 0;   // of the next writes and reads, by a signal
   std::atomic<off_t> room = INT64_MAX;  // of the disk
-} faults;
+} disk_faults;
 
 bool interrupted() {
-  if (faults.interruptions == 0) return false;
-  --faults.interruptions;
+  if (disk_faults.interruptions == 0) return false;
+  --disk_faults.interruptions;
   errno = EINTR;
   return true;
 }
 
 ssize_t faulty_write(int file, const void* data, size_t size, off_t offset) {
   if (interrupted()) return -1;
-  if (faults.write_error != 0) {
-    errno = faults.write_error;
+  if (disk_faults.write_error != 0) {
+    errno = disk_faults.write_error;
     return -1;
   }
-  if (faults.short_writes) size = size > 4096 ? size / 8192 * 4096 : 0;
+  if (disk_faults.short_writes) size = size > 4096 ? size / 8192 * 4096 : 0;
   return size == 0 ? 0 : ::pwrite(file, data, size, offset);
 }
 
 ssize_t faulty_read(int file, void* data, size_t size, off_t offset) {
   if (interrupted()) return -1;
-  if (faults.read_error != 0) {
-    errno = faults.read_error;
+  if (disk_faults.read_error != 0) {
+    errno = disk_faults.read_error;
     return -1;
   }
-  if (faults.short_reads) size = size > 4096 ? size / 8192 * 4096 : 0;
+  if (disk_faults.short_reads) size = size > 4096 ? size / 8192 * 4096 : 0;
   const ssize_t got = size == 0 ? 0 : ::pread(file, data, size, offset);
-  if (faults.flip_a_bit && got > 20) static_cast<char*>(data)[20] ^= 4;
+  if (disk_faults.flip_a_bit && got > 20) static_cast<char*>(data)[20] ^= 4;
   return got;
 }
 
 int faulty_reserve(int file, int mode, off_t offset, off_t size) {
-  if (faults.reserve_error != 0 || offset + size > faults.room) {
-    errno = faults.reserve_error != 0 ? faults.reserve_error.load() : ENOSPC;
+  if (disk_faults.reserve_error != 0 || offset + size > disk_faults.room) {
+    errno = disk_faults.reserve_error != 0 ? disk_faults.reserve_error.load() : ENOSPC;
     return -1;
   }
   return ::fallocate(file, mode, offset, size);
@@ -70,18 +71,15 @@ int faulty_reserve(int file, int mode, off_t offset, off_t size) {
 
 class Disk : public testing::TestWithParam<bool> {  // whether it tries to go past the page cache
  protected:
-  void SetUp() override {
-    std::filesystem::create_directories(folder_);
-    open(MiB(64));
-  }
+  void SetUp() override { open(MiB(64)); }
   void TearDown() override {
-    for (std::atomic<int>* error : {&faults.write_error, &faults.read_error, &faults.reserve_error})
+    for (std::atomic<int>* error :
+         {&disk_faults.write_error, &disk_faults.read_error, &disk_faults.reserve_error})
       *error = 0;
-    for (std::atomic<bool>* fault : {&faults.short_writes, &faults.short_reads, &faults.flip_a_bit})
+    for (std::atomic<bool>* fault :
+         {&disk_faults.short_writes, &disk_faults.short_reads, &disk_faults.flip_a_bit})
       *fault = false;
-    faults.room = INT64_MAX;
-    disk_.reset();
-    std::filesystem::remove_all(folder_);
+    disk_faults.room = INT64_MAX;
   }
   void open(Bytes capacity) {
     Result<std::unique_ptr<DiskDevice>> disk =
@@ -118,8 +116,8 @@ class Disk : public testing::TestWithParam<bool> {  // whether it tries to go pa
     return bytes;
   }
 
-  const std::string folder_ =
-      (std::filesystem::path(testing::TempDir()) / ("innkeeper_disk_" + std::to_string(::getpid()))).string();
+  const test::TemporaryDirectory directory_{"disk-test", test::TemporaryDirectory::Medium::disk};
+  const std::string folder_ = directory_.path().string();
   std::unique_ptr<DiskDevice> disk_;
 };
 
@@ -161,7 +159,7 @@ TEST_P(Disk, SpaceIsUsedAgainAndTrimmed) {
 }
 
 TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
-  faults.room = 64 << 10;
+  disk_faults.room = 64 << 10;
   const Memory first = take(KiB(48));  // the step of 64 MiB fails, what is needed fits
   const Result<Memory> second = disk_->allocate(KiB(32));
   ASSERT_FALSE(second.ok());
@@ -171,27 +169,27 @@ TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
                 "\" cannot hold more than the 48.0 KiB it has: No space left on device");
   EXPECT_EQ(disk_->live(), KiB(48));
   ASSERT_TRUE(write(first, noise(48 << 10)).ok());
-  faults.reserve_error = EOPNOTSUPP;  // a file system without reservations
+  disk_faults.reserve_error = EOPNOTSUPP;  // a file system without reservations
   EXPECT_TRUE(disk_->allocate(KiB(32)).ok());
 }
 
 TEST_P(Disk, WhatTheFileSystemRefusesIsNotInUse) {
-  faults.room = 64 << 10;
+  disk_faults.room = 64 << 10;
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(disk_->allocate(MiB(30)).ok());
-  faults.room = INT64_MAX;
+  disk_faults.room = INT64_MAX;
   EXPECT_TRUE(disk_->allocate(MiB(60)).ok());
 }
 
 TEST_P(Disk, GoesOnWhereASignalInterruptedIt) {
   const Memory memory = take(KiB(64));
   const std::vector<char> bytes = noise(64 << 10);
-  faults.interruptions = 3;
+  disk_faults.interruptions = 3;
   ASSERT_TRUE(write(memory, bytes).ok());
-  EXPECT_EQ(faults.interruptions, 0);
-  faults.interruptions = 3;
+  EXPECT_EQ(disk_faults.interruptions, 0);
+  disk_faults.interruptions = 3;
   std::vector<char> back(bytes.size());
   ASSERT_TRUE(read(back, memory).ok());
-  EXPECT_EQ(faults.interruptions, 0);
+  EXPECT_EQ(disk_faults.interruptions, 0);
   EXPECT_EQ(back, bytes);
 }
 
@@ -200,19 +198,19 @@ TEST_P(Disk, FailedWritesAreToldNowAndWhenRead) {
   const std::vector<char> bytes = noise(64 << 10);
   ASSERT_TRUE(write(memory, bytes).ok());
   for (const int error : {ENOSPC, EIO}) {
-    faults.write_error = error;
+    disk_faults.write_error = error;
     const Status status = write(memory, bytes);
     EXPECT_EQ(status.code(), Code::io_error);
     EXPECT_EQ(status.message(), "disk: write of 65536 bytes at offset 0 of the file in \"" + folder_ +
                                     "\" stopped after 0: " + std::strerror(error));
-    faults.write_error = 0;
+    disk_faults.write_error = 0;
     std::vector<char> back(bytes.size());
     EXPECT_EQ(read(back, memory).message(),
               "disk: 64.0 KiB cannot be read, their last write to \"" + folder_ + "\" failed");
     ASSERT_TRUE(write(memory, bytes).ok());
     EXPECT_TRUE(read(back, memory).ok());
   }
-  faults.short_writes = true;
+  disk_faults.short_writes = true;
   EXPECT_EQ(write(memory, bytes).message(), "disk: write of 65536 bytes at offset 0 of the file in \"" +
                                                 folder_ + "\" stopped after 61440: no more bytes");
 }
@@ -222,14 +220,14 @@ TEST_P(Disk, FailedReadsAreTold) {
   const std::vector<char> bytes = noise(64 << 10);
   ASSERT_TRUE(write(memory, bytes).ok());
   std::vector<char> back(bytes.size());
-  faults.read_error = EIO;
+  disk_faults.read_error = EIO;
   EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" +
                                               folder_ + "\" stopped after 0: Input/output error");
-  faults.read_error = 0;
-  faults.short_reads = true;
+  disk_faults.read_error = 0;
+  disk_faults.short_reads = true;
   EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" +
                                               folder_ + "\" stopped after 61440: no more bytes");
-  faults.short_reads = false;
+  disk_faults.short_reads = false;
   ASSERT_TRUE(read(back, memory).ok()) << "the disk is well again";
   EXPECT_EQ(back, bytes);
 }
@@ -238,7 +236,7 @@ TEST_P(Disk, AChangedBitIsNoticed) {
   const Memory memory = take(KiB(4));
   ASSERT_TRUE(write(memory, noise(4000)).ok());
   std::vector<char> back(4000);
-  faults.flip_a_bit = true;
+  disk_faults.flip_a_bit = true;
   const Status status = read(back, memory);
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_EQ(status.message(), "disk: 4000 bytes at offset 0 of the file in \"" + folder_ +
@@ -260,7 +258,7 @@ TEST_P(Disk, AFailureThatNobodyAskedForIsToldOnce) {
   EXPECT_EQ(disk_->record(Queue::copy_in).value(), nullptr);
   const Memory memory = take(KiB(64));
   const std::vector<char> bytes = noise(1 << 10);
-  faults.write_error = EIO;
+  disk_faults.write_error = EIO;
   const Event failed = disk_->copy_in(memory.data(), bytes.data(), KiB(1)).value();
   EXPECT_TRUE(test::soon([&] { return failed->done(); }));
   EXPECT_EQ(disk_->synchronize().code(), Code::io_error) << "nobody has asked the event, so the queue tells";
@@ -303,13 +301,13 @@ TEST(DiskOpen, SaysWhatIsWrong) {
             "disk: no spill file in \"/no/such/folder\": No such file or directory");
   EXPECT_EQ(DiskDevice::open("/tmp", Bytes(0)).status().message(),
             "disk: a capacity of 0 B, expected 1 B to 32 TiB, as in disk:/tmp:8GiB");
-  faults.write_error = ENOSPC;
+  disk_faults.write_error = ENOSPC;
   EXPECT_EQ(DiskDevice::open(
                 {.path = "/tmp", .capacity = MiB(1), .calls = {faulty_write, faulty_read, faulty_reserve}})
                 .status()
                 .message(),
             "disk: the spill file in \"/tmp\" takes no data: No space left on device");
-  faults.write_error = 0;
+  disk_faults.write_error = 0;
 }
 
 TEST(Checksum, SeesEveryBitAndEveryPart) {

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/temporary_directory.h"
+
 namespace innkeeper {
 namespace {
 
@@ -25,7 +27,6 @@ TEST(HostDevice, HasNoEvents) {
 class HostMemoryLimit : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(root_ / "proc/self"); }
-  void TearDown() override { std::filesystem::remove_all(root_); }
   void write(const std::string& file, const std::string& text) {
     std::filesystem::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
@@ -35,8 +36,8 @@ class HostMemoryLimit : public testing::Test {
     return Bytes(static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE));
   }
 
-  std::filesystem::path root_ =
-      std::filesystem::path(testing::TempDir()) / ("innkeeper_limit_" + std::to_string(::getpid()));
+  const test::TemporaryDirectory directory_{"host-test"};
+  const std::filesystem::path& root_ = directory_.path();
 };
 
 TEST_F(HostMemoryLimit, IsThePhysicalMemoryWithoutAGroup) { EXPECT_EQ(limit(), physical()); }

@@ -10,12 +10,14 @@
 #include <fstream>
 
 #include "device/mapping.h"
+#include "support/temporary_directory.h"
 
 namespace innkeeper {
 namespace {
 
 TEST(Numa, ACardsNodeIsWhatTheSystemSays) {
-  const std::filesystem::path sys = std::filesystem::path(testing::TempDir()) / "numa_sys";
+  const test::TemporaryDirectory directory("numa-test");
+  const std::filesystem::path& sys = directory.path();
   for (const auto& [address, text] : {std::pair("0000:3b:00.0", "1\n"), std::pair("0000:5e:00.0", "-1\n"),
                                       std::pair("0000:86:00.0", ""), std::pair("0000:af:00.0", "near\n")}) {
     std::filesystem::create_directories(sys / "bus/pci/devices" / address);
@@ -24,7 +26,6 @@ TEST(Numa, ACardsNodeIsWhatTheSystemSays) {
   EXPECT_EQ(numa_node_of("0000:3b:00.0", sys), 1);
   for (const char* unknown : {"0000:5e:00.0", "0000:86:00.0", "0000:af:00.0", "0000:d8:00.0"})
     EXPECT_EQ(numa_node_of(unknown, sys), std::nullopt) << unknown;
-  std::filesystem::remove_all(sys);
 }
 
 TEST(Numa, PagesComeFromTheNodeThatIsPreferred) {

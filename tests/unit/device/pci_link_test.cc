@@ -1,11 +1,12 @@
 #include "device/pci_link.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "support/temporary_directory.h"
 
 namespace innkeeper {
 namespace {
@@ -20,7 +21,6 @@ class PciLink : public testing::Test {
     fs::create_directories(sys / "bus/pci/devices");
     fs::create_directory_symlink("../../../devices/0000:00:01.0/0000:3b:00.0", by_address);
   }
-  void TearDown() override { fs::remove_all(sys); }
 
   void say(const char* speed, const char* width, const char* ports_speed) const {
     std::ofstream(card / "max_link_speed") << speed;
@@ -29,7 +29,8 @@ class PciLink : public testing::Test {
   }
   std::optional<double> bandwidth() const { return pci_link_bandwidth("0000:3b:00.0", sys); }
 
-  const fs::path sys = fs::path(testing::TempDir()) / ("pci_link_sys_" + std::to_string(::getpid()));
+  const test::TemporaryDirectory directory{"pci-link-test"};
+  const fs::path& sys = directory.path();
   const fs::path card = sys / "devices/0000:00:01.0/0000:3b:00.0";
   const fs::path by_address = sys / "bus/pci/devices/0000:3b:00.0";
 };

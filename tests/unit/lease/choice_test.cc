@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "lease/here.h"
+#include "support/child.h"
+#include "support/environment.h"
 #include "support/fake_gpus.h"
 #include "support/lease_folder.h"
 #include "telemetry/visible.h"
@@ -42,21 +44,15 @@ std::string variable(const char* name) {
 class ChoiceTest : public testing::Test {
  protected:
   ChoiceTest() {
-    setenv("INNKEEPER_LEASE_DIR", folder_.path().c_str(), 1);
-    clear();
-  }
-  ~ChoiceTest() override {
-    clear();
-    unsetenv("INNKEEPER_LEASE_DIR");
-  }
-  static void clear() {
+    environment_.set("INNKEEPER_LEASE_DIR", folder_.path());
     for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                              "CUDA_DEVICE_ORDER", "INNKEEPER_LEASE", "INNKEEPER_LEASE_FD"})
-      unsetenv(name);
+      environment_.remove(name);
   }
   static Uuids uuids(const ChoiceRequest& request) { return auto_choice(request).uuids(); }
 
   test::LeaseFolder folder_;
+  test::Environment environment_;
 };
 
 template <class Error>
@@ -75,7 +71,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 TEST_F(ChoiceTest, IsShownUntilItEnds) {
   const test::FakeGpus gpus(kTwo);
-  setenv("CUDA_VISIBLE_DEVICES", "1,0", 1);
+  environment_.set("CUDA_VISIBLE_DEVICES", "1,0");
   {
     const Choice first = auto_choice({.mode = ChoiceMode::ratio, .memory = 8 * kGiB});
     EXPECT_EQ(first.uuids(), Uuids{kB});
@@ -108,7 +104,7 @@ TEST_F(ChoiceTest, IsShownUntilItEnds) {
   // A wish that the program utters meanwhile is its own.
   {
     const Choice choice = auto_choice();
-    setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+    environment_.set("CUDA_VISIBLE_DEVICES", "7");
   }
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "7");
 }
@@ -155,7 +151,7 @@ TEST_F(ChoiceTest, ErrorsCarryTheNumbers) {
   EXPECT_TRUE(has(refusal<std::invalid_argument>({.n = 0}), "asked for 0 GPUs"));
   EXPECT_TRUE(has(refusal<std::invalid_argument>({.maker = "intel"}), "expected nvidia or amd"));
   EXPECT_TRUE(has(refusal<std::runtime_error>({.maker = "amd"}), "none is AMD's"));
-  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  environment_.set("CUDA_VISIBLE_DEVICES", "");
   EXPECT_EQ(refusal<std::runtime_error>({}), "CUDA_VISIBLE_DEVICES gives this process no GPU");
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "");
   EXPECT_EQ(folder_.files(), 1);
@@ -183,7 +179,7 @@ TEST_F(ChoiceTest, ALeaseIsWholeUnlessBytesAreNamedAndChanges) {
   EXPECT_THROW((void)adopt_lease(), std::invalid_argument);
   // A part of the lease that the process was started with.
   const Lease outer = take_lease({.memory = 10 * kGiB});
-  setenv("INNKEEPER_LEASE", outer.id().c_str(), 1);
+  environment_.set("INNKEEPER_LEASE", outer.id());
   EXPECT_EQ(uuids({.memory = 10 * kGiB}), outer.uuids());
   EXPECT_TRUE(has(refusal<std::invalid_argument>({.memory = 11 * kGiB}), "11.0 GiB"));
 }
@@ -217,7 +213,7 @@ TEST_F(ChoiceTest, ALeaseIsHandedOn) {
   const test::FakeGpus gpus(kTwo);
   Lease lease = take_lease({.memory = kGiB});
   const int descriptor = lease.share_through_exec();
-  setenv("INNKEEPER_LEASE_FD", std::to_string(descriptor).c_str(), 1);
+  environment_.set("INNKEEPER_LEASE_FD", std::to_string(descriptor));
   EXPECT_EQ(test::wait_for(test::in_child([id = lease.id()] {
               return adopt_lease().id() == id ? 0 : 1;  // and ends it
             })),
@@ -227,7 +223,7 @@ TEST_F(ChoiceTest, ALeaseIsHandedOn) {
 
 TEST_F(ChoiceTest, OrdinalsAreCudasOwnOnceItIsStarted) {
   const test::FakeGpus gpus(kTwo);
-  setenv("INNKEEPER_FAKE_CUDA", (std::string(kB) + "," + kA).c_str(), 1);
+  environment_.set("INNKEEPER_FAKE_CUDA", (std::string(kB) + "," + kA));
   const auto start_cuda = [] {
     void* library = dlopen((test::fake_nvml_path().parent_path() / "libcuda.so.1").c_str(), RTLD_NOW);
     return reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"))(0) == 0;
@@ -248,7 +244,7 @@ TEST_F(ChoiceTest, OrdinalsAreCudasOwnOnceItIsStarted) {
             0);
   EXPECT_EQ(test::wait_for(test::in_child([&] {
               const Choice first = auto_choice();
-              setenv("CUDA_VISIBLE_DEVICES", kB, 1);
+              environment_.set("CUDA_VISIBLE_DEVICES", kB);
               if (!start_cuda()) return 1;
               try {
                 (void)first.ordinals();
@@ -261,7 +257,6 @@ TEST_F(ChoiceTest, OrdinalsAreCudasOwnOnceItIsStarted) {
               return 3;
             })),
             0);
-  unsetenv("INNKEEPER_FAKE_CUDA");
 }
 
 TEST_F(ChoiceTest, TheAllocatorsPartLeavesTheContextRoom) {
@@ -274,7 +269,7 @@ TEST_F(ChoiceTest, TheAllocatorsPartLeavesTheContextRoom) {
 TEST_F(ChoiceTest, OneMakersCardsAloneAreChosenAndShown) {
   const test::FakeGpus nvidia(kTwo);
   const test::FakeAmdGpus amd(kAmdTwo);
-  setenv("HIP_VISIBLE_DEVICES", "1,0", 1);
+  environment_.set("HIP_VISIBLE_DEVICES", "1,0");
   {
     const Choice best = auto_choice();
     EXPECT_EQ(best.uuids(), Uuids{kC});

@@ -6,16 +6,10 @@
 
 #include "lease/live_file.h"
 #include "queue/life.h"
-#include "support/lease_folder.h"
-#include "support/watchdog.h"
+#include "support/lease_fixture.h"
 
 namespace innkeeper::lease {
 namespace {
-
-using namespace std::chrono_literals;
-using test::in_child;
-using test::wait_for;
-using test::whole;
 
 // So many descriptors, and no more.
 bool limit_descriptors(rlim_t most) {
@@ -25,12 +19,9 @@ bool limit_descriptors(rlim_t most) {
   return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-class LeaseFailures : public testing::Test {
+class LeaseFailures : public LeaseFixture {
  protected:
-  test::Watchdog watchdog_{60s};
-  test::LeaseFolder folder_;
-  Arbiter arbiter_ = folder_.arbiter();
-  Machine machine_ = test::idle_machine(1);
+  LeaseFailures() : LeaseFixture(idle_machine(1)) {}
 };
 
 // Wherever the descriptors run out: at the lock, the list of names, a lease's file.

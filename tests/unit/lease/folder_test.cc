@@ -10,24 +10,19 @@
 #include <thread>
 
 #include "lease/arbiter.h"
-#include "support/lease_folder.h"
+#include "support/environment.h"
+#include "support/lease_fixture.h"
+#include "support/temporary_directory.h"
 
 namespace innkeeper::lease {
 namespace {
 
-using test::idle_machine;
-using test::share;
-
 class FolderTest : public ::testing::Test {
  protected:
   FolderTest() {
-    std::string path =
-        std::filesystem::exists("/dev/shm") ? "/dev/shm/folder-test.XXXXXX" : "/tmp/folder-test.XXXXXX";
-    base_ = mkdtemp(path.data());
-    std::filesystem::permissions(base_, std::filesystem::perms::all);
+    directory_.open_to_all();
     for (const char* name : {"first", "second", "third"}) paths_.push_back(base_ + "/" + name);
   }
-  ~FolderTest() override { std::filesystem::remove_all(base_); }
 
   // As `owner` would make it, with his lock in it.
   void make(int index, uid_t owner, mode_t mode = 01777) {
@@ -51,15 +46,13 @@ class FolderTest : public ::testing::Test {
     return statx(AT_FDCWD, base_.c_str(), 0, STATX_BTIME, &about) == 0 && (about.stx_mask & STATX_BTIME) != 0;
   }
 
-  std::string base_;
+  const test::TemporaryDirectory directory_{"folder-test"};
+  const std::string base_ = directory_.path().string();
   std::vector<std::string> paths_;
 };
 
-#define IK_NEEDS_ROOT \
-  if (geteuid() != 0) GTEST_SKIP() << "other users can be tried only by root"
-
 TEST_F(FolderTest, RootsGoesBeforeAnybodyElses) {
-  IK_NEEDS_ROOT;
+  IK_TEST_NEEDS_ROOT();
   make(2, 0);
   EXPECT_EQ(chosen(), "third");
   make(0, 12345);
@@ -98,7 +91,7 @@ TEST_F(FolderTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   ASSERT_EQ(unlink(paths_[0].c_str()), 0);
   std::ofstream(paths_[0]).close();
   EXPECT_NE(chosen().find("Not a directory"), std::string::npos);
-  IK_NEEDS_ROOT;
+  IK_TEST_NEEDS_ROOT();
   make(2, 0);
   EXPECT_EQ(chosen(), "third");
   const auto opened = Directory::open_best(paths_).value();
@@ -121,7 +114,7 @@ TEST_F(FolderTest, ItProtectsIfItAndItsLockAreRoots) {
   make(0, geteuid());
   EXPECT_EQ(Directory::open_best(paths_).value()->protects(), geteuid() == 0);
   EXPECT_TRUE(Directory::open_best(paths_).value()->writable());
-  IK_NEEDS_ROOT;
+  IK_TEST_NEEDS_ROOT();
   const std::string lock = paths_[0] + "/" + kLockName;
   ASSERT_EQ(chown(lock.c_str(), 12345, 12345), 0);
   EXPECT_FALSE(Directory::open_best(paths_).value()->protects());
@@ -138,7 +131,7 @@ TEST_F(FolderTest, ItProtectsIfItAndItsLockAreRoots) {
 
 // An arbiter that was opened before grants nothing where nobody who asks now would see it.
 TEST_F(FolderTest, WhatIsNotSeenByOthersIsNotGranted) {
-  IK_NEEDS_ROOT;
+  IK_TEST_NEEDS_ROOT();
   make(0, 12345);
   const auto directory = Directory::open_best(paths_).value();
   Arbiter arbiter(directory);
@@ -171,13 +164,13 @@ TEST_F(FolderTest, AFolderThatWasMovedAwayIsAnother) {
 TEST_F(FolderTest, ANameMayBeRelative) {
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(base_);
-  setenv("INNKEEPER_LEASE_DIR", "leases", 1);
+  test::Environment environment;
+  environment.set("INNKEEPER_LEASE_DIR", "leases");
   const auto directory = Directory::open_default();
   std::filesystem::current_path("/");
   ASSERT_TRUE(directory.ok());
   EXPECT_EQ(directory.value()->path(), base_ + "/leases");
   EXPECT_FALSE(directory.value()->superseded());
-  unsetenv("INNKEEPER_LEASE_DIR");
   std::filesystem::current_path(here);
 }
 

@@ -13,20 +13,12 @@
 #include <fstream>
 #include <thread>
 
-#include "support/lease_folder.h"
-#include "support/soon.h"
-#include "support/watchdog.h"
+#include "support/lease_fixture.h"
 
 namespace innkeeper::lease {
 namespace {
 
 using namespace std::chrono_literals;
-using test::idle_machine;
-using test::in_child;
-using test::LeaseFolder;
-using test::share;
-using test::wait_for;
-using test::whole;
 
 constexpr uid_t kVictim = 40001;
 constexpr uid_t kVillain = 40002;
@@ -60,9 +52,8 @@ class Villain {
   bool ready_ = false;
 };
 
-class LeaseHostileTest : public testing::Test {
+class LeaseHostileTest : public LeaseFixture {
  protected:
-  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
   // As `user`; 77: the machine does not let us become others.
   int as(uid_t user, const std::function<int()>& body) {
     return wait_for(in_child([&] { return become(user) ? body() : 77; }));
@@ -82,15 +73,7 @@ class LeaseHostileTest : public testing::Test {
       return -1;
     return fd;
   }
-
-  test::Watchdog watchdog_{60s};
-  LeaseFolder folder_;
-  Arbiter arbiter_ = folder_.arbiter();
-  Machine machine_ = idle_machine(2);
 };
-
-#define NEEDS_ROOT() \
-  if (geteuid() != 0) GTEST_SKIP() << "other users can be tried only by root"
 
 TEST_F(LeaseHostileTest, ThingsThatAreNoLeaseFiles) {
   ASSERT_EQ(mkdir(path("l00000000000000d0").c_str(), 0777), 0);
@@ -148,7 +131,7 @@ TEST_F(LeaseHostileTest, AReadLockKeepsNothingAlive) {
 }
 
 TEST_F(LeaseHostileTest, OthersLeasesAreRespectedAndCannotBeTouched) {
-  NEEDS_ROOT();
+  IK_TEST_NEEDS_ROOT();
   int ready[2], done[2];
   ASSERT_EQ(pipe(ready) | pipe(done), 0);
   const pid_t victim = in_child([&] {
@@ -187,7 +170,7 @@ TEST_F(LeaseHostileTest, OthersLeasesAreRespectedAndCannotBeTouched) {
 
 // A dead lease of another user counts for nothing even where only he may remove it.
 TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
-  NEEDS_ROOT();
+  IK_TEST_NEEDS_ROOT();
   EXPECT_EQ(as(kVictim,
                [&] {
                  Lease lease = arbiter_.acquire(whole(2), machine_).value();
@@ -204,7 +187,7 @@ TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
 
 // What others cannot read claims nothing of theirs, and stops nobody.
 TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
-  NEEDS_ROOT();
+  IK_TEST_NEEDS_ROOT();
   const Villain villain([&] {
     Record record;
     record.claims = {{"GPU-1000", GiB(80)}};
@@ -235,7 +218,7 @@ TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
 
 // Whose a lease is, its file's owner says.
 TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
-  NEEDS_ROOT();
+  IK_TEST_NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
   const Villain villain([&] {
     Record record;
@@ -258,7 +241,7 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
 
 // A place in the line inside a lease that is not his keeps nothing of it.
 TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
-  NEEDS_ROOT();
+  IK_TEST_NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
   const Villain villain([&] {
     Record record;
@@ -280,7 +263,7 @@ TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
 
 // More files than anybody needs: only their owner's leases suffer.
 TEST_F(LeaseHostileTest, AFloodHarmsItsMaker) {
-  NEEDS_ROOT();
+  IK_TEST_NEEDS_ROOT();
   const Lease mine = arbiter_.acquire(share(GiB(30)), machine_).value();
   const Villain villain([&] {
     for (int i = 0; i < 3000; ++i) {

@@ -11,38 +11,18 @@
 #include <thread>
 
 #include "lease/process.h"
-#include "support/lease_folder.h"
-#include "support/soon.h"
-#include "support/watchdog.h"
+#include "support/lease_fixture.h"
 
 namespace innkeeper::lease {
 namespace {
 
 using namespace std::chrono_literals;
-using test::card_name;
-using test::idle_machine;
-using test::in_child;
-using test::LeaseFolder;
-using test::share;
-using test::soon;
-using test::wait_for;
-using test::whole;
 
-class LeaseTest : public testing::Test {
+class LeaseTest : public LeaseFixture {
  protected:
-  Bytes available(int card) { return arbiter_.ledger(machine_).value()[static_cast<size_t>(card)].available; }
-  Request waiting(Request request) {
-    request.wait = true;
-    return request;
-  }
   Arbiter::Look look() {
     return [this]() -> Result<Machine> { return machine_; };
   }
-
-  test::Watchdog watchdog_{60s};
-  LeaseFolder folder_;
-  Arbiter arbiter_ = folder_.arbiter();
-  Machine machine_ = idle_machine(2);
 };
 
 TEST_F(LeaseTest, GrantsUntilTheCardIsPromised) {

@@ -1,30 +1,19 @@
 // Parts of leases, and parts of parts: whose bytes they are when a lease around them ends.
 #include <gtest/gtest.h>
 
-#include <chrono>
-
-#include "support/lease_folder.h"
-#include "support/watchdog.h"
+#include "support/lease_fixture.h"
 
 namespace innkeeper::lease {
 namespace {
 
-using namespace std::chrono_literals;
-using test::share;
-
-class LeaseParts : public testing::Test {
+class LeaseParts : public LeaseFixture {
  protected:
-  Bytes available() { return arbiter_.ledger(machine_).value()[0].available; }
+  LeaseParts() : LeaseFixture(idle_machine(1, GiB(100))) {}
   Result<Lease> part(const Lease& whole, Bytes bytes) {
     Request request = share(bytes);
     request.inside = whole.id();
     return arbiter_.acquire(request, machine_);
   }
-
-  test::Watchdog watchdog_{60s};
-  test::LeaseFolder folder_;
-  Arbiter arbiter_ = folder_.arbiter();
-  Machine machine_ = test::idle_machine(1, GiB(100));
 };
 
 TEST_F(LeaseParts, WhenTheMiddleEndsAPartIsTheNextOnes) {

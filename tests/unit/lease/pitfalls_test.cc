@@ -12,8 +12,7 @@
 #include "lease/from_snapshot.h"
 #include "lease/process.h"
 #include "support/fake_gpus.h"
-#include "support/lease_folder.h"
-#include "support/watchdog.h"
+#include "support/lease_fixture.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::lease {
@@ -23,21 +22,12 @@ using namespace std::chrono_literals;
 using telemetry::snapshot;
 using telemetry::Wanted;
 using test::FakeGpus;
-using test::in_child;
-using test::share;
-using test::wait_for;
-using test::whole;
 
 Machine seen() { return from_snapshot(snapshot(Wanted::memory | Wanted::processes)); }
 
-class LeasePitfalls : public testing::Test {
+class LeasePitfalls : public LeaseFixture {
  protected:
-  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
   Standing standing() { return arbiter_.ledger(seen()).value().at(0); }
-
-  test::Watchdog watchdog_{60s};
-  test::LeaseFolder folder_;
-  Arbiter arbiter_ = folder_.arbiter();
 };
 
 std::string card(const std::string& memory, const std::string& more = "") {
@@ -159,7 +149,7 @@ TEST_F(LeasePitfalls, AChildMadeUnderTheGlobalLockDoesNotHoldIt) {
 // Pitfall 19: in a sticky folder O_CREAT fails on another user's file where fs.protected_regular is set, for
 // root as well. So the lock is opened without it, and everybody can take another user's.
 TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
-  if (geteuid() != 0) GTEST_SKIP() << "other users can be tried only by root";
+  IK_TEST_NEEDS_ROOT();
   const Machine machine = test::idle_machine(1);
   ASSERT_EQ(chown(path(kLockName).c_str(), 40001, 40001), 0);
   struct stat before {

@@ -6,34 +6,25 @@
 #include <chrono>
 #include <thread>
 
-#include "support/lease_folder.h"
-#include "support/watchdog.h"
+#include "support/lease_fixture.h"
 
 namespace innkeeper::lease {
 namespace {
 
 using namespace std::chrono_literals;
-using test::in_child;
-using test::share;
-using test::wait_for;
 
-class LeaseShared : public testing::Test {
+class LeaseShared : public LeaseFixture {
  protected:
-  Bytes available() { return arbiter_.ledger(machine_).value()[0].available; }
+  LeaseShared() : LeaseFixture(idle_machine(1, GiB(40))) {}
   // Another process that has the lease does this with it, and leaves it.
   int in_another(Lease& lease, const std::function<bool(Lease&)>& body) {
-    return lease.share_with_children().ok() ? wait_for(in_child([&] {
+    if (!lease.share_with_children().ok()) return -1;
+    return wait_for(in_child([&] {
       const bool good = body(lease);
       lease.leave();
       return good ? 0 : 1;
-    }))
-                                            : -1;
+    }));
   }
-
-  test::Watchdog watchdog_{60s};
-  test::LeaseFolder folder_;
-  Arbiter arbiter_ = folder_.arbiter();
-  Machine machine_ = test::idle_machine(1, GiB(40));
 };
 
 TEST_F(LeaseShared, OneRenewsWhatAnotherHasGrown) {

@@ -7,25 +7,16 @@
 #include <chrono>
 #include <thread>
 
-#include "support/lease_folder.h"
-#include "support/soon.h"
-#include "support/watchdog.h"
+#include "support/lease_fixture.h"
 
 namespace innkeeper::lease {
 namespace {
 
 using namespace std::chrono_literals;
-using test::share;
-using test::soon;
-using test::wait_for;
-using test::whole;
 
-class LeaseWaiting : public testing::Test {
+class LeaseWaiting : public LeaseFixture {
  protected:
-  static Request waiting(Request request) {
-    request.wait = true;
-    return request;
-  }
+  LeaseWaiting() : LeaseFixture(idle_machine(1)) {}
   // When the place in the line was last touched; 0: there is none.
   int64_t touched() {
     const std::vector<Entry> live = arbiter_.list().value();
@@ -33,11 +24,6 @@ class LeaseWaiting : public testing::Test {
       if (entry.record.kind == Kind::waiting) return entry.touched_ns;
     return 0;
   }
-
-  test::Watchdog watchdog_{60s};
-  test::LeaseFolder folder_;
-  Arbiter arbiter_ = folder_.arbiter();
-  Machine machine_ = test::idle_machine(1);
 };
 
 // Looking at the cards may take longer than kPlaceLost, each time.

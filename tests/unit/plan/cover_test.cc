@@ -9,7 +9,7 @@
 namespace innkeeper::plan {
 namespace {
 
-constexpr int64_t kSize = int64_t{1} << 20;
+constexpr int64_t kUnit = int64_t{1} << 20;
 
 // A round by hand: each block is alive all the time, but where `dies` ends it.
 class Round {
@@ -57,11 +57,11 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
     const auto below = [&](int64_t limit) {
       return static_cast<int64_t>(random() % static_cast<uint32_t>(limit));
     };
-    Round round(10 + below(90), below(2) * kSize);
+    Round round(10 + below(90), below(2) * kUnit);
     const int64_t length = round.uses.length;
     std::vector<int64_t> needed(static_cast<size_t>(length));  // whose users cannot do without
     for (int64_t blocks = 3 + below(30); blocks > 0; --blocks) {
-      const size_t block = round.block(1 + below(3 * kSize), below(10) == 0);
+      const size_t block = round.block(1 + below(3 * kUnit), below(10) == 0);
       const bool stays = round.uses.blocks[block].stays;
       std::vector<int64_t> steps;
       for (int64_t uses = 1 + below(4); uses > 0; --uses) steps.push_back(below(length));
@@ -97,18 +97,18 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
 
 // A step that nothing helps costs no search: it would be a square of the steps.
 TEST(Cover, IsQuickWherePinsExceedTheRoom) {
-  Round round(100'000, kSize);
-  round.block(2 * kSize, true);
+  Round round(100'000, kUnit);
+  round.block(2 * kUnit, true);
   const size_t first = round.blocks(50'000, 64);
   for (int64_t i = 0; i < 50'000; ++i)
     round.gap(first + static_cast<size_t>(i), 2 * i + 1, 2 * i + 1 + 100'000 - 1);
-  EXPECT_EQ(cover(round.uses, Bytes(kSize)).size(), 50'000u) << "all that can leave does";
+  EXPECT_EQ(cover(round.uses, Bytes(kUnit)).size(), 50'000u) << "all that can leave does";
 }
 
 TEST(Cover, IsEmptyWhereAllFits) {
   Round round(10);
-  round.gap(round.block(kSize), 1, 10);
-  EXPECT_TRUE(cover(round.uses, Bytes(kSize)).empty());
+  round.gap(round.block(kUnit), 1, 10);
+  EXPECT_TRUE(cover(round.uses, Bytes(kUnit)).empty());
 }
 
 // One of two blocks must be elsewhere in step 50 of 100; which one?
@@ -121,17 +121,17 @@ class CoverTakes : public testing::TestWithParam<Choice> {};
 
 TEST_P(CoverTakes, TheOneThatCostsLess) {
   for (const bool turned : {false, true}) {
-    Round round(100, 64 * kSize);
+    Round round(100, 64 * kUnit);
     Gap better = GetParam().better;
     Gap worse = GetParam().worse;
-    better.block = round.block(kSize);
-    worse.block = round.block(kSize);
-    round.uses.alive[50] += kSize;
+    better.block = round.block(kUnit);
+    worse.block = round.block(kUnit);
+    round.uses.alive[50] += kUnit;
     worse.version = 1;
     round.uses.written = {better.fresh, worse.fresh};
     round.uses.gaps = turned ? std::vector{better, worse} : std::vector{worse, better};
     for (const Weights::Out out : {Weights::Out::fresh, Weights::Out::first}) {
-      const std::vector<size_t> chosen = cover(round.uses, Bytes(2 * kSize), {.out = out});
+      const std::vector<size_t> chosen = cover(round.uses, Bytes(2 * kUnit), {.out = out});
       ASSERT_EQ(chosen.size(), 1u);
       EXPECT_EQ(round.uses.gaps[chosen.front()].block, better.block);
     }
@@ -151,11 +151,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Of the two blocks one leaves anyway: its bytes are out then, and to let them go once more costs no copy.
 TEST(Cover, CountsTheCopyOutOfAVersionOnce) {
-  Round round(100, 64 * kSize);
-  const size_t twice = round.block(kSize);
-  const size_t once = round.block(kSize);
-  round.uses.alive[10] += 2 * kSize;
-  round.uses.alive[60] += kSize;
+  Round round(100, 64 * kUnit);
+  const size_t twice = round.block(kUnit);
+  const size_t once = round.block(kUnit);
+  round.uses.alive[10] += 2 * kUnit;
+  round.uses.alive[60] += kUnit;
   round.gap(twice, 1, 40);
   const size_t again = round.gap(twice, 41, 99);
   round.uses.gaps[again].version = round.uses.gaps[0].version;
@@ -163,30 +163,30 @@ TEST(Cover, CountsTheCopyOutOfAVersionOnce) {
   const size_t other = round.gap(once, 41, 99);
   round.uses.gaps[again].fresh = false;  // it was read in between
   round.uses.gaps[other].fresh = false;
-  const std::vector<size_t> chosen = cover(round.uses, Bytes(2 * kSize), {.out = Weights::Out::first});
+  const std::vector<size_t> chosen = cover(round.uses, Bytes(2 * kUnit), {.out = Weights::Out::first});
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), again), 1);
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), other), 0);
 }
 
 TEST(Cover, TakesWhatIsSmallLast) {
   Round round(100);
-  const size_t large = round.block(2 * kSize);
+  const size_t large = round.block(2 * kUnit);
   round.gap(large, 40, 60);
-  for (int i = 0; i < 64; ++i) round.gap(round.block(kSize / 32), 1, 100, false, false);
-  round.uses.alive[50] += kSize;
-  const std::vector<size_t> chosen = cover(round.uses, Bytes(round.all() - kSize));
+  for (int i = 0; i < 64; ++i) round.gap(round.block(kUnit / 32), 1, 100, false, false);
+  round.uses.alive[50] += kUnit;
+  const std::vector<size_t> chosen = cover(round.uses, Bytes(round.all() - kUnit));
   ASSERT_EQ(chosen.size(), 1u) << "many copies' latencies for one";
   EXPECT_EQ(round.uses.gaps[chosen.front()].block, large);
 }
 
 TEST(Cover, CountsALifeOfSeveralRoundsAsOftenAsItIsThere) {
   Round round(10);
-  const size_t block = round.block(kSize);  // three of them are alive at once
-  for (int64_t& alive : round.uses.alive) alive = 3 * kSize;
+  const size_t block = round.block(kUnit);  // three of them are alive at once
+  for (int64_t& alive : round.uses.alive) alive = 3 * kUnit;
   round.gap(block, 1, 29);
-  const std::vector<size_t> chosen = cover(round.uses, Bytes(kSize));
+  const std::vector<size_t> chosen = cover(round.uses, Bytes(kUnit));
   ASSERT_EQ(chosen.size(), 1u);
-  EXPECT_EQ(round.there(chosen), (std::vector<int64_t>{kSize, 0, 0, 0, 0, 0, 0, 0, 0, kSize}));
+  EXPECT_EQ(round.there(chosen), (std::vector<int64_t>{kUnit, 0, 0, 0, 0, 0, 0, 0, 0, kUnit}));
 }
 
 }  // namespace

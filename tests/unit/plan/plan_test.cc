@@ -15,13 +15,13 @@
 #include "plan/period.h"
 #include "plan/schedule.h"
 #include "support/pager.h"
+#include "support/touches.h"
 
 namespace innkeeper::plan {
 namespace {
 
 using test::Pager;
 
-constexpr NodeId kCard{0};
 constexpr NodeId kHost{1};
 
 // A program's operators, told to a history as an engine would: by blocks that are born and die.
@@ -35,8 +35,6 @@ struct Loop {
     found = finder.look(history);
   }
 };
-
-Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
 
 TEST(Period, IsFoundAfterTwoRounds) {
   Loop loop;
@@ -122,7 +120,7 @@ TEST(Schedule, OfACircleFetchesOneBlockARound) {
 }
 
 // Training steps: weights, results that live until backward, gradients, sizes by chance.
-Program training(uint32_t seed, int layers, Loop& loop) {
+Program random_training(uint32_t seed, int layers, Loop& loop) {
   std::mt19937 chance(seed);
   const auto kib = [&](int most) { return static_cast<int64_t>(1 + chance() % static_cast<uint32_t>(most)); };
   std::vector<std::pair<Name, int64_t>> weights;
@@ -164,7 +162,7 @@ Program training(uint32_t seed, int layers, Loop& loop) {
 }
 
 // Bytes between two uses at each operator, counted one operator after another over many rounds.
-int64_t most_alive(const Program& program) {
+int64_t count_most_alive(const Program& program) {
   std::map<Name, std::array<int64_t, 3>> lives;  // first and last use, size
   constexpr int64_t kRounds = 5;
   for (int64_t time = 0; time < kRounds * program.length(); ++time) {
@@ -190,8 +188,8 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
   double most_above = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
-    const Program program = training(seed, 24, loop);
-    const int64_t alive = most_alive(program);
+    const Program program = random_training(seed, 24, loop);
+    const int64_t alive = count_most_alive(program);
     EXPECT_EQ(live_excess(uses_at(program, kCard), Bytes(0)).count(), alive) << "seed " << seed;
     EXPECT_EQ(live_excess(uses_at(program, kCard), Bytes(alive)), Bytes(0)) << "seed " << seed;
     for (const int64_t percent : {90, 70, 50, 30}) {
@@ -238,8 +236,8 @@ TEST(Program, TakesTheLessOfTwoRoundsTimes) {
 
 TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   Loop loop;
-  Program program = training(1, 24, loop);
-  const Bytes room(most_alive(program) * 7 / 10);
+  Program program = random_training(1, 24, loop);
+  const Bytes room(count_most_alive(program) * 7 / 10);
   const Schedule wanted = make_schedule(uses_at(program, kCard), room);
   for (int64_t old = 1; old < 200; ++old)  // each has the number of one of the round's, many rounds ago
     program.deaths.push_back({old % program.length(), {old - 5 * program.births, false}});
@@ -314,7 +312,7 @@ TEST(Schedule, IsTheShortestOfThoseThatAreMade) {
   int better = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
-    const Program program = training(seed, 24, loop);
+    const Program program = random_training(seed, 24, loop);
     const Uses uses = uses_at(program, kCard);
     const Bytes room(program.touched_at(kCard).count() * 6 / 10);
     const double time = make_schedule(uses, room).time;
@@ -331,7 +329,7 @@ TEST(Schedule, IsTheShortestOfThoseThatAreMade) {
 TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
-    const Program program = training(seed, 24, loop);
+    const Program program = random_training(seed, 24, loop);
     const Bytes all = program.touched_at(kCard);
     for (const int64_t percent : {90, 70, 50, 30}) {
       const Bytes room(all.count() * percent / 100);
@@ -426,7 +424,7 @@ TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
   int read = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
-    const Program program = training(seed, 24, loop);
+    const Program program = random_training(seed, 24, loop);
     const Uses uses = uses_at(program, kCard);
     const Bytes all = program.touched_at(kCard);
     const Schedule card = make_schedule(uses, Bytes(all.count() * 4 / 10));

@@ -9,13 +9,12 @@
 #include "plan/period.h"
 #include "plan/recompute.h"
 #include "support/pager.h"
+#include "support/touches.h"
 
 namespace innkeeper::plan {
 namespace {
 
 using test::Pager;
-
-constexpr NodeId kCard{0};
 
 struct Sizes {
   int64_t weight, wide, narrow;

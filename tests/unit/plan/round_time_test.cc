@@ -11,16 +11,16 @@
 namespace innkeeper::plan {
 namespace {
 
-constexpr int64_t kSize = 1 << 20;
+constexpr int64_t kMoved = 1 << 20;
 constexpr int64_t kKernel = 1000;
-constexpr double kCopy = 2 * (kSize + kLatency);
+constexpr double kCopy = 2 * (kMoved + kLatency);
 
 // Four operators, of which the first uses a block that is elsewhere until it is wanted again.
 struct OneBlock {
   explicit OneBlock(bool written) {
     uses.speed = {.memory = 2, .link = 1};
     uses.length = 4;
-    uses.blocks.push_back({.slot = {1, true}, .size = kSize});
+    uses.blocks.push_back({.slot = {1, true}, .size = kMoved});
     uses.gaps.push_back({.block = 0, .begin = 1, .end = 4, .returns = true, .fresh = written, .version = 0});
     uses.written.push_back(written);
     for (int64_t step = 0; step <= uses.length; ++step) uses.touched.push_back(step * kKernel);
@@ -29,7 +29,7 @@ struct OneBlock {
 
   Uses uses;
   std::vector<Trip> trips{{.after = 0, .arrives = false, .gap = 0}, {.after = 1, .arrives = true, .gap = 0}};
-  std::vector<int64_t> spare{0, kSize, 0, 0};
+  std::vector<int64_t> spare{0, kMoved, 0, 0};
 };
 
 TEST(RoundTime, OfARoundThatMovesNothingIsItsKernels) {
@@ -46,7 +46,7 @@ TEST(RoundTime, OfACleanBlockHasNoCopyOut) { EXPECT_DOUBLE_EQ(OneBlock(false).ti
 
 TEST(RoundTime, CopiesBothWaysAtATimeWhereThereIsRoom) {
   OneBlock round(true);
-  round.spare.assign(4, kSize);
+  round.spare.assign(4, kMoved);
   EXPECT_DOUBLE_EQ(round.time(), 2 * kKernel + kCopy);
 }
 
@@ -63,7 +63,7 @@ TEST(Gaps, OfOneVersionHaveTheSameBytes) {
   const Name frozen = history.name();
   const Name other = history.name();
   const auto op = [&](Name name, bool write) {
-    history.ended(NodeId{1}, std::array{Touch{name, Bytes(kSize), write}});
+    history.ended(NodeId{1}, std::array{Touch{name, Bytes(kMoved), write}});
   };
   for (int round = 0; round < 3; ++round) {
     op(block, false);  // of the version that the round before has written last

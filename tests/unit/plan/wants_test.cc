@@ -8,8 +8,8 @@
 namespace innkeeper::plan {
 namespace {
 
-constexpr NodeId kCard{1};
-constexpr NodeId kOther{2};
+constexpr NodeId kFirst{1};
+constexpr NodeId kSecond{2};
 
 std::array<int64_t, 2> kib_of(const History& history, int64_t operators) {
   const std::array<Bytes, kMaxNodes> found = working_set(history, operators);
@@ -23,16 +23,16 @@ TEST(WorkingSet, IsTheMostThatIsAliveAtATime) {
   for (int i = 0; i < 50; ++i) {
     const Name first = history.name();
     const Name second = history.name();
-    history.ended(kCard, std::array{Touch{weight, KiB(3)}, Touch{first, KiB(1), true}});
-    history.ended(kCard, std::array{Touch{first, KiB(1)}, Touch{second, KiB(2), true}});
+    history.ended(kFirst, std::array{Touch{weight, KiB(3)}, Touch{first, KiB(1), true}});
+    history.ended(kFirst, std::array{Touch{first, KiB(1)}, Touch{second, KiB(2), true}});
     history.died(first);
     history.died(second);
   }
   EXPECT_EQ(kib_of(history, 100), (std::array<int64_t, 2>{6, 0}));
   const Name large = history.name();
-  history.ended(kOther, std::array{Touch{large, KiB(64), true}, Touch{weight, KiB(3)}});
+  history.ended(kSecond, std::array{Touch{large, KiB(64), true}, Touch{weight, KiB(3)}});
   EXPECT_EQ(kib_of(history, 100), (std::array<int64_t, 2>{6, 67})) << "what is used at both counts at both";
-  for (int i = 0; i < 200; ++i) history.ended(kCard, std::array{Touch{weight, KiB(3)}});
+  for (int i = 0; i < 200; ++i) history.ended(kFirst, std::array{Touch{weight, KiB(3)}});
   EXPECT_EQ(kib_of(history, 100), (std::array<int64_t, 2>{3, 0})) << "of late";
   EXPECT_EQ(kib_of(history, 1'000'000), (std::array<int64_t, 2>{6, 67})) << "as far back as anybody knows";
 }

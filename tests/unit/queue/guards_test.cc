@@ -12,7 +12,8 @@
 #include "lease/process.h"
 #include "queue/life.h"
 #include "queue/scheduler.h"
-#include "support/queue_folder.h"
+#include "support/environment.h"
+#include "support/queue_fixture.h"
 
 namespace {
 std::atomic<int> disk_waits{0};  // how often this program waited for the disk
@@ -32,25 +33,9 @@ namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
-using test::content;
-using test::good;
-using test::QueueFolder;
-using test::shell;
-using test::soon;
 
-constexpr auto kLong = 60'000ms;
-
-class GuardTest : public ::testing::Test {
+class GuardTest : public QueueFixture {
  protected:
-  Store store(Durable durable = Durable::processes) const { return good(Store::open(*folder_, durable)); }
-  static JobSpec spec() {
-    JobSpec job;
-    job.command = {"/bin/true"};
-    job.directory = "/";
-    return job;
-  }
-  JobId add(const JobSpec& spec) { return good(queue_.add(spec)).at(0); }
-  std::string path(const char* name) const { return (outer_.outer() / name).string(); }
   pid_t watcher() const {  // the runner's parent
     const std::string stat = content("/proc/" + std::to_string(outer_.runner()) + "/stat");
     const size_t name = stat.rfind(')');
@@ -83,10 +68,6 @@ class GuardTest : public ::testing::Test {
     waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the step was never reached";
   }
-
-  QueueFolder outer_;
-  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
-  Queue queue_ = outer_.queue();
 };
 
 TEST_F(GuardTest, AJobIsAddedWholeOrNotAtAll) {
@@ -219,12 +200,13 @@ TEST_F(GuardTest, WhatAKilledRunnerLeftIsRemovedAndWhatLivesIsNot) {
 
 // One that has begun to leave sees a job that was added while it still had its lock.
 TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
-  setenv("INNKEEPER_WAIT_STEP", "runner idle", 1);
-  setenv("INNKEEPER_WAIT_FILE", path("idle").c_str(), 1);
-  good(queue_.wait({add(shell("true"))}, kLong));
-  ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("idle")); }));
-  unsetenv("INNKEEPER_WAIT_STEP");
-  unsetenv("INNKEEPER_WAIT_FILE");
+  {
+    test::Environment first_runner;
+    first_runner.set("INNKEEPER_WAIT_STEP", "runner idle");
+    first_runner.set("INNKEEPER_WAIT_FILE", path("idle"));
+    good(queue_.wait({add(shell("true"))}, kLong));
+    ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("idle")); }));
+  }
   const pid_t runner = outer_.runner();
   ASSERT_GT(runner, 0);
   const JobId id = add(shell("true"));  // there is a runner: this starts none

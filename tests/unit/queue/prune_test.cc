@@ -6,21 +6,16 @@
 
 #include "lease/process.h"
 #include "queue/scheduler.h"
-#include "support/queue_folder.h"
+#include "support/queue_fixture.h"
 
 namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
-using test::content;
-using test::good;
-using test::QueueFolder;
-using test::shell;
-using test::soon;
 
 constexpr int64_t kAll = 1'000'000;
 
-class PruneTest : public ::testing::Test {
+class PruneTest : public QueueFolderTest {
  protected:
   JobId add(const std::vector<Need>& after = {}) {
     JobSpec job = spec_;
@@ -64,15 +59,8 @@ class PruneTest : public ::testing::Test {
   }
   int64_t prune_all() { return prune({.age = 0ns, .jobs = std::nullopt}); }
 
-  QueueFolder outer_;
-  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
-  Store store_ = good(Store::open(*folder_, Durable::processes));
-  JobSpec spec_ = [] {
-    JobSpec job;
-    job.command = {"/bin/true"};
-    job.directory = "/";
-    return job;
-  }();
+  Store store_ = store();
+  JobSpec spec_ = spec();
 };
 
 TEST_F(PruneTest, ByAgeAndByNumber) {
@@ -241,11 +229,7 @@ TEST_F(PruneTest, TidyingLeavesWhatIsUsedAndWhatWasMeasured) {
 }
 
 // With a real runner.
-class AutomaticTest : public ::testing::Test {
- protected:
-  QueueFolder folder_;
-  Queue queue_ = folder_.queue();
-};
+class AutomaticTest : public QueueFixture {};
 
 TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   const Keep usual = queue_.keep().value();
@@ -257,7 +241,7 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   std::vector<JobId> ids;
   {
     // More than go at a time. No runner sees them.
-    const auto folder = good(Folder::open(folder_.path().string()));
+    const auto folder = good(Folder::open(outer_.path().string()));
     Store store = good(Store::open(*folder, Durable::processes));
     JobSpec job = shell("true");
     job.directory = "/";
@@ -273,7 +257,7 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   ASSERT_TRUE(queue_.wait(ids, 20s).ok()) << "also when some are pruned by now";
   ASSERT_TRUE(soon([&] { return !queue_.runner_alive(); }));
   EXPECT_EQ(queue_.list().value().size(), 2U);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path() / "output"), {}), 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(outer_.path() / "output"), {}), 2);
   const std::vector<JobLine> lines = queue_.wait(ids, 0ms).value();
   for (const JobLine& line : lines) EXPECT_EQ(line.state, State::done) << line.id;
   EXPECT_EQ(queue_.resolve("1-215").value(), ids);
@@ -284,7 +268,7 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
 TEST_F(AutomaticTest, TheRunnerPrunesWhileItWorks) {
   ASSERT_TRUE(queue_.set_keep({.age = std::nullopt, .jobs = 5}).ok());
   ASSERT_TRUE(queue_.set_cpu_slots(8).ok());
-  const std::string go = (folder_.outer() / "go").string();
+  const std::string go = path("go");
   const JobId busy = queue_.add(shell("while [ ! -e " + go + " ]; do sleep 0.02; done")).value().at(0);
   JobSpec one;
   one.command = {"/bin/true"};

@@ -6,32 +6,21 @@
 
 #include "queue/environment.h"
 #include "support/fake_gpus.h"
-#include "support/queue_folder.h"
+#include "support/queue_fixture.h"
 
 namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
-using test::content;
-using test::QueueFolder;
-using test::shell;
-using test::soon;
 
-constexpr auto kLong = 60'000ms;
-
-class QueueTest : public ::testing::Test {
+class QueueTest : public QueueFixture {
  protected:
-  JobId add(const JobSpec& spec) { return queue_.add(spec).value().at(0); }
-  JobLine wait(JobId id) { return queue_.wait({id}, kLong).value().at(0); }
   State state(JobId id) { return queue_.show(id).value().state; }
   std::string output(JobId id) { return content(queue_.log_path(id).value()); }
   // A job goes on after this as soon as the test has called let_go().
   std::string until_let_go() const { return "while [ ! -e " + go().string() + " ]; do sleep 0.02; done; "; }
   void let_go() const { test::spit(go(), ""); }
-  std::filesystem::path go() const { return folder_.outer() / "go"; }
-
-  QueueFolder folder_;
-  Queue queue_ = folder_.queue();
+  std::filesystem::path go() const { return path("go"); }
 };
 
 TEST_F(QueueTest, RunsAJobWithItsFolderEnvironmentAndOutput) {
@@ -55,7 +44,7 @@ TEST_F(QueueTest, RunsAJobWithItsFolderEnvironmentAndOutput) {
 TEST_F(QueueTest, TheRunnerEndsWithTheLastJobAndBeginsWithTheNext) {
   wait(add(shell("true")));
   EXPECT_TRUE(soon([&] { return !queue_.runner_alive(); }));
-  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() / "life"));
+  EXPECT_TRUE(std::filesystem::is_empty(outer_.path() / "life"));
   EXPECT_EQ(wait(add(shell("true"))).state, State::done);
 }
 
@@ -78,7 +67,7 @@ TEST_F(QueueTest, SaysHowAJobEnded) {
 }
 
 TEST_F(QueueTest, TheJobsOwnPathFindsItsProgram) {
-  const auto bin = folder_.outer() / "bin";
+  const auto bin = outer_.outer() / "bin";
   std::filesystem::create_directory(bin);
   test::spit(bin / "my-tool", "#!/bin/sh\necho found\n");
   chmod((bin / "my-tool").c_str(), 0755);
@@ -93,7 +82,7 @@ TEST_F(QueueTest, TheJobsOwnPathFindsItsProgram) {
 TEST_F(QueueTest, PriorityThenAge) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
   ASSERT_TRUE(queue_.pause_all().ok());
-  const std::string order = (folder_.outer() / "order").string();
+  const std::string order = path("order");
   std::vector<JobId> ids;
   for (const int priority : {0, 5, 0, 9, -3}) {
     JobSpec spec = shell("echo " + std::to_string(ids.size()) + " >> " + order);
@@ -127,7 +116,7 @@ TEST_F(QueueTest, SlotsLimitWhatRunsAtOnce) {
 }
 
 TEST_F(QueueTest, DependenciesOrderAndCancel) {
-  const std::string file = (folder_.outer() / "done").string();
+  const std::string file = path("done");
   const JobId first = add(shell(until_let_go() + "touch " + file));
   JobSpec second = shell("test -e " + file);
   second.after = {{first}};
@@ -161,7 +150,7 @@ TEST_F(QueueTest, DependenciesOrderAndCancel) {
 }
 
 TEST_F(QueueTest, RetriesUntilItSucceeds) {
-  const std::string file = (folder_.outer() / "tries").string();
+  const std::string file = path("tries");
   JobSpec spec =
       shell("echo x >> " + file + "; echo try $INNKEEPER_JOB_ATTEMPT; test $(wc -l < " + file + ") -ge 3");
   spec.retries = 5;
@@ -181,7 +170,7 @@ TEST_F(QueueTest, RetriesUntilItSucceeds) {
 }
 
 TEST_F(QueueTest, TimeLimitEndsTheWholeGroup) {
-  const std::string file = (folder_.outer() / "child").string();
+  const std::string file = path("child");
   JobSpec spec = shell("sleep 30 & echo $! > " + file + "; wait");
   spec.time_limit = 1s;
   const JobId id = add(spec);
@@ -284,7 +273,7 @@ TEST_F(QueueTest, ArraysAndSweeps) {
 }
 
 TEST_F(QueueTest, TellsWhenAJobHasEnded) {
-  const std::string file = (folder_.outer() / "told").string();
+  const std::string file = path("told");
   JobSpec spec = shell("exit 4");
   spec.name = "demo";
   spec.notify = "echo $INNKEEPER_JOB_NAME $INNKEEPER_JOB_STATE $INNKEEPER_JOB_CODE > " + file + ".tmp; mv " +

@@ -11,26 +11,13 @@
 #include "queue/sweep.h"
 #include "support/environment.h"
 #include "support/lease_folder.h"
-#include "support/queue_folder.h"
+#include "support/queue_fixture.h"
 
 namespace innkeeper::queue {
 namespace {
 
-using test::good;
-using test::QueueFolder;
-
-// What of a Result is an answer, so that a failure shows its message.
-class StoreTest : public ::testing::Test {
+class StoreTest : public QueueFolderTest {
  protected:
-  QueueFolder outer_;
-  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
-  Store store() const { return good(Store::open(*folder_, Durable::processes)); }
-  static JobSpec spec() {
-    JobSpec job;
-    job.command = {"/bin/true"};
-    job.directory = "/";
-    return job;
-  }
   // Opens, reads and writes what is there, whatever it is: every answer is one, or one clear line.
   void use_whatever_is_there() const {
     Result<Store> opened = Store::open(*folder_, Durable::processes);

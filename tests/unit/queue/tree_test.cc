@@ -8,26 +8,16 @@
 
 #include "lease/process.h"
 #include "queue/life.h"
-#include "support/queue_folder.h"
+#include "support/queue_fixture.h"
 
 namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
-using test::content;
-using test::good;
-using test::QueueFolder;
-using test::shell;
-using test::soon;
 
-constexpr auto kLong = 40'000ms;
-
-class TreeTest : public ::testing::Test {
+class TreeTest : public QueueFixture {
  protected:
-  JobId add(const JobSpec& spec) { return good(queue_.add(spec)).at(0); }
-  JobLine wait(JobId id) { return good(queue_.wait({id}, kLong)).at(0); }
   JobLine line(JobId id) { return good(queue_.show(id)); }
-  std::string path(const char* name) const { return (outer_.outer() / name).string(); }
   // What a process of a job has written there; 0: nothing yet.
   pid_t number(const char* name) const { return std::atoi(content(path(name)).c_str()); }
   bool written(const char* name) {
@@ -42,14 +32,6 @@ class TreeTest : public ::testing::Test {
   // As long as nobody ends it.
   static constexpr const char* kDeaf = "trap \"\" TERM; while :; do sleep 0.05; done";
   static constexpr const char* kWait = "while :; do sleep 0.05; done";
-  pid_t supervisor(JobId id) const {
-    const Life life = look(folder_->life(id, 1));
-    return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
-  }
-
-  QueueFolder outer_;
-  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
-  Queue queue_ = outer_.queue();
 };
 
 TEST_F(TreeTest, CancelEndsSessionsOfTheirOwn) {

@@ -10,29 +10,17 @@
 #include "lease/process.h"
 #include "queue/life.h"
 #include "queue/scheduler.h"
-#include "support/queue_folder.h"
+#include "support/queue_fixture.h"
 
 namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
-using test::content;
-using test::good;
-using test::QueueFolder;
-using test::shell;
-using test::soon;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-class UnseenTest : public ::testing::Test {
+class UnseenTest : public QueueFixture {
  protected:
-  Store store() const { return good(Store::open(*folder_, Durable::processes)); }
-  JobId add(const JobSpec& spec) { return good(queue_.add(spec)).at(0); }
-  std::string path(const char* name) const { return (outer_.outer() / name).string(); }
-  pid_t supervisor(JobId id) const {
-    const Life life = look(folder_->life(id, 1));
-    return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
-  }
   // What the machine's end does, but for the machine.
   // The supervisor and all processes of its job, stopped: none of them starts another any more.
   std::vector<pid_t> stopped(JobId running) {
@@ -85,10 +73,6 @@ class UnseenTest : public ::testing::Test {
     EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
     return then * kSecond;
   }
-
-  QueueFolder outer_;
-  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
-  Queue queue_ = outer_.queue();
 };
 
 TEST_F(UnseenTest, WhoListsIsToldAndItIsWrittenDown) {

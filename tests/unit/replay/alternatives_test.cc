@@ -13,20 +13,17 @@
 
 #include "replay/comparison.h"
 #include "replay/trips.h"
+#include "support/parsed_record.h"
 
 namespace innkeeper::replay {
 namespace {
+
+using test::parsed;
 
 constexpr double kMs = 1e-3;
 constexpr sim::Card kCard{
     .name = "plain", .memory = GiB(1), .flops = 1e9, .bandwidth = 1e15, .launch_seconds = 0};
 constexpr sim::Link kLink{.name = "plain", .bandwidth = 1024.0 * (1 << 20) / 1.024, .latency = 0};
-
-trace::Record parsed(const std::string& text) {
-  Result<trace::Record> record = trace::parse_record(text);
-  EXPECT_TRUE(record.ok()) << record.status().message();
-  return record.ok() ? std::move(record).value() : trace::Record();
-}
 
 // A chain of layers, trained: each kernel takes 1 ms. Blocks of layer i in step s, in MiB as given:
 // parameter 100 + i, state 200 + i; activation, its gradient and the parameter's gradient are the step's.

@@ -10,18 +10,14 @@
 #include "replay/laps.h"
 #include "replay/offline.h"
 #include "replay/player.h"
+#include "support/parsed_record.h"
 
 namespace innkeeper::replay {
 namespace {
 
+using test::parsed;
 using trace::Entry;
 using trace::Record;
-
-Record parsed(const std::string& text) {
-  Result<Record> record = trace::parse_record(text);
-  EXPECT_TRUE(record.ok()) << record.status().message();
-  return record.ok() ? std::move(record).value() : Record();
-}
 
 constexpr int64_t kBlock = 1 << 20;
 

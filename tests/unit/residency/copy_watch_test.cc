@@ -10,7 +10,7 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr Bytes kSize = KiB(16);
+constexpr Bytes kWatched = KiB(16);
 
 TEST(CopyWatch, SeesEachCopyWithItsEndsAndItsBytes) {
   Machine machine({.accelerators = 1, .budget = KiB(64), .host_budget = KiB(96), .disk_budget = MiB(1)});
@@ -23,7 +23,7 @@ TEST(CopyWatch, SeesEachCopyWithItsEndsAndItsBytes) {
       });
   std::vector<Block*> blocks;
   for (int i = 0; i < 9; ++i) {
-    blocks.push_back(machine->create(kSize));
+    blocks.push_back(machine->create(kWatched));
     EXPECT_TRUE(machine.run(machine.sim(), {{.block = blocks.back(), .write = true}}, [](auto) {}).ok());
   }
   for (Block* block : blocks) {
@@ -33,7 +33,7 @@ TEST(CopyWatch, SeesEachCopyWithItsEndsAndItsBytes) {
   const Stats stats = machine->stats();
   EXPECT_EQ(bytes["host>sim:0"] + bytes["disk>host"], stats.bytes_fetched);
   EXPECT_EQ(bytes["sim:0>host"] + bytes["host>disk"], stats.bytes_written_back);
-  EXPECT_GE(bytes["host>sim:0"], 5 * kSize.count());
+  EXPECT_GE(bytes["host>sim:0"], 5 * kWatched.count());
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : blocks) machine->destroy(block);
 }

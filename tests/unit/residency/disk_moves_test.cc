@@ -22,6 +22,11 @@ namespace {
 MachineOptions with_disk(LinkLimits links = {}) {
   return {.budget = KiB(64), .host_budget = KiB(32), .disk_budget = MiB(4), .links = links};
 }
+MachineOptions with_disk_and_computing_host() {
+  MachineOptions options = with_disk();
+  options.host_computes = true;
+  return options;
+}
 
 // Blocks on the disk alone.
 std::vector<Block*> on_disk(Machine& machine, size_t count) {
@@ -185,9 +190,8 @@ TEST(DiskMoves, SpillsRunSideBySide) {
 // The host waits for each of its operands before it asks for the next, a card for none.
 TEST(DiskMoves, OperandsAreReadSideBySide) {
   for (const bool at_card : {true, false}) {
-    MachineOptions options = with_disk();
+    MachineOptions options = with_disk_and_computing_host();
     options.disk_calls = Meeting::calls();
-    options.host_computes = true;
     Machine machine(options);
     std::vector<Block*> blocks = on_disk(machine, 4);
     Meeting::open();
@@ -206,9 +210,8 @@ TEST(DiskMoves, OperandsAreReadSideBySide) {
 // The disk fails after the copy was taken: the block stays where it was, and who needed the room hears of it.
 TEST(DiskMoves, ASpillThatFailsLateLeavesTheBlockWhereItWas) {
   FaultPlan faults;
-  MachineOptions options = with_disk();
+  MachineOptions options = with_disk_and_computing_host();
   options.faults = &faults;
-  options.host_computes = true;
   Machine machine(options);
   std::vector<Block*> blocks;
   for (size_t i = 0; i < 8; ++i) blocks.push_back(machine.make(machine.host(), pattern(kSize, i)).value());
@@ -261,9 +264,7 @@ void while_another_thread_lands(Machine& machine, const std::function<void()>& a
 
 TEST(DiskMoves, WhatAnotherThreadSeesLandHasLeftWhenEvictReturns) {
   for (const bool all : {false, true}) {
-    MachineOptions options = with_disk();
-    options.host_computes = true;
-    Machine machine(options);
+    Machine machine(with_disk_and_computing_host());
     Block* block = machine.make(machine.host(), pattern(kSize, 1)).value();
     while_another_thread_lands(machine, [&] {
       EXPECT_TRUE((all ? machine->evict_all() : machine->evict(*block)).ok());
@@ -276,9 +277,7 @@ TEST(DiskMoves, WhatAnotherThreadSeesLandHasLeftWhenEvictReturns) {
 }
 
 TEST(DiskMoves, WhatTheUserEvictsIsNoVictimWhileItLeaves) {
-  MachineOptions options = with_disk();
-  options.host_computes = true;
-  Machine machine(options);
+  Machine machine(with_disk_and_computing_host());
   Block* block = machine.make(machine.host(), pattern(kSize, 1)).value();
   std::string broken = "not looked at";
   {
@@ -293,9 +292,7 @@ TEST(DiskMoves, WhatTheUserEvictsIsNoVictimWhileItLeaves) {
 }
 
 TEST(DiskMoves, ForWhatAnotherThreadSeesLandNoOtherBlockLeaves) {
-  MachineOptions options = with_disk();
-  options.host_computes = true;
-  Machine machine(options);
+  Machine machine(with_disk_and_computing_host());
   Block* first = machine.make(machine.host(), pattern(kSize, 1)).value();
   Block* second = machine.make(machine.host(), pattern(kSize, 2)).value();
   while_another_thread_lands(machine,
@@ -308,9 +305,8 @@ TEST(DiskMoves, ForWhatAnotherThreadSeesLandNoOtherBlockLeaves) {
 
 // The host is full, and all that leaves it is a block that this thread fetches: it waits for another one.
 TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
-  MachineOptions options = with_disk();
+  MachineOptions options = with_disk_and_computing_host();
   options.budget = options.host_budget = Bytes(2 * kSize);
-  options.host_computes = true;
   options.disk_calls = Gate::calls();
   Machine machine(options);
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -346,8 +342,7 @@ TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
 
 // Who writes a block while it is being spilled keeps it, with what was written.
 TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
-  MachineOptions options = with_disk();
-  options.host_computes = true;
+  MachineOptions options = with_disk_and_computing_host();
   options.disk_calls.write = [](int file, const void* data, size_t size, off_t offset) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return ::pwrite(file, data, size, offset);
@@ -374,8 +369,7 @@ TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
 // A block may die while it is on its way to the disk, and its memory be handed to whoever holds it still.
 TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
   static std::atomic<int> writes;
-  MachineOptions options = with_disk();
-  options.host_computes = true;
+  MachineOptions options = with_disk_and_computing_host();
   options.disk_calls.write = [](int file, const void* data, size_t size, off_t offset) {
     writes.fetch_add(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -395,9 +389,8 @@ TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
 // Where the host is short of room, what leaves next is written to the disk before it must leave, so that who
 // needs its room waits for no disk; as many bytes as had to be evicted, and no more.
 TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
-  MachineOptions options = with_disk();
+  MachineOptions options = with_disk_and_computing_host();
   options.host_budget = KiB(16);
-  options.host_computes = true;
   Machine machine(options);
   std::vector<Block*> blocks;
   for (size_t i = 0; i < 4; ++i) blocks.push_back(machine.make(machine.host(), pattern(kSize, i)).value());

@@ -9,8 +9,6 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kSize = 4096;
-
 Block* must_make(Machine& machine, NodeId node, const Contents& contents) {
   Result<Block*> made = machine.make(node, contents);
   IK_CHECK(made.ok(), made.status().message());

@@ -5,14 +5,12 @@
 #include <cstring>
 #include <thread>
 
-#include "base/test_point.h"
+#include "support/at_points.h"
 #include "support/machine.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::test {
 namespace {
-
-constexpr size_t kSize = 4096;
 
 // A prefetch to a peer, to the host or to a disk while an operator of another thread writes the block.
 enum class Target { peer, host, disk };
@@ -28,9 +26,8 @@ TEST_P(WriterTest, AHintWaitsForTheOperatorThatWrites) {
                                                  : machine.sim(1);
   Block* block = machine.make(writes_at, pattern(kSize, 1)).value();
   const Contents written = pattern(kSize, 2);
-  static std::atomic<bool> waits;
-  waits = false;
-  test_point.store([](const char* name) {
+  std::atomic<bool> waits = false;
+  const AtPoints points([&](const char* name) {
     if (std::strcmp(name, "wait") == 0) waits = true;
     std::this_thread::yield();
   });
@@ -46,7 +43,6 @@ TEST_P(WriterTest, AHintWaitsForTheOperatorThatWrites) {
     std::copy(written.begin() + half, written.end(), operands[0].begin() + half);
   });
   hint.join();
-  test_point.store(nullptr);
   ASSERT_TRUE(ran.ok()) << ran.message();
   ASSERT_TRUE(hinted.ok()) << hinted.message();
   EXPECT_EQ(broken, "");
@@ -92,10 +88,9 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   Machine machine({.accelerators = 2});
   const Watchdog watchdog(std::chrono::seconds(20));
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  static std::atomic<bool> waits;
-  waits = false;
+  std::atomic<bool> waits = false;
   ASSERT_TRUE(machine->hold(*block, machine.sim(0), /*write=*/true).ok());
-  test_point.store([](const char* name) {
+  const AtPoints points([&](const char* name) {
     if (std::strcmp(name, "wait") == 0) waits = true;
     std::this_thread::yield();
   });
@@ -106,7 +101,6 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   std::thread([&] { access = machine->let_go(*block, machine.sim(0)); }).join();  // left on another thread
   machine->release(machine.sim(0), std::span(&access, 1));
   reader.join();
-  test_point.store(nullptr);
   ASSERT_TRUE(seen.ok()) << seen.status().message();
   EXPECT_TRUE(seen.value() == pattern(kSize, 1));
   machine->destroy(block);

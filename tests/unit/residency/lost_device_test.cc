@@ -8,8 +8,6 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kSize = 4096;
-
 class LostDevice : public testing::Test {
  protected:
   Block* make(NodeId node, uint64_t version) {

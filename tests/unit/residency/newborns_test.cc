@@ -19,10 +19,10 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kSize = 256;
+constexpr size_t kNewbornSize = 256;
 constexpr std::chrono::milliseconds kNotYet{50};
 
-Block* born(Machine& machine, NodeId node, size_t size = kSize) {
+Block* born(Machine& machine, NodeId node, size_t size = kNewbornSize) {
   return machine.make(node, pattern(size, 1)).value();
 }
 
@@ -132,13 +132,13 @@ TEST(Newborns, WhoLooksAtTheBooksFindsThem) {
   Machine machine;
   const NodeId node = machine.sim();
   Block* const first = born(machine, node);
-  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kSize));
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kNewbornSize));
   EXPECT_TRUE(is_listed(*first, node));
   Block* const second = born(machine, node);
   EXPECT_FALSE(is_listed(*second, node));
   EXPECT_EQ(machine->check_invariants(), "");
   EXPECT_TRUE(is_listed(*second, node));
-  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(2 * kSize));
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(2 * kNewbornSize));
   destroy_all(machine, {first, second});
 }
 
@@ -158,7 +158,7 @@ TEST(Newborns, WhoSeesABlocksMemoryHearsThatItGoes) {
   machine->destroy(block);
   EXPECT_EQ(told, block);
   EXPECT_TRUE(absent);
-  EXPECT_EQ(used, round_up(Bytes(kSize))) << "told before the memory goes";
+  EXPECT_EQ(used, round_up(Bytes(kNewbornSize))) << "told before the memory goes";
   EXPECT_EQ(machine->used(node), Bytes(0));
 }
 
@@ -223,8 +223,8 @@ TEST(Newborns, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
   Machine machine({.budget = KiB(64), .policy = make_meddling_policy});
   const NodeId node = machine.sim();
   Block* const first = born(machine, node, 4096);
-  Block* const late = machine->create(Bytes(kSize));
-  Memory memory = machine->device(node).allocate(Bytes(kSize)).value();
+  Block* const late = machine->create(Bytes(kNewbornSize));
+  Memory memory = machine->device(node).allocate(Bytes(kNewbornSize)).value();
   std::future<void> birth;
   std::future_status went_on{};
   MeddlingPolicy::meddle = [&] {
@@ -296,7 +296,7 @@ TEST_P(NewbornKept, IsListedFirst) {
     const Stats stats = machine->stats();
     EXPECT_EQ(stats.escaped, 0);
     EXPECT_EQ(stats.nodes.at("sim:0").pinned, 0);
-    EXPECT_EQ(stats.nodes.at("sim:0").replicas, static_cast<int64_t>(kSize));
+    EXPECT_EQ(stats.nodes.at("sim:0").replicas, static_cast<int64_t>(kNewbornSize));
     destroy_all(machine, {other});
   }
 }
@@ -306,7 +306,7 @@ const Kept kKept[] = {
      [](Machine& machine, Block& block, NodeId node) {
        ASSERT_TRUE(machine->pin(block, node).ok());
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kSize));
+       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNewbornSize));
      }},
     {"Held",
      [](Machine& machine, Block& block, NodeId node) {
@@ -319,7 +319,7 @@ const Kept kKept[] = {
        ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
        machine->keep_escaped(node, access);
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kSize));
+       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNewbornSize));
      }},
     {"Surrendered",
      [](Machine& machine, Block& block, NodeId node) {
@@ -332,7 +332,7 @@ const Kept kKept[] = {
        ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
        machine->replace(block, node, machine->device(node).allocate(KiB(1)).value(), KiB(1));
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kSize) + 1024);
+       EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kNewbornSize) + 1024);
        machine->release(node, std::span(&access, 1));
      }},
     {"Evicted",
@@ -349,7 +349,7 @@ const Kept kKept[] = {
      }},
     {"WrittenElsewhere",
      [](Machine& machine, Block& block, NodeId node) {
-       ASSERT_TRUE(machine.write(block, machine.sim(1), pattern(kSize, 2)).ok());
+       ASSERT_TRUE(machine.write(block, machine.sim(1), pattern(kNewbornSize, 2)).ok());
        EXPECT_FALSE(is_listed(block, node));
        EXPECT_TRUE(is_listed(block, machine.sim(1)));
      }},

@@ -13,10 +13,10 @@ namespace {
 
 using test::Contents;
 using test::FaultPlan;
+using test::kSize;
 using test::Machine;
 using test::pattern;
 
-constexpr size_t kSize = 4096;
 constexpr sim::QueueIndex kCompute = 0, kIn = 1, kOut = 2;
 constexpr double kLong = 1.0;  // seconds of a kernel; copies take some microseconds
 

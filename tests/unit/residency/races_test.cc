@@ -52,7 +52,6 @@ TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
 
 // A replica that leaves is on no list any more, but its bytes are not given back yet.
 TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
-  constexpr size_t kSize = 4096;
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -93,7 +92,6 @@ TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
 
 // An operator holds the room that a prefetch needs, and asks for the block that is being fetched.
 TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
-  constexpr size_t kSize = 4096;
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -127,7 +125,6 @@ TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
 }
 
 TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
-  constexpr size_t kSize = 4096;
   FaultPlan faults;
   Machine machine({.accelerators = 2, .budget = Bytes(4 * kSize), .faults = &faults});
   const Watchdog watchdog(std::chrono::seconds(30));

@@ -6,8 +6,6 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kSize = 4096;
-
 class ReclaimTest : public testing::TestWithParam<sim::Visibility> {};
 
 // Nothing in the loop looks at statistics or synchronises, both of which give back what they find.

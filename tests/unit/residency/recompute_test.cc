@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/test_point.h"
+#include "support/at_points.h"
 #include "support/machine.h"
 
 namespace innkeeper::test {
@@ -106,6 +106,12 @@ class Recompute : public ::testing::Test {
   void TearDown() override {
     for (Block* block : sources_) kitchen_.destroy(block);
   }
+  // A block without a replica: the operator that adds `number` to `from` makes it again.
+  Block* dropped(Block& from, unsigned char number = 4) {
+    Block* made = kitchen_.made_of(from, number, at_);
+    EXPECT_TRUE(kitchen_->drop(*made, at_));
+    return made;
+  }
   Contents seen(Block& block, NodeId node) {
     Result<Contents> contents = kitchen_.machine().read(block, node);
     EXPECT_TRUE(contents.ok()) << contents.status().message();
@@ -141,13 +147,11 @@ TEST_F(Recompute, ItIsThereForWhoeverAsksAtWhateverNode) {
   Block& from = source(3);
   const NodeId nodes[] = {kitchen_.machine().host(), kitchen_.machine().sim(1)};
   for (const NodeId node : nodes) {
-    Block* made = kitchen_.made_of(from, 4, at_);
-    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    Block* made = dropped(from);
     EXPECT_EQ(seen(*made, node), filled(7));
     kitchen_.destroy(made);
   }
-  Block* made = kitchen_.made_of(from, 4, at_);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  Block* made = dropped(from);
   ASSERT_TRUE(kitchen_->pin(*made, at_).ok());
   EXPECT_EQ(kitchen_->where(*made), std::vector{at_});
   EXPECT_FALSE(kitchen_->drop(*made, at_)) << "somebody has pinned it";
@@ -161,10 +165,8 @@ TEST_F(Recompute, ItIsThereForWhoeverAsksAtWhateverNode) {
 
 TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfHasItMadeFirst) {
   Block& from = source(3);
-  Block* one = kitchen_.made_of(from, 4, at_);
-  Block* other = kitchen_.made_of(from, 5, at_);
-  ASSERT_TRUE(kitchen_->drop(*one, at_));
-  ASSERT_TRUE(kitchen_->drop(*other, at_));
+  Block* one = dropped(from);
+  Block* other = dropped(from, 5);
   ASSERT_TRUE(kitchen_.machine().write(from, at_, filled(100)).ok());
   EXPECT_EQ(kitchen_.followed, 2);
   EXPECT_EQ(seen(*one, at_), filled(7));
@@ -179,8 +181,7 @@ TEST_F(Recompute, SoItIsWhereverThatIsWritten) {
   const NodeId nodes[] = {kitchen_.machine().host(), kitchen_.machine().sim(1), at_};
   unsigned char now = 3;
   for (const NodeId node : nodes) {
-    Block* made = kitchen_.made_of(from, 4, at_);
-    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    Block* made = dropped(from);
     ASSERT_TRUE(kitchen_->evict(from).ok());
     ASSERT_TRUE(kitchen_->prefetch(from, node).ok());
     ASSERT_TRUE(kitchen_.machine().write(from, node, filled(static_cast<unsigned char>(now + 50))).ok());
@@ -239,8 +240,7 @@ TEST_F(Recompute, WhatOthersAreMadeOfStays) {
 
 TEST_F(Recompute, ItMayDieWithoutItsBytes) {
   Block& from = source(3);
-  Block* made = kitchen_.made_of(from, 4, at_);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  Block* made = dropped(from);
   kitchen_.destroy(made);
   EXPECT_EQ(kitchen_.followed, 0);
   EXPECT_EQ(kitchen_->check_invariants(), "");  // what it was made of is an owner's again
@@ -250,8 +250,7 @@ TEST_F(Recompute, ItMayDieWithoutItsBytes) {
 
 TEST_F(Recompute, WhatFailsIsTriedAgain) {
   Block& from = source(3);
-  Block* made = kitchen_.made_of(from, 4, at_);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  Block* made = dropped(from);
   kitchen_.before = [] { return Status(Code::out_of_memory, "no room"); };
   EXPECT_EQ(kitchen_.machine().read(*made, at_).status().code(), Code::out_of_memory);
   EXPECT_EQ(kitchen_.machine().write(from, at_, filled(9)).code(), Code::out_of_memory) << "or it were lost";
@@ -264,8 +263,7 @@ TEST_F(Recompute, WhatFailsIsTriedAgain) {
 
 TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
   Block& from = source(3);
-  Block* made = kitchen_.made_of(from, 4, at_);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  Block* made = dropped(from);
   ASSERT_TRUE(kitchen_->evict(from).ok());
   EXPECT_EQ(kitchen_->check_invariants(), "");
   EXPECT_EQ(seen(*made, at_), filled(7));
@@ -274,8 +272,7 @@ TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
 
 TEST_F(Recompute, AHintDoesNothing) {
   Block& from = source(3);
-  Block* made = kitchen_.made_of(from, 4, at_);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  Block* made = dropped(from);
   EXPECT_TRUE(kitchen_->prefetch(*made, at_).ok());
   EXPECT_TRUE(kitchen_->evict(*made).ok());
   EXPECT_TRUE(kitchen_->write_back(*made).ok());
@@ -288,8 +285,7 @@ TEST_F(Recompute, AHintDoesNothing) {
 TEST_F(Recompute, WhoeverElseWantsItWaitsForIt) {
   for (int round = 0; round < 200; ++round) {
     Block& from = source(static_cast<unsigned char>(round));
-    Block* made = kitchen_.made_of(from, 4, at_);
-    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    Block* made = dropped(from);
     const int before = kitchen_.followed;
     std::thread other([&] { EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(round + 4))); });
     EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(round + 4)));
@@ -304,8 +300,7 @@ TEST_F(Recompute, WhoeverElseWantsItWaitsForIt) {
 TEST_F(Recompute, ItMayDieWhileAnotherWritesWhatItIsMadeOf) {
   for (int round = 0; round < 200; ++round) {
     Block& from = source(1);
-    Block* made = kitchen_.made_of(from, 4, at_);
-    ASSERT_TRUE(kitchen_->drop(*made, at_));
+    Block* made = dropped(from);
     std::thread other([&] { kitchen_->destroy(made); });
     EXPECT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
     other.join();
@@ -322,13 +317,13 @@ TEST(RecomputeAtTheHost, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
   Block* const from = kitchen.machine().make(at, filled(3)).value();
   Block* const made = kitchen.made_of(*from, 4, at);
   ASSERT_TRUE(kitchen->drop(*made, at));
-  static std::function<void()> meanwhile;
-  meanwhile = [&] { kitchen.destroy(made); };
-  test_point.store([](const char* name) {
-    if (std::string_view(name) == "victim" && meanwhile) std::exchange(meanwhile, nullptr)();
-  });
-  EXPECT_EQ(kitchen.machine().make(at, filled(1, 62 << 10)).status().code(), Code::out_of_memory);
-  test_point.store(nullptr);
+  std::function<void()> meanwhile = [&] { kitchen.destroy(made); };
+  {
+    const AtPoints points([&](const char* name) {
+      if (std::string_view(name) == "victim" && meanwhile) std::exchange(meanwhile, nullptr)();
+    });
+    EXPECT_EQ(kitchen.machine().make(at, filled(1, 62 << 10)).status().code(), Code::out_of_memory);
+  }
   EXPECT_FALSE(meanwhile) << "nothing was to leave";
   EXPECT_EQ(kitchen->check_invariants(), "");  // it is an owner's again
   kitchen.destroy(from);

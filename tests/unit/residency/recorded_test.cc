@@ -13,7 +13,7 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr Bytes kSize = KiB(4);
+constexpr Bytes kRecordedSize = KiB(4);
 
 std::string number(const Block& block) { return std::to_string(static_cast<uint64_t>(block.id())); }
 
@@ -34,7 +34,7 @@ class RecordedTest : public testing::Test {
 };
 
 TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
-  Block* const before = machine_->create(kSize);
+  Block* const before = machine_->create(kRecordedSize);
   recorder_.start(100);
   op("fill", {{.block = before, .write = true}});
   Result<Memory> memory = machine_->device(card_).allocate(KiB(1));
@@ -56,7 +56,7 @@ TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
 
 // As an operator that failed, and memory that was lent: the program called none that ended.
 TEST_F(RecordedTest, WhatHasNoNameIsInNone) {
-  Block* const block = machine_->create(kSize);
+  Block* const block = machine_->create(kRecordedSize);
   recorder_.start(100);
   op(nullptr, {{.block = block, .write = true}});
   EXPECT_EQ(recorder_.stop(), "");
@@ -64,7 +64,7 @@ TEST_F(RecordedTest, WhatHasNoNameIsInNone) {
 }
 
 TEST_F(RecordedTest, NothingIsWrittenForNobody) {
-  Block* const block = machine_->create(kSize);
+  Block* const block = machine_->create(kRecordedSize);
   op("write", {{.block = block, .write = true}});
   machine_->destroy(block);
   EXPECT_EQ(machine_->stream()->rings(), 0u);
@@ -84,7 +84,7 @@ class Rounds {
       for (size_t i = 0; i < weights.size(); ++i) {
         const Access weight{.block = weights[i]};
         Block* const result =
-            machine_.run_for_result(machine_.sim(), {weight}, kSize, Bytes(0), [](auto) {}).value();
+            machine_.run_for_result(machine_.sim(), {weight}, kRecordedSize, Bytes(0), [](auto) {}).value();
         told({weight, {.block = result}});
         const std::vector<Access> operands = {{.block = result}, {.block = weights[i], .write = i % 3 == 0}};
         EXPECT_TRUE(machine_.run(machine_.sim(), operands, [](auto) {}).ok());

@@ -8,18 +8,18 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kBlocks = 40;
-constexpr Bytes kSize = KiB(64);
+constexpr size_t kRoundBlocks = 40;
+constexpr Bytes kRoundBlockSize = KiB(64);
 constexpr int64_t kLacking = 8;  // blocks, of room
 
 // The last of the rounds of a program that goes round its blocks, a kernel of so many seconds behind each.
 RoundStats round_of(MachineOptions options, double seconds) {
-  options.budget = Bytes(kSize.count() * (static_cast<int64_t>(kBlocks) - kLacking));
+  options.budget = Bytes(kRoundBlockSize.count() * (static_cast<int64_t>(kRoundBlocks) - kLacking));
   options.visibility = sim::Visibility::early;
   Machine machine(options);
   sim::Accelerator& card = *machine.card(machine.sim());
   std::vector<Block*> blocks;
-  for (size_t i = 0; i < kBlocks; ++i) blocks.push_back(machine->create(kSize));
+  for (size_t i = 0; i < kRoundBlocks; ++i) blocks.push_back(machine->create(kRoundBlockSize));
   while (machine->planning().rounds < 3) {
     for (Block* block : blocks) {
       EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
@@ -36,12 +36,12 @@ RoundStats round_of(MachineOptions options, double seconds) {
 
 double kernels(double seconds) {
   const double launch = sim::default_card().launch_seconds;
-  return static_cast<double>(kBlocks) * (seconds + 2 * launch);
+  return static_cast<double>(kRoundBlocks) * (seconds + 2 * launch);
 }
 
 TEST(RoundSeconds, AreThoseOfKernelsWhereTheyTakeLonger) {
   const RoundStats round = round_of({}, 1e-3);
-  EXPECT_EQ(round.bytes_bound, kSize.count() * kLacking);
+  EXPECT_EQ(round.bytes_bound, kRoundBlockSize.count() * kLacking);
   EXPECT_NEAR(round.kernel_seconds, kernels(1e-3), 1e-6);
   EXPECT_EQ(round.seconds_bound, round.kernel_seconds);
   EXPECT_GE(round.seconds, round.seconds_bound);
@@ -52,7 +52,8 @@ TEST(RoundSeconds, AreThoseOfCopiesWhereTheyTakeLonger) {
   const sim::Link slow{"slow", 1e8, 0};
   const RoundStats round = round_of({.link = slow}, 1e-6);
   EXPECT_NEAR(round.kernel_seconds, kernels(1e-6), 1e-6);
-  EXPECT_NEAR(round.seconds_bound, static_cast<double>(kSize.count() * kLacking) / slow.bandwidth, 1e-6);
+  EXPECT_NEAR(round.seconds_bound, static_cast<double>(kRoundBlockSize.count() * kLacking) / slow.bandwidth,
+              1e-6);
   EXPECT_GE(round.seconds, round.seconds_bound);
 }
 

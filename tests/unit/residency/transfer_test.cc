@@ -11,8 +11,6 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kSize = 4096;
-
 class TransferTest : public testing::TestWithParam<sim::Visibility> {
  protected:
   MachineOptions options(size_t accelerators = 2, Bytes budget = KiB(64)) const {

@@ -11,16 +11,6 @@
 namespace innkeeper::sim {
 namespace {
 
-using test::fill;
-using test::kCompute;
-using test::kIn;
-using test::kOut;
-using test::kSize;
-using test::look;
-using test::options;
-using test::take;
-using Direction = Accelerator::Direction;
-
 TEST(Accelerator, AnEarlyQueueIsThroughWithAWaitAtOnce) {
   Accelerator late(options(Visibility::late));
   Accelerator early(options(Visibility::early, 0, "sim:1"));

@@ -11,15 +11,34 @@
 namespace innkeeper::sim {
 namespace {
 
-using test::fill;
-using test::kCompute;
-using test::kIn;
-using test::kOut;
-using test::kSize;
-using test::look;
-using test::options;
-using test::take;
-using Direction = Accelerator::Direction;
+// Memory of a card, and memory of the host that it is copied to or from.
+struct Buffers {
+  // `in_host`: the value of each byte in the host's memory.
+  explicit Buffers(Accelerator& on, int in_host = 0) : card(on), data(take(on)) {
+    std::memset(host, in_host, kSize);
+  }
+  Event copy_in() { return card.copy(kIn, data, host, kSize, Direction::in); }
+  Event copy_out() { return card.copy(kOut, host, data, kSize, Direction::out); }
+  // What a kernel reads.
+  int look_and_free() {
+    const int seen = look(card, data);
+    card.free(data);
+    return seen;
+  }
+
+  Accelerator& card;
+  unsigned char* const data;
+  unsigned char host[kSize];
+};
+
+// Copies out what a kernel has written before, so that nothing but the copy is under way.
+Event copy_out_of_done_kernel(Buffers& buffers) {
+  fill(buffers.card, buffers.data, 7);
+  buffers.card.synchronize();
+  return buffers.copy_out();
+}
+
+void finish(const Event& event) { EXPECT_TRUE(event->synchronize().ok()); }
 
 // Each rule runs `with` or without the wait that it is about, and returns the byte that the program ends up
 // with (7 if it is right).
@@ -31,92 +50,69 @@ struct Rule {
 const Rule kRules[] = {
     {"CopyOutWaitsForTheKernel",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
-       unsigned char* data = take(card);
-       fill(card, data, 7);
+       Buffers buffers(card);
+       fill(card, buffers.data, 7);
        if (with) card.wait(kOut, card.record(kCompute));
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
-       EXPECT_TRUE(copied->synchronize().ok());
-       card.free(data);
-       return static_cast<int>(host[9]);
+       finish(buffers.copy_out());
+       card.free(buffers.data);
+       return static_cast<int>(buffers.host[9]);
      }},
     {"HostWaitsForTheCopyOut",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
-       unsigned char* data = take(card);
-       fill(card, data, 7);
+       Buffers buffers(card);
+       const Event copied = copy_out_of_done_kernel(buffers);
+       if (with) finish(copied);
+       const int seen = buffers.host[9];
        card.synchronize();
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
-       if (with) {
-         EXPECT_TRUE(copied->synchronize().ok());
-       }
-       const int seen = host[9];
-       card.synchronize();
-       card.free(data);
+       card.free(buffers.data);
        return seen;
      }},
     {"KernelWaitsForTheCopyIn",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 7, kSize);
-       unsigned char* data = take(card);
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
+       Buffers buffers(card, 7);
+       const Event copied = buffers.copy_in();
        if (with) card.wait(kCompute, copied);
-       const int seen = look(card, data);
+       const int seen = look(card, buffers.data);
        card.synchronize();
-       card.free(data);
+       card.free(buffers.data);
        return seen;
      }},
     {"HostKeepsTheSourceOfACopyIn",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 7, kSize);
-       unsigned char* data = take(card);
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
-       if (with) {
-         EXPECT_TRUE(copied->synchronize().ok());
-       }
-       std::memset(host, 1, kSize);
+       Buffers buffers(card, 7);
+       const Event copied = buffers.copy_in();
+       if (with) finish(copied);
+       std::memset(buffers.host, 1, kSize);
        card.wait(kCompute, copied);
-       const int seen = look(card, data);
-       card.free(data);
-       return seen;
+       return buffers.look_and_free();
      }},
     {"FreeWaitsForTheCopyOut",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
-       unsigned char* data = take(card);
-       fill(card, data, 7);
+       Buffers buffers(card);
+       fill(card, buffers.data, 7);
        card.wait(kOut, card.record(kCompute));
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
+       const Event copied = buffers.copy_out();
        if (with) card.wait(kCompute, copied);
-       card.free(data);
-       EXPECT_TRUE(copied->synchronize().ok());
-       return static_cast<int>(host[9]);
+       card.free(buffers.data);
+       finish(copied);
+       return static_cast<int>(buffers.host[9]);
      }},
     {"CopyInWaitsForWhatUsedItsMemoryBefore",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 7, kSize);
-       unsigned char* data = take(card);
-       fill(card, data, 1);  // its result is published after the copy, unless the copy waits for it
+       Buffers buffers(card, 7);
+       fill(card, buffers.data, 1);  // its result is published after the copy, unless the copy waits for it
        if (with) card.wait(kIn, card.record(kCompute));
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
-       EXPECT_TRUE(copied->synchronize().ok());
-       const int seen = look(card, data);
-       card.free(data);
-       return seen;
+       finish(buffers.copy_in());
+       return buffers.look_and_free();
      }},
     {"FreeWaitsForTheCopyIn",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 1, kSize);
-       unsigned char* data = take(card);
-       const Event copied = card.copy(kIn, data, host, kSize, Direction::in);
+       Buffers buffers(card, 1);
+       const Event copied = buffers.copy_in();
        if (with) card.wait(kCompute, copied);
-       card.free(data);
+       card.free(buffers.data);
        unsigned char* next = take(card);
-       EXPECT_EQ(next, data) << "freed memory is used again at once";
+       EXPECT_EQ(next, buffers.data) << "freed memory is used again at once";
        fill(card, next, 7);
        card.synchronize(kCompute);
        card.synchronize();
@@ -137,80 +133,67 @@ const Rule kRules[] = {
     {"PeerCopyWaitsForThePeersKernel",
      [](Accelerator& card, Accelerator& peer, bool with) {
        unsigned char* source = take(peer);
-       unsigned char* data = take(card);
+       Buffers buffers(card);
        fill(peer, source, 7);
        if (with) card.wait(kIn, peer.record(kCompute));
-       card.wait(kCompute, card.copy(kIn, data, source, kSize, Direction::peer));
-       const int seen = look(card, data);
-       card.free(data);
+       card.wait(kCompute, card.copy(kIn, buffers.data, source, kSize, Direction::peer));
+       const int seen = buffers.look_and_free();
        peer.free(source);
        return seen;
      }},
     {"WhoIsGivenMemoryWaitsForTheCopyOutOfIt",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
        unsigned char next[kSize];
        std::memset(next, 5, kSize);
-       unsigned char* data = take(card);
-       fill(card, data, 7);
-       card.synchronize();
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
-       card.free_after(data, std::span(&copied, with ? 1 : 0));
+       Buffers buffers(card);
+       const Event copied = copy_out_of_done_kernel(buffers);
+       card.free_after(buffers.data, std::span(&copied, with ? 1 : 0));
        Result<void*> again = card.allocate(Bytes(kSize), kIn);
-       EXPECT_EQ(again.value(), data);
-       EXPECT_TRUE(card.copy(kIn, again.value(), next, kSize, Direction::in)->synchronize().ok());
-       EXPECT_TRUE(copied->synchronize().ok());
+       EXPECT_EQ(again.value(), buffers.data);
+       finish(card.copy(kIn, again.value(), next, kSize, Direction::in));
+       finish(copied);
        card.free(again.value());
-       return static_cast<int>(host[9]);
+       return static_cast<int>(buffers.host[9]);
      }},
     {"AKernelThatIsGivenMemoryWaitsForTheCopyOutOfIt",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize] = {};
-       unsigned char* data = take(card);
-       fill(card, data, 7);
-       card.synchronize();
-       const Event copied = card.copy(kOut, host, data, kSize, Direction::out);
-       card.free_after(data, std::span(&copied, with ? 1 : 0));
+       Buffers buffers(card);
+       const Event copied = copy_out_of_done_kernel(buffers);
+       card.free_after(buffers.data, std::span(&copied, with ? 1 : 0));
        unsigned char* again = take(card);
-       EXPECT_EQ(again, data);
+       EXPECT_EQ(again, buffers.data);
        fill(card, again, 5);
        EXPECT_EQ(look(card, again), 5);
-       EXPECT_TRUE(copied->synchronize().ok());
+       finish(copied);
        card.free(again);
-       return static_cast<int>(host[9]);
+       return static_cast<int>(buffers.host[9]);
      }},
     {"WhoIsGivenMemoryWaitsForTheKernelThatFreedIt",
      [](Accelerator& card, Accelerator&, bool with) {
-       unsigned char host[kSize];
-       std::memset(host, 7, kSize);
-       unsigned char* data = take(card);
-       fill(card, data, 5);
+       Buffers buffers(card, 7);
+       fill(card, buffers.data, 5);
        if (with) {
-         card.free(data);
+         card.free(buffers.data);
        } else {
-         card.free_after(data, {});
+         card.free_after(buffers.data, {});
        }
        Result<void*> again = card.allocate(Bytes(kSize), kIn);
-       EXPECT_EQ(again.value(), data);
-       card.wait(kCompute, card.copy(kIn, again.value(), host, kSize, Direction::in));
+       EXPECT_EQ(again.value(), buffers.data);
+       card.wait(kCompute, buffers.copy_in());
        card.synchronize(kIn);
-       const int seen = look(card, static_cast<unsigned char*>(again.value()));
-       card.free(again.value());
-       return seen;
+       return buffers.look_and_free();
      }},
     {"PeerFreesAfterTheCopy",
      [](Accelerator& card, Accelerator& peer, bool with) {
        unsigned char* source = take(peer);
-       unsigned char* data = take(card);
+       Buffers buffers(card);
        fill(peer, source, 7);
        card.wait(kIn, peer.record(kCompute));
-       const Event copied = card.copy(kIn, data, source, kSize, Direction::peer);
+       const Event copied = card.copy(kIn, buffers.data, source, kSize, Direction::peer);
        if (with) peer.wait(kCompute, copied);
        peer.free(source);
        card.wait(kCompute, copied);
-       const int seen = look(card, data);
-       card.free(data);
-       return seen;
+       return buffers.look_and_free();
      }},
 };
 

@@ -1,20 +1,12 @@
 // AMD's cards through the real loader: each test has a script of its own for the fake AMD SMI library.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <chrono>
-#include <set>
 #include <string>
-#include <thread>
-#include <vector>
 
+#include "support/child.h"
 #include "support/environment.h"
-#include "support/fake_gpus.h"
 #include "support/sane_snapshot.h"
-#include "support/soon.h"
+#include "support/telemetry_checks.h"
 #include "telemetry/amd_cards.h"
 #include "telemetry/snapshot.h"
 #include "telemetry/visible.h"
@@ -22,29 +14,9 @@
 namespace innkeeper::telemetry {
 namespace {
 
-using test::FakeAmdGpus;
-using test::FakeGpus;
-using namespace std::chrono_literals;
-
-const char* const kTwoCards =
+const char* const kTwoAmdCards =
     "card aaaaaaaaaaaaaaaa\n  bus 0000:01:00.0\n  memory 8G 0 1G\n"
     "card bbbbbbbbbbbbbbbb\n  bus 0000:02:00.0\n  memory 8G 0 2G\n";
-
-std::string uuids(const Snapshot& now) {
-  std::string text;
-  for (const Card& card : now.cards) text += (text.empty() ? "" : " ") + card.uuid;
-  return text;
-}
-
-// Exit status of a child that runs `check`.
-template <class Check>
-int in_child(const Check& check) {
-  const pid_t child = fork();
-  if (child == 0) _exit(check() ? 0 : 1);
-  int status = -1;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
 
 TEST(Amd, ReadsAllOfACard) {
   const FakeAmdGpus gpus(
@@ -218,7 +190,7 @@ TEST(Amd, OneLostCardHidesNoOther) {
 }
 
 TEST(Amd, StartsOnceAndNeverStops) {
-  FakeAmdGpus gpus(kTwoCards);
+  FakeAmdGpus gpus(kTwoAmdCards);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("amdsmi_init"), 1);
   gpus.change(std::string("card c\n  bus 0000:01:00.0\n"));  // all handles of before are stale
@@ -228,37 +200,24 @@ TEST(Amd, StartsOnceAndNeverStops) {
 }
 
 TEST(Amd, SaysWhyThereIsNoDriver) {
-  struct Failure {
-    const char* script;
-    Trouble trouble;
-    const char* text;  // a part of it
-  };
-  const Failure failures[] = {
+  const StartFailure failures[] = {
       {"error amdsmi_init 34\n", Trouble::not_loaded, "sudo modprobe amdgpu"},
       {"error amdsmi_init 10\n", Trouble::no_permission, "/dev/kfd"},
       {"error amdsmi_init 7\n", Trouble::other, "amdsmi_init: Unknown Error (7)"},
       {"error amdsmi_get_socket_handles 7\n", Trouble::other, "amdsmi_get_socket_handles: Unknown Error (7)"},
       {"error amdsmi_get_socket_handles 2\n", Trouble::other, "amdsmi_get_socket_handles"},
   };
-  for (const auto& [script, trouble, text] : failures) {
-    FakeAmdGpus gpus(std::string(script) + kTwoCards);
-    const Snapshot now = snapshot(Wanted::all);
-    EXPECT_EQ(now.trouble, trouble) << script;
-    EXPECT_NE(now.driver.text().find(text), std::string::npos) << now.driver.text();
-    EXPECT_EQ(now.driver.text().find('\n'), std::string::npos);
-    EXPECT_TRUE(now.cards.empty());
-    shut_down();
-    gpus.change(kTwoCards);
-    EXPECT_EQ(snapshot(Wanted::all).cards.size(), 2u) << script;
-  }
-  const FakeAmdGpus gpus(kTwoCards);
-  setenv("INNKEEPER_AMDSMI", "libm.so.6", 1);
+  expect_said_and_cured<FakeAmdGpus>(failures, kTwoAmdCards);
+  const FakeAmdGpus gpus(kTwoAmdCards);
+  test::Environment environment;
+  environment.set("INNKEEPER_AMDSMI", "libm.so.6");
   EXPECT_EQ(snapshot(Wanted::all).trouble, Trouble::bad_library);
 }
 
 TEST(Amd, SaysThatThereIsNeitherMaker) {
-  const FakeAmdGpus gpus(kTwoCards);
-  setenv("INNKEEPER_AMDSMI", "/nonexistent/libamd_smi.so", 1);
+  const FakeAmdGpus gpus(kTwoAmdCards);
+  test::Environment environment;
+  environment.set("INNKEEPER_AMDSMI", "/nonexistent/libamd_smi.so");
   const Snapshot none = snapshot(Wanted::all);
   EXPECT_EQ(none.trouble, Trouble::no_library);
   EXPECT_EQ(none.driver.outcome(), Outcome::no_driver);
@@ -306,12 +265,9 @@ TEST(Amd, BothMakersStandSideBySide) {
 }
 
 TEST(Amd, SurvivesThatSomebodyElseShutsTheLibraryDown) {
-  const FakeAmdGpus gpus(kTwoCards);
+  const FakeAmdGpus gpus(kTwoAmdCards);
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
-  void* library = dlopen(test::fake_amdsmi_path().c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  ASSERT_NE(library, nullptr);
-  EXPECT_EQ(reinterpret_cast<int (*)()>(dlsym(library, "amdsmi_shut_down"))(), 0);
-  dlclose(library);
+  shut_down_from_outside(test::fake_amdsmi_path(), "amdsmi_shut_down");
   const Snapshot now = snapshot(Wanted::memory);
   EXPECT_EQ(now.cards.size(), 2u);
   EXPECT_EQ(now.trouble, Trouble::none);
@@ -319,42 +275,20 @@ TEST(Amd, SurvivesThatSomebodyElseShutsTheLibraryDown) {
 }
 
 TEST(Amd, AChildStartsItsOwn) {
-  const FakeAmdGpus gpus(kTwoCards);
+  const FakeAmdGpus gpus(kTwoAmdCards);
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
-  EXPECT_EQ(in_child([&] {
-              const bool sees = snapshot(Wanted::memory).cards.size() == 2 && gpus.calls("amdsmi_init") == 1;
-              shut_down();
-              return sees && gpus.calls("amdsmi_shut_down") == 0;
-            }),
-            0);
+  EXPECT_TRUE(test::holds_in_child([&] {
+    const bool sees = snapshot(Wanted::memory).cards.size() == 2 && gpus.calls("amdsmi_init") == 1;
+    shut_down();
+    return sees && gpus.calls("amdsmi_shut_down") == 0;
+  }));
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("amdsmi_init"), 1);
 }
 
 TEST(Amd, NoLockIsHeldAcrossACall) {
-  FakeAmdGpus gpus(kTwoCards);
-  snapshot(Wanted::nothing);
-  gpus.change(std::string("hold amdsmi_get_gpu_device_bdf\n") + kTwoCards);
-  std::atomic<int> through = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      snapshot(Wanted::nothing);
-      ++through;
-    });
-  }
-  // All of them are inside the library before the first is through. The first snapshot asked about two cards.
-  EXPECT_TRUE(test::soon([&] { return gpus.calls("amdsmi_get_gpu_device_bdf") == 6; }));
-  EXPECT_EQ(through, 0);
-  // And a child that is made meanwhile gets as far.
-  const pid_t child = fork();
-  if (child == 0) _exit(snapshot(Wanted::nothing).cards.size() == 2 ? 0 : 1);
-  EXPECT_TRUE(test::soon([&] { return gpus.calls("amdsmi_get_gpu_device_bdf", child) == 1; }));
-  gpus.change(kTwoCards);
-  for (std::thread& thread : threads) thread.join();
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  FakeAmdGpus gpus(kTwoAmdCards);
+  expect_no_lock_across(gpus, kTwoAmdCards, "amdsmi_get_gpu_device_bdf");
 }
 
 TEST(Amd, NothingOfGarbageGetsOut) {

@@ -6,11 +6,15 @@
 #include <gtest/gtest.h>
 
 #include "lease/here.h"
+#include "support/child.h"
+#include "support/environment.h"
 #include "support/fake_gpus.h"
 #include "support/lease_folder.h"
 
 namespace innkeeper::telemetry {
 namespace {
+
+using test::holds_in_child;
 
 constexpr const char* kA = "GPU-aaaaaaaa-0000-4000-8000-000000000001";
 constexpr const char* kB = "GPU-bbbbbbbb-0000-4000-8000-00000000000b";
@@ -31,49 +35,44 @@ bool load_cuda(bool start) {
   return init != nullptr && (!start || init(0) == 0);
 }
 
-int run(const std::function<bool()>& body) {
-  return test::wait_for(test::in_child([&] { return body() ? 0 : 1; }));
-}
-
 TEST(CudaView, NothingIsKnownBeforeCudaIsStarted) {
   const test::FakeGpus gpus(script());
-  EXPECT_EQ(run([] { return !cuda_ordinals(); }), 0);
-  EXPECT_EQ(run([] { return load_cuda(false) && !cuda_ordinals(); }), 0);
+  EXPECT_TRUE(holds_in_child([] { return !cuda_ordinals(); }));
+  EXPECT_TRUE(holds_in_child([] { return load_cuda(false) && !cuda_ordinals(); }));
 }
 
 TEST(CudaView, OrdinalsAreCudasOwn) {
   const test::FakeGpus gpus(script());
-  setenv("INNKEEPER_FAKE_CUDA", (std::string(kB) + "," + kA).c_str(), 1);  // the fastest first
-  unsetenv("CUDA_VISIBLE_DEVICES");
+  test::Environment environment;
+  environment.set("INNKEEPER_FAKE_CUDA", std::string(kB) + "," + kA);  // the fastest first
+  environment.remove("CUDA_VISIBLE_DEVICES");
   const auto view = [] { return cuda_view(snapshot(Wanted::nothing)); };
-  EXPECT_EQ(run([&] { return load_cuda(true) && view() == std::vector<std::string>{kB, kA}; }), 0);
+  EXPECT_TRUE(holds_in_child([&] { return load_cuda(true) && view() == std::vector<std::string>{kB, kA}; }));
   // What the variable says afterwards is not read.
-  EXPECT_EQ(run([&] {
-              setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-              const bool good = load_cuda(true);
-              setenv("CUDA_VISIBLE_DEVICES", kB, 1);
-              return good && view() == std::vector<std::string>{kA} &&
-                     lease::given_here().value() == std::vector<std::string>{kA};
-            }),
-            0);
+  EXPECT_TRUE(holds_in_child([&] {
+    environment.set("CUDA_VISIBLE_DEVICES", "1");
+    const bool good = load_cuda(true);
+    environment.set("CUDA_VISIBLE_DEVICES", kB);
+    return good && view() == std::vector<std::string>{kA} &&
+           lease::given_here().value() == std::vector<std::string>{kA};
+  }));
 }
 
 TEST(CudaView, InstancesAndStrangersToo) {
   const test::FakeGpus gpus(script());
-  setenv("INNKEEPER_FAKE_CUDA", (std::string(kPart) + ",GPU-eeeeeeee-0000-4000-8000-00000000000e").c_str(),
-         1);
-  unsetenv("CUDA_VISIBLE_DEVICES");
-  EXPECT_EQ(run([] {
-              return load_cuda(true) &&
-                     cuda_view(snapshot(Wanted::nothing)) == std::vector<std::string>{kPart, ""} &&
-                     lease::given_here().value() == std::vector<std::string>{kPart};
-            }),
-            0);
+  test::Environment environment;
+  environment.set("INNKEEPER_FAKE_CUDA", std::string(kPart) + ",GPU-eeeeeeee-0000-4000-8000-00000000000e");
+  environment.remove("CUDA_VISIBLE_DEVICES");
+  EXPECT_TRUE(holds_in_child([] {
+    return load_cuda(true) && cuda_view(snapshot(Wanted::nothing)) == std::vector<std::string>{kPart, ""} &&
+           lease::given_here().value() == std::vector<std::string>{kPart};
+  }));
 }
 
 TEST(CudaView, BeforeCudaIsStartedTheVariableDecides) {
   const test::FakeGpus gpus(script());
-  setenv("CUDA_VISIBLE_DEVICES", kB, 1);
+  test::Environment environment;
+  environment.set("CUDA_VISIBLE_DEVICES", kB);
   EXPECT_EQ(lease::given_here().value(), std::vector<std::string>{kB});
   const Snapshot now = snapshot(Wanted::nothing);
   EXPECT_EQ(lease::given_by({}, now).value(), (std::vector<std::string>{kA, kB, kPart}));
@@ -82,12 +81,12 @@ TEST(CudaView, BeforeCudaIsStartedTheVariableDecides) {
   const auto unclear = lease::given_by({.cuda = "0"}, now);
   ASSERT_FALSE(unclear.ok());
   EXPECT_NE(unclear.status().message().find("CUDA_DEVICE_ORDER"), std::string::npos);
-  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST(CudaView, LeasingHereTakesASnapshotForEachAttempt) {
   const test::LeaseFolder folder;
-  setenv("INNKEEPER_LEASE_DIR", folder.path().c_str(), 1);
+  test::Environment environment;
+  environment.set("INNKEEPER_LEASE_DIR", folder.path());
   const test::FakeGpus gpus(script());
   lease::Request request;
   request.memory = GiB(8);
@@ -98,17 +97,15 @@ TEST(CudaView, LeasingHereTakesASnapshotForEachAttempt) {
   EXPECT_TRUE(lease::resize_here(first, GiB(2)).ok());
   EXPECT_TRUE(lease::acquire_here(request).ok());
   EXPECT_EQ(lease::resize_here(first, GiB(11)).code(), Code::busy);
-  unsetenv("INNKEEPER_LEASE_DIR");
 }
 
 TEST(CudaView, WithoutADriverOneLineSaysSo) {
-  setenv("INNKEEPER_NVML", "/nowhere/libnvidia-ml.so.1", 1);
-  EXPECT_EQ(run([] {
-              const auto given = lease::given_here();
-              return !given.ok() && given.status().message().find("no GPU can be seen: ") == 0;
-            }),
-            0);
-  unsetenv("INNKEEPER_NVML");
+  test::Environment environment;
+  environment.set("INNKEEPER_NVML", "/nowhere/libnvidia-ml.so.1");
+  EXPECT_TRUE(holds_in_child([] {
+    const auto given = lease::given_here();
+    return !given.ok() && given.status().message().find("no GPU can be seen: ") == 0;
+  }));
 }
 
 TEST(CudaView, DigitsOfEveryForm) {

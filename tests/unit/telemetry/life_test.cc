@@ -1,30 +1,27 @@
 // When the library starts, ends, fails and loses cards; threads and fork().
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
 
-#include "support/fake_gpus.h"
-#include "support/soon.h"
-#include "telemetry/snapshot.h"
+#include "support/child.h"
+#include "support/environment.h"
+#include "support/telemetry_checks.h"
 
 namespace innkeeper::telemetry {
 namespace {
 
-using test::FakeGpus;
+using test::holds_in_child;
 using namespace std::chrono_literals;
 
-const char* const kTwoCards =
+const char* const kTwoNvidiaCards =
     "card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  memory 8G 0 1G\n"
     "card GPU-bbbbbbbb\n  bus 00000000:02:00.0\n  memory 8G 0 2G\n";
 
 TEST(TelemetryLife, StartsOnceAndEndsOnce) {
-  const FakeGpus gpus(kTwoCards);
+  const FakeGpus gpus(kTwoNvidiaCards);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("nvmlInit_v2"), 1);
   EXPECT_EQ(gpus.calls("nvmlShutdown"), 0);
@@ -35,14 +32,8 @@ TEST(TelemetryLife, StartsOnceAndEndsOnce) {
   EXPECT_EQ(gpus.calls("nvmlInit_v2"), 2);
 }
 
-struct Failure {
-  const char* script;
-  Trouble trouble;
-  const char* text;  // a part of it
-};
-
 TEST(TelemetryLife, SaysWhyThereIsNoDriver) {
-  const Failure failures[] = {
+  const StartFailure failures[] = {
       {"error nvmlInit_v2 9\n", Trouble::not_loaded, "sudo modprobe nvidia"},
       {"error nvmlInit_v2 18\n", Trouble::version_mismatch,
        "of different versions, as after an upgrade: reboot"},
@@ -50,28 +41,18 @@ TEST(TelemetryLife, SaysWhyThereIsNoDriver) {
       {"error nvmlInit_v2 999\n", Trouble::other, "nvmlInit_v2: Unknown Error (999)"},
       {"error nvmlDeviceGetCount_v2 999\n", Trouble::other, "nvmlDeviceGetCount_v2: Unknown Error (999)"},
   };
-  for (const auto& [script, trouble, text] : failures) {
-    FakeGpus gpus(std::string(script) + kTwoCards);
-    const Snapshot now = snapshot(Wanted::all);
-    EXPECT_EQ(now.trouble, trouble) << script;
-    EXPECT_FALSE(now.driver);
-    EXPECT_NE(now.driver.text().find(text), std::string::npos) << now.driver.text();
-    EXPECT_EQ(now.driver.text().find('\n'), std::string::npos);
-    EXPECT_TRUE(now.cards.empty());
-    shut_down();
-    gpus.change(kTwoCards);  // cured: nothing of the failure is kept
-    EXPECT_EQ(snapshot(Wanted::all).cards.size(), 2u) << script;
-  }
+  expect_said_and_cured<FakeGpus>(failures, kTwoNvidiaCards);
 }
 
 TEST(TelemetryLife, SaysThatThereIsNoLibrary) {
-  const FakeGpus gpus(kTwoCards);
-  setenv("INNKEEPER_NVML", "/nonexistent/libnvidia-ml.so.1", 1);
+  const FakeGpus gpus(kTwoNvidiaCards);
+  test::Environment environment;
+  environment.set("INNKEEPER_NVML", "/nonexistent/libnvidia-ml.so.1");
   const Snapshot none = snapshot(Wanted::all);
   EXPECT_EQ(none.trouble, Trouble::no_library);
   EXPECT_EQ(none.driver.outcome(), Outcome::no_driver);
   EXPECT_NE(none.driver.text().find("docker run --gpus all"), std::string::npos);
-  setenv("INNKEEPER_NVML", "libm.so.6", 1);
+  environment.set("INNKEEPER_NVML", "libm.so.6");
   EXPECT_EQ(snapshot(Wanted::all).trouble, Trouble::bad_library);
 }
 
@@ -111,7 +92,7 @@ TEST(TelemetryLife, ACardWithoutIdentityIsNoCard) {
 }
 
 TEST(TelemetryLife, TakesHandlesAnew) {
-  FakeGpus gpus(kTwoCards);
+  FakeGpus gpus(kTwoNvidiaCards);
   EXPECT_EQ(snapshot(Wanted::memory).cards[0].memory->used, GiB(1));
   gpus.change("card GPU-cccccccc\n  memory 8G 0 5G\n");  // all handles of before are stale
   const Snapshot now = snapshot(Wanted::memory);
@@ -146,82 +127,45 @@ TEST(TelemetryLife, AForbiddenCardIsNoReasonToStartAnew) {
 }
 
 TEST(TelemetryLife, SurvivesThatSomebodyElseShutsTheLibraryDown) {
-  const FakeGpus gpus(kTwoCards);
+  const FakeGpus gpus(kTwoNvidiaCards);
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
-  void* library = dlopen(test::fake_nvml_path().c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  ASSERT_NE(library, nullptr);
-  const auto shutdown = reinterpret_cast<int (*)()>(dlsym(library, "nvmlShutdown"));
-  EXPECT_EQ(shutdown(), 0);
-  dlclose(library);
+  shut_down_from_outside(test::fake_nvml_path(), "nvmlShutdown");
   const Snapshot now = snapshot(Wanted::memory);
   EXPECT_EQ(now.cards.size(), 2u);
   EXPECT_EQ(now.trouble, Trouble::none);
 }
 
-// Exit status of a child that runs `check`.
-template <class Check>
-int in_child(const Check& check) {
-  const pid_t child = fork();
-  if (child == 0) _exit(check() ? 0 : 1);
-  int status = -1;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
-
 TEST(TelemetryLife, AChildStartsItsOwn) {
-  const FakeGpus gpus(kTwoCards);
+  const FakeGpus gpus(kTwoNvidiaCards);
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
-  const int status = in_child([&] {
+  EXPECT_TRUE(holds_in_child([&] {
     const bool sees = snapshot(Wanted::memory).cards.size() == 2 && gpus.calls("nvmlInit_v2") == 1;
-    const bool child_sees = in_child([] { return snapshot(Wanted::memory).cards.size() == 2; }) == 0;
+    const bool child_sees = holds_in_child([] { return snapshot(Wanted::memory).cards.size() == 2; });
     return sees && child_sees && gpus.calls("nvmlShutdown") == 0;
-  });
-  EXPECT_EQ(status, 0);
+  }));
   // The parent's is as it was.
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("nvmlInit_v2"), 1);
 }
 
 TEST(TelemetryLife, AChildLeavesItsParentsAlone) {
-  const FakeGpus gpus(kTwoCards);
+  const FakeGpus gpus(kTwoNvidiaCards);
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
-  EXPECT_EQ(in_child([&] {
-              shut_down();
-              return gpus.calls("nvmlShutdown") == 0;
-            }),
-            0);
+  EXPECT_TRUE(holds_in_child([&] {
+    shut_down();
+    return gpus.calls("nvmlShutdown") == 0;
+  }));
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("nvmlInit_v2"), 1);
 }
 
 TEST(TelemetryLife, NoLockIsHeldAcrossACall) {
-  FakeGpus gpus(kTwoCards);
-  snapshot(Wanted::nothing);
-  gpus.change(std::string("hold nvmlDeviceGetCount_v2\n") + kTwoCards);
-  std::atomic<int> through = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      snapshot(Wanted::nothing);
-      ++through;
-    });
-  }
-  // All of them are inside the library before the first is through.
-  EXPECT_TRUE(test::soon([&] { return gpus.calls("nvmlDeviceGetCount_v2") == 5; }));
-  EXPECT_EQ(through, 0);
-  // And a child that is made meanwhile gets as far.
-  const pid_t child = fork();
-  if (child == 0) _exit(snapshot(Wanted::nothing).cards.size() == 2 ? 0 : 1);
-  EXPECT_TRUE(test::soon([&] { return gpus.calls("nvmlDeviceGetCount_v2", child) == 1; }));
-  gpus.change(kTwoCards);
-  for (std::thread& thread : threads) thread.join();
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  FakeGpus gpus(kTwoNvidiaCards);
+  expect_no_lock_across(gpus, kTwoNvidiaCards, "nvmlDeviceGetCount_v2");
 }
 
 TEST(TelemetryLife, ThreadsShareOneStart) {
-  const FakeGpus gpus(std::string("slow nvmlInit_v2 20\n") + kTwoCards);
+  const FakeGpus gpus(std::string("slow nvmlInit_v2 20\n") + kTwoNvidiaCards);
   std::atomic<int> right = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
@@ -239,7 +183,7 @@ TEST(TelemetryLife, ThreadsShareOneStart) {
 }
 
 TEST(TelemetryLife, ASlowQuestionIsNotAskedUnasked) {
-  const FakeGpus gpus(kTwoCards);
+  const FakeGpus gpus(kTwoNvidiaCards);
   snapshot(Wanted::memory | Wanted::utilization | Wanted::power);
   EXPECT_EQ(gpus.calls("nvmlDeviceGetComputeRunningProcesses_v3"), 0);
   snapshot(Wanted::processes);

@@ -4,21 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "support/fake_gpus.h"
+#include "support/telemetry_checks.h"
 #include "telemetry/cards.h"
 
 namespace innkeeper::telemetry {
 namespace {
 
-using test::FakeGpus;
-
 const Wanted kQuick = Wanted::memory | Wanted::utilization;
-
-std::string uuids(const Snapshot& now) {
-  std::string text;
-  for (const Card& card : now.cards) text += (text.empty() ? "" : " ") + card.uuid;
-  return text;
-}
 
 TEST(Telemetry, ReadsAllOfACard) {
   const FakeGpus gpus(

@@ -1,17 +1,17 @@
 // ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES in each of their forms, against machines made by hand.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "support/environment.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::telemetry {
 namespace {
 
-Card card(const std::string& uuid, const std::string& bus, Maker maker = Maker::amd) {
+Card amd_card(const std::string& uuid, const std::string& bus, Maker maker = Maker::amd) {
   Card made;
   made.uuid = uuid;
   made.bus_id = "00000000:" + bus + ":00.0";
@@ -20,22 +20,22 @@ Card card(const std::string& uuid, const std::string& bus, Maker maker = Maker::
   return made;
 }
 
-Snapshot four() {
+Snapshot four_of_amd() {
   Snapshot now;
-  now.cards = {card("GPU-aa11000000000000", "01"), card("GPU-aa22000000000001", "02"),
-               card("GPU-bb33000000000002", "03"), card("GPU-cc44000000000003", "04")};
+  now.cards = {amd_card("GPU-aa11000000000000", "01"), amd_card("GPU-aa22000000000001", "02"),
+               amd_card("GPU-bb33000000000002", "03"), amd_card("GPU-cc44000000000003", "04")};
   return now;
 }
 
 // The cards' last characters; "!" before them if restricted.
-std::string shown(const Visible& visible) {
+std::string endings(const Visible& visible) {
   std::string text;
   for (const std::string& uuid : visible.uuids)
     text += (text.empty() ? "" : " ") + uuid.substr(uuid.size() - 1);
   return (visible.restricted ? "!" : "") + text;
 }
-std::string rocr(const char* list) { return shown(resolve_visible_amd({list, {}, {}}, four())); }
-std::string hip(const char* list) { return shown(resolve_visible_amd({{}, list, {}}, four())); }
+std::string rocr(const char* list) { return endings(resolve_visible_amd({list, {}, {}}, four_of_amd())); }
+std::string hip(const char* list) { return endings(resolve_visible_amd({{}, list, {}}, four_of_amd())); }
 
 TEST(VisibleAmd, ReadsRocrsList) {
   const std::pair<const char*, const char*> cases[] = {
@@ -63,10 +63,10 @@ TEST(VisibleAmd, ReadsRocrsList) {
       {"99999999999999999999", "!"},
   };
   for (const auto& [list, expected] : cases) EXPECT_EQ(rocr(list), expected) << "\"" << list << "\"";
-  EXPECT_EQ(shown(resolve_visible_amd({}, four())), "0 1 2 3");
-  EXPECT_EQ(resolve_visible_amd({"0,0", {}, {}}, four()).note,
+  EXPECT_EQ(endings(resolve_visible_amd({}, four_of_amd())), "0 1 2 3");
+  EXPECT_EQ(resolve_visible_amd({"0,0", {}, {}}, four_of_amd()).note,
             "ROCR_VISIBLE_DEVICES: \"0\" stands there twice; it and what follows do not count");
-  EXPECT_EQ(resolve_visible_amd({"0,1,2,3,x", {}, {}}, four()).note, "");  // ROCR does not read so far
+  EXPECT_EQ(resolve_visible_amd({"0,1,2,3,x", {}, {}}, four_of_amd()).note, "");  // ROCR does not read so far
 }
 
 TEST(VisibleAmd, ReadsHipsList) {
@@ -84,24 +84,24 @@ TEST(VisibleAmd, ReadsHipsList) {
 }
 
 TEST(VisibleAmd, HipCountsAmongWhatRocrLeft) {
-  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "1", {}}, four())), "!1");
-  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "2", {}}, four())), "!");
-  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "GPU-cc", {}}, four())), "!3");
-  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "GPU-aa11", {}}, four())), "!");
-  EXPECT_EQ(shown(resolve_visible_amd({"3,1", {}, "0"}, four())), "!3");
-  EXPECT_EQ(shown(resolve_visible_amd({"3,1", "1", "0"}, four())), "!1");
+  EXPECT_EQ(endings(resolve_visible_amd({"3,1", "1", {}}, four_of_amd())), "!1");
+  EXPECT_EQ(endings(resolve_visible_amd({"3,1", "2", {}}, four_of_amd())), "!");
+  EXPECT_EQ(endings(resolve_visible_amd({"3,1", "GPU-cc", {}}, four_of_amd())), "!3");
+  EXPECT_EQ(endings(resolve_visible_amd({"3,1", "GPU-aa11", {}}, four_of_amd())), "!");
+  EXPECT_EQ(endings(resolve_visible_amd({"3,1", {}, "0"}, four_of_amd())), "!3");
+  EXPECT_EQ(endings(resolve_visible_amd({"3,1", "1", "0"}, four_of_amd())), "!1");
 }
 
 TEST(VisibleAmd, IndicesCountTheKernelsNodes) {
-  Snapshot now = four();
+  Snapshot now = four_of_amd();
   for (size_t i = 0; i < 4; ++i) now.cards[i].kfd_node = static_cast<int>(10 - i);
-  EXPECT_EQ(shown(resolve_visible_amd({"0,1", {}, {}}, now)), "!3 2");
+  EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!3 2");
   now.cards[2].kfd_node = -1;  // one does not tell: by bus id
-  EXPECT_EQ(shown(resolve_visible_amd({"0,1", {}, {}}, now)), "!0 1");
+  EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!0 1");
 }
 
 TEST(VisibleAmd, ALostCardKeepsItsIndex) {
-  Snapshot now = four();
+  Snapshot now = four_of_amd();
   now.cards.erase(now.cards.begin() + 1);
   LostCard lost;
   lost.maker = Maker::amd;
@@ -109,39 +109,40 @@ TEST(VisibleAmd, ALostCardKeepsItsIndex) {
   lost.bus_id = "00000000:02:00.0";
   now.lost = {lost};
   const Visible visible = resolve_visible_amd({"2,1,0", {}, {}}, now);
-  EXPECT_EQ(shown(visible), "!2 0");
+  EXPECT_EQ(endings(visible), "!2 0");
   EXPECT_FALSE(visible.ordered);
   EXPECT_EQ(visible.note, "a card that was given is lost");
   now.lost[0].maker = Maker::nvidia;
-  EXPECT_EQ(shown(resolve_visible_amd({"2,1,0", {}, {}}, now)), "!3 2 0");
+  EXPECT_EQ(endings(resolve_visible_amd({"2,1,0", {}, {}}, now)), "!3 2 0");
 }
 
 TEST(VisibleAmd, EachMakersListLeavesTheOthersCardsAlone) {
-  Snapshot now = four();
-  now.cards[0] = card("GPU-aa11-0", "01", Maker::nvidia);
-  now.cards[1] = card("GPU-aa22-1", "02", Maker::nvidia);
-  EXPECT_EQ(shown(resolve_visible("1", "", now)), "!1");
-  EXPECT_EQ(shown(resolve_visible("2", "", now)), "!");
-  EXPECT_EQ(shown(resolve_visible("GPU-bb", "", now)), "!");
-  EXPECT_EQ(shown(resolve_visible(std::nullopt, "", now)), "0 1");
-  EXPECT_EQ(shown(resolve_visible_amd({"1", {}, {}}, now)), "!3");
+  Snapshot now = four_of_amd();
+  now.cards[0] = amd_card("GPU-aa11-0", "01", Maker::nvidia);
+  now.cards[1] = amd_card("GPU-aa22-1", "02", Maker::nvidia);
+  EXPECT_EQ(endings(resolve_visible("1", "", now)), "!1");
+  EXPECT_EQ(endings(resolve_visible("2", "", now)), "!");
+  EXPECT_EQ(endings(resolve_visible("GPU-bb", "", now)), "!");
+  EXPECT_EQ(endings(resolve_visible(std::nullopt, "", now)), "0 1");
+  EXPECT_EQ(endings(resolve_visible_amd({"1", {}, {}}, now)), "!3");
 
-  setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-  EXPECT_EQ(shown(visible_from_environment(now)), "!1 2 3");
-  setenv("ROCR_VISIBLE_DEVICES", "1,x", 1);
-  EXPECT_EQ(shown(visible_from_environment(now)), "!1 3");
+  test::Environment environment;
+  environment.set("CUDA_VISIBLE_DEVICES", "1");
+  EXPECT_EQ(endings(visible_from_environment(now)), "!1 2 3");
+  environment.set("ROCR_VISIBLE_DEVICES", "1,x");
+  EXPECT_EQ(endings(visible_from_environment(now)), "!1 3");
   EXPECT_NE(visible_from_environment(now).note.find("ROCR_VISIBLE_DEVICES: \"x\""), std::string::npos);
-  setenv("HIP_VISIBLE_DEVICES", "", 1);
-  EXPECT_EQ(shown(visible_from_environment(now)), "!1");
-  unsetenv("HIP_VISIBLE_DEVICES");
-  unsetenv("ROCR_VISIBLE_DEVICES");
+  environment.set("HIP_VISIBLE_DEVICES", "");
+  EXPECT_EQ(endings(visible_from_environment(now)), "!1");
+  environment.remove("HIP_VISIBLE_DEVICES");
+  environment.remove("ROCR_VISIBLE_DEVICES");
   // Where all cards are AMD's, HIP reads CUDA's list.
-  EXPECT_EQ(shown(visible_from_environment(four())), "!1");
-  setenv("HIP_VISIBLE_DEVICES", "2", 1);
-  EXPECT_EQ(shown(visible_from_environment(four())), "!2");
-  unsetenv("HIP_VISIBLE_DEVICES");
-  unsetenv("CUDA_VISIBLE_DEVICES");
-  EXPECT_EQ(shown(visible_from_environment(four())), "0 1 2 3");
+  EXPECT_EQ(endings(visible_from_environment(four_of_amd())), "!1");
+  environment.set("HIP_VISIBLE_DEVICES", "2");
+  EXPECT_EQ(endings(visible_from_environment(four_of_amd())), "!2");
+  environment.remove("HIP_VISIBLE_DEVICES");
+  environment.remove("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(endings(visible_from_environment(four_of_amd())), "0 1 2 3");
 }
 
 }  // namespace

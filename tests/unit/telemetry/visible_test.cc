@@ -46,13 +46,13 @@ std::string shown(const Visible& visible) {
   return text;
 }
 
-struct Case {
+struct ListCase {
   const char* list;
   const char* expected;
 };
 
 TEST(Visible, ReadsIndicesAsCudaDoes) {
-  const Case cases[] = {
+  const ListCase cases[] = {
       {"0", "!0"},
       {"2,0", "!2 0"},
       {" 1 ,\t3 ", "!1 3"},
@@ -83,7 +83,7 @@ TEST(Visible, ReadsIndicesAsCudaDoes) {
 }
 
 TEST(Visible, ReadsUuids) {
-  const Case cases[] = {
+  const ListCase cases[] = {
       {"GPU-aa22-1", "!1"},
       {"GPU-bb", "!2"},
       {"GPU-c,GPU-aa1", "!3 0"},
@@ -117,7 +117,7 @@ TEST(Visible, AWholeNameIsThatDevice) {
 }
 
 TEST(Visible, ReadsMigInstances) {
-  const Case cases[] = {
+  const ListCase cases[] = {
       {"MIG-5555", "!5555"},
       {"MIG-6777,MIG-5", "!6777 5555"},
       {"MIG-6", "!"},
@@ -198,18 +198,19 @@ TEST(Visible, SaysWhyEntriesDoNotCount) {
 }
 
 TEST(Visible, ReadsTheEnvironment) {
-  setenv("CUDA_VISIBLE_DEVICES", "GPU-b", 1);
+  test::Environment environment;
+  environment.set("CUDA_VISIBLE_DEVICES", "GPU-b");
   EXPECT_EQ(shown(visible_from_environment(four())), "!2");
-  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  environment.set("CUDA_VISIBLE_DEVICES", "");
   EXPECT_EQ(shown(visible_from_environment(four())), "!");
   Snapshot mixed = four();
   mixed.cards[2].name = "NVIDIA T4";
-  setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  environment.set("CUDA_VISIBLE_DEVICES", "1");
   EXPECT_EQ(shown(visible_from_environment(mixed)), "!?");
-  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  environment.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   EXPECT_EQ(shown(visible_from_environment(mixed)), "!1");
-  unsetenv("CUDA_VISIBLE_DEVICES");
-  unsetenv("CUDA_DEVICE_ORDER");
+  environment.remove("CUDA_VISIBLE_DEVICES");
+  environment.remove("CUDA_DEVICE_ORDER");
   EXPECT_EQ(shown(visible_from_environment(four())), "0 1 2 3");
 }
 

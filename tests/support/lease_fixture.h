@@ -1,0 +1,53 @@
+// The fixture for tests of leases through real files and processes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "lease/arbiter.h"
+#include "support/child.h"
+#include "support/lease_folder.h"
+#include "support/soon.h"
+#include "support/watchdog.h"
+
+// Skips the test unless its process may become other users. For the beginning of a test's body.
+#define IK_TEST_NEEDS_ROOT() \
+  if (geteuid() != 0) GTEST_SKIP() << "other users can be tried only by root"
+
+namespace innkeeper::lease {
+
+using test::card_name;
+using test::idle_machine;
+using test::in_child;
+using test::LeaseFolder;
+using test::share;
+using test::soon;
+using test::wait_for;
+using test::whole;
+
+// A folder of the test's own, an arbiter of it, and a machine whose cards only leases use.
+class LeaseFixture : public testing::Test {
+ protected:
+  explicit LeaseFixture(Machine machine = idle_machine(2)) : machine_(std::move(machine)) {}
+
+  // Bytes of a card that are not promised.
+  Bytes available(int card = 0) {
+    return arbiter_.ledger(machine_).value()[static_cast<size_t>(card)].available;
+  }
+  static Request waiting(Request request) {
+    request.wait = true;
+    return request;
+  }
+  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  test::Watchdog watchdog_{std::chrono::seconds(60)};
+  LeaseFolder folder_;
+  Arbiter arbiter_ = folder_.arbiter();
+  Machine machine_;
+};
+
+}  // namespace innkeeper::lease
