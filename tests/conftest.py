@@ -1,6 +1,7 @@
-"""The modules that tests share lie in tests/support/python: here they become importable."""
+"""For all Python tests: makes the modules of tests/support/python importable, and loads two as plugins."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "support" / "python"))
+pytest_plugins = ["tiers", "processes"]

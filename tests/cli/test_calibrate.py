@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import FAKE, Machine, uuid, wait_until
+from innkeeper_program import FAKE, Machine, uuid, wait_until
 
 HOST = "host"
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import Machine, cards, uuid, wait_until
+from innkeeper_program import Machine, cards, uuid, wait_until
 from repository import ROOT
 
 MIXED = cards(2, {1: "  name NVIDIA L4\n"})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Machine
+from innkeeper_program import Command, Machine, run_command
 from repository import ROOT
 
 MAN = ROOT / "docs" / "innkeeper.1"
@@ -94,11 +93,11 @@ def test_exit_codes_are_the_same_in_help_man_page_and_code(machine: Machine):
     assert set(re.findall(r"k\w+ = (\d+)", source)) == set(in_help)
 
 
-def test_the_man_page_is_well_formed():
+def test_the_man_page_is_well_formed(command: Command):
     for tool in (["mandoc", "-T", "lint", "-W", "warning"], ["man", "--warnings", "-l", "-Tutf8"]):
         if shutil.which(tool[0]) is None:
             continue
-        done = subprocess.run([*tool, str(MAN)], capture_output=True, text=True, check=False)
+        done = command(*tool, MAN)
         said = [
             line for line in (done.stdout + done.stderr).splitlines() if "WARNING" in line or "ERROR" in line
         ]
@@ -124,8 +123,7 @@ def completed(machine: Machine, tmp_path: Path, *words: str) -> set[str]:
         COMP_WORDS=({" ".join(f"'{word}'" for word in words)}) COMP_CWORD={len(words) - 1}
         _innkeeper; printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "-uc", line], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(run_command("bash", "-uc", line, check=True).stdout.split())
 
 
 def test_bash_completes_commands_options_and_values(machine: Machine, tmp_path: Path):
@@ -150,5 +148,5 @@ def test_scripts_are_good_for_their_shells(machine: Machine, tmp_path: Path, she
     if shutil.which(shell) is not None:
         script = tmp_path / "script"
         script.write_text(text)
-        done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
+        done = run_command(shell, "-n", script)
         assert (done.returncode, done.stderr) == (0, "")

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import Machine, uuid, wait_until
+from innkeeper_program import PROGRAM, Machine, uuid, wait_until
 
 
 def test_an_empty_list_says_where_it_looked(machine: Machine):
@@ -66,20 +66,9 @@ def test_release_of_what_is_not_there(machine: Machine):
 def test_somebody_elses_lease_cannot_be_released(machine: Machine):
     identity = machine.ok("lease", "hold", "--for", "60s", "--background").split()[0]
     machine.folder.chmod(0o755)
-    import subprocess
-
-    from conftest import PROGRAM
-
-    if subprocess.run(["test", "-x", str(PROGRAM)], user=65534, check=False).returncode != 0:
+    if machine.command("test", "-x", PROGRAM, user=65534).returncode != 0:
         pytest.skip("the build folder is not open to other users")
-    done = subprocess.run(
-        [str(PROGRAM), "lease", "release", identity],
-        env=machine.env,
-        user=65534,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = machine.command(PROGRAM, "lease", "release", identity, user=65534)
     assert done.returncode == 77 and "root" in done.stderr, done.stderr
     assert len(machine.held()) == 1
 

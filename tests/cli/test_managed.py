@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from board_file import Board
-from conftest import Machine, cards
+from innkeeper_program import Machine, cards
 
 NODE = "node=cuda:0 139586437120 68719476736 137438953472 512 90000\n"
 HOST = "node=host 536870912000 107374182400 107374182400 0 12\n"

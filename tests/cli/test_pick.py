@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, Machine, cards, uuid, wait_until
+from innkeeper_program import PROGRAM, Machine, cards, uuid, wait_until
 
 BUSY_FIRST = {0: "  memory 139G 512M 100G\n  utilization 90 0\n  power 600 700\n"}
 
@@ -48,6 +47,7 @@ def test_exclusive_with_memory_is_a_card_for_one(machine: Machine):
     assert machine.run("pick", "--mem", "1G").returncode == 75
 
 
+@pytest.mark.slow  # a promise of five seconds has to end
 def test_hold_promises_it_for_a_while(machine: Machine):
     first = machine.ok("pick", "--hold", "5s")
     second = machine.ok("pick", "--hold", "5s")
@@ -192,13 +192,10 @@ def test_a_bad_lease_folder(machine: Machine):
 def test_output_that_cannot_be_written(machine: Machine):
     with Path("/dev/full").open("w") as full:
         for words in (["pick"], ["status"], ["--help"], ["completion", "bash"], ["lease", "list"]):
-            done = subprocess.run(
-                [str(PROGRAM), *words], env=machine.env, stdout=full, stderr=subprocess.PIPE, check=False
-            )
-            assert done.returncode == 74 and b"No space left" in done.stderr
+            done = machine.command(PROGRAM, *words, stdout=full)
+            assert done.returncode == 74 and "No space left" in done.stderr
 
 
 def test_a_broken_pipe_ends_it_quietly(machine: Machine):
     reader = f"{PROGRAM} completion bash | true; {PROGRAM} status --prometheus | head -c 10 >/dev/null"
-    done = subprocess.run(["bash", "-c", reader], env=machine.env, capture_output=True, check=False)
-    assert done.stderr == b""
+    assert machine.command("bash", "-c", reader).stderr == ""

@@ -6,71 +6,11 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import AMD, PROGRAM, Machine, cards, uuid, visible, wait_until
-
-
-class Jobs:
-    """A queue of the test's own."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.folder = machine.folder / "queue"
-        self.go = machine.folder / "go"
-        self.until_go = f"while [ ! -e {self.go} ]; do sleep 0.02; done"
-        """A job's script: it goes on when the test touches the file `go`."""
-        machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
-        machine.env["PATH"] = "/usr/bin:/bin"
-
-    def __call__(self, *words: str) -> str:
-        return self.machine.ok("queue", *words)
-
-    def add(self, *words: str) -> str:
-        return self("add", *words).strip()
-
-    def shell(self, script: str, *options: str) -> str:
-        return self.add(*options, "--", "/bin/sh", "-c", script)
-
-    def show(self, job: str) -> dict[str, Any]:
-        return json.loads(self("show", "--json", job))[0]
-
-    def log(self, job: str) -> str:
-        return self("log", job)
-
-    def wait(self, *jobs: str) -> int:
-        return self.machine.run("queue", "wait", "--timeout", "60s", *jobs).returncode
-
-    def runner(self) -> int | None:
-        """The runner's process, if there is one."""
-        try:
-            pid = int((self.folder / "runner.lock").read_text())
-            os.kill(pid, 0)
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (OSError, ValueError):
-            return None
-        return None if state == "Z" else pid
-
-    def close(self) -> None:
-        run = self.machine.run
-        run("queue", "pause")
-        for job in json.loads(self("list", "--all", "--json"))["jobs"]:
-            if job["state"] == "running":
-                run("queue", "resume", str(job["id"]))
-                run("queue", "cancel", str(job["id"]))
-        wait_until(lambda: self.runner() is None)
-
-
-@pytest.fixture
-def jobs(machine: Machine) -> Iterator[Jobs]:
-    made = Jobs(machine)
-    yield made
-    made.close()
+from innkeeper_program import AMD, PROGRAM, Jobs, cards, uuid, visible, wait_until
 
 
 def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
@@ -92,9 +32,8 @@ def test_a_folder_has_one_name(jobs: Jobs) -> None:
     words = ([], ["-C", "."], ["-C", str(folder)], ["-C", f"{folder}/x/.."], ["-C", f"{folder}/"])
     jobs("pause")
     for options in words:
-        env = jobs.machine.env
         added = ["queue", "add", "--gpus=0", *options, "--", "pwd"]
-        subprocess.run([str(PROGRAM), *added], env=env, cwd=folder, check=True, capture_output=True)
+        jobs.machine.command(PROGRAM, *added, cwd=folder, check=True)
     shown = json.loads(jobs("show", "--json", "1-5"))
     assert {job["directory"] for job in shown} == {str(folder)}
 

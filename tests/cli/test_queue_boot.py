@@ -9,15 +9,11 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, wait_until
+from innkeeper_program import PROGRAM, Command, Jobs, wait_until
 from repository import ROOT
-from test_queue import Jobs, jobs
-
-__all__ = ["jobs"]
 
 DOCUMENT = (ROOT / "docs" / "program.md").read_text()
 UNIT = re.search(r"```ini\n(\[Unit\]\n.*?queue.*?)```", DOCUMENT, re.DOTALL)
@@ -85,20 +81,14 @@ def test_show_alone_finds_out_and_so_does_json(jobs: Jobs) -> None:
     jobs("cancel", again)
 
 
-def test_the_unit_in_the_document_is_good(tmp_path: Path) -> None:
+def test_the_unit_in_the_document_is_good(command: Command, tmp_path: Path) -> None:
     assert UNIT is not None
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     unit = tmp_path / "innkeeper-queue.service"
     unit.write_text(UNIT.group(1))
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
-    done = subprocess.run(
-        ["systemd-analyze", "--user", "verify", str(unit)],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = command("systemd-analyze", "--user", "verify", unit, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -118,6 +108,6 @@ def test_the_recipes_let_what_waits_go_on_before_anybody_looks(jobs: Jobs, recip
     jobs.shell(f"touch {done}", "--gpus=0")
     kill_everything(jobs, job)
     bare = {"HOME": str(home), "PATH": f"{PROGRAM.parent}:/usr/bin:/bin"}
-    subprocess.run(["/bin/sh", "-c", command], env=bare, check=True, capture_output=True, timeout=30)
+    jobs.machine.command("/bin/sh", "-c", command, env=bare, check=True, timeout=30)
     wait_until(done.exists)
     wait_until(lambda: jobs.runner() is None)

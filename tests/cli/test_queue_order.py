@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, cards, uuid, wait_until
-from test_queue import Jobs, jobs
-
-__all__ = ["jobs"]
+from innkeeper_program import PROGRAM, Jobs, cards, uuid, wait_until
 
 
 def test_many_who_wait_for_one_card_leave_the_others_alone(jobs: Jobs) -> None:
@@ -61,11 +57,8 @@ def test_a_sweeps_values_win_over_the_adders_variables(jobs: Jobs) -> None:
 
 
 def test_a_job_has_the_limits_of_its_adder_and_not_of_the_runners_starter(jobs: Jobs) -> None:
-    env = jobs.machine.env
-
     def shell(script: str) -> str:
-        done = subprocess.run(["/bin/sh", "-c", script], env=env, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
+        return jobs.machine.command("/bin/sh", "-c", script, check=True).stdout.strip()
 
     ask = "'umask; ulimit -n; ulimit -f; nice'"
     add = f"{PROGRAM} queue add --gpus=0 -- /bin/sh -c"
@@ -111,7 +104,7 @@ def test_a_notification_has_no_lease_of_the_adders(jobs: Jobs) -> None:
     told = jobs.machine.folder / "told"
     run = (str(PROGRAM), "run", "--", str(PROGRAM), "queue", "add", "--gpus=0")
     words = (*run, f"--notify=env > {told}.new; mv {told}.new {told}", "--", "/bin/true")
-    subprocess.run(words, env=jobs.machine.env, check=True, capture_output=True)
+    jobs.machine.command(*words, check=True)
     wait_until(told.exists)
     variables = [line.partition("=")[0] for line in told.read_text().splitlines()]
     assert "INNKEEPER_JOB_ID" in variables
@@ -132,14 +125,7 @@ def test_a_runner_is_not_started_for_a_queue_that_is_paused(jobs: Jobs) -> None:
 @pytest.mark.parametrize("words", [("queue", "add", "--gpus=0", "--", "true"), ("pick", "--hold=1m")])
 def test_a_number_that_cannot_be_printed(jobs: Jobs, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [PROGRAM, *words],
-            env=jobs.machine.env,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = jobs.machine.command(PROGRAM, *words, stdout=full)
     assert done.returncode == 74
     if words[0] == "queue":
         assert "job 1 was added" in done.stderr

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, Machine, wait_until
-from test_queue import Jobs
-
-
-@pytest.fixture
-def jobs(machine: Machine) -> Iterator[Jobs]:
-    made = Jobs(machine)
-    yield made
-    made.close()
+from innkeeper_program import PROGRAM, Jobs, Machine, wait_until
 
 
 def count(folder: Path) -> int:
@@ -90,12 +81,10 @@ def small_disk(machine: Machine) -> Iterator[Path]:
     """A file system of one MiB. Where none can be mounted the tests that need it have nothing to fill."""
     folder = machine.folder / "disk"
     folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    if machine.command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder).returncode != 0:
         pytest.skip("no small disk can be mounted here")
     yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    machine.command("umount", "-l", folder, check=True)
 
 
 def fill(folder: Path) -> Path:
@@ -143,9 +132,7 @@ def test_a_limit_on_files_refuses_and_loses_nothing(jobs: Jobs) -> None:
     first = jobs.shell("true", "--gpus=0")
     limit = "ulimit -f 8; trap '' XFSZ; exec \"$@\""
     words = ["sh", "-c", limit, "sh", str(PROGRAM), "queue", "add", "--gpus=0", "--", "true"]
-    done = subprocess.run(
-        [*words, "x" * 60000], env=jobs.machine.env, capture_output=True, text=True, check=False
-    )
+    done = jobs.machine.command(*words, "x" * 60000)
     assert done.returncode == 73 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and str(jobs.folder) in done.stderr
     assert [job["id"] for job in json.loads(jobs("list", "--json"))["jobs"]] == [int(first)]
@@ -158,7 +145,7 @@ def test_a_folder_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path) -
     jobs.folder = small_disk / "queue"
     jobs("pause")
     job = jobs.shell("true", "--gpus=0")
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    jobs.machine.command("mount", "-o", "remount,ro", small_disk, check=True)
     for words in (["queue", "add", "--gpus=0", "--", "true"], ["queue", "list"]):
         done = jobs.machine.run(*words)
         assert done.returncode == 73 and done.stdout == ""
@@ -166,6 +153,6 @@ def test_a_folder_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path) -
         assert "INNKEEPER_QUEUE_DIR" in done.stderr and str(small_disk) in done.stderr
     fresh = jobs.machine.run("queue", "list", env={"INNKEEPER_QUEUE_DIR": str(small_disk / "other")})
     assert fresh.returncode == 73 and "INNKEEPER_QUEUE_DIR" in fresh.stderr
-    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    jobs.machine.command("mount", "-o", "remount,rw", small_disk, check=True)
     jobs("resume")
     assert jobs.wait(job) == 0

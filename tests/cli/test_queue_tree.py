@@ -11,10 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from conftest import uuid, wait_until
-from test_queue import Jobs, jobs
-
-__all__ = ["jobs"]
+from innkeeper_program import Jobs, uuid, wait_until
 
 # As torchrun starts its workers: sessions of their own, which have none of its descriptors. They do not obey.
 LAUNCHER = """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PROGRAM, Machine, cards, uuid, wait_until
+from innkeeper_program import PROGRAM, Machine, cards, run_command, uuid, wait_until
 
 DAEMONS = ("slurmctld", "slurmd", "munged")
 CONF = """ClusterName=test
@@ -109,7 +109,7 @@ class Cluster:
         self.daemons.append(subprocess.Popen([found, *words], env=self.env, stdout=null, stderr=null))
 
     def call(self, *words: str) -> str:
-        return subprocess.run(words, env=self.env, capture_output=True, text=True, check=False).stdout
+        return run_command(*words, env=self.env).stdout
 
     def wait(self, job: str) -> None:
         wait_until(lambda: self.call("squeue", "-h", "-j", job).strip() == "", 60)
@@ -161,7 +161,7 @@ class Submitter:
 
 
 @pytest.fixture
-def slurm(machine: Machine, cluster: Cluster) -> Submitter:
+def slurm(machine: Machine, cluster: Cluster, runners: None) -> Submitter:
     return Submitter(machine, cluster)
 
 

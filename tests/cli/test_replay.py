@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Machine
+from innkeeper_program import Machine
 from repository import ROOT
 
 TRACES = ROOT / "bench" / "traces"

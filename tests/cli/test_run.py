@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import AMD, PROGRAM, Machine, cards, uuid, visible, wait_until
+from innkeeper_program import AMD, PROGRAM, Machine, cards, uuid, visible, wait_until
 
 
 def started(machine: Machine, count: int = 1) -> None:
@@ -101,10 +100,7 @@ def test_what_it_leaves_behind_keeps_the_lease(machine: Machine):
 
 def test_signal_dispositions_are_passed_on_unchanged(machine: Machine):
     masks = machine.ok("run", "--", "grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status")
-    direct = subprocess.run(
-        ["grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status"], capture_output=True, text=True, check=True
-    )
-    assert masks == direct.stdout
+    assert masks == machine.command("grep", "-E", "Sig(Blk|Ign|Cgt)", "/proc/self/status").stdout
 
 
 def test_only_the_lease_is_left_open(machine: Machine):

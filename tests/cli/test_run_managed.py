@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, Machine, uuid
+from innkeeper_program import PROGRAM, Machine, uuid
 
 SHOW = '#!/bin/sh\necho "$0"; for word in "$@"; do echo "[$word]"; done; echo "nodes=$INNKEEPER_NODES"\n'
 SHOW += 'echo "lease=$INNKEEPER_LEASE"; echo "cards=$CUDA_VISIBLE_DEVICES"\n'
@@ -61,13 +60,7 @@ def test_or_the_one_beside_the_program(machine: Machine, tmp_path: Path):
     program = tmp_path / "bin" / "innkeeper"
     program.write_bytes(PROGRAM.read_bytes())
     program.chmod(0o755)
-    done = subprocess.run(
-        [str(program), "run", "--managed", "train.py"],
-        env=machine.env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = machine.command(program, "run", "--managed", "train.py", check=True)
     assert Started(done.stdout).python == python
 
 
@@ -150,6 +143,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_all_of_them_and_the_lease(machine: Machine, tmp_path: Path):
     script, folder = tmp_path / "dies.py", tmp_path / "ready"
     script.write_text(DIES)

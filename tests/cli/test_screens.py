@@ -6,11 +6,10 @@ import getpass
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM
+from innkeeper_program import PROGRAM, Command
 from repository import ROOT
 
 SCREENS = ROOT / "docs" / "screens"
@@ -36,12 +35,11 @@ def constant(text: str) -> list[str]:
     return [re.sub(r" +", " ", line) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_the_screens_in_the_documents_are_the_programs(tmp_path: Path):
+def test_the_screens_in_the_documents_are_the_programs(command: Command, tmp_path: Path):
     env = os.environ | {"BUILD": str(PROGRAM.parents[2])}
-    made = subprocess.run(
-        [str(ROOT / "tools/screens.sh"), str(tmp_path)], env=env, capture_output=True, text=True, check=False
-    )
+    made = command(ROOT / "tools/screens.sh", tmp_path, env=env)
     assert made.returncode == 0, made.stderr
     names = sorted(file.name for file in SCREENS.iterdir())
     assert sorted(file.name for file in tmp_path.iterdir()) == names and len(names) >= 4

@@ -10,16 +10,24 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import FAKE, PROGRAM, cards, kill_runners, uuid
+from innkeeper_program import (
+    FAKE,
+    PROGRAM,
+    Command,
+    cards,
+    kill_runners,
+    run_command,
+    uuid,
+    watch_for_runners,
+)
 
-ROOT = os.geteuid() == 0
-UNSHARE = ["unshare", "--mount", "--propagation", "private", *([] if ROOT else ["--map-root-user"])]
+AS_ROOT = os.geteuid() == 0
+UNSHARE = ["unshare", "--mount", "--propagation", "private", *([] if AS_ROOT else ["--map-root-user"])]
 OTHER = "setpriv --reuid 12345 --regid 12345 --clear-groups"
 THIRD = "setpriv --reuid 23456 --regid 23456 --clear-groups"
 UNIT = "etc/systemd/system/run-innkeeper.mount"
@@ -50,7 +58,7 @@ class Sandbox:
             "INNKEEPER_FAKE_NVML": str(folder / "gpus"),
             "LANG": "C.UTF-8",
         }
-        if subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode != 0:
+        if run_command(*UNSHARE, "true").returncode != 0:
             pytest.skip("no mount namespace may be made here")
 
     def __call__(self, script: str, code: int = 0) -> str:
@@ -62,28 +70,21 @@ class Sandbox:
             mount --bind {self.etc} /etc
             exec 2>&1; cd /
         """
-        done = subprocess.run(
-            [*UNSHARE, "bash", "-c", mounts + script],
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_command(*UNSHARE, "bash", "-c", mounts + script, env=self.env)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         return done.stdout
 
 
 @pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    assert PROGRAM.exists(), f"{PROGRAM} is not built: cmake --build --preset dev"
+def sandbox(program: Path, request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     folder = Path(tempfile.mkdtemp(prefix="innkeeper-setup-", dir="/tmp"))
+    watch_for_runners(request, folder)
     yield Sandbox(folder)
     kill_runners(folder)
     shutil.rmtree(folder)
 
 
-needs_root = pytest.mark.skipif(not ROOT, reason="needs root to become another user")
+needs_root = pytest.mark.skipif(not AS_ROOT, reason="needs root to become another user")
 
 
 def test_it_makes_a_folder_that_protects(sandbox: Sandbox) -> None:
@@ -280,6 +281,7 @@ def test_nobody_can_fill_it_from_outside(sandbox: Sandbox) -> None:
     assert said.endswith(f"{uuid(0)}\n")
 
 
+@pytest.mark.slow  # the program waits five seconds for the lock
 @needs_root
 def test_a_lock_that_is_held_is_named(sandbox: Sandbox) -> None:
     said = sandbox(
@@ -363,6 +365,7 @@ def test_it_can_be_undone(sandbox: Sandbox) -> None:
     assert not list(sandbox.etc.rglob("*innkeeper*"))
 
 
+@pytest.mark.usefixtures("runners")
 def test_who_has_the_folder_open_when_it_goes_grants_nothing_there(sandbox: Sandbox) -> None:
     # A queue's runner keeps it open: it must not go on in a folder that nobody sees.
     said = sandbox(
@@ -383,7 +386,7 @@ def test_who_has_the_folder_open_when_it_goes_grants_nothing_there(sandbox: Sand
 
 
 def test_a_dry_run_changes_nothing(sandbox: Sandbox) -> None:
-    who = OTHER if ROOT else ""
+    who = OTHER if AS_ROOT else ""
     said = sandbox(
         f"""
         innkeeper pick > /dev/null
@@ -431,7 +434,7 @@ def test_files_that_are_not_its_own_are_left_alone(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="systemd is not installed")
-@pytest.mark.skipif(not ROOT, reason="needs root to become another user")
+@pytest.mark.skipif(not AS_ROOT, reason="needs root to become another user")
 def test_at_the_start_of_the_machine_it_is_there_again(sandbox: Sandbox) -> None:
     with (sandbox.etc / "group").open("a") as file:
         file.write("gpu:x:4321:\n")
@@ -456,31 +459,27 @@ def test_at_the_start_of_the_machine_it_is_there_again(sandbox: Sandbox) -> None
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_the_unit_is_good(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(PROGRAM), "setup", "--root", str(tmp_path)], capture_output=True, text=True, check=True
-    )
+def test_the_unit_is_good(command: Command, tmp_path: Path) -> None:
+    done = command(PROGRAM, "setup", "--root", tmp_path, check=True)
     assert done.stdout == f"wrote {tmp_path}/{TMPFILES}\nwrote {tmp_path}/{UNIT}\nmade {tmp_path}/{WANTED}\n"
     assert sorted(
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()
     ) == sorted([TMPFILES, UNIT, WANTED])
-    checked = subprocess.run(
-        ["systemd-analyze", "verify", str(tmp_path / UNIT)], capture_output=True, text=True, check=False
-    )
+    checked = command("systemd-analyze", "verify", tmp_path / UNIT)
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_an_image_of_a_machine(tmp_path: Path) -> None:
+def test_an_image_of_a_machine(command: Command, tmp_path: Path) -> None:
     setup = [str(PROGRAM), "setup", f"--root={tmp_path}/"]
     for words in ([], ["--group", "gpu", "--size=8M"]):  # its groups are not this machine's
-        subprocess.run([*setup, *words], check=True, capture_output=True)
+        command(*setup, *words, check=True)
     assert (
         "d /run/innkeeper 1775 root gpu -\nf /run/innkeeper/alloc.lock 0440 root gpu -\n"
         in (tmp_path / TMPFILES).read_text()
     )
     assert "size=8192k" in (tmp_path / UNIT).read_text()
     assert stat.S_IMODE((tmp_path / UNIT).stat().st_mode) == 0o644
-    again = subprocess.run([*setup, "--group=gpu", "--size=8M"], check=True, capture_output=True, text=True)
+    again = command(*setup, "--group=gpu", "--size=8M", check=True)
     assert again.stdout.startswith("nothing to do")
-    subprocess.run([*setup, "--remove"], check=True, capture_output=True)
+    command(*setup, "--remove", check=True)
     assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []

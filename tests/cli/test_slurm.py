@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Machine, cards, uuid, wait_until
+from innkeeper_program import Machine, cards, uuid, wait_until
 
 SBATCH = """#!/bin/sh
 printf '%s\\n' "$@" > {folder}/words
@@ -17,7 +16,7 @@ echo "4711;cluster"
 """
 
 
-class Slurm:
+class Submitter:
     """The program beside a fake sbatch."""
 
     def __init__(self, machine: Machine) -> None:
@@ -46,26 +45,24 @@ class Slurm:
     def run_script(self, task: int | None = None) -> subprocess.CompletedProcess[str]:
         """Runs the script as Slurm would."""
         env = {"PATH": "/usr/bin:/bin"} | ({} if task is None else {"SLURM_ARRAY_TASK_ID": str(task)})
-        return subprocess.run(
-            ["/bin/sh", str(self.script())], env=env, capture_output=True, text=True, timeout=60, check=False
-        )
+        return self.machine.command("/bin/sh", self.script(), env=env)
 
 
 @pytest.fixture
-def slurm(machine: Machine) -> Iterator[Slurm]:
-    yield Slurm(machine)
+def submitter(machine: Machine) -> Submitter:
+    return Submitter(machine)
 
 
-def test_a_request_becomes_sbatch_options(slurm: Slurm) -> None:
-    words = slurm.words(
+def test_a_request_becomes_sbatch_options(submitter: Submitter) -> None:
+    words = submitter.words(
         "--gpus=2", "--time=90s", "--name=demo", "-C", "/usr", "--", "echo", "a b", "it's", "$x"
     )
     assert words == ["--parsable", "--chdir=/usr", "--job-name=demo", "--gres=gpu:2", "--time=2"]
-    assert slurm.run_script().stdout == "a b it's $x\n"
+    assert submitter.run_script().stdout == "a b it's $x\n"
 
 
-def test_jobs_without_gpus_dependencies_and_own_options(slurm: Slurm) -> None:
-    words = slurm.words(
+def test_jobs_without_gpus_dependencies_and_own_options(submitter: Submitter) -> None:
+    words = submitter.words(
         "--gpus=0", "--cpus=4", "--after=12,13_2", "--after-any=9", "--priority=-2",
         "--sbatch=--partition=long", "--output=out-%j", "--", "true",
     )  # fmt: skip
@@ -79,47 +76,47 @@ def test_jobs_without_gpus_dependencies_and_own_options(slurm: Slurm) -> None:
     ]
 
 
-def test_memory_becomes_shards_where_their_size_is_known(slurm: Slurm) -> None:
-    assert "--gres=shard:5" in slurm.words("--mem=9G", "--shard=2G", "--", "true")
-    done = slurm.submit("--mem=9G", "--", "true")
-    assert "--gres=gpu:1" in (slurm.machine.folder / "words").read_text()
+def test_memory_becomes_shards_where_their_size_is_known(submitter: Submitter) -> None:
+    assert "--gres=shard:5" in submitter.words("--mem=9G", "--shard=2G", "--", "true")
+    done = submitter.submit("--mem=9G", "--", "true")
+    assert "--gres=gpu:1" in (submitter.machine.folder / "words").read_text()
     assert "whole on Slurm" in done.stderr
-    assert "--gres=gpu:1" in slurm.words("--mem=9G", "--exclusive", "--shard=2G", "--", "true")
+    assert "--gres=gpu:1" in submitter.words("--mem=9G", "--exclusive", "--shard=2G", "--", "true")
 
 
-def test_the_grace_is_the_clusters(slurm: Slurm) -> None:
-    done = slurm.submit("--grace=2m", "--", "true")
+def test_the_grace_is_the_clusters(submitter: Submitter) -> None:
+    done = submitter.submit("--grace=2m", "--", "true")
     assert done.returncode == 0 and "KillWait" in done.stderr
 
 
-def test_sweeps_become_arrays(slurm: Slurm) -> None:
-    words = slurm.words(
+def test_sweeps_become_arrays(submitter: Submitter) -> None:
+    words = submitter.words(
         "--sweep", "lr=0.1,it's", "--array=3,5", "--", "sh", "-c", 'echo {index} "$lr" [{lr}]'
     )
     assert "--array=0-3" in words
-    assert slurm.run_script(0).stdout == "3 0.1 [0.1]\n"
-    slurm.words("--sweep", "lr=0.1,it's", "--", "sh", "-c", 'echo "$0 $lr"', "{lr}")
-    assert slurm.run_script(1).stdout == "it's it's\n"
+    assert submitter.run_script(0).stdout == "3 0.1 [0.1]\n"
+    submitter.words("--sweep", "lr=0.1,it's", "--", "sh", "-c", 'echo "$0 $lr"', "{lr}")
+    assert submitter.run_script(1).stdout == "it's it's\n"
 
 
-def test_retries_are_a_loop_in_the_script(slurm: Slurm) -> None:
-    tries = slurm.machine.folder / "tries"
-    slurm.words("--retry=2", "--", "sh", "-c", f"echo x >> {tries}; exit 5")
-    assert slurm.run_script().returncode == 5
+def test_retries_are_a_loop_in_the_script(submitter: Submitter) -> None:
+    tries = submitter.machine.folder / "tries"
+    submitter.words("--retry=2", "--", "sh", "-c", f"echo x >> {tries}; exit 5")
+    assert submitter.run_script().returncode == 5
     assert tries.read_text() == "x\n" * 3
-    slurm.words("--retry=2", "--", "sh", "-c", f"echo x >> {tries}; test $(wc -l < {tries}) -ge 5")
-    assert slurm.run_script().returncode == 0
+    submitter.words("--retry=2", "--", "sh", "-c", f"echo x >> {tries}; test $(wc -l < {tries}) -ge 5")
+    assert submitter.run_script().returncode == 0
     assert tries.read_text() == "x\n" * 5
 
 
-def test_variables_are_exported_and_a_sweeps_values_win(slurm: Slurm) -> None:
-    slurm.words("--env=A=it's b", "--", "printenv", "A")
-    assert slurm.run_script().stdout == "it's b\n"
-    slurm.words("--env=A=9", "--sweep=A=1,2", "--", "printenv", "A")
-    assert slurm.run_script(1).stdout == "2\n"
+def test_variables_are_exported_and_a_sweeps_values_win(submitter: Submitter) -> None:
+    submitter.words("--env=A=it's b", "--", "printenv", "A")
+    assert submitter.run_script().stdout == "it's b\n"
+    submitter.words("--env=A=9", "--sweep=A=1,2", "--", "printenv", "A")
+    assert submitter.run_script(1).stdout == "2\n"
 
 
-def test_what_slurm_cannot_do_is_refused(slurm: Slurm) -> None:
+def test_what_slurm_cannot_do_is_refused(submitter: Submitter) -> None:
     for words, text in [
         (["--notify=say", "--", "true"], "--mail-type"),
         (["--linger", "--", "true"], "Slurm ends what a job leaves behind"),
@@ -130,35 +127,36 @@ def test_what_slurm_cannot_do_is_refused(slurm: Slurm) -> None:
         (["--env=a-b=1", "--", "true"], "cannot set a variable 'a-b'"),
         ([], "needs a command"),
     ]:
-        done = slurm.submit(*words)
+        done = submitter.submit(*words)
         assert done.returncode == 64 and text in done.stderr, done
-    assert not slurm.script().exists()
+    assert not submitter.script().exists()
 
 
-def test_sbatchs_own_failure_and_its_absence(slurm: Slurm) -> None:
-    slurm.machine.env["FAIL"] = "no such partition"
-    done = slurm.submit("--", "true")
+def test_sbatchs_own_failure_and_its_absence(submitter: Submitter) -> None:
+    submitter.machine.env["FAIL"] = "no such partition"
+    done = submitter.submit("--", "true")
     assert done.returncode == 3 and "no such partition" in done.stderr
-    (slurm.bin / "sbatch").unlink()
-    slurm.machine.env["PATH"] = str(slurm.bin)
-    done = slurm.submit("--", "true")
+    (submitter.bin / "sbatch").unlink()
+    submitter.machine.env["PATH"] = str(submitter.bin)
+    done = submitter.submit("--", "true")
     assert done.returncode == 127 and "there is no sbatch" in done.stderr
 
 
-def test_dry_run_submits_nothing(slurm: Slurm) -> None:
-    text = slurm.machine.ok("slurm", "submit", "--dry-run", "--name=a b", "--", "true")
+def test_dry_run_submits_nothing(submitter: Submitter) -> None:
+    text = submitter.machine.ok("slurm", "submit", "--dry-run", "--name=a b", "--", "true")
     assert text.startswith("sbatch --parsable ") and "'--job-name=a b'" in text and "exec true" in text
-    assert not slurm.script().exists()
+    assert not submitter.script().exists()
 
 
-def test_inside_a_slurm_job_its_own_gpus_are_subdivided(slurm: Slurm) -> None:
-    machine = slurm.machine
+@pytest.mark.usefixtures("runners")
+def test_inside_a_slurm_job_its_own_gpus_are_subdivided(submitter: Submitter) -> None:
+    machine = submitter.machine
     machine.set(cards(3))
     machine.env |= {"SLURM_JOB_ID": "77", "SLURM_JOB_GPUS": "1,2", "SLURM_TMPDIR": str(machine.folder)}
     go = machine.folder / "go"
     script = f"echo $CUDA_VISIBLE_DEVICES; while [ ! -e {go} ]; do sleep 0.02; done"
     jobs = [machine.ok("slurm", "submit", "--", "/bin/sh", "-c", script).strip() for _ in range(3)]
-    assert not slurm.script().exists()
+    assert not submitter.script().exists()
     wait_until(lambda: machine.ok("queue", "list").count("running") == 2)
     go.touch()
     machine.ok("queue", "wait", "--timeout=60s", *jobs)

@@ -13,7 +13,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, Machine, cards, uuid, wait_until
+from innkeeper_program import PROGRAM, Machine, cards, uuid, wait_until
 
 TEXT, NUMBER, NULL, FLAG = str, (int, float), type(None), bool
 NUMBER_OR_NULL, TEXT_OR_NULL = (int, float, NULL), (str, NULL)
@@ -211,9 +211,7 @@ def on_terminal(machine: Machine, width: int, *words: str, **env: str) -> str:
     """What it writes on a terminal of this width."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    process = subprocess.Popen(
-        [str(PROGRAM), *words], env=machine.env | env, stdin=other, stdout=other, stderr=other, close_fds=True
-    )
+    process = machine.start(*words, env=machine.env | env, stdin=other, stdout=other, stderr=other)
     os.close(other)
     chunks = []
     while True:

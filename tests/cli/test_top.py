@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import uuid as unique
 from collections.abc import Iterator
 
 import pytest
 from board_file import Board
-from conftest import PROGRAM, Machine, cards, wait_until
+from innkeeper_program import PROGRAM, Machine, cards, wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
@@ -26,14 +25,7 @@ class Terminal:
         )
 
     def tmux(self, *words: str) -> str:
-        done = subprocess.run(
-            ["tmux", "-L", self.socket, *words],
-            env=self.machine.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.stdout
+        return self.machine.command("tmux", "-L", self.socket, *words).stdout
 
     def type(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)

@@ -18,6 +18,7 @@ os.environ.setdefault("INNKEEPER_NODES", "cuda:0:64MiB,host:1GiB")
 
 import fake
 import pytest
+from torchrun import torchrun  # noqa: F401  # a fixture
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

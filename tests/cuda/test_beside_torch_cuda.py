@@ -98,14 +98,20 @@ def test_a_memory_fraction_of_the_program_s_is_an_error_of_room_not_of_bytes() -
     check(pairs)
 
 
-def test_own_streams_are_in_order_with_managed_tensors() -> None:
-    side = torch.cuda.Stream()
+def sent_late(side: torch.cuda.Stream) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sevens that a stream writes late on the card, and what it sends of them to the managed device."""
     source = torch.zeros(MIB, device="cuda")
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
         torch.cuda._sleep(1000)
         source.fill_(7.0)
-        managed = source.to("managed")
+        return source, source.to("managed")
+
+
+def test_own_streams_are_in_order_with_managed_tensors() -> None:
+    side = torch.cuda.Stream()
+    _source, managed = sent_late(side)
+    with torch.cuda.stream(side):
         managed += 3.0
         target = torch.zeros(MIB, device="cuda")
         target.copy_(managed)
@@ -115,14 +121,8 @@ def test_own_streams_are_in_order_with_managed_tensors() -> None:
 
 
 def test_what_another_stream_made_is_waited_for() -> None:
-    side = torch.cuda.Stream()
-    source = torch.zeros(MIB, device="cuda")
-    torch.cuda.synchronize()
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(1000)
-        source.fill_(7.0)
-        managed = source.to("managed")
-    assert managed.sum().item() == 7.0 * MIB  # nobody has waited for the other stream
+    _source, managed = sent_late(torch.cuda.Stream())
+    assert managed.sum().item() == 7.0 * MIB  # nothing has waited for the other stream
 
 
 def test_memory_recorded_on_another_stream_is_not_given_away_early() -> None:

@@ -17,20 +17,25 @@ import torch
 BOTH = "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"
 
 
+@contextlib.contextmanager
+def failing_copies(count: int, says: str) -> Iterator[None]:
+    """The next copies fail, and what needs one fails with the card's error. No byte is lost by it."""
+    for _ in range(count):
+        fail("cudaMemcpyAsync")
+    with pytest.raises(torch.AcceleratorError, match=says):
+        yield
+
+
 def test_a_copy_that_fails_in_an_eviction_is_the_card_s_error() -> None:
     pairs = many(8)
-    fail("cudaMemcpyAsync")
-    with pytest.raises(
-        torch.AcceleratorError, match=r"copying 8.0 MiB to the host failed: CUDA error: unknown"
-    ):
+    with failing_copies(1, r"copying 8.0 MiB to the host failed: CUDA error: unknown"):
         torch.zeros(8 * MIB, dtype=torch.uint8, device="managed")
     check(pairs)
 
 
 def test_so_it_is_for_the_program_s_own_cuda_tensors() -> None:
     pairs = many(8)
-    fail("cudaMemcpyAsync")
-    with pytest.raises(torch.AcceleratorError, match="cuda:0: copying"):
+    with failing_copies(1, "cuda:0: copying"):
         torch.empty(8 * MIB, dtype=torch.uint8, device="cuda")
     check(pairs)
 
@@ -45,11 +50,9 @@ def test_another_victim_may_leave_instead() -> None:
 def test_so_it_is_when_the_card_itself_was_full() -> None:
     pairs = many(4)
     torch.cuda.empty_cache()
-    with fake.others_hold(0, torch.cuda.mem_get_info()[0]):
-        for _ in range(4):  # whoever could leave
-            fail("cudaMemcpyAsync")
-        with pytest.raises(torch.AcceleratorError, match="cuda:0: copying"):
-            torch.empty(32 * MIB, dtype=torch.uint8, device="cuda")
+    free = torch.cuda.mem_get_info()[0]
+    with fake.others_hold(0, free), failing_copies(4, "cuda:0: copying"):  # of each block that could leave
+        torch.empty(32 * MIB, dtype=torch.uint8, device="cuda")
     check(pairs)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from torchrun import found, run, torchrun
+from torchrun import Torchrun
 
 ROOMY, TIGHT = "cuda:64MiB,host:512MiB", "cuda:1400KiB,host:256MiB"
 
@@ -35,32 +35,34 @@ os.write(1, f"{rank} {places}\\n".encode())
 """
 
 
-def told(script: Path, *words: str, nodes: str = ROOMY) -> list[str]:
-    done = torchrun(str(script), *words, INNKEEPER_NODES=nodes)
+def told(torchrun: Torchrun, script: Path, *words: str, nodes: str = ROOMY) -> list[str]:
+    done = torchrun(str(script), *words, nodes=nodes)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("case", ["collectives", "train", "views", "static", "unused", "sparse"])
-def test_they_give_what_gloo_gives_on_the_cpu(case: str) -> None:
-    expected = found(run(case, device="cpu", backend="gloo", nodes="host:512MiB"))
-    assert found(run(case, nodes=ROOMY)) == expected
+def test_they_give_what_gloo_gives_on_the_cpu(torchrun: Torchrun, case: str) -> None:
+    expected = torchrun.found(case, device="cpu", backend="gloo", nodes="host:512MiB")
+    assert torchrun.found(case, nodes=ROOMY) == expected
     if case == "train":
-        assert found(run(case, nodes=TIGHT)) == expected
+        assert torchrun.found(case, nodes=TIGHT) == expected
 
 
 @pytest.mark.parametrize("said", ["", "gloo"])
-def test_bytes_stay_on_the_cards_unless_gloo_is_asked_for(tmp_path: Path, said: str) -> None:
+def test_bytes_stay_on_the_cards_unless_gloo_is_asked_for(
+    torchrun: Torchrun, tmp_path: Path, said: str
+) -> None:
     script = tmp_path / "where.py"
     script.write_text(WHERE)
-    for line in told(script, *said.split()):
+    for line in told(torchrun, script, *said.split()):
         rank, places = line.split(" ", 1)
         card = "host" if said == "gloo" else f"cuda:{rank}"
         assert places == str([card, card, "host"]), "NCCL does nothing with bits"
 
 
-def test_processes_of_one_card_go_by_the_host(tmp_path: Path) -> None:
+def test_processes_of_one_card_go_by_the_host(torchrun: Torchrun, tmp_path: Path) -> None:
     script = tmp_path / "where.py"
     script.write_text(WHERE)
-    said = told(script, nodes="cuda:0:32MiB,host:512MiB")
+    said = told(torchrun, script, nodes="cuda:0:32MiB,host:512MiB")
     assert sorted(said) == [f"{rank} {['host'] * 3}" for rank in range(2)]

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import RunProgram
 
 
-def run(folder: Path, code: str, **environment: str) -> list[str]:
-    """The lines that the script prints which ``python -m innkeeper`` runs."""
-    script = folder / "script.py"
-    script.write_text(code)
-    done = subprocess.run(
-        [sys.executable, "-m", "innkeeper", str(script)],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+@pytest.fixture
+def run(run_python: RunProgram, tmp_path: Path) -> Callable[..., list[str]]:
+    """The lines that a script prints which ``python -m innkeeper`` runs, with the run's nodes or others."""
+
+    def lines(code: str, nodes: str = os.environ["INNKEEPER_NODES"], **environment: str) -> list[str]:
+        script = tmp_path / "script.py"
+        script.write_text(code)
+        done = run_python("-m", "innkeeper", script, nodes=nodes, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return lines
 
 
 @pytest.mark.parametrize("nodes", ["cuda:64MiB,host:1GiB", "auto", "cuda:1:64MiB,cuda:0:64MiB", "sim:2x8MiB"])
-def test_the_state_of_torch_cuda_follows_the_runtime(tmp_path: Path, nodes: str):
+def test_the_state_of_torch_cuda_follows_the_runtime(run: Callable[..., list[str]], nodes: str):
     code = """
 import torch
 def state():
@@ -43,7 +41,7 @@ first = torch.rand(4, device="cuda")
 torch.cuda.default_generators[1].manual_seed(3)
 print(torch.equal(first, torch.rand(4, device="cuda")), torch.cuda.current_device())
 """
-    assert run(tmp_path, code, INNKEEPER_NODES=nodes) == [
+    assert run(code, nodes) == [
         "2 0 False False 0 []",
         "2 True True 2 [(False, False, 2)] cuda:0",
         "True True",
@@ -52,7 +50,7 @@ print(torch.equal(first, torch.rand(4, device="cuda")), torch.cuda.current_devic
 
 
 @pytest.mark.parametrize("mode", ["late", "early"])
-def test_checkpoints_draw_the_same_masks_again(tmp_path: Path, mode: str):
+def test_checkpoints_draw_the_same_masks_again(run: Callable[..., list[str]], mode: str):
     code = """
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -64,4 +62,4 @@ for reentrant in (False, True):
     mask = (y.detach() != 0).float() * 2
     print(torch.allclose(x.grad, mask @ model[0].weight.detach(), atol=1e-5), 0 < mask.mean().item() < 2)
 """
-    assert run(tmp_path, code, FAKE_CUDA_MODE=mode) == ["True True"] * 2
+    assert run(code, FAKE_CUDA_MODE=mode) == ["True True"] * 2

@@ -7,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import innkeeper
-import torch.nn.functional as F
 import trainings
 from card import NODE, nodes, record
-from models import Gpt, hash_of
+from models import Gpt, descend, hash_of, loss_of_words
 
 import torch
 
@@ -29,14 +28,9 @@ def experiment(number: int, start: Barrier | None = None) -> tuple[list[float], 
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
         if start is not None:
             start.wait()
-        losses = []
-        for _ in range(STEPS):
-            batch = torch.randint(0, 96, (4, 33), generator=first).to("managed")
-            loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
+        losses = [
+            descend(optimizer, loss_of_words(model, "managed", 96, (4, 33), first)) for _ in range(STEPS)
+        ]
         return losses, hash_of(model)
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from managed_scripts import python
+from managed_scripts import Scripts
 
 MODELS = Path(__file__).with_name("checkpointed_models.py")
 WAYS = pytest.mark.parametrize("way", ["managed", "cuda"], ids=["plain", "run --managed"])
@@ -112,16 +112,18 @@ def words_of(way: str) -> list[str]:
 
 
 @WAYS
-def test_each_form_of_checkpointing_has_the_gradients_of_none(tmp_path: Path, way: str):
+def test_each_form_of_checkpointing_has_the_gradients_of_none(scripts: Scripts, tmp_path: Path, way: str):
     (tmp_path / "forms.py").write_text(FORMS)
-    done = python(tmp_path, *words_of(way), "forms.py", way, INNKEEPER_NODES="sim:64MiB,host:1GiB")
+    done = scripts.python(*words_of(way), "forms.py", way, INNKEEPER_NODES="sim:64MiB,host:1GiB")
     assert done.stdout.splitlines() == ["{}", "{}", "True True"], done.stderr
 
 
 @WAYS
-def test_models_of_transformers_have_the_gradients_of_none_at_full_and_half_memory(tmp_path: Path, way: str):
+def test_models_of_transformers_have_the_gradients_of_none_at_full_and_half_memory(
+    scripts: Scripts, way: str
+):
     nodes = "sim:1x1GiB,host:2GiB"
-    done = python(tmp_path, *words_of(way), str(MODELS), way, INNKEEPER_NODES=nodes)
+    done = scripts.python(*words_of(way), str(MODELS), way, INNKEEPER_NODES=nodes)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == 10

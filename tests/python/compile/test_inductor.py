@@ -9,7 +9,7 @@ from pathlib import Path
 import innkeeper
 import pytest
 import torch.nn.functional as F
-from processes import run_python
+from processes import RunProgram
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ WORDS = 128
 
 
 @pytest.fixture(autouse=True, scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def own_cache(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that other runs compiled."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
@@ -228,7 +228,9 @@ except NotImplementedError as error:
 """
 
 
-def test_packages_are_refused_in_one_line_and_made_for_other_devices(tmp_path: Path) -> None:
+def test_packages_are_refused_in_one_line_and_made_for_other_devices(
+    run_python: RunProgram, tmp_path: Path
+) -> None:
     done = run_python("-c", PACKAGES, TORCHINDUCTOR_CACHE_DIR=str(tmp_path), timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("AOTInductor makes no package")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from processes import run_python
+from processes import RunProgram
 
 LAUNCHER = '''
 """Stands for triton.runtime.jit: a kernel is given each tensor's address."""
@@ -77,7 +77,7 @@ print(torch.ops.launched.added(y, y).tolist() == (y * 2).tolist())
 """
 
 
-def said(tmp_path: Path, imports: str, device: str, *run: str) -> list[str]:
+def said(run_python: RunProgram, tmp_path: Path, imports: str, device: str, *run: str) -> list[str]:
     runtime = tmp_path / "triton" / "runtime"
     runtime.mkdir(parents=True)
     (runtime / "jit.py").write_text(LAUNCHER)
@@ -89,11 +89,11 @@ def said(tmp_path: Path, imports: str, device: str, *run: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_launch_is_lent_the_real_tensors(tmp_path: Path):
-    lines = said(tmp_path, "import torch, triton.runtime.jit, innkeeper", "managed")
+def test_a_launch_is_lent_the_real_tensors(run_python: RunProgram, tmp_path: Path):
+    lines = said(run_python, tmp_path, "import torch, triton.runtime.jit, innkeeper", "managed")
     assert lines == ["True 0", "True", "True", "True", "True"]
 
 
-def test_one_of_a_script_made_for_cuda_too(tmp_path: Path):
-    lines = said(tmp_path, "import torch, innkeeper", "cuda", "-m", "innkeeper")
+def test_one_of_a_script_made_for_cuda_too(run_python: RunProgram, tmp_path: Path):
+    lines = said(run_python, tmp_path, "import torch, innkeeper", "cuda", "-m", "innkeeper")
     assert lines == ["True 0", "True", "True", "True", "True"]

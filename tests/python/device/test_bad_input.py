@@ -16,7 +16,7 @@ from pathlib import Path
 
 import innkeeper
 import pytest
-from processes import NODES, run_python
+from processes import NODES, RunProgram
 
 import torch
 from torch import nn
@@ -69,7 +69,7 @@ print(json.dumps(rows))
 """
 
 
-def test_nodes_that_make_no_sense():
+def test_nodes_that_make_no_sense(run_python: RunProgram):
     done = run_python("-c", TRY_NODES, *BAD_NODES)
     assert done.returncode == 0, done.stderr
     for (nodes, line), said in zip(BAD_NODES.items(), json.loads(done.stdout), strict=True):
@@ -100,7 +100,9 @@ BAD_ENVIRONMENT = [
 @pytest.mark.parametrize(
     ("variable", "value", "code", "line"), BAD_ENVIRONMENT, ids=["=".join(r[:2]) for r in BAD_ENVIRONMENT]
 )
-def test_a_bad_environment(variable: str, value: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_bad_environment(
+    run_python: RunProgram, variable: str, value: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv(variable, value)
     done = run_python("-c", USE, nodes=os.environ["INNKEEPER_NODES"])
     assert done.returncode == code, done.stderr

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import pytest
 from documents import fences, without_numbers
 from fake_machine import A, FakeMachine
 from models import Norm
+from processes import RunProgram
 from repository import ROOT
 
 import torch
@@ -31,22 +32,29 @@ PLAIN = {k: v for k, v in os.environ.items() if not k.startswith("INNKEEPER_")}
 pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake")
 
 
-def run(*command: str | Path, env: dict[str, str] = PLAIN, cwd: Path | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-class Built(NamedTuple):
+@dataclass
+class Built:
     """What was built: the programs of tests/consumer, and a folder as examples/cpp's README has it."""
 
+    run_program: RunProgram
     consumer: Path
     example: Path
     commands: list[str]  # of that README, behind those that build
 
+    def run(self, *command: str | Path, env: dict[str, str] = PLAIN, cwd: Path = ROOT) -> str:
+        done = self.run_program(*command, env=env, cwd=cwd, timeout=1800)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def train(self, *arguments: str, nodes: str = "sim:1x64MiB,host:1GiB") -> Run:
+        """Runs the example."""
+        program = self.example / "build" / "cpp" / "train"
+        env = PLAIN | {"INNKEEPER_NODES": nodes}
+        return parsed(self.run(program, *arguments, env=env, cwd=self.example))
+
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(compiler: str, run_program: RunProgram, tmp_path_factory: pytest.TempPathFactory) -> Built:
     # PyTorch's folder, for where it is not the package's neighbour; and many compilers' default, under which
     # by_name, that needs nothing of ours, is to have the device all the same.
     torch_dir = f"-DINNKEEPER_TORCH_DIR={Path(torch.__file__).parent}"
@@ -55,25 +63,26 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     (example / "examples").symlink_to(ROOT / "examples")
     (example / ".venv").symlink_to(sys.prefix)
     prefix, configure, build, *commands = fences(EXAMPLE / "README.md")[0].text.splitlines()
+    made = Built(run_program, consumer, example, commands)
 
     def build_consumer() -> None:
         found = f"-DCMAKE_PREFIX_PATH={innkeeper.cmake_prefix_path}"
-        run("cmake", "-S", SOURCE, "-B", consumer, found, torch_dir, env=as_needed)
-        run("cmake", "--build", consumer, "--parallel", "2")
+        made.run("cmake", "-S", SOURCE, "-B", consumer, found, torch_dir, env=as_needed)
+        made.run("cmake", "--build", consumer, "--parallel", "2")
 
     def build_example() -> None:
         assert configure.startswith("cmake -S ") and build.startswith("cmake --build ")
         configure_here = configure.replace("cmake", f"cmake {torch_dir}", 1)
-        run("bash", "-euc", f"{prefix}\n{configure_here}\n{build}", env=as_needed, cwd=example)
+        made.run("bash", "-euc", f"{prefix}\n{configure_here}\n{build}", env=as_needed, cwd=example)
 
     with ThreadPoolExecutor() as pool:
         for work in [pool.submit(build_consumer), pool.submit(build_example)]:
             work.result()
-    return Built(consumer, example, commands)
+    return made
 
 
 def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, built: Built):
-    consumer = built.consumer
+    consumer, run = built.consumer, built.run
     assert run(consumer / "consumer").splitlines() == [
         "equal 1 evictions 1 nodes 3",
         "born sim:1",
@@ -116,13 +125,8 @@ def parsed(output: str) -> Run:
     return Run(lines, nodes)
 
 
-def train(built: Built, *arguments: str, nodes: str = "sim:1x64MiB,host:1GiB") -> Run:
-    program = built.example / "build" / "cpp" / "train"
-    return parsed(run(program, *arguments, env=PLAIN | {"INNKEEPER_NODES": nodes}, cwd=built.example))
-
-
 def test_the_examples_commands_work_as_they_are_pasted(built: Built):
-    printed = [run("bash", "-c", command, cwd=built.example) for command in built.commands]
+    printed = [built.run("bash", "-c", command, cwd=built.example) for command in built.commands]
     shown = fences(EXAMPLE / "README.md")[1].text
     form = [without_numbers(re.sub(r"weights \w{16}", "weights 0", text)) for text in (shown, printed[1])]
     assert form[0] == form[1]
@@ -134,11 +138,11 @@ def test_the_examples_commands_work_as_they_are_pasted(built: Built):
 
 
 def test_a_cpp_program_trains_to_the_same_bits_at_60_percent_of_its_peak(built: Built):
-    plain, roomy = train(built, "--device", "cpu"), train(built)
+    plain, roomy = built.train("--device", "cpu"), built.train()
     peak, budget, _, evictions = roomy.nodes["sim:0"]
     assert roomy.lines == plain.lines and evictions == 0 and peak < budget
     for count in (1, 2):
-        tight = train(built, nodes=f"sim:{count}x{peak * 6 // 10}B,host:1GiB")
+        tight = built.train(nodes=f"sim:{count}x{peak * 6 // 10}B,host:1GiB")
         assert tight.lines == plain.lines
         assert sum(node[3] for node in tight.nodes.values()) > 0
         assert all(node[0] <= node[1] for node in tight.nodes.values())
@@ -148,9 +152,9 @@ def test_a_cpp_program_trains_to_the_same_bits_at_60_percent_of_its_peak(built: 
 def test_a_cpp_program_goes_on_where_another_stopped(built: Built, tmp_path: Path, first: str, then: str):
     # The learning rate has fallen once where the file is saved, and falls again before the last epoch.
     tight, saved = "sim:1x6MiB,host:1GiB", str(tmp_path / "saved.pt")
-    whole = train(built, "--epochs", "6", nodes=tight)
-    train(built, "--device", first, "--epochs", "3", "--save", saved, nodes=tight)
-    rest = train(built, "--device", then, "--epochs", "6", "--load", saved, nodes=tight)
+    whole = built.train("--epochs", "6", nodes=tight)
+    built.train("--device", first, "--epochs", "3", "--save", saved, nodes=tight)
+    rest = built.train("--device", then, "--epochs", "6", "--load", saved, nodes=tight)
     assert rest.lines == whole.lines[3:] and len(rest.lines) == 4  # three epochs and the hash
 
 
@@ -161,7 +165,7 @@ def test_the_example_says_in_one_line_what_is_wrong(built: Built):
         (["--load", "nowhere.pt"], "train: open file failed"),
     ]:
         program = built.example / "build" / "cpp" / "train"
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, env=PLAIN, check=False)
+        done = built.run_program(program, *arguments, env=PLAIN)
         assert done.returncode == 1 and done.stderr.startswith(says) and done.stderr.count("\n") == 1
 
 
@@ -248,7 +252,7 @@ def test_a_cpp_program_has_the_bits_of_the_same_in_python(built: Built, device: 
         with torch.no_grad():
             said = [net(part.to(device)).argmax(1).cpu() for part in unseen.split(64)]
         lines.append((total / 8, int(torch.cat(said).eq(names).sum())))
-    got = train(built, "--device", device).lines
+    got = built.train("--device", device).lines
     losses = [re.findall(r"loss (\S+), (\d+)", line)[0] for line in got[:-1]]
     assert [(float(loss), int(right)) for loss, right in losses] == lines
     assert got[-1] == f"weights {hash_of(list(chain(net.parameters(), net.buffers())))}"
@@ -262,7 +266,7 @@ def test_data_parallel_has_the_bits_of_pythons(built: Built, configure: Callable
     source = (SOURCE / "data_parallel.cc").read_text()
     assert shown.language == "cpp" and all(line in source for line in shown.text.splitlines())
     nodes = "sim:3x64KiB,host:1GiB"
-    out = run(built.consumer / "data_parallel", env=PLAIN | {"INNKEEPER_NODES": nodes}).splitlines()
+    out = built.run(built.consumer / "data_parallel", env=PLAIN | {"INNKEEPER_NODES": nodes}).splitlines()
 
     configure(nodes)
     torch.manual_seed(0)

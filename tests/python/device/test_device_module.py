@@ -8,7 +8,7 @@ from typing import Any
 import innkeeper
 import pytest
 from innkeeper.managed_device.table import NOT_APPLICABLE, REFUSED, WORKS
-from processes import run_python
+from processes import RunProgram
 
 import torch
 
@@ -172,7 +172,7 @@ def test_random_states_continue_and_seeds_repeat():
     assert torch.equal(torch.rand(4, device="managed"), second)
 
 
-def test_memory_numbers_before_the_start_leave_a_program_able_to_fork():
+def test_memory_numbers_before_the_start_leave_a_program_able_to_fork(run_python: RunProgram):
     code = """
 import os, torch, innkeeper
 managed = torch.managed

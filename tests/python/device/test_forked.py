@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 PRELUDE = """
 import os, signal, sys, threading
@@ -93,7 +93,7 @@ REFUSAL = "the managed device cannot be used in a process that was forked after 
 
 
 @pytest.mark.parametrize("nodes", ["sim:2x16MiB,host:1GiB", "host:1GiB", "host:64MiB,disk:/tmp:64MiB"])
-def test_every_entry_refuses_in_one_line(nodes: str):
+def test_every_entry_refuses_in_one_line(run_python: RunProgram, nodes: str):
     done = run_python("-c", PRELUDE + ENTRIES, nodes=nodes)
     assert done.returncode == 0, done.stderr
     said = dict(line.split(" | ") for line in done.stdout.splitlines())
@@ -144,7 +144,7 @@ print(said)
 
 
 @pytest.mark.parametrize("nodes", ["sim:2x16MiB,host:1GiB", "host:1GiB"])
-def test_a_child_that_only_frees_never_hangs(nodes: str):
+def test_a_child_that_only_frees_never_hangs(run_python: RunProgram, nodes: str):
     done = run_python("-c", PRELUDE + BUSY, nodes=nodes)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "{'fine'}"
@@ -179,7 +179,7 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_of_a_data_loader():
+def test_workers_of_a_data_loader(run_python: RunProgram):
     done = run_python("-c", PRELUDE + LOADER)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -187,7 +187,7 @@ def test_workers_of_a_data_loader():
     assert REFUSAL in lines[2]
 
 
-def test_what_a_child_frees_is_not_in_its_parents_record(tmp_path: Path):
+def test_what_a_child_frees_is_not_in_its_parents_record(run_python: RunProgram, tmp_path: Path):
     program = """
 y = torch.ones(1 << 16, device="managed")
 with innkeeper.record(sys.argv[1]) as recording:

@@ -4,11 +4,11 @@ import os
 from importlib.metadata import version
 
 import innkeeper
-from processes import run_python
+from processes import RunProgram
 from repository import ROOT
 
 
-def test_registers_the_device_once():
+def test_registers_the_device_once(run_python: RunProgram):
     script = """
 import importlib, sys
 import torch, innkeeper
@@ -25,7 +25,7 @@ assert x.tolist() == [1.0, 1.0]
     assert done.returncode == 0, done.stderr
 
 
-def test_torch_alone_does_not_load_it():
+def test_torch_alone_does_not_load_it(run_python: RunProgram):
     done = run_python(
         "-c", "import torch, sys; assert not hasattr(torch, 'managed') and 'innkeeper' not in sys.modules"
     )
@@ -38,14 +38,14 @@ def test_its_version_is_that_of_the_package_and_of_the_program():
     assert f"project(innkeeper VERSION {innkeeper.__version__} " in text
 
 
-def test_importing_does_not_start_the_runtime():
+def test_importing_does_not_start_the_runtime(run_python: RunProgram):
     script = "import innkeeper; print(innkeeper.manager()); from innkeeper import _C; assert not _C.started()"
     done = run_python("-c", script)
     assert done.stdout == "<innkeeper.DeviceManager: not started>\n"
     assert done.returncode == 0, done.stderr
 
 
-def test_refuses_another_out_of_tree_device_in_one_line():
+def test_refuses_another_out_of_tree_device_in_one_line(run_python: RunProgram):
     done = run_python("-c", "import torch; torch.utils.rename_privateuse1_backend('other'); import innkeeper")
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1].startswith(
@@ -61,7 +61,7 @@ library = str(Path(find_spec("innkeeper").origin).parent / "libinnkeeper_torch.s
 """
 
 
-def test_a_library_that_is_loaded_and_closed_before_the_import_is_no_harm():
+def test_a_library_that_is_loaded_and_closed_before_the_import_is_no_harm(run_python: RunProgram):
     script = """
 import _ctypes
 _ctypes.dlclose(ctypes.CDLL(library)._handle)
@@ -78,7 +78,7 @@ assert torch.ones(2, device="managed").tolist() == [1, 1]
     assert done.returncode == 0, done.stderr
 
 
-def test_a_library_that_finds_the_slot_taken_leaves_it_alone():
+def test_a_library_that_finds_the_slot_taken_leaves_it_alone(run_python: RunProgram):
     script = """
 torch.utils.rename_privateuse1_backend("other")
 ctypes.CDLL(library)
@@ -104,7 +104,7 @@ assert os.waitpid(pid, 0)[1] == 0
 """
 
 
-def test_a_child_forked_before_the_first_use_can_use_the_device():
+def test_a_child_forked_before_the_first_use_can_use_the_device(run_python: RunProgram):
     done = run_python("-c", FORK)
     assert done.returncode == 0, done.stderr
 

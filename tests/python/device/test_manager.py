@@ -7,7 +7,7 @@ import threading
 
 import innkeeper
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 import torch
 from torch import nn
@@ -218,7 +218,7 @@ def test_manager_and_nodes_show_themselves():
     assert shown[2].startswith("<node host: 1.0 GiB of ") and "computes" not in shown[2]
 
 
-def test_logs_of_moves():
+def test_logs_of_moves(run_python: RunProgram):
     script = """
 import torch, innkeeper
 innkeeper.manager().log_moves = True

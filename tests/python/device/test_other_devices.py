@@ -6,11 +6,9 @@ own databases, by hand: tests/compat/other_devices.py.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from repository import ROOT
+from processes import RunProgram
 
 PROGRAMS = (
     "data_parallel",
@@ -25,16 +23,12 @@ PROGRAMS = (
 IN_TWO_PROCESSES = ("meshed", "collectives")
 
 
-def said(*options: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "tests/pytorch_own/programs.py", *PROGRAMS, *IN_TWO_PROCESSES, *options],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+def test_programs_on_the_cpu_say_the_same(run_python: RunProgram):
+    def said(*options: str) -> list[str]:
+        done = run_python("tests/pytorch_own/programs.py", *PROGRAMS, *IN_TWO_PROCESSES, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
 
-
-def test_programs_on_the_cpu_say_the_same():
     with ThreadPoolExecutor() as pool:
         without, loaded = pool.map(lambda options: said(*options), [(), ("--with-innkeeper",)])
     assert [line.partition(":")[0] for line in without] == [*PROGRAMS, *IN_TWO_PROCESSES]

@@ -11,7 +11,7 @@ from typing import Any
 import innkeeper
 import pytest
 from budget_fixture import Squeeze, flood
-from processes import run_python
+from processes import RunProgram
 
 import torch
 from torch import Tensor, nn
@@ -240,7 +240,7 @@ def test_a_model_that_is_trained_with_quantization_in_mind():
         assert torch.equal(found, expected)
 
 
-def test_what_needs_data_says_so():
+def test_what_needs_data_says_so(run_python: RunProgram):
     program = """
 import torch, innkeeper
 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 from repository import ROOT
 
 SETTINGS = ROOT / "docs" / "settings.md"
@@ -40,7 +40,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", list(BAD)[:4])
-def test_a_bad_environment_gives_one_clear_line(case: str):
+def test_a_bad_environment_gives_one_clear_line(run_python: RunProgram, case: str):
     nodes, named = BAD[case]
     done = run_python("-c", USE, nodes=nodes)
     assert done.returncode != 0
@@ -51,7 +51,7 @@ def test_a_bad_environment_gives_one_clear_line(case: str):
     assert above[0].startswith("Traceback") and not any("Error" in line for line in above), done.stderr
 
 
-def test_configure_refuses_each_in_one_clear_line():
+def test_configure_refuses_each_in_one_clear_line(run_python: RunProgram):
     done = run_python("-c", TRY_ALL, *(nodes for nodes, _ in BAD.values()))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -60,7 +60,7 @@ def test_configure_refuses_each_in_one_clear_line():
         assert named in line and len(line) < 300
 
 
-def test_the_environment_and_configure_agree():
+def test_the_environment_and_configure_agree(run_python: RunProgram):
     script = """
 import innkeeper
 innkeeper.configure("sim:3x2MiB,host:64MiB")
@@ -75,7 +75,7 @@ assert m.budget("sim:1") == 2 << 20 and m.budget("host") == 64 << 20
     assert done.returncode == 0, done.stderr
 
 
-def test_configure_is_refused_while_memory_is_managed():
+def test_configure_is_refused_while_memory_is_managed(run_python: RunProgram):
     script = """
 import torch, innkeeper
 x = torch.ones(10, device="managed")
@@ -91,7 +91,9 @@ assert x.sum().item() == 10
     assert done.returncode == 0, done.stderr
 
 
-def test_growth_comes_from_the_environment_or_from_configure(monkeypatch: pytest.MonkeyPatch):
+def test_growth_comes_from_the_environment_or_from_configure(
+    run_python: RunProgram, monkeypatch: pytest.MonkeyPatch
+):
     program = """
 import torch, innkeeper
 from innkeeper import _C
@@ -111,7 +113,7 @@ except ValueError:
     assert done.stderr.strip().splitlines()[-1] == 'ValueError: INNKEEPER_GROWTH: "maybe": expected on or off'
 
 
-def test_a_setting_that_is_almost_right_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_a_setting_that_is_almost_right_is_named(run_python: RunProgram, monkeypatch: pytest.MonkeyPatch):
     """Once. Each heading of the page: a setting that is known, and one short of a letter."""
     names = re.findall(r"INNKEEPER_\w+", " ".join(re.findall(r"^## .*", SETTINGS.read_text(), re.MULTILINE)))
     assert len(names) > 8

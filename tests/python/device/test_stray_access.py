@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 READ = "import ctypes, torch, innkeeper\nx = torch.ones(1000, device='managed')\n"
 LINE = "innkeeper: something read or wrote byte {} at the data pointer of a managed tensor"
@@ -21,20 +21,20 @@ CURE = "with innkeeper.resident(x, write=True) as real"
     ],
     ids=["read", "view", "write"],
 )
-def test_a_stray_access_is_told(code: str, byte: int):
+def test_a_stray_access_is_told(run_python: RunProgram, code: str, byte: int):
     done = run_python("-c", READ + code)
     assert done.returncode == -signal.SIGSEGV
     assert LINE.format(byte) in done.stderr and CURE in done.stderr
     assert done.stderr.count("innkeeper:") == 1
 
 
-def test_one_in_the_memory_of_a_tensor_that_is_gone_is_told():
+def test_one_in_the_memory_of_a_tensor_that_is_gone_is_told(run_python: RunProgram):
     done = run_python("-c", READ + "at = x.data_ptr()\ndel x\nctypes.string_at(at, 1)")
     assert done.returncode == -signal.SIGSEGV and "of a managed tensor that is gone" in done.stderr
 
 
 @pytest.mark.parametrize("faulthandler", [(), ("-X", "faulthandler")], ids=["alone", "faulthandler"])
-def test_other_traps_end_as_before(faulthandler: tuple[str, ...]):
+def test_other_traps_end_as_before(run_python: RunProgram, faulthandler: tuple[str, ...]):
     done = run_python(*faulthandler, "-c", READ + "ctypes.string_at(8, 1)")
     assert done.returncode == -signal.SIGSEGV and "innkeeper:" not in done.stderr
     assert ("Fatal Python error: Segmentation fault" in done.stderr) == bool(faulthandler)
@@ -43,12 +43,12 @@ def test_other_traps_end_as_before(faulthandler: tuple[str, ...]):
     assert ("Fatal Python error: Segmentation fault" in done.stderr) == bool(faulthandler)
 
 
-def test_a_signal_that_somebody_sent_ends_as_before():
+def test_a_signal_that_somebody_sent_ends_as_before(run_python: RunProgram):
     done = run_python("-c", READ + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\nprint('lives')")
     assert done.returncode == -signal.SIGSEGV and done.stdout == "" and "innkeeper:" not in done.stderr
 
 
-def test_a_handler_that_a_program_has_set_is_asked_after():
+def test_a_handler_that_a_program_has_set_is_asked_after(run_python: RunProgram):
     """Python's notes the signal, and calls the program's own."""
     program = """
 import os, signal, ctypes, torch, innkeeper
@@ -63,7 +63,7 @@ print("lives")
     assert done.returncode == 0 and done.stdout == "asked\nlives\n", done.stderr
 
 
-def test_a_handler_that_is_to_be_called_once_is_called_once():
+def test_a_handler_that_is_to_be_called_once_is_called_once(run_python: RunProgram):
     program = """
 import ctypes, os
 libc = ctypes.CDLL(None)
@@ -84,7 +84,7 @@ ctypes.string_at(8, 1)
     assert done.returncode == -signal.SIGSEGV and done.stdout == "called\n", done.stderr
 
 
-def test_nobody_reads_what_is_told():
+def test_nobody_reads_what_is_told(run_python: RunProgram):
     program = """
 import fcntl, os
 read, write = os.pipe()
@@ -99,7 +99,7 @@ os.dup2(write, 2)
     assert done.returncode == -signal.SIGSEGV
 
 
-def test_a_forked_child_is_told_too():
+def test_a_forked_child_is_told_too(run_python: RunProgram):
     program = READ + "import os\npid = os.fork()\nif pid == 0:\n    ctypes.string_at(x.data_ptr(), 1)\n"
     done = run_python("-c", program + "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))")
     assert done.stdout == f"{-signal.SIGSEGV}\n" and done.stderr.count(CURE) == 1

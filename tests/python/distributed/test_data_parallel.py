@@ -13,7 +13,7 @@ import innkeeper
 import pytest
 from budget_fixture import same
 from models import Gpt, Norm
-from processes import run_python
+from processes import RunProgram
 
 import torch
 from torch import Tensor, nn
@@ -431,7 +431,7 @@ def test_hundreds_of_rounds_leave_nothing():
     assert counts[20] == counts[-1]
 
 
-def test_the_plain_import_says_nothing_of_data_parallel_on_the_cpu():
+def test_the_plain_import_says_nothing_of_data_parallel_on_the_cpu(run_python: RunProgram):
     done = run_python(
         "-W", "error", "-c",
         "import innkeeper, torch; from torch.nn import DataParallel, Linear; "

@@ -7,49 +7,49 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import run_program, run_python
-from torchrun import found, launcher, run, torchrun
+from processes import RunProgram
+from torchrun import Torchrun, found, launcher
 
 
 @pytest.mark.parametrize("backend", ["none", "gloo", "cpu:gloo,managed:innkeeper"])
-def test_collectives_give_what_gloo_gives(backend: str):
-    assert found(run("collectives", backend=backend)) == found(
-        run("collectives", device="cpu", backend="gloo")
-    )
+def test_collectives_give_what_gloo_gives(torchrun: Torchrun, backend: str):
+    expected = torchrun.found("collectives", device="cpu", backend="gloo")
+    assert torchrun.found("collectives", backend=backend) == expected
 
 
-def test_collectives_of_four():
-    assert found(run("collectives", 4)) == found(run("collectives", 4, device="cpu", backend="gloo"))
+def test_collectives_of_four(torchrun: Torchrun):
+    expected = torchrun.found("collectives", 4, device="cpu", backend="gloo")
+    assert torchrun.found("collectives", 4) == expected
 
 
 @pytest.mark.parametrize("case", ["train", "views", "static"])
-def test_data_parallel_training_has_the_bits_of_the_cpus(case: str):
-    expected = found(run(case, device="cpu", backend="gloo"))
+def test_data_parallel_training_has_the_bits_of_the_cpus(torchrun: Torchrun, case: str):
+    expected = torchrun.found(case, device="cpu", backend="gloo")
     assert expected[0][1:] == expected[1][1:], "all have the same weights"
-    assert found(run(case)) == expected
-    tight = run(case, nodes="sim:1x1400KiB,host:256MiB")
+    assert torchrun.found(case) == expected
+    tight = torchrun.case(case, nodes="sim:1x1400KiB,host:256MiB")
     assert found(tight) == expected
     assert min(row["evictions"] for row in tight) > 0
 
 
-def test_gradients_are_summed_beside_the_backward():
-    assert found(run("overlap")) == [True, True]
+def test_gradients_are_summed_beside_the_backward(torchrun: Torchrun):
+    assert torchrun.found("overlap") == [True, True]
 
 
-def test_the_local_rank_is_the_home():
-    assert found(run("home", 3)) == [
+def test_the_local_rank_is_the_home(torchrun: Torchrun):
+    assert torchrun.found("home", 3) == [
         [["sim:0"], 0, [True] * 3],
         [["sim:1"], 0, [True] * 3],
         [["sim:0"], 0, [True] * 3],
     ]
 
 
-def test_parameters_that_a_process_does_not_use():
-    assert found(run("unused")) == found(run("unused", device="cpu", backend="gloo"))
+def test_parameters_that_a_process_does_not_use(torchrun: Torchrun):
+    assert torchrun.found("unused") == torchrun.found("unused", device="cpu", backend="gloo")
 
 
 @pytest.mark.parametrize("device", ["cuda:0", "managed:0"])
-def test_a_group_may_be_bound_to_a_device(tmp_path: Path, device: str):
+def test_a_group_may_be_bound_to_a_device(run_python: RunProgram, tmp_path: Path, device: str):
     """PyTorch alone refuses a device that is not the accelerator's, which managed is now."""
     code = """
 import sys
@@ -67,12 +67,12 @@ print(ones.sum().item())
     assert done.stdout.split() == ["8.0"], done.stdout + done.stderr
 
 
-def test_sparse_tensors_are_summed():
+def test_sparse_tensors_are_summed(torchrun: Torchrun):
     """They were left as they were: the operators' fallback lent a copy for the call, which Gloo outlives."""
-    assert found(run("sparse")) == found(run("sparse", device="cpu", backend="gloo"))
+    assert torchrun.found("sparse") == torchrun.found("sparse", device="cpu", backend="gloo")
 
 
-def test_only_threads_that_call_drop_tensors_of_collectives():
+def test_only_threads_that_call_drop_tensors_of_collectives(run_python: RunProgram):
     # A Gloo thread that drops what Python owns while the interpreter ends is the end of the process.
     script = """
 import threading, weakref, torch, innkeeper, torch.distributed as dist
@@ -92,7 +92,7 @@ print(len(droppers), set(droppers) == {threading.get_ident()})
     assert done.stdout.split() == ["600", "True"], done.stdout + done.stderr
 
 
-def test_a_killed_process_ends_all(tmp_path: Path):
+def test_a_killed_process_ends_all(torchrun: Torchrun, tmp_path: Path):
     script = tmp_path / "die.py"
     script.write_text(
         "import os, signal, torch, innkeeper, torch.distributed as dist\n"
@@ -153,7 +153,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("way", ["managed", "cuda"], ids=["plain", "run --managed"])
-def test_replicas_draw_the_same_and_shards_their_own(tmp_path: Path, way: str):
+def test_replicas_draw_the_same_and_shards_their_own(run_program: RunProgram, tmp_path: Path, way: str):
     script = tmp_path / "sharded.py"
     script.write_text(SHARDED)
     python, *rest = launcher()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import innkeeper
 import numpy as np
 import pytest
 from budget_fixture import Squeeze, flood
-from processes import run_python
+from processes import RunProgram
 from torch.utils.dlpack import to_dlpack
 
 import torch
@@ -22,8 +22,8 @@ COPIES = "goes to another process as a copy"
 
 
 @pytest.fixture(params=["spawn", "forkserver"])
-def context(request: pytest.FixtureRequest) -> Any:
-    return multiprocessing.get_context(request.param)
+def context(workers: Callable[[str], Any], request: pytest.FixtureRequest) -> Any:
+    return workers(request.param)
 
 
 @pytest.fixture(params=sorted(multiprocessing.get_all_sharing_strategies()))
@@ -122,8 +122,8 @@ def train_shared(shared: nn.Module, steps: int) -> None:
                 p.sub_(gradient.cpu(), alpha=0.01)
 
 
-def test_processes_train_one_model_that_is_shared_on_the_cpu():
-    context = multiprocessing.get_context("spawn")
+def test_processes_train_one_model_that_is_shared_on_the_cpu(workers: Callable[[str], Any]):
+    context = workers("spawn")
     shared = nn.Linear(8, 1)
     shared.share_memory()
     before = shared(torch.ones(1, 8)).square().item()
@@ -162,8 +162,9 @@ class Rows(torch.utils.data.Dataset[Tensor]):
 
 
 @pytest.mark.filterwarnings(f"ignore:.*{COPIES}")
-def test_workers_of_a_data_loader_make_managed_batches():
-    loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2, multiprocessing_context="spawn")
+def test_workers_of_a_data_loader_make_managed_batches(workers: Callable[[str], Any]):
+    context = workers("spawn")
+    loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=2, multiprocessing_context=context)
     batches = [batch.tolist() for batch in loader]
     assert batches == [batch.tolist() for batch in (torch.arange(40.0).reshape(10, 4) + 1).split(4)]
 
@@ -184,7 +185,7 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 """
 
 
-def test_forked_workers_have_the_device_unless_it_was_used_before():
+def test_forked_workers_have_the_device_unless_it_was_used_before(run_python: RunProgram):
     done = run_python("-c", FORKS.format(used=False))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

@@ -10,13 +10,13 @@ import ast
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from documented_commands import TRIED, Elsewhere, Short
 from fake_machine import SCRIPT, FakeMachine
+from processes import RunProgram
 from repository import ROOT
 
 PROGRAMS = (
@@ -114,23 +114,21 @@ def test_what_is_tried_elsewhere_is(place: str) -> None:
         assert place in (ROOT / "tools/test.sh").read_text()
 
 
-def run_here(command: str, env: dict[str, str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+class Shell:
+    """A shell with what set-up installed in its PATH; three idle fake GPUs; no file of a user is touched."""
+
+    def __init__(self, run_program: RunProgram, env: dict[str, str]) -> None:
+        self.run_program, self.env = run_program, env
+
+    def __call__(self, command: str, cwd: Path = ROOT, **variables: str) -> tuple[int, str]:
+        """The status with which a command ended, and what it printed, errors too."""
+        words = ("bash", "-euo", "pipefail", "-c", f"exec 2>&1\n{command}")
+        done = self.run_program(*words, cwd=cwd, env=self.env | variables, timeout=1200)
+        return done.returncode, done.stdout
 
 
 @pytest.fixture
-def environment(machine: FakeMachine, tmp_path: Path) -> dict[str, str]:
-    """With what set-up installed in its PATH; three idle fake GPUs; no file of a user is touched."""
+def shell(run_program: RunProgram, machine: FakeMachine, tmp_path: Path) -> Shell:
     (machine.folder / "script").write_text(re.sub(r"(memory \S+) 0 \S+", r"\1 0 0", SCRIPT))
     given = machine.environment(
         PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -141,7 +139,7 @@ def environment(machine: FakeMachine, tmp_path: Path) -> dict[str, str]:
     )
     for name in ("INNKEEPER_NODES", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTEST_ARGS", "PYTEST_CURRENT_TEST"):
         given.pop(name, None)
-    return given
+    return Shell(run_program, given)
 
 
 RUN: dict[str, str] = {}  # what is run, and a part of what it prints
@@ -150,20 +148,24 @@ for name, how in TRIED.items():
         RUN[how.command or name] = how.says or RUN.get(how.command or name, "")
 
 
-@pytest.mark.parametrize("command", RUN)
-def test_command(command: str, environment: dict[str, str]) -> None:
+FETCHES = re.compile(r"make setup|make check-torch|pip install|--install")
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=[pytest.mark.network] if FETCHES.search(each) else []) for each in RUN],
+)
+def test_command(shell: Shell, command: str) -> None:
     built = re.search(r"\bbuild/dev/\S+|ctest --preset dev", command)
     if built and not (ROOT / "build/dev/tests/unit_base_base_test").exists():
         pytest.skip("build/dev is not built: cmake --preset dev && cmake --build --preset dev")
-    if command.startswith("make fresh"):  # for whom root becomes, it needs a folder that others may enter
-        environment["TMPDIR"] = "/var/tmp"
-    done = run_here(command, environment)
-    if done.returncode != 0 and re.search(
-        r"No matching distribution|Could not fetch|Connection", done.stdout
-    ):
+    # For whom root becomes, `make fresh` needs a directory that others may enter.
+    status, said = shell(command, **({"TMPDIR": "/var/tmp"} if command.startswith("make fresh") else {}))
+    if status != 0 and re.search(r"No matching distribution|Could not fetch|Connection", said):
         pytest.skip("pip reaches no index from here")
-    assert done.returncode == 0, done.stdout[-6000:]
-    assert RUN[command] in done.stdout, done.stdout[-6000:]
+    assert status == 0, said[-6000:]
+    assert RUN[command] in said, said[-6000:]
 
 
 @pytest.fixture
@@ -178,21 +180,20 @@ def small_checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def test_make_format_formats(environment: dict[str, str], small_checkout: Path) -> None:
+def test_make_format_formats(shell: Shell, small_checkout: Path) -> None:
     (small_checkout / "src/a.cc").write_text("int  f( ){return 1 ;}\n")
     (small_checkout / "tests/a.py").write_text("x = [1,\n  2]\n")
-    shown = run_here("make -n format", environment)
-    assert shown.stdout.splitlines() == ["tools/setup.sh", "tools/lint.sh fix"], shown.stdout
-    done = run_here("tools/lint.sh fix", environment, small_checkout)
-    assert done.returncode == 0, done.stdout
+    assert shell("make -n format") == (0, "tools/setup.sh\ntools/lint.sh fix\n")
+    status, said = shell("tools/lint.sh fix", small_checkout)
+    assert status == 0, said
     assert (small_checkout / "src/a.cc").read_text() == "int f() { return 1; }\n"
     assert (small_checkout / "tests/a.py").read_text() == "x = [1, 2]\n"
 
 
-def test_make_clean_removes_what_was_built(environment: dict[str, str], small_checkout: Path) -> None:
+def test_make_clean_removes_what_was_built(shell: Shell, small_checkout: Path) -> None:
     (small_checkout / ".venv").mkdir()
-    done = run_here("make clean", environment, small_checkout)
-    assert done.returncode == 0, done.stdout
+    status, said = shell("make clean", small_checkout)
+    assert status == 0, said
     assert not (small_checkout / "build").exists() and (small_checkout / ".venv").exists()
 
 
@@ -205,9 +206,9 @@ def test_make_clean_removes_what_was_built(environment: dict[str, str], small_ch
     ],
 )
 def test_fresh_runs_in_a_clone_and_ends_as_the_command(
-    environment: dict[str, str], words: str, status: int, says: str
+    shell: Shell, words: str, status: int, says: str
 ) -> None:
-    done = run_here(f"USER_MODE=1 TMPDIR=/var/tmp tools/fresh.sh {words}", environment)
-    assert done.returncode == status and says in done.stdout, done.stdout
-    left = re.findall(r"/var/tmp/innkeeper-fresh\.\w+", done.stdout)
+    ended, said = shell(f"USER_MODE=1 TMPDIR=/var/tmp tools/fresh.sh {words}")
+    assert ended == status and says in said, said
+    left = re.findall(r"/var/tmp/innkeeper-fresh\.\w+", said)
     assert not any(Path(folder).exists() for folder in left)

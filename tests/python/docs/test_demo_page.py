@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import browser
 import pytest
+from browser import CHECK, browser, show
 from documented_commands import SMALL
-from processes import run_python
+from processes import RunProgram
 from selenium.webdriver import Chrome
 
-CHECK = browser.CHECK.read_text()
+__all__ = ["browser"]
+
 WIDTHS = (360, 390, 768, 1280)
 PAPER = 718  # CSS pixels of an A4 page between its margins
 
@@ -40,7 +41,7 @@ class Demo(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+def demo(run_python: RunProgram, tmp_path_factory: pytest.TempPathFactory) -> Demo:
     path = tmp_path_factory.mktemp("demo") / "page.html"
     done = run_python("examples/demo.py", "--simulate", "--steps", "30", "--page", str(path), *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,7 +49,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 
 @pytest.fixture(scope="module")
-def three_gpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def three_gpus(run_python: RunProgram, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The page of a run on three GPUs, and the same with other weights in one run."""
     path = tmp_path_factory.mktemp("demo") / "pages"
     wanted = ["--simulate", "--steps", "3", "--gpus", "3", "--fraction", "0.9", *SMALL]
@@ -58,22 +59,14 @@ def three_gpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return one, other
 
 
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Chrome]:
-    if reason := browser.missing():
-        pytest.skip(reason)
-    with browser.started() as driver:
-        yield driver
-
-
 @pytest.fixture
-def wrong(chrome: Chrome) -> Callable[..., list[str]]:
+def wrong(browser: Chrome) -> Callable[..., list[str]]:
     """What is wrong with a page as a browser shows it; what its console says included."""
 
     def look(page: Path, width: int, **options: bool) -> list[str]:
-        browser.show(chrome, page, width, **options)
-        found = list(chrome.execute_script(CHECK, width))
-        return found + [f"the console says: {entry['message']}" for entry in chrome.get_log("browser")]
+        show(browser, page, width, **options)
+        found = list(browser.execute_script(CHECK.read_text(), width))
+        return found + [f"the console says: {entry['message']}" for entry in browser.get_log("browser")]
 
     return look
 

@@ -8,38 +8,49 @@ from pathlib import Path
 
 import pytest
 from documented_commands import SMALL
-from processes import run_program, run_python
+from processes import RunProgram
 from torchrun import launcher
 
 
-def run_example(name: str, *arguments: str, **options: str) -> str:
+def run_example(run_python: RunProgram, name: str, *arguments: str, **options: str) -> str:
     done = run_python(f"examples/{name}.py", *arguments, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_different_device_tensors():
-    out = run_example("different_device_tensors")
+def test_different_device_tensors(run_python: RunProgram):
+    out = run_example(run_python, "different_device_tensors")
     assert "x + y is on sim:" in out
 
 
-def test_thread_pool_experiments():
-    out = run_example("thread_pool_experiments", "--experiments", "24", "--steps", "8")
+def test_thread_pool_experiments(run_python: RunProgram):
+    out = run_example(run_python, "thread_pool_experiments", "--experiments", "24", "--steps", "8")
     assert "the same bits" in out
 
 
-def test_pde_solver():
-    out = run_example("pde_solver", "--points", "12")
+def test_pde_solver(run_python: RunProgram):
+    out = run_example(run_python, "pde_solver", "--points", "12")
     assert "sweep 1, system 7" in out
 
 
 @pytest.mark.parametrize("nodes", ["sim:1x1MiB,host:1GiB", "sim:2x768KiB,host:1GiB", "host:1GiB"])
-def test_train_text_gives_the_same_weights_as_plain_pytorch(nodes: str, tmp_path: Path):
+def test_train_text_gives_the_same_weights_as_plain_pytorch(
+    run_python: RunProgram, nodes: str, tmp_path: Path
+):
     results = []
     for device in ("cpu", "managed"):
         path = tmp_path / f"{device}.json"
         run_example(
-            "train_text", "--device", device, "--steps", "6", *SMALL, "--result", str(path), nodes=nodes
+            run_python,
+            "train_text",
+            "--device",
+            device,
+            "--steps",
+            "6",
+            *SMALL,
+            "--result",
+            str(path),
+            nodes=nodes,
         )
         results.append(json.loads(path.read_text()))
     plain, managed = results
@@ -47,7 +58,7 @@ def test_train_text_gives_the_same_weights_as_plain_pytorch(nodes: str, tmp_path
     assert len(plain["losses"]) == 6 and plain["losses"][-1] < plain["losses"][0]
 
 
-def test_demo_fails_in_one_line_when_the_loss_does_not_fall(tmp_path: Path):
+def test_demo_fails_in_one_line_when_the_loss_does_not_fall(run_python: RunProgram, tmp_path: Path):
     page = str(tmp_path / "page.html")
     done = run_python(
         "examples/demo.py", "--simulate", "--steps", "2", "--page", page, *SMALL, "--lr", "1e-9"
@@ -72,7 +83,7 @@ print([run["sha256"] for run in demo.three_runs(demo.parse(["--simulate"]))])
 """
 
 
-def test_demo_asks_plain_pytorch_again_before_it_says_that_bits_differ():
+def test_demo_asks_plain_pytorch_again_before_it_says_that_bits_differ(run_python: RunProgram):
     """Plain runs gave other bits once in some hundreds, on a busy machine."""
     said = run_python("-c", PLAIN_RUNS).stdout.splitlines()
     assert said == [
@@ -89,7 +100,7 @@ def test_demo_asks_plain_pytorch_again_before_it_says_that_bits_differ():
 ENDED_BY_GLOO = "terminate called without an active exception"
 
 
-def test_ddp_gives_the_same_weights_as_on_the_cpu():
+def test_ddp_gives_the_same_weights_as_on_the_cpu(run_program: RunProgram):
     hashes = set()
     innkeeper = str(Path(sys.executable).with_name("innkeeper"))
     ours = [innkeeper, "run", "--python", sys.executable, "--nproc", "2", "--"]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 from repository import ROOT
 
 CHOSEN = (
@@ -15,7 +15,9 @@ CHOSEN = (
 )
 
 
-def test_they_pass_on_a_simulated_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_pass_on_a_simulated_card(
+    run_python: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("INNKEEPER_GPU_TESTS", "sim")
     monkeypatch.setenv("OUT", str(tmp_path))
     done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu", "-k", CHOSEN, timeout=600)
@@ -27,7 +29,7 @@ def test_they_pass_on_a_simulated_card(tmp_path: Path, monkeypatch: pytest.Monke
     assert "| bits | gpt-fused equal to plain | yes |" in rows.stdout
 
 
-def test_rows_say_where_they_come_from(tmp_path: Path) -> None:
+def test_rows_say_where_they_come_from(run_python: RunProgram, tmp_path: Path) -> None:
     """So that they can stand in a document: tools/check_figures.py asks for it."""
     machine = {"card": "H200", "PyTorch": "2.11", "CUDA": "", "commit": "0123abc"}
     (tmp_path / "results.json").write_text(json.dumps({"machine": machine, "room": {"highest": 1.5}}))
@@ -37,7 +39,7 @@ def test_rows_say_where_they_come_from(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_measured_is_said_in_one_line(tmp_path: Path) -> None:
+def test_nothing_measured_is_said_in_one_line(run_python: RunProgram, tmp_path: Path) -> None:
     rows = run_python(str(ROOT / "tools/gpu_rows.py"), str(tmp_path / "none.json"))
     assert rows.returncode == 1
     assert "nothing has been measured" in rows.stdout

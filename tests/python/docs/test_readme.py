@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from documents import fences, without_numbers
-from processes import run_python
+from processes import RunProgram
 from repository import ROOT
 
 README = ROOT / "README.md"
@@ -49,7 +49,7 @@ def test_the_readme_is_short_and_starts_with_what_can_be_run():
         if fence.language == "python"
     ],
 )
-def test_python_blocks_print_what_stands_below_them(document: Path, line: int):
+def test_python_blocks_print_what_stands_below_them(run_python: RunProgram, document: Path, line: int):
     found = fences(document)
     index = next(i for i, fence in enumerate(found) if fence.line == line)
     first = document == README and line == PYTHON[0]
@@ -62,7 +62,7 @@ def test_python_blocks_print_what_stands_below_them(document: Path, line: int):
         assert abs(now - then) <= max(now, then) / 4, f"{then} is stale; now it prints\n{done.stdout}"
 
 
-def test_mistakes_in_settings_read_as_documented():
+def test_mistakes_in_settings_read_as_documented(run_python: RunProgram):
     pairs: list[tuple[str, str]] = []
     for fence in fences(ROOT / "docs" / "settings.md"):
         if fence.language == "errors":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import innkeeper
 import pytest
-from processes import run_python
+from processes import RunProgram
 from torch.utils.data import DataLoader, TensorDataset
 
 import torch
@@ -216,7 +216,7 @@ def test_saving_and_loading_across_devices(tmp_path: Path):
     )
 
 
-def test_loading_without_map_location_fails_where_the_device_is_not(tmp_path: Path):
+def test_loading_without_map_location_fails_where_the_device_is_not(run_python: RunProgram, tmp_path: Path):
     path = tmp_path / "model.pt"
     torch.save(torch.ones(2, device="managed"), path)
     done = run_python("-c", f"import torch; torch.load({str(path)!r})")

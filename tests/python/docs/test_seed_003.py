@@ -7,7 +7,7 @@ import warnings
 
 import innkeeper
 import pytest
-from processes import run_python
+from processes import RunProgram
 from torch.autograd import Variable
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -80,7 +80,7 @@ def test_a_default_type_for_a_data_loader():
     assert torch.ones(2).type("torch.managed.LongTensor").type() == "torch.managed.LongTensor"
 
 
-def test_the_environment_says_which_devices_there_are():
+def test_the_environment_says_which_devices_there_are(run_python: RunProgram):
     script = "import innkeeper; print(*innkeeper.manager().nodes)"
     assert run_python("-c", script, nodes="sim:3x1MiB,host:64MiB").stdout.split() == [
         "sim:0",

@@ -107,9 +107,10 @@ class Text(Dataset):
         return {"x": torch.full((3,), index), "y": torch.tensor(index)}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_loader_returns_pinned_batches_of_any_structure(workers: int):
-    loader = DataLoader(Text(), batch_size=4, pin_memory=True, num_workers=workers)
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_data_loader_returns_pinned_batches_of_any_structure(count: int):
+    loader = DataLoader(Text(), batch_size=4, pin_memory=True, num_workers=count)
     for number, batch in enumerate(loader):
         assert batch["x"].is_pinned() and batch["y"].is_pinned()
         y = batch["y"].managed(non_blocking=True)

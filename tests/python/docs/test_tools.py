@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import RunProgram, StartProgram
 from repository import ROOT
 
 APT = """Dir::State "{0}/state";
@@ -35,12 +36,11 @@ def apt(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"APT_CONFIG": str(config)}
 
 
-def apt_get(env: dict[str, str], *words: str) -> subprocess.Popen[str]:
+@pytest.fixture
+def apt_get(start_program: StartProgram) -> StartProgram:
+    """Starts set-up's apt-get with an environment and words."""
     script = 'set -euo pipefail; source tools/apt.sh; apt_get "$@"; echo through'
-    return subprocess.Popen(
-        ["bash", "-c", script, "bash", *words],
-        cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    return lambda env, *words: start_program("bash", "-c", script, "bash", *words, env=env)
 
 
 @needs_apt
@@ -54,7 +54,7 @@ def apt_get(env: dict[str, str], *words: str) -> subprocess.Popen[str]:
     ],
 )
 def test_setup_waits_for_another_apt_get_and_says_so(
-    tmp_path: Path, apt: dict[str, str], lock: str, command: str
+    apt_get: StartProgram, tmp_path: Path, apt: dict[str, str], lock: str, command: str
 ) -> None:
     with (tmp_path / lock).open("w") as held:
         fcntl.lockf(held, fcntl.LOCK_EX)
@@ -69,7 +69,7 @@ def test_setup_waits_for_another_apt_get_and_says_so(
 
 
 @needs_apt
-def test_setup_does_not_wait_for_ever(tmp_path: Path, apt: dict[str, str]) -> None:
+def test_setup_does_not_wait_for_ever(apt_get: StartProgram, tmp_path: Path, apt: dict[str, str]) -> None:
     with (tmp_path / "state/lists/lock").open("w") as held:
         fcntl.lockf(held, fcntl.LOCK_EX)
         begin = time.monotonic()
@@ -80,31 +80,29 @@ def test_setup_does_not_wait_for_ever(tmp_path: Path, apt: dict[str, str]) -> No
 
 
 @needs_apt
-def test_what_no_wait_cures_is_said_at_once(apt: dict[str, str]) -> None:
+def test_what_no_wait_cures_is_said_at_once(apt_get: StartProgram, apt: dict[str, str]) -> None:
     _, complaint = (failed := apt_get(apt, "install", "no-such-package")).communicate(timeout=60)
     assert failed.returncode != 0 and "Unable to locate package no-such-package" in complaint
-
-
-def repeat(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "tools/repeat.py", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize(
     "script",
     [file.name for file in sorted((ROOT / "tools").glob("*.sh")) if "/common.sh" in file.read_text()],
 )
-def test_a_script_that_is_asked_for_help_does_nothing_else(script: str) -> None:
+def test_a_script_that_is_asked_for_help_does_nothing_else(run_program: RunProgram, script: str) -> None:
     head = (ROOT / "tools" / script).read_text().splitlines()[1].removeprefix("# ")
     for word in ("--help", "-h"):
-        done = subprocess.run(
-            [ROOT / "tools" / script, word], capture_output=True, text=True, timeout=20, check=True
+        done = run_program(ROOT / "tools" / script, word, timeout=20)
+        assert (
+            done.returncode == 0
+            and done.stdout.startswith(head)
+            and "set -" not in done.stdout
+            and done.stderr == ""
         )
-        assert done.stdout.startswith(head) and "set -" not in done.stdout and done.stderr == ""
 
 
-def test_repeating_names_what_failed_and_what_took_long(tmp_path: Path) -> None:
-    good = repeat("3", "true")
+def test_repeating_names_what_failed_and_what_took_long(run_python: RunProgram, tmp_path: Path) -> None:
+    good = run_python("tools/repeat.py", "3", "true")
     assert good.returncode == 0, good.stdout + good.stderr
     assert "3 runs of 1 tests: 0 runs failed, 0 tests took too long" in good.stdout
     now_and_then = tmp_path / "test_now_and_then.py"
@@ -118,7 +116,7 @@ def test_repeating_names_what_failed_and_what_took_long(tmp_path: Path) -> None:
         "    time.sleep(1.2 if runs.stat().st_size == 3 else 0)\n"
     )
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(now_and_then)]
-    bad = repeat("--busy", "1", "3", *words)
+    bad = run_python("tools/repeat.py", "--busy", "1", "3", *words)
     assert bad.returncode == 1, bad.stdout + bad.stderr
     assert re.search(r"run 2 failed: \S*::test_fails_once; (\S+)", bad.stdout), bad.stdout
     assert re.search(r"test_fails_once +3 +1 ", bad.stdout)
@@ -129,15 +127,14 @@ def test_repeating_names_what_failed_and_what_took_long(tmp_path: Path) -> None:
     shutil.rmtree(log.parent)
 
 
-def test_what_failed_is_printed_last_and_short(tmp_path: Path) -> None:
+def test_what_failed_is_printed_last_and_short(run_python: RunProgram, tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     output = "\n".join(["step 7: wrong bytes", *["a" * 1000] * 100, "INNKEEPER_SEED=7"])
     report.write_text(
         "<testsuite><testcase name='good'/><testcase name='bad'><failure message='Failed'/>"
         f"<system-out>{output}</system-out></testcase></testsuite>"
     )
-    command = [sys.executable, "tools/show_failures.py", str(report)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    printed = run_python("tools/show_failures.py", report).stdout.splitlines()
     assert printed[0] == "---- bad"
     assert printed[1] == "step 7: wrong bytes"
     assert printed[-1] == "INNKEEPER_SEED=7"
@@ -145,21 +142,20 @@ def test_what_failed_is_printed_last_and_short(tmp_path: Path) -> None:
     assert max(map(len, printed)) < 320
 
 
-def check_skips(tmp_path: Path, *reasons: str) -> subprocess.CompletedProcess[str]:
+def check_skips(run_python: RunProgram, tmp_path: Path, *reasons: str) -> subprocess.CompletedProcess[str]:
     cases = "".join(
         f'<testcase classname="c" name="t{i}"><skipped message="{reason}"/></testcase>'
         for i, reason in enumerate(reasons)
     )
     report = tmp_path / "report.xml"
     report.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
-    command = [sys.executable, "tools/check_skips.py", "pytest", str(report)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return run_python("tools/check_skips.py", "pytest", report)
 
 
-def test_one_skip_more_than_is_allowed_fails_the_run(tmp_path: Path) -> None:
+def test_one_skip_more_than_is_allowed_fails_the_run(run_python: RunProgram, tmp_path: Path) -> None:
     slurm = "Slurm's daemons are not installed"
-    assert check_skips(tmp_path, *[slurm] * 4).returncode == 0
-    more = check_skips(tmp_path, *[slurm] * 5, "no reason that is listed")
+    assert check_skips(run_python, tmp_path, *[slurm] * 4).returncode == 0
+    more = check_skips(run_python, tmp_path, *[slurm] * 5, "no reason that is listed")
     assert more.returncode == 1
     assert more.stdout.splitlines()[1:] == [f"  c::t4: {slurm}", "  c::t5: no reason that is listed"]
 
@@ -171,7 +167,7 @@ def test_the_skips_of_slurms_tests_are_all_allowed() -> None:
     assert f"pytest {tests} Slurm's\n" in allowed
 
 
-def test_a_script_that_hides_a_module_is_refused(tmp_path: Path) -> None:
+def test_a_script_that_hides_a_module_is_refused(run_python: RunProgram, tmp_path: Path) -> None:
     for name in ("bench/queue.py", "bench/fine.py", "bench/rich/__init__.py", "tests/cli/numpy.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -184,8 +180,7 @@ def test_a_script_that_hides_a_module_is_refused(tmp_path: Path) -> None:
         "top, project = map(pathlib.Path, sys.argv[1:])\n"
         "print(*shadows(top, taken(project.read_text())), sep='\\n')\n"
     )
-    command = [sys.executable, "-c", script, str(tmp_path), str(ROOT / "pyproject.toml")]
-    env = os.environ | {"PYTHONPATH": str(ROOT / "tools")}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    done = run_python("-c", script, tmp_path, ROOT / "pyproject.toml", PYTHONPATH=str(ROOT / "tools"))
+    assert done.returncode == 0, done.stderr
     hidden = [line.split(" hides the module ")[0] for line in done.stdout.splitlines()]
     assert hidden == ["bench/queue.py", "bench/rich", "tests/cli/numpy.py"]

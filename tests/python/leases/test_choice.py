@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
 
 from documents import fences
 from fake_machine import A, B, C, FakeMachine
+from processes import StartProgram
 from repository import ROOT
 
 
@@ -319,7 +319,6 @@ for share in (False, True):
 def test_a_job_inside_a_lease_and_one_that_takes_it_over(machine: FakeMachine):
     said = machine.run(
         """
-import subprocess
 from innkeeper import lease
 whole = lease(memory=10 << 30)
 inner = '''
@@ -408,16 +407,12 @@ print(held.claims[A] == 2 << 30)
     assert said == [str([True] * 5), "True"]
 
 
-def test_a_killed_holder_leaves_nothing(machine: FakeMachine):
+def test_a_killed_holder_leaves_nothing(machine: FakeMachine, start_program: StartProgram):
     program = (
         "import innkeeper, time; a = innkeeper.auto_choice(memory=30 << 30); print(*a.uuids, flush=True)"
     )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", program + "; time.sleep(300)"],
-        env=machine.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    forever = program + "; time.sleep(300)"
+    holder = start_program(sys.executable, "-c", forever, env=machine.environment())
     assert holder.stdout is not None
     assert holder.stdout.readline().strip() == A
     holder.send_signal(signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 import pytest
 from fake_machine import FakeMachine
@@ -121,12 +122,17 @@ import warnings, tensorflow as tf
 """
 
 
-@pytest.mark.slow
-def test_tensorflow_2_enters_the_device_softly(machine: FakeMachine):
+@pytest.fixture
+def tensorflow(machine: FakeMachine) -> Callable[[str], list[str]]:
+    """The lines that a program prints which uses TensorFlow."""
     need("tensorflow")
-    said = machine.run(
-        TENSORFLOW
-        + """
+    return lambda program: machine.run(TENSORFLOW + program)
+
+
+@pytest.mark.slow
+def test_tensorflow_2_enters_the_device_softly(tensorflow: Callable[[str], list[str]]):
+    said = tensorflow(
+        """
 names = []
 real = tf.device
 tf.device = lambda name: (names.append(name), real(name))[1]
@@ -173,11 +179,9 @@ with gm.auto_choice() as still:
 
 
 @pytest.mark.slow
-def test_tensorflow_1_as_the_manager_s_users_write_it(machine: FakeMachine):
-    need("tensorflow")
-    said = machine.run(
-        TENSORFLOW
-        + """
+def test_tensorflow_1_as_the_manager_s_users_write_it(tensorflow: Callable[[str], list[str]]):
+    said = tensorflow(
+        """
 tf1 = tf.compat.v1
 tf1.disable_eager_execution()
 gm = innkeeper.GPUManager()

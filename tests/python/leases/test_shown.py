@@ -8,6 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+from processes import StartProgram
+
 PROGRAM = """
 import sys, torch, innkeeper
 innkeeper.configure("sim:1x9MiB,host:64MiB")
@@ -44,14 +47,15 @@ def wait_for(folder: Path, node: str, resident: int) -> list[int]:
     return nodes(folder)[node]
 
 
-def start(folder: Path, program: str = PROGRAM) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=os.environ | {"INNKEEPER_LEASE_DIR": str(folder)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def start(start_program: StartProgram) -> StartProgram:
+    """Starts a program whose lease folder is this one."""
+
+    def started(folder: Path, program: str = PROGRAM) -> subprocess.Popen[str]:
+        env = os.environ | {"INNKEEPER_LEASE_DIR": str(folder)}
+        return start_program(sys.executable, "-c", program, env=env)
+
+    return started
 
 
 def say(process: subprocess.Popen[str], expected: str) -> None:
@@ -65,7 +69,7 @@ def go_on(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def test_a_program_shows_what_is_resident_until_it_ends(tmp_path: Path):
+def test_a_program_shows_what_is_resident_until_it_ends(start: StartProgram, tmp_path: Path):
     process = start(tmp_path)
     say(process, "ready")
     budget, _, peak, evictions, operators = wait_for(tmp_path, "sim:0", 8 << 20)
@@ -82,7 +86,7 @@ def test_a_program_shows_what_is_resident_until_it_ends(tmp_path: Path):
     assert nodes(tmp_path) == {}
 
 
-def test_without_a_lease_folder_none_is_made(tmp_path: Path):
+def test_without_a_lease_folder_none_is_made(start: StartProgram, tmp_path: Path):
     folder = tmp_path / "leases"
     process = start(folder)
     say(process, "ready")
@@ -93,7 +97,7 @@ def test_without_a_lease_folder_none_is_made(tmp_path: Path):
     assert not folder.exists()
 
 
-def test_a_forked_child_ends_without_its_parents_file(tmp_path: Path):
+def test_a_forked_child_ends_without_its_parents_file(start: StartProgram, tmp_path: Path):
     fork = """
 import os
 child = os.fork()
@@ -108,5 +112,3 @@ sys.stdin.readline()
     go_on(process)
     say(process, "0")
     wait_for(tmp_path, "sim:0", 0)
-    process.kill()
-    process.wait(30)

@@ -13,9 +13,12 @@ from innkeeper.slurm import submitit_parameters
 from repository import ROOT
 
 scripts = sysconfig.get_path("scripts")
-pytestmark = pytest.mark.skipif(
-    shutil.which("innkeeper", path=scripts) is None, reason="the program innkeeper is not built here"
-)
+pytestmark = [
+    pytest.mark.usefixtures("processes"),  # submitit_parameters() asks the program
+    pytest.mark.skipif(
+        shutil.which("innkeeper", path=scripts) is None, reason="the program innkeeper is not built here"
+    ),
+]
 
 
 @pytest.mark.parametrize(

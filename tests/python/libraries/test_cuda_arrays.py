@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 MODULES = {
     "cupy/_creation.py": """
@@ -40,7 +40,7 @@ with innkeeper.resident(x) as real:
 """
 
 
-def said(tmp_path: Path, imports: str, **settings: str) -> list[str]:
+def said(run_python: RunProgram, tmp_path: Path, imports: str, **settings: str) -> list[str]:
     for name, text in MODULES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -54,8 +54,10 @@ def said(tmp_path: Path, imports: str, **settings: str) -> list[str]:
 @pytest.mark.parametrize(
     "imports", ["import torch, innkeeper, cupy, numba.cuda", "import cupy, numba.cuda, torch, innkeeper"]
 )
-def test_who_hands_them_a_managed_tensor_is_told_what_has_its_memory(tmp_path: Path, imports: str):
-    lines = said(tmp_path, imports)
+def test_who_hands_them_a_managed_tensor_is_told_what_has_its_memory(
+    run_python: RunProgram, tmp_path: Path, imports: str
+):
+    lines = said(run_python, tmp_path, imports)
     names = ["asarray", "from_dlpack", "as_cuda_array", "to_device"]
     assert [line.partition(" ")[0] for line in lines] == names
     for line in lines:
@@ -63,6 +65,6 @@ def test_who_hands_them_a_managed_tensor_is_told_what_has_its_memory(tmp_path: P
         assert "innkeeper.resident" in line
 
 
-def test_off_they_are_left_alone(tmp_path: Path):
-    lines = said(tmp_path, "import torch, innkeeper, cupy, numba.cuda", INNKEEPER_LIBRARIES="off")
+def test_off_they_are_left_alone(run_python: RunProgram, tmp_path: Path):
+    lines = said(run_python, tmp_path, "import torch, innkeeper, cupy, numba.cuda", INNKEEPER_LIBRARIES="off")
     assert lines == ["asarray True", "from_dlpack True", "as_cuda_array True", "to_device True"]

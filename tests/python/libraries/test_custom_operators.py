@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import innkeeper
 import pytest
+from processes import RunProgram
 
 import torch
 from torch import Tensor
@@ -167,9 +166,9 @@ print(which(x), alone(x))
 """
 
 
-def test_those_that_were_there_before_the_import():
-    done = subprocess.run([sys.executable, "-c", EARLIER], capture_output=True, text=True, check=True)
-    assert done.stdout == "1 3\n"
+def test_those_that_were_there_before_the_import(run_python: RunProgram):
+    done = run_python("-c", EARLIER)
+    assert done.stdout == "1 3\n", done.stderr
 
 
 @pytest.mark.parametrize("general", [True, False], ids=["with a general kernel", "the CPU's alone"])

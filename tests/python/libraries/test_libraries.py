@@ -6,8 +6,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from managed_scripts import SCRIPTS, managed, plain, python
-from torchrun import torchrun
+from managed_scripts import SCRIPTS, Scripts
+from torchrun import Torchrun
 
 MODEL = """
 import torch
@@ -33,24 +33,24 @@ print(loaded.device, loaded(torch.tensor([[1, 2, 3]]).to(loaded.device)).logits.
 
 
 @pytest.mark.parametrize("nodes", ["sim:2x2GiB,host:1GiB", "sim:1x16MiB,host:1GiB"])
-def test_pipelines_and_device_maps_use_managed_in_a_managed_run(tmp_path: Path, nodes: str):
-    (tmp_path / "script.py").write_text(MODEL + PIPELINE.format(device="") + AUTO)
-    on_cpu = python(tmp_path, "script.py")
-    done, stats = managed(tmp_path, nodes, "script.py")
+def test_pipelines_and_device_maps_use_managed_in_a_managed_run(scripts: Scripts, tmp_path: Path, nodes: str):
+    script = scripts.write(MODEL + PIPELINE.format(device="") + AUTO)
+    on_cpu = scripts.python(script)
+    done, stats = scripts.managed(nodes, script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.replace("cuda:0", "cpu") == on_cpu.stdout and done.stdout.count("cuda:0") == 2
     assert stats["ops"] > 0 and stats["nodes"]["sim:0"]["peak"] > 0
 
 
-def test_trainer_uses_managed_after_a_plain_import(tmp_path: Path):
+def test_trainer_uses_managed_after_a_plain_import(scripts: Scripts):
     script = (
         SCRIPTS / "finetune.py"
     ).read_text() + "\nprint(trainer.args.device, innkeeper.stats()['ops'] > 0)"
-    said, warned = plain(tmp_path, script)
+    said, warned = scripts.plain(script)
     assert said.splitlines()[-1] == "managed True" and warned == ""
 
 
-def test_offloaded_caches_and_continuous_batching_generate_on_managed(tmp_path: Path):
+def test_offloaded_caches_and_continuous_batching_generate_on_managed(scripts: Scripts):
     """Neither asks for CUDA's streams, nor takes the machine's memory for the device's."""
     code = """
 import torch
@@ -86,16 +86,16 @@ said["batch, paged"] = batched(num_blocks=64, page_size=16)
 print(len(said), {tuple(tokens) for tokens in said.values()} == {tuple(said["cpu", "dynamic"])})
 print("in what the node has", peak / (64 << 20) > 0.5)
 """
-    assert plain(tmp_path, code)[0].splitlines()[-2:] == ["6 True", "in what the node has True"]
+    assert scripts.plain(code)[0].splitlines()[-2:] == ["6 True", "in what the node has True"]
 
 
-def test_what_somebody_has_set_stays(tmp_path: Path):
+def test_what_somebody_has_set_stays(scripts: Scripts):
     code = "import os\nimport accelerate\nprint(accelerate.Accelerator().device)"
-    assert plain(tmp_path, code)[0] == "managed\n"
-    assert plain(tmp_path, code, ACCELERATE_TORCH_DEVICE="cpu")[0] == "cpu\n"
+    assert scripts.plain(code)[0] == "managed\n"
+    assert scripts.plain(code, ACCELERATE_TORCH_DEVICE="cpu")[0] == "cpu\n"
 
 
-def test_who_asks_for_the_cpu_has_it(tmp_path: Path):
+def test_who_asks_for_the_cpu_has_it(scripts: Scripts):
     script = (SCRIPTS / "finetune.py").read_text()
     script = script.replace("TrainingArguments(", "TrainingArguments(use_cpu=True, ", 1)
     code = """
@@ -107,34 +107,33 @@ print(Accelerator(cpu=True).device)
 AcceleratorState._reset_state(True)
 print(Accelerator().device)
 """
-    assert plain(tmp_path, script + code)[0].splitlines()[-3:] == ["cpu cpu {'cpu'}", "cpu", "managed"]
+    assert scripts.plain(script + code)[0].splitlines()[-3:] == ["cpu cpu {'cpu'}", "cpu", "managed"]
 
 
-def test_children_of_programs_without_such_a_library_inherit_nothing(tmp_path: Path):
+def test_children_of_programs_without_such_a_library_inherit_nothing(scripts: Scripts):
     """They may not import innkeeper, and died of a device that they do not know."""
     child = "import accelerate; print(accelerate.Accelerator().device)"
     looks = "import importlib.util\nimportlib.util.find_spec('accelerate')\n"  # which imports nothing
     looks += "try:\n    import fastai\nexcept ImportError:\n    pass\n"
     code = looks + f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)"
-    assert plain(tmp_path, code)[0] == "cpu\n"
+    assert scripts.plain(code)[0] == "cpu\n"
 
 
-def test_pipelines_use_managed_and_one_on_the_cpu_is_said_once(tmp_path: Path):
-    said, warned = plain(tmp_path, MODEL + PIPELINE.format(device="") + PIPELINE.format(device=", device=0"))
+def test_pipelines_use_managed_and_one_on_the_cpu_is_said_once(scripts: Scripts):
+    said, warned = scripts.plain(MODEL + PIPELINE.format(device="") + PIPELINE.format(device=", device=0"))
     assert said.splitlines()[0::2] == ["managed", "managed"] and warned == ""
     twice = MODEL + PIPELINE.format(device="") * 2
-    said, warned = plain(tmp_path, twice, INNKEEPER_LIBRARIES="off")
+    said, warned = scripts.plain(twice, INNKEEPER_LIBRARIES="off")
     assert said.splitlines()[0] == "cpu"
     assert warned.count("\n") == 0 and "write pipeline(..., device='managed'), or run the script by" in warned
 
 
-def test_the_switch_says_what_it_takes(tmp_path: Path):
-    (tmp_path / "script.py").write_text("import innkeeper")
-    done = python(tmp_path, "script.py", INNKEEPER_LIBRARIES="of")
+def test_the_switch_says_what_it_takes(scripts: Scripts, tmp_path: Path):
+    done = scripts.python(scripts.write("import innkeeper"), INNKEEPER_LIBRARIES="of")
     assert done.stderr.splitlines()[-1] == 'ValueError: INNKEEPER_LIBRARIES: "of": expected on or off'
 
 
-def test_trainer_and_accelerate_take_half_precision(tmp_path: Path):
+def test_trainer_and_accelerate_take_half_precision(scripts: Scripts):
     code = """
 import torch
 from accelerate.state import AcceleratorState
@@ -153,7 +152,7 @@ for wanted in ("bf16", "fp16", "tf32"):
     scaler = trainer.accelerator.scaler
     print("|", wanted, trainer.args.device, *seen, learns, scaler and (scaler._device, scaler.is_enabled()))
 """
-    said = [line[2:] for line in plain(tmp_path, code)[0].splitlines() if line.startswith("|")]
+    said = [line[2:] for line in scripts.plain(code)[0].splitlines() if line.startswith("|")]
     assert said == [
         "bf16 managed torch.bfloat16 True None",
         "fp16 managed torch.float16 True ('managed', True)",
@@ -161,7 +160,7 @@ for wanted in ("bf16", "fp16", "tf32"):
     ]
 
 
-def test_libraries_that_have_changed_stay_as_they_are(tmp_path: Path):
+def test_libraries_that_have_changed_stay_as_they_are(scripts: Scripts, tmp_path: Path):
     others = {
         "accelerate/__init__.py": "",
         "accelerate/accelerator.py": "class Accelerator: pass",
@@ -184,10 +183,10 @@ def test_libraries_that_have_changed_stay_as_they_are(tmp_path: Path):
     names = [name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in others]
     code = "".join(f"import {name}\n" for name in names)
     code += "accelerate.accelerator.Accelerator()\nprint(transformers.pipelines.base.Pipeline().device)"
-    assert plain(tmp_path, code)[0] == "its own\n"
+    assert scripts.plain(code)[0] == "its own\n"
 
 
-def test_processes_that_torchrun_starts_train_together(tmp_path: Path):
+def test_processes_that_torchrun_starts_train_together(torchrun: Torchrun, tmp_path: Path):
     """Each has its part of the data, and all the weights of one that took these parts together on the CPU."""
     code = """
 import copy
@@ -226,7 +225,7 @@ print(" ".join(map(str, found)) + "\\n", end="")  # at once: the processes write
     assert done.stdout.splitlines() == ["managed 2 4 True True"] * 2
 
 
-def test_a_run_that_is_taken_up_with_dropout_goes_on_as_it_would_have(tmp_path: Path):
+def test_a_run_that_is_taken_up_with_dropout_goes_on_as_it_would_have(scripts: Scripts):
     code = """
 import torch
 from accelerate import Accelerator
@@ -254,7 +253,7 @@ torch.rand(7, device="managed")
 accelerator.load_state("state")
 print("|", torch.equal(torch.rand(5, device="managed"), drawn))
 """
-    assert [line for line in plain(tmp_path, code)[0].splitlines() if line[0] == "|"] == ["| True"] * 2
+    assert [line for line in scripts.plain(code)[0].splitlines() if line[0] == "|"] == ["| True"] * 2
 
 
 BEFORE = "from safetensors.torch import load_file\n"
@@ -262,7 +261,7 @@ AFTER = "import importlib.util, innkeeper\nimportlib.util.find_spec('safetensors
 
 
 @pytest.mark.parametrize("first", [BEFORE + AFTER, AFTER + BEFORE], ids=["before us", "after us"])
-def test_files_of_safetensors_and_device_maps_go_to_managed(tmp_path: Path, first: str):
+def test_files_of_safetensors_and_device_maps_go_to_managed(scripts: Scripts, tmp_path: Path, first: str):
     code = """
 import torch
 from safetensors import safe_open
@@ -293,8 +292,7 @@ empty.tie_weights()
 print(same(load_checkpoint_and_dispatch(empty, "saved", device_map="auto").eval()))
 print(dict(infer_auto_device_map(model)), dict(infer_auto_device_map(model, max_memory={"cpu": "1GiB"})))
 """
-    (tmp_path / "script.py").write_text(first + code)
-    done = python(tmp_path, "script.py", INNKEEPER_NODES="sim:1x64MiB,host:1GiB")
+    done = scripts.python(scripts.write(first + code), INNKEEPER_NODES="sim:1x64MiB,host:1GiB")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         *["{'managed'}"] * 3,
@@ -305,9 +303,9 @@ print(dict(infer_auto_device_map(model)), dict(infer_auto_device_map(model, max_
     ]
 
 
-def test_trainer_on_the_cpu_is_said(tmp_path: Path):
+def test_trainer_on_the_cpu_is_said(scripts: Scripts):
     script = (SCRIPTS / "finetune.py").read_text()
-    _, warned = plain(tmp_path, script, ACCELERATE_TORCH_DEVICE="cpu")
+    _, warned = scripts.plain(script, ACCELERATE_TORCH_DEVICE="cpu")
     assert "transformers computes on the CPU" in warned and "ACCELERATE_TORCH_DEVICE" in warned
 
 
@@ -320,11 +318,11 @@ def test_trainer_on_the_cpu_is_said(tmp_path: Path):
     ],
     ids=["own loop", "no library", "both"],
 )
-def test_nothing_is_said_where_the_program_chose(tmp_path: Path, code: str):
-    assert plain(tmp_path, code)[1] == ""
+def test_nothing_is_said_where_the_program_chose(scripts: Scripts, code: str):
+    assert scripts.plain(code)[1] == ""
 
 
-def test_the_look_ends(tmp_path: Path):
+def test_the_look_ends(scripts: Scripts):
     code = """
 import accelerate, torch
 hooks = torch.nn.modules.module._global_forward_pre_hooks
@@ -333,10 +331,10 @@ torch.ones(1, device="managed") + 1
 torch.nn.Linear(1, 1)(torch.ones(1))
 print(len(hooks))
 """
-    assert plain(tmp_path, code)[0] == "1\n0\n"
+    assert scripts.plain(code)[0] == "1\n0\n"
 
 
-def test_batch_size_finders_know_our_out_of_memory(tmp_path: Path):
+def test_batch_size_finders_know_our_out_of_memory(scripts: Scripts):
     """By its words, as each of them looks for CUDA's."""
     code = """
 import torch
@@ -356,4 +354,4 @@ except RuntimeError as error:
     tried = "15.0 [64, 57, 51, 45, 40, 36, 32, 28, 25, 22, 19, 17, 15]"
     if metadata.version("accelerate").startswith("1.4."):  # the oldest: it halves
         tried = "8.0 [64, 32, 16, 8]"
-    assert plain(tmp_path, code)[0] == f"{tried}\n1 True 1\n"
+    assert scripts.plain(code)[0] == f"{tried}\n1 True 1\n"

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from managed_scripts import plain, python
+from managed_scripts import Scripts
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("lightning") is None, reason="lightning is not installed"
@@ -138,21 +138,21 @@ print(*trained.seen, torch.device(training.precision_plugin.scaler._device).type
 """
 
 
-def test_trainer_gives_the_bits_of_the_cpu(tmp_path: Path):
+def test_trainer_gives_the_bits_of_the_cpu(scripts: Scripts, tmp_path: Path):
     said = []
     for name, first, device in [("cpu", "", "cpu"), ("managed", "import innkeeper\n", "managed")]:
         folder = tmp_path / name
         folder.mkdir()
         (folder / "script.py").write_text(first + MODEL + TRAINED)
-        done = python(folder, "script.py", INNKEEPER_NODES="sim:2x64MiB,host:1GiB")
+        done = scripts.python("script.py", folder=folder, INNKEEPER_NODES="sim:2x64MiB,host:1GiB")
         assert done.returncode == 0, done.stderr
         assert done.stderr.splitlines()[-1] == device
         said.append(done.stdout)
     assert said[0] == said[1] and said[0].startswith("8 [")
 
 
-def test_what_a_script_chooses(tmp_path: Path):
-    said, _ = plain(tmp_path, MODEL + CHOICES)
+def test_what_a_script_chooses(scripts: Scripts):
+    said, _ = scripts.plain(MODEL + CHOICES)
     assert said.splitlines() == [
         "('managed', None)",
         "('managed', 'managed')",
@@ -166,9 +166,9 @@ def test_what_a_script_chooses(tmp_path: Path):
     ]
 
 
-def test_fabric_and_the_older_packages(tmp_path: Path):
+def test_fabric_and_the_older_packages(scripts: Scripts):
     code = MODEL + FABRIC
     older = code.replace("lightning.pytorch", "pytorch_lightning")
     older = older.replace("lightning.fabric", "lightning_fabric")
-    said, _ = plain(tmp_path, code + older)
+    said, _ = scripts.plain(code + older)
     assert said.splitlines() == ["cpu True", *["managed"] * 3, "managed managed"] * 2

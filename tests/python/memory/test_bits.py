@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from processes import RunProgram
 from repository import ROOT
 
 STEPS = 20
@@ -53,12 +51,9 @@ print(json.dumps(out))
 """
 
 
-def train_everywhere(name: str) -> dict:
+def train_everywhere(run_python: RunProgram, name: str) -> dict:
     script = SCRIPT.format(here=str(ROOT / "tests/support/python"), name=name, steps=STEPS)
-    environment = dict(os.environ, INNKEEPER_SIM="late")
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=600
-    )
+    done = run_python("-c", script, timeout=600, INNKEEPER_SIM="late")
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -66,9 +61,9 @@ def train_everywhere(name: str) -> dict:
 @pytest.mark.parametrize(
     "name", ["gpt", "gpt-foreach", "gpt-fused", "gpt-tied-checkpoint", "resnet", "lstm", "mlp-autocast"]
 )
-def test_weights_are_bitwise_equal_at_every_budget(name: str) -> None:
+def test_weights_are_bitwise_equal_at_every_budget(run_python: RunProgram, name: str) -> None:
     gc.collect()
-    runs = train_everywhere(name)
+    runs = train_everywhere(run_python, name)
     plain_losses, plain_hash = runs.pop("plain")
     whole = runs.pop("whole")
     assert whole["stats"]["evictions"] == 0

@@ -7,9 +7,8 @@ it has when it runs alone.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+
+from processes import RunProgram
 
 SCRIPT = """
 import gc, hashlib, json, threading
@@ -72,11 +71,8 @@ print(json.dumps({"alone": alone, "together": together, "stats": innkeeper.stats
 """
 
 
-def test_sixty_experiments_in_twelve_threads_equal_running_alone() -> None:
-    environment = dict(os.environ, INNKEEPER_SIM="late")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=600
-    )
+def test_sixty_experiments_in_twelve_threads_equal_running_alone(run_python: RunProgram) -> None:
+    done = run_python("-c", SCRIPT, timeout=600, INNKEEPER_SIM="late")
     assert done.returncode == 0, done.stderr[-4000:]
     run = json.loads(done.stdout.splitlines()[-1])
     assert run["broken"] == ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("workload", ["tiny", "optimizer", "gpt", "resnet"])
-def test_a_step_survives_a_fault_anywhere(workload: str, nodes: int):
+def test_a_step_survives_a_fault_anywhere(run_python: RunProgram, workload: str, nodes: int):
     done = run_python("tests/support/python/fault_sweep.py", workload, str(nodes), timeout=1800)
     assert done.returncode == 0, done.stderr[-4000:]
     report = json.loads(done.stdout.splitlines()[-1])

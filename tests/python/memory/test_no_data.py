@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 PRELUDE = """
 import json, resource, sys
@@ -129,7 +129,7 @@ NOT_AS_WITH_DATA = {
 }
 
 
-def run(script: str, sim: str, nodes: str, folder: Path, *arguments: str) -> str:
+def run(run_python: RunProgram, script: str, sim: str, nodes: str, folder: Path, *arguments: str) -> str:
     program = folder / "program.py"
     program.write_text(f"import os\nos.environ['INNKEEPER_SIM'] = {sim!r}\n{PRELUDE}{script}")
     done = run_python(str(program), *arguments, nodes=nodes)
@@ -137,10 +137,10 @@ def run(script: str, sim: str, nodes: str, folder: Path, *arguments: str) -> str
     return done.stdout
 
 
-def test_the_same_operators_take_the_same_time_as_with_data(tmp_path: Path):
+def test_the_same_operators_take_the_same_time_as_with_data(run_python: RunProgram, tmp_path: Path):
     nodes = "sim:1GiB,host:1GiB"
-    real = json.loads(run(TRAIN_ALL, "early", nodes, tmp_path))
-    blank = json.loads(run(TRAIN_ALL, "early,data=off", nodes, tmp_path))
+    real = json.loads(run(run_python, TRAIN_ALL, "early", nodes, tmp_path))
+    blank = json.loads(run(run_python, TRAIN_ALL, "early,data=off", nodes, tmp_path))
     for name, (ops, seconds, peak, losses, weights) in real.items():
         assert any(losses) and not any(blank[name][3]) and blank[name][4] != weights, name
         # What kernels allocate for themselves is not charged without data.
@@ -151,19 +151,21 @@ def test_the_same_operators_take_the_same_time_as_with_data(tmp_path: Path):
             assert blank[name][1] == pytest.approx(seconds, rel=0.01), name
 
 
-def test_a_model_and_a_machine_larger_than_this_one(tmp_path: Path):
-    slow = float(run(TRAIN_LARGE, "data=off,card=H100", "sim:64GiB,host:2TiB", tmp_path))
-    fast = float(run(TRAIN_LARGE, "data=off,card=H100,link=NVLink 4", "sim:64GiB,host:2TiB", tmp_path))
+def test_a_model_and_a_machine_larger_than_this_one(run_python: RunProgram, tmp_path: Path):
+    slow = float(run(run_python, TRAIN_LARGE, "data=off,card=H100", "sim:64GiB,host:2TiB", tmp_path))
+    fast = float(
+        run(run_python, TRAIN_LARGE, "data=off,card=H100,link=NVLink 4", "sim:64GiB,host:2TiB", tmp_path)
+    )
     assert fast < slow
 
 
-def test_what_is_read_is_zeros(tmp_path: Path):
-    run(READS_ARE_ZEROS, "data=off", "sim:2x1GiB,host:1GiB", tmp_path)
+def test_what_is_read_is_zeros(run_python: RunProgram, tmp_path: Path):
+    run(run_python, READS_ARE_ZEROS, "data=off", "sim:2x1GiB,host:1GiB", tmp_path)
 
 
-def test_operators_give_the_right_shapes_or_refuse(tmp_path: Path):
+def test_operators_give_the_right_shapes_or_refuse(run_python: RunProgram, tmp_path: Path):
     tried, refused, others = json.loads(
-        run(ALL_OPERATORS, "data=off,early", "sim:4GiB,host:4GiB", tmp_path).splitlines()[-1]
+        run(run_python, ALL_OPERATORS, "data=off,early", "sim:4GiB,host:4GiB", tmp_path).splitlines()[-1]
     )
     assert tried > 600
     assert len(refused) < 25, refused
@@ -172,9 +174,9 @@ def test_operators_give_the_right_shapes_or_refuse(tmp_path: Path):
     assert set(others) <= NOT_AS_WITH_DATA, others
 
 
-def test_what_depends_on_data_is_refused(tmp_path: Path):
+def test_what_depends_on_data_is_refused(run_python: RunProgram, tmp_path: Path):
     needs = "needs data, which INNKEEPER_SIM has off: its result's shape depends on it"
-    assert run(REFUSED, "data=off", "sim:1GiB,host:1GiB", tmp_path).splitlines() == [
+    assert run(run_python, REFUSED, "data=off", "sim:1GiB,host:1GiB", tmp_path).splitlines() == [
         f"NotImplementedError: aten::nonzero {needs}",
         f"NotImplementedError: aten::masked_select {needs}",
         f"NotImplementedError: aten::index {needs}",
@@ -202,6 +204,8 @@ for nodes in json.loads(sys.argv[1]):
 """
 
 
-def test_nodes_that_need_data_are_refused(tmp_path: Path):
-    said = run(TRY_NODES, "data=off", "sim:1GiB", tmp_path, json.dumps(list(NODES_THAT_NEED_DATA)))
+def test_nodes_that_need_data_are_refused(run_python: RunProgram, tmp_path: Path):
+    said = run(
+        run_python, TRY_NODES, "data=off", "sim:1GiB", tmp_path, json.dumps(list(NODES_THAT_NEED_DATA))
+    )
     assert said.splitlines() == [f"INNKEEPER_NODES: {line}" for line in NODES_THAT_NEED_DATA.values()]

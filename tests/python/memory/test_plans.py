@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 SCRIPT = """
 import gc, hashlib, json, sys
@@ -127,7 +127,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_plans_change_no_bit_and_cost_nothing(kind: str):
+def test_plans_change_no_bit_and_cost_nothing(run_python: RunProgram, kind: str):
     done = run_python("-c", SCRIPT, kind)
     assert done.returncode == 0, done.stderr
     plain, asked, planned, recompute = json.loads(done.stdout)
@@ -150,7 +150,9 @@ SPILLED = SCRIPT.replace('"sim:1x5MiB,host:256MiB"', "sys.argv[2]")
 
 @pytest.mark.parametrize("nodes", ["sim:1x5MiB,host:3MiB", "host:7MiB"])
 @pytest.mark.parametrize("kind", ["accumulated", "evaluated", "lengths"])
-def test_what_goes_on_to_a_disk_is_planned_and_changes_no_bit(kind: str, nodes: str, tmp_path: Path):
+def test_what_goes_on_to_a_disk_is_planned_and_changes_no_bit(
+    run_python: RunProgram, kind: str, nodes: str, tmp_path: Path
+):
     nodes += f",disk:{tmp_path}:1GiB"
     done = run_python("-c", SPILLED, kind, nodes, INNKEEPER_LOG="info")
     assert done.returncode == 0, done.stderr
@@ -164,7 +166,7 @@ def test_what_goes_on_to_a_disk_is_planned_and_changes_no_bit(kind: str, nodes: 
     ), said
 
 
-def test_with_what_is_short_nothing_moves():
+def test_with_what_is_short_nothing_moves(run_python: RunProgram):
     done = run_python("-c", SHORT)
     assert done.returncode == 0, done.stderr
     planned, fetched_with_it, fetched_with_half = json.loads(done.stdout)
@@ -201,7 +203,7 @@ assert frozen[0][0] > 0 and all(bytes_out == 0 for _, bytes_out in frozen), froz
 """
 
 
-def test_what_moves_has_the_names_of_modules_and_optimizers():
+def test_what_moves_has_the_names_of_modules_and_optimizers(run_python: RunProgram):
     done = run_python("-c", NAMED)
     assert done.returncode == 0, done.stderr
     before, both, model_alone = done.stdout.split("moved in a round, as planned (out: at most):\n")
@@ -247,7 +249,7 @@ assert innkeeper.summary(odd)
 """
 
 
-def test_what_is_read_after_it_was_written_is_written_back():
+def test_what_is_read_after_it_was_written_is_written_back(run_python: RunProgram):
     done = run_python("-c", READ_LAST)
     assert done.returncode == 0, done.stderr
     (written, planned), (listed, left) = (line.split() for line in done.stdout.splitlines())
@@ -255,6 +257,6 @@ def test_what_is_read_after_it_was_written_is_written_back():
     assert int(listed) > 5 and int(left) <= 1, "what has died is no longer moved"
 
 
-def test_a_summary_is_of_modules_and_optimizers():
+def test_a_summary_is_of_modules_and_optimizers(run_python: RunProgram):
     done = run_python("-c", "import innkeeper, torch; innkeeper.summary(torch.zeros(3))")
     assert "expected a module or an optimizer, got Tensor" in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from processes import run_python
+from processes import RunProgram
 
 STRESSED = """
 import innkeeper
@@ -49,16 +49,19 @@ print(again)
 """
 
 
-def test_everything_that_can_be_is_computed_again_to_the_bit() -> None:
-    done = run_python("-c", STRESSED, INNKEEPER_STRESS="recompute")
+def recomputed(run_python: RunProgram, script: str, stress: str = "recompute") -> int:
+    """How many results a script has recomputed; it prints the number."""
+    done = run_python("-c", script, INNKEEPER_STRESS=stress)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 200, "it was not dropped"
+    return int(done.stdout)
 
 
-def test_nothing_is_without_being_told() -> None:
-    done = run_python("-c", STRESSED)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == 0
+def test_everything_that_can_be_is_computed_again_to_the_bit(run_python: RunProgram) -> None:
+    assert recomputed(run_python, STRESSED) > 200, "it was not dropped"
+
+
+def test_nothing_is_without_being_told(run_python: RunProgram) -> None:
+    assert recomputed(run_python, STRESSED, stress="") == 0
 
 
 IN_PLACE = """
@@ -96,10 +99,8 @@ print(innkeeper.stats()["recomputed"])
 """
 
 
-def test_what_it_is_made_of_may_be_written_any_way() -> None:
-    done = run_python("-c", IN_PLACE, INNKEEPER_STRESS="recompute")
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 5
+def test_what_it_is_made_of_may_be_written_any_way(run_python: RunProgram) -> None:
+    assert recomputed(run_python, IN_PLACE) >= 5
 
 
 ENCODER = """
@@ -142,7 +143,7 @@ for recompute in (False, True):
 """
 
 
-def test_a_plan_computes_again_instead_of_copying() -> None:
+def test_a_plan_computes_again_instead_of_copying(run_python: RunProgram) -> None:
     done = run_python("-c", ENCODER + PLANNED)
     assert done.returncode == 0, done.stderr
     without, with_it = (line.split() for line in done.stdout.splitlines())
@@ -153,7 +154,7 @@ def test_a_plan_computes_again_instead_of_copying() -> None:
 
 
 @pytest.mark.parametrize("value", ["yes", "1.5"])
-def test_the_variable_is_checked(value: str) -> None:
+def test_the_variable_is_checked(run_python: RunProgram, value: str) -> None:
     code = "import innkeeper, torch; torch.ones(1, device='managed')"
     done = run_python("-c", code, INNKEEPER_RECOMPUTE=value)
     assert done.returncode != 0
@@ -225,10 +226,8 @@ print(innkeeper.stats()["recomputed"])
 """
 
 
-def test_it_is_computed_as_it_was_then() -> None:
-    done = run_python("-c", AS_THEN, INNKEEPER_STRESS="recompute")
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 5
+def test_it_is_computed_as_it_was_then(run_python: RunProgram) -> None:
+    assert recomputed(run_python, AS_THEN) >= 5
 
 
 WRITERS = """
@@ -270,7 +269,7 @@ assert innkeeper.stats()["recomputed"] > 100
 """
 
 
-def test_who_reads_and_who_writes_an_input_come_at_once() -> None:
+def test_who_reads_and_who_writes_an_input_come_at_once(run_python: RunProgram) -> None:
     done = run_python("-c", WRITERS, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
 
@@ -299,7 +298,7 @@ print(again, innkeeper.stats()["recomputed"] - again)
 """
 
 
-def test_onednn_is_as_it_was_then_and_what_python_may_own_alone_is_left() -> None:
+def test_onednn_is_as_it_was_then_and_what_python_may_own_alone_is_left(run_python: RunProgram) -> None:
     done = run_python("-c", SWITCHED, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2", "0"]
@@ -363,7 +362,7 @@ print(operators, *(innkeeper.stats()[name] for name in ("divergences", "recomput
 """
 
 
-def test_a_round_that_is_left_at_any_operator_loses_nothing() -> None:
+def test_a_round_that_is_left_at_any_operator_loses_nothing(run_python: RunProgram) -> None:
     done = run_python("-c", ENCODER + LEFT)
     assert done.returncode == 0, done.stderr
     operators, divergences, recomputed, rounds = map(int, done.stdout.split())
@@ -392,7 +391,7 @@ print(now["recomputed"], now["round"]["kernel_seconds"], now["time_bound"], now[
 """
 
 
-def test_what_is_computed_again_is_not_counted_as_the_programs_own_kernels() -> None:
+def test_what_is_computed_again_is_not_counted_as_the_programs_own_kernels(run_python: RunProgram) -> None:
     found = {}
     for recompute in ("True", "False"):
         done = run_python("-c", TIMES.replace("RECOMPUTE", recompute))

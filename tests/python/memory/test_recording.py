@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import innkeeper
 import pytest
+from processes import RunProgram
 from repository import ROOT
 
 import torch
@@ -125,9 +124,10 @@ def test_one_record_at_a_time(tmp_path: Path):
         outer.step()
 
 
-def test_the_traces_script_records_what_replay_plays(tmp_path: Path):
-    command = [sys.executable, str(SCRIPT), "--only", "unet", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_the_traces_script_records_what_replay_plays(
+    run_program: RunProgram, run_python: RunProgram, tmp_path: Path
+):
+    done = run_python(SCRIPT, "--only", "unet", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     made = tmp_path / "unet.trace.gz"
     assert [file.name for file in tmp_path.iterdir()] == [made.name]
@@ -137,10 +137,8 @@ def test_the_traces_script_records_what_replay_plays(tmp_path: Path):
     assert [re.sub(r"\b\d+:", ":", line) for line in lines(made) if line[0] == "O"] == [
         re.sub(r"\b\d+:", ":", line) for line in lines(kept) if line[0] == "O"
     ]
-    played = subprocess.run(
-        [PROGRAM, "replay", "-", "--json", "--share", "0.9"],
-        input=gzip.decompress(made.read_bytes()), capture_output=True, check=False, env=os.environ,
-    )  # fmt: skip
+    trace = gzip.decompress(made.read_bytes()).decode()
+    played = run_program(PROGRAM, "replay", "-", "--json", "--share", "0.9", input=trace)
     assert played.returncode == 0, played.stderr
     (row,) = json.loads(played.stdout)["rows"]
     assert row["planned"]["seconds"] < row["pager"]["seconds"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import innkeeper
 import pytest
 from budget_fixture import same
-from processes import run_python
+from processes import RunProgram
 
 import torch
 from torch import nn
@@ -218,7 +218,7 @@ def test_without_soft_placement_it_is_an_error():
     assert same(a, matrix(1)), "nothing is lost"
 
 
-def test_the_setting_comes_from_the_environment_or_from_configure():
+def test_the_setting_comes_from_the_environment_or_from_configure(run_python: RunProgram):
     program = """
 import torch, innkeeper
 print(innkeeper.manager().soft_placement)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from managed_scripts import AMPLE, ok, run
+from managed_scripts import AMPLE, Scripts
 
 
-def test_cuda_1_is_the_second_node(tmp_path: Path):
+def test_cuda_1_is_the_second_node(scripts: Scripts):
     code = """
 import torch, innkeeper
 born = torch.zeros(64, 64, device="cuda:1")
@@ -28,14 +28,14 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    lines = ok(tmp_path, code).splitlines()
+    lines = scripts.ok(code).splitlines()
     assert lines[0] == str(["sim:1"] * 7)
     assert lines[1] == "['sim:0'] ['sim:0']"
     assert lines[2] == "['sim:1'] 1"
     assert lines[3].startswith("invalid device ordinal: cuda:2; cuda:0 is sim:0, cuda:1 is sim:1")
 
 
-def test_the_sample_of_pytorchs_text_on_cuda_semantics(tmp_path: Path):
+def test_the_sample_of_pytorchs_text_on_cuda_semantics(scripts: Scripts):
     code = """
 import torch, innkeeper
 x = torch.cuda.FloatTensor(1)
@@ -52,12 +52,12 @@ for x in torch.utils.data.DataLoader(torch.arange(2)):
     x = torch.autograd.Variable(x.type(dtype))
     print(x.type(), x.device, x.tolist())
 """
-    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(3)).splitlines()
+    lines = scripts.ok(code, INNKEEPER_NODES=AMPLE.format(3)).splitlines()
     assert lines[0] == "['sim:0', 'sim:0', 'sim:1', 'sim:1', 'sim:1', 'sim:0', 'sim:2'] ['sim:0']"
     assert lines[1:] == [f"torch.cuda.FloatTensor cuda:0 [{n}.0]" for n in range(2)]
 
 
-def test_data_parallel_takes_cudas_numbers(tmp_path: Path):
+def test_data_parallel_takes_cudas_numbers(scripts: Scripts):
     code = """
 import torch, innkeeper
 torch.manual_seed(0)
@@ -69,18 +69,18 @@ innkeeper.manager().reset_stats()
 print(torch.equal(parallel(x), parts))
 print([name for name, node in innkeeper.stats()["nodes"].items() if node["ops"] > 0])
 """
-    lines = ok(tmp_path, code, INNKEEPER_NODES=AMPLE.format(4)).splitlines()
+    lines = scripts.ok(code, INNKEEPER_NODES=AMPLE.format(4)).splitlines()
     assert lines == ["True", "['sim:0', 'sim:1', 'sim:2', 'sim:3']"]
 
 
-def test_a_thread_that_has_not_chosen_is_at_cuda_0(tmp_path: Path):
+def test_a_thread_that_has_not_chosen_is_at_cuda_0(scripts: Scripts):
     """After the first "cuda:0" what was born without an index went to the emptiest node, which is sim:1 then."""
     code = "import torch, innkeeper\na = torch.zeros(1 << 16, device='cuda:0')\n"
     code += "print(innkeeper.where(a), innkeeper.where(torch.zeros(4, device='cuda')))"
-    assert ok(tmp_path, code) == "['sim:0'] ['sim:0']\n"
+    assert scripts.ok(code) == "['sim:0'] ['sim:0']\n"
 
 
-def test_what_is_sent_is_a_copy_as_between_cards(tmp_path: Path):
+def test_what_is_sent_is_a_copy_as_between_cards(scripts: Scripts):
     """A tensor that an operator made at cuda:1 was given back itself by .to("cuda:0"), and changed with it."""
     code = """
 import torch
@@ -94,7 +94,7 @@ w = torch.ones(2, device="cuda:0", requires_grad=True)
 (w * 2).to("cuda:1").pow(2).sum().backward()
 print(w.grad.tolist())
 """
-    assert ok(tmp_path, code) == "[0.0, 1.0, 2.0] [1.0, 2.0, 3.0]\nTrue True\n[8.0, 8.0]\n"
+    assert scripts.ok(code) == "[0.0, 1.0, 2.0] [1.0, 2.0, 3.0]\nTrue True\n[8.0, 8.0]\n"
 
 
 NAMED = """
@@ -103,18 +103,18 @@ print(*(innkeeper.where(x) for x in made))
 """
 
 
-def test_a_script_may_hide_or_number_its_devices(tmp_path: Path):
+def test_a_script_may_hide_or_number_its_devices(scripts: Scripts, tmp_path: Path):
     code = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = {!r}\nimport torch, innkeeper\nprint(torch.cuda.is_available(), torch.cuda.device_count())\n"
     script = tmp_path / "script.py"
     script.write_text(code.format("-1"))
-    hidden = run(tmp_path, "script.py")
+    hidden = scripts.run("script.py")
     assert hidden.stdout == "False 0\n" and hidden.stderr.startswith(
         "innkeeper: script.py:4: CUDA_VISIBLE_DEVICES='-1' hides"
     )
     one = code.format("1") + NAMED
-    assert ok(tmp_path, one) == "True 1\n['sim:1'] ['sim:1'] ['sim:1']\n"
+    assert scripts.ok(one) == "True 1\n['sim:1'] ['sim:1'] ['sim:1']\n"
     swapped = code.format("1,0") + NAMED + "print(innkeeper.where(torch.zeros(1, device='cuda:1')))\n"
-    assert ok(tmp_path, swapped) == "True 2\n['sim:1'] ['sim:1'] ['sim:1']\n['sim:0']\n"
+    assert scripts.ok(swapped) == "True 2\n['sim:1'] ['sim:1'] ['sim:1']\n['sim:0']\n"
 
 
 LIKE = """
@@ -129,8 +129,8 @@ print(torch.zeros_like(torch.ones(3)).device, b.new_ones(3, device="cpu").device
 """
 
 
-def test_what_is_made_like_a_tensor_is_made_where_that_is(tmp_path: Path):
-    said = ok(tmp_path, LIKE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
+def test_what_is_made_like_a_tensor_is_made_where_that_is(scripts: Scripts):
+    said = scripts.ok(LIKE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
     assert said == [str(["sim:1"] * 5), "['sim:0'] ['sim:1']", "cpu cpu"]
 
 
@@ -148,12 +148,12 @@ with torch.cuda.device_of(torch.ones(3)):
 """
 
 
-def test_what_is_read_or_made_for_a_device_is_there(tmp_path: Path):
-    said = ok(tmp_path, THERE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
+def test_what_is_read_or_made_for_a_device_is_there(scripts: Scripts):
+    said = scripts.ok(THERE, INNKEEPER_NODES="sim:2x1MiB,host:64MiB").splitlines()
     assert said == [f"{['sim:1'] * 6} ['sim:0']", "1 ['sim:1']", "0"]
 
 
-def test_every_home_has_the_one_generator_streams_and_events(tmp_path: Path):
+def test_every_home_has_the_one_generator_streams_and_events(scripts: Scripts):
     code = """
 import torch
 devices = ["cuda", "cuda:0", "cuda:1", torch.device("cuda", 1)]
@@ -165,7 +165,7 @@ for stream in (torch.Stream("cuda:1"), torch.cuda.Stream(1), torch.cuda.Stream("
         torch.Event("cuda:1").record()
 torch.cuda.synchronize(1)
 """
-    assert ok(tmp_path, code).splitlines() == ["{'cuda:0'}", "True"]
+    assert scripts.ok(code).splitlines() == ["{'cuda:0'}", "True"]
 
 
 RANK = """
@@ -181,16 +181,16 @@ except RuntimeError as error:
 """
 
 
-def test_a_process_of_torchruns_loads_to_the_number_that_it_has(tmp_path: Path):
-    said = ok(tmp_path, RANK, INNKEEPER_NODES="sim:1x1MiB,host:64MiB", LOCAL_RANK="1").splitlines()
+def test_a_process_of_torchruns_loads_to_the_number_that_it_has(scripts: Scripts):
+    said = scripts.ok(RANK, INNKEEPER_NODES="sim:1x1MiB,host:64MiB", LOCAL_RANK="1").splitlines()
     assert said == [str(["cuda:0"] * 5), "True"]
 
 
-def test_named_nodes_are_there_where_cards_are_hidden(tmp_path: Path):
+def test_named_nodes_are_there_where_cards_are_hidden(scripts: Scripts):
     code = "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())"
     for hides in ("", "-1"):
-        assert ok(tmp_path, code, CUDA_VISIBLE_DEVICES=hides) == "True 2\n"
-        assert ok(tmp_path, code, CUDA_VISIBLE_DEVICES=hides, INNKEEPER_NODES="auto") == "False 0\n"
+        assert scripts.ok(code, CUDA_VISIBLE_DEVICES=hides) == "True 2\n"
+        assert scripts.ok(code, CUDA_VISIBLE_DEVICES=hides, INNKEEPER_NODES="auto") == "False 0\n"
 
 
 SENT = """
@@ -221,12 +221,12 @@ if __name__ == "__main__":
 """
 
 
-def test_tensors_are_sent_to_other_processes_as_copies(tmp_path: Path):
-    said = ok(tmp_path, SENT, INNKEEPER_NODES="sim:1x1MiB,host:64MiB").splitlines()
+def test_tensors_are_sent_to_other_processes_as_copies(scripts: Scripts):
+    said = scripts.ok(SENT, INNKEEPER_NODES="sim:1x1MiB,host:64MiB").splitlines()
     assert said == ["[2.0, 10.0] cuda:0", "[0.0, 1.0, 2.0] Parameter True cuda:0"]
 
 
-def test_fake_tensors_have_no_home(tmp_path: Path):
+def test_fake_tensors_have_no_home(scripts: Scripts):
     code = """
 import torch
 from torch._subclasses import FakeTensorMode
@@ -235,4 +235,4 @@ with FakeTensorMode() as mode:
     fake = mode.from_tensor(real)
     print(torch.empty_like(fake).shape, torch.zeros(3, device="cuda:1").shape, fake.new_ones(4).shape)
 """
-    assert ok(tmp_path, code) == "torch.Size([2]) torch.Size([3]) torch.Size([4])\n"
+    assert scripts.ok(code) == "torch.Size([2]) torch.Size([3]) torch.Size([4])\n"

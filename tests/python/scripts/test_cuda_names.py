@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from managed_scripts import ok, python, run
+from managed_scripts import Scripts
+from processes import RunProgram, StartProgram
 
 # As with Python itself.
 
@@ -29,18 +29,17 @@ WHO = "import sys; print(__name__, sys.argv, sys.path[0], sys.flags.dev_mode, va
     ],
     ids=["script", "code", "module", "options", "folder"],
 )
-def test_the_script_is_what_it_is_to_python(tmp_path: Path, words: list[str]):
+def test_the_script_is_what_it_is_to_python(scripts: Scripts, tmp_path: Path, words: list[str]):
     (tmp_path / "who.py").write_text(WHO)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "__main__.py").write_text(WHO)
-    plain, managed = python(tmp_path, *words), run(tmp_path, *words)
+    plain, managed = scripts.python(*words), scripts.run(*words)
     assert plain.returncode == 0 and "__main__" in plain.stdout
     assert (managed.stdout, managed.stderr, managed.returncode) == (plain.stdout, plain.stderr, 0)
 
 
-def test_options_before_the_module_are_kept(tmp_path: Path):
-    done = python(
-        tmp_path,
+def test_options_before_the_module_are_kept(scripts: Scripts):
+    done = scripts.python(
         "-X",
         "dev",
         "-um",
@@ -54,16 +53,16 @@ def test_options_before_the_module_are_kept(tmp_path: Path):
 @pytest.mark.parametrize(
     "words", [["-I", "x.py"], ["-uE", "x.py"], ["-X", "dev", "-S", "-c", "1"]], ids=" ".join
 )
-def test_options_that_would_lose_the_mapping_are_refused(tmp_path: Path, words: list[str]):
-    done = run(tmp_path, *words)
+def test_options_that_would_lose_the_mapping_are_refused(scripts: Scripts, words: list[str]):
+    done = scripts.run(*words)
     assert done.returncode == 1 and "keep it from loading" in done.stderr
 
 
-def test_tracebacks_are_the_scripts_alone(tmp_path: Path):
+def test_tracebacks_are_the_scripts_alone(scripts: Scripts, tmp_path: Path):
     (tmp_path / "bad.py").write_text(
         "import torch\ndef f():\n    return torch.zeros(2).cuda().view(3)\nf()\n"
     )
-    done = run(tmp_path, "bad.py")
+    done = scripts.run("bad.py")
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
@@ -72,23 +71,19 @@ def test_tracebacks_are_the_scripts_alone(tmp_path: Path):
 
 
 @pytest.mark.parametrize("code", ["sys.exit(7)", "sys.exit('why')", "raise SystemExit", "os._exit(9)", "1/0"])
-def test_exit_codes(tmp_path: Path, code: str):
+def test_exit_codes(scripts: Scripts, code: str):
     words = ["-c", f"import os, sys; {code}"]
-    plain, managed = python(tmp_path, *words), run(tmp_path, *words)
+    plain, managed = scripts.python(*words), scripts.run(*words)
     assert (managed.returncode, managed.stderr) == (plain.returncode, plain.stderr)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("module", [[], ["-m", "innkeeper"]], ids=["python", "innkeeper"])
-def test_signals_reach_the_script(tmp_path: Path, module: list[str], number: signal.Signals):
+def test_signals_reach_the_script(
+    start_program: StartProgram, tmp_path: Path, module: list[str], number: signal.Signals
+):
     code = "import time, torch; torch.cuda.is_available(); print('ready', flush=True); time.sleep(60)"
-    process = subprocess.Popen(
-        [sys.executable, *module, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-    )
+    process = start_program(sys.executable, *module, "-c", code, cwd=tmp_path)
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
@@ -96,21 +91,15 @@ def test_signals_reach_the_script(tmp_path: Path, module: list[str], number: sig
     assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
 
 
-def test_stdin_is_a_script_too(tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-m", "innkeeper", "-", "a"],
-        input="import sys, torch\nprint(sys.argv, torch.zeros(1).cuda().is_cuda)\n",
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=True,
-    )
+def test_stdin_is_a_script_too(run_python: RunProgram, tmp_path: Path):
+    code = "import sys, torch\nprint(sys.argv, torch.zeros(1).cuda().is_cuda)\n"
+    done = run_python("-m", "innkeeper", "-", "a", input=code, cwd=tmp_path)
     assert done.stdout == "['-', 'a'] True\n"
 
 
-def test_without_torch_nothing_is_loaded(tmp_path: Path):
+def test_without_torch_nothing_is_loaded(scripts: Scripts):
     assert (
-        ok(tmp_path, "import sys, json\nprint('innkeeper' in sys.modules, 'torch' in sys.modules)")
+        scripts.ok("import sys, json\nprint('innkeeper' in sys.modules, 'torch' in sys.modules)")
         == "False False\n"
     )
 
@@ -121,17 +110,17 @@ LOOK = "importlib.util; importlib.util.find_spec('torch')"  # as transformers do
 @pytest.mark.parametrize(
     "first", ["torch", "innkeeper", "torch.nn.functional as F", "innkeeper.report", LOOK]
 )
-def test_whichever_is_imported_first(tmp_path: Path, first: str):
+def test_whichever_is_imported_first(scripts: Scripts, first: str):
     """A script that imported innkeeper before torch ended in a circular import."""
     code = f"import {first}\nimport torch, innkeeper\nx = torch.zeros(2).cuda()\nprint(x.is_cuda, innkeeper.where(x))"
-    assert ok(tmp_path, code) == "True ['sim:0']\n"
+    assert scripts.ok(code) == "True ['sim:0']\n"
 
 
-def test_another_sitecustomize_still_runs(tmp_path: Path):
+def test_another_sitecustomize_still_runs(scripts: Scripts, tmp_path: Path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 5\n")
     code = "import torch\nprint(theirs, torch.cuda.is_available())"
-    assert ok(tmp_path, code, PYTHONPATH=str(tmp_path / "site")) == "5 True\n"
+    assert scripts.ok(code, PYTHONPATH=str(tmp_path / "site")) == "5 True\n"
 
 
 CHILDREN = """
@@ -158,9 +147,8 @@ if __name__ == "__main__":
 """
 
 
-def test_children_are_told_too(tmp_path: Path):
-    (tmp_path / "script.py").write_text(CHILDREN)
-    done = run(tmp_path, "script.py", "--lr", "1")
+def test_children_are_told_too(scripts: Scripts, tmp_path: Path):
+    done = scripts.run(scripts.write(CHILDREN), "--lr", "1")
     assert done.returncode == 0, done.stderr
     each = [(rank, True, 2.0 * rank, "__mp_main__", ["--lr", "1"]) for rank in range(2)]
     assert done.stdout == f"{each}\n{each}\ncuda:0\n\n"
@@ -185,15 +173,15 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_of_a_data_loader(tmp_path: Path):
+def test_workers_of_a_data_loader(scripts: Scripts):
     sums = [float(sum(i * i for i in range(at, at + 4))) for at in range(0, 16, 4)]
-    assert ok(tmp_path, LOADER) == f"{sums}\n{sums}\n"
+    assert scripts.ok(LOADER) == f"{sums}\n{sums}\n"
 
 
 # What cuda is.
 
 
-def test_how_the_device_shows_itself(tmp_path: Path):
+def test_how_the_device_shows_itself(scripts: Scripts):
     code = """
 import copy, io, pickle, torch
 x = torch.arange(4.0, device="cuda:0")
@@ -215,7 +203,7 @@ print(torch.ones(1).type())
 torch.set_default_tensor_type(torch.FloatTensor)
 print(torch.ones(1).type())
 """
-    lines = ok(tmp_path, code).splitlines()
+    lines = scripts.ok(code).splitlines()
     assert lines == [
         "cuda:0 cuda device(type='cuda', index=0) 0 0 True False",
         "tensor([0., 1., 2., 3.], device='cuda:0') torch.cuda.FloatTensor cuda device(type='cuda', index=1)",
@@ -232,11 +220,10 @@ print(torch.ones(1).type())
     ]
 
 
-def test_a_checkpoint_says_cuda_and_is_read_anywhere(tmp_path: Path):
+def test_a_checkpoint_says_cuda_and_is_read_anywhere(scripts: Scripts):
     save = "import torch\ntorch.save({'w': torch.ones(2).cuda(), 'd': torch.device('cuda')}, 'w.pt')"
-    ok(tmp_path, save)
-    plain = python(
-        tmp_path,
+    scripts.ok(save)
+    plain = scripts.python(
         "-c",
         "import torch; w = torch.load('w.pt', map_location='cpu'); print(w['w'].device, w['d'])",
     )
@@ -246,10 +233,10 @@ import torch
 for where in (None, "cuda", "cuda:0", torch.device("cuda"), "cpu", {"cuda:0": "cuda:1"}, lambda s, l: s.cuda(0)):
     print(torch.load("w.pt", map_location=where)["w"].device)
 """
-    assert ok(tmp_path, load).split() == ["cuda:0"] * 4 + ["cpu"] + ["cuda:0"] * 2
+    assert scripts.ok(load).split() == ["cuda:0"] * 4 + ["cpu"] + ["cuda:0"] * 2
 
 
-def test_what_torch_cuda_answers(tmp_path: Path):
+def test_what_torch_cuda_answers(scripts: Scripts):
     code = """
 import torch
 print(torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.current_device())
@@ -266,7 +253,7 @@ with torch.random.fork_rng(devices=[0, 1]):
 torch.cuda.manual_seed(3); print(torch.equal(a, torch.rand(3, device="cuda")), len(torch.cuda.get_rng_state_all()))
 print(torch.cuda.can_device_access_peer(0, 1), torch.backends.cudnn.is_acceptable(x))
 """
-    lines = ok(tmp_path, code).splitlines()
+    lines = scripts.ok(code).splitlines()
     assert lines[0] == "True 2 0"
     assert lines[1] == f"0 {4 << 20} {4 << 20}"
     assert lines[2] == f"[{256 << 20}, {256 << 20}] managed sim:1"
@@ -274,7 +261,7 @@ print(torch.cuda.can_device_access_peer(0, 1), torch.backends.cudnn.is_acceptabl
     assert lines[4:] == ["0 0", "1 4", "True 2", "True False"]
 
 
-def test_scripts_that_look_for_the_best_device_find_cuda(tmp_path: Path):
+def test_scripts_that_look_for_the_best_device_find_cuda(scripts: Scripts):
     code = """
 import torch
 def get_device():
@@ -286,10 +273,10 @@ def get_device():
         return torch.device("cpu")
 print(get_device(), torch.ones(2, device=get_device()).device)
 """
-    assert ok(tmp_path, code) == "cuda cuda:0\n"
+    assert scripts.ok(code) == "cuda cuda:0\n"
 
 
-def test_threads_are_told_too(tmp_path: Path):
+def test_threads_are_told_too(scripts: Scripts):
     code = """
 import threading, torch
 def work(k):
@@ -302,10 +289,10 @@ for k in (0, 1):
     thread = threading.Thread(target=work, args=(k,)); thread.start(); thread.join()
 print(said, torch.cuda.current_device())
 """
-    assert ok(tmp_path, code) == "[(0, 0, torch.float16), (1, 1, torch.float16)] 0\n"
+    assert scripts.ok(code) == "[(0, 0, torch.float16), (1, 1, torch.float16)] 0\n"
 
 
-def test_autocast_by_all_its_names(tmp_path: Path):
+def test_autocast_by_all_its_names(scripts: Scripts):
     code = """
 import functools, torch
 x = torch.ones(2, 2, device="cuda")
@@ -322,7 +309,7 @@ scaler.scale(w.sum()).backward(); scaler.step(optimizer); scaler.update()
 print(w.tolist(), scaler.is_enabled(), scaler.get_scale())
 """
     half, brain = "torch.float16", "torch.bfloat16"
-    assert ok(tmp_path, code).splitlines() == [
+    assert scripts.ok(code).splitlines() == [
         f"{half} True True {half}",
         f"{brain} True True {brain}",
         f"{half} True True {half}",
@@ -332,15 +319,15 @@ print(w.tolist(), scaler.is_enabled(), scaler.get_scale())
 
 
 @pytest.mark.parametrize("flag", ["--no-cuda", "--disable-cuda"])
-def test_scripts_that_are_told_not_to_do_not(tmp_path: Path, flag: str):
+def test_scripts_that_are_told_not_to_do_not(scripts: Scripts, tmp_path: Path, flag: str):
     (tmp_path / "flag.py").write_text(
         "import argparse, torch, innkeeper\np = argparse.ArgumentParser()\n"
         "p.add_argument('--no-cuda', action='store_true'); p.add_argument('--disable-cuda', action='store_true')\n"
         "a = p.parse_args()\ncuda = not (a.no_cuda or a.disable_cuda) and torch.cuda.is_available()\n"
         "x = torch.ones(2, device='cuda' if cuda else 'cpu')\n(x + x).sum().item()\nprint(x.device, innkeeper._C.started())\n"
     )
-    assert run(tmp_path, "flag.py", flag).stdout == "cpu False\n"
-    assert run(tmp_path, "flag.py").stdout == "cuda:0 True\n"
+    assert scripts.run("flag.py", flag).stdout == "cpu False\n"
+    assert scripts.run("flag.py").stdout == "cuda:0 True\n"
 
 
 # What cannot be mapped.
@@ -364,37 +351,35 @@ def test_scripts_that_are_told_not_to_do_not(tmp_path: Path, flag: str):
         ("load('a', ['a.cpp', 'b.cu'])", "load of CUDA sources cannot run on the managed device"),
     ],
 )
-def test_what_cannot_be_mapped_says_so_with_the_scripts_line(tmp_path: Path, code: str, says: str):
+def test_what_cannot_be_mapped_says_so_with_the_scripts_line(scripts: Scripts, code: str, says: str):
     head = "import torch\nfrom torch.utils.cpp_extension import load, load_inline\nx = torch.ones(2).cuda()\n"
-    (tmp_path / "script.py").write_text(f"{head}{code}\n")
-    done = run(tmp_path, "script.py")
+    done = scripts.run(scripts.write(f"{head}{code}\n"))
     last = done.stderr.splitlines()[-1]
     kind, _, said = last.partition(": ")
     assert done.returncode == 1 and said.startswith(f"script.py:4: {says}"), done.stderr
     assert kind == ("AttributeError" if "array_interface" in code else "RuntimeError")
 
 
-def test_what_libraries_ask_while_they_are_imported(tmp_path: Path):
+def test_what_libraries_ask_while_they_are_imported(scripts: Scripts):
     code = "import torch\nx = torch.ones(2).cuda()\nprint(hasattr(x, '__cuda_array_interface__'))\n"
-    assert ok(tmp_path, code + "print(torch._C._cuda_getCurrentRawStream(0))") == "False\n0\n"
+    assert scripts.ok(code + "print(torch._C._cuda_getCurrentRawStream(0))") == "False\n0\n"
 
 
-def test_annotations_with_refused_names_are_no_use(tmp_path: Path):
+def test_annotations_with_refused_names_are_no_use(scripts: Scripts):
     """transformers writes torch.cuda.CUDAGraph | None where it defines a function."""
     code = "import torch\ndef f(g: torch.cuda.CUDAGraph | None = None): return isinstance(g, torch.cuda.CUDAGraph)\nprint(f())"
-    assert ok(tmp_path, code) == "False\n"
+    assert scripts.ok(code) == "False\n"
 
 
-def test_an_address_is_told_once(tmp_path: Path):
+def test_an_address_is_told_once(scripts: Scripts, tmp_path: Path):
     code = "import torch\nx = torch.ones(2).cuda()\nprint(x.data_ptr() == x.view(2).data_ptr())\n"
-    (tmp_path / "script.py").write_text(code)
-    done = run(tmp_path, "script.py")
+    done = scripts.run(scripts.write(code))
     assert done.stdout == "True\n"
     (line,) = done.stderr.splitlines()
     assert line.startswith("innkeeper: script.py:3: data_ptr()") and "innkeeper.resident(x)" in line
 
 
-def test_a_plain_import_changes_nothing(tmp_path: Path):
+def test_a_plain_import_changes_nothing(scripts: Scripts, tmp_path: Path):
     code = """
 import torch
 owners = (torch, torch.cuda, torch.device)
@@ -406,16 +391,16 @@ print(torch.Tensor.to is torch._C.TensorBase.to, torch.device("cuda").type, torc
 """
     script = tmp_path / "script.py"
     script.write_text(code)
-    done = python(tmp_path, "script.py")
+    done = scripts.python("script.py")
     assert done.stdout == "True False False managed:0\nTrue cuda managed:0\n", done.stderr
 
 
-def test_stats_tell_of_the_script(tmp_path: Path):
+def test_stats_tell_of_the_script(scripts: Scripts):
     code = "import torch, innkeeper, json\nx = torch.ones(4).cuda() + 1\nprint(json.dumps(innkeeper.stats()['ops'] > 0))"
-    assert json.loads(ok(tmp_path, code)) is True
+    assert json.loads(scripts.ok(code)) is True
 
 
-def test_compiled_functions_and_scripted_ones(tmp_path: Path):
+def test_compiled_functions_and_scripted_ones(scripts: Scripts, tmp_path: Path):
     code = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).cuda()
@@ -432,14 +417,12 @@ def g(x: torch.Tensor):
     return torch.zeros(2, device=x.device) + x.sum()
 print(torch.equal(g(x), x.sum().expand(2)), torch.equal(torch.jit.trace(model, x)(x), model(x)))
 """
-    (tmp_path / "script.py").write_text(code)
-    done = run(tmp_path, "script.py")
+    done = scripts.run(scripts.write(code))
     assert done.stdout == "True\nTrue\nTrue True\n", done.stderr
     assert done.stderr.count("script.py:5: torch.compile goes without Inductor") == 1
 
 
-def test_what_is_compiled_and_never_called_is_not_spoken_of(tmp_path: Path):
+def test_what_is_compiled_and_never_called_is_not_spoken_of(scripts: Scripts, tmp_path: Path):
     (tmp_path / "library.py").write_text("import torch\n@torch.compile\ndef f(x):\n    return x * 2\n")
-    (tmp_path / "script.py").write_text("import library\nprint('here')\n")
-    done = run(tmp_path, "script.py")
+    done = scripts.run(scripts.write("import library\nprint('here')\n"))
     assert (done.stdout, done.stderr) == ("here\n", "")

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from managed_scripts import ok, run
+from managed_scripts import Scripts
 from repository import ROOT
 
 import torch
@@ -96,18 +96,18 @@ import torch.testing._internal.common_cuda
 import torch._dynamo.device_interface"""
 
 
-def test_what_initializes_cuda_starts_the_runtime_and_nothing_else_does(tmp_path: Path):
+def test_what_initializes_cuda_starts_the_runtime_and_nothing_else_does(scripts: Scripts):
     starting = [f"torch.cuda.{line}" for line in STARTS.splitlines()] + ["torch.ones(1, device='cuda')"]
     if torch.backends.cuda.is_built():
         starting.remove("torch.cuda._exchange_device(1)")  # CUDA's own
     others = [f"torch.cuda.{line}" for line in DOES_NOT.splitlines()] + OF_TORCH.splitlines()
-    found = json.loads(ok(tmp_path, ASKED % (starting + others)))
+    found = json.loads(scripts.ok(ASKED % (starting + others)))
     assert found == {text: [True, True, 2] for text in starting} | {
         text: [False, False, 0] for text in others
     }
 
 
-def test_a_program_may_fork_after_it_has_looked_for_devices(tmp_path: Path):
+def test_a_program_may_fork_after_it_has_looked_for_devices(scripts: Scripts):
     code = """
 import os, torch
 torch.manual_seed(3)
@@ -118,7 +118,7 @@ if os.fork() == 0:
 os.wait()
 print(torch.rand(2, device="cuda").tolist(), torch.cuda.is_initialized())
 """
-    looked, child, parent = ok(tmp_path, code).splitlines()
+    looked, child, parent = scripts.ok(code).splitlines()
     assert looked == "True 2 0" and child == parent and parent.endswith("True")
 
 
@@ -133,7 +133,7 @@ print(torch.rand(2, device="cuda").tolist(), torch.cuda.is_initialized())
     ],
 )
 def test_devices_are_the_same_before_and_after_the_start(
-    tmp_path: Path, nodes: str, visible: str | None, names: list[str]
+    scripts: Scripts, nodes: str, visible: str | None, names: list[str]
 ):
     code = """
 import torch
@@ -146,20 +146,20 @@ print(before, homes.nodes(), torch.cuda.device_count())
     if torch.backends.cuda.is_built() and torch.cuda.device_count() and nodes == "":
         names = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     hide = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {visible!r}\n" if visible is not None else ""
-    said = ok(tmp_path, hide + code, INNKEEPER_NODES=nodes)
+    said = scripts.ok(hide + code, INNKEEPER_NODES=nodes)
     assert said == f"({names}, False, {len(names)}) {names} {len(names)}\n"
 
 
 @pytest.mark.parametrize("nodes", ["sim:2x", "cuda,host:1GiB", "cuda:0:1GiB"])
-def test_nodes_that_make_no_sense_are_named_before_the_start(tmp_path: Path, nodes: str):
+def test_nodes_that_make_no_sense_are_named_before_the_start(scripts: Scripts, tmp_path: Path, nodes: str):
     if "cuda" in nodes and torch.backends.cuda.is_built():
         pytest.skip("this build of PyTorch has CUDA")
     (tmp_path / "script.py").write_text("import torch\nprint(torch.cuda.device_count())\n")
-    done = run(tmp_path, "script.py", INNKEEPER_NODES=nodes)
+    done = scripts.run("script.py", INNKEEPER_NODES=nodes)
     assert done.returncode == 1 and "INNKEEPER_NODES" in done.stderr.splitlines()[-1]
 
 
-def test_a_forked_child_of_a_started_process(tmp_path: Path):
+def test_a_forked_child_of_a_started_process(scripts: Scripts):
     code = """
 import os, torch
 x = torch.ones(1, device="cuda")
@@ -183,7 +183,7 @@ if os.fork() == 0:
 os.wait()
 print(torch.cuda._is_in_bad_fork(), torch.cuda.is_initialized())
 """
-    assert ok(tmp_path, code).splitlines() == [
+    assert scripts.ok(code).splitlines() == [
         "True False False",
         "True 2 0 {}",
         *["Cannot re-initialize CUDA in forked subprocess. To"] * 4,
@@ -192,7 +192,7 @@ print(torch.cuda._is_in_bad_fork(), torch.cuda.is_initialized())
     ]
 
 
-def test_a_device_that_is_first_used_within_a_checkpoint_is_refused_as_by_cuda(tmp_path: Path):
+def test_a_device_that_is_first_used_within_a_checkpoint_is_refused_as_by_cuda(scripts: Scripts):
     code = """
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -204,14 +204,14 @@ except RuntimeError as error:
 checkpoint(lambda x: x.cuda().sum(), x, use_reentrant=False).backward()
 print(x.grad.tolist())
 """
-    refused, grad = ok(tmp_path, code).splitlines()
+    refused, grad = scripts.ok(code).splitlines()
     assert (
         refused.startswith("PyTorch's device state was initialized in the forward pass")
         and grad == "[1.0, 1.0]"
     )
 
 
-def test_the_module_is_one_as_others_are(tmp_path: Path):
+def test_the_module_is_one_as_others_are(scripts: Scripts):
     code = """
 import inspect, pickle, torch
 from unittest import mock
@@ -223,11 +223,11 @@ with mock.patch("torch.cuda._initialized", False):
     print(torch.cuda._initialized, end=" ")
 print(torch.cuda._initialized, pickle.loads(pickle.dumps(torch.cuda)) is torch.cuda)
 """
-    before, after = ok(tmp_path, code).splitlines()
+    before, after = scripts.ok(code).splitlines()
     assert before.startswith("True False True <module 'torch.cuda' from") and after == "True True True"
 
 
-def test_a_script_that_hides_the_devices_has_none(tmp_path: Path):
+def test_a_script_that_hides_the_devices_has_none(scripts: Scripts):
     code = """
 import os, torch
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -243,7 +243,7 @@ x = torch.ones(1, device="cuda")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 print(torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.is_initialized())
 """
-    assert ok(tmp_path, code).splitlines() == [
+    assert scripts.ok(code).splitlines() == [
         "False False False []",
         *["No CUDA GPUs are available"] * 4,
         "False 0",
@@ -251,7 +251,7 @@ print(torch.cuda.is_available(), torch.cuda.device_count(), torch.cuda.is_initia
     ]
 
 
-def test_a_process_of_torchruns_says_its_rank_for_its_only_device(tmp_path: Path):
+def test_a_process_of_torchruns_says_its_rank_for_its_only_device(scripts: Scripts):
     code = """
 import torch
 torch.cuda.set_device(3)
@@ -260,11 +260,11 @@ state = torch.cuda.get_rng_state(3)
 print(torch.cuda.current_device(), torch.equal(torch.cuda.default_generators[3].get_state(), state))
 torch.cuda.set_rng_state(state, "cuda:3")
 """
-    said = ok(tmp_path, code, INNKEEPER_NODES="sim:8MiB,host:64MiB", LOCAL_RANK="3", LOCAL_WORLD_SIZE="4")
+    said = scripts.ok(code, INNKEEPER_NODES="sim:8MiB,host:64MiB", LOCAL_RANK="3", LOCAL_WORLD_SIZE="4")
     assert said == "3 True\n"
 
 
-def test_default_generators(tmp_path: Path):
+def test_default_generators(scripts: Scripts):
     code = """
 import torch
 x = torch.ones(1, device="cuda")
@@ -288,7 +288,7 @@ for wrong in (
     except (IndexError, RuntimeError) as error:
         print(type(error).__name__, "Mersenne" in str(error))
 """
-    assert ok(tmp_path, code).splitlines() == [
+    assert scripts.ok(code).splitlines() == [
         "True cuda:0 True",
         "5 True",
         "True",
@@ -300,7 +300,7 @@ for wrong in (
     ]
 
 
-def test_an_experiment_has_generators_of_its_own(tmp_path: Path):
+def test_an_experiment_has_generators_of_its_own(scripts: Scripts):
     code = """
 import torch, innkeeper
 x = torch.ones(1, device="cuda")
@@ -311,10 +311,10 @@ with innkeeper.experiment("a"):
     print(torch.equal(torch.rand(2, device="cuda").cpu(), torch.rand(2, generator=torch.Generator().manual_seed(9))))
 print(torch.equal(outside, torch.cuda.default_generators[0].get_state()))
 """
-    assert ok(tmp_path, code) == "True\nTrue\n"
+    assert scripts.ok(code) == "True\nTrue\n"
 
 
-def test_fork_rng_and_the_current_device(tmp_path: Path):
+def test_fork_rng_and_the_current_device(scripts: Scripts):
     code = """
 import torch, warnings
 warnings.simplefilter("error")
@@ -335,10 +335,10 @@ print(f(x).item())
 """
     if torch.backends.cuda.is_built():
         pytest.skip("PyTorch's CUDA build keeps CUDA's own _exchange_device")
-    assert ok(tmp_path, code).splitlines() == ["True True True True True 0 1 -1 1", "1 0", "2.0"]
+    assert scripts.ok(code).splitlines() == ["True True True True True 0 1 -1 1", "1 0", "2.0"]
 
 
-def test_optimizers_scalers_and_loaders_take_it_for_cuda(tmp_path: Path):
+def test_optimizers_scalers_and_loaders_take_it_for_cuda(scripts: Scripts):
     code = """
 import torch
 def trained(**options):
@@ -355,10 +355,10 @@ print(torch.amp.GradScaler("cuda").is_enabled(), torch.cuda.is_current_stream_ca
 data = torch.utils.data.TensorDataset(torch.ones(4, 2))
 print([batch[0].is_pinned() for batch in torch.utils.data.DataLoader(data, 2, pin_memory=True, num_workers=1)])
 """
-    assert ok(tmp_path, code).splitlines() == ["True True True True 1", "True False", "[True, True]"]
+    assert scripts.ok(code).splitlines() == ["True True True True 1", "True False", "[True, True]"]
 
 
-def test_it_is_initialized_before_a_mesh_chooses_a_device(tmp_path: Path):
+def test_it_is_initialized_before_a_mesh_chooses_a_device(scripts: Scripts):
     code = """
 import torch, warnings
 import torch.distributed as dist
@@ -370,10 +370,10 @@ with warnings.catch_warnings(record=True) as said:
 print(torch.cuda.current_device(), [w for w in said if "default device" in str(w.message)])
 dist.destroy_process_group()
 """
-    assert ok(tmp_path, code) == "1 []\n"
+    assert scripts.ok(code) == "1 []\n"
 
 
-def test_every_answer_can_be_asked(tmp_path: Path):
+def test_every_answer_can_be_asked(scripts: Scripts):
     code = """
 import inspect, torch
 from innkeeper.cuda_names import answers
@@ -384,10 +384,10 @@ for name in (*answers._SAME.split(), *answers._OWN.split()):
     ):
         answer()
 """
-    assert ok(tmp_path, code) == ""
+    assert scripts.ok(code) == ""
 
 
-def test_modules_that_took_a_function_before_have_the_answer(tmp_path: Path):
+def test_modules_that_took_a_function_before_have_the_answer(scripts: Scripts):
     code = """
 import sys, torch, torch._dynamo, torch.distributed.tensor
 from innkeeper.cuda_names import answers
@@ -397,7 +397,7 @@ for module in [m for name, m in sys.modules.items() if name.startswith("torch.")
         if getattr(own, "__module__", None) in ("torch.cuda", "torch.cuda.memory", "torch.cuda.random") :
             print(module.__name__, name)
 """
-    assert ok(tmp_path, code) == ""
+    assert scripts.ok(code) == ""
 
 
 def test_pytorch_reads_no_private_state_that_the_page_lacks():

@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from managed_scripts import ok
+from managed_scripts import Scripts
 
 
-def test_queued_calls_run_once_after_the_start_in_order(tmp_path: Path):
+def test_queued_calls_run_once_after_the_start_in_order(scripts: Scripts):
     code = """
 import torch
 said = []
@@ -29,7 +27,7 @@ print(said[4:], torch.equal(drawn.cpu(), torch.rand(3, generator=torch.Generator
 torch.cuda.init(); torch.ones(1).cuda()
 print(len(said), torch.cuda._queued_calls)
 """
-    assert ok(tmp_path, code).splitlines() == [
+    assert scripts.ok(code).splitlines() == [
         "[] False",
         "[('first', False, 1.0), ('second', False, 1.0), ('within', False, 1.0), ('seed', False, 1.0)]",
         "[('at once', True, 1.0)] True",
@@ -49,7 +47,7 @@ print(len(said), torch.cuda._queued_calls)
         "innkeeper._C.nodes()",
     ],
 )
-def test_every_first_use_runs_the_queue(tmp_path: Path, first_use: str):
+def test_every_first_use_runs_the_queue(scripts: Scripts, first_use: str):
     code = f"""
 import torch, innkeeper
 torch.cuda._lazy_call(lambda: print('ran'))
@@ -57,10 +55,10 @@ x = {first_use}
 print(torch.cuda._initialized)
 x = {first_use}
 """
-    assert ok(tmp_path, code) == "ran\nTrue\n"
+    assert scripts.ok(code) == "ran\nTrue\n"
 
 
-def test_a_queued_call_runs_outside_of_the_operator_that_starts_the_runtime(tmp_path: Path):
+def test_a_queued_call_runs_outside_of_the_operator_that_starts_the_runtime(scripts: Scripts):
     code = """
 import torch
 w = torch.nn.Parameter(torch.ones(3))
@@ -69,11 +67,11 @@ with torch.no_grad():
     pass
 torch.ones(1, device="cuda")
 """
-    assert ok(tmp_path, code) == "SumBackward0\n"
+    assert scripts.ok(code) == "SumBackward0\n"
 
 
 @pytest.mark.parametrize("use", ["torch.ones(1, device='cuda')", "torch.cuda.init()", "torch.ones(1).cuda()"])
-def test_a_queued_call_that_fails_is_an_error_of_each_use_and_nothing_is_lost(tmp_path: Path, use: str):
+def test_a_queued_call_that_fails_is_an_error_of_each_use_and_nothing_is_lost(scripts: Scripts, use: str):
     code = f"""
 import torch
 fails, ran = [True], []
@@ -90,14 +88,14 @@ fails.clear()
 {use}
 print(ran, torch.cuda.is_initialized(), torch.cuda._queued_calls)
 """
-    assert ok(tmp_path, code).splitlines() == [
+    assert scripts.ok(code).splitlines() == [
         *["ZeroDivisionError True True"] * 2,
         "['before', 'before'] True",
         "['before', 'before', 'before', 'after'] True []",
     ]
 
 
-def test_other_threads_wait_until_the_queue_has_run(tmp_path: Path):
+def test_other_threads_wait_until_the_queue_has_run(scripts: Scripts):
     code = """
 import threading, time, torch
 began = threading.Event()
@@ -111,10 +109,10 @@ drawn = torch.rand(3, device="cuda")
 print(torch.equal(drawn.cpu(), torch.rand(3, generator=torch.Generator().manual_seed(7))))
 thread.join()
 """
-    assert ok(tmp_path, code) == "False False\nTrue\n"
+    assert scripts.ok(code) == "False False\nTrue\n"
 
 
-def test_calls_are_not_lost_while_another_thread_configures(tmp_path: Path):
+def test_calls_are_not_lost_while_another_thread_configures(scripts: Scripts):
     code = """
 import threading, torch, innkeeper
 torch.cuda.init()
@@ -129,10 +127,10 @@ for i in range(3000):
 stop.set(); thread.join()
 print(len(ran), torch.cuda._queued_calls, states)
 """
-    assert ok(tmp_path, code) == "3000 [] {True}\n"
+    assert scripts.ok(code) == "3000 [] {True}\n"
 
 
-def test_a_child_that_a_queued_call_forks_has_no_device(tmp_path: Path):
+def test_a_child_that_a_queued_call_forks_has_no_device(scripts: Scripts):
     code = """
 import os, torch
 def forks():
@@ -154,12 +152,12 @@ print(os.getpid() == parent, said, torch.cuda.is_initialized(), flush=True)
 if os.getpid() == parent:
     os.wait()
 """
-    child, *both = ok(tmp_path, code).splitlines()
+    child, *both = scripts.ok(code).splitlines()
     assert child == "True"
     assert sorted(both) == ["False True False", "True 1.0 True"]
 
 
-def test_threads_that_start_the_runtime_together_run_each_call_once(tmp_path: Path):
+def test_threads_that_start_the_runtime_together_run_each_call_once(scripts: Scripts):
     code = """
 import sys, threading, torch
 sys.setswitchinterval(1e-6)
@@ -178,4 +176,4 @@ for thread in threads: thread.join()
 print(sorted(ran) == list(range(108)), wrong, torch.cuda._queued_calls)
 """
     for _ in range(5):
-        assert ok(tmp_path, code) == "True [] []\n"
+        assert scripts.ok(code) == "True [] []\n"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
 
 import pytest
-from managed_scripts import AMPLE, SCRIPTS, managed, python
+from managed_scripts import AMPLE, SCRIPTS, Scripts
 
 # Name, simulated GPUs, and how far a loss may be from the CPU's: 0 is bit for bit, where the arithmetic is
 # the same. In mixed precision it is not: autocast is off in the CPU's run.
@@ -36,13 +35,13 @@ def numbers(text: str) -> list[float]:
 
 @pytest.mark.parametrize(("name", "gpus", "tolerance"), RUNS, ids=[run[0] for run in RUNS])
 def test_a_script_trains_unmodified_at_60_percent_of_its_peak(
-    tmp_path: Path, name: str, gpus: int, tolerance: float
+    scripts: Scripts, name: str, gpus: int, tolerance: float
 ):
     script = SCRIPTS / f"{name}.py"
     before = hashlib.sha256(script.read_bytes()).hexdigest()
-    plain = python(tmp_path, str(script))
+    plain = scripts.python(str(script))
     assert plain.returncode == 0, plain.stderr
-    ample, needed = managed(tmp_path, AMPLE.format(gpus), str(script))
+    ample, needed = scripts.managed(AMPLE.format(gpus), str(script))
     assert ample.returncode == 0, ample.stderr
     peaks = [needed["nodes"][f"sim:{i}"]["peak"] for i in range(gpus)]
     assert min(peaks) > 0 and needed["evictions"] == 0, needed
@@ -52,7 +51,7 @@ def test_a_script_trains_unmodified_at_60_percent_of_its_peak(
         assert losses(ample.stdout) == losses(plain.stdout)
     budgets = [int(0.6 * peak) // 64 * 64 for peak in peaks]
     nodes = ",".join(f"sim:{budget}B" for budget in budgets)
-    tight, used = managed(tmp_path, f"{nodes},host:1GiB", str(script))
+    tight, used = scripts.managed(f"{nodes},host:1GiB", str(script))
     assert tight.returncode == 0, tight.stderr
     assert losses(tight.stdout) == losses(ample.stdout)
     assert "runs on the host" not in tight.stderr
@@ -62,21 +61,21 @@ def test_a_script_trains_unmodified_at_60_percent_of_its_peak(
     assert hashlib.sha256(script.read_bytes()).hexdigest() == before
 
 
-def test_a_script_of_two_processes_trains_by_nccl_s_name_at_60_percent_of_its_peak(tmp_path: Path):
+def test_a_script_of_two_processes_trains_by_nccl_s_name_at_60_percent_of_its_peak(scripts: Scripts):
     script = str(SCRIPTS / "ddp_nccl.py")
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
-    plain = python(tmp_path, *torchrun)
+    plain = scripts.python(*torchrun)
     for _ in range(
         2
     ):  # PyTorch's own Gloo may end a process at its end: github.com/pytorch/pytorch/issues/190489
         if plain.returncode != 0:
-            plain = python(tmp_path, *torchrun)
+            plain = scripts.python(*torchrun)
     assert plain.returncode == 0, plain.stderr
-    ample, needed = managed(tmp_path, AMPLE.format(1), *torchrun)
+    ample, needed = scripts.managed(AMPLE.format(1), *torchrun)
     assert ample.returncode == 0, ample.stderr
     assert ample.stdout == plain.stdout
     budget = int(0.6 * needed["nodes"]["sim:0"]["peak"]) // 64 * 64
-    tight, used = managed(tmp_path, f"sim:{budget}B,host:1GiB", *torchrun)
+    tight, used = scripts.managed(f"sim:{budget}B,host:1GiB", *torchrun)
     assert tight.returncode == 0, tight.stderr
     assert tight.stdout == plain.stdout
     assert used["evictions"] > 0 and used["nodes"]["sim:0"]["peak"] <= budget

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 CHECK = Path(__file__).with_name("page_check.js")
@@ -19,12 +20,12 @@ CHECK = Path(__file__).with_name("page_check.js")
 
 def missing() -> str:
     """Why there is no browser here; empty if there is one."""
-    if not browser():
+    if not program():
         return "no browser is here: chromium is not installed"
     return "" if shutil.which("chromedriver") else "no browser is here: chromium-driver is not installed"
 
 
-def browser() -> str | None:
+def program() -> str | None:
     """The browser's program."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return next((found for name in names if (found := shutil.which(name))), None)
@@ -34,7 +35,7 @@ def browser() -> str | None:
 def started() -> Iterator[Chrome]:
     """A browser for as long as the block runs."""
     options = ChromeOptions()
-    options.binary_location = browser() or ""
+    options.binary_location = program() or ""
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for argument in ("--headless=new", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"):
         options.add_argument(argument)
@@ -44,6 +45,15 @@ def started() -> Iterator[Chrome]:
         yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    """A browser for the tests of a file. They have the marker `browser` (tiers.py)."""
+    if reason := missing():
+        pytest.skip(reason)
+    with started() as driver:
+        yield driver
 
 
 def show(

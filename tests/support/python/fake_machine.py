@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import RunProgram
 from repository import ROOT
 
 FAKES = ROOT / "tests" / "fake_nvml"
@@ -37,24 +37,20 @@ card {C}
 """Most free memory on A, the largest free part on B, least power on A, least utilization on C."""
 
 
-def build_fakes(folder: Path) -> None:
+def build_fakes(folder: Path, compiler: str, run_program: RunProgram) -> None:
     """Compiles the libraries into a folder: some seconds, and no build tree needs to be there."""
-    compiler = os.environ.get("CXX", "c++")
     shared = (FAKES / "call.cc", FAKES / "script.cc")
     for file, sources in {
         "libnvidia-ml.so.1": (FAKES / "fake_nvml.cc", *shared),
         "libcuda.so.1": (FAKES / "fake_cuda.cc",),
         "libamd_smi.so": (FAKE_AMD / "fake_amdsmi.cc", *shared),
     }.items():
-        subprocess.run(
-            [
-                *(compiler, "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}/src", f"-I{ROOT}/tests"),
-                *(f"-Wl,-soname,{file}", "-o", str(folder / file)),
-                *map(str, sources),
-            ],
-            check=True,
-            timeout=300,
+        done = run_program(
+            *(compiler, "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}/src", f"-I{ROOT}/tests"),
+            *(f"-Wl,-soname,{file}", "-o", folder / file),
+            *sources,
         )
+        assert done.returncode == 0, done.stderr
 
 
 @dataclass
@@ -63,6 +59,7 @@ class FakeMachine:
 
     libraries: Path
     folder: Path
+    run_program: RunProgram
 
     def environment(self, **more: str) -> dict[str, str]:
         script = self.folder / "script"
@@ -90,27 +87,20 @@ class FakeMachine:
     def run(self, program: str, **environment: str) -> list[str]:
         """Runs a Python program, in which A, B and C are the cards; gives the lines that it prints."""
         head = f"import os, sys, innkeeper\nA, B, C = {A!r}, {B!r}, {C!r}\n"
-        done = subprocess.run(
-            [sys.executable, "-c", head + program],
-            env=self.environment(**environment),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = self.run_program(sys.executable, "-c", head + program, env=self.environment(**environment))
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
 
 @pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def libraries(compiler: str, run_program: RunProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fakes, compiled once."""
     folder = tmp_path_factory.mktemp("fakes")
-    build_fakes(folder)
+    build_fakes(folder, compiler, run_program)
     return folder
 
 
 @pytest.fixture
-def machine(libraries: Path, tmp_path: Path) -> FakeMachine:
+def machine(libraries: Path, run_program: RunProgram, tmp_path: Path) -> FakeMachine:
     """One of each test's own."""
-    return FakeMachine(libraries, tmp_path)
+    return FakeMachine(libraries, tmp_path, run_program)

@@ -62,6 +62,26 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
+def descend(
+    optimizer: torch.optim.Optimizer, loss: torch.Tensor, clip: Callable[[], object] | None = None
+) -> float:
+    """One step of the optimizer; returns the loss. ``clip`` sees the gradients before the step."""
+    optimizer.zero_grad()
+    loss.backward()
+    if clip is not None:
+        clip()
+    optimizer.step()
+    return loss.item()
+
+
+def loss_of_words(
+    model: nn.Module, device: str, vocabulary: int, shape: tuple[int, int], data: torch.Generator
+) -> torch.Tensor:
+    """Of predicting each word of a random batch from those before it."""
+    batch = torch.randint(0, vocabulary, shape, generator=data).to(device)
+    return F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+
+
 class Gpt(nn.Module):
     """Tokens of shape (batch, time) to logits of shape (batch, time, vocabulary)."""
 
@@ -106,15 +126,11 @@ def train_gpt(
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **implementation)
     data = torch.Generator().manual_seed(2)
     torch.manual_seed(3)
-    losses = []
-    for _ in range(steps):
-        batch = torch.randint(0, 96, (4, 33), generator=data).to(device)
-        loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
+
+    def clip() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=implementation.get("foreach"))
-        optimizer.step()
-        losses.append(loss.item())
+
+    losses = [descend(optimizer, loss_of_words(model, device, 96, (4, 33), data), clip) for _ in range(steps)]
     return losses, hash_of(model)
 
 
@@ -145,11 +161,7 @@ def train_resnet(
     for _ in range(steps):
         images = torch.randn(batch, 3, size, size, generator=data).to(device)
         labels = torch.randint(0, 10, (batch,), generator=data).to(device)
-        loss = F.cross_entropy(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(descend(optimizer, F.cross_entropy(model(images), labels)))
     return losses, hash_of(model)
 
 
@@ -172,14 +184,7 @@ def train_lstm(device: str, steps: int, dropout: float = 0.2) -> Result:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=True)
     data = torch.Generator().manual_seed(2)
     torch.manual_seed(3)
-    losses = []
-    for _ in range(steps):
-        batch = torch.randint(0, 40, (4, 11), generator=data).to(device)
-        loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = [descend(optimizer, loss_of_words(model, device, 40, (4, 11), data)) for _ in range(steps)]
     return losses, hash_of(model)
 
 

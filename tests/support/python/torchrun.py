@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
+
+import pytest
+from processes import RunProgram
 
 WORKER = Path(__file__).parent / "ddp_worker.py"
 ROOMY = "sim:2x16MiB,host:256MiB"
@@ -18,31 +21,45 @@ def launcher(processes: int = 2) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
 
 
-def torchrun(*command: str, processes: int = 2, **env: str) -> subprocess.CompletedProcess[str]:
-    """A script and its arguments in several processes, beside nodes with room for all."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "INNKEEPER_NODES": ROOMY} | env
-    return subprocess.run(
-        [*launcher(processes), *command],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+@dataclass
+class Torchrun:
+    """Starts several processes of a script."""
+
+    run_program: RunProgram
+
+    def __call__(
+        self, *command: str, processes: int = 2, nodes: str = ROOMY, **settings: str
+    ) -> CompletedProcess[str]:
+        """A script and its arguments, beside nodes with room for all."""
+        settings = {"OMP_NUM_THREADS": "1"} | settings
+        return self.run_program(*launcher(processes), *command, nodes=nodes, timeout=280, **settings)
+
+    def case(
+        self,
+        case: str,
+        processes: int = 2,
+        device: str = "managed",
+        backend: str = "none",
+        nodes: str = ROOMY,
+    ) -> list[dict[str, Any]]:
+        """What each process of the worker's said, by rank."""
+        done = self(str(WORKER), case, backend, processes=processes, nodes=nodes, TEST_DEVICE=device)
+        assert done.returncode == 0, done.stderr[-4000:]
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert len(rows) == processes, done.stdout
+        return sorted(rows, key=lambda row: row["rank"])
+
+    def found(self, case: str, processes: int = 2, **options: str) -> list[Any]:
+        """What each of them found."""
+        return found(self.case(case, processes, **options))
 
 
-def run(
-    case: str, processes: int = 2, device: str = "managed", backend: str = "none", nodes: str = ROOMY
-) -> Any:
-    """What each process of the worker's said, by rank."""
-    env = {"TEST_DEVICE": device, "INNKEEPER_NODES": nodes}
-    done = torchrun(str(WORKER), case, backend, processes=processes, **env)
-    assert done.returncode == 0, done.stderr[-4000:]
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(rows) == processes, done.stdout
-    return sorted(rows, key=lambda row: row["rank"])
-
-
-def found(rows: Any) -> Any:
-    """What each of them found."""
+def found(rows: list[dict[str, Any]]) -> list[Any]:
+    """What each process found."""
     return [row["found"] for row in rows]
+
+
+@pytest.fixture(scope="session")
+def torchrun(run_program: RunProgram) -> Torchrun:
+    """Starts several processes of a script by torchrun."""
+    return Torchrun(run_program)

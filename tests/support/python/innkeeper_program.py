@@ -1,0 +1,289 @@
+"""The program `innkeeper` on fake GPUs: tests drive the built binary, as a shell would.
+
+It is the one of the package's build, as is the fake of NVML. INNKEEPER_PROGRAM and INNKEEPER_FAKE_LIBRARY
+name other files. A test that uses the fixture `program` has the marker `program`, and one that uses `runners`
+has `runner` (tiers.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+from tiers import at_end_of_call
+
+BUILD = ROOT / "build" / "wheel"
+PROGRAM = Path(os.environ.get("INNKEEPER_PROGRAM", BUILD / "src/cli/innkeeper"))
+FAKE = Path(os.environ.get("INNKEEPER_FAKE_LIBRARY", BUILD / "tests/fake_nvml/libnvidia-ml.so.1"))
+FAKE_AMD = FAKE.parents[1] / "fake_amdsmi" / "libamd_smi.so"
+
+CARD = """
+card GPU-{index}000aaaa-0000-0000-0000-000000000000
+  bus 00000000:{index}1:00.0
+  name NVIDIA H200
+  memory 139G 512M {used}
+  utilization {load} 0
+  power 75 700
+  temperature 30
+  clocks 1700 2600
+"""
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def uuid(index: int) -> str:
+    """Of the card with this number, counted from 0."""
+    return f"GPU-{index + 1}000aaaa-0000-0000-0000-000000000000"
+
+
+def cards(count: int, extra: dict[int, str] | None = None) -> str:
+    """A script of idle cards; `extra` adds lines to some."""
+    text = "driver 550.54.15\n"
+    for i in range(count):
+        text += CARD.format(index=i + 1, used=0, load=0) + (extra or {}).get(i, "")
+    return text
+
+
+AMD = [f"GPU-{letter * 16}" for letter in "ab"]
+"""UUIDs of the cards that `Machine.add_amd` adds."""
+
+
+def visible(environment: str) -> list[str]:
+    """What an environment, as env prints it, says of visible cards."""
+    lines = (line.split("=", 1) for line in environment.splitlines() if "_VISIBLE_DEVICES=" in line)
+    return sorted(f"{name.split('_')[0]} {value}" for name, value in lines)
+
+
+def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
+    """Fails when it does not become true in time."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def runners_below(folder: Path) -> list[int]:
+    """The processes that run queues below this folder: runners and supervisors."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"runner\0{folder}/" in (process / "cmdline").read_text(errors="replace"):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def had_runner(folder: Path) -> bool:
+    """Whether a queue below this folder has a runner, or has had one."""
+    return any(folder.rglob("runner.lock")) or bool(runners_below(folder))
+
+
+def kill_runners(folder: Path) -> None:
+    """Kills what runs queues below this folder: runners and supervisors that come late make files again."""
+    while found := runners_below(folder):
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def run_command(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs any program to its end, its output captured. ``options``: of subprocess.run."""
+    given = {"capture_output": True, "text": True, "timeout": 120, "check": False}
+    if "stdout" in options:
+        given |= {"capture_output": False, "stderr": subprocess.PIPE}
+    return subprocess.run(words, **(given | options))
+
+
+class Machine:
+    """GPUs of a script, a lease folder of its own, and the program run on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.leases = folder / "leases"
+        self.script = folder / "gpus"
+        self.env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("CUDA_", "INNKEEPER_")) and name not in ("NO_COLOR", "LC_ALL", "LC_CTYPE")
+        } | {
+            "INNKEEPER_NVML": str(FAKE),
+            "INNKEEPER_FAKE_NVML": str(self.script),
+            "INNKEEPER_LEASE_DIR": str(self.leases),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+        }
+        self.started: list[subprocess.Popen[str]] = []
+        self.set(cards(2))
+
+    def set(self, script: str) -> None:
+        """Makes these the machine's cards."""
+        fresh = self.folder / "fresh"
+        fresh.write_text(script)
+        fresh.rename(self.script)
+
+    def add_amd(self) -> None:
+        """Two cards of AMD's beside the others, with more memory."""
+        card = "card {0}\n  bus 0000:0{1}:00.0\n  name AMD Instinct MI300X\n  memory 192G 0 1G\n"
+        script = self.folder / "amd"
+        script.write_text("".join(card.format(name[4:], name[4]) for name in AMD))
+        self.env |= {"INNKEEPER_AMDSMI": str(FAKE_AMD), "INNKEEPER_FAKE_AMDSMI": str(script)}
+
+    def run(self, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs the program to its end, its output captured."""
+        return self.command(PROGRAM, *words, env=self.env | (env or {}))
+
+    def ok(self, *words: str, env: dict[str, str] | None = None) -> str:
+        """What it prints when it succeeds."""
+        done = self.run(*words, env=env)
+        assert done.returncode == 0, (words, done.returncode, done.stderr)
+        assert done.stderr == "", done.stderr
+        return done.stdout
+
+    def command(self, *words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs any program there to its end, its output captured."""
+        return run_command(*words, **({"env": self.env} | options))
+
+    def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        """Starts it; it is killed when the test ends, and what it started in its session."""
+        process = subprocess.Popen(
+            ["innkeeper", *words],
+            executable=PROGRAM,
+            text=True,
+            start_new_session=True,
+            **({"env": self.env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options),
+        )
+        self.started.append(process)
+        return process
+
+    def files(self) -> list[str]:
+        """Lease files that are there, dead ones too."""
+        if not self.leases.is_dir():
+            return []
+        return sorted(path.name for path in self.leases.iterdir() if path.name != "alloc.lock")
+
+    def held(self) -> list[dict]:  # type: ignore[type-arg]
+        """Live leases."""
+        return json.loads(self.ok("lease", "list", "--json"))["leases"]
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        for file in self.files():  # ends what holds leases in the background
+            (self.leases / file).unlink(missing_ok=True)
+        kill_runners(self.folder)
+
+
+class Jobs:
+    """A queue of the test's own."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.folder = machine.folder / "queue"
+        self.go = machine.folder / "go"
+        self.until_go = f"while [ ! -e {self.go} ]; do sleep 0.02; done"
+        """A job's script: it goes on when the test touches the file `go`."""
+        machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
+        machine.env["PATH"] = "/usr/bin:/bin"
+
+    def __call__(self, *words: str) -> str:
+        return self.machine.ok("queue", *words)
+
+    def add(self, *words: str) -> str:
+        return self("add", *words).strip()
+
+    def shell(self, script: str, *options: str) -> str:
+        return self.add(*options, "--", "/bin/sh", "-c", script)
+
+    def show(self, job: str) -> dict[str, Any]:
+        return json.loads(self("show", "--json", job))[0]
+
+    def log(self, job: str) -> str:
+        return self("log", job)
+
+    def wait(self, *jobs: str) -> int:
+        return self.machine.run("queue", "wait", "--timeout", "60s", *jobs).returncode
+
+    def runner(self) -> int | None:
+        """The runner's process, if there is one."""
+        try:
+            pid = int((self.folder / "runner.lock").read_text())
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, ValueError):
+            return None
+        return None if state == "Z" else pid
+
+    def close(self) -> None:
+        run = self.machine.run
+        run("queue", "pause")
+        for job in json.loads(self("list", "--all", "--json"))["jobs"]:
+            if job["state"] == "running":
+                run("queue", "resume", str(job["id"]))
+                run("queue", "cancel", str(job["id"]))
+        wait_until(lambda: self.runner() is None)
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The program's file."""
+    assert PROGRAM.exists(), f"{PROGRAM} is not built: make setup"
+    return PROGRAM
+
+
+@pytest.fixture(scope="session")
+def command(program: Path) -> Command:
+    """Runs any program to its end, its output captured."""
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def runners() -> None:
+    """Allows a test to start the runner of a queue."""
+
+
+def watch_for_runners(request: pytest.FixtureRequest, folder: Path) -> None:
+    """The test fails if a queue below this folder has had a runner, and its markers do not say so."""
+
+    def check() -> str:
+        if request.node.get_closest_marker("runner") or not had_runner(folder):
+            return ""
+        return f"{request.node.nodeid} started the runner of a queue. Use the fixture `jobs` or `runners`."
+
+    at_end_of_call(check)
+
+
+@pytest.fixture
+def machine(program: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """Two idle cards."""
+    parent = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix="innkeeper-cli-", dir=parent))
+    watch_for_runners(request, folder)
+    made = Machine(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def jobs(machine: Machine, runners: None) -> Iterator[Jobs]:
+    """A queue on two idle cards."""
+    made = Jobs(machine)
+    yield made
+    made.close()
