@@ -15,8 +15,7 @@ tools/lint.sh format
 tools/lint.sh python
 
 header "core"
-configure core -S . -B "$WHEEL_BUILD" -DINNKEEPER_TESTS=ON
-build "$WHEEL_BUILD" core tests_one
+build_core_tests
 run_core_tests "$WHEEL_BUILD/tests/tests_one" core
 
 header "Python, and the program started alone"

@@ -132,8 +132,7 @@ def commands(changed: list[str]) -> list[str]:
     wanted = core_filter(cxx)
     if wanted:
         lines += [
-            'configure core -S . -B "$WHEEL_BUILD" -DINNKEEPER_TESTS=ON',
-            'build "$WHEEL_BUILD" core tests_one',
+            "build_core_tests",
             f"run_core_tests \"$WHEEL_BUILD/tests/tests_one\" core '{wanted}'",
         ]
     tests = python_tests(changed)

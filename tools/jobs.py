@@ -31,6 +31,7 @@ RECORD = TOP / "build" / "verify.json"  # job -> what is known of its last run h
 CI_LIMIT_S = 57 * 60
 JOBS_A_RUN = 3  # so many fit beside make test
 LAST = 60  # lines of a failed job's output
+TESTS_ONE = "source tools/common.sh && source tools/run_tests.sh && build_core_tests"
 PYTEST = "$VENV/bin/python -m pytest -q -p no:cacheprovider tests/python tests/cli"
 
 
@@ -54,7 +55,12 @@ VERIFY = [
     Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 6),
     Job("fuzz", "what reads text or bytes, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 6),
     Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 18),
-    Job("commands", "each command that a document names, in a short form", f"{PYTEST} --tier verify", 18),
+    Job(
+        "commands",
+        "each command that a document names, in a short form",
+        f"{TESTS_ONE} && {PYTEST} --tier verify",
+        18,
+    ),
     Job("bench", "every benchmark in its short form", "QUICK=1 tools/bench.sh", 18),
     Job("check-torch", "the torch layer against the headers of each PyTorch", "tools/check_torch.sh", 10),
     Job("cuda", "the CUDA part on a runtime without a card, tier one", "TIER=1 MODES=late tools/cuda.sh", 15),

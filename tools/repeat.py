@@ -1,10 +1,9 @@
 """Runs a command many times in a row: which tests failed, how often, and how long each took at most.
 
-    python3 tools/repeat.py 50 setarch -R ctest --preset tsan
     python3 tools/repeat.py --busy 4 50 .venv/bin/python -m pytest -q tests/cli
-    python3 tools/repeat.py 50 build/dev/tests/stress_queue_storm_test
+    python3 tools/repeat.py --busy 4 50 build/wheel/tests/tests_one --gtest_filter=*Storm*
 
-What ctest or pytest runs is counted test by test, any other command as one. Fails when a run failed, or when
+What GoogleTest, ctest or pytest runs is counted test by test, any other command as one. Fails when a run failed, or when
 a test once took more than ten times its median and more than a second. What a failed run printed stays in
 build/repeat.
 """
@@ -60,6 +59,8 @@ class Record:
 def with_report(command: Sequence[str], report: Path) -> list[str]:
     """The command, asked to write a JUnit report where it is a runner that can."""
     names = {Path(word).name for word in command}
+    if "tests_one" in names:
+        return [*command, f"--gtest_output=xml:{report}"]
     if "ctest" in names:
         return [*command, "--output-junit", str(report)]
     if "pytest" in names:

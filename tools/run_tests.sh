@@ -19,6 +19,12 @@ build() {
   "$PYTHON" tools/progress.py "$REPORTS/$2.build.log" "$2" cmake --build "$1" --target "${@:3}" -j "$JOBS"
 }
 
+# Of the Release build that the package is made of, against its objects.
+build_core_tests() {
+  configure core -S . -B "$WHEEL_BUILD" -DINNKEEPER_TESTS=ON
+  build "$WHEEL_BUILD" core tests_one
+}
+
 # run_core_tests PROGRAM NAME [GTEST_FILTER]: in as many shards as there are cores, each a process of its own. Prints how
 # many tests ran and what failed; skips are held to tests/allowed_skips.txt.
 run_core_tests() {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes docs/screens/ anew: what status, top and doctor look like, from the program of build/dev in tmux, on the fake
+# Makes docs/screens/ anew: what status, top and doctor look like, from the program of build/wheel in tmux, on the fake
 # GPUs of the tests. tools/screens.sh [FOLDER]; BUILD names another build. tests/cli/test_screens.py compares them.
 source "$(dirname "$0")/common.sh"
 command -v tmux >/dev/null || die "tmux is not installed"
 root=$PWD
-build=$(realpath "${BUILD:-build/dev}")
+build=$(realpath "${BUILD:-build/wheel}")
 program=$build/src/cli/innkeeper
-[ -x "$program" ] || die "$program is not built: cmake --preset dev && cmake --build --preset dev"
+[ -x "$program" ] || die "$program is not built: make check"
 out=$(realpath -m "${1:-docs/screens}")
 mkdir -p "$out"
 folder=$(mktemp -d)

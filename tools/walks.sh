@@ -5,7 +5,6 @@ source "$(dirname "$0")/common.sh"
 source tools/run_tests.sh
 steps=${1:-}
 [[ $steps =~ ^[0-9]+$ ]] || die "walks.sh STEPS: '$steps' is no number"
-configure core -S . -B "$WHEEL_BUILD" -DINNKEEPER_TESTS=ON
-build "$WHEEL_BUILD" core tests_one
+build_core_tests
 INNKEEPER_STEPS=$((steps / 2)) "$WHEEL_BUILD/tests/tests_one" --gtest_filter='*Walk*' --gtest_brief=1
 INNKEEPER_STEPS=$((steps / 2)) "$VENV_PYTHON" -W ignore tests/support/python/walk.py | tail -n 12

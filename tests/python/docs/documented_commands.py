@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Elsewhere(NamedTuple):
-    """What runs it: a test, as FILE::NAME, or a part of a line of tools/test.sh."""
+    """What runs it: a test, as FILE::NAME, or a part of a line of a script in tools."""
 
     place: str
 
@@ -21,7 +21,7 @@ class Short(NamedTuple):
 AS_IT_IS = Short("")
 SMALL = ["--width", "32", "--layers", "2", "--heads", "2", "--batch", "4", "--context", "32", "--lr", "1e-2"]
 TINY = " ".join(SMALL)
-BENCH = Short("make bench QUICK=1", "== bench/queue_program.py ==")
+BENCH = Elsewhere("QUICK=1 tools/bench.sh")
 DEMO = Short("make demo QUICK=1", "bitwise equal weights")
 TRAIN = Short(
     f"INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/python examples/train_text.py --device managed"
@@ -42,7 +42,7 @@ PYTORCH_OWN = 'tools/pytorch_own.py -k "test_broadcast_group or test_all_reduce_
 PLANS = Elsewhere("tests/python/memory/test_plans.py::test_plans_change_no_bit_and_cost_nothing")
 RECOMPUTE = Elsewhere("tests/python/memory/test_recompute.py::test_a_plan_computes_again_instead_of_copying")
 CLANG = "cmake --preset clang-thread-safety"
-TSAN = Elsewhere("build_and_test tsan")
+TESTS = "build/wheel/tests/tests_one --gtest_filter="
 REPLAY = Elsewhere("tests/cli/test_replay.py::test_plays_a_record_and_says_what_it_takes")
 RECORD = Elsewhere("tests/python/memory/test_recording.py::test_the_traces_script_records_what_replay_plays")
 CPP = Elsewhere("tests/python/device/test_cpp.py::test_the_examples_commands_work_as_they_are_pasted")
@@ -52,7 +52,14 @@ TRIED: dict[str, Short | Elsewhere] = {
     "make help": Short("make help", "make check-torch"),
     "make setup": AS_IT_IS,
     "make demo": DEMO,
-    "make test": Elsewhere("ctest --preset"),
+    "make check": Elsewhere("tools/check.sh"),
+    "make check CHANGED=1": Short("python3 tools/check_changed.py --list", "tools/lint.sh structure"),
+    "make test": Elsewhere('"make", "--no-print-directory", "test"'),
+    "make test FAILED=1": Short("make -n test FAILED=1", "tools/test.sh"),
+    "make verify": Short("python3 tools/jobs.py --help", "jobs.py verify"),
+    'make verify JOB="asan tsan"': Short("python3 tools/jobs.py --help", "jobs.py verify"),
+    "make nightly": Short("python3 tools/jobs.py --help", "jobs.py nightly"),
+    "make nightly JOB=soak": Short("python3 tools/jobs.py --help", "jobs.py nightly"),
     "make bench": BENCH,
     "make cuda": Short("TORCH=none make cuda", "cuda tests skipped: "),
     "TIER=1 MODES=late make cuda": Short("TORCH=none TIER=1 MODES=late make cuda", "cuda tests skipped: "),
@@ -72,11 +79,11 @@ TRIED: dict[str, Short | Elsewhere] = {
     "make fresh": Short("make fresh USER_MODE=1 RUN='make help'", "fresh: make help ended with 0"),
     'make fresh RUN="make lint"': Short("make fresh USER_MODE=1 RUN='make help'"),
     # C++
-    "cmake --preset dev && cmake --build --preset dev && ctest --preset dev": Elsewhere("build_and_test dev"),
-    "cmake --preset asan-ubsan && cmake --build --preset asan-ubsan && ctest --preset asan-ubsan": Elsewhere(
-        "build_and_test asan-ubsan"
+    "cmake --preset dev && cmake --build --preset dev && build/dev/tests/tests_one": Short(
+        "cmake --preset dev && cmake --build --preset dev --target innkeeper_base"
     ),
-    "cmake --preset tsan && cmake --build --preset tsan && setarch -R ctest --preset tsan": TSAN,
+    "tools/sanitize.sh asan-ubsan": Elsewhere("tools/sanitize.sh asan-ubsan"),
+    "tools/sanitize.sh tsan": Elsewhere("tools/sanitize.sh tsan"),
     CLANG: AS_IT_IS,
     "cmake --preset clang-thread-safety && cmake --build --preset clang-thread-safety": Short(
         f"{CLANG} && cmake --build --preset clang-thread-safety --target innkeeper_base"
@@ -88,17 +95,13 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_NODES=sim:1x6MiB,host:1GiB build/cpp/train --device managed": CPP,
     "INNKEEPER_NODES=sim:1x6MiB,host:1GiB build/cpp/train --epochs 2 --save build/cpp/half.pt": CPP,
     "build/cpp/train --load build/cpp/half.pt --device cpu": CPP,
-    "INNKEEPER_SEED=7 build/dev/tests/model_walk_test": AS_IT_IS,
-    "INNKEEPER_STEPS=1000000 build/dev/tests/model_walk_test": Short(
-        "INNKEEPER_STEPS=1000 build/dev/tests/model_walk_test", "PASSED"
+    f"INNKEEPER_SEED=7 {TESTS}*Walk*": AS_IT_IS,
+    f"INNKEEPER_STEPS=1000000 {TESTS}*Walk*": Short(f"INNKEEPER_STEPS=1000 {TESTS}*Walk*", "PASSED"),
+    f"INNKEEPER_STORM_GRANTS=30000 INNKEEPER_STORM_KILLS=300 {TESTS}LeaseStorm*": Short(
+        f"INNKEEPER_STORM_GRANTS=30 INNKEEPER_STORM_KILLS=3 {TESTS}LeaseStorm*", "grants"
     ),
-    "INNKEEPER_STORM_GRANTS=30000 INNKEEPER_STORM_KILLS=300 build/dev/tests/stress_lease_storm_test": Short(
-        "INNKEEPER_STORM_GRANTS=30 INNKEEPER_STORM_KILLS=3 build/dev/tests/stress_lease_storm_test", "grants"
-    ),
-    "INNKEEPER_STORM_JOBS=500 INNKEEPER_STORM_KILLS=100 build/dev/tests/stress_queue_storm_test": Short(
-        "INNKEEPER_STORM_JOBS=5 INNKEEPER_STORM_KILLS=1 build/dev/tests/stress_queue_storm_test"
-        " --gtest_filter='*AtRandom'",
-        "jobs, 1 runners killed",
+    f"INNKEEPER_STORM_JOBS=500 INNKEEPER_STORM_KILLS=100 {TESTS}QueueStorm*": Short(
+        f"INNKEEPER_STORM_JOBS=5 INNKEEPER_STORM_KILLS=1 {TESTS}*AtRandom", "jobs, 1 runners killed"
     ),
     "tools/fuzz.sh 600": Elsewhere("tools/fuzz.sh 60"),
     "build/wheel/bench/lease_bench": BENCH,
@@ -176,15 +179,11 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_GPU_TESTS=sim .venv/bin/python -m pytest tests/gpu": GPU_TESTS,
     "python3 tools/gpu_rows.py FILE": GPU_TESTS,
     # tools
-    "python3 tools/repeat.py 50 setarch -R ctest --preset tsan": TSAN,
     "python3 tools/repeat.py --busy 4 50 .venv/bin/python -m pytest -q tests/cli": Elsewhere(
         "tests/python/docs/test_tools.py::test_repeating_names_what_failed_and_what_took_long"
     ),
-    "python3 tools/repeat.py --busy 4 50 ctest --preset dev -R stress": Short(
-        "python3 tools/repeat.py --busy 1 2 ctest --preset dev -R Bytes", "2 runs beside 1 busy processes"
-    ),
-    "python3 tools/repeat.py 50 build/dev/tests/stress_queue_storm_test": Short(
-        "python3 tools/repeat.py 2 build/dev/tests/unit_base_base_test", "2 runs of 1 tests: 0 runs failed"
+    f"python3 tools/repeat.py --busy 4 50 {TESTS}*Storm*": Short(
+        f"python3 tools/repeat.py --busy 1 2 {TESTS}Bytes*", "2 runs beside 1 busy processes"
     ),
     "tools/check_figures.py --fresh": Short("python3 tools/check_figures.py"),
     "tools/fresh.sh --help": Short("tools/fresh.sh --help", "KEEP=1"),

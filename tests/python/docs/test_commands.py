@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documented_commands import TRIED, Elsewhere, Short
+from documented_commands import TESTS, TRIED, Elsewhere, Short
 from fake_machine import SCRIPT, FakeMachine
 from processes import RunProgram
 from repository import ROOT
@@ -111,7 +111,8 @@ def test_what_is_tried_elsewhere_is(place: str) -> None:
     if mark:
         assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"no test {place}"
     else:
-        assert place in (ROOT / "tools/test.sh").read_text()
+        scripts = [path.read_text() for path in (ROOT / "tools").iterdir() if path.suffix in (".sh", ".py")]
+        assert any(place in script for script in [*scripts, (ROOT / "Makefile").read_text()])
 
 
 class Shell:
@@ -157,9 +158,8 @@ FETCHES = re.compile(r"make setup|make check-torch|pip install|--install")
     [pytest.param(each, marks=[pytest.mark.network] if FETCHES.search(each) else []) for each in RUN],
 )
 def test_command(shell: Shell, command: str) -> None:
-    built = re.search(r"\bbuild/dev/\S+|ctest --preset dev", command)
-    if built and not (ROOT / "build/dev/tests/unit_base_base_test").exists():
-        pytest.skip("build/dev is not built: cmake --preset dev && cmake --build --preset dev")
+    if TESTS in command and not (ROOT / TESTS.split()[0]).exists():
+        pytest.skip("core's tests are not built: make check")
     # For whom root becomes, `make fresh` needs a directory that others may enter.
     status, said = shell(command, **({"TMPDIR": "/var/tmp"} if command.startswith("make fresh") else {}))
     if status != 0 and re.search(r"No matching distribution|Could not fetch|Connection", said):

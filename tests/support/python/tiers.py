@@ -35,14 +35,16 @@ MARKER_OF = {
 """The marker of each test that uses a fixture, directly or through other fixtures."""
 
 COSTLY = ("process", "build", "network", "browser", "slurm", "runner", "slow", "verify", "nightly")
+CHECK, TEST = f"not ({' or '.join(COSTLY)})", "not (verify or nightly)"
 TIERS = {
-    "check": f"not ({' or '.join(COSTLY)})",
-    "test": "not (verify or nightly)",
+    "check": CHECK,
+    "rest": f"{TEST} and not ({CHECK})",
+    "test": TEST,
     "verify": "verify and not nightly",
     "nightly": "nightly",
     "all": "",
 }
-"""The tests of each tier, as an expression of markers. The tier `test` includes `check`."""
+"""The tests of each tier, as an expression of markers. The tier `test` is `check` and `rest`."""
 
 STARTERS = frozenset(("network", *MARKER_OF.values()))
 """The markers of tests that may start processes."""
