@@ -126,7 +126,7 @@ class History:
 def source_of(command: str, root: Path) -> str | None:
     """The file of this tree that a command runs, the Makefile for `make TARGET`; None if there is none.
 
-    It is the first word that is a file or is built from one, as in `perf stat build/dev/src/cli/innkeeper`.
+    It is the first word that is a file or is built from one, as in `perf stat build/wheel/src/cli/innkeeper`.
     """
     words = shlex.split(command)
     if words[:1] == ["make"]:
@@ -141,11 +141,12 @@ def _source(word: str, root: Path) -> str | None:
         return word if (root / word).is_file() else None
     preset, folder, name = built.groups()
     presets = json.loads((root / "CMakePresets.json").read_text())["configurePresets"]
-    if preset not in {row["name"] for row in presets}:
+    if preset not in {"wheel", *(row["name"] for row in presets)}:
         return None
-    if folder == "tests":  # tests/CMakeLists.txt names a test after its folder and its file
-        folder, name = f"tests/{name.partition('_')[0]}", name.partition("_")[2]
-    source = "src/cli/main.cc" if folder == "src/cli" else f"{folder}/{name}.cc"
+    if folder == "tests":  # core's tests are one program
+        source = "tests/CMakeLists.txt"
+    else:
+        source = "src/cli/main.cc" if folder == "src/cli" else f"{folder}/{name}.cc"
     return source if (root / source).is_file() else None
 
 

@@ -1,4 +1,7 @@
-"""replay: a recorded program on a card that is not there. What it computes: tests/unit/replay/replay_test.cc."""
+"""replay: a recorded program on a card that is not there.
+
+What it computes: tests/unit/replay/replay_test.cc.
+"""
 
 from __future__ import annotations
 
