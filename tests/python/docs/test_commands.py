@@ -1,6 +1,6 @@
 """Every command that a document, the Makefile, the man page or a script's docstring names works.
 
-tried.py says how each is tried: as it stands, in a shorter form, or where else `make test` runs it. A command
+documented_commands.py says how each is tried: as it stands, in a shorter form, or where else the tests run it. A command
 that is named and not listed fails, and so does one that is listed and named no longer.
 """
 
@@ -21,7 +21,7 @@ from repository import ROOT
 
 PROGRAMS = (
     r"make [\w-]+|tools/\w|(?:bench|examples)/\w+\.py -|pip install|cmake -|ctest -|python3? [\w-]"
-    r"|\.venv/bin/\w|build/\S+/\w+_(?:test|bench)|innkeeper (?:-|[a-z]+(?: |$))|man |id=\$\("
+    r"|\.venv/bin/\w|build/\S+/(?:tests_one|\w+_(?:test|bench))|innkeeper (?:-|[a-z]+(?: |$))|man |id=\$\("
 )
 COMMAND = re.compile(rf'^(?:[A-Z_]+=(?:\$\([^)]*\)|"[^"]*"|\S*) )*(?:{PROGRAMS})')
 MENTIONS = re.compile(r"^tools/[\w.]+$")  # a file, unless it can be run

@@ -158,8 +158,8 @@ def test_tests_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ("changed", "wanted"),
     [
         ("src/cli/main.cc", []),
-        ("src/residency/move.h", ["*StateTable.*", "*Walk*"]),
-        ("tests/unit/residency/state_test.cc", ["*StateTable.*"]),
+        ("src/residency/move.h", ["*ReplicaStates.*", "*Walk*"]),
+        ("tests/unit/residency/state_test.cc", ["*ReplicaStates.*"]),
     ],
 )
 def test_core_tests_are_those_of_the_folders_above(changed: str, wanted: list[str]) -> None:

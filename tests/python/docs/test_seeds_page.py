@@ -105,7 +105,8 @@ def test_a_row_that_shows_nothing_is_found(row: str, complaint: str):
     "row",
     [
         "| a | b | `tests/unit/device/arena_test.cc::Arena.ReusesTheLastFreedFirst` |",
-        "| a | b | `tests/unit/residency/transfer_test.cc::TransferTest.PeersCopyDirectly`, [c](a.md#x) |",
+        "| a | b | `tests/unit/residency/transfer_test.cc::TransferTest.PeersCopyDirectly`, "
+        "[other](parallel.md#x) |",
         "| a | not there: nobody asked | - |",
     ],
 )
