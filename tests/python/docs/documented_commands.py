@@ -96,6 +96,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_NODES=sim:1x6MiB,host:1GiB build/cpp/train --device managed": CPP,
     "INNKEEPER_NODES=sim:1x6MiB,host:1GiB build/cpp/train --epochs 2 --save build/cpp/half.pt": CPP,
     "build/cpp/train --load build/cpp/half.pt --device cpu": CPP,
+    "build/wheel/tests/tests_one": Elsewhere('run_core_tests "$WHEEL_BUILD/tests/tests_one" core'),
     f"INNKEEPER_SEED=7 {TESTS}*Walk*": AS_IT_IS,
     f"INNKEEPER_STEPS=1000000 {TESTS}*Walk*": Short(f"INNKEEPER_STEPS=1000 {TESTS}*Walk*", "PASSED"),
     f"INNKEEPER_STORM_GRANTS=30000 INNKEEPER_STORM_KILLS=300 {TESTS}LeaseStorm*": Short(
