@@ -50,9 +50,9 @@ VERIFY = [
         "asan",
         "core under AddressSanitizer and UndefinedBehaviorSanitizer",
         "tools/sanitize.sh asan-ubsan",
-        8,
+        6,
     ),
-    Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 6),
+    Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 4),
     Job("fuzz", "what reads text or bytes, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 6),
     Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 18),
     Job(

@@ -25,18 +25,18 @@ build_core_tests() {
   build "$WHEEL_BUILD" core tests_one
 }
 
-# run_core_tests PROGRAM NAME [GTEST_FILTER]: in as many shards as there are cores, each a process of its own. Prints how
-# many tests ran and what failed; skips are held to tests/allowed_skips.txt.
+# run_core_tests PROGRAM NAME [GTEST_FILTER]: in shards, each a process of its own: twice as many as there are cores,
+# since most of the time the tests wait. Prints how many ran and what failed; skips are held to tests/allowed_skips.txt.
 run_core_tests() {
-  local program=$1 name=$2 filter=${3:-*} shard failed=0 shards=()
+  local program=$1 name=$2 filter=${3:-*} shard failed=0 count=$((2 * JOBS)) shards=()
   rm -f "$REPORTS/gtest-$name-"*
-  for ((shard = 0; shard < JOBS; ++shard)); do
-    GTEST_TOTAL_SHARDS=$JOBS GTEST_SHARD_INDEX=$shard timeout -k 10 1500 "${fixed_addresses[@]}" "$program" \
+  for ((shard = 0; shard < count; ++shard)); do
+    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$shard timeout -k 10 1500 "${fixed_addresses[@]}" "$program" \
       --gtest_filter="$filter" --gtest_brief=1 --gtest_output="xml:$PWD/$REPORTS/gtest-$name-$shard.xml" \
       >"$REPORTS/gtest-$name-$shard.log" 2>&1 &
     shards+=($!)
   done
-  for ((shard = 0; shard < JOBS; ++shard)); do
+  for ((shard = 0; shard < count; ++shard)); do
     wait "${shards[shard]}" || { failed=1; tail -n 60 "$REPORTS/gtest-$name-$shard.log"; }
   done
   "$PYTHON" tools/count_tests.py "$name" "$REPORTS/gtest-$name-"*.xml
