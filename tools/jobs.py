@@ -50,7 +50,7 @@ VERIFY = [
         "asan",
         "core under AddressSanitizer and UndefinedBehaviorSanitizer",
         "tools/sanitize.sh asan-ubsan",
-        6,
+        8,
     ),
     Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 4),
     Job("fuzz", "what reads text or bytes, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 6),
