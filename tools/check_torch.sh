@@ -68,7 +68,7 @@ check() {
   fi
   "$VENV_PYTHON" tools/check_forwarding.py "$include"
   local flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fvisibility=hidden
-    -DINNKEEPER_WITH_CUDA -DTORCH_EXTENSION_NAME=_C -Isrc -Iinclude
+    -DINNKEEPER_WITH_CUDA -DTORCH_EXTENSION_NAME=_C '-DINNKEEPER_VERSION="0"' -Isrc -Iinclude
     -isystem "$include" -isystem "$include/torch/csrc/api/include" -isystem "$PYTHON_INCLUDE")
   local folder
   for folder in "$CACHE"/cuda*/nvidia/*/include; do flags+=(-isystem "$folder"); done
