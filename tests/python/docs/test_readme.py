@@ -53,6 +53,7 @@ def test_python_blocks_print_what_stands_below_them(run_python: RunProgram, docu
     found = fences(document)
     index = next(i for i, fence in enumerate(found) if fence.line == line)
     first = document == README and line == PYTHON[0]
+    (ROOT / "build").mkdir(exist_ok=True)  # a block writes there
     done = run_python("-c", found[index].text + (NEEDS_MORE if first else ""))
     assert done.returncode == 0, done.stderr
     shown = found[index + 1]

@@ -319,6 +319,7 @@ for share in (False, True):
 def test_a_job_inside_a_lease_and_one_that_takes_it_over(machine: FakeMachine):
     said = machine.run(
         """
+import subprocess
 from innkeeper import lease
 whole = lease(memory=10 << 30)
 inner = '''
