@@ -9,11 +9,14 @@ some() { if [ -n "${QUICK:-}" ]; then sed 1q; else cat; fi; }
 cxx_files() { find src include tests bench examples -name '*.h' -o -name '*.cc'; }
 
 format() {
-  local tool
+  local tool wrong
   tool=$(find_tool clang-format)
   [ -n "$tool" ] || die "clang-format is not installed"
-  cxx_files | some | xargs -n 16 -P "$JOBS" "$tool" --dry-run --Werror 2>&1 | grep -E '^[^ ]+:[0-9]+:[0-9]+: error' |
-    cut -d: -f1 | sort -u | grep . && die "clang-format would change the files above; run: make format"
+  wrong=$(cxx_files | some | xargs -n 16 -P "$JOBS" "$tool" --dry-run --Werror 2>&1 |
+    sed -nE 's/^([^: ]+):[0-9]+:[0-9]+: error.*/\1/p' | sort -u) ||
+    [ -n "$wrong" ] || die "clang-format failed"
+  [ -z "$wrong" ] || die "clang-format would change these files; run: make format
+$wrong"
   # It leaves comments as they are (ReflowComments), so their length is looked at here.
   if cxx_files | some | xargs grep -nHE '^.{111,}' | grep '//'; then
     die "the comments above are longer than 110 columns; break them by hand"

@@ -183,11 +183,14 @@ def small_checkout(tmp_path: Path) -> Path:
 def test_make_format_formats(shell: Shell, small_checkout: Path) -> None:
     (small_checkout / "src/a.cc").write_text("int  f( ){return 1 ;}\n")
     (small_checkout / "tests/a.py").write_text("x = [1,\n  2]\n")
-    assert shell("make -n format") == (0, "tools/setup.sh\ntools/lint.sh fix\n")
+    assert shell("make -n format") == (0, "tools/setup.sh check\ntools/lint.sh fix\n")
+    status, said = shell("tools/lint.sh format", small_checkout)
+    assert status == 1 and said.splitlines()[-1] == "src/a.cc", said
     status, said = shell("tools/lint.sh fix", small_checkout)
     assert status == 0, said
     assert (small_checkout / "src/a.cc").read_text() == "int f() { return 1; }\n"
     assert (small_checkout / "tests/a.py").read_text() == "x = [1, 2]\n"
+    assert shell("tools/lint.sh format", small_checkout)[0] == 0
 
 
 def test_make_clean_removes_what_was_built(shell: Shell, small_checkout: Path) -> None:
