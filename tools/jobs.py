@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -199,16 +199,6 @@ def chosen(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
     return [known[name] for name in names] or list(jobs)
 
 
-def verify(names: Sequence[str]) -> int:
-    """Runs jobs of verify; returns the exit status."""
-    outcomes = []
-    for job in chosen(VERIFY, names):
-        outcomes.append(run(job))
-        record(outcomes[-1])
-    print(table(outcomes))
-    return int(any(each.result == "failed" for each in outcomes))
-
-
 def note_nightly(outcome: Outcome) -> None:
     """Writes an outcome into its row of docs/nightly.md."""
     job = outcome.job
@@ -222,12 +212,12 @@ def note_nightly(outcome: Outcome) -> None:
     NIGHTLY_PAGE.write_text(text.replace(found[0], row))
 
 
-def nightly(names: Sequence[str]) -> int:
-    """Runs jobs of nightly; returns the exit status."""
+def run_all(jobs: Sequence[Job], note: Callable[[Outcome], None]) -> int:
+    """Runs jobs in turn and notes what becomes of each; returns the exit status."""
     outcomes = []
-    for job in chosen(NIGHTLY, names):
+    for job in jobs:
         outcomes.append(run(job))
-        note_nightly(outcomes[-1])
+        note(outcomes[-1])
     print(table(outcomes))
     return int(any(each.result == "failed" for each in outcomes))
 
@@ -285,9 +275,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("jobs", nargs="*", metavar="JOB")
     options = parser.parse_args(arguments)
     REPORTS.mkdir(parents=True, exist_ok=True)
-    if options.tier == "verify":
-        return verify(options.jobs)
-    return nightly(options.jobs) if options.tier == "nightly" else ci()
+    if options.tier == "ci":
+        return ci()
+    jobs, note = (VERIFY, record) if options.tier == "verify" else (NIGHTLY, note_nightly)
+    return run_all(chosen(jobs, options.jobs), note)
 
 
 if __name__ == "__main__":
