@@ -29,7 +29,6 @@ REPORTS = TOP / "build" / "reports"
 NIGHTLY_PAGE = TOP / "docs" / "nightly.md"
 RECORD = TOP / "build" / "verify.json"  # job -> what is known of its last run here
 CI_LIMIT_S = 57 * 60
-JOBS_A_RUN = 3  # so many fit beside make test
 LAST = 60  # lines of a failed job's output
 TESTS_ONE = "source tools/common.sh && source tools/run_tests.sh && build_core_tests"
 PYTEST = "$VENV/bin/python -m pytest -q -p no:cacheprovider tests/python tests/cli"
@@ -45,26 +44,29 @@ class Job:
     minutes: float  # about how long it takes on two idle cores, without a compiler cache
 
 
-VERIFY = [
-    Job(
-        "asan",
-        "core under AddressSanitizer and UndefinedBehaviorSanitizer",
-        "tools/sanitize.sh asan-ubsan",
-        8,
-    ),
-    Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 4),
-    Job("fuzz", "what reads text or bytes, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 6),
-    Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 18),
-    Job(
-        "commands",
-        "each command that a document names, in a short form",
-        f"{TESTS_ONE} && {PYTEST} --tier verify",
-        18,
-    ),
-    Job("bench", "every benchmark in its short form", "QUICK=1 tools/bench.sh", 18),
-    Job("check-torch", "the torch layer against the headers of each PyTorch", "tools/check_torch.sh", 10),
-    Job("cuda", "the CUDA part on a runtime without a card, tier one", "TIER=1 MODES=late tools/cuda.sh", 15),
+# Continuous integration begins with one of these rows, another each time; a row fits beside make test.
+VERIFY_ROWS = [
+    [
+        Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 15),
+        Job(
+            "commands",
+            "each command that a document names, in short",
+            f"{TESTS_ONE} && {PYTEST} --tier verify",
+            13,
+        ),
+        Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 2),
+    ],
+    [
+        Job("bench", "every benchmark in its short form", "QUICK=1 tools/bench.sh", 15),
+        Job("cuda", "the CUDA part on a runtime without a card", "TIER=1 MODES=late tools/cuda.sh", 12),
+        Job("fuzz", "what reads text, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 4),
+    ],
+    [
+        Job("asan", "core under AddressSanitizer and UBSan", "tools/sanitize.sh asan-ubsan", 6),
+        Job("check-torch", "the torch layer against each PyTorch's headers", "tools/check_torch.sh", 8),
+    ],
 ]
+VERIFY = [job for row in VERIFY_ROWS for job in row]
 NIGHTLY = [
     Job("compat", "models and scripts of libraries against the CPU", "tools/compat.sh", 60),
     Job("opinfo", "PyTorch's operator database for all dtypes", f"{PYTEST} --tier nightly", 50),
@@ -167,21 +169,19 @@ def commits_since(commit: object) -> int:
     return int(count) if count.isdigit() else sys.maxsize
 
 
-def longest_ago_first(
-    jobs: Sequence[Job], commits: int, noted: dict[str, dict[str, str | float]]
-) -> list[Job]:
-    """The order in which continuous integration runs jobs.
+def longest_ago_first(commits: int, noted: dict[str, dict[str, str | float]]) -> list[Job]:
+    """The order in which continuous integration runs the jobs of VERIFY.
 
     Those that ran longest ago come first, by the number of commits since. Where nothing is noted of any, as
-    in a fresh clone, the list begins elsewhere with each commit of HEAD: JOBS_A_RUN further.
+    in a fresh clone, the row comes first whose number is that of HEAD's commits, modulo.
     """
-    first = commits * JOBS_A_RUN % len(jobs)
-    turned = [*jobs[first:], *jobs[:first]]
-    age = {
-        job.name: commits_since(noted[job.name].get("commit")) if job.name in noted else sys.maxsize
-        for job in jobs
-    }
-    return sorted(turned, key=lambda job: -age[job.name])  # a stable sort
+    first = commits % len(VERIFY_ROWS)
+    rows = [*VERIFY_ROWS[first:], *VERIFY_ROWS[:first]]
+
+    def age(job: Job) -> int:
+        return commits_since(noted[job.name].get("commit")) if job.name in noted else sys.maxsize
+
+    return sorted((job for row in rows for job in row), key=age, reverse=True)
 
 
 def minutes_of(job: Job, noted: dict[str, dict[str, str | float]]) -> float:
@@ -251,7 +251,7 @@ def ci() -> int:
     noted = recorded()
     count = git("rev-list", "--count", "HEAD")
     outcomes = []
-    for job in longest_ago_first(VERIFY, int(count) if count.isdigit() else 0, noted):
+    for job in longest_ago_first(int(count) if count.isdigit() else 0, noted):
         left = CI_LIMIT_S - (time.monotonic() - began)
         if not passed:
             outcomes.append(Outcome(job, "not run", why="make test failed"))

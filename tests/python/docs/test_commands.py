@@ -1,7 +1,7 @@
 """Every command that a document, the Makefile, the man page or a script's docstring names works.
 
-documented_commands.py says how each is tried: as it stands, in a shorter form, or where else the tests run it. A command
-that is named and not listed fails, and so does one that is listed and named no longer.
+documented_commands.py says how each is tried: as it stands, in a shorter form, or where else the tests run
+it. A command that is named and not listed fails, and so does one that is listed and named no longer.
 """
 
 from __future__ import annotations

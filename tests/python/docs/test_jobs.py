@@ -34,23 +34,17 @@ def test_jobs_that_ran_longest_ago_come_first(commits: Commits) -> None:
     noted = {job.name: {"commit": "new"} for job in jobs.VERIFY}
     noted["fuzz"] = {"commit": "old"}
     del noted["cuda"]
-    order = [job.name for job in jobs.longest_ago_first(jobs.VERIFY, 0, noted)]
+    order = [job.name for job in jobs.longest_ago_first(0, noted)]
     assert order[:2] == ["cuda", "fuzz"] and sorted(order) == sorted(job.name for job in jobs.VERIFY)
 
 
-def test_every_job_comes_first_at_some_commit_of_a_fresh_clone(commits: Commits) -> None:
-    count = len(jobs.VERIFY)
-    firsts = {jobs.longest_ago_first(jobs.VERIFY, number, {})[0].name for number in range(100, 100 + count)}
-    assert firsts == {job.name for job in jobs.VERIFY}
-
-
 def test_every_job_runs_in_at_least_every_third_run_of_ci() -> None:
-    """After `make test`, half an hour is left; runs of one commit each, in fresh clones."""
-    for start in range(len(jobs.VERIFY)):
+    """In fresh clones, beside a `make test` of 25 minutes: 57 in all."""
+    for start in range(3):
         ran: set[str] = set()
         for number in range(start, start + 3):
             left = 57 - 25.0
-            for job in jobs.longest_ago_first(jobs.VERIFY, number, {}):
+            for job in jobs.longest_ago_first(number, {}):
                 if job.minutes <= left:
                     left -= job.minutes
                     ran.add(job.name)
@@ -64,7 +58,7 @@ def test_a_job_takes_as_long_as_it_took() -> None:
 
 
 def test_an_unknown_job_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(SystemExit, match=r"no such job: nonsense; there are asan, tsan"):
+    with pytest.raises(SystemExit, match=r"no such job: nonsense; there are tidy, commands"):
         jobs.chosen(jobs.VERIFY, ["tsan", "nonsense"])
 
 
