@@ -17,6 +17,12 @@ mkdir -p "$CACHE"
 
 pip_quietly() { "$VENV_PYTHON" -m pip --disable-pip-version-check "$@" 2>"$CACHE/pip.log" || die "$(cat "$CACHE/pip.log")"; }
 
+# What cannot be fetched says nothing of the sources.
+skip() {
+  echo "skipped: $*"
+  exit 0
+}
+
 # unpack WHEEL FOLDER PATTERN: the wheel's files whose names match the pattern.
 unpack() {
   "$VENV_PYTHON" - "$@" <<'PY'
@@ -33,7 +39,8 @@ headers() {
   local download=$CACHE/download
   rm -rf "$download" "$2"
   echo "Fetching the headers of $1"
-  pip_quietly download --quiet --no-deps --no-cache-dir --only-binary=:all: --dest "$download" "$1"
+  "$VENV_PYTHON" -m pip --disable-pip-version-check download --quiet --no-deps --no-cache-dir --only-binary=:all: \
+    --dest "$download" "$1" 2>"$CACHE/pip.log" || skip "$1 cannot be fetched: $(tail -n 1 "$CACHE/pip.log")"
   unpack "$download"/*.whl "$2" "$3"
   rm -rf "$download"
   touch "$2/.complete"
@@ -88,7 +95,7 @@ check() {
 }
 
 PYTHON_INCLUDE=$("$VENV_PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-versions=${CHECK_TORCH:-"$OLDEST ours $(newest)"}
+versions=${CHECK_TORCH:-"ours $OLDEST $(newest)"}
 # Which release of CUDA 13 does not matter to the few of its headers that are used.
 [ -n "${QUICK:-}" ] || headers "nvidia-cuda-runtime>=13,<14" "$CACHE/cuda" '/include/'
 [ -n "${QUICK:-}" ] || [ -n "$(find "$CACHE/cuda" -path '*/crt/host_config.h')" ] ||
