@@ -56,6 +56,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "make check CHANGED=1": Short("python3 tools/check_changed.py --list", "tools/lint.sh structure"),
     "make test": Elsewhere('"make", "--no-print-directory", "test"'),
     "make test FAILED=1": Short("make -n test FAILED=1", "tools/test.sh"),
+    "make verify JOB=check-torch": Short("python3 tools/jobs.py --help", "jobs.py verify"),
     "make verify JOB=commands": Short("python3 tools/jobs.py --help", "jobs.py verify"),
     "make verify": Short("python3 tools/jobs.py --help", "jobs.py verify"),
     'make verify JOB="asan tsan"': Short("python3 tools/jobs.py --help", "jobs.py verify"),
