@@ -6,24 +6,10 @@ With --failed instead of a name: the tests that failed, as a filter for GoogleTe
 from __future__ import annotations
 
 import sys
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
-
-def outcome(case: ElementTree.Element) -> str | None:
-    """What became of one test; nothing if it was not run (disabled, or filtered out)."""
-    if case.get("status") == "notrun":
-        return None
-    if case.find("failure") is not None or case.find("error") is not None:
-        return "failed"
-    return "skipped" if case.find("skipped") is not None else "passed"
-
-
-def counted(reports: list[Path]) -> Counter[str]:
-    """Outcome -> how many tests of all reports."""
-    found = (outcome(case) for report in reports for case in ElementTree.parse(report).iter("testcase"))
-    return Counter(each for each in found if each is not None)
+from junit import cases
 
 
 def failed(reports: list[Path]) -> set[str]:
@@ -31,18 +17,19 @@ def failed(reports: list[Path]) -> set[str]:
     return {
         f"{case.get('classname')}.{case.get('name')}"
         for report in reports
-        for case in ElementTree.parse(report).iter("testcase")
-        if outcome(case) == "failed"
+        for case, outcome in cases(report)
+        if outcome == "failed"
     }
 
 
 def main(arguments: list[str]) -> int:
     """Runs the command line; returns the exit status."""
-    name, *reports = arguments
+    name, *paths = arguments
+    reports = [Path(path) for path in paths if Path(path).exists()]
     if name == "--failed":
-        print(":".join(sorted(failed([Path(report) for report in reports if Path(report).exists()]))))
+        print(":".join(sorted(failed(reports))))
         return 0
-    counts = counted([Path(report) for report in reports if Path(report).exists()])
+    counts = Counter(outcome for report in reports for _, outcome in cases(report))
     words = [
         f"{counts[each]} {each}"
         for each in ("passed", "failed", "skipped")

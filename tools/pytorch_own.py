@@ -14,8 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+
+from junit import cases
 
 TESTS = Path(__file__).resolve().parent.parent / "tests" / "pytorch_own" / "test_distributed.py"
 
@@ -52,15 +53,7 @@ def run(choice: list[str], loaded: bool) -> dict[str, str]:
         )  # fmt: skip
         if not report.exists():
             raise SystemExit(done.stdout + done.stderr)
-        return {case.get("name", ""): outcome(case) for case in ElementTree.parse(report).iter("testcase")}
-
-
-def outcome(case: ElementTree.Element) -> str:
-    """Of one test in the report."""
-    if case.find("skipped") is not None:
-        return "skipped"
-    failed = case.find("failure") is not None or case.find("error") is not None
-    return "failed" if failed else "passed"
+        return {case.get("name", ""): outcome for case, outcome in cases(report)}
 
 
 def main() -> int:

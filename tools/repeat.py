@@ -20,12 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from junit import cases
 
 TOP = Path(__file__).resolve().parent.parent
 TIMES_MEDIAN = 10
@@ -70,15 +71,13 @@ def with_report(command: Sequence[str], report: Path) -> list[str]:
 
 def tests_of(report: Path) -> Iterator[tuple[str, float, bool]]:
     """Name, seconds, and whether it failed, of each test in a report that was not skipped."""
-    for case in ElementTree.parse(report).iter("testcase"):
-        if case.find("skipped") is not None:
+    for case, outcome in cases(report):
+        if outcome == "skipped":
             continue
-        failed = case.get("status") == "fail" or any(
-            case.find(tag) is not None for tag in ("failure", "error")
-        )
         name = case.get("name", "")
         prefix = case.get("classname", "")
-        yield (name if prefix in ("", name) else f"{prefix}::{name}"), float(case.get("time", 0)), failed
+        test = name if prefix in ("", name) else f"{prefix}::{name}"
+        yield test, float(case.get("time", 0)), outcome == "failed"
 
 
 @contextmanager

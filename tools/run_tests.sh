@@ -39,6 +39,7 @@ run_core_tests() {
   for ((shard = 0; shard < count; ++shard)); do
     wait "${shards[shard]}" || { failed=1; tail -n 60 "$REPORTS/gtest-$name-$shard.log"; }
   done
+  "$PYTHON" tools/show_failures.py "$REPORTS/gtest-$name-"*.xml
   "$PYTHON" tools/count_tests.py "$name" "$REPORTS/gtest-$name-"*.xml
   "$PYTHON" tools/check_skips.py --quiet gtest "$REPORTS/gtest-$name-"*.xml || failed=1
   return "$failed"

@@ -7,8 +7,9 @@ Of each test that failed: its name, then the first and the last lines of what it
 from __future__ import annotations
 
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+
+from junit import cases
 
 FIRST, LAST = 12, 12  # lines of a test's output
 WIDTH = 300  # characters of a line
@@ -26,7 +27,7 @@ def shortened(output: str) -> list[str]:
 def failures(report: Path) -> dict[str, str]:
     """Test -> output, of each that failed in a JUnit report."""
     found = {}
-    for case in ElementTree.parse(report).iter("testcase"):
+    for case, _ in cases(report):
         mark = case.find("failure")
         if mark is None:
             mark = case.find("error")
