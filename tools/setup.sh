@@ -1,24 +1,21 @@
 #!/usr/bin/env bash
 # Makes a checkout ready: system packages, a virtual environment with PyTorch, and the package built into it.
 #   setup.sh          what the package and the demo need
-#   setup.sh check    also what `make check` needs, and so on: check, test, verify (each with those before it), bench
+#   setup.sh TIER     also what `make TIER` needs: check, test, verify (each with those before it), bench
 # Does nothing, fast, where nothing has changed. Never touches an environment outside $VENV. Core is compiled while
 # PyTorch is fetched.
 source "$(dirname "$0")/common.sh"
 source tools/apt.sh
-TIER=${1:-package}
-case $TIER in package | check | test | verify | bench) ;; *) die "setup.sh [check|test|verify|bench]: not $TIER" ;; esac
+case ${1:-package} in
+  package) tiers=package ;;
+  check | bench) tiers="package check $1" ;;
+  test) tiers="package check test" ;;
+  verify) tiers="package check test bench verify" ;;
+  *) die "setup.sh [check|test|verify|bench]: not $1" ;;
+esac
 
 # needs TIER: whether what is asked for contains that tier.
-needs() {
-  case $TIER in
-    package) [ "$1" = package ] ;;
-    check) [[ "package check" == *"$1"* ]] ;;
-    test) [[ "package check test" == *"$1"* ]] ;;
-    verify) [[ "package check test verify" == *"$1"* ]] ;;
-    bench) [[ "package check bench" == *"$1"* ]] ;;
-  esac
-}
+needs() { [[ " $tiers " == *" $1 "* ]]; }
 
 header_exists() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
 
@@ -57,7 +54,7 @@ PY
       [ -n "$(find_tool "$tool")" ] || echo "${tool/++/}"
     done
   fi
-  if needs bench || needs verify; then
+  if needs bench; then
     header_exists benchmark/benchmark.h || echo libbenchmark-dev
   fi
 }
@@ -156,12 +153,14 @@ compile_core() {
 
 # Builds and installs the package. build/wheel is kept, so only what changed is compiled.
 package() {
+  local inputs
+  inputs=$(fingerprint)  # before it is built: what changes meanwhile is built the next time
   CXX=$CXX CMAKE_BUILD_PARALLEL_LEVEL=$JOBS "$PYTHON" tools/progress.py build/package.log "the package" \
     "$VENV_PYTHON" -m pip install --disable-pip-version-check --verbose \
     --no-build-isolation --no-deps --force-reinstall . \
     --config-settings=build-dir="$WHEEL_BUILD" "${CMAKE_OPTIONS[@]/#-D/--config-settings=cmake.define.}" ||
     die "The package did not build; the lines above say why"
-  fingerprint >"$VENV/.innkeeper-package"
+  echo "$inputs" >"$VENV/.innkeeper-package"
 }
 
 mkdir -p build
