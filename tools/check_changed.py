@@ -129,13 +129,11 @@ def commands(changed: list[str]) -> list[str]:
         ]
     if any(name.startswith(("python/", "tools/", "cmake/")) for name in python):
         lines.append('"$VENV_PYTHON" -m mypy')
-    wanted = core_filter(cxx)
+    wanted, tests = core_filter(cxx), python_tests(changed)
+    if wanted or any(name.startswith("tests/cli") for name in tests):
+        lines.append("build_core_tests")  # and the fake libraries that the program is tried on
     if wanted:
-        lines += [
-            "build_core_tests",
-            f"run_core_tests \"$WHEEL_BUILD/tests/tests_one\" core '{wanted}'",
-        ]
-    tests = python_tests(changed)
+        lines.append(f"run_core_tests \"$WHEEL_BUILD/tests/tests_one\" core '{wanted}'")
     if tests:
         lines.append(f"run_python_tests check {' '.join(tests)}")
     return lines
