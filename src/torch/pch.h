@@ -1,5 +1,5 @@
-// Precompiled for every file of src/torch: PyTorch's headers take most of their compile time. Files include
-// what they use all the same, so that they compile without it.
+// Precompiled for the torch layer's C++ tests and for tools/check_torch.sh, which compile files one by one:
+// PyTorch's headers take most of the compile time. Files include what they use all the same.
 #pragma once
 
 #include <ATen/ATen.h>
