@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "wheel"
 PEERS = ROOT / "build" / "peers"
 PACKAGES = ["nvitop", "gpustat", "gputil", "setuptools"]  # GPUtil imports distutils
 ROUNDS = int(os.environ.get("ROUNDS", "21"))
@@ -72,13 +73,12 @@ class Contender:
         self.failed |= process.returncode != 0
 
 
-def build_folder() -> Path:
-    """The first build that has the program and the fake library."""
-    for name in ("release", "dev"):
-        build = ROOT / "build" / name
-        if (build / "src/cli/innkeeper").exists() and (build / "tests/fake_nvml/libnvidia-ml.so.1").exists():
-            return build
-    sys.exit("not built: make setup")
+def built() -> tuple[Path, Path]:
+    """The program and the folder of the fake library."""
+    program, fake = BUILD / "src/cli/innkeeper", BUILD / "tests/fake_nvml"
+    if not program.exists() or not (fake / "libnvidia-ml.so.1").exists():
+        sys.exit(f"{program} or {fake}/libnvidia-ml.so.1 is not there; make check builds both")
+    return program, fake
 
 
 def contenders(program: Path, python: str) -> tuple[dict[str, Contender], list[str]]:
@@ -111,10 +111,10 @@ def install() -> None:
     subprocess.run([str(PEERS / "bin/pip"), "install", "--quiet", *PACKAGES], check=True)
 
 
-def report(build: Path, rounds: int, table: dict[str, Contender], missing: list[str]) -> None:
+def report(rounds: int, table: dict[str, Contender], missing: list[str]) -> None:
     """Prints a table."""
     others = os.getloadavg()[0]
-    print(f"{rounds} times each in turn, {build.name} build, {os.cpu_count()} processors, load {others:.1f}")
+    print(f"{rounds} times each in turn, {os.cpu_count()} processors, load {others:.1f}")
     width = max(map(len, table))
     print(f"{'ms':{width}}  {'wall: median':>13} {'best':>8}  {'processor: median':>18} {'best':>8}")
     for name, row in table.items():
@@ -135,8 +135,7 @@ def main() -> None:
     if args.install:
         install()
     rounds = 1 if args.quick else ROUNDS
-    build = build_folder()
-    fake = build / "tests/fake_nvml"
+    program, fake = built()
     python = str(PEERS / "bin/python") if (PEERS / "bin/python").exists() else sys.executable
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         script, nvidia_smi = Path(folder) / "gpus", Path(folder) / "bin/nvidia-smi"
@@ -156,11 +155,11 @@ def main() -> None:
         }
         if shutil.which("true") is None:
             sys.exit("there is no true(1)")
-        table, missing = contenders(build / "src/cli/innkeeper", python)
+        table, missing = contenders(program, python)
         for _ in range(rounds):
             for row in table.values():
                 row.run(env)
-    report(build, rounds, table, missing)
+    report(rounds, table, missing)
 
 
 if __name__ == "__main__":

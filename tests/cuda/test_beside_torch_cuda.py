@@ -175,8 +175,8 @@ def test_no_room_is_made_while_a_graph_is_captured() -> None:
 
 def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
     """A call of the engine's own thread would end the capture, and memory is charged to nobody meanwhile."""
-    innkeeper.configure("cuda:0:512MiB,host:1GiB")
-    pairs = many(40)
+    innkeeper.configure("cuda:0:240MiB,host:1GiB")
+    pairs = many(28)
     for _, managed in pairs:
         innkeeper.evict(managed)
     own = torch.ones(MIB, device="cuda")

@@ -134,7 +134,8 @@ class CudaRig final : public C10Rig {
   Bytes too_much() const override { return GiB(int64_t{1} << 12); }
 
  private:
-  const Slabs::Hooks hooks_ = cuda_backend::slab_hooks({});
+  static constexpr std::array<c10::DeviceIndex, 1> kFirst = {0};
+  const Slabs::Hooks hooks_ = cuda_backend::slab_hooks(kFirst);
   std::vector<void*> locked_;
 };
 #endif
