@@ -182,14 +182,16 @@ def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
     own = torch.ones(MIB, device="cuda")
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    for _, managed in pairs:
+    for _, managed in pairs[:14]:
         innkeeper.prefetch(managed, "cuda:0")
     with torch.cuda.graph(graph):
         own.mul_(2.0)
+        for _, managed in pairs[14:]:
+            innkeeper.prefetch(managed, "cuda:0")
         time.sleep(0.01)  # what it had in its hands
         before = innkeeper.stats()["bytes_fetched"]
         time.sleep(0.1)
-        assert innkeeper.stats()["bytes_fetched"] == before
+        assert innkeeper.stats()["bytes_fetched"] == before < sum(managed.nbytes for _, managed in pairs)
     graph.replay()
     check(pairs)
     assert node()["recount"] == node()["resident"] <= node()["budget"]
