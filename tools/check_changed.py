@@ -4,8 +4,8 @@ Usage: check_changed.py [--list] [REVISION]
 
 Changed is what differs from REVISION (HEAD), untracked files too. Core's tests are those of the folders of
 src/ that may include a changed one; Python tests are those of the topics that TOPICS gives, and the test
-files that were changed or use a changed helper. The layers and sizes are always checked. With --list it
-prints the commands and runs none.
+files that were changed or use a changed helper, be it through other helpers. The layers and sizes are
+always checked. With --list it prints the commands and runs none.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ TOPICS: list[tuple[str, list[str]]] = [
     ("docs/", ["docs"]),
     ("examples/", ["docs"]),
 ]
+TESTED = ("tests/python", "tests/cli")  # where the tests of `make check` lie
 PROGRAM = (
     "src/cli/",
     "src/queue/",
@@ -95,17 +96,39 @@ def core_filter(changed: Iterable[str]) -> str:
     return ":".join(f"*{suite}.*" for suite in suites_of(files))
 
 
+def users_of(helper: str) -> set[str]:
+    """Test files and folders that a helper in tests/ reaches: those that use it, or a helper that does.
+
+    A conftest.py reaches its whole folder.
+    """
+    texts = {path: path.read_text() for path in (TOP / "tests").rglob("*.py")}
+    found: set[str] = set()
+    todo, seen = [TOP / helper], {TOP / helper}
+    while todo:
+        path = todo.pop()
+        if path.name == "conftest.py":
+            found |= {name for name in TESTED if (TOP / name).is_relative_to(path.parent)}
+            continue
+        stem = re.escape(path.stem)  # imported, started by its path, or named as a plugin
+        used = re.compile(rf'^\s*(?:from|import) {stem}\b|\b{stem}\.py\b|"{stem}"', re.MULTILINE)
+        for user in {user for user, text in texts.items() if used.search(text)} - seen:
+            seen.add(user)
+            if user.name == "conftest.py" or not user.name.startswith("test_"):
+                todo.append(user)
+            elif any(user.is_relative_to(TOP / name) for name in TESTED):
+                found.add(str(user.relative_to(TOP)))
+    return found
+
+
 def python_tests(changed: Iterable[str]) -> list[str]:
     """Files and folders of Python tests that the files reach."""
     found: set[str] = set()
-    tests = [*(TOP / "tests/python").rglob("test_*.py"), *(TOP / "tests/cli").glob("test_*.py")]
     for name in changed:
         path = Path(name)
-        if path.name.startswith("test_") and name.startswith(("tests/python/", "tests/cli/")):
+        if path.name.startswith("test_") and name.startswith(TESTED):
             found.add(name)
         elif name.startswith("tests/") and path.suffix == ".py":
-            used = re.compile(rf"\b{re.escape(path.stem)}\b")
-            found |= {str(test.relative_to(TOP)) for test in tests if used.search(test.read_text())}
+            found |= users_of(name)
         elif name.startswith("tools/"):
             found.add("tests/python/docs")
         topics = next((topics for prefix, topics in TOPICS if name.startswith(prefix)), [])

@@ -180,9 +180,24 @@ def test_every_folder_of_the_torch_layer_and_of_python_reaches_tests() -> None:
 
 
 def test_a_changed_helper_reaches_the_tests_that_use_it() -> None:
-    found = check_changed.python_tests(["tests/support/python/fake_machine.py"])
-    assert found and all("fake_machine" in (ROOT / name).read_text() for name in found)
+    found = check_changed.python_tests(["tests/support/python/documents.py"])
+    assert found and all("documents" in (ROOT / name).read_text() for name in found)
     assert check_changed.python_tests(["tests/cli/test_top.py"]) == ["tests/cli/test_top.py"]
+
+
+def test_a_changed_helper_reaches_tests_through_other_helpers() -> None:
+    """Through walk.py, which names it; and through tests/conftest.py, which every test stands under."""
+    steps = check_changed.python_tests(["tests/support/python/walk_steps.py"])
+    assert "tests/python/memory/test_walk.py" in steps
+    for everywhere in ("tests/support/python/tiers.py", "tests/conftest.py"):
+        assert check_changed.python_tests([everywhere]) == ["tests/cli", "tests/python"]
+    assert check_changed.python_tests(["tests/python/conftest.py"]) == ["tests/python"]
+    assert check_changed.python_tests(["tests/cuda/conftest.py"]) == []
+
+
+def test_every_helper_reaches_tests() -> None:
+    for helper in (ROOT / "tests/support/python").glob("*.py"):
+        assert check_changed.python_tests([str(helper.relative_to(ROOT))]), helper
 
 
 @pytest.fixture
