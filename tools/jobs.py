@@ -47,18 +47,18 @@ class Job:
 # Continuous integration begins with one of these rows, another each time; a row fits beside make test.
 VERIFY_ROWS = [
     [
-        Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 15),
+        Job("tidy", "clang-tidy, and clang's check of lock annotations", "tools/lint.sh tidy", 4),
         Job(
             "commands",
             "each command that a document names, in short",
             f"{TESTS_ONE} && {PYTEST} --tier verify",
-            13,
+            4,
         ),
         Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 2),
     ],
     [
-        Job("bench", "every benchmark in its short form", "QUICK=1 tools/bench.sh", 15),
-        Job("cuda", "the CUDA part on a runtime without a card", "TIER=1 MODES=late tools/cuda.sh", 12),
+        Job("bench", "every benchmark in its short form", "QUICK=1 tools/bench.sh", 7),
+        Job("cuda", "the CUDA part on a runtime without a card", "TIER=1 MODES=late tools/cuda.sh", 8),
         Job("fuzz", "what reads text, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 4),
     ],
     [
