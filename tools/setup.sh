@@ -45,8 +45,6 @@ PY
     command -v ccache >/dev/null || echo ccache
     [ -n "$(find_tool clang-format)" ] || echo clang-format
     header_exists gtest/gtest.h || echo libgtest-dev
-  fi
-  if needs test; then
     command -v tmux >/dev/null || echo tmux
   fi
   if needs verify; then
