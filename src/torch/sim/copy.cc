@@ -1,9 +1,12 @@
 #include "torch/sim/copy.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty.h>
+
+#include <vector>
 
 #include "torch/runtime/faults.h"
 #include "torch/sim/allocator.h"
@@ -138,13 +141,20 @@ void copy_between(const Tensor& to, const Tensor& from) {
   copy_by_kernel(to, staged);
 }
 
+// Kernels check it where there is something to copy.
+void check_shapes(const Tensor& to, const Tensor& from) {
+  const std::vector<int64_t> both = at::infer_size(to.sizes(), from.sizes());
+  TORCH_CHECK(to.sizes() == c10::IntArrayRef(both), "output with shape ", to.sizes(),
+              " doesn't match the broadcast shape ", c10::IntArrayRef(both));
+}
+
 void transfer(const Tensor& to, const Tensor& from, bool non_blocking) {
   if (to.is_same(from)) return;
   check_dense(to);
   check_dense(from);
   TORCH_CHECK(on_accelerator(to) || on_accelerator(from), "neither ", to.device(), " nor ", from.device(),
               " is a simulated accelerator");
-  if (to.numel() == 0 && from.numel() == 0) return;
+  if (to.numel() == 0 && from.numel() == 0) return check_shapes(to, from);
   if (on_accelerator(to) && on_accelerator(from)) return copy_between(to, from);
   const c10::Device host = on_accelerator(to) ? from.device() : to.device();
   TORCH_CHECK(host.is_cpu(), "cannot copy between a simulated accelerator and ", host);
