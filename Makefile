@@ -7,7 +7,7 @@
 #   make nightly what takes an hour a job (JOB=soak), and docs/nightly.md of it
 #   make bench   benchmarks                                         make gpu     the tests that need one
 #   make format  clang-format and ruff, in place                    make lint    style, layers, sizes, clang-tidy
-#   make clean   remove build/ (not $(VENV))
+#   make clean   remove build/ (not .venv)
 #   make cuda    the CUDA part without a card: PyTorch's CUDA build on a runtime of our own (fetches it once)
 #   make asan    the torch layer's C++ tests under AddressSanitizer
 #   make compat  models and scripts of libraries against the CPU, and docs/compatibility.md of it (by hand)
@@ -40,10 +40,12 @@ test:
 	@tools/test.sh
 
 verify:
+	@$(PYTHON) tools/jobs.py --known verify $(JOB)
 	@tools/setup.sh verify
 	@$(VENV)/bin/python tools/jobs.py verify $(JOB)
 
 nightly:
+	@$(PYTHON) tools/jobs.py --known nightly $(JOB)
 	@tools/setup.sh verify
 	@$(VENV)/bin/python tools/jobs.py nightly $(JOB)
 

@@ -6,7 +6,8 @@ source "$(dirname "$0")/common.sh"
 source tools/run_tests.sh
 
 if [ -n "${CHANGED:-}" ]; then
-  exec "$VENV_PYTHON" tools/check_changed.py "${CHANGED/#1/HEAD}"
+  [ "$CHANGED" != 1 ] || CHANGED=HEAD
+  exec "$VENV_PYTHON" tools/check_changed.py "$CHANGED"
 fi
 
 header "layers, format and Python lint"
@@ -16,7 +17,9 @@ tools/lint.sh python
 
 header "core"
 build_core_tests
-run_core_tests "$WHEEL_BUILD/tests/tests_one" core
+failed=0
+run_core_tests "$WHEEL_BUILD/tests/tests_one" core || failed=1
 
 header "Python, and the program started alone"
-run_python_tests check
+run_python_tests check || failed=1
+[ "$failed" = 0 ] || die "tests failed, in core or in Python; again: make test FAILED=1"

@@ -42,7 +42,7 @@ def shadows(top: Path, names: set[str]) -> list[str]:
 def main() -> int:
     """Checks the repository; returns the exit status."""
     found = shadows(TOP, taken((TOP / "pyproject.toml").read_text()))
-    print("\n".join(found) if found else "scripts: none hides a module")
+    print("\n".join(found) if found else "scripts: none is named as a module of Python")
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""Prints how many tests JUnit or GoogleTest reports tell of: count_tests.py NAME REPORT...
+"""Prints how many tests JUnit or GoogleTest reports tell of: count_tests.py NAME REPORT...; none is an error.
 
 With --failed instead of a name: the tests that failed, as a filter for GoogleTest.
 """
@@ -35,8 +35,8 @@ def main(arguments: list[str]) -> int:
         for each in ("passed", "failed", "skipped")
         if counts[each] or each == "passed"
     ]
-    print(f"{name}: {sum(counts.values())} tests, {', '.join(words)}")
-    return 0
+    print(f"{name}: {counts.total()} tests, {', '.join(words)}")
+    return int(not counts)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ probe='extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long
 mkdir -p build/fuzz/found
 if [ -z "$clang" ] ||
    ! "$clang" -fsanitize=fuzzer,address,undefined -x c++ - -o build/fuzz/probe <<<"$probe" 2>build/fuzz/probe.log; then
-  echo "skipped, as are lock annotations: no clang with libFuzzer (Debian: clang and libclang-rt-14-dev)"
+  echo "fuzzing and lock annotations are skipped: no clang with libFuzzer (Debian: clang and libclang-rt-14-dev)"
   exit 0
 fi
 

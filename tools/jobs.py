@@ -30,8 +30,9 @@ NIGHTLY_PAGE = TOP / "docs" / "nightly.md"
 RECORD = TOP / "build" / "verify.json"  # job -> what is known of its last run here
 CI_LIMIT_S = 57 * 60
 LAST = 60  # lines of a failed job's output
-TESTS_ONE = "source tools/common.sh && source tools/run_tests.sh && build_core_tests"
-PYTEST = "$VENV/bin/python -m pytest -q -p no:cacheprovider tests/python tests/cli"
+LEAST_LIMIT_S = 20 * 60
+TESTS = "source tools/common.sh && source tools/run_tests.sh"
+NARROWING = ("QUICK", "FAILED", "CHANGED", "PYTEST_ARGS")  # variables with which a job would try less
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Job:
     command: str
     minutes: float  # about how long it takes on two idle cores, without a compiler cache
 
+    @property
+    def limit_s(self) -> float:
+        """A job that takes longer hangs, and has failed."""
+        return max(LEAST_LIMIT_S, 3 * self.minutes * 60)
+
 
 # Continuous integration begins with one of these rows, another each time; a row fits beside make test.
 VERIFY_ROWS = [
@@ -51,7 +57,7 @@ VERIFY_ROWS = [
         Job(
             "commands",
             "each command that a document names, in short",
-            f"{TESTS_ONE} && {PYTEST} --tier verify",
+            f"{TESTS} && build_core_tests && PYTEST_ARGS='-n 0' run_python_tests verify",
             4,
         ),
         Job("tsan", "core's stress tests under ThreadSanitizer", "tools/sanitize.sh tsan", 2),
@@ -69,7 +75,7 @@ VERIFY_ROWS = [
 VERIFY = [job for row in VERIFY_ROWS for job in row]
 NIGHTLY = [
     Job("compat", "models and scripts of libraries against the CPU", "tools/compat.sh", 60),
-    Job("opinfo", "PyTorch's operator database for all dtypes", f"{PYTEST} --tier nightly", 50),
+    Job("opinfo", "PyTorch's operator database for all dtypes", f"{TESTS} && run_python_tests nightly", 50),
     Job("mutants", "lines taken out of core: does a test notice each?", "tools/mutate --jobs 2", 60),
     Job("torch-asan", "the torch layer's C++ tests under AddressSanitizer", "tools/asan.sh", 20),
     Job(
@@ -100,10 +106,12 @@ def git(*words: str) -> str:
 
 
 def run(job: Job, limit_s: float | None = None) -> Outcome:
-    """Runs a job to its end, or until the limit: then it is stopped, and did not run."""
+    """Runs a job to its end or until a limit. At the limit given it did not run; at its own it failed."""
     log = REPORTS / f"{job.name}.log"
-    print(f"\n== {job.name}: {job.what} ==", flush=True)
+    about = f"about {job.minutes:g} min; {log.relative_to(TOP)}"
+    print(f"\n== {job.name}: {job.what} ({about}) ==", flush=True)
     began = time.monotonic()
+    allowed = min(job.limit_s, limit_s or job.limit_s)
     with log.open("w") as out:
         process = subprocess.Popen(
             ["bash", "-c", job.command],
@@ -115,11 +123,16 @@ def run(job: Job, limit_s: float | None = None) -> Outcome:
             start_new_session=True,
         )
         try:
-            status = process.wait(limit_s)
+            status = process.wait(allowed)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return Outcome(job, "not run", time.monotonic() - began, "stopped when the time was over")
+            seconds = time.monotonic() - began
+            if allowed < job.limit_s:
+                return Outcome(job, "not run", seconds, "stopped when the time was over")
+            return Outcome(
+                job, "failed", seconds, f"took over {allowed / 60:.0f} min; see {log.relative_to(TOP)}"
+            )
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -150,14 +163,22 @@ def recorded() -> dict[str, dict[str, str | float]]:
         found = json.loads(RECORD.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {name: noted for name, noted in found.items() if isinstance(noted, dict)}
 
 
 def record(outcome: Outcome) -> None:
     """Notes a run, for the order and the time of the next."""
     if outcome.result != "not run":
-        noted = recorded() | {
-            outcome.job.name: {"commit": git("rev-parse", "HEAD"), "seconds": outcome.seconds}
+        noted = recorded()
+        before = noted.get(outcome.job.name, {})
+        # A run that failed may have ended long before its time.
+        seconds = outcome.seconds if outcome.result == "passed" else before.get("seconds", 0)
+        noted[outcome.job.name] = {
+            "commit": git("rev-parse", "HEAD"),
+            "seconds": seconds,
+            "result": outcome.result,
         }
         RECORD.parent.mkdir(exist_ok=True)
         RECORD.write_text(json.dumps(noted, indent=1))
@@ -172,14 +193,16 @@ def commits_since(commit: object) -> int:
 def longest_ago_first(commits: int, noted: dict[str, dict[str, str | float]]) -> list[Job]:
     """The order in which continuous integration runs the jobs of VERIFY.
 
-    Those that ran longest ago come first, by the number of commits since. Where nothing is noted of any, as
-    in a fresh clone, the row comes first whose number is that of HEAD's commits, modulo.
+    Those that failed come first, then those that ran longest ago, by the number of commits since. Where
+    nothing is noted of any, as in a fresh clone, the row comes first whose number is that of HEAD's commits,
+    modulo.
     """
     first = commits % len(VERIFY_ROWS)
     rows = [*VERIFY_ROWS[first:], *VERIFY_ROWS[:first]]
 
-    def age(job: Job) -> int:
-        return commits_since(noted[job.name].get("commit")) if job.name in noted else sys.maxsize
+    def age(job: Job) -> tuple[bool, int]:
+        last = noted.get(job.name, {})
+        return last.get("result") == "failed", commits_since(last.get("commit")) if last else sys.maxsize
 
     return sorted((job for row in rows for job in row), key=age, reverse=True)
 
@@ -187,7 +210,9 @@ def longest_ago_first(commits: int, noted: dict[str, dict[str, str | float]]) ->
 def minutes_of(job: Job, noted: dict[str, dict[str, str | float]]) -> float:
     """How long a job will take: as the last time here, else as its line says."""
     seconds = noted.get(job.name, {}).get("seconds")
-    return float(seconds) / 60 if isinstance(seconds, int | float) else job.minutes
+    if isinstance(seconds, int | float) and 0 < seconds <= job.limit_s:
+        return seconds / 60
+    return job.minutes
 
 
 def chosen(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
@@ -237,13 +262,18 @@ def ci() -> int:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            start_new_session=True,
         ) as process,
     ):
         assert process.stdout is not None
-        for line in process.stdout:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            kept.write(line)
+        try:
+            for line in process.stdout:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+                kept.write(line)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
     passed = process.returncode == 0
     seconds = time.monotonic() - began
     print(f"\nmake test {'passed' if passed else 'FAILED'} in {seconds / 60:.1f} min", flush=True)
@@ -273,12 +303,20 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("tier", choices=("verify", "nightly", "ci"))
     parser.add_argument("jobs", nargs="*", metavar="JOB")
+    parser.add_argument("--known", action="store_true", help="only look whether there are such jobs")
     options = parser.parse_args(arguments)
+    for name in NARROWING:
+        os.environ.pop(name, None)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so what runs is stopped, too
+    known = VERIFY if options.tier == "verify" else NIGHTLY
+    if options.known:
+        chosen(known, options.jobs)
+        return 0
     REPORTS.mkdir(parents=True, exist_ok=True)
     if options.tier == "ci":
         return ci()
-    jobs, note = (VERIFY, record) if options.tier == "verify" else (NIGHTLY, note_nightly)
-    return run_all(chosen(jobs, options.jobs), note)
+    note = record if options.tier == "verify" else note_nightly
+    return run_all(chosen(known, options.jobs), note)
 
 
 if __name__ == "__main__":

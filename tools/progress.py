@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TextIO
 
 STEP = re.compile(r"\[(\d+)/(\d+)\] ")
+COMPILER_ERROR = re.compile(r":\d+:\d+: (?:fatal )?error: |undefined reference")
 SECONDS_BETWEEN_LINES = 15  # where the output is no terminal
+FOR_AN_ESTIMATE = 3  # steps: the first are CMake's own, or the longest
 LAST = 60  # lines of the log, after a failure
 
 
@@ -37,7 +39,9 @@ def follow(lines: Iterable[str], log: TextIO, what: str, out: TextIO) -> None:
         if step is None:
             continue
         done, total, now = int(step[1]), int(step[2]), time.monotonic()
-        said = f"Compiling {what}: {done} of {total}, {left(max(done, 1), total, now - began)}"
+        said = f"Compiling {what}: {done} of {total}"
+        if done >= FOR_AN_ESTIMATE:
+            said += f", {left(done, total, now - began)}"
         if terminal:
             out.write(f"\r\033[K{said}")
             out.flush()
@@ -63,7 +67,10 @@ def main(arguments: list[str]) -> int:
             follow(build.stdout, log, what, sys.stdout)
         status = build.returncode
     if status != 0:
-        print("\n".join(path.read_text(errors="replace").splitlines()[-LAST:]))
+        lines = path.read_text(errors="replace").splitlines()
+        print("\n".join(lines[-LAST:]))
+        errors = [line for line in lines if COMPILER_ERROR.search(line)]
+        print("", *errors[:LAST], f"All of it: {path}", sep="\n")
     return status if status >= 0 else 128 - status
 
 

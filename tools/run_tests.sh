@@ -25,22 +25,36 @@ build_core_tests() {
   build "$WHEEL_BUILD" core tests_one
 }
 
+# Processes that ignore Ctrl-C, as bash has it for those in the background: stopped when the script ends early.
+shards=()
+trap '[ ${#shards[@]} = 0 ] || kill "${shards[@]}" 2>/dev/null || true' EXIT
+
 # run_core_tests PROGRAM NAME [GTEST_FILTER]: in shards, each a process of its own: twice as many as there are cores,
 # since most of the time the tests wait. Prints how many ran and what failed; skips are held to tests/allowed_skips.txt.
+# A shard without a report ended in the middle, whatever its status; no test at all is a failure, too.
 run_core_tests() {
-  local program=$1 name=$2 filter=${3:-*} shard failed=0 count=$((2 * JOBS)) shards=()
+  local program=$1 name=$2 filter=${3:-*} shard failed=0 count=$((2 * JOBS))
+  shards=()
   rm -f "$REPORTS/gtest-$name-"*
   for ((shard = 0; shard < count; ++shard)); do
-    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$shard timeout -k 10 1500 "${fixed_addresses[@]}" "$program" \
+    GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$shard timeout --foreground -k 10 1500 "${fixed_addresses[@]}" "$program" \
       --gtest_filter="$filter" --gtest_brief=1 --gtest_output="xml:$PWD/$REPORTS/gtest-$name-$shard.xml" \
       >"$REPORTS/gtest-$name-$shard.log" 2>&1 &
     shards+=($!)
   done
   for ((shard = 0; shard < count; ++shard)); do
-    wait "${shards[shard]}" || { failed=1; tail -n 60 "$REPORTS/gtest-$name-$shard.log"; }
+    if ! wait "${shards[shard]}" || [ ! -s "$REPORTS/gtest-$name-$shard.xml" ]; then
+      failed=1
+      # With a report its failures are shown below.
+      [ -s "$REPORTS/gtest-$name-$shard.xml" ] || {
+        tail -n 60 "$REPORTS/gtest-$name-$shard.log"
+        echo "$name: shard $shard of $count ended in the middle of its tests"
+      }
+    fi
   done
+  shards=()
   "$PYTHON" tools/show_failures.py "$REPORTS/gtest-$name-"*.xml
-  "$PYTHON" tools/count_tests.py "$name" "$REPORTS/gtest-$name-"*.xml
+  "$PYTHON" tools/count_tests.py "$name" "$REPORTS/gtest-$name-"*.xml || failed=1
   "$PYTHON" tools/check_skips.py --quiet gtest "$REPORTS/gtest-$name-"*.xml || failed=1
   return "$failed"
 }

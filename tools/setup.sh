@@ -106,7 +106,8 @@ daemon_exists() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
 virtual_environment() {
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     die "$PYTHON is $("$PYTHON" -V); Innkeeper needs Python 3.10 or newer (set PYTHON=...)"
-  [ -x "$VENV_PYTHON" ] || "$PYTHON" -m venv "$VENV"
+  # pip comes last: without it the environment was left half made.
+  "$VENV_PYTHON" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv "$VENV"
 }
 
 # python_packages GROUP...: installs what pyproject.toml lists, and PyTorch unless a usable one is there.
@@ -153,6 +154,7 @@ compile_core() {
 package() {
   local inputs
   inputs=$(fingerprint)  # before it is built: what changes meanwhile is built the next time
+  rm -f "$VENV/.innkeeper-package"
   CXX=$CXX CMAKE_BUILD_PARALLEL_LEVEL=$JOBS "$PYTHON" tools/progress.py build/package.log "the package" \
     "$VENV_PYTHON" -m pip install --disable-pip-version-check --verbose \
     --no-build-isolation --no-deps --force-reinstall . \

@@ -33,7 +33,8 @@ def failures(report: Path) -> dict[str, str]:
             mark = case.find("error")
         if mark is not None:
             output = case.findtext("system-out") or mark.text or mark.get("message") or ""
-            found[case.get("name", "")] = output.strip("\n")
+            test = ".".join(filter(None, (case.get("classname"), case.get("name"))))
+            found[test] = output.strip("\n")
     return found
 
 

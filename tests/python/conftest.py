@@ -53,6 +53,7 @@ def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
         assert node["peak"] <= node["budget"], (name, node)
     if bytes_kept() > before:
         request.node.funcargs.clear()  # what other fixtures made
+        sys.last_value = sys.last_traceback = sys.last_exc = None  # of a test that failed: it has its tensors
         gc.collect()  # tensors in a cycle
         assert bytes_kept() <= before, (
             "managed tensors outlive the test: what follows cannot configure its nodes"

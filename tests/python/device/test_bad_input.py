@@ -278,11 +278,15 @@ def test_a_copy_within_a_storage_is_refused_where_plain_pytorch_refuses_it(ends)
     assert torch.equal(attempt("managed"), attempt("cpu"))
 
 
-@pytest.mark.parametrize("shapes", [((0, 15), (0, 0)), ((15, 0), (7, 0)), ((1, 0), (5, 0)), ((0,), (3,)), ((0,), (1,))])
+@pytest.mark.parametrize(
+    "shapes", [((0, 15), (0, 0)), ((15, 0), (7, 0)), ((1, 0), (5, 0)), ((0,), (3,)), ((0,), (1,))]
+)
 @pytest.mark.parametrize("devices", [("managed", "managed"), ("managed", "cpu"), ("cpu", "managed")])
 def test_shapes_of_empty_tensors_are_checked_by_copies_as_on_the_cpu(shapes, devices):
     def attempt(*devices):
-        to, source = (torch.zeros(shape, device=device) for shape, device in zip(shapes, devices, strict=True))
+        to, source = (
+            torch.zeros(shape, device=device) for shape, device in zip(shapes, devices, strict=True)
+        )
         try:
             return to.copy_(source).shape
         except RuntimeError as error:

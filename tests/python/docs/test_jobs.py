@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -36,6 +37,40 @@ def test_jobs_that_ran_longest_ago_come_first(commits: Commits) -> None:
     del noted["cuda"]
     order = [job.name for job in jobs.longest_ago_first(0, noted)]
     assert order[:2] == ["cuda", "fuzz"] and sorted(order) == sorted(job.name for job in jobs.VERIFY)
+
+
+def test_jobs_that_failed_come_before_all_others(commits: Commits) -> None:
+    """Or a second run of the same commit would have no time for them, and pass."""
+    commits |= {"new": 0, "old": 9}
+    noted = {job.name: {"commit": "old", "result": "passed"} for job in jobs.VERIFY}
+    noted["bench"] = {"commit": "new", "result": "failed"}
+    assert jobs.longest_ago_first(0, noted)[0].name == "bench"
+
+
+def test_a_failed_run_says_nothing_of_how_long_a_job_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "RECORD", tmp_path / "verify.json")
+    monkeypatch.setattr(jobs, "git", lambda *words: "0123abc")
+    job = jobs.VERIFY[0]
+    for result, seconds in (("passed", 90.0), ("failed", 3.0), ("not run", 5.0)):
+        jobs.record(jobs.Outcome(job, result, seconds))
+    noted = jobs.recorded()
+    assert noted[job.name] == {"commit": "0123abc", "seconds": 90.0, "result": "failed"}
+    assert jobs.minutes_of(job, noted) == 1.5
+
+
+@pytest.mark.parametrize(
+    "garbage", ['{"tidy": 5}', '{"tidy": null}', "[]", '{"tidy": {"seconds": 1e300}}', "{"]
+)
+def test_garbage_in_the_record_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: Commits, garbage: str
+) -> None:
+    monkeypatch.setattr(jobs, "RECORD", tmp_path / "verify.json")
+    jobs.RECORD.write_text(garbage)
+    noted = jobs.recorded()
+    order = jobs.longest_ago_first(0, noted)
+    assert [jobs.minutes_of(job, noted) for job in order] == [job.minutes for job in order]
 
 
 def test_every_job_runs_in_at_least_every_third_run_of_ci() -> None:
@@ -86,6 +121,9 @@ def test_a_job_that_takes_too_long_is_stopped_with_all_it_started(
     monkeypatch.setattr(jobs, "TOP", tmp_path)
     outcome = jobs.run(jobs.Job("a", "what", "sleep 600 & echo $! >child; wait", 1), limit_s=1)
     assert outcome.result == "not run" and "stopped" in outcome.why
+    monkeypatch.setattr(jobs, "LEAST_LIMIT_S", 1)
+    hangs = jobs.run(jobs.Job("a", "what", "sleep 600 & echo $! >child; wait", 0), limit_s=100)
+    assert hangs.result == "failed" and "took over" in hangs.why
     child = Path("/proc") / (tmp_path / "child").read_text().strip() / "stat"
     assert not child.exists() or child.read_text().split()[2] == "Z"
 
@@ -146,6 +184,32 @@ def test_tests_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     count_tests.main(["core", str(report), str(tmp_path / "none.xml")])
     count_tests.main(["--failed", str(report)])
     assert capsys.readouterr().out == "core: 3 tests, 1 passed, 1 failed, 1 skipped\nS.b\n"
+    assert count_tests.main(["core", str(tmp_path / "none.xml")]) == 1, "no test at all is a failure"
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "said"),
+    [
+        ("exit 0", 1, "core: shard 1 of 2 ended in the middle of its tests"),
+        ("kill -SEGV $$", 1, "core: shard 1 of 2 ended in the middle of its tests"),
+        ('printf \'%s\' "$REPORT" >"${2#*xml:}"', 0, "core: 2 tests, 2 passed"),
+    ],
+)
+def test_a_shard_without_a_report_ended_in_the_middle(
+    run_program, tmp_path: Path, script: str, status: int, said: str
+) -> None:
+    """Be its status 0, as that of a test which calls exit()."""
+    program = tmp_path / "tests_one"
+    report = '<testsuites><testsuite name="S"><testcase name="a" status="run"/></testsuite></testsuites>'
+    program.write_text(
+        f'#!/bin/bash\nREPORT=\'{report}\'; set -- "$1" "$3"\n'
+        f'if [ $GTEST_SHARD_INDEX = 0 ]; then printf \'%s\' "$REPORT" >"${{2#*xml:}}"; exit 0; fi\n{script}\n'
+    )
+    program.chmod(0o755)
+    reports = os.path.relpath(tmp_path, ROOT)
+    command = f"source tools/common.sh; source tools/run_tests.sh; JOBS=1 REPORTS={reports}"
+    done = run_program("bash", "-c", f"{command}; run_core_tests {program} core", cwd=ROOT)
+    assert (done.returncode, said in done.stdout) == (status, True), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -168,6 +232,7 @@ def test_core_tests_are_those_of_the_folders_above(changed: str, wanted: list[st
 def test_a_header_of_core_s_base_reaches_every_folder() -> None:
     found = set(check_changed.core_filter(["src/base/status.h"]).split(":"))
     folders = [path for path in (ROOT / "tests/unit").iterdir() if path.is_dir() and path.name != "support"]
+    assert {"*LeaseStorm.*", "*QueueStorm.*", "*ThreadsTest.*"} <= found
     for folder in folders:
         assert found & {f"*{suite}.*" for suite in check_changed.suites_of(folder.glob("*_test.cc"))}, folder
 
@@ -195,6 +260,22 @@ def test_a_changed_helper_reaches_tests_through_other_helpers() -> None:
     assert check_changed.python_tests(["tests/cuda/conftest.py"]) == []
 
 
+@pytest.mark.parametrize(
+    "changed", ["CMakeLists.txt", "src/queue/CMakeLists.txt", "tests/fake_nvml/script.cc", "pyproject.toml"]
+)
+def test_what_no_rule_knows_reaches_all(changed: str) -> None:
+    assert check_changed.commands([changed, "docs/testing.md"]) == check_changed.EVERYTHING
+
+
+def test_what_is_gone_reaches_what_used_it() -> None:
+    """Neither read nor given to ruff."""
+    lines = check_changed.commands(["tests/support/python/gone_helper.py", "src/queue/gone.cc"])
+    assert any("*QueueStorm.*" in line for line in lines) or lines == check_changed.EVERYTHING
+    lines = check_changed.commands(["src/queue/gone.cc", "tests/cli/test_gone.py"])
+    assert any("*QueueStorm.*" in line for line in lines) and any("tests/cli" in line for line in lines)
+    assert not any("gone" in line for line in lines)
+
+
 def test_every_helper_reaches_tests() -> None:
     for helper in (ROOT / "tests/support/python").glob("*.py"):
         assert check_changed.python_tests([str(helper.relative_to(ROOT))]), helper
@@ -216,4 +297,4 @@ def test_what_git_does_not_track_is_changed_too(checkout: Path, monkeypatch: pyt
     (checkout / "gone").unlink()
     (checkout / "new").write_text("")
     monkeypatch.setattr(check_changed, "TOP", checkout)
-    assert check_changed.changed_files("HEAD") == ["changed", "new"]
+    assert check_changed.changed_files("HEAD") == ["changed", "gone", "new"]

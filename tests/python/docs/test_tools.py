@@ -131,11 +131,11 @@ def test_what_failed_is_printed_last_and_short(run_python: RunProgram, tmp_path:
     report = tmp_path / "report.xml"
     output = "\n".join(["step 7: wrong bytes", *["a" * 1000] * 100, "INNKEEPER_SEED=7"])
     report.write_text(
-        "<testsuite><testcase name='good'/><testcase name='bad'><failure message='Failed'/>"
+        "<testsuite><testcase name='good'/><testcase classname='S' name='bad'><failure message='Failed'/>"
         f"<system-out>{output}</system-out></testcase></testsuite>"
     )
     printed = run_python("tools/show_failures.py", report).stdout.splitlines()
-    assert printed[0] == "---- bad"
+    assert printed[0] == "---- S.bad"
     assert printed[1] == "step 7: wrong bytes"
     assert printed[-1] == "INNKEEPER_SEED=7"
     assert len(printed) < 30

@@ -6,8 +6,12 @@ A marker says what a test needs. It follows from the fixtures that the test uses
 Two checks hold for every test of tests/python and tests/cli:
 
 1. A test that starts a process has a marker that says so (STARTERS).
+   A module that starts one when it is imported fails at once. What goes past Python's audit events, as a
+   call of libc by ctypes, is not heard.
 2. The call of a test that the tier `check` selects takes at most LIMIT_S seconds. The time that the test's
    thread waited for a processor does not count, so that other programs on the machine fail no test.
+
+And a worker of pytest-xdist that crashes at its end fails the run, though its tests are counted by then.
 """
 
 from __future__ import annotations
@@ -76,6 +80,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.test: Running | None = None
+        self.module: Path | None = None  # that is imported now
         self.listens = False
 
     def listen(self) -> None:
@@ -94,11 +99,33 @@ class Watch:
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Notes what an audit event starts."""
-        if event in EVENTS and self.test is not None:
+        if event not in EVENTS:
+            return
+        if self.module is not None and is_test_code(asked_by(), self.module):
+            raise RuntimeError(
+                f"{self.module} starts a process ({program_of(event, arguments)}) when it is imported"
+            )
+        if self.test is not None:
             self.test.started.append(program_of(event, arguments))
 
 
 WATCH = Watch()
+
+
+def is_test_code(file: Path, module: Path) -> bool:
+    """Whether a file is the test module or a helper."""
+    return file == module or file.is_relative_to(ROOT / "tests")
+
+
+def asked_by() -> Path:
+    """The file of the innermost caller that is not Python's own: libraries may ask uname when imported."""
+    frame, own = sys._getframe(2), Path(os.__file__).parent
+    while frame.f_back is not None and Path(frame.f_code.co_filename).parent in (
+        own,
+        own / "multiprocessing",
+    ):
+        frame = frame.f_back
+    return Path(frame.f_code.co_filename)
 
 
 def program_of(event: str, arguments: tuple[Any, ...]) -> str:
@@ -161,8 +188,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+class WorkerEnds:
+    """Where pytest-xdist's workers are controlled: how they end after they have told their results."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        self.nodes.append(node)
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)  # outermost: pytest-xdist's own ends the workers
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        yield
+        for node in self.nodes:
+            status = node.gateway._io.wait()
+            if status:
+                print(f"\n{node.gateway.id} ended with {status} after its tests", file=sys.stderr)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.INTERNAL_ERROR
+
+
 def pytest_configure(config: pytest.Config) -> None:
     WATCH.listen()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(WorkerEnds())
     asked = config.option.markexpr
     by_name = asked or any("::" in argument for argument in config.args)
     tier = TIERS[config.getoption("tier") or ("all" if by_name else "test")]
@@ -174,6 +223,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in set(getattr(item, "fixturenames", ())) & set(MARKER_OF):
             item.add_marker(MARKER_OF[name])
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    is_ours = not any(collector.path.is_relative_to(folder) for folder in ELSEWHERE)
+    WATCH.module = collector.path if isinstance(collector, pytest.Module) and is_ours else None
+    yield
+    WATCH.module = None
 
 
 @pytest.hookimpl(hookwrapper=True)
