@@ -62,7 +62,7 @@ void take(c10::DeviceIndex index, Bytes budget);
 std::unique_ptr<MemoryOrder> make_memory_order(c10::DeviceIndex index);
 
 // Page-locked memory, near the cards if all are near the same: copies run beside the program and at the
-// link's full speed. At least one card.
+// link's full speed. Requires: `cards` is not empty.
 Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards);
 
 // A generator for the calling thread's next operator on a card: its numbers depend on the seed alone.

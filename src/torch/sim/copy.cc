@@ -141,7 +141,7 @@ void copy_between(const Tensor& to, const Tensor& from) {
   copy_by_kernel(to, staged);
 }
 
-// Kernels check it where there is something to copy.
+// A copy of no bytes launches no kernel, so its shapes are checked here, as kernels check them.
 void check_shapes(const Tensor& to, const Tensor& from) {
   const std::vector<int64_t> both = at::infer_size(to.sizes(), from.sizes());
   TORCH_CHECK(to.sizes() == c10::IntArrayRef(both), "output with shape ", to.sizes(),
