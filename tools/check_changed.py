@@ -5,8 +5,8 @@ Usage: check_changed.py [--list] [REVISION]
 Changed is what differs from REVISION (HEAD), untracked files too. Core's tests are those of the folders of
 src/ that may include a changed one; Python tests are those of the topics that TOPICS gives, and the test
 files that were changed or use a changed helper, be it through other helpers. The layers and sizes are
-always checked. A file that no rule knows, as of the build, reaches all of make check. With --list it prints
-the commands and runs none.
+always checked. A file that no rule covers, such as a CMakeLists.txt, reaches all of make check. With --list
+it prints the commands and runs none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from check_layers import direct_links, reach
@@ -62,14 +63,7 @@ LATER = (
     "tests/pytorch_own/",
     "tests/torch/",
 )
-EVERYTHING = [
-    "tools/lint.sh structure",
-    "tools/lint.sh format",
-    "tools/lint.sh python",
-    "build_core_tests",
-    'run_core_tests "$WHEEL_BUILD/tests/tests_one" core',
-    "run_python_tests check",
-]
+EVERYTHING = ["CHANGED= tools/check.sh"]
 TESTED = ("tests/python", "tests/cli")  # where the tests of `make check` lie
 PROGRAM = (
     "src/cli/",
@@ -121,12 +115,17 @@ def core_filter(changed: Iterable[str]) -> str:
     return ":".join(f"*{suite}.*" for suite in suites_of(files))
 
 
+@cache
+def python_texts() -> dict[Path, str]:
+    """Path -> text, of all Python files of tests/."""
+    return {path: path.read_text() for path in (TOP / "tests").rglob("*.py")}
+
+
 def users_of(helper: str) -> set[str]:
     """Test files and folders that a helper in tests/ reaches: those that use it, or a helper that does.
 
     A conftest.py reaches its whole folder.
     """
-    texts = {path: path.read_text() for path in (TOP / "tests").rglob("*.py")}
     found: set[str] = set()
     todo, seen = [TOP / helper], {TOP / helper}
     while todo:
@@ -136,7 +135,7 @@ def users_of(helper: str) -> set[str]:
             continue
         stem = re.escape(path.stem)  # imported, started by its path, or named as a plugin
         used = re.compile(rf'^\s*(?:from|import) {stem}\b|\b{stem}\.py\b|"{stem}"', re.MULTILINE)
-        for user in {user for user, text in texts.items() if used.search(text)} - seen:
+        for user in {user for user, text in python_texts().items() if used.search(text)} - seen:
             seen.add(user)
             if user.name == "conftest.py" or not user.name.startswith("test_"):
                 todo.append(user)

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from process_group import process_group
+
 TOP = Path(__file__).parent.parent
 REPORTS = TOP / "build" / "reports"
 NIGHTLY_PAGE = TOP / "docs" / "nightly.md"
@@ -112,30 +114,25 @@ def run(job: Job, limit_s: float | None = None) -> Outcome:
     print(f"\n== {job.name}: {job.what} ({about}) ==", flush=True)
     began = time.monotonic()
     allowed = min(job.limit_s, limit_s or job.limit_s)
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            ["bash", "-c", job.command],
-            cwd=TOP,
-            env={"VENV": ".venv"} | os.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
+    try:
+        with (
+            log.open("w") as out,
+            process_group(
+                ["bash", "-c", job.command],
+                cwd=TOP,
+                env={"VENV": ".venv"} | os.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+            ) as process,
+        ):
             status = process.wait(allowed)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            seconds = time.monotonic() - began
-            if allowed < job.limit_s:
-                return Outcome(job, "not run", seconds, "stopped when the time was over")
-            return Outcome(
-                job, "failed", seconds, f"took over {allowed / 60:.0f} min; see {log.relative_to(TOP)}"
-            )
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+    except subprocess.TimeoutExpired:
+        seconds = time.monotonic() - began
+        if allowed < job.limit_s:
+            return Outcome(job, "not run", seconds, "stopped when the time was over")
+        return Outcome(
+            job, "failed", seconds, f"took over {allowed / 60:.0f} min; see {log.relative_to(TOP)}"
+        )
     seconds = time.monotonic() - began
     lines = log.read_text(errors="replace").splitlines()
     if status != 0:
@@ -255,26 +252,20 @@ def ci() -> int:
     log = REPORTS / "test.log"
     with (
         log.open("w") as kept,
-        subprocess.Popen(
+        process_group(
             ["make", "--no-print-directory", "test"],
             cwd=TOP,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,
         ) as process,
     ):
         assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                sys.stdout.write(line)
-                sys.stdout.flush()
-                kept.write(line)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    passed = process.returncode == 0
+        for line in process.stdout:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            kept.write(line)
+        passed = process.wait() == 0
     seconds = time.monotonic() - began
     print(f"\nmake test {'passed' if passed else 'FAILED'} in {seconds / 60:.1f} min", flush=True)
 

@@ -11,7 +11,6 @@ printed stays in build/repeat.
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import shutil
 import signal
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from junit import cases
+from process_group import process_group
 
 TOP = Path(__file__).resolve().parent.parent
 TIMES_MEDIAN = 10
@@ -94,16 +94,9 @@ def busy(count: int) -> Iterator[None]:
 
 
 def status_of(command: Sequence[str], output: IO[bytes]) -> int:
-    """Runs it to its end, in a session of its own; an interrupt ends all of that."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    try:
+    """Runs a command to its end and returns its exit status; an interrupt kills all that it started."""
+    with process_group(command, stdin=subprocess.DEVNULL, stdout=output) as process:
         return process.wait()
-    except KeyboardInterrupt:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
 
 
 def run_once(command: Sequence[str], number: int, folder: Path, records: dict[str, Record]) -> bool:

@@ -25,13 +25,13 @@ build_core_tests() {
   build "$WHEEL_BUILD" core tests_one
 }
 
-# Processes that ignore Ctrl-C, as bash has it for those in the background: stopped when the script ends early.
+# The running shards. Bash lets background processes ignore Ctrl-C, so a script that ends early has to stop them.
 shards=()
 trap '[ ${#shards[@]} = 0 ] || kill "${shards[@]}" 2>/dev/null || true' EXIT
 
 # run_core_tests PROGRAM NAME [GTEST_FILTER]: in shards, each a process of its own: twice as many as there are cores,
 # since most of the time the tests wait. Prints how many ran and what failed; skips are held to tests/allowed_skips.txt.
-# A shard without a report ended in the middle, whatever its status; no test at all is a failure, too.
+# A shard without a report fails, whatever its exit status: it ended in the middle. A run of no test fails.
 run_core_tests() {
   local program=$1 name=$2 filter=${3:-*} shard failed=0 count=$((2 * JOBS))
   shards=()
@@ -43,13 +43,11 @@ run_core_tests() {
     shards+=($!)
   done
   for ((shard = 0; shard < count; ++shard)); do
-    if ! wait "${shards[shard]}" || [ ! -s "$REPORTS/gtest-$name-$shard.xml" ]; then
+    wait "${shards[shard]}" || failed=1
+    if [ ! -s "$REPORTS/gtest-$name-$shard.xml" ]; then  # The failures of a report are printed below.
       failed=1
-      # With a report its failures are shown below.
-      [ -s "$REPORTS/gtest-$name-$shard.xml" ] || {
-        tail -n 60 "$REPORTS/gtest-$name-$shard.log"
-        echo "$name: shard $shard of $count ended in the middle of its tests"
-      }
+      tail -n 60 "$REPORTS/gtest-$name-$shard.log"
+      echo "$name: shard $shard of $count ended in the middle of its tests"
     fi
   done
   shards=()

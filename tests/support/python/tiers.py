@@ -6,12 +6,12 @@ A marker says what a test needs. It follows from the fixtures that the test uses
 Two checks hold for every test of tests/python and tests/cli:
 
 1. A test that starts a process has a marker that says so (STARTERS).
-   A module that starts one when it is imported fails at once. What goes past Python's audit events, as a
-   call of libc by ctypes, is not heard.
+   A test module that starts a process when it is imported fails. The check does not see processes that
+   bypass Python's audit events, for example a libc call through ctypes.
 2. The call of a test that the tier `check` selects takes at most LIMIT_S seconds. The time that the test's
    thread waited for a processor does not count, so that other programs on the machine fail no test.
 
-And a worker of pytest-xdist that crashes at its end fails the run, though its tests are counted by then.
+A pytest-xdist worker that crashes when it ends fails the run, although all its tests have passed by then.
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ COMPILERS = frozenset(("c++", "cc", "clang", "clang++", "cmake", "g++", "gcc", "
 ELSEWHERE = [ROOT / "tests" / name for name in ("compat", "cuda", "gpu", "pytorch_own")]
 """Tests that scripts of their own run: for them both checks are off."""
 
+
+def runs_elsewhere(path: Path) -> bool:
+    """Whether a test file is one of ELSEWHERE."""
+    return any(path.is_relative_to(directory) for directory in ELSEWHERE)
+
+
 WORKER = "multiprocessing.Process.start"  # our own audit event: Python has none for a worker that is spawned
 EVENTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
 EVENTS.add(WORKER)
@@ -80,7 +86,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.test: Running | None = None
-        self.module: Path | None = None  # that is imported now
+        self.module: Path | None = None  # The test module that pytest imports now, or None.
         self.listens = False
 
     def listen(self) -> None:
@@ -118,7 +124,7 @@ def is_test_code(file: Path, module: Path) -> bool:
 
 
 def asked_by() -> Path:
-    """The file of the innermost caller that is not Python's own: libraries may ask uname when imported."""
+    """The file of the innermost caller outside Python's library: other libraries may start `uname`."""
     frame, own = sys._getframe(2), Path(os.__file__).parent
     while frame.f_back is not None and Path(frame.f_code.co_filename).parent in (
         own,
@@ -189,7 +195,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class WorkerEnds:
-    """Where pytest-xdist's workers are controlled: how they end after they have told their results."""
+    """Checks the exit status of each pytest-xdist worker. Registered in the controlling process only."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -227,8 +233,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    is_ours = not any(collector.path.is_relative_to(folder) for folder in ELSEWHERE)
-    WATCH.module = collector.path if isinstance(collector, pytest.Module) and is_ours else None
+    is_checked = isinstance(collector, pytest.Module) and not runs_elsewhere(collector.path)
+    WATCH.module = collector.path if is_checked else None
     yield
     WATCH.module = None
 
@@ -254,7 +260,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     test = WATCH.test
     if test is None or not report.passed or call.when == "setup":
         return
-    if any(item.path.is_relative_to(folder) for folder in ELSEWHERE):
+    if runs_elsewhere(item.path):
         return
     markers = {marker.name for marker in item.iter_markers()}
     said = process_complaint(item, test, markers)
