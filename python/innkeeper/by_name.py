@@ -23,7 +23,10 @@ def tell() -> None:
     _answer_dlpack()
     _lend_to_cuda_libraries()
     _accumulate_as_behind()
-    _split_batches_over_nodes()
+    from innkeeper import launch
+
+    if not launch.is_preloaded():
+        _split_batches_over_nodes()
     _attend_flexibly()
 
 

@@ -1,115 +1,23 @@
-// torch.device under another name: inside `innkeeper run --managed` what a script calls cuda is the managed
-// device. torch.device is an immutable type, so its constructor and what it shows are exchanged in its slots;
-// so are the constructors of the other C types that take a device's name.
-//
-// Thread safety: the GIL. Nothing is changed before show_devices_as() is called, once.
+// Device names and indices, as the modules of Python ask for them.
+#include <ATen/Context.h>
 #include <torch/csrc/Device.h>
-#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
 
-#include <array>
-#include <optional>
-#include <sstream>
+#include <map>
+#include <string>
 
 #include "bindings/bindings.h"
 #include "torch/memory/handle.h"
+#include "torch/memory/index_memory.h"
+#include "torch/runtime/device_index.h"
+#include "torch/runtime/device_names.h"
 
 namespace innkeeper::bindings {
 namespace {
 
-using torch_layer::kManagedType;
-
-const char* shown_name = nullptr;
-newfunc make_device = nullptr;
-
-at::Device& device_in(PyObject* object) { return reinterpret_cast<THPDevice*>(object)->device; }
-
-std::string name_of(const at::Device& device) {
-  std::string name = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
-  return device.type() == kManagedType ? shown_name : name;
-}
-
-PyObject* new_device(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject* made = make_device(type, args, kwargs);
-  if (made != nullptr && THPDevice_Check(made) && device_in(made).is_cuda()) {
-    const at::Device managed(kManagedType, device_in(made).index());
-    Py_DECREF(made);
-    return THPDevice_New(managed);
-  }
-  return made;
-}
-
-PyObject* device_type(PyObject* self, void*) { return py::str(name_of(device_in(self))).release().ptr(); }
-
-PyObject* device_repr(PyObject* self) {
-  std::ostringstream text;
-  text << "device(type='" << name_of(device_in(self)) << "'";
-  if (device_in(self).has_index()) text << ", index=" << static_cast<int>(device_in(self).index());
-  text << ")";
-  return py::str(text.str()).release().ptr();
-}
-
-PyObject* device_str(PyObject* self) {
-  std::string text = name_of(device_in(self));
-  if (device_in(self).has_index()) text += ":" + std::to_string(static_cast<int>(device_in(self).index()));
-  return py::str(text).release().ptr();
-}
-
-// A device or its name, in the place of a device: the managed one has one random stream and one clock,
-// whatever home is said, so its index is left out.
-py::object translated(py::handle value) {
-  py::object device = py::reinterpret_borrow<py::object>(value);
-  if (PyUnicode_Check(value.ptr())) {
-    if (value.cast<std::string>().rfind("cuda", 0) != 0) return device;
-    device = py::handle(reinterpret_cast<PyObject*>(&THPDeviceType))(value);
-  }
-  if (!THPDevice_Check(device.ptr()) || device_in(device.ptr()).type() != kManagedType) return device;
-  return py::reinterpret_steal<py::object>(THPDevice_New(at::Device(kManagedType)));
-}
-
-// Of a type whose first argument, or the one called device, is a device.
-template <int number>
-struct Constructor {
-  static inline newfunc make = nullptr;
-
-  static PyObject* call(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-    try {
-      const py::list words(py::reinterpret_borrow<py::object>(args));
-      if (!words.empty()) words[0] = translated(words[0]);
-      py::dict named;
-      if (kwargs != nullptr) named.attr("update")(py::handle(kwargs));
-      if (named.contains("device")) named["device"] = translated(named["device"]);
-      return make(type, py::tuple(words).ptr(), kwargs == nullptr ? nullptr : named.ptr());
-    } catch (py::error_already_set& error) {
-      error.restore();
-      return nullptr;
-    }
-  }
-
-  static void exchange(py::handle type) {
-    make = std::exchange(reinterpret_cast<PyTypeObject*>(type.ptr())->tp_new, &call);
-    PyType_Modified(reinterpret_cast<PyTypeObject*>(type.ptr()));
-  }
-};
-
-void show_devices_as(const std::string& name, py::handle generator, py::handle stream, py::handle event) {
-  if (shown_name != nullptr) return;
-  shown_name = (new std::string(name))->c_str();  // for the life of the process
-  PyTypeObject& type = THPDeviceType;
-  make_device = std::exchange(type.tp_new, &new_device);
-  type.tp_repr = &device_repr;
-  type.tp_str = &device_str;
-  static PyGetSetDef shown_type = {"type", &device_type, nullptr, nullptr, nullptr};
-  const auto descriptor = py::reinterpret_steal<py::object>(PyDescr_NewGetSet(&type, &shown_type));
-  if (!descriptor || PyDict_SetItemString(type.tp_dict, "type", descriptor.ptr()) != 0)
-    throw py::error_already_set();
-  PyType_Modified(&type);
-  Constructor<0>::exchange(generator);
-  Constructor<1>::exchange(stream);
-  Constructor<2>::exchange(event);
-}
-
 bool is_managed(py::handle device) {
-  return THPDevice_Check(device.ptr()) && device_in(device.ptr()).type() == kManagedType;
+  return THPDevice_Check(device.ptr()) &&
+         reinterpret_cast<THPDevice*>(device.ptr())->device.type() == torch_layer::kManagedType;
 }
 
 }  // namespace
@@ -117,9 +25,35 @@ bool is_managed(py::handle device) {
 void bind_device_names(py::module_& m) {
   m.def("is_managed", &is_managed, py::arg("device"),
         "Whether it is the managed device, however it is shown.");
-  m.def("show_devices_as", &show_devices_as, py::arg("name"), py::arg("generator"), py::arg("stream"),
-        py::arg("event"),
-        "Makes torch.device and constructors of these types take 'cuda' for managed, and shows it so.");
+  m.def("call_devices_cuda", &torch_layer::call_devices_cuda,
+        "Makes PyTorch read and write the managed device's name as 'cuda', for the rest of the process.");
+  m.def("use_device_per_node", &torch_layer::use_device_per_node, py::arg("visible_gpus"),
+        "Gives each computing node a device index, for the rest of the process.");
+  m.def(
+      "index_memory",
+      [](c10::DeviceIndex index) {
+        const torch_layer::IndexMemory memory = torch_layer::index_memory(index);
+        return std::map<std::string, int64_t>{{"allocated", memory.allocated.count()},
+                                              {"peak", memory.peak.count()},
+                                              {"reserved", memory.reserved.count()},
+                                              {"peak_reserved", memory.peak_reserved.count()}};
+      },
+      py::arg("index"), "Bytes of living tensors of a device index. All 0 with one device.");
+  m.def("reset_index_peaks", &torch_layer::reset_peaks, py::arg("index"),
+        "Sets the peaks of a device index to what is in use now.");
+  m.def("empty_reserved", &torch_layer::empty_reserved, "Reserves no bytes but those in use.");
+  m.def("has_device_per_node", &torch_layer::has_device_per_node,
+        "Whether each computing node has a device index.");
+  m.def("device_count", [] { return static_cast<int>(torch_layer::device_count()); },
+        "Number of devices: 1, or that of the computing nodes.");
+  m.def(
+      "valid_index",
+      [](c10::DeviceIndex index) {
+        return static_cast<int>(torch_layer::index_of(c10::Device(torch_layer::kManagedType, index)));
+      },
+      py::arg("index"), "The index; the current one for -1. RuntimeError if there is no such device.");
+  m.def("current_index", [] { return static_cast<int>(torch_layer::current_index()); },
+        "The calling thread's current device index.");
 }
 
 }  // namespace innkeeper::bindings

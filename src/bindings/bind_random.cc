@@ -9,8 +9,10 @@ void bind_random(py::module_& m) {
   using namespace torch_layer;
   m.def(
       "default_generator",
-      [] { return at::globalContext().defaultGenerator(c10::Device(c10::kPrivateUse1, 0)); },
-      "The generator of the stream that the thread draws from, with the managed device.");
+      [](c10::DeviceIndex index) {
+        return at::globalContext().defaultGenerator(c10::Device(c10::kPrivateUse1, index));
+      },
+      py::arg("index") = 0, "The generator of the stream that the thread draws from on this device.");
   m.def("manual_seed", &manual_seed, py::arg("seed"), WithoutGil(),
         "Seeds the stream that the thread draws from.");
   m.def("seed", &seed, WithoutGil(), "Seeds the stream from the operating system; returns the seed.");

@@ -1,12 +1,12 @@
-"""What scripts written for CUDA say, answered by the managed device: ``innkeeper run --managed script.py``.
+"""Programs made for CUDA, run on managed devices: ``innkeeper run --managed script.py``.
 
 Nothing here is loaded by ``import innkeeper``. ``python -m innkeeper script.py`` (see ``innkeeper.launch``)
 starts Python with ``preload`` on its path, and so does every Python that the script starts. There PyTorch's
-import is followed by innkeeper's, which calls ``install`` at its end. From then on, in Python:
+import is followed by innkeeper's, which calls ``install`` at its end. From then on:
 
-- ``cuda`` names the managed device wherever PyTorch takes a device, and that is how it shows itself;
-- ``cuda:1`` is the second node that computes: what is made or sent there has its home there (``homes``);
-- ``torch.cuda`` answers for the managed device (``answers``), or says in one line what it cannot do
+- each node that computes has a device index: ``cuda:1`` is ``managed:1``, which prefers the second of them;
+- PyTorch reads and writes the managed device's name as ``cuda``, in C++ and in Python;
+- ``torch.cuda`` answers for the managed devices (``answers``), or says in one line what it cannot do
   (``refusals``).
 
 All of this is for the whole process and is never undone.
@@ -18,20 +18,21 @@ _installed = False
 
 
 def install() -> None:
-    """Makes it so. Doing it again does nothing."""
+    """Installs all of it. Doing it again does nothing."""
     global _installed
     if _installed:
         return
     _installed = True
-    import torch
     from innkeeper import _C
-    from innkeeper.cuda_names import answers, autocast, compiled, groups, refusals, tensors
+    from innkeeper.cuda_names import answers, autocast, comm, compiled, groups, refusals, tensors, visible
 
-    _C.show_devices_as("cuda", torch.Generator, torch.Stream, torch.Event)
     _C.follow_visible_devices()
+    _C.use_device_per_node(visible.visible_gpus())
+    _C.call_devices_cuda()
     tensors.install()
     answers.install()
     autocast.install()
     compiled.install()
     refusals.install()
     groups.install()
+    comm.install()

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
 from innkeeper.cuda_names.put import put
 from innkeeper.distributed import BACKEND
 
@@ -36,18 +35,11 @@ def install() -> None:
     _replace("get_backend", _told_nccl(distributed.get_backend))
     _replace("is_nccl_available", lambda: True)
     put(torch.cuda.nccl, version=lambda: _LIKE_NCCL)
-    # DistributedDataParallel(device_ids=[local_rank]) copies on a side stream, one for each device.
-    stream = torch.nn.parallel._functions._get_stream
-    put(torch.nn.parallel._functions, _get_stream=lambda device: stream(_first(device)))
 
 
 def _replace(name: str, by: Callable[..., Any]) -> None:
     for owner in (torch.distributed, torch.distributed.distributed_c10d):
         put(owner, **{name: by})
-
-
-def _first(device: torch.device) -> torch.device:
-    return torch.device(DEVICE, 0) if _C.is_managed(device) else device
 
 
 def _translating(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, managed_device
-from innkeeper.cuda_names import homes
+from innkeeper.cuda_names import visible
 from innkeeper.cuda_names.put import put
 from innkeeper.managed_device.device import _is_in_bad_fork
 
@@ -75,13 +75,13 @@ def lazy_init() -> None:
             "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use "
             "the 'spawn' start method"
         )
-    if homes.hidden():
+    if visible.hidden():
         raise RuntimeError("No CUDA GPUs are available")
     with torch.cuda._initialization_lock:
         if _initialized or _runs_queue:  # by another thread meanwhile, or by a queued call of this one
             return
         _C.start()
-        homes.show()
+        visible.keep_visible()
         _start_cuda_itself()
         _runs_queue = True
         try:
@@ -138,13 +138,15 @@ class _Cuda(ModuleType):
 class Generators(Sequence[torch.Generator]):
     """``torch.cuda.default_generators``: empty before the start, then one for each device.
 
-    All are one generator, that of the calling thread. A process of torchrun's may say its ``LOCAL_RANK`` for
-    its only device.
+    A process of torchrun's may also say its ``LOCAL_RANK``.
     """
 
     def __len__(self) -> int:
-        return len(homes.nodes()) if _C.started() else 0
+        return _C.device_count() if _C.started() else 0
 
     def __getitem__(self, index: Any) -> Any:
-        generators = (_C.default_generator(),) * len(self)
-        return generators[0] if generators and index == _C.local_rank() else generators[index]
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not len(self) or (index >= len(self) and index != _C.local_rank()):
+            raise IndexError(f"generator {index} of {len(self)}")
+        return _C.default_generator(index if index >= 0 else index + len(self))

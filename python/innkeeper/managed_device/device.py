@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from innkeeper import _C
+from innkeeper._register import DEVICE
 from innkeeper.report import format_bytes
 
 __all__ = [
@@ -33,29 +34,29 @@ def _is_in_bad_fork() -> bool:
     return _C.is_bad_fork()
 
 
-def index_of(device: Any = None, may_be_rank: bool = False) -> int:
-    """The index that ``device`` names: None, 0, ``"managed"``, ``"managed:0"`` or a torch.device of these.
+def index_of(device: Any = None) -> int:
+    """The device index of an argument: None or a device without an index is the current device.
 
-    ``may_be_rank``: or the process's ``LOCAL_RANK`` in the place of the 0.
+    Args:
+        device: None, an index, ``"managed"``, ``"managed:0"`` or a torch.device of these.
 
     Raises:
-        ValueError: another kind of device, or an index other than 0.
+        ValueError: another kind of device.
+        RuntimeError: there is no device of that index.
 
     """
-    if device is None:
-        return 0
     index = device
-    if not isinstance(device, int):
-        device = torch.device(device)
-        if not _C.is_managed(device):
-            raise ValueError(f"expected a managed device, got {device}")
-        index = device.index or 0
-    if index != 0 and not (may_be_rank and index == _C.local_rank()):
+    if isinstance(device, int) and not _C.has_device_per_node() and device not in (0, _C.local_rank()):
         raise ValueError(
             f"invalid device index {index}: there is one managed device, index 0, for all nodes; "
             "to place by hand use innkeeper.on(node)"
         )
-    return 0
+    if device is not None and not isinstance(device, int):
+        device = torch.device(device)
+        if not _C.is_managed(device):
+            raise ValueError(f"Expected a {torch.device(DEVICE).type} device, but got: {device}")
+        index = device.index
+    return _C.valid_index(-1 if index is None else index)
 
 
 def is_available() -> bool:
@@ -65,12 +66,12 @@ def is_available() -> bool:
 
 def device_count() -> int:
     """1: all nodes together are one device."""
-    return 1
+    return _C.device_count()
 
 
 def current_device() -> int:
     """0, the index of the one device."""
-    return 0
+    return _C.current_index()
 
 
 def set_device(device: Any) -> None:
@@ -79,18 +80,22 @@ def set_device(device: Any) -> None:
     Under torchrun the process's ``LOCAL_RANK`` means the one device too: its home is the node of that number.
     """
     if not (isinstance(device, int) and device < 0):
-        index_of(device, may_be_rank=True)
+        torch._C._accelerator_setDeviceIndex(index_of(device))
 
 
 class device:
     """Context manager that makes the one device current, which it is already; refuses other indices."""
 
     def __init__(self, device: Any) -> None:
-        set_device(device)
+        negative = isinstance(device, int) and device < 0
+        self.idx = -1 if negative or device is None else index_of(device)
+        self.prev_idx = -1
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        self.prev_idx = torch._C._accelerator_exchangeDevice(self.idx)
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        torch._C._accelerator_maybeExchangeDevice(self.prev_idx)
 
 
 class device_of(device):

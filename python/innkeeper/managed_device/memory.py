@@ -1,8 +1,4 @@
-"""Memory of the computing nodes together, under torch.cuda's names.
-
-``innkeeper.stats()`` says it node by node. There is no cache of freed blocks to tell apart, so what is
-reserved is what is allocated.
-"""
+"""Memory of a device under torch.cuda's names. ``innkeeper.stats()`` says it node by node."""
 
 from __future__ import annotations
 
@@ -40,44 +36,74 @@ __all__ = [
 ]
 
 
+def _nodes(device: Any) -> list[_C.NodeInfo]:
+    """The nodes of a device: all that compute, or the one that its index prefers."""
+    index, nodes = index_of(device), computing_nodes()
+    return [nodes[index % len(nodes)]] if _C.has_device_per_node() else nodes
+
+
 def _total(what: str, device: Any) -> int:
-    index_of(device)
-    nodes = _C.stats()["nodes"]
-    return sum(int(nodes[node.name][what]) for node in computing_nodes())
+    of_nodes = _C.stats()["nodes"]
+    return sum(int(of_nodes[node.name][what]) for node in _nodes(device))
+
+
+def _counted(device: Any) -> dict[str, int]:
+    """Keys: allocated, peak, reserved and peak_reserved, in bytes."""
+    if not is_initialized():
+        return dict.fromkeys(("allocated", "peak", "reserved", "peak_reserved"), 0)
+    if _C.has_device_per_node():
+        return _C.index_memory(index_of(device))
+    now, peak = _total("resident", device), _total("peak", device)
+    return {"allocated": now, "peak": peak, "reserved": now, "peak_reserved": peak}
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in use on the computing nodes now: tensors that are there and kernels' own memory.
+    """Bytes in use. 0 before the runtime starts, which this does not do.
 
-    0 before the runtime starts, which this does not do.
+    With one device: tensors that are on the computing nodes, and kernels' own memory. With a device for each
+    node: the device's living tensors, wherever they are; ``innkeeper.stats()`` says what is on its node.
     """
-    return _total("resident", device) if is_initialized() else 0
+    return _counted(device)["allocated"]
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that were in use since the last reset: the sum of each node's own peak.
+    """The most bytes that were in use since the last reset. With one device: the sum of each node's peak."""
+    return _counted(device)["peak"]
 
-    0 before the runtime starts, which this does not do.
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes that the allocator keeps: those in use, and with a device for each node those in use before.
+
+    ``empty_cache`` gives back what is not in use.
     """
-    return _total("peak", device) if is_initialized() else 0
+    return _counted(device)["reserved"]
 
 
-memory_reserved = memory_cached = device_memory_used = memory_allocated
-max_memory_reserved = max_memory_cached = max_memory_allocated
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes that were kept since the last reset."""
+    return _counted(device)["peak_reserved"]
+
+
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+
+
+def device_memory_used(device: Any = None) -> int:
+    """Bytes in use on the device's nodes."""
+    return _total("resident", device) if is_initialized() else 0
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Free and total bytes of the computing nodes' budgets. What is not free can be, by eviction."""
+    """Free and total bytes of the budgets of the device's nodes. What is not free can be, by eviction."""
     total = _total("budget", device)
-    return total - memory_allocated(device), total
+    return total - device_memory_used(device), total
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Those of torch.cuda's keys that mean something here, and ``innkeeper.stats()`` under ``innkeeper``."""
-    now = {"current": memory_allocated(device), "peak": max_memory_allocated(device)}
+    counted = _counted(device)
     return {
-        "allocated_bytes": {"all": now},
-        "reserved_bytes": {"all": dict(now)},
+        "allocated_bytes": {"all": {"current": counted["allocated"], "peak": counted["peak"]}},
+        "reserved_bytes": {"all": {"current": counted["reserved"], "peak": counted["peak_reserved"]}},
         "innkeeper": report.stats(),
     }
 
@@ -105,7 +131,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Sets the peaks to what is in use now. The counters of ``innkeeper.stats()`` go to zero as well."""
-    index_of(device)
+    _C.reset_index_peaks(index_of(device))
     _C.reset_stats()
 
 
@@ -117,6 +143,7 @@ reset_accumulated_memory_stats = reset_max_memory_allocated = reset_max_memory_c
 def empty_cache() -> None:
     """Gives memory that is cached but free back to the computing devices and the system."""
     if is_initialized():
+        _C.empty_reserved()
         _C.empty_cache()
 
 

@@ -29,47 +29,53 @@ __all__ = [
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the stream. ``torch.manual_seed`` does this too. Negative seeds count from 2**64 down."""
+    """Seeds the current device's stream. Negative seeds count from 2**64 down."""
     if not _is_in_bad_fork():
-        _C.manual_seed(int(seed) % (1 << 64))
+        _C.default_generator(_C.current_index()).manual_seed(int(seed) % (1 << 64))
 
 
-manual_seed_all = manual_seed
+def manual_seed_all(seed: int) -> None:
+    """Seeds the streams of all devices. ``torch.manual_seed`` does this too."""
+    if not _is_in_bad_fork():
+        for index in range(_C.device_count()):
+            _C.default_generator(index).manual_seed(int(seed) % (1 << 64))
 
 
 def seed() -> None:
-    """Seeds the stream with a number from the operating system."""
+    """Seeds the current device's stream with a number from the operating system."""
     if not _is_in_bad_fork():
-        _C.seed()
+        _C.default_generator(_C.current_index()).seed()
 
 
-seed_all = seed
+def seed_all() -> None:
+    """Seeds the streams of all devices with one number from the operating system."""
+    if not _is_in_bad_fork():
+        manual_seed_all(_C.default_generator(_C.current_index()).seed())
 
 
 def initial_seed() -> int:
-    """The seed that the stream was last given."""
-    return _C.initial_seed()
+    """The seed that the current device's stream was last given."""
+    return _C.default_generator(_C.current_index()).initial_seed()
 
 
 def get_rng_state(device: Any = None) -> Tensor:
     """The stream's state, a CPU tensor of uint8."""
-    index_of(device)
-    return _C.get_rng_state()
+    return _C.default_generator(index_of(device)).get_state()
 
 
 def set_rng_state(new_state: Tensor, device: Any = None) -> None:
     """Continues the stream from ``get_rng_state``'s result."""
-    index_of(device)
+    index = index_of(device)
     if not _is_in_bad_fork():
-        _C.set_rng_state(new_state)
+        _C.default_generator(index).set_state(new_state)
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The states of all (one) devices."""
-    return [get_rng_state()]
+    """The states of all devices."""
+    return [get_rng_state(index) for index in range(_C.device_count())]
 
 
 def set_rng_state_all(new_states: Sequence[Tensor]) -> None:
     """Sets what ``get_rng_state_all`` gave."""
-    (state,) = new_states
-    set_rng_state(state)
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)

@@ -63,11 +63,12 @@ class Event(metaclass=_OfManaged):
         enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> torch.Event:
         """A new event, not recorded."""
-        return torch.Event(device=torch.device(DEVICE, 0), enable_timing=enable_timing, blocking=blocking)
+        device = torch.device(DEVICE, _C.current_index())
+        return torch.Event(device=device, enable_timing=enable_timing, blocking=blocking)
 
 
 def current_stream(device: Any = None) -> torch.Stream:
-    """The stream that this thread's operators are ordered by."""
+    """The stream of the device that this thread's operators are ordered by."""
     return torch.accelerator.current_stream(index_of(device))
 
 
@@ -78,24 +79,27 @@ def default_stream(device: Any = None) -> torch.Stream:
 
 
 def set_stream(stream: torch.Stream | None) -> None:
-    """Makes ``stream`` the current one; None does nothing."""
+    """Makes ``stream``, and its device, the current ones; None does nothing."""
     if stream is not None:
         torch.accelerator.set_stream(stream)
 
 
 class StreamContext:
-    """Makes a stream the current one inside the context; None does nothing."""
+    """Makes a stream, and its device, the current ones inside the context; None does nothing."""
 
     def __init__(self, stream: torch.Stream | None) -> None:
         self.stream = stream
-        self._previous: list[torch.Stream] = []
+        self._before: list[tuple[torch.Stream, torch.Stream]] = []
 
     def __enter__(self) -> None:
-        self._previous.append(current_stream())
-        set_stream(self.stream)
+        if self.stream is not None:
+            self._before.append((current_stream(self.stream.device), current_stream()))
+            set_stream(self.stream)
 
     def __exit__(self, *_: object) -> None:
-        set_stream(self._previous.pop())
+        if self.stream is not None:
+            for stream in self._before.pop():
+                set_stream(stream)
 
 
 def stream(stream: torch.Stream | None) -> StreamContext:

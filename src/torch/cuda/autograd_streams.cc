@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "torch/cuda/interposed.h"
+#include "torch/runtime/loaded_library.h"
 #include "torch/memory/handle.h"
 #include "torch/runtime/fork.h"
 

@@ -20,6 +20,7 @@
 #include "torch/operator/boxed_kernel.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/register_ops.h"
+#include "torch/runtime/device_index.h"
 #include "torch/runtime/random_stream.h"
 
 namespace innkeeper::torch_layer {
@@ -100,6 +101,7 @@ Tensor assemble(const Tensor& like, const Parts& parts) {
         parts[0], shape->get_nested_sizes(), shape->get_nested_strides(), shape->get_storage_offsets());
   }
   const bool managed = is_managed(parts[0]);
+  const AtIndex at(managed ? parts[0].device().index() : current_index());  // PyTorch makes indices there
   Tensor made;
   if (like.layout() == c10::kSparse) {
     const DispatchKey key = managed ? DispatchKey::SparsePrivateUse1 : DispatchKey::SparseCPU;

@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "torch/errors.h"
+#include "torch/kernels/copy_across.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/unseen.h"
+#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -26,6 +28,7 @@ NodeId where_to_read(Runtime& runtime, Block& block, NodeId fallback) {
 // Where bytes from elsewhere arrive: where the target is, its real device's node, or the thread's home.
 NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& source, Block& target) {
   Engine& engine = runtime.engine();
+  if (has_device_per_node()) return call.choose();
   for (const NodeId node : engine.computing_nodes()) {
     if (engine.has_replica(target, node)) return node;
   }
@@ -45,7 +48,9 @@ class CopyCall : public WholeAndOnce {
     TORCH_CHECK(from_managed_ || to_managed_, "copy_: expected a managed tensor, got ", source_.device(),
                 " and ", target_.device());
     if (from_managed_) call.borrow(source_, false);
-    if (to_managed_) call.borrow(target_, true);
+    if (!to_managed_) return;
+    call.borrow(target_, true);
+    call.take_index(target_.device().index());
   }
 
   NodeId node(OperatorCall& call) const {
@@ -140,6 +145,7 @@ class ResizeCall : public WholeAndOnce {
 }  // namespace
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
+  if (copy_across(source, target, non_blocking)) return target;
   CopyCall call(source, target, non_blocking);
   return drive(call);
 }
@@ -165,7 +171,7 @@ void resize_storage(const c10::Storage& storage, size_t size) {
     return;
   }
   const Unseen unseen;
-  at::Tensor whole = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(managed_device()));
+  at::Tensor whole = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(device_at(storage.device().index())));
   whole.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({block->size().count()});
   ResizeCall call(whole, wanted);

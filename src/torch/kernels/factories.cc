@@ -7,7 +7,9 @@
 
 #include "torch/kernels/copy.h"
 #include "torch/kernels/own_kernels.h"
+#include "torch/memory/device_allocator.h"
 #include "torch/memory/handle.h"
+#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -17,6 +19,7 @@ using at::Tensor;
 const c10::DispatchKeySet kKeys(kManagedKey);
 
 void check_device(const std::optional<at::Device>& device) {
+  if (has_device_per_node()) return;  // index_of() checks it.
   TORCH_CHECK(!device.has_value() || !device->has_index() || device->index() == 0, "invalid device ", *device,
               ": there is one managed device, managed:0, whatever number of nodes it has; innkeeper.on(node) "
               "chooses one");
@@ -46,6 +49,7 @@ Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype, std:
              std::optional<at::Device> device, std::optional<bool> pin_memory,
              std::optional<at::MemoryFormat> format) {
   check_dense("empty", layout, device, pin_memory);
+  const AtIndex at(index_of(device));
   return uninitialized(at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), handle_allocator(), kKeys,
                                                  c10::dtype_or_default(dtype), format));
 }
@@ -54,6 +58,7 @@ Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                      std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                      std::optional<at::Device> device, std::optional<bool> pin_memory) {
   check_device(device);
+  const AtIndex at(index_of(device));
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
   return uninitialized(at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size),
                                                          C10_AS_INTARRAYREF_SLOW(stride), handle_allocator(),
@@ -66,7 +71,7 @@ Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dt
                       std::optional<at::Layout> layout, std::optional<at::Device> device,
                       std::optional<bool> pin_memory) {
   check_dense("_efficientzerotensor", layout, device, pin_memory);
-  at::native::ZeroTensorAllocator no_memory(managed_device());
+  at::native::ZeroTensorAllocator no_memory(device_at(index_of(device)));
   return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), &no_memory,
                                    c10::DispatchKeySet({kManagedKey, c10::DispatchKey::ZeroTensor}),
                                    c10::dtype_or_default(dtype), std::nullopt);
@@ -161,8 +166,8 @@ Tensor& set_storage(Tensor& self, at::Storage source) { return at::native::set_(
 Tensor& set_tensor(Tensor& self, const Tensor& source) { return at::native::set_tensor_(self, source); }
 
 Tensor& set_nothing(Tensor& self) {
-  return set_storage_offset(self, at::Storage(make_handle(Bytes(0))), 0, c10::SymIntArrayRef(c10::SymInt(0)),
-                            {});
+  return set_storage_offset(self, at::Storage(make_handle(Bytes(0), self.device().index())), 0,
+                            c10::SymIntArrayRef(c10::SymInt(0)), {});
 }
 
 bool is_set_to(const Tensor& self, const Tensor& other) {

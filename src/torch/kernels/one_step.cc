@@ -29,7 +29,7 @@ Tensor zeros_like(const Tensor& self, std::optional<at::ScalarType> dtype, std::
                   std::optional<at::MemoryFormat> format) {
   const bool alike =
       !self._is_zerotensor() && c10::layout_or_default(layout) == at::kStrided &&
-      (!device.has_value() || *device == managed_device() || *device == c10::Device(kManagedType)) &&
+      (!device.has_value() || *device == self.device() || *device == c10::Device(kManagedType)) &&
       !c10::pinned_memory_or_default(pin_memory);
   if (!alike || !host_alone_computes())
     return at::native::zeros_like(self, dtype, layout, device, pin_memory, format);

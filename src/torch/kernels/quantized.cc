@@ -88,9 +88,9 @@ Tensor empty_per_channel(c10::IntArrayRef size, const Tensor& scales, const Tens
 }
 
 // On the device, as on CUDA.
-Tensor scales_of(const Tensor& self) { return at::native::q_per_channel_scales(self).to(managed_device()); }
+Tensor scales_of(const Tensor& self) { return at::native::q_per_channel_scales(self).to(self.device()); }
 Tensor zero_points_of(const Tensor& self) {
-  return at::native::q_per_channel_zero_points(self).to(managed_device());
+  return at::native::q_per_channel_zero_points(self).to(self.device());
 }
 
 using Dims = c10::IntArrayRef;

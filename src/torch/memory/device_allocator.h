@@ -14,7 +14,7 @@
 
 namespace innkeeper::torch_layer {
 
-// A data pointer whose context is a new block without any replica. Starts the runtime.
-c10::DataPtr make_handle_pointer(Bytes size);
+// A data pointer of this device index whose context is a new block without any replica. Starts the runtime.
+c10::DataPtr make_handle_pointer(Bytes size, c10::DeviceIndex index);
 
 }  // namespace innkeeper::torch_layer

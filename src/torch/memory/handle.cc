@@ -5,8 +5,10 @@
 #include "base/check.h"
 #include "base/thread_annotations.h"
 #include "torch/memory/device_allocator.h"
+#include "torch/memory/index_memory.h"
 #include "torch/memory/real_memory.h"
 #include "torch/memory/spare_attachments.h"
+#include "torch/runtime/device_index.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/runtime_state.h"
 
@@ -49,12 +51,17 @@ Block* empty_block() {
   MutexLock lock(empty_mutex);
   if (block() != nullptr) return block();
   lock.unlock();
-  c10::DataPtr made = make_handle_pointer(Bytes(0));  // may start the runtime
+  c10::DataPtr made = make_handle_pointer(Bytes(0), 0);  // may start the runtime
   lock.lock();
   if (block() == nullptr) std::swap(empty_handle(), made);
   Block* result = block();
   lock.unlock();  // before what was made too much goes
   return result;
+}
+
+void count_block(Attachment& attachment, Bytes size) {
+  if (size != attachment.counted) count_bytes(attachment.device_index, size - attachment.counted);
+  attachment.counted = size;
 }
 
 }  // namespace
@@ -70,6 +77,7 @@ void delete_handle(void* context) {
     attachment->addresses->owner.store(nullptr, std::memory_order_relaxed);
   Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
+  count_block(*attachment, Bytes(0));
   Block::Space space = engine.destroy(block);
   attachment->origin = nullptr;
 #if !C10_ASAN_ENABLED  // it is to see what is used after it has gone
@@ -78,19 +86,22 @@ void delete_handle(void* context) {
   keep_attachment(std::move(attachment), engine.node_count());
 }
 
-c10::DataPtr make_handle_pointer(Bytes size) {
+c10::DataPtr make_handle_pointer(Bytes size, c10::DeviceIndex index) {
   Engine& engine = runtime().engine();
   Attachment::Owner attachment = take_attachment(engine.node_count(), static_cast<size_t>(size.count()));
   Block* block = engine.create(size, std::move(attachment->space));
+  attachment->device_index = index;
+  count_block(*attachment, size);
   AddressSpace::Range* const addresses = attachment->addresses;
   block->attachment = attachment.release();
-  return {assign(*block, addresses), block, &delete_handle, managed_device()};
+  return {assign(*block, addresses), block, &delete_handle, device_at(index)};
 }
 
-c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size) {
+c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size, c10::DeviceIndex index) {
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                               static_cast<size_t>(size.count()), make_handle_pointer(size),
-                                               handle_allocator(), /*resizable=*/true);
+                                               static_cast<size_t>(size.count()),
+                                               make_handle_pointer(size, index), handle_allocator(),
+                                               /*resizable=*/true);
 }
 
 Borrowed borrowed_block(const c10::StorageImpl& storage) {
@@ -132,9 +143,10 @@ void resize_handle(c10::StorageImpl& storage, Bytes size) {
     void* address = assign(*block, address_space().take(wanted));
     address_space().give_back(before);
     c10::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
-    pointer = c10::DataPtr(address, pointer.release_context(), &delete_handle, managed_device());
+    pointer = c10::DataPtr(address, pointer.release_context(), &delete_handle, storage.device());
   }
   storage.set_nbytes(wanted);
+  count_block(attachment_of(*block), size);
 }
 
 }  // namespace innkeeper::torch_layer

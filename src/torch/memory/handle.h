@@ -21,6 +21,7 @@
 #include "torch/memory/address_space.h"
 #include "torch/memory/origin.h"
 #include "torch/memory/real_views.h"
+#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 
@@ -63,8 +64,8 @@ inline Block* block_of(const at::Tensor& x) {
   return block_of(*x.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
-// A new managed storage over a new block of `size` bytes, with no replica.
-c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size);
+// A new managed storage of this device index over a new block of `size` bytes, with no replica.
+c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size, c10::DeviceIndex index = current_index());
 
 // The handle's block was resized to `size`: gives it an address range that is long enough.
 void resize_handle(c10::StorageImpl& storage, Bytes size);
@@ -80,6 +81,8 @@ struct RealAtNode {
 struct Attachment : TrailingArray<Attachment, RealAtNode> {
   AddressSpace::Range* addresses = nullptr;  // null for a block of no bytes
   std::unique_ptr<Origin> origin;            // null for most
+  c10::DeviceIndex device_index = 0;         // of the storage that owns the block
+  Bytes counted{0};                          // for that index (index_memory.h)
   Block::Space space;                        // while it is kept for the next block: that one's memory
 
   RealAtNode& real(NodeId node) { return items()[index_of(node)]; }

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "base/thread_annotations.h"
+#include "torch/memory/device_allocator.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -131,10 +132,11 @@ void keep_real_tensor(Block& block, NodeId node, at::Tensor real, bool alone) {
                 alone);
 }
 
-c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node) {
+c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node,
+                                                   c10::DeviceIndex index) {
   c10::StorageImpl& storage = *real.unsafeGetStorageImpl();
   const auto size = Bytes(static_cast<int64_t>(storage.nbytes()));
-  auto handle = make_handle(size);
+  auto handle = make_handle(size, index);
   if (size == Bytes(0)) return handle;
   Block& block = *block_of(*handle);
   Memory memory;

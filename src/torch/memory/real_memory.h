@@ -32,7 +32,8 @@ void keep_real_tensor(Block& block, NodeId node, at::Tensor real, bool alone = f
 // Turns the storage of a kernel's result at `node` into a handle: its memory becomes the new block's replica,
 // pinned there until the caller releases it. Null where a living block has that memory: the kernel returns
 // what it keeps, once more.
-c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node);
+c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::Storage& real, NodeId node,
+                                                   c10::DeviceIndex index);
 
 // Makes the storage own the memory that it has borrowed from its block's replica.
 void hand_over(c10::StorageImpl& real, Memory memory);

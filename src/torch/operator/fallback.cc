@@ -8,6 +8,7 @@
 #include "torch/errors.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/meta_results.h"
+#include "torch/runtime/device_index.h"
 #include "torch/runtime/random_stream.h"
 
 namespace innkeeper::torch_layer {
@@ -39,9 +40,9 @@ bool returns_too_much(OperatorCall& call, const Signature& signature, NodeId nod
 // from the same stream meanwhile is drawn again.
 class Drawn {
  public:
-  Drawn(const Signature& signature, c10::ArrayRef<c10::IValue> arguments) {
+  Drawn(const Signature& signature, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index) {
     if (!signature.draws) return;
-    stream_ = current_stream().kernel_generator();
+    stream_ = current_stream(index).kernel_generator();
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (signature.args[i].kind != Kind::generator || arguments[i].isNone()) continue;
       const at::Generator given = arguments[i].toGenerator();
@@ -98,9 +99,11 @@ class BoxedCall {
         for (const c10::IValue& element : value.toListRef()) {
           if (element.isTensor()) take(call, element.toTensor(), arg.written);
         }
+      } else if (arg.kind == Kind::device) {
+        take_index(call, value);
       }
     }
-    if (foreign_) [[unlikely]]
+    if (foreign_ || call.mixed_indices()) [[unlikely]]
       refuse_mixed_devices(op_, arguments());
   }
 
@@ -125,7 +128,7 @@ class BoxedCall {
     // there.
     std::optional<DefaultGeneratorTurn> turn;
     if (draws(op_, arguments())) [[unlikely]]
-      turn.emplace(current_stream(), call.runtime().backend(call.node()).device);
+      turn.emplace(current_stream(call.index_or_current()), call.runtime().backend(call.node()).device);
     call_kernel();
     turn.reset();
     for (size_t i = first_; i < stack_.size(); ++i) give_back(call, stack_[i]);
@@ -182,7 +185,13 @@ class BoxedCall {
     if (signature_.metadata_write || call.runtime().backend(call.node()).host || call.overwrites()) return;
     given_.assign(stack_.begin() + static_cast<std::ptrdiff_t>(first_), stack_.end());
     if (signature_.draws) [[unlikely]]
-      drawn_.emplace(signature_, given_);
+      drawn_.emplace(signature_, given_, call.index_or_current());
+  }
+
+  // An operator without operands makes its result where its device argument says.
+  static void take_index(OperatorCall& call, const c10::IValue& value) {
+    if (call.index() >= 0 || !value.isDevice() || value.toDevice().type() != kManagedType) return;
+    call.take_index(index_of(value.toDevice()));
   }
 
   void lend(OperatorCall& call, c10::IValue& value, Kind kind) {
@@ -230,7 +239,7 @@ class BoxedCall {
 
   // An operator with a Generator argument is given the stream itself.
   static void lend_generator(const OperatorCall& call, c10::IValue& value) {
-    at::Generator stream = current_stream().kernel_generator();
+    at::Generator stream = current_stream(call.index_or_current()).kernel_generator();
     if (!value.isNone()) {
       const at::Generator given = value.toGenerator();
       if (!given.defined() || given.device().type() != kManagedType) return;

@@ -58,6 +58,7 @@ std::atomic<bool> g_newcomers{false};
 
 struct Registered {
   Mutex mutex;
+  std::optional<c10::RegistrationHandleRAII> listener IK_GUARDED_BY(mutex);
   std::vector<Backend> backends IK_GUARDED_BY(mutex);
   std::vector<c10::RegistrationHandleRAII> handles IK_GUARDED_BY(mutex);
 
@@ -75,6 +76,8 @@ struct Registered {
     }
   }
 
+  void listen() IK_REQUIRES(mutex);
+
   void look_at_all() IK_REQUIRES(mutex) {
     g_newcomers = false;  // before: who comes meanwhile is looked at next time
     for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) look_at(name);
@@ -88,10 +91,9 @@ class Listener final : public c10::OpRegistrationListener {
   void onOperatorDeregistered(const c10::OperatorHandle& /*op*/) override {}
 };
 
-void listen() {
-  static const auto& handle = *new c10::RegistrationHandleRAII(
-      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
-  (void)handle;  // never destroyed: nothing would be told any more
+void Registered::listen() {
+  if (listener.has_value()) return;
+  listener.emplace(c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
 }
 
 // Never destroyed: managed tensors may outlive everything.
@@ -106,7 +108,7 @@ void register_for_libraries(DispatchKey key, const c10::KernelFunction& kernel, 
   Registered& all = registered();
   const MutexLock lock(all.mutex);
   all.backends.push_back({key, kernel, what});
-  listen();
+  all.listen();
   all.look_at_all();
 }
 

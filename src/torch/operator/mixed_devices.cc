@@ -8,6 +8,7 @@
 
 #include "torch/operator/device_check.h"
 #include "torch/operator/fallback.h"
+#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -49,8 +50,24 @@ void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
   const std::string& name = op.signature->op.schema().name();
   TORCH_CHECK_INDEX(name.find("index") == std::string::npos, "indices should be either on ", device.type(),
                     " or on the same device as the indexed tensor (", device.type(), "), but some are on ",
-                    kManagedType, ": take indices.cpu()");
+                    c10::Device(kManagedType), ": take indices.cpu()");
   DeviceCheck::refuse(name, device, managed_device());
+}
+
+// Operators that take CPU operands refuse managed ones of another index, as those of CUDA do.
+void refuse_other_index(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (!has_device_per_node()) return;
+  DeviceCheck check;
+  const auto look = [&](const at::Tensor& x) {
+    if (is_managed(x)) check.look_at(x, false);
+  };
+  for (const c10::IValue& value : arguments) {
+    if (value.isTensor()) look(value.toTensor());
+    if (!value.isTensorList() && !value.isOptionalTensorList()) continue;
+    for (const c10::IValue& element : value.toListRef())
+      if (element.isTensor()) look(element.toTensor());
+  }
+  check.refuse_mixed(op.signature->op.schema().name());
 }
 
 DeviceCheck devices_of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
@@ -88,7 +105,10 @@ ManagedOp::ManagedOp(const Signature* its_signature)
 
 void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (!op.signature->aten) return;
-  if (op.takes_cpu_operands) return refuse_foreign_self(op, arguments[0]);
+  if (op.takes_cpu_operands) {
+    refuse_foreign_self(op, arguments[0]);
+    return refuse_other_index(op, arguments);
+  }
   const DeviceCheck check = devices_of(op, arguments);
   check.refuse_mixed(op.signature->op.schema().name());
   if (!check.any_managed() && op.signature->draws) refuse_foreign_draw(op, arguments);
@@ -105,8 +125,8 @@ bool run_one_by_one(const ManagedOp& op, torch::jit::Stack* stack) {
 }
 
 void DeviceCheck::refuse(std::string_view op, c10::Device first, c10::Device other) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first,
-              " and ", other, "! (when running ", op, ")");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              first, " and ", other, "! (when running ", op, ")");
 }
 
 }  // namespace innkeeper::torch_layer

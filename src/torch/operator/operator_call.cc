@@ -12,6 +12,7 @@
 #include "torch/memory/real_memory.h"
 #include "torch/operator/kept_call.h"
 #include "torch/operator/soft_placement.h"
+#include "torch/runtime/device_index.h"
 #include "torch/runtime/samples.h"
 #include "torch/sim/kernel_call.h"
 #include "trace/stream.h"
@@ -101,6 +102,8 @@ void OperatorCall::throw_of_host(const std::string& why, const c10::OutOfMemoryE
 
 NodeId OperatorCall::preferred() const {
   const Engine& engine = runtime_.engine();
+  const NodeId own = node_at(index_or_current());
+  if (own != kNoNode) return engine.place(std::span(accesses_.data(), accesses_.size()), own);
   const bool one = engine.computing_nodes().size() == 1;  // whose home need not be asked for
   return engine.place(std::span(accesses_.data(), accesses_.size()), one ? kNoNode : home_node());
 }
@@ -276,7 +279,7 @@ at::Tensor OperatorCall::give_back(at::Tensor real, Keeper keeper) {
   // A ZeroTensor has no memory; the copy has.
   if (real._is_zerotensor()) [[unlikely]]
     return give_back(real.clone(), keeper);
-  c10::Storage handle(adopt_storage(runtime_, real.storage(), node_));
+  c10::Storage handle(adopt_storage(runtime_, real.storage(), node_, index_or_current()));
   // Not the other result's bytes: who writes one of them does not mean the other. (On other devices he would
   // write what the kernel keeps as well.)
   if (!handle) [[unlikely]]

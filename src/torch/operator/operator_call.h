@@ -54,6 +54,7 @@ class OperatorCall {
     c10::TensorImpl& impl = *managed.unsafeGetTensorImpl();
     c10::StorageImpl& handle = *impl.storage().unsafeGetStorageImpl();
     Block* const block = block_of(handle);
+    note_index(impl.device().index());
     operands_.emplace_back(Operand{&impl, &handle, block, at::Tensor(), written});
     if (const Bytes size = block->size(); size != Bytes(0)) {
       accesses_.push_back({block, written, false});
@@ -69,6 +70,12 @@ class OperatorCall {
         c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(operands_[index].handle)));
     kept_.push_back(std::move(managed));
   }
+  // The device index of the operands, which results inherit; -1 if there are no managed operands.
+  c10::DeviceIndex index() const { return device_index_; }
+  c10::DeviceIndex index_or_current() const { return device_index_ < 0 ? current_index() : device_index_; }
+  void take_index(c10::DeviceIndex index) { device_index_ = index; }
+  // Whether operands have different device indices.
+  bool mixed_indices() const { return mixed_indices_; }
   size_t operand_count() const { return operands_.size(); }
   // Of all operands: those of one block count each, until count_blocks_once().
   Bytes operand_bytes() const { return operand_bytes_; }
@@ -123,6 +130,14 @@ class OperatorCall {
   [[noreturn]] void throw_device_failure(const c10::AcceleratorError& error) const;
 
  private:
+  void note_index(c10::DeviceIndex index) {
+    if (device_index_ < 0) {
+      device_index_ = index;
+    } else if (index != device_index_) [[unlikely]] {
+      mixed_indices_ = true;
+    }
+  }
+
   struct Operand {
     c10::TensorImpl* managed;
     c10::StorageImpl* handle;
@@ -165,6 +180,8 @@ class OperatorCall {
   NodeId node_ = kNoNode;
   NodeId too_small_ = kNoNode;
   bool begun_ = false;
+  bool mixed_indices_ = false;
+  c10::DeviceIndex device_index_ = -1;
   Bytes operand_bytes_{0};
   c10::SmallVector<Operand, 5> operands_;
   c10::SmallVector<at::Tensor, 4> kept_;

@@ -26,6 +26,7 @@
 #include "torch/kernels/copy.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/fallback.h"
+#include "torch/runtime/device_index.h"
 #include "torch/operator/meta_results.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/runtime/runtime_state.h"
@@ -114,7 +115,8 @@ Tensor rows_of(const Tensor& whole, int64_t dimension, int64_t begin, int64_t en
 
 // `like` on the managed device: same sizes and strides, other memory.
 Tensor fresh(const Tensor& like) {
-  return at::empty_strided(like.sizes(), like.strides(), like.options().device(managed_device()));
+  const c10::Device device = is_managed(like) ? like.device() : device_at(current_index());
+  return at::empty_strided(like.sizes(), like.strides(), like.options().device(device));
 }
 
 bool is_outermost(const Tensor& tensor, int64_t dimension) {

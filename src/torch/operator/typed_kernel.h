@@ -43,7 +43,7 @@ class TypedKernel<Op, Return(Args...)> {
 
   void collect(OperatorCall& call) {
     each([&](auto& argument) { collect(call, argument); });
-    if (foreign_) [[unlikely]]
+    if (foreign_ || call.mixed_indices()) [[unlikely]]
       refuse_mixed();
   }
 

@@ -2,21 +2,104 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "config/machine.h"
 #include "innkeeper/torch/runtime.h"
+#include "torch/errors.h"
+#include "torch/memory/handle.h"
+#include "torch/runtime/nodes_setting.h"
+#include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {
+namespace detail {
+
+std::atomic<bool> device_per_node{false};
+constinit thread_local c10::DeviceIndex current_index = 0;
+
+}  // namespace detail
+
+namespace {
+
+std::atomic<int> visible{0};         // GPUs, when the devices were numbered.
+std::atomic<int> expected_count{0};  // Devices before the runtime's start; 0: not asked yet.
+
+int count_expected() noexcept {
+  int count = expected_count.load(std::memory_order_relaxed);
+  if (count > 0) return count;
+  try {
+    count = static_cast<int>(expected_nodes(visible.load()).size());
+  } catch (const std::exception&) {
+    return 1;  // The start will say what is wrong with the setting.
+  }
+  expected_count.store(std::max(count, 1), std::memory_order_relaxed);
+  return std::max(count, 1);
+}
+
+int count() noexcept {
+  if (!has_device_per_node()) return 1;
+  if (Runtime* started = runtime_if_started())
+    return static_cast<int>(started->engine().computing_nodes().size());
+  return count_expected();
+}
+
+}  // namespace
 
 int local_rank() {
   static const int rank = local_rank_from_environment().value_or(-1);
   return rank;
 }
 
-void check_device_index(c10::DeviceIndex index, bool may_be_rank) {
-  if (index <= 0 || (may_be_rank && index == local_rank())) return;
-  TORCH_CHECK(false, "there is one managed device, managed:0, and no managed:", static_cast<int>(index),
+void use_device_per_node(int visible_gpus) {
+  visible.store(visible_gpus);
+  detail::device_per_node.store(true);
+}
+
+c10::DeviceIndex device_count() { return static_cast<c10::DeviceIndex>(count()); }
+
+c10::DeviceIndex index_limit() noexcept {
+  if (!has_device_per_node()) return 1;
+  return static_cast<c10::DeviceIndex>(std::max(count(), local_rank() + 1));
+}
+
+void forget_device_count() { expected_count.store(0); }
+
+void check_device_index(c10::DeviceIndex index) {
+  if (index <= 0) return;
+  if (has_device_per_node()) {
+    const size_t devices = runtime().engine().computing_nodes().size();
+    TORCH_CHECK(index < index_limit(), "CUDA error: invalid device ordinal: ", device_at(index), ", and there ",
+                devices == 1 ? "is 1 device" : "are " + std::to_string(devices) + " devices",
+                ". INNKEEPER_NODES=sim:2x8GiB gives two, simulated");
+    return;
+  }
+  TORCH_CHECK(index == local_rank(), "there is one managed device, managed:0, and no managed:",
+              static_cast<int>(index),
               ": write \"managed\". All nodes are in it; to place by hand use innkeeper.on(node), and under "
               "torchrun LOCAL_RANK is the process's home");
+}
+
+c10::DeviceIndex index_of(const std::optional<c10::Device>& device) {
+  if (!device.has_value() || !device->has_index()) return current_index();
+  check_device_index(device->index());
+  return has_device_per_node() ? device->index() : c10::DeviceIndex{0};
+}
+
+c10::Device device_at(c10::DeviceIndex index) { return {kManagedType, index}; }
+
+NodeId node_at(c10::DeviceIndex index) {
+  if (!has_device_per_node()) [[likely]]
+    return kNoNode;
+  const auto& computing = runtime().engine().computing_nodes();
+  return computing[static_cast<size_t>(index) % computing.size()];
+}
+
+c10::DeviceIndex index_of_node(NodeId node) {
+  if (!has_device_per_node()) return 0;
+  const auto& computing = runtime().engine().computing_nodes();
+  const auto found = std::find(computing.begin(), computing.end(), node);
+  return found == computing.end() ? c10::DeviceIndex{0}
+                                  : static_cast<c10::DeviceIndex>(found - computing.begin());
 }
 
 }  // namespace innkeeper::torch_layer

@@ -1,14 +1,77 @@
-// Indices of the managed device: there is one, 0. Under torchrun a process may also say its LOCAL_RANK, as
-// programs do that number the cards of a machine by it: it means the same device, and where several nodes
-// compute, the process's home is the one of that number (home.h).
+// Device indices of the managed device.
+//
+// Plain `import innkeeper` has one device, index 0: the engine chooses the nodes. In a program made for CUDA
+// (use_device_per_node()) each node that computes has an index of its own, as GPUs have in CUDA. An index is
+// part of a tensor's device, and PyTorch's rules about devices apply to it. To the engine it is the node that
+// the tensor prefers: it still evicts the tensor, and runs an operator elsewhere if that node is too small.
+//
+// Under torchrun an index may also be the process's LOCAL_RANK, since programs number the GPUs of a machine
+// by it, though the process may see fewer nodes. With one device it is that device. Otherwise the index keeps
+// its number, and the preferred node is taken modulo the number of nodes.
+//
+// All functions are thread-safe. The current index is the calling thread's, 0 at first.
 #pragma once
 
 #include <c10/core/Device.h>
 
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "base/types.h"
+#include "innkeeper/export.h"
+
 namespace innkeeper::torch_layer {
 
-// Throws unless the index means the one device. `may_be_rank`: where a program chooses its device, not where
-// it makes tensors.
-void check_device_index(c10::DeviceIndex index, bool may_be_rank = false);
+namespace detail {
+IK_EXPORT extern std::atomic<bool> device_per_node;
+// constinit saves each read the call of an initializer.
+IK_EXPORT extern constinit thread_local c10::DeviceIndex current_index;
+}  // namespace detail
+
+// Gives each computing node an index, for the rest of the process. To be called before the first tensor.
+// `visible_gpus`: number of CUDA devices that this process sees, for device_count() before the start.
+IK_EXPORT void use_device_per_node(int visible_gpus);
+inline bool has_device_per_node() noexcept { return detail::device_per_node.load(std::memory_order_relaxed); }
+
+// Number of devices. Starts nothing: before the runtime starts it is what the configuration says, 1 if the
+// configuration is not valid.
+IK_EXPORT c10::DeviceIndex device_count();
+// One more than the largest valid index. At least device_count(), and more only for a LOCAL_RANK beyond it.
+// PyTorch sizes arrays by it that it indexes by device.
+c10::DeviceIndex index_limit() noexcept;
+// The number of devices may have changed: configure() calls this.
+void forget_device_count();
+
+// Throws c10::Error unless the index is valid, or negative, which means the current one. An index above 0
+// starts the runtime, to know how many there are.
+void check_device_index(c10::DeviceIndex index);
+// The device's index, or the current one if it has none; 0 with one device. Throws as check_device_index().
+IK_EXPORT c10::DeviceIndex index_of(const std::optional<c10::Device>& device);
+c10::Device device_at(c10::DeviceIndex index);
+
+inline c10::DeviceIndex current_index() noexcept { return detail::current_index; }
+// Makes a valid index current, unless it is negative or there is one device. Returns the previous one.
+inline c10::DeviceIndex exchange_index(c10::DeviceIndex index) noexcept {
+  if (index < 0 || !has_device_per_node()) return detail::current_index;
+  return std::exchange(detail::current_index, index);
+}
+
+// The node that tensors of this index prefer; kNoNode with one device. Starts the runtime.
+NodeId node_at(c10::DeviceIndex index);
+// The index of a node that computes; 0 with one device.
+c10::DeviceIndex index_of_node(NodeId node);
+
+// Makes an index the current one within a scope.
+class AtIndex {
+ public:
+  explicit AtIndex(c10::DeviceIndex index) : before_(exchange_index(index)) {}
+  ~AtIndex() { exchange_index(before_); }
+  AtIndex(const AtIndex&) = delete;
+  AtIndex& operator=(const AtIndex&) = delete;
+
+ private:
+  c10::DeviceIndex before_;
+};
 
 }  // namespace innkeeper::torch_layer

@@ -1,4 +1,4 @@
-// Device guard, streams and events of the managed device: one device, and streams that are names only.
+// Device guard, streams and events of the managed devices. Streams are names only.
 //
 // Whatever stream a program chooses, the engine puts its operators on a node's one compute queue in program
 // order and orders copies after them. So recording and waiting between streams need no work; only the host
@@ -8,6 +8,7 @@
 // the clock: elapsed_time is what the work between two events took, not what launching it took.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 
@@ -24,7 +25,7 @@ namespace {
 using c10::DeviceIndex;
 using c10::Stream;
 
-thread_local c10::StreamId current_stream_id = 0;
+thread_local std::array<c10::StreamId, kMaxNodes> current_stream_ids{};
 std::atomic<c10::StreamId> last_stream_id{0};
 
 // What c10::Event keeps as an opaque pointer.
@@ -33,11 +34,22 @@ struct RecordedEvent {
   std::chrono::steady_clock::time_point time;
 };
 
-Stream stream_of(c10::StreamId id) { return Stream(Stream::UNSAFE, managed_device(), id); }
+DeviceIndex index_in(c10::Device device) {
+  return has_device_per_node() && device.has_index() ? device.index() : current_index();
+}
+
+Stream stream_of(c10::Device device, c10::StreamId id) {
+  return Stream(Stream::UNSAFE, device_at(index_in(device)), id);
+}
+
+c10::StreamId& current_stream_id(c10::Device device) {
+  return current_stream_ids[static_cast<size_t>(index_in(device)) % kMaxNodes];
+}
 
 void check_device(c10::Device device) {
   TORCH_CHECK(device.type() == kManagedType, "the guard of the managed device was given ", device);
-  check_device_index(device.index(), /*may_be_rank=*/true);
+  // Autograd sets the devices of its threads, as many as index_limit() says, before there is a runtime.
+  if (device.index() >= index_limit()) check_device_index(device.index());
 }
 
 void wait_for_engine() {
@@ -50,23 +62,23 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kManagedType; }
   c10::Device exchangeDevice(c10::Device device) const override {
     check_device(device);
-    return managed_device();
+    return device_at(exchange_index(device.index()));
   }
-  c10::Device getDevice() const override { return managed_device(); }
-  void setDevice(c10::Device device) const override { check_device(device); }
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::Device getDevice() const override { return device_at(current_index()); }
+  void setDevice(c10::Device device) const override { (void)exchangeDevice(device); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { exchange_index(device.index()); }
+  DeviceIndex deviceCount() const noexcept override { return index_limit(); }
 
-  Stream getStream(c10::Device) const override { return stream_of(current_stream_id); }
-  Stream getDefaultStream(c10::Device) const override { return stream_of(0); }
+  Stream getStream(c10::Device device) const override { return stream_of(device, current_stream_id(device)); }
+  Stream getDefaultStream(c10::Device device) const override { return stream_of(device, 0); }
   Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return getNewStream(device, 0); }
   Stream getNewStream(c10::Device device, int) const override {
     check_device(device);
-    return stream_of(last_stream_id.fetch_add(1, std::memory_order_relaxed) + 1);
+    return stream_of(device, last_stream_id.fetch_add(1, std::memory_order_relaxed) + 1);
   }
   Stream exchangeStream(Stream stream) const override {
     check_device(stream.device());
-    return stream_of(std::exchange(current_stream_id, stream.id()));
+    return stream_of(stream.device(), std::exchange(current_stream_id(stream.device()), stream.id()));
   }
   bool queryStream(const Stream&) const override {
     wait_for_engine();

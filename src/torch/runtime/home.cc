@@ -65,6 +65,7 @@ class Home {
 // What an experiment puts aside while it runs.
 struct Outer {
   int64_t token;
+  c10::DeviceIndex device_index;
   Home home;
   std::shared_ptr<RandomStream> stream;
 };
@@ -98,12 +99,14 @@ NodeId least_loaded(Bytes needed) {
 
 void move_home(Home home) {
   thread_home = std::move(home);
+  if (thread_home.valid()) exchange_index(index_of_node(thread_home.node()));
   own_context().home.store(thread_home.packed(), std::memory_order_relaxed);
 }
 
 }  // namespace
 
 NodeId home_node() {
+  if (const NodeId own = node_at(current_index()); own != kNoNode) return own;
   if (const ThreadContext* caller = callers_context()) {
     const NodeId node = Home::unpack(caller->home.load(std::memory_order_relaxed));
     if (node != kNoNode) return node;
@@ -114,7 +117,8 @@ NodeId home_node() {
 }
 
 NodeId exchange_home(NodeId node) {
-  const NodeId before = thread_home.valid() ? thread_home.node() : kNoNode;
+  const NodeId current = node_at(current_index());
+  const NodeId before = current != kNoNode ? current : thread_home.valid() ? thread_home.node() : kNoNode;
   move_home(node == kNoNode ? Home() : Home(node));
   return before;
 }
@@ -165,10 +169,11 @@ int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory)
                  "experiment \"" + name + "\"");
   }
   const int64_t token = next_token.fetch_add(1);
+  const c10::DeviceIndex outer_index = current_index();
   Home outer = std::exchange(thread_home, Home());
   const Bytes needed(memory.value_or(0));
   move_home(Home(least_loaded(needed), needed));
-  experiments.push_back({token, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
+  experiments.push_back({token, outer_index, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
   return token;
 }
 
@@ -182,6 +187,7 @@ void leave_experiment(int64_t token) {
   Outer outer = std::move(experiments.back());
   experiments.pop_back();
   move_home(std::move(outer.home));
+  exchange_index(outer.device_index);
   exchange_stream(std::move(outer.stream));
 }
 

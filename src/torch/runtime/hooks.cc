@@ -1,4 +1,4 @@
-// The managed device as at::getAccelerator's accelerator: one device, managed:0.
+// The managed device as at::getAccelerator's accelerator.
 #include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
@@ -20,20 +20,19 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   void init() const override {}
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(c10::DeviceIndex index) const override { return index == 0; }
-
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  void setCurrentDevice(c10::DeviceIndex index) const override {
-    check_device_index(index, /*may_be_rank=*/true);
+  bool hasPrimaryContext(c10::DeviceIndex index) const override {
+    return index >= 0 && index < index_limit();
   }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+
+  c10::DeviceIndex deviceCount() const override { return device_count(); }
+  void setCurrentDevice(c10::DeviceIndex index) const override { (void)exchangeDevice(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_index(); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
-    check_device_index(index, /*may_be_rank=*/true);
-    return 0;
+    check_device_index(index);
+    return exchange_index(index);
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
-    check_device_index(index, /*may_be_rank=*/true);
-    return 0;
+    return exchangeDevice(index);
   }
 
   bool isPinnedPtr(const void* data) const override { return is_pinned_address(data); }
@@ -41,22 +40,28 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   c10::Device getDeviceFromPtr(void* data) const override {
     refuse_in_forked_child();
     const AddressSpace::Range* range = address_space().find(data);
-    TORCH_CHECK(range != nullptr && range->owner.load() != nullptr, "no managed tensor is at address ", data);
-    return managed_device();
+    const auto* const block = range == nullptr ? nullptr : static_cast<const Block*>(range->owner.load());
+    TORCH_CHECK(block != nullptr, "no managed tensor is at address ", data);
+    return device_at(attachment_of(*block).device_index);
   }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    check_device_index(index, /*may_be_rank=*/true);
+    check_device_index(index);
     refuse_in_forked_child();
-    return current_stream().generator();
+    return current_stream(valid(index)).generator();
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    check_device_index(index, /*may_be_rank=*/true);
-    return new_generator();
+    check_device_index(index);
+    return new_generator(valid(index));
   }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
     resize_storage(storage, size);
+  }
+
+ private:
+  static c10::DeviceIndex valid(c10::DeviceIndex index) {
+    return index < 0 ? current_index() : has_device_per_node() ? index : c10::DeviceIndex{0};
   }
 };
 

@@ -2,12 +2,15 @@
 
 #include <ATen/Tensor.h>
 
+#include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/thread_annotations.h"
 #include "innkeeper/torch/runtime.h"
 #include "torch/memory/handle.h"
+#include "torch/runtime/device_index.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/thread_context.h"
 #ifdef INNKEEPER_WITH_CUDA
@@ -20,8 +23,8 @@ namespace {
 // The face of a stream with device managed:0. All state is in the kernels' generator behind it.
 class ManagedGenerator final : public c10::GeneratorImpl {
  public:
-  explicit ManagedGenerator(at::Generator kernel)
-      : c10::GeneratorImpl(managed_device(), c10::DispatchKeySet(kManagedKey)), kernel_(std::move(kernel)) {}
+  explicit ManagedGenerator(at::Generator kernel, c10::DeviceIndex index = 0)
+      : c10::GeneratorImpl(device_at(index), c10::DispatchKeySet(kManagedKey)), kernel_(std::move(kernel)) {}
 
   static c10::DeviceType device_type() { return kManagedType; }
   const at::Generator& kernel() const { return kernel_; }
@@ -56,7 +59,7 @@ class ManagedGenerator final : public c10::GeneratorImpl {
   std::mutex& mutex_of_kernel() const { return kernel_.unsafeGetGeneratorImpl()->mutex_; }
   ManagedGenerator* clone_impl() const override {
     const std::lock_guard<std::mutex> lock(mutex_of_kernel());
-    return new ManagedGenerator(kernel_.clone());
+    return new ManagedGenerator(kernel_.clone(), device().index());
   }
 
   at::Generator kernel_;
@@ -65,9 +68,14 @@ class ManagedGenerator final : public c10::GeneratorImpl {
 // What keeps the stream in the thread's context alive.
 thread_local std::shared_ptr<RandomStream> thread_stream_owner;
 
-RandomStream& process_stream() {
-  static RandomStream& stream = *new RandomStream;
-  return stream;
+RandomStream& process_stream(c10::DeviceIndex index) {
+  static auto& streams = *[] {
+    auto* made = new std::vector<std::unique_ptr<RandomStream>>;
+    for (size_t i = 0; i < kMaxNodes; ++i)
+      made->push_back(std::make_unique<RandomStream>(static_cast<c10::DeviceIndex>(i)));
+    return made;
+  }();
+  return *streams[static_cast<size_t>(index)];
 }
 
 void copy_state(at::CPUGeneratorImpl& from, at::CPUGeneratorImpl& to) {
@@ -129,15 +137,15 @@ uint64_t next_seed(at::CPUGeneratorImpl& stream) {
 
 }  // namespace
 
-RandomStream::RandomStream()
+RandomStream::RandomStream(c10::DeviceIndex index)
     : kernel_generator_(at::detail::createCPUGenerator()),
-      generator_(at::make_generator<ManagedGenerator>(kernel_generator_)) {}
+      generator_(at::make_generator<ManagedGenerator>(kernel_generator_, index)) {}
 
-RandomStream& current_stream() {
+RandomStream& current_stream(c10::DeviceIndex index) {
   const ThreadContext* caller = callers_context();
   const ThreadContext& context = caller != nullptr ? *caller : own_context();
   RandomStream* stream = context.stream.load(std::memory_order_acquire);
-  return stream != nullptr ? *stream : process_stream();
+  return stream != nullptr ? *stream : process_stream(index);
 }
 
 std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream) {
@@ -145,8 +153,8 @@ std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stre
   return std::exchange(thread_stream_owner, std::move(stream));
 }
 
-at::Generator new_generator() {
-  return at::make_generator<ManagedGenerator>(at::detail::createCPUGenerator());
+at::Generator new_generator(c10::DeviceIndex index) {
+  return at::make_generator<ManagedGenerator>(at::detail::createCPUGenerator(), index);
 }
 
 at::Generator kernel_generator_of(const at::Generator& managed) {
@@ -197,7 +205,7 @@ void DefaultGeneratorTurn::give_back() {
 // A thread that was drawing when a child was forked holds its generator's lock there for ever.
 static at::Generator generator_here() {
   refuse_in_forked_child();
-  return current_stream().generator();
+  return current_stream(current_index()).generator();
 }
 
 void manual_seed(uint64_t seed) {

@@ -35,7 +35,7 @@ struct PhiloxState {
 
 class RandomStream {
  public:
-  RandomStream();
+  explicit RandomStream(c10::DeviceIndex index = 0);
   const at::Generator& generator() const { return generator_; }                // device managed:0
   const at::Generator& kernel_generator() const { return kernel_generator_; }  // device cpu, the same state
 
@@ -45,11 +45,11 @@ class RandomStream {
 };
 
 // The stream of the calling thread: its experiment's, else the process's.
-RandomStream& current_stream();
+RandomStream& current_stream(c10::DeviceIndex index = 0);
 // Gives the calling thread another stream, null for the process's; returns the one it had, null likewise.
 std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream);
 // A generator with device managed:0 that is a stream of its own: torch.Generator(device="managed").
-at::Generator new_generator();
+at::Generator new_generator(c10::DeviceIndex index = 0);
 // The real generator behind one that a user made with torch.Generator(device="managed") or got from us:
 // device cpu.
 at::Generator kernel_generator_of(const at::Generator& managed);

@@ -381,6 +381,7 @@ void configure(const std::string& nodes) {
   if (running == nullptr) {
     (void)parse_nodes(nodes);  // a bad setting changes nothing
     exchange_configured_nodes(nodes);
+    forget_device_count();
     the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
     stop_background_at_exit();
     return;
@@ -398,6 +399,7 @@ void configure(const std::string& nodes) {
   the_runtime.store(nullptr, std::memory_order_release);
   delete running;
   forget_homes();
+  forget_device_count();
   const std::string before = exchange_configured_nodes(nodes);
   try {
     the_runtime.store(new Runtime(std::move(prepared)), std::memory_order_release);

@@ -1,5 +1,5 @@
-// Puts a function of ours in the place of another for the calls that one library makes through its table of
-// imported functions (its PLT's slots). PyTorch has no other hook where this is used.
+// Replaces a function for the calls that one loaded library makes through its table of imported functions (the
+// slots of its PLT). Used where PyTorch has no other hook.
 //
 // Thread safety: all functions; a call that is under way when a slot changes goes to either function.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace innkeeper::torch_layer::cuda_backend {
+namespace innkeeper::torch_layer {
 
 struct AddressRange {
   uintptr_t begin = 0;
@@ -23,6 +23,8 @@ class LoadedLibrary {
  public:
   // The one that has this function. Knows nothing (`found()` is false) where the system has another format.
   explicit LoadedLibrary(const void* function);
+  // The one with this soname, such as "libc10.so". Knows nothing if none is loaded.
+  explicit LoadedLibrary(const char* soname);
 
   bool found() const { return symbols_ != nullptr; }
   // From the first exported function whose mangled name begins with `prefix` to the first behind the last of
@@ -34,6 +36,8 @@ class LoadedLibrary {
   bool set(void** slot, void* function) const;
 
  private:
+  void read(void* link_map);
+
   uintptr_t base_ = 0;
   const void* symbols_ = nullptr;  // an array of ElfW(Sym)
   size_t symbol_count_ = 0;
@@ -46,4 +50,4 @@ class LoadedLibrary {
   AddressRange read_only_;  // once it was loaded
 };
 
-}  // namespace innkeeper::torch_layer::cuda_backend
+}  // namespace innkeeper::torch_layer

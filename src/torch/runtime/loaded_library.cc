@@ -1,4 +1,4 @@
-#include "torch/cuda/interposed.h"
+#include "torch/runtime/loaded_library.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace innkeeper::torch_layer::cuda_backend {
+namespace innkeeper::torch_layer {
 namespace {
 
 using Symbol = ElfW(Sym);
@@ -48,8 +48,22 @@ bool is_strong(const Symbol& symbol) { return symbol.st_info >> 4 == STB_GLOBAL;
 LoadedLibrary::LoadedLibrary(const void* function) {
   Dl_info info{};
   link_map* map = nullptr;
-  if (dladdr1(function, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr)
-    return;
+  if (dladdr1(function, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0 && map != nullptr)
+    read(map);
+}
+
+LoadedLibrary::LoadedLibrary(const char* soname) {
+  void* const handle = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return;
+  link_map* map = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) read(map);
+  dlclose(handle);  // Python keeps PyTorch's libraries loaded.
+}
+
+void LoadedLibrary::read(void* link_map_of_library) {
+  const auto* const map = static_cast<const link_map*>(link_map_of_library);
+  Dl_info info{};
+  if (dladdr(map->l_ld, &info) == 0) return;  // for the address of its header
   base_ = map->l_addr;
   const void* symbols = nullptr;
   const uint32_t* hash = nullptr;
@@ -137,4 +151,4 @@ bool LoadedLibrary::set(void** slot, void* function) const {
   return true;
 }
 
-}  // namespace innkeeper::torch_layer::cuda_backend
+}  // namespace innkeeper::torch_layer

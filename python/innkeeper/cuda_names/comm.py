@@ -1,0 +1,155 @@
+"""The functions of ``torch._C`` behind ``torch.cuda.comm`` and ``nn.DataParallel``.
+
+Only PyTorch's CUDA builds have them, for CUDA's tensors. Arguments, results and errors are those of
+``torch/csrc/cuda/comm.cpp``; the checks that ``torch.nn.parallel.comm`` makes before are PyTorch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from innkeeper import _C
+from innkeeper._register import DEVICE
+from innkeeper.cuda_names.put import put
+from torch import Tensor
+
+
+def install() -> None:
+    """Installs them. Called once per process."""
+    import torch.cuda.comm  # noqa: F401  (PyTorch's CUDA builds import it themselves)
+
+    functions = (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out)
+    put(torch._C, **{f"_{function.__name__}": function for function in functions})
+    # reduce_add() asks it; where there is no NCCL, PyTorch's own answer comes with a warning.
+    put(torch.cuda.nccl, is_available=lambda tensors: False)
+
+
+def _check(condition: bool, error: str) -> None:
+    if not condition:
+        raise RuntimeError(error)
+
+
+def _check_on_gpus(tensors: Sequence[Tensor], what: str) -> None:
+    for i, x in enumerate(tensors):
+        _check(
+            _C.is_managed(x.device),
+            f"Expected all {what} tensors to be CUDA tensors, but tensor at index {i} has device '{x.device}'",
+        )
+
+
+def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
+    """The tensor on each of the devices; itself where it is there already."""
+    return [tensor.to(torch.device(DEVICE, index), non_blocking=True) for index in devices]
+
+
+def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
+    """Copies the tensor to each of ``out``."""
+    _check_on_gpus(out, "output")
+    for i, each in enumerate(out):
+        _check(
+            each.shape == tensor.shape,
+            f"Expected all output tensors to have same shape as the source tensor {list(tensor.shape)}, but "
+            f"output tensor at index {i} has shape {list(each.shape)}",
+        )
+        each.copy_(tensor, non_blocking=True)
+    return list(out)
+
+
+def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], size: int) -> list[list[Tensor]]:
+    """The tensors on each of the devices, themselves on the first, where they are.
+
+    They are not put into buffers of ``size`` bytes: a copy of each is one transfer, and the engine has no
+    cost for a transfer that a buffer would share.
+    """
+    _check(
+        all(x.get_device() == devices[0] for x in tensors),
+        f"All tensors must be on devices[0]: {devices[0]}",
+    )
+    with torch.no_grad():
+        return [list(tensors), *([broadcast(x.detach(), [index])[0] for x in tensors] for index in devices[1:])]
+
+
+def scatter(
+    tensor: Tensor,
+    devices: Sequence[int],
+    sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: Sequence[torch.Stream | None] | None = None,
+) -> list[Tensor]:
+    """Parts of the tensor along ``dim``, one on each device."""
+    _check(len(devices) > 0, "Expected at least one device to scatter to")
+    if sizes is None:
+        parts = tensor.chunk(len(devices), dim)
+    else:
+        _check(
+            len(sizes) == len(devices),
+            "Expected devices and chunk_sizes to be of same length, but got len(devices) = "
+            f"{len(devices)} and len(chunk_sizes) = {len(sizes)}",
+        )
+        parts = tensor.split_with_sizes(list(sizes), dim)
+    made = []
+    for i, part in enumerate(parts):
+        stream = streams[i] if streams else None
+        _check(
+            stream is None or stream.device_index == devices[i],
+            f"Expected the device associated with the stream at index {i} to match the device supplied at "
+            f"that index (expected {devices[i]})",
+        )
+        with stream or nullcontext():
+            made.append(part.to(torch.device(DEVICE, devices[i]), non_blocking=True))
+    return made
+
+
+def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int = 0, streams: Any = None) -> list[Tensor]:
+    """Copies parts of the tensor along ``dim`` to ``out``."""
+    _check(len(out) > 0, "Expected at least one output tensor to scatter to")
+    _check_on_gpus(out, "output")
+    for i, each in enumerate(out):
+        _check(
+            each.dim() == tensor.dim(),
+            f"Output tensor at index {i} has incorrect number of dimensions {each.dim()}, expected {tensor.dim()}",
+        )
+    sizes = [each.size(dim) for each in out]
+    _check(
+        sum(sizes) == tensor.size(dim),
+        f"Total size for output tensors along scatter dim {dim} does not match the tensor's: expected "
+        f"{tensor.size(dim)}, but got {sum(sizes)}",
+    )
+    for part, each in zip(tensor.split(sizes, dim), out, strict=True):
+        each.copy_(part, non_blocking=True)
+    return list(out)
+
+
+def gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tensor:
+    """The tensors put together along ``dim``: on the CPU for -1, on the current device for None."""
+    _check(len(tensors) > 0, "Expected at least one tensor to gather from")
+    first = tensors[0]
+    index = _C.current_index() if destination is None else destination
+    device = torch.device("cpu") if index == -1 else torch.device(DEVICE, index)
+    shape = list(first.shape)
+    shape[dim] = sum(x.size(dim) for x in tensors if x.dim() == first.dim())
+    return gather_out(tensors, first.new_empty(shape, device=device), dim)
+
+
+def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
+    """Copies the tensors to ``out``, one behind the other along ``dim``."""
+    _check(len(tensors) > 0, "Expected at least one tensor to gather from")
+    _check_on_gpus(tensors, "input")
+    begin = 0
+    for i, x in enumerate(tensors):
+        shape = [size if d == dim % max(out.dim(), 1) else out.size(d) for d, size in enumerate(x.shape)]
+        _check(
+            x.dim() == out.dim() and list(x.shape) == shape,
+            f"Input tensor at index {i} has invalid shape {list(x.shape)}, but expected {shape}",
+        )
+        begin += x.size(dim)
+    _check(
+        begin == out.size(dim),
+        f"Expected out tensor to have size {begin} along dim {dim}, but got {out.size(dim)}",
+    )
+    for part, x in zip(out.split([x.size(dim) for x in tensors], dim), tensors, strict=True):
+        part.copy_(x, non_blocking=True)
+    return out

@@ -1,0 +1,49 @@
+"""Which devices a program sees, without starting the runtime: after that a program may still fork."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from innkeeper import _C, launch
+from innkeeper.cuda_names.script import note
+
+visible_gpus = torch.cuda.device_count  # PyTorch's own, which starts nothing
+_used = False  # The program has used a device.
+
+
+def hidden() -> bool:
+    """Whether ``CUDA_VISIBLE_DEVICES`` hides every device, as programs that force the CPU do.
+
+    As with CUDA, what it says after the first use of a device has no effect.
+    """
+    if _used or not launch.cards_are_hidden():
+        return False
+    said = os.environ["CUDA_VISIBLE_DEVICES"].strip()
+    note("hidden", f"CUDA_VISIBLE_DEVICES={said!r} hides every device, so this script is told of none")
+    return True
+
+
+def keep_visible() -> None:
+    """Keeps the devices visible from now on, because the program uses one."""
+    global _used
+    _used = True
+
+
+def nodes() -> list[str]:
+    """The computing nodes, as ``CUDA_VISIBLE_DEVICES`` numbers them."""
+    if hidden():
+        return []
+    if _C.started():
+        return [node.name for node in _C.nodes() if node.computes]
+    return _C.expected_nodes(visible_gpus())
+
+
+def device_count() -> int:
+    """``torch.cuda.device_count``: the number of nodes that compute."""
+    return len(nodes())
+
+
+def is_available() -> bool:
+    """``torch.cuda.is_available``."""
+    return not hidden()

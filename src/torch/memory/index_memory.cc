@@ -1,0 +1,57 @@
+#include "torch/memory/index_memory.h"
+
+#include <array>
+#include <atomic>
+
+#include "torch/runtime/device_index.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+struct Counters {
+  std::atomic<int64_t> allocated{0};
+  std::atomic<int64_t> peak{0};
+  std::atomic<int64_t> reserved{0};
+  std::atomic<int64_t> peak_reserved{0};
+};
+
+std::array<Counters, kMaxNodes> counters;
+
+Counters& counters_of(c10::DeviceIndex index) { return counters[static_cast<size_t>(index) % kMaxNodes]; }
+
+void raise_to(std::atomic<int64_t>& most, int64_t value) {
+  int64_t before = most.load(std::memory_order_relaxed);
+  while (before < value && !most.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+void count_bytes(c10::DeviceIndex index, Bytes change) noexcept {
+  if (!has_device_per_node()) [[likely]]
+    return;
+  Counters& mine = counters_of(index);
+  const int64_t now = mine.allocated.fetch_add(change.count(), std::memory_order_relaxed) + change.count();
+  if (change <= Bytes(0)) return;
+  raise_to(mine.peak, now);
+  raise_to(mine.reserved, now);
+  raise_to(mine.peak_reserved, now);
+}
+
+IndexMemory index_memory(c10::DeviceIndex index) {
+  const Counters& mine = counters_of(index);
+  return {Bytes(mine.allocated.load()), Bytes(mine.peak.load()), Bytes(mine.reserved.load()),
+          Bytes(mine.peak_reserved.load())};
+}
+
+void reset_peaks(c10::DeviceIndex index) {
+  Counters& mine = counters_of(index);
+  mine.peak.store(mine.allocated.load());
+  mine.peak_reserved.store(mine.reserved.load());
+}
+
+void empty_reserved() {
+  for (Counters& each : counters) each.reserved.store(each.allocated.load());
+}
+
+}  // namespace innkeeper::torch_layer
