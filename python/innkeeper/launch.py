@@ -45,26 +45,10 @@ def become(words: list[str]) -> NoReturn:
     options = _own_options()
     if sys.flags.ignore_environment or sys.flags.no_site or _keeps_out(words):
         sys.exit("python -m innkeeper: Python's options -E, -I and -S keep it from loading anything first")
-    _show_the_nodes_that_are_named()
     path = os.environ.get("PYTHONPATH")
     folders = [folder for folder in (path or "").split(os.pathsep) if folder and folder != str(_PRELOAD)]
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_PRELOAD), *folders])
     os.execv(sys.executable, [sys.executable, *options, *words])
-
-
-def cards_are_hidden() -> bool:
-    """Whether ``CUDA_VISIBLE_DEVICES`` says that there is no device."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
-
-
-def _show_the_nodes_that_are_named() -> None:
-    """Cards that are hidden from the program hide no node that ``INNKEEPER_NODES`` names and is no card.
-
-    The queue hides them all from a job without GPUs. What the script hides itself stays hidden.
-    """
-    kinds = {node.partition(":")[0].strip() for node in os.environ.get("INNKEEPER_NODES", "auto").split(",")}
-    if kinds.isdisjoint(("auto", "cuda")) and cards_are_hidden():
-        del os.environ["CUDA_VISIBLE_DEVICES"]
 
 
 def _own_options() -> list[str]:

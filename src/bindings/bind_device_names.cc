@@ -3,12 +3,8 @@
 #include <torch/csrc/Device.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <map>
-#include <string>
-
 #include "bindings/bindings.h"
 #include "torch/memory/handle.h"
-#include "torch/memory/index_memory.h"
 #include "torch/runtime/device_index.h"
 #include "torch/runtime/device_names.h"
 
@@ -29,19 +25,6 @@ void bind_device_names(py::module_& m) {
         "Makes PyTorch read and write the managed device's name as 'cuda', for the rest of the process.");
   m.def("use_device_per_node", &torch_layer::use_device_per_node, py::arg("visible_gpus"),
         "Gives each computing node a device index, for the rest of the process.");
-  m.def(
-      "index_memory",
-      [](c10::DeviceIndex index) {
-        const torch_layer::IndexMemory memory = torch_layer::index_memory(index);
-        return std::map<std::string, int64_t>{{"allocated", memory.allocated.count()},
-                                              {"peak", memory.peak.count()},
-                                              {"reserved", memory.reserved.count()},
-                                              {"peak_reserved", memory.peak_reserved.count()}};
-      },
-      py::arg("index"), "Bytes of living tensors of a device index. All 0 with one device.");
-  m.def("reset_index_peaks", &torch_layer::reset_peaks, py::arg("index"),
-        "Sets the peaks of a device index to what is in use now.");
-  m.def("empty_reserved", &torch_layer::empty_reserved, "Reserves no bytes but those in use.");
   m.def("has_device_per_node", &torch_layer::has_device_per_node,
         "Whether each computing node has a device index.");
   m.def("device_count", [] { return static_cast<int>(torch_layer::device_count()); },

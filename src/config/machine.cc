@@ -319,16 +319,18 @@ int LocalShare::sharers(int visible) const {
 void keep_listed(MachineSpec& spec, std::string_view list) {
   std::vector<NodeSpec> kept;
   for (std::string_view item : split_items(list)) {
-    if (!all_digits(item)) return;
-    const std::optional<int> index = parse_index(item);
+    const int index = all_digits(item) ? parse_index(item).value_or(-1) : -1;
     const auto named = [&](const NodeSpec& node) {
       return node.make == NodeMake::sim && node.index == index;
     };
     const auto found = std::find_if(spec.nodes.begin(), spec.nodes.end(), named);
-    if (index && found != spec.nodes.end() && std::none_of(kept.begin(), kept.end(), named))
-      kept.push_back(*found);
+    if (found == spec.nodes.end()) break;
+    if (std::any_of(kept.begin(), kept.end(), named)) {
+      kept.clear();
+      break;
+    }
+    kept.push_back(*found);
   }
-  if (kept.empty()) return;
   for (int i = 0; NodeSpec & node : kept) node.index = i++;  // numbered anew, the names stay
   for (NodeSpec& node : spec.nodes)
     if (node.make != NodeMake::sim) kept.push_back(std::move(node));

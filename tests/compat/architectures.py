@@ -21,6 +21,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -41,6 +42,8 @@ LIMIT_S = 300
 MOST_PARAMETERS = 30_000_000  # what is larger could not be made small
 SMALLEST = 1 << 17  # of a budget
 LIBRARIES = ("transformers", "timm", "diffusers")
+KNOWN_TO_DIFFER = {"big_bird", "m2m_100", "nllb-moe", "seamless_m4t", "seamless_m4t_v2"}
+"""Models that draw from the CPU's generator and the device's, so that not even CUDA has the CPU's bits."""
 
 
 def train(model: torch.nn.Module, subject: Subject, device: str) -> list[str]:
@@ -149,7 +152,10 @@ def main() -> int:
     print(f"{args.library}: {said}")
     if args.json is not None:
         write(args.json, [args.library], rows)
-    return int(counts["differs"] + counts["fails"] > 0)
+    unexpected = [row["name"] for row in rows if (row["result"] == "differs") != (row["name"] in KNOWN_TO_DIFFER)]
+    if unexpected:
+        print(f"Not as known (KNOWN_TO_DIFFER in {Path(__file__).name}): {', '.join(unexpected)}")
+    return int(bool(unexpected) or counts["fails"] > 0)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ from innkeeper.managed_device.types import __all__ as types
 
 # Names of torch.managed. Those of the second list start the runtime.
 _SAME = """
-    current_device device_of empty_cache get_allocator_backend is_current_stream_capturing
+    device_of empty_cache get_allocator_backend is_current_stream_capturing
     max_memory_allocated max_memory_cached max_memory_reserved memory_allocated memory_cached memory_reserved
     set_stream stream Event StreamContext has_half _is_in_bad_fork
     set_per_process_memory_fraction get_per_process_memory_fraction device_memory_used
 """
 _STARTING = """
-    current_stream default_stream init ipc_collect mem_get_info memory_summary reset_peak_memory_stats
+    current_device current_stream default_stream init ipc_collect mem_get_info memory_summary reset_peak_memory_stats
     reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached set_device synchronize
 """
 # Names of this module.

@@ -146,7 +146,7 @@ class Generators(Sequence[torch.Generator]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+            return tuple(self[i] for i in range(*index.indices(len(self))))
         if not len(self) or (index >= len(self) and index != _C.local_rank()):
             raise IndexError(f"generator {index} of {len(self)}")
         return _C.default_generator(index if index >= 0 else index + len(self))

@@ -18,6 +18,7 @@ from innkeeper.pickling import send_tensor
 from torch import Tensor
 
 _tensor_to, _tensor_type, _tensor_data_ptr = Tensor.to, Tensor.type, Tensor.data_ptr
+_validate_device = torch.serialization._validate_device
 
 
 def install() -> None:
@@ -34,6 +35,7 @@ def install() -> None:
         is_managed=property(lambda self: _C.is_managed(self.device)),
     )
     put(torch, set_default_tensor_type=_default_tensor_type)
+    put(torch.serialization, _validate_device=_device_in_a_file)
     for sent in (Tensor, torch.nn.Parameter):
         ForkingPickler.register(sent, send_tensor)
 
@@ -81,3 +83,11 @@ def _default_tensor_type(kind: Any) -> None:
     dtype = getattr(torch, name.rpartition(".")[2]).dtype
     torch.set_default_dtype(dtype)
     torch.set_default_device("cuda")
+
+
+def _device_in_a_file(location: Any, backend: str) -> torch.device:
+    """``torch.load``'s check that there is such a device. LOCAL_RANK may be beyond those that a process sees."""
+    device = torch.device(location)
+    if _C.is_managed(device) and device.index is not None and device.index == _C.local_rank():
+        return device
+    return _validate_device(location, backend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import torch
-from innkeeper import _C, launch
+from innkeeper import _C
 from innkeeper.cuda_names.script import note
 
 visible_gpus = torch.cuda.device_count  # PyTorch's own, which starts nothing
@@ -17,10 +17,10 @@ def hidden() -> bool:
 
     As with CUDA, what it says after the first use of a device has no effect.
     """
-    if _used or not launch.cards_are_hidden():
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if _used or said is None or _C.expected_nodes(visible_gpus()):
         return False
-    said = os.environ["CUDA_VISIBLE_DEVICES"].strip()
-    note("hidden", f"CUDA_VISIBLE_DEVICES={said!r} hides every device, so this script is told of none")
+    note("hidden", f"CUDA_VISIBLE_DEVICES={said.strip()!r} hides every device, so this script is told of none")
     return True
 
 

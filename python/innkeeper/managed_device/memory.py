@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from innkeeper import _C, report
-from innkeeper.managed_device.device import computing_nodes, index_of, is_initialized
+from innkeeper.managed_device.device import index_of, is_initialized
 from innkeeper.managed_device.memory_history import (  # noqa: F401  (torch.cuda.memory has them too)
     _dump_snapshot,
     _record_memory_history,
@@ -36,76 +37,53 @@ __all__ = [
 ]
 
 
-def _nodes(device: Any) -> list[_C.NodeInfo]:
-    """The nodes of a device: all that compute, or the one that its index prefers."""
-    index, nodes = index_of(device), computing_nodes()
-    return [nodes[index % len(nodes)]] if _C.has_device_per_node() else nodes
-
-
-def _total(what: str, device: Any) -> int:
-    of_nodes = _C.stats()["nodes"]
-    return sum(int(of_nodes[node.name][what]) for node in _nodes(device))
-
-
-def _counted(device: Any) -> dict[str, int]:
-    """Keys: allocated, peak, reserved and peak_reserved, in bytes."""
+def _stat(what: str, which: str, device: Any) -> int:
+    """0 before the runtime starts, which this does not do."""
     if not is_initialized():
-        return dict.fromkeys(("allocated", "peak", "reserved", "peak_reserved"), 0)
-    if _C.has_device_per_node():
-        return _C.index_memory(index_of(device))
-    now, peak = _total("resident", device), _total("peak", device)
-    return {"allocated": now, "peak": peak, "reserved": now, "peak_reserved": peak}
+        return 0
+    return torch._C._accelerator_getDeviceStats(index_of(device))[what]["all"][which]
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in use. 0 before the runtime starts, which this does not do.
+    """Bytes in use on the device's nodes now: tensors that are there, and kernels' own memory.
 
-    With one device: tensors that are on the computing nodes, and kernels' own memory. With a device for each
-    node: the device's living tensors, wherever they are; ``innkeeper.stats()`` says what is on its node.
+    Tensors that the engine has evicted do not count; ``memory_stats()["requested_bytes.all.current"]`` counts
+    the device's living tensors wherever they are. 0 before the runtime starts, which this does not do.
     """
-    return _counted(device)["allocated"]
+    return _stat("allocated_bytes", "current", device)
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that were in use since the last reset. With one device: the sum of each node's peak."""
-    return _counted(device)["peak"]
+    """The most bytes that were in use since the last reset: the sum of each node's own peak."""
+    return _stat("allocated_bytes", "peak", device)
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that the allocator keeps: those in use, and with a device for each node those in use before.
+    """Bytes that the device's allocator keeps.
 
-    ``empty_cache`` gives back what is not in use.
+    With one device these are the bytes in use. With a device for each node they include what a caching
+    allocator would keep until ``empty_cache``: the most bytes that the device's tensors have had since, as
+    far as they fit.
     """
-    return _counted(device)["reserved"]
+    return _stat("reserved_bytes", "current", device)
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that were kept since the last reset."""
-    return _counted(device)["peak_reserved"]
+    return _stat("reserved_bytes", "peak", device)
 
 
-memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
-
-
-def device_memory_used(device: Any = None) -> int:
-    """Bytes in use on the device's nodes."""
-    return _total("resident", device) if is_initialized() else 0
+memory_cached, max_memory_cached, device_memory_used = memory_reserved, max_memory_reserved, memory_allocated
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Free and total bytes of the budgets of the device's nodes. What is not free can be, by eviction."""
-    total = _total("budget", device)
-    return total - device_memory_used(device), total
+    return torch._C._accelerator_getMemoryInfo(index_of(device))
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
-    """Those of torch.cuda's keys that mean something here, and ``innkeeper.stats()`` under ``innkeeper``."""
-    counted = _counted(device)
-    return {
-        "allocated_bytes": {"all": {"current": counted["allocated"], "peak": counted["peak"]}},
-        "reserved_bytes": {"all": {"current": counted["reserved"], "peak": counted["peak_reserved"]}},
-        "innkeeper": report.stats(),
-    }
+    """torch.cuda's counters, and ``innkeeper.stats()`` under ``innkeeper``."""
+    return torch._C._accelerator_getDeviceStats(index_of(device)) | {"innkeeper": report.stats()}
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
@@ -131,8 +109,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Sets the peaks to what is in use now. The counters of ``innkeeper.stats()`` go to zero as well."""
-    _C.reset_index_peaks(index_of(device))
-    _C.reset_stats()
+    torch._C._accelerator_resetPeakStats(index_of(device))
 
 
 reset_accumulated_memory_stats = reset_max_memory_allocated = reset_max_memory_cached = (
@@ -143,7 +120,6 @@ reset_accumulated_memory_stats = reset_max_memory_allocated = reset_max_memory_c
 def empty_cache() -> None:
     """Gives memory that is cached but free back to the computing devices and the system."""
     if is_initialized():
-        _C.empty_reserved()
         _C.empty_cache()
 
 

@@ -23,7 +23,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
 
   bool initialized() override { return runtime_if_started() != nullptr; }
   void emptyCache(c10::MempoolId_t) override {
-    empty_reserved();
+    note_empty_cache();
     if (Runtime* started = runtime_if_started()) started->engine().trim();
   }
   // The engine orders every reuse of memory after its users (I6).
@@ -37,23 +37,28 @@ class HandleAllocator final : public c10::DeviceAllocator {
     Engine& engine = started->engine();
     const Stats stats = engine.stats();
     c10::CachingAllocator::Stat bytes;
+    Bytes budget{0};
     for (NodeId node : engine.computing_nodes()) {
+      if (has_device_per_node() && node != node_at(valid(index))) continue;
       const NodeStats& row = stats.nodes.at(engine.device(node).name());
       bytes.current += row.resident;
       bytes.peak += row.peak;
+      budget += engine.budget(node);
     }
     c10::CachingAllocator::Stat reserved = bytes;
+    c10::CachingAllocator::Stat requested = bytes;
     if (has_device_per_node()) {
-      const IndexMemory memory = index_memory(index < 0 ? current_index() : index);
-      bytes.current = memory.allocated.count();
-      bytes.peak = memory.peak.count();
-      reserved.current = memory.reserved.count();
-      reserved.peak = memory.peak_reserved.count();
+      const IndexMemory memory = index_memory(valid(index));
+      requested.current = memory.now.count();
+      requested.peak = memory.peak.count();
+      // Simulated memory is not kept when it is free. A caching allocator would keep so much, as it fits.
+      reserved.current = std::max(bytes.current, std::min(memory.since_emptied, budget).count());
+      reserved.peak = std::max(bytes.peak, reserved.current);
     }
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    for (auto* array : {&result.allocated_bytes, &result.active_bytes, &result.requested_bytes})
-      (*array)[kAll] = bytes;
+    result.allocated_bytes[kAll] = result.active_bytes[kAll] = bytes;
     result.reserved_bytes[kAll] = reserved;
+    result.requested_bytes[kAll] = requested;
     const auto blocks = static_cast<int64_t>(engine.block_count());
     result.allocation[kAll].current = result.active[kAll].current = blocks;
     return result;
@@ -61,7 +66,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex index) override { check_device_index(index); }
   void resetPeakStats(c10::DeviceIndex index) override {
     check_device_index(index);
-    reset_peaks(index < 0 ? current_index() : index);
+    reset_peak(valid(index));
     if (Runtime* started = runtime_if_started()) started->engine().reset_stats();
   }
   // {free, total} bytes of the budgets. Starts the runtime, which knows them.
@@ -71,12 +76,15 @@ class HandleAllocator final : public c10::DeviceAllocator {
     Bytes free{0};
     Bytes total{0};
     for (NodeId node : engine.computing_nodes()) {
-      if (has_device_per_node() && node != node_at(index)) continue;
+      if (has_device_per_node() && node != node_at(valid(index))) continue;
       free += std::max(engine.free(node), Bytes(0));
       total += engine.budget(node);
     }
     return {static_cast<size_t>(free.count()), static_cast<size_t>(total.count())};
   }
+
+ private:
+  static c10::DeviceIndex valid(c10::DeviceIndex index) { return index < 0 ? current_index() : index; }
 };
 
 HandleAllocator& the_allocator() {

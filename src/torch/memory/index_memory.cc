@@ -9,10 +9,9 @@ namespace innkeeper::torch_layer {
 namespace {
 
 struct Counters {
-  std::atomic<int64_t> allocated{0};
+  std::atomic<int64_t> now{0};
   std::atomic<int64_t> peak{0};
-  std::atomic<int64_t> reserved{0};
-  std::atomic<int64_t> peak_reserved{0};
+  std::atomic<int64_t> since_emptied{0};
 };
 
 std::array<Counters, kMaxNodes> counters;
@@ -31,27 +30,23 @@ void count_bytes(c10::DeviceIndex index, Bytes change) noexcept {
   if (!has_device_per_node()) [[likely]]
     return;
   Counters& mine = counters_of(index);
-  const int64_t now = mine.allocated.fetch_add(change.count(), std::memory_order_relaxed) + change.count();
-  if (change <= Bytes(0)) return;
+  const int64_t now = mine.now.fetch_add(change.count(), std::memory_order_relaxed) + change.count();
   raise_to(mine.peak, now);
-  raise_to(mine.reserved, now);
-  raise_to(mine.peak_reserved, now);
+  raise_to(mine.since_emptied, now);
 }
 
 IndexMemory index_memory(c10::DeviceIndex index) {
   const Counters& mine = counters_of(index);
-  return {Bytes(mine.allocated.load()), Bytes(mine.peak.load()), Bytes(mine.reserved.load()),
-          Bytes(mine.peak_reserved.load())};
+  return {Bytes(mine.now.load()), Bytes(mine.peak.load()), Bytes(mine.since_emptied.load())};
 }
 
-void reset_peaks(c10::DeviceIndex index) {
+void reset_peak(c10::DeviceIndex index) {
   Counters& mine = counters_of(index);
-  mine.peak.store(mine.allocated.load());
-  mine.peak_reserved.store(mine.reserved.load());
+  mine.peak.store(mine.now.load());
 }
 
-void empty_reserved() {
-  for (Counters& each : counters) each.reserved.store(each.allocated.load());
+void note_empty_cache() {
+  for (Counters& each : counters) each.since_emptied.store(each.now.load());
 }
 
 }  // namespace innkeeper::torch_layer

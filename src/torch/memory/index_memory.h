@@ -1,6 +1,6 @@
-// Bytes of living tensors by device index, as torch.cuda.memory_allocated(i) counts them: where a program has
-// several devices, a tensor counts for its index, wherever the engine keeps its bytes. (What is on a node, which
-// its budget limits, is in the engine's Stats.)
+// Bytes of living tensors by device index, wherever the engine keeps them: `requested_bytes` of
+// torch.cuda.memory_stats(i). They may exceed the node's budget. What is on a node, which its budget limits, is
+// in the engine's Stats.
 //
 // Thread safety: all functions. Counts nothing with one device.
 #pragma once
@@ -13,17 +13,16 @@
 namespace innkeeper::torch_layer {
 
 struct IndexMemory {
-  Bytes allocated{0};
-  Bytes peak{0};           // of allocated, since reset_peaks()
-  Bytes reserved{0};       // the most that was allocated since empty_reserved()
-  Bytes peak_reserved{0};  // of reserved, since reset_peaks()
+  Bytes now{0};
+  Bytes peak{0};           // since reset_peak()
+  Bytes since_emptied{0};  // the most since note_empty_cache()
 };
 
 // A block of this index has become so many bytes larger, or smaller.
 void count_bytes(c10::DeviceIndex index, Bytes change) noexcept;
 IK_EXPORT IndexMemory index_memory(c10::DeviceIndex index);
-IK_EXPORT void reset_peaks(c10::DeviceIndex index);
-// For all devices: nothing is reserved but what is allocated.
-IK_EXPORT void empty_reserved();
+IK_EXPORT void reset_peak(c10::DeviceIndex index);
+// empty_cache() has been called, which is for all devices.
+IK_EXPORT void note_empty_cache();
 
 }  // namespace innkeeper::torch_layer

@@ -46,12 +46,10 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    check_device_index(index);
     refuse_in_forked_child();
     return current_stream(valid(index)).generator();
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    check_device_index(index);
     return new_generator(valid(index));
   }
 
@@ -60,7 +58,9 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
  private:
+  // Does not start the runtime for an index that the configuration has: a program may fork after seeding.
   static c10::DeviceIndex valid(c10::DeviceIndex index) {
+    if (index >= index_limit()) check_device_index(index);
     return index < 0 ? current_index() : has_device_per_node() ? index : c10::DeviceIndex{0};
   }
 };

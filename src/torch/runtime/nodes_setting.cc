@@ -1,7 +1,9 @@
 #include "torch/runtime/nodes_setting.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "base/thread_annotations.h"
@@ -29,6 +31,17 @@ Configured& configured() {
 std::string from_environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
+}
+
+// CUDA_VISIBLE_DEVICES where it counts; null if it is not set.
+const char* visible_list() {
+  return visible_devices_followed.load() ? std::getenv("CUDA_VISIBLE_DEVICES") : nullptr;
+}
+
+std::string_view first_entry(std::string_view list) {
+  const std::string_view entry = list.substr(0, list.find(','));
+  const size_t begin = std::min(entry.find_first_not_of(' '), entry.size());
+  return entry.substr(begin, entry.find_last_not_of(' ') + 1 - begin);
 }
 
 }  // namespace
@@ -61,7 +74,7 @@ MachineSpec parse_nodes(const std::string& nodes) {
                  "INNKEEPER_NODES");
   }
 #endif
-  if (visible_devices_followed.load()) keep_listed(spec.value(), from_environment("CUDA_VISIBLE_DEVICES"));
+  if (const char* list = visible_list(); list != nullptr) keep_listed(spec.value(), list);
   return std::move(spec).value();
 }
 
@@ -79,7 +92,10 @@ std::vector<std::string> expected_nodes(int visible_gpus) {
       names.push_back(node.name);
     }
   }
-  if (names.empty()) names.emplace_back("host");
+  if (!names.empty()) return names;
+  // The host is device 0 where there is no other.
+  const char* const list = visible_list();
+  if (list == nullptr || first_entry(list) == "0") names.emplace_back("host");
   return names;
 }
 

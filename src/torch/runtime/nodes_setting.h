@@ -21,8 +21,9 @@ std::string exchange_configured_nodes(std::string nodes);
 // build has no CUDA.
 MachineSpec parse_nodes(const std::string& nodes);
 
-// Names of the nodes that compute, in the order of nodes(), as a start now would have them. Starts nothing:
-// a program may fork afterwards. Does not check that a GPU that is named exists.
+// Names of the nodes that compute, in the order of nodes(), as a start now would have them. None if
+// CUDA_VISIBLE_DEVICES, after follow_visible_devices(), hides them all. Starts nothing: a program may fork
+// afterwards. Does not check that a GPU that is named exists.
 // `visible_gpus`: number of CUDA devices that this process sees. All of them are nodes if the setting is
 // `auto` or `cuda`. Throws as parse_nodes() does.
 IK_EXPORT std::vector<std::string> expected_nodes(int visible_gpus);

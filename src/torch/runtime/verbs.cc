@@ -10,6 +10,7 @@
 #include "torch/accelerator/compute_queue.h"
 #include "torch/errors.h"
 #include "torch/memory/handle.h"
+#include "torch/memory/index_memory.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/operator_call.h"
 #include "torch/runtime/fork.h"
@@ -201,6 +202,7 @@ void synchronize() {
 
 int64_t empty_cache() {
   refuse_in_forked_child();
+  note_empty_cache();
   Runtime* machine = runtime_if_started();
   return machine == nullptr ? 0 : machine->engine().trim().count();
 }

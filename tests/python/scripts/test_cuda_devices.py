@@ -1,4 +1,4 @@
-"""cuda:k under ``python -m innkeeper`` is the k-th node that computes: what is made or sent there is there."""
+"""``cuda:i`` in programs made for CUDA is a device of its own, whose tensors prefer the i-th node that computes."""
 
 # ruff: noqa: E501  (scripts in strings)
 from __future__ import annotations
@@ -32,7 +32,7 @@ except RuntimeError as error:
     assert lines[0] == str(["sim:1"] * 7)
     assert lines[1] == "['sim:0'] ['sim:0']"
     assert lines[2] == "['sim:1'] 1"
-    assert lines[3].startswith("invalid device ordinal: cuda:2; cuda:0 is sim:0, cuda:1 is sim:1")
+    assert lines[3].startswith("CUDA error: invalid device ordinal: cuda:2, and there are 2 devices")
 
 
 def test_the_sample_of_pytorchs_text_on_cuda_semantics(scripts: Scripts):
@@ -153,19 +153,31 @@ def test_what_is_read_or_made_for_a_device_is_there(scripts: Scripts):
     assert said == [f"{['sim:1'] * 6} ['sim:0']", "1 ['sim:1']", "0"]
 
 
-def test_every_home_has_the_one_generator_streams_and_events(scripts: Scripts):
+def test_each_device_has_a_generator_streams_and_events(scripts: Scripts):
     code = """
 import torch
 devices = ["cuda", "cuda:0", "cuda:1", torch.device("cuda", 1)]
-print({str(torch.Generator(device).manual_seed(3).device) for device in devices})
+print(sorted({str(torch.Generator(device).manual_seed(3).device) for device in devices}))
 numbers = [torch.rand(2, device=device, generator=torch.Generator(device).manual_seed(3)) for device in devices]
-print(all(torch.equal(x, numbers[0]) for x in numbers))
+print(all(torch.equal(x.cpu(), numbers[0].cpu()) for x in numbers))
+torch.manual_seed(5)
+print(torch.equal(torch.rand(2, device="cuda:0").cpu(), torch.rand(2, device="cuda:1").cpu()))
+torch.cuda.manual_seed(6)
+print(torch.equal(torch.rand(2, device="cuda:0").cpu(), torch.rand(2, device="cuda:1").cpu()))
+print(torch.Stream("cuda:1").device, torch.cuda.Stream(1).device_index, torch.cuda.current_stream(1).device)
+with torch.cuda.stream(torch.cuda.Stream(1)):
+    print(torch.cuda.current_device(), torch.ones(1, device="cuda").device)
+print(torch.cuda.current_device())
 for stream in (torch.Stream("cuda:1"), torch.cuda.Stream(1), torch.cuda.Stream("cuda:1")):
     with stream:
         torch.Event("cuda:1").record()
 torch.cuda.synchronize(1)
 """
-    assert scripts.ok(code).splitlines() == ["{'cuda:0'}", "True"]
+    assert scripts.ok(code).splitlines() == [
+        "['cuda:0', 'cuda:1']",
+        *("True", "True", "False"),
+        *("cuda:1 1 cuda:1", "1 cuda:1", "0"),
+    ]
 
 
 RANK = """
@@ -183,14 +195,20 @@ except RuntimeError as error:
 
 def test_a_process_of_torchruns_loads_to_the_number_that_it_has(scripts: Scripts):
     said = scripts.ok(RANK, INNKEEPER_NODES="sim:1x1MiB,host:64MiB", LOCAL_RANK="1").splitlines()
-    assert said == [str(["cuda:0"] * 5), "True"]
+    assert said == [str(["cuda:1"] * 4 + ["cuda:0"]), "True"]
 
 
-def test_named_nodes_are_there_where_cards_are_hidden(scripts: Scripts):
+def test_the_environment_may_hide_simulated_gpus_as_it_does_real_ones(scripts: Scripts):
     code = "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())"
-    for hides in ("", "-1"):
-        assert scripts.ok(code, CUDA_VISIBLE_DEVICES=hides) == "True 2\n"
-        assert scripts.ok(code, CUDA_VISIBLE_DEVICES=hides, INNKEEPER_NODES="auto") == "False 0\n"
+
+    def seen(listed: str, nodes: str = "sim:2x1MiB,host:64MiB") -> str:
+        # Of its own words alone: a note says what hides the devices.
+        return scripts.ok(code, CUDA_VISIBLE_DEVICES=listed, INNKEEPER_NODES=nodes).strip()
+
+    for hides in ("", "-1", "7", "GPU-5ebe9f43", "1,1"):
+        assert seen(hides) == "False 0", hides
+        assert seen(hides, "auto") == "False 0", hides
+    assert [seen("1"), seen("1,0"), seen("0,7,1"), seen("0", "host:64MiB")] == ["True 1", "True 2", "True 1", "True 1"]
 
 
 SENT = """
