@@ -12,7 +12,7 @@ from typing import Any
 from torch.utils.dlpack import DLDeviceType
 
 import torch
-from innkeeper import _C
+from innkeeper import _C, launch
 from innkeeper._register import DEVICE
 from torch import nn
 
@@ -23,9 +23,7 @@ def tell() -> None:
     _answer_dlpack()
     _lend_to_cuda_libraries()
     _accumulate_as_behind()
-    from innkeeper import launch
-
-    if not launch.is_preloaded():
+    if not launch.is_preloaded():  # There PyTorch's own code splits them over the devices.
         _split_batches_over_nodes()
     _attend_flexibly()
 
@@ -55,7 +53,7 @@ def _answer_dlpack() -> None:
 
     @functools.wraps(original)
     def device(self: torch.Tensor) -> tuple[Any, int]:
-        return (DLDeviceType.kDLExtDev, 0) if _C.is_managed(self.device) else original(self)
+        return (DLDeviceType.kDLExtDev, self.get_device()) if _C.is_managed(self.device) else original(self)
 
     torch.Tensor.__dlpack_device__ = device  # type: ignore[method-assign]
 

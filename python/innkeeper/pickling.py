@@ -60,7 +60,7 @@ def _send_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     data = bytearray(storage.nbytes())
     if data:
         torch.frombuffer(data, dtype=torch.uint8).copy_(_bytes_of(storage))
-    return _receive_storage, (data,)
+    return _receive_storage, (data, storage.device.index)
 
 
 def _refuse_to_share() -> None:
@@ -104,12 +104,14 @@ def send_tensor(x: torch.Tensor) -> tuple[Any, ...]:
     return reductions.rebuild_tensor, (type(x), x._typed_storage(), metadata)
 
 
-def _receive_storage(data: bytearray) -> torch.UntypedStorage:
-    storage = torch.UntypedStorage(len(data), device=DEVICE)
+def _receive_storage(data: bytearray, index: int) -> torch.UntypedStorage:
+    """A storage on the device of this index. The current device, if this process has no such device."""
+    there = torch.device(DEVICE, index) if index < _C.device_count() else torch.device(DEVICE)
+    storage = torch.UntypedStorage(len(data), device=there)
     if data:
         _bytes_of(storage).copy_(torch.frombuffer(data, dtype=torch.uint8))
     return storage
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=DEVICE).set_(storage)
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

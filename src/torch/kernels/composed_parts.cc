@@ -3,6 +3,7 @@
 // the host (composed_ops.h).
 #include <ATen/NativeFunctions.h>
 
+#include "torch/kernels/at_device.h"
 #include "torch/kernels/own_kernels.h"
 
 namespace innkeeper::torch_layer {
@@ -17,24 +18,25 @@ void register_coordinate_parts() {
   m.impl("_indices", &at::native::_indices_sparse);
   m.impl("_nnz", &at::native::_nnz_sparse);
   m.impl("_pin_memory", &at::native::_pin_memory_sparse_coo);
-  m.impl("_sparse_coo_tensor_with_dims", &at::native::new_with_dims_sparse);
-  m.impl("_sparse_coo_tensor_with_dims_and_tensors", &at::native::new_with_dims_and_tensor_sparse_symint);
+  m.impl("_sparse_coo_tensor_with_dims", at_device<&at::native::new_with_dims_sparse>());
+  m.impl("_sparse_coo_tensor_with_dims_and_tensors",
+         at_device<&at::native::new_with_dims_and_tensor_sparse_symint>());
   m.impl("_values", &at::native::_values_sparse);
-  m.impl("clone", &at::native::clone_sparse);
-  m.impl("copy_", &at::native::copy_sparse_wrapper_);
-  m.impl("copy_sparse_to_sparse_", &at::native::copy_sparse_);
+  m.impl("clone", at_device<&at::native::clone_sparse>());
+  m.impl("copy_", at_device<&at::native::copy_sparse_wrapper_>());
+  m.impl("copy_sparse_to_sparse_", at_device<&at::native::copy_sparse_>());
   m.impl("dense_dim", &at::native::dense_dim_sparse);
-  m.impl("empty.memory_format", &at::native::empty_sparse);
-  m.impl("empty_like", &at::native::empty_like_sparse_coo);
+  m.impl("empty.memory_format", at_device<&at::native::empty_sparse>());
+  m.impl("empty_like", at_device<&at::native::empty_like_sparse_coo>());
   m.impl("indices", &at::native::indices_sparse);
   m.impl("is_coalesced", &at::native::is_coalesced_sparse);
   m.impl("is_pinned", &at::native::is_pinned_sparse_coo);
-  m.impl("resize_as_sparse_", &at::native::resize_as_sparse_);
+  m.impl("resize_as_sparse_", at_device<&at::native::resize_as_sparse_>());
   m.impl("sparse_dim", &at::native::sparse_dim_sparse);
-  m.impl("sparse_resize_", &at::native::sparse_resize_);
-  m.impl("sparse_resize_and_clear_", &at::native::sparse_resize_and_clear_);
+  m.impl("sparse_resize_", at_device<&at::native::sparse_resize_>());
+  m.impl("sparse_resize_and_clear_", at_device<&at::native::sparse_resize_and_clear_>());
   m.impl("values", &at::native::values_sparse);
-  m.impl("zero_", &at::native::zero_sparse_);
+  m.impl("zero_", at_device<&at::native::zero_sparse_>());
 }
 
 void register_compressed_parts() {
@@ -42,21 +44,21 @@ void register_compressed_parts() {
   m.impl("_nnz", &at::native::_nnz_sparse_csr);
   m.impl("_pin_memory", &at::native::_pin_memory_sparse_compressed);
   m.impl("ccol_indices", &at::native::ccol_indices_sparse_csr);
-  m.impl("clone", &at::native::clone_sparse_compressed);
+  m.impl("clone", at_device<&at::native::clone_sparse_compressed>());
   m.impl("col_indices", &at::native::col_indices_sparse_csr);
-  m.impl("copy_", &at::native::copy_sparse_compressed_);
+  m.impl("copy_", at_device<&at::native::copy_sparse_compressed_>());
   m.impl("crow_indices", &at::native::crow_indices_sparse_csr);
   m.impl("dense_dim", &at::native::dense_dim_sparse_csr);
-  m.impl("empty.memory_format", &at::native::empty_sparse_compressed);
-  m.impl("empty_like", &at::native::empty_like_sparse_csr);
+  m.impl("empty.memory_format", at_device<&at::native::empty_sparse_compressed>());
+  m.impl("empty_like", at_device<&at::native::empty_like_sparse_csr>());
   m.impl("fill_.Scalar", &at::native::fill_sparse_csr_);
   m.impl("is_pinned", &at::native::is_pinned_sparse_compressed);
   m.impl("normal_", &at::native::normal_sparse_csr_);
-  m.impl("resize_as_sparse_", &at::native::resize_as_sparse_compressed_);
+  m.impl("resize_as_sparse_", at_device<&at::native::resize_as_sparse_compressed_>());
   m.impl("row_indices", &at::native::row_indices_sparse_csr);
   m.impl("sparse_dim", &at::native::sparse_dim_sparse_csr);
   m.impl("values", &at::native::values_sparse_csr);
-  m.impl("zero_", &at::native::zero_sparse_csr_);
+  m.impl("zero_", at_device<&at::native::zero_sparse_csr_>());
 }
 
 // A nested tensor's sizes, strides and offsets are the host's, on every device: its constructor reads them.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "torch/kernels/at_device.h"
 #include "torch/kernels/composed_ops.h"
 #include "torch/kernels/copy.h"
 #include "torch/kernels/own_kernels.h"
@@ -129,15 +130,15 @@ void own_quantizer(const Tensor& quantized) {
 void register_quantized() {
   torch::Library& m = kernels_for("aten", DispatchKey::QuantizedPrivateUse1);
   m.impl("_copy_from", &copy_from_quantized);
-  m.impl("_empty_affine_quantized", &at::native::empty_affine_quantized);
-  m.impl("_empty_per_channel_affine_quantized", &empty_per_channel);
+  m.impl("_empty_affine_quantized", at_device<&at::native::empty_affine_quantized>());
+  m.impl("_empty_per_channel_affine_quantized", at_device<&empty_per_channel>());
   m.impl("_reshape_alias", &at::native::_reshape_alias);
   m.impl("as_strided", &at::native::as_strided_qtensorimpl);
-  m.impl("clone", &at::native::quantized_clone);
-  m.impl("empty.memory_format", &at::native::empty_unknown_quantized);
-  m.impl("empty_like", &at::native::empty_like_quantized);
-  m.impl("empty_quantized", &at::native::empty_quantized);
-  m.impl("empty_strided", &at::native::empty_strided_unknown_quantized);
+  m.impl("clone", at_device<&at::native::quantized_clone>());
+  m.impl("empty.memory_format", at_device<&at::native::empty_unknown_quantized>());
+  m.impl("empty_like", at_device<&at::native::empty_like_quantized>());
+  m.impl("empty_quantized", at_device<&at::native::empty_quantized>());
+  m.impl("empty_strided", at_device<&at::native::empty_strided_unknown_quantized>());
   m.impl("q_per_channel_axis", &at::native::q_per_channel_axis);
   m.impl("q_per_channel_scales", &scales_of);
   m.impl("q_per_channel_zero_points", &zero_points_of);

@@ -287,6 +287,13 @@ class Cut {
   std::vector<Range> ranges_;  // of memory's elements, or of the dimension's
 };
 
+// The device index of the first managed operand; -1 without one.
+c10::DeviceIndex index_of_operands(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments)
+    if (value.isTensor() && is_managed(value.toTensor())) return value.toTensor().device().index();
+  return -1;
+}
+
 }  // namespace
 
 bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack) {
@@ -299,6 +306,7 @@ bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack) {
   const NodeId node = *std::max_element(
       nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) { return engine.budget(a) < engine.budget(b); });
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const AtIndex at(index_of_operands(torch::jit::last(*stack, signature.args.size())));
   Cut cut(signature, torch::jit::last(*stack, signature.args.size()), runtime.backend(node).kind == "sim");
   if (!cut.prepare(Bytes(engine.budget(node).count() / kPartOfBudget))) return false;
   for (const Range range : cut.ranges()) {

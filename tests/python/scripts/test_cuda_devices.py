@@ -254,3 +254,116 @@ with FakeTensorMode() as mode:
     print(torch.empty_like(fake).shape, torch.zeros(3, device="cuda:1").shape, fake.new_ones(4).shape)
 """
     assert scripts.ok(code) == "torch.Size([2]) torch.Size([3]) torch.Size([4])\n"
+
+
+def test_copies_between_tight_devices_in_both_directions_never_wait_for_each_other(scripts: Scripts):
+    """Each copy needs room on one device while it reads the other; waiting with a pin there was a deadlock."""
+    code = """
+import threading, torch
+shape = (256, 256)
+ways = [lambda x: x, lambda x: x.t(), lambda x: x[:, ::2], lambda x: x.double(), lambda x: x.half()]
+wrong = []
+
+def storm(mine, other):
+    torch.cuda.set_device(mine)
+    for n in range(300):
+        way = ways[n % len(ways)]
+        x = torch.full(shape, float(n % 7), device=f"cuda:{mine}")
+        y = way(x).to(f"cuda:{other}")
+        z = torch.empty_like(way(x), dtype=torch.float32).copy_(y)
+        if y.get_device() != other or z.get_device() != mine or z.min() != n % 7 or z.max() != n % 7:
+            wrong.append((mine, n))
+
+threads = [threading.Thread(target=storm, args=(i % 2, 1 - i % 2)) for i in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(wrong)
+"""
+    assert scripts.ok(code, INNKEEPER_NODES="sim:2x1536KiB,host:256MiB") == "[]\n"
+
+
+def test_what_a_layout_is_made_of_is_on_the_tensors_device(scripts: Scripts):
+    """LibTorch's kernels for out-of-tree devices make their parts on the current device, whatever was said."""
+    code = """
+import torch, warnings
+warnings.simplefilter("ignore")
+i, v = torch.tensor([[0, 1, 2], [2, 0, 1]]), torch.tensor([3.0, 4.0, 5.0])
+coo = torch.sparse_coo_tensor(i, v, (3, 3))
+at_1 = coo.to("cuda:1")
+made = [at_1, coo.to("cuda:0").to("cuda:1"), at_1.clone(), torch.empty_like(at_1), at_1.coalesce(), at_1 + at_1]
+made += [torch.zeros(3, 3, layout=torch.sparse_coo, device="cuda:1"), torch.eye(3).to_sparse_csr().to("cuda:1")]
+made += [torch.quantize_per_tensor(v, 0.1, 0, torch.qint8).to("cuda:0").to("cuda:1")]
+made += [torch.nested.nested_tensor([v, v[:2]]).to("cuda:0").to("cuda:1"), torch.tril_indices(3, 3, device="cuda:1")]
+made += [torch.full((5 << 20,), 1.0, device="cuda:1") * 2]  # larger than the device: cut into slices
+print(sorted({str(x.device) for x in made}), at_1.coalesce().indices().device, at_1.to_dense().sum().item())
+net = torch.nn.Embedding(4, 2, sparse=True).to("cuda:1")
+net(torch.tensor([1, 2], device="cuda:1")).sum().backward()
+print(net.weight.grad.device, torch.nn.LSTM(2, 2).to("cuda:1")(torch.ones(1, 1, 2, device="cuda:1"))[0].device)
+"""
+    nodes = "sim:2x16MiB,host:1GiB"
+    assert scripts.ok(code, INNKEEPER_NODES=nodes).splitlines() == ["['cuda:1'] cuda:1 12.0", "cuda:1 cuda:1"]
+
+
+def test_tensors_of_two_devices_do_not_mix(scripts: Scripts):
+    code = """
+import torch
+a, b = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
+index = torch.tensor([1], device="cuda:1")
+for what in (
+    lambda: a + b, lambda: torch.cat([a, b]), lambda: torch.add(a, 1, out=b), lambda: a[index], lambda: a @ b,
+    lambda: a.index_put_((index,), a[:1]), lambda: torch.nn.functional.linear(a, b.expand(2, 3)),
+    lambda: torch.empty(0, device="cuda:0").set_(b), lambda: torch.where(a > 0, a, b), lambda: a.masked_fill_(b > 0, 1.0),
+):
+    try:
+        what()
+        print("mixed")
+    except RuntimeError as error:
+        print("cuda:0" in str(error) and "cuda:1" in str(error) and "managed" not in str(error), end=" ")
+print()
+scalar = torch.tensor(2.0, device="cuda:1")
+print((a * torch.tensor(2.0)).device, a.copy_(b).device, torch._foreach_add([a, b], 1.0)[1].device, end=" ")
+try:
+    a * scalar
+except RuntimeError as error:
+    print("cuda:1 and cuda:0!" in str(error) or "cuda:0 and cuda:1!" in str(error))
+"""
+    assert scripts.ok(code).splitlines() == [" ".join(["True"] * 10) + " ", "cuda:0 cuda:0 cuda:1 True"]
+
+
+def test_an_experiment_and_on_choose_the_device(scripts: Scripts):
+    code = """
+import torch, innkeeper
+with innkeeper.on("sim:1"):
+    x = torch.ones(2, device="cuda")
+    print(x.device, torch.cuda.current_device(), torch.ones(1).cuda().device)
+print(torch.cuda.current_device(), torch.ones(2, device="cuda").device)
+torch.cuda.set_device(1)
+with innkeeper.on("sim:0"):
+    print(torch.cuda.current_device(), end=" ")
+print(torch.cuda.current_device())
+with innkeeper.experiment("one"):
+    first = torch.cuda.current_device()
+    y = torch.ones(2, device="cuda")
+    print(y.get_device() == first, torch.cuda.current_device() == first)
+print(torch.cuda.current_device())
+"""
+    assert scripts.ok(code).splitlines() == ["cuda:1 1 cuda:1", "0 cuda:0", "0 1", "True True", "1"]
+
+
+def test_a_tensor_sent_to_another_process_arrives_on_its_device(scripts: Scripts):
+    code = """
+import torch, torch.multiprocessing as mp
+
+def work(queue, back):
+    x = queue.get()
+    back.put((str(x.device), x.tolist()))
+
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    queue, back = context.SimpleQueue(), context.SimpleQueue()
+    child = context.Process(target=work, args=(queue, back))
+    child.start()
+    queue.put(torch.arange(3.0, device="cuda:1"))
+    print(back.get())
+    child.join()
+"""
+    assert scripts.ok(code).splitlines()[-1] == "('cuda:1', [0.0, 1.0, 2.0])"

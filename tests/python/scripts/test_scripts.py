@@ -21,6 +21,18 @@ RUNS = [
     ("finetune", 1, 0),
     ("model_parallel", 2, 0),
     ("streams", 1, 0),
+    # The norm to clip to is of the gradients' norms, which foreach takes GPU by GPU in the order of an unordered
+    # map: not that of the parameters, as on the CPU.
+    ("pipeline_adam", 2, 1e-5),
+    ("pipeline_micro_batches", 4, 0),
+    ("data_parallel_criterion", 2, 0),
+    ("seq2seq_attention", 2, 0),
+    ("gradcheck_gpus", 2, 0),
+    ("replicate_by_hand", 4, 0),
+    ("ensemble", 4, 0),
+    ("device_map", 4, 0),
+    ("wgan_two_gpus", 2, 0),
+    ("evaluate_copies", 2, 0),
 ]
 
 
