@@ -31,6 +31,7 @@ SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
 CORE_FOLDERS = ["src/plan", "src/residency", "src/sim", "src/trace"]
 TORCH_TESTS = [  # those that most mutants fail first
+    "tests/python/scripts/test_cuda_devices.py",
     "tests/python/autograd/test_known_bugs.py",
     "tests/python/device/test_known_bugs_tensors.py",
     "tests/python/memory/test_bits.py",

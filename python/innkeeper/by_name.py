@@ -12,7 +12,7 @@ from typing import Any
 from torch.utils.dlpack import DLDeviceType
 
 import torch
-from innkeeper import _C, launch
+from innkeeper import _C
 from innkeeper._register import DEVICE
 from torch import nn
 
@@ -23,8 +23,7 @@ def tell() -> None:
     _answer_dlpack()
     _lend_to_cuda_libraries()
     _accumulate_as_behind()
-    if not launch.is_preloaded():  # There PyTorch's own code splits them over the devices.
-        _split_batches_over_nodes()
+    _split_batches_over_nodes()
     _attend_flexibly()
 
 
@@ -117,7 +116,9 @@ def _computing_device() -> torch.device:
 
 
 def _split_batches_over_nodes() -> None:
-    """Has ``nn.DataParallel`` of a managed module go over the nodes, and of another be as without us.
+    """Has ``nn.DataParallel`` of a module on the one managed device go over the nodes.
+
+    Another is as without us, and so is all of it where each node has a device index.
 
     PyTorch asks which accelerator there is, not where the module is, and numbers an accelerator's devices;
     ours has one. Which of the two it is can change: programs wrap a module, and then move it.
@@ -130,15 +131,18 @@ def _split_batches_over_nodes() -> None:
     accelerator, functional = theirs._get_available_device_type, theirs.data_parallel
     wrap, forward = nn.DataParallel.__init__, nn.DataParallel.forward
 
+    def splits_over_nodes(module: nn.Module) -> bool:
+        return is_managed(module) and not _C.has_device_per_node()
+
     def other_accelerator() -> str | None:
         found = accelerator()
-        return None if found == DEVICE else found
+        return None if found == DEVICE and not _C.has_device_per_node() else found
 
     @functools.wraps(wrap)
     def init(
         self: Any, module: nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
-        if is_managed(module):
+        if splits_over_nodes(module):
             nn.Module.__init__(self)
             self.module, self.device_ids = module, []
         else:
@@ -147,7 +151,7 @@ def _split_batches_over_nodes() -> None:
 
     @functools.wraps(forward)
     def call(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-        if not is_managed(self.module):
+        if not splits_over_nodes(self.module):
             return forward(self, *inputs, **kwargs)
         device_ids, output_device, dim = self._over_nodes
         return data_parallel(self.module, inputs, device_ids, output_device, dim, kwargs)
@@ -161,7 +165,7 @@ def _split_batches_over_nodes() -> None:
         dim: int = 0,
         module_kwargs: Any = None,
     ) -> Any:
-        run = data_parallel if is_managed(module) else functional
+        run = data_parallel if splits_over_nodes(module) else functional
         return run(module, inputs, device_ids, output_device, dim, module_kwargs)
 
     theirs._get_available_device_type = other_accelerator

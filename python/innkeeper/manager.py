@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from torch.optim import Optimizer
 
 import torch
-from innkeeper import _C, placement, report
+from innkeeper import _C, device_copies, placement, report
 from torch import Tensor, nn
 
 _making = threading.Lock()
@@ -25,6 +25,7 @@ def configure(
     growth: bool | None = None,
     planning: bool | None = None,
     recompute: bool | None = None,
+    devices: str | None = None,
 ) -> None:
     """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
 
@@ -41,6 +42,9 @@ def configure(
         recompute: whether what is planned may be to drop what cheap operators made, and to run these again
             where it is used next, instead of a copy out and back; to the same bits. None: as it was; at
             first as ``INNKEEPER_RECOMPUTE`` says, else False.
+        devices: ``"each"`` gives each node that computes a device index, ``managed:0``, ``managed:1`` and so
+            on, with CUDA's rules, as programs made for CUDA have under ``run --managed``. It is for the rest
+            of the process. ``"one"``: one device for all nodes. None: as it was; at first one.
 
     Raises:
         ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
@@ -49,6 +53,9 @@ def configure(
     """
     if not isinstance(nodes, str):
         raise TypeError(f"nodes is a str such as 'sim:2x64MiB,host:1GiB', got {type(nodes).__name__}")
+    if devices not in (None, "one", "each") or (devices == "one" and _C.has_device_per_node()):
+        fixed = ', and "each" stays for the rest of the process' if _C.has_device_per_node() else ""
+        raise ValueError(f'devices is "one" or "each"{fixed}; got {devices!r}')
     switches = {
         "soft_placement": soft_placement,
         "growth": growth,
@@ -66,6 +73,9 @@ def configure(
     except BaseException:
         _C.set_growth(before)
         raise
+    if devices == "each" and not _C.has_device_per_node():
+        _C.use_device_per_node(0)  # The runtime has started, so it knows the visible GPUs.
+        device_copies.install()
     if soft_placement is not None:
         _C.set_soft_placement(soft_placement)
     if planning is not None:

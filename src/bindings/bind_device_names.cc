@@ -27,16 +27,18 @@ void bind_device_names(py::module_& m) {
         "Gives each computing node a device index, for the rest of the process.");
   m.def("has_device_per_node", &torch_layer::has_device_per_node,
         "Whether each computing node has a device index.");
-  m.def("device_count", [] { return static_cast<int>(torch_layer::device_count()); },
-        "Number of devices: 1, or that of the computing nodes.");
+  m.def(
+      "device_count", [] { return static_cast<int>(torch_layer::device_count()); },
+      "Number of devices: 1, or that of the computing nodes.");
   m.def(
       "valid_index",
       [](c10::DeviceIndex index) {
         return static_cast<int>(torch_layer::index_of(c10::Device(torch_layer::kManagedType, index)));
       },
       py::arg("index"), "The index; the current one for -1. RuntimeError if there is no such device.");
-  m.def("current_index", [] { return static_cast<int>(torch_layer::current_index()); },
-        "The calling thread's current device index.");
+  m.def(
+      "current_index", [] { return static_cast<int>(torch_layer::current_index()); },
+      "The calling thread's current device index.");
 }
 
 }  // namespace innkeeper::bindings

@@ -152,7 +152,9 @@ def main() -> int:
     print(f"{args.library}: {said}")
     if args.json is not None:
         write(args.json, [args.library], rows)
-    unexpected = [row["name"] for row in rows if (row["result"] == "differs") != (row["name"] in KNOWN_TO_DIFFER)]
+    unexpected = [
+        row["name"] for row in rows if (row["result"] == "differs") != (row["name"] in KNOWN_TO_DIFFER)
+    ]
     if unexpected:
         print(f"Not as known (KNOWN_TO_DIFFER in {Path(__file__).name}): {', '.join(unexpected)}")
     return int(bool(unexpected) or counts["fails"] > 0)

@@ -50,10 +50,10 @@ torch.manual_seed(0)
 model = Tagger().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, foreach=True)
 for step in range(6):
-    words = torch.randint(0, 50, (16, 12))
+    words = torch.randint(0, 50, (32, 12))
     tags = (words % 6).to(device)
-    mask = torch.arange(12) >= torch.randint(6, 13, (16, 1))
-    options = {"gain": torch.rand(16).to(device), "weights": False}
+    mask = torch.arange(12) >= torch.randint(6, 13, (32, 1))
+    options = {"gain": torch.rand(32).to(device), "weights": False}
     output = data_parallel(model, words.to(device), mask=mask.to(device), options=options)
     loss = F.cross_entropy(output["logits"][~mask.to(device)], tags[~mask.to(device)])
     loss = loss + 1e-3 * output["pooled"].pow(2).mean()

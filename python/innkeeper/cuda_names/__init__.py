@@ -23,8 +23,10 @@ def install() -> None:
     if _installed:
         return
     _installed = True
-    from innkeeper import _C
-    from innkeeper.cuda_names import answers, autocast, comm, compiled, groups, refusals, tensors, visible
+    import innkeeper
+    import torch
+    from innkeeper import _C, device_copies
+    from innkeeper.cuda_names import answers, autocast, compiled, groups, refusals, tensors, visible
 
     _C.follow_visible_devices()
     _C.use_device_per_node(visible.visible_gpus())
@@ -35,4 +37,5 @@ def install() -> None:
     compiled.install()
     refusals.install()
     groups.install()
-    comm.install()
+    device_copies.install()
+    innkeeper.DataParallel = torch.nn.DataParallel

@@ -1,8 +1,8 @@
 """What ``torch.cuda`` answers.
 
-``torch.managed``'s functions take the place of ``torch.cuda``'s, since ``cuda:i`` is ``managed:i``. As with CUDA,
-those that look at a device start the runtime first, and those that look whether there is one do not. Functions
-that PyTorch writes in Python over these, such as those of ``torch.cuda.random``, stay PyTorch's.
+``torch.managed``'s functions take the place of ``torch.cuda``'s, since ``cuda:i`` is ``managed:i``. As with
+CUDA, those that look at a device start the runtime first, and those that look whether there is one do not.
+Functions that PyTorch writes in Python over these, such as those of ``torch.cuda.random``, stay PyTorch's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from innkeeper.cuda_names import initialization, visible
 from innkeeper.cuda_names.initialization import is_initialized
 from innkeeper.cuda_names.initialization import lazy_init as _lazy_init
 from innkeeper.cuda_names.put import put
-from innkeeper.managed_device import memory
+from innkeeper.managed_device import memory, streams
 from innkeeper.managed_device.device import computing_nodes, index_of
+from innkeeper.managed_device.device import device as device_context
 from innkeeper.managed_device.types import __all__ as types
 
 # Names of torch.managed. Those of the second list start the runtime.
@@ -29,8 +30,9 @@ _SAME = """
     set_per_process_memory_fraction get_per_process_memory_fraction device_memory_used
 """
 _STARTING = """
-    current_device current_stream default_stream init ipc_collect mem_get_info memory_summary reset_peak_memory_stats
-    reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached set_device synchronize
+    current_device current_stream default_stream init ipc_collect mem_get_info memory_summary
+    reset_peak_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated
+    reset_max_memory_cached set_device synchronize
 """
 # Names of this module.
 _OWN = """
@@ -95,7 +97,7 @@ class _Range:
         return function
 
 
-class device(managed_device.device):
+class device(device_context):
     """``torch.cuda.device``: makes a device the current one inside. None and negative indices do nothing."""
 
     def __enter__(self) -> None:
@@ -114,14 +116,14 @@ def _maybe_exchange_device(device: int) -> int:
     return _exchange_device(device)
 
 
-class Stream(managed_device.Stream):
+class Stream(streams.Stream):
     """``torch.cuda.Stream``."""
 
     @staticmethod
     def create(device: Any = None, priority: int = 0, **identity: Any) -> torch.Stream:
         """``torch.cuda.Stream(device, priority)``."""
         _lazy_init()
-        return managed_device.Stream.create(device, priority, **identity)
+        return streams.Stream.create(device, priority, **identity)
 
 
 # What a device is.

@@ -1,4 +1,4 @@
-"""Autocast's old functions that name no device: they mean CUDA, whose operators here are the managed device's."""
+"""Autocast's old functions that name no device: they mean CUDA, which is the managed device here."""
 
 from __future__ import annotations
 

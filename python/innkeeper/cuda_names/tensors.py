@@ -86,7 +86,7 @@ def _default_tensor_type(kind: Any) -> None:
 
 
 def _device_in_a_file(location: Any, backend: str) -> torch.device:
-    """``torch.load``'s check that there is such a device. LOCAL_RANK may be beyond those that a process sees."""
+    """``torch.load``'s check that there is such a device. LOCAL_RANK may be beyond those that there are."""
     device = torch.device(location)
     if _C.is_managed(device) and device.index is not None and device.index == _C.local_rank():
         return device

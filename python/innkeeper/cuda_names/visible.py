@@ -20,7 +20,9 @@ def hidden() -> bool:
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
     if _used or said is None or _C.expected_nodes(visible_gpus()):
         return False
-    note("hidden", f"CUDA_VISIBLE_DEVICES={said.strip()!r} hides every device, so this script is told of none")
+    note(
+        "hidden", f"CUDA_VISIBLE_DEVICES={said.strip()!r} hides every device, so this script is told of none"
+    )
     return True
 
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/log.h"
-#include "torch/runtime/loaded_library.h"
 #include "torch/memory/handle.h"
 #include "torch/runtime/fork.h"
+#include "torch/runtime/loaded_library.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {

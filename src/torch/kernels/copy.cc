@@ -171,7 +171,8 @@ void resize_storage(const c10::Storage& storage, size_t size) {
     return;
   }
   const Unseen unseen;
-  at::Tensor whole = at::empty({0}, at::TensorOptions().dtype(at::kByte).device(device_at(storage.device().index())));
+  at::Tensor whole =
+      at::empty({0}, at::TensorOptions().dtype(at::kByte).device(device_at(storage.device().index())));
   whole.unsafeGetTensorImpl()->set_storage_keep_dtype(storage);
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({block->size().count()});
   ResizeCall call(whole, wanted);

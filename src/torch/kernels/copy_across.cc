@@ -70,7 +70,8 @@ bool is_dense_and_direct(const at::Tensor& x) {
 }
 
 bool has_equal_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && is_dense_and_direct(b) && a.strides() == b.strides();
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && is_dense_and_direct(b) &&
+         a.strides() == b.strides();
 }
 
 // The node to read the block from: the one that it prefers, else another that has it. Not the host, where a
@@ -95,14 +96,18 @@ bool copy_equal_layout(const at::Tensor& source, const at::Tensor& target, bool 
 
 bool copy_across(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   if (source.device() == target.device() || !is_managed(source) || !is_managed(target)) return false;
-  if (source.layout() != c10::kStrided || target.layout() != c10::kStrided || source.is_quantized()) return false;
+  if (source.layout() != c10::kStrided || target.layout() != c10::kStrided || source.is_quantized())
+    return false;
   if (source.numel() == 0) return false;
-  if (has_equal_layout(source, target) && is_dense_and_direct(source)) return copy_equal_layout(source, target, non_blocking);
+  if (has_equal_layout(source, target) && is_dense_and_direct(source))
+    return copy_equal_layout(source, target, non_blocking);
   // A kernel of the source's node makes the bytes dense, and one of the target's node does what is left.
   const Unseen unseen;
-  const at::Tensor dense =
-      is_dense_and_direct(source) ? source : source.clone(at::MemoryFormat::Contiguous).resolve_conj().resolve_neg();
-  const at::Tensor arrived = at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(target.device()));
+  const at::Tensor dense = is_dense_and_direct(source)
+                               ? source
+                               : source.clone(at::MemoryFormat::Contiguous).resolve_conj().resolve_neg();
+  const at::Tensor arrived =
+      at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(target.device()));
   if (!copy_equal_layout(dense, arrived, non_blocking)) return false;
   target.copy_(arrived);
   return true;

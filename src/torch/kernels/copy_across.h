@@ -10,7 +10,7 @@
 namespace innkeeper::torch_layer {
 
 // Returns false, and does nothing, if the tensors are of one index, or the source's bytes can be read at the
-// target's node without a move, or nowhere at once. Then an operator's copy does it, which fetches its operands.
+// target's node without a move, or nowhere at once. Then an operator's copy does it, which fetches operands.
 bool copy_across(const at::Tensor& source, const at::Tensor& target, bool non_blocking);
 
 }  // namespace innkeeper::torch_layer

@@ -1,6 +1,6 @@
 // Bytes of living tensors by device index, wherever the engine keeps them: `requested_bytes` of
-// torch.cuda.memory_stats(i). They may exceed the node's budget. What is on a node, which its budget limits, is
-// in the engine's Stats.
+// torch.cuda.memory_stats(i). They may exceed the node's budget. What is on a node, which its budget limits,
+// is in the engine's Stats.
 //
 // Thread safety: all functions. Counts nothing with one device.
 #pragma once

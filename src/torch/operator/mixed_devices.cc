@@ -125,8 +125,8 @@ bool run_one_by_one(const ManagedOp& op, torch::jit::Stack* stack) {
 }
 
 void DeviceCheck::refuse(std::string_view op, c10::Device first, c10::Device other) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
-              first, " and ", other, "! (when running ", op, ")");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first,
+              " and ", other, "! (when running ", op, ")");
 }
 
 }  // namespace innkeeper::torch_layer

@@ -26,9 +26,9 @@
 #include "torch/kernels/copy.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/fallback.h"
-#include "torch/runtime/device_index.h"
 #include "torch/operator/meta_results.h"
 #include "torch/operator/soft_placement.h"
+#include "torch/runtime/device_index.h"
 #include "torch/runtime/runtime_state.h"
 
 namespace innkeeper::torch_layer {

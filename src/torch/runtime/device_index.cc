@@ -68,13 +68,13 @@ void check_device_index(c10::DeviceIndex index) {
   if (index <= 0) return;
   if (has_device_per_node()) {
     const size_t devices = runtime().engine().computing_nodes().size();
-    TORCH_CHECK(index < index_limit(), "CUDA error: invalid device ordinal: ", device_at(index), ", and there ",
-                devices == 1 ? "is 1 device" : "are " + std::to_string(devices) + " devices",
+    TORCH_CHECK(index < index_limit(), "CUDA error: invalid device ordinal: ", device_at(index),
+                ", and there ", devices == 1 ? "is 1 device" : "are " + std::to_string(devices) + " devices",
                 ". INNKEEPER_NODES=sim:2x8GiB gives two, simulated");
     return;
   }
-  TORCH_CHECK(index == local_rank(), "there is one managed device, managed:0, and no managed:",
-              static_cast<int>(index),
+  TORCH_CHECK(index == local_rank(),
+              "there is one managed device, managed:0, and no managed:", static_cast<int>(index),
               ": write \"managed\". All nodes are in it; to place by hand use innkeeper.on(node), and under "
               "torchrun LOCAL_RANK is the process's home");
 }

@@ -61,7 +61,8 @@ void call_devices_cuda() {
           (replace(library, kReads, reinterpret_cast<void*>(&read_name)) > 0 || reads);
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      all, "this build of PyTorch does not let the managed device be called cuda: its libraries do not import ",
+      all,
+      "this build of PyTorch does not let the managed device be called cuda: its libraries do not import ",
       kReads, " and ", kWrites);
   for (const char* soname : {"libtorch_cuda.so", "libc10_cuda.so"}) {  // error messages
     const LoadedLibrary library(soname);

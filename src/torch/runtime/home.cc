@@ -173,7 +173,8 @@ int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory)
   Home outer = std::exchange(thread_home, Home());
   const Bytes needed(memory.value_or(0));
   move_home(Home(least_loaded(needed), needed));
-  experiments.push_back({token, outer_index, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
+  experiments.push_back(
+      {token, outer_index, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
   return token;
 }
 

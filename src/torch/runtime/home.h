@@ -4,8 +4,8 @@
 // A home is assigned at the first use, to the computing node that the fewest threads and experiments call
 // home; in a process of torchrun's, to the one that its LOCAL_RANK numbers. It is given back when the thread
 // or the experiment ends. With a device index per node (device_index.h) the home is the node of the thread's
-// current index, and choosing a home makes its index the current one. State is the calling thread's; backward passes stay on the thread that
-// called them.
+// current index, and choosing a home makes its index the current one. State is the calling thread's; backward
+// passes stay on the thread that called them.
 #pragma once
 
 #include <cstdint>

@@ -49,9 +49,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
     refuse_in_forked_child();
     return current_stream(valid(index)).generator();
   }
-  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return new_generator(valid(index));
-  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override { return new_generator(valid(index)); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
     resize_storage(storage, size);

@@ -1,5 +1,5 @@
-// Replaces a function for the calls that one loaded library makes through its table of imported functions (the
-// slots of its PLT). Used where PyTorch has no other hook.
+// Replaces a function for the calls that one loaded library makes through its table of imported functions
+// (the slots of its PLT). Used where PyTorch has no other hook.
 //
 // Thread safety: all functions; a call that is under way when a slot changes goes to either function.
 #pragma once

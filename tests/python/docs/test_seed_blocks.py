@@ -230,7 +230,9 @@ CASES: dict[str, dict[str, Case]] = {
             before=TORCH + "import innkeeper\n" + MODEL,
             true=(
                 "model.device_ids == [0, 1, 2, 3]",
-                "str(model(torch.randn(8, 8).cuda()).device) == 'cuda:0'",
+                "[r.weight.get_device() for r in model.replicate(model.module, range(4))] == [0, 1, 2, 3]",
+                "(y := model(torch.randn(8, 8).cuda())).get_device() == 0 and y.sum().backward() is None",
+                "model.module.weight.grad.get_device() == 0",
                 "all(innkeeper.stats()['nodes'][f'sim:{n}']['ops'] > 0 for n in range(4))",
             ),
         ),
@@ -258,6 +260,11 @@ CASES: dict[str, dict[str, Case]] = {
         ),
         "availability": Case(
             before=TORCH + 'x = torch.zeros(1 << 18, device="cuda")\n',
+            true=(
+                "globals().pop('x') is not None and torch.cuda.memory_allocated() == 0",
+                "torch.cuda.memory_reserved() >= 1 << 20",
+                "torch.cuda.empty_cache() is None and torch.cuda.memory_reserved() == 0",
+            ),
             prints=("True", "4", "managed sim:0", "1048576", r"\d{7,}"),
         ),
     },

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from managed_scripts import AMPLE, Scripts
+from processes import RunProgram
 
 
 def test_cuda_1_is_the_second_node(scripts: Scripts):
@@ -208,7 +209,12 @@ def test_the_environment_may_hide_simulated_gpus_as_it_does_real_ones(scripts: S
     for hides in ("", "-1", "7", "GPU-5ebe9f43", "1,1"):
         assert seen(hides) == "False 0", hides
         assert seen(hides, "auto") == "False 0", hides
-    assert [seen("1"), seen("1,0"), seen("0,7,1"), seen("0", "host:64MiB")] == ["True 1", "True 2", "True 1", "True 1"]
+    assert [seen("1"), seen("1,0"), seen("0,7,1"), seen("0", "host:64MiB")] == [
+        "True 1",
+        "True 2",
+        "True 1",
+        "True 1",
+    ]
 
 
 SENT = """
@@ -367,3 +373,64 @@ if __name__ == "__main__":
     child.join()
 """
     assert scripts.ok(code).splitlines()[-1] == "('cuda:1', [0.0, 1.0, 2.0])"
+
+
+def test_memory_counters_of_a_device(scripts: Scripts):
+    """On the node and for the device, since the engine may keep a device's tensors elsewhere."""
+    code = """
+import torch
+MIB = 1 << 20
+
+def counted(i):
+    stats = torch.cuda.memory_stats(i)
+    requested = stats["requested_bytes.all.current"]
+    return tuple(n // MIB for n in (torch.cuda.memory_allocated(i), torch.cuda.memory_reserved(i), requested))
+
+x = torch.ones(MIB, device="cuda:1")
+print(counted(0), counted(1), torch.cuda.max_memory_allocated(1) // MIB, torch.cuda.mem_get_info(1)[1] // MIB)
+del x
+print(counted(1))
+torch.cuda.empty_cache()
+print(counted(1), torch.cuda.memory_stats(1)["requested_bytes.all.peak"] // MIB)
+torch.cuda.reset_peak_memory_stats(1)
+print(torch.cuda.max_memory_allocated(1), torch.cuda.memory_stats(1)["requested_bytes.all.peak"])
+many = [torch.ones(MIB, device="cuda:1") for _ in range(6)]
+allocated, reserved, requested = counted(1)
+print(requested, 0 < allocated <= reserved <= 16, torch.accelerator.memory_reserved(1) // MIB == reserved)
+many[0].resize_(2 * MIB)
+print(counted(1)[2])
+del many
+print(counted(1)[2])
+"""
+    nodes = "sim:2x16MiB,host:256MiB"
+    assert scripts.ok(code, INNKEEPER_NODES=nodes).splitlines() == [
+        *("(0, 0, 0) (4, 4, 4) 4 16", "(0, 4, 0)", "(0, 0, 0) 4", "0 0"),
+        *("24 True True", "28", "0"),
+    ]
+
+
+def test_a_device_for_each_node_by_configure(run_python: RunProgram):
+    code = """
+import innkeeper, torch
+innkeeper.configure("sim:2x4MiB,host:64MiB", devices="each")
+a, b = torch.ones(2, device="managed:1"), torch.ones(2, device="managed")
+print(a.device, b.device, torch.managed.device_count(), innkeeper.where(a), [str(p.device) for p in
+      torch.nn.parallel.replicate(torch.nn.Linear(2, 2).to("managed"), [0, 1])[1]._former_parameters.values()])
+net = torch.nn.DataParallel(torch.nn.Linear(2, 2).to("managed:0"))
+print(net.device_ids, net(torch.ones(4, 2)).device)
+for wrong in (lambda: a + b, lambda: torch.ones(1, device="managed:2"), lambda: innkeeper.configure(devices="one"),
+              lambda: innkeeper.configure(devices="two")):
+    try:
+        wrong()
+    except Exception as error:
+        print(type(error).__name__, str(error)[:59])
+"""
+    done = run_python("-c", code)
+    assert done.stdout.splitlines() == [
+        "managed:1 managed:0 2 ['sim:1'] ['managed:1', 'managed:1']",
+        "[0, 1] managed:0",
+        "RuntimeError Expected all tensors to be on the same device, but found at",
+        "RuntimeError CUDA error: invalid device ordinal: managed:2, and there are 2",
+        'ValueError devices is "one" or "each", and "each" stays for the rest of',
+        'ValueError devices is "one" or "each", and "each" stays for the rest of',
+    ], done.stderr

@@ -21,8 +21,8 @@ RUNS = [
     ("finetune", 1, 0),
     ("model_parallel", 2, 0),
     ("streams", 1, 0),
-    # The norm to clip to is of the gradients' norms, which foreach takes GPU by GPU in the order of an unordered
-    # map: not that of the parameters, as on the CPU.
+    # clip_grad_norm_() takes the gradients' norms GPU by GPU, in the order of an unordered map. On the CPU it
+    # is the order of the parameters, so the norm of all may differ in its last bit.
     ("pipeline_adam", 2, 1e-5),
     ("pipeline_micro_batches", 4, 0),
     ("data_parallel_criterion", 2, 0),

@@ -208,7 +208,7 @@ def home() -> Any:
     try:
         torch.managed.set_device(f"cpu:{rank}")  # type: ignore[attr-defined]
     except ValueError as error:
-        refused.append("expected a managed device" in str(error))
+        refused.append("Expected a managed device" in str(error))
     return innkeeper.where(ones(3)), torch.accelerator.current_device_index(), refused
 
 

@@ -348,10 +348,8 @@ TEST(Machine, ProcessesOfOneMachineShareIt) {
 TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsCards) {
   const char* nodes = "sim:3x1MiB,host:1GiB";
   const std::pair<const char*, const char*> cases[] = {
-      {"1", "sim:1=1.0 MiB host=1.0 GiB"},
-      {" 2, 0 ", "sim:2=1.0 MiB sim:0=1.0 MiB host=1.0 GiB"},
-      {"1,7,0", "sim:1=1.0 MiB host=1.0 GiB"},
-      {"0,-1", "sim:0=1.0 MiB host=1.0 GiB"},
+      {"1", "sim:1=1.0 MiB host=1.0 GiB"},       {" 2, 0 ", "sim:2=1.0 MiB sim:0=1.0 MiB host=1.0 GiB"},
+      {"1,7,0", "sim:1=1.0 MiB host=1.0 GiB"},   {"0,-1", "sim:0=1.0 MiB host=1.0 GiB"},
       {"2,GPU-1", "sim:2=1.0 MiB host=1.0 GiB"},
   };
   for (const auto& [list, expected] : cases) {

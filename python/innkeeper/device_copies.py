@@ -1,30 +1,50 @@
-"""The functions of ``torch._C`` behind ``torch.cuda.comm`` and ``nn.DataParallel``.
+"""The functions of ``torch._C`` behind ``torch.nn.parallel`` and ``torch.cuda.comm``, for managed devices.
 
-Only PyTorch's CUDA builds have them, for CUDA's tensors. Arguments, results and errors are those of
-``torch/csrc/cuda/comm.cpp``; the checks that ``torch.nn.parallel.comm`` makes before are PyTorch's own.
+PyTorch has them in its CUDA builds alone, for CUDA's tensors. Arguments, results and errors are those of its
+``torch/csrc/cuda/comm.cpp``. They are installed where each node has a device index of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 from innkeeper import _C
 from innkeeper._register import DEVICE
-from innkeeper.cuda_names.put import put
 from torch import Tensor
 
 
 def install() -> None:
-    """Installs them. Called once per process."""
-    import torch.cuda.comm  # noqa: F401  (PyTorch's CUDA builds import it themselves)
+    """Installs them, once per process. If PyTorch was built with CUDA, its own tensors keep its functions."""
+    import torch.cuda.comm
 
-    functions = (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out)
-    put(torch._C, **{f"_{function.__name__}": function for function in functions})
-    # reduce_add() asks it; where there is no NCCL, PyTorch's own answer comes with a warning.
-    put(torch.cuda.nccl, is_available=lambda tensors: False)
+    from torch.cuda import nccl
+
+    for function in (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out):
+        name = f"_{function.__name__}"
+        of_cuda = getattr(torch._C, name, None)
+        setattr(torch._C, name, function if of_cuda is None else _by_device(function, of_cuda))
+    available = nccl.is_available
+
+    def is_available(tensors: Sequence[Tensor]) -> bool:
+        """What ``reduce_add`` asks. Of managed tensors PyTorch's own answer comes with a warning."""
+        return not any(_C.is_managed(x.device) for x in tensors) and bool(available(tensors))
+
+    nccl.is_available = is_available
+
+
+def _by_device(managed: Callable[..., Any], of_cuda: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(managed)
+    def call(*args: Any) -> Any:
+        groups = (x if isinstance(x, list | tuple) else (x,) for x in args[:2])
+        tensors = [x for group in groups for x in group if isinstance(x, Tensor)]
+        cuda = any(x.is_cuda and not _C.is_managed(x.device) for x in tensors)
+        return (of_cuda if cuda else managed)(*args)
+
+    return call
 
 
 def _check(condition: bool, error: str) -> None:
@@ -36,7 +56,8 @@ def _check_on_gpus(tensors: Sequence[Tensor], what: str) -> None:
     for i, x in enumerate(tensors):
         _check(
             _C.is_managed(x.device),
-            f"Expected all {what} tensors to be CUDA tensors, but tensor at index {i} has device '{x.device}'",
+            f"Expected all {what} tensors to be CUDA tensors, but tensor at index {i} has device "
+            f"'{x.device}'",
         )
 
 
@@ -69,7 +90,10 @@ def broadcast_coalesced(tensors: Sequence[Tensor], devices: Sequence[int], size:
         f"All tensors must be on devices[0]: {devices[0]}",
     )
     with torch.no_grad():
-        return [list(tensors), *([broadcast(x.detach(), [index])[0] for x in tensors] for index in devices[1:])]
+        return [
+            list(tensors),
+            *([broadcast(x.detach(), [index])[0] for x in tensors] for index in devices[1:]),
+        ]
 
 
 def scatter(
@@ -110,7 +134,8 @@ def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int = 0, streams: An
     for i, each in enumerate(out):
         _check(
             each.dim() == tensor.dim(),
-            f"Output tensor at index {i} has incorrect number of dimensions {each.dim()}, expected {tensor.dim()}",
+            f"Output tensor at index {i} has incorrect number of dimensions {each.dim()}, expected "
+            f"{tensor.dim()}",
         )
     sizes = [each.size(dim) for each in out]
     _check(
