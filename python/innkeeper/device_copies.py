@@ -21,7 +21,7 @@ def install() -> None:
     """Installs them, once per process. If PyTorch was built with CUDA, its own tensors keep its functions."""
     import torch.cuda.comm
 
-    from torch.cuda import nccl
+    from torch.nn.parallel.comm import nccl
 
     for function in (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out):
         name = f"_{function.__name__}"

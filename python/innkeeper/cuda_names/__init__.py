@@ -38,4 +38,4 @@ def install() -> None:
     refusals.install()
     groups.install()
     device_copies.install()
-    innkeeper.DataParallel = torch.nn.DataParallel
+    innkeeper.DataParallel = torch.nn.DataParallel  # type: ignore[assignment,misc]

@@ -430,7 +430,7 @@ for wrong in (lambda: a + b, lambda: torch.ones(1, device="managed:2"), lambda: 
         "managed:1 managed:0 2 ['sim:1'] ['managed:1', 'managed:1']",
         "[0, 1] managed:0",
         "RuntimeError Expected all tensors to be on the same device, but found at",
-        "RuntimeError CUDA error: invalid device ordinal: managed:2, and there are 2",
-        'ValueError devices is "one" or "each", and "each" stays for the rest of',
-        'ValueError devices is "one" or "each", and "each" stays for the rest of',
+        "RuntimeError CUDA error: invalid device ordinal: managed:2, and there ar",
+        'ValueError devices is "one" or "each", and "each" stays for the rest o',
+        'ValueError devices is "one" or "each", and "each" stays for the rest o',
     ], done.stderr
