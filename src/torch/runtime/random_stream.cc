@@ -68,6 +68,7 @@ class ManagedGenerator final : public c10::GeneratorImpl {
 // What keeps the stream in the thread's context alive.
 thread_local std::shared_ptr<RandomStream> thread_stream_owner;
 
+// Indices beyond the nodes, which a LOCAL_RANK may be, share streams with others.
 RandomStream& process_stream(c10::DeviceIndex index) {
   static auto& streams = *[] {
     auto* made = new std::vector<std::unique_ptr<RandomStream>>;
@@ -75,7 +76,7 @@ RandomStream& process_stream(c10::DeviceIndex index) {
       made->push_back(std::make_unique<RandomStream>(static_cast<c10::DeviceIndex>(i)));
     return made;
   }();
-  return *streams[static_cast<size_t>(index)];
+  return *streams[static_cast<size_t>(index) % kMaxNodes];
 }
 
 void copy_state(at::CPUGeneratorImpl& from, at::CPUGeneratorImpl& to) {

@@ -1,7 +1,7 @@
-// Random streams: one for each experiment, one for the process outside of them. Results do not
+// Random streams: one for each experiment, and outside of them one for each managed device. Results do not
 // depend on the node that computes: CPU kernels draw from the stream itself, a CPUGeneratorImpl.
 //
-// A stream's Generator as users see it has device managed:0; kernels on the host and on simulated
+// A stream's Generator as users see it has the managed device; kernels on the host and on simulated
 // accelerators are handed `kernel_generator`, which is the stream. A stream that was seeded with s gives the
 // numbers that the CPU gives after torch.manual_seed(s).
 //
@@ -36,7 +36,7 @@ struct PhiloxState {
 class RandomStream {
  public:
   explicit RandomStream(c10::DeviceIndex index = 0);
-  const at::Generator& generator() const { return generator_; }                // device managed:0
+  const at::Generator& generator() const { return generator_; }                // the managed device
   const at::Generator& kernel_generator() const { return kernel_generator_; }  // device cpu, the same state
 
  private:
@@ -44,11 +44,11 @@ class RandomStream {
   at::Generator generator_;
 };
 
-// The stream of the calling thread: its experiment's, else the process's.
+// The stream of the calling thread: its experiment's, whatever the index, else that of the device.
 RandomStream& current_stream(c10::DeviceIndex index = 0);
 // Gives the calling thread another stream, null for the process's; returns the one it had, null likewise.
 std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream);
-// A generator with device managed:0 that is a stream of its own: torch.Generator(device="managed").
+// A generator of a managed device that is a stream of its own: torch.Generator(device="managed").
 at::Generator new_generator(c10::DeviceIndex index = 0);
 // The real generator behind one that a user made with torch.Generator(device="managed") or got from us:
 // device cpu.

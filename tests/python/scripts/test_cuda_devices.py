@@ -434,3 +434,13 @@ for wrong in (lambda: a + b, lambda: torch.ones(1, device="managed:2"), lambda: 
         'ValueError devices is "one" or "each", and "each" stays for the rest o',
         'ValueError devices is "one" or "each", and "each" stays for the rest o',
     ], done.stderr
+
+
+def test_sums_over_devices_are_made_without_a_warning(scripts: Scripts):
+    """PyTorch asks its module of NCCL for it, which is another object than what ``torch.cuda`` shows."""
+    code = """
+import torch, warnings
+warnings.simplefilter("error")
+print(torch.cuda.comm.reduce_add([torch.full((2,), 1.0 + i, device=f"cuda:{i}") for i in range(2)]))
+"""
+    assert scripts.ok(code) == "tensor([3., 3.], device='cuda:0')\n"
