@@ -20,7 +20,6 @@ from torch import Tensor
 def install() -> None:
     """Installs them, once per process. If PyTorch was built with CUDA, its own tensors keep its functions."""
     import torch.cuda.comm
-
     from torch.nn.parallel.comm import nccl
 
     for function in (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out):

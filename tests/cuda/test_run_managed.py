@@ -38,7 +38,7 @@ print(torch.cuda.device_count(), *state(), ran, torch.cuda.default_generators[0]
 print(torch.cuda.get_device_properties(0).total_memory > 0, torch.cuda.get_device_capability() >= (7, 0))
 torch.cuda.manual_seed(3)
 first = torch.rand(4, device="cuda")
-torch.cuda.default_generators[1].manual_seed(3)
+torch.cuda.default_generators[0].manual_seed(3)
 print(torch.equal(first, torch.rand(4, device="cuda")), torch.cuda.current_device())
 """
     assert run(code, nodes) == [

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from innkeeper import _C, managed_device
+from innkeeper import managed_device
 from innkeeper.cuda_names import initialization, visible
 from innkeeper.cuda_names.initialization import is_initialized
 from innkeeper.cuda_names.initialization import lazy_init as _lazy_init
 from innkeeper.cuda_names.put import put
 from innkeeper.managed_device import memory, streams
-from innkeeper.managed_device.device import computing_nodes, index_of
+from innkeeper.managed_device.device import computing_nodes, index_of, nodes_of
 from innkeeper.managed_device.device import device as device_context
 from innkeeper.managed_device.types import __all__ as types
 
@@ -129,12 +129,6 @@ class Stream(streams.Stream):
 # What a device is.
 
 
-def _node(device: Any) -> _C.NodeInfo:
-    _lazy_init()
-    nodes = computing_nodes()
-    return nodes[index_of(device) % len(nodes)]  # a LOCAL_RANK may be beyond them
-
-
 class Properties(NamedTuple):
     """What scripts ask a card for. Of a simulated one, and of the host, the features are an A100's."""
 
@@ -155,7 +149,8 @@ class Properties(NamedTuple):
 
 def get_device_properties(device: Any = None) -> Properties:
     """The node's: its name, its budget, and of a card what it says of itself."""
-    node = _node(device)
+    _lazy_init()
+    (node,) = nodes_of(device)
     if node.kind != "cuda":
         return Properties(f"managed {node.name}", node.budget)
     card = torch.cuda._get_device_properties(int(node.name.partition(":")[2]))  # type: ignore[attr-defined]

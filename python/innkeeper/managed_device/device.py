@@ -1,4 +1,7 @@
-"""The one device: availability, the current device, names and properties."""
+"""Devices: availability, the current device, names and properties.
+
+There is one for all nodes, or one for each that computes (``innkeeper.configure(devices="each")``).
+"""
 
 from __future__ import annotations
 
@@ -65,26 +68,26 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """1: all nodes together are one device."""
+    """1 for all nodes together, or the number of nodes that compute."""
     return _C.device_count()
 
 
 def current_device() -> int:
-    """0, the index of the one device."""
+    """The index of the calling thread's current device, 0 until it is set."""
     return _C.current_index()
 
 
 def set_device(device: Any) -> None:
-    """Refuses any but the one device with ValueError. A negative index does nothing, as in torch.cuda.
+    """Makes a device the current one. A negative index does nothing, as in torch.cuda.
 
-    Under torchrun the process's ``LOCAL_RANK`` means the one device too: its home is the node of that number.
+    With one device any other is refused, but for the process's ``LOCAL_RANK`` under torchrun.
     """
     if not (isinstance(device, int) and device < 0):
         torch._C._accelerator_setDeviceIndex(index_of(device))
 
 
 class device:
-    """Context manager that makes the one device current, which it is already; refuses other indices."""
+    """Context manager that makes a device the current one. None and negative indices do nothing."""
 
     def __init__(self, device: Any) -> None:
         negative = isinstance(device, int) and device < 0
@@ -146,15 +149,22 @@ def computing_nodes() -> list[_C.NodeInfo]:
     return [node for node in _C.nodes() if node.computes]
 
 
+def nodes_of(device: Any = None) -> list[_C.NodeInfo]:
+    """The computing nodes of a device: all, or with a device for each node the one that it prefers."""
+    index, nodes = index_of(device), computing_nodes()
+    return [nodes[index % len(nodes)]] if _C.has_device_per_node() else nodes
+
+
 def get_device_properties(device: Any = None) -> DeviceProperties:
     """Name, total bytes and nodes."""
-    index_of(device)
-    total = sum(node.budget for node in computing_nodes())
-    return DeviceProperties(get_device_name(), total, tuple(node.name for node in _C.nodes()))
+    total = sum(node.budget for node in nodes_of(device))
+    return DeviceProperties(get_device_name(device), total, tuple(node.name for node in _C.nodes()))
 
 
 def get_device_name(device: Any = None) -> str:
-    """Such as ``"managed (sim:0 64.0 MiB, host 1.0 GiB)"``."""
+    """Such as ``"managed (sim:0 64.0 MiB, host 1.0 GiB)"``; of several devices ``"managed sim:0"``."""
+    if _C.has_device_per_node():
+        return f"managed {nodes_of(device)[0].name}"
     index_of(device)
     return f"managed ({', '.join(f'{node.name} {format_bytes(node.budget)}' for node in _C.nodes())})"
 
