@@ -1,8 +1,7 @@
 """``torch.managed``: the device module of ``managed``, with ``torch.cuda``'s public names (see ``table``).
 
-There is one device, index 0, for all nodes, unless ``innkeeper.configure(devices="each")`` gave each an index.
-Where tensors are is the engine's business; to place by hand use
-``innkeeper.on(node)`` instead of a device index.
+There is one device, index 0, for all nodes, unless ``innkeeper.configure(devices="each")`` gave each an
+index. Where tensors are is the engine's business; to place by hand use ``innkeeper.on(node)``.
 """
 
 from __future__ import annotations
