@@ -1,0 +1,569 @@
+"""The rules of several GPUs that PyTorch's own tests check on CUDA, on ``cuda:i`` of programs made for CUDA."""
+
+from __future__ import annotations
+
+import pytest
+from managed_scripts import Scripts
+
+# refused(): what the error that a function must raise is called, and how it begins.
+BEGIN = """
+import torch, warnings
+import torch.cuda.comm as comm
+from torch import nn
+
+warnings.simplefilter("ignore")
+
+def refused(call, length=60):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:length].splitlines()[0]
+    return "nothing raised"
+
+def at(tensors):
+    return [x.get_device() for x in tensors]
+"""
+THREE = "sim:3x4MiB,host:256MiB"
+
+
+@pytest.fixture
+def lines(scripts: Scripts):
+    """Runs code with three GPUs, and gives the lines that it printed."""
+    return lambda code: scripts.ok(BEGIN + code, INNKEEPER_NODES=THREE).splitlines()
+
+
+def test_broadcast_keeps_the_tensor_where_it_is_and_copies_to_the_others(lines):
+    code = """
+for x in (torch.randn(3, 4), torch.randn(3, 4, device="cuda:1"), torch.randn(4, 3, device="cuda:1").t()):
+    sent = comm.broadcast(x, ["cuda:0", torch.device("cuda:1"), 2])
+    print(at(sent), all(torch.equal(y.cpu(), x.cpu()) for y in sent), sent[1] is x, sent[2].stride() == x.stride())
+    out = [torch.empty(3, 4, device="cuda:2"), torch.zeros(3, 4, device="cuda:0")]
+    returned = comm.broadcast(x, out=out)
+    print(all(y is z and torch.equal(y.cpu(), x.cpu()) for y, z in zip(returned, out)))
+print(refused(lambda: comm.broadcast(x, [0], out=out)))
+print(refused(lambda: comm.broadcast(x)))
+print(refused(lambda: comm.broadcast(x, out=[out[0], out[1][0]]), 90))
+print(refused(lambda: comm.broadcast(x, [0, 3]), 55))
+"""
+    said = lines(code)
+    assert said[0::2][:3] == [f"[0, 1, 2] True {same} True" for same in (False, True, True)]
+    assert said[1::2][:3] == ["True"] * 3
+    assert said[6:] == [
+        *["RuntimeError: Exactly one of 'devices' and 'out' must be spec"] * 2,
+        "RuntimeError: Expected all output tensors to have same shape as the source tensor [3, 4], ",
+        "RuntimeError: CUDA error: invalid device ordinal: cuda:",
+    ]
+
+
+def test_coalesced_copies_do_not_share_version_counters(lines):
+    code = """
+sparse = torch.sparse_coo_tensor([[0, 1], [1, 0]], [2.0, 3.0], (2, 2)).to("cuda:1")
+tensors = [torch.randn(3, device="cuda:1"), sparse, torch.arange(4, device="cuda:1"), torch.ones(0, device="cuda:1")]
+here, there = comm.broadcast_coalesced(tensors, [1, 0])
+print(all(x is y for x, y in zip(here, tensors)), at(there), [y.dtype == x.dtype for x, y in zip(here, there)])
+print(all(torch.equal(x.to_dense().cpu(), y.to_dense().cpu()) for x, y in zip(here, there)))
+before = [y._version for y in there]
+there[0].zero_()
+print([y._version - v for y, v in zip(there, before)], bool(here[0].abs().sum() > 0))
+print(refused(lambda: comm.broadcast_coalesced(tensors, [0, 1])))
+"""
+    assert lines(code) == [
+        "True [0, 0, 0, 0] [True, True, True, True]",
+        "True",
+        "[1, 0, 0, 0] True",
+        "RuntimeError: All tensors must be on devices[0]: 0",
+    ]
+
+
+def test_reduce_add_sums_on_its_destination(lines):
+    code = """
+x = [torch.full((2, 2), 10.0**i, device=f"cuda:{i}") for i in range(3)]
+for where in (None, 2, torch.device("cuda:1")):
+    total = comm.reduce_add(x, where)
+    print(total.get_device(), total[0, 0].item(), [y[0, 0].item() for y in x])
+eye = torch.eye(2).to_sparse()
+total, plain = comm.reduce_add_coalesced([[eye.cuda(i), x[i]] for i in (0, 1)], destination=1)
+print(total.get_device(), total.to_dense().tolist(), plain.get_device(), plain[0, 0].item())
+print(refused(lambda: comm.reduce_add(x[:2], 2), 80))
+print(refused(lambda: comm.reduce_add([x[0], x[1][:1]])))
+print(refused(lambda: comm.reduce_add([x[0].cpu(), x[1]]), 72))
+"""
+    assert lines(code) == [
+        *[f"{where} 111.0 [1.0, 10.0, 100.0]" for where in (0, 2, 1)],
+        "1 [[2.0, 0.0], [0.0, 2.0]] 1 11.0",
+        "RuntimeError: reduce_add expects destination to be on the same GPU with one of t",
+        "ValueError: input 1 has invalid size: got 1x2, but expected ",
+        "AssertionError: reduce_add expects all inputs to be on GPUs, but input 0",
+    ]
+
+
+def test_scatter_cuts_along_a_dimension_and_does_not_copy_the_own_part(lines):
+    code = """
+whole = torch.arange(24.0).view(6, 4)
+for x in (whole, whole.cuda(0)):
+    for sizes, dim in ((None, 0), (None, -1), ((1, 3, 2), 0), ((2, 1, 1), 1)):
+        parts = comm.scatter(x, (0, 1, 2), sizes, dim)
+        out = [torch.empty_like(part) for part in parts]
+        wanted = whole.chunk(3, dim) if sizes is None else whole.split(sizes, dim)
+        filled = comm.scatter(x, dim=dim, out=out)
+        good = [torch.equal(a.cpu(), b) and torch.equal(c.cpu(), b) for a, b, c in zip(parts, wanted, out)]
+        print(at(parts), all(good), all(a is b for a, b in zip(filled, out)), parts[0].data_ptr() == x.data_ptr())
+print(len(comm.scatter(whole[:2], (0, 1, 2))))
+nhwc = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
+print([y.is_contiguous(memory_format=torch.channels_last) for y in comm.scatter(nhwc, (0, 1))])
+print(refused(lambda: comm.scatter(whole, ())))
+print(refused(lambda: comm.scatter(whole, out=[])))
+print(refused(lambda: comm.scatter(whole, (0, 1), (1, 2, 3)), 68))
+print(refused(lambda: comm.scatter(whole, (0, 1), (1, 2)), 50))
+print(refused(lambda: comm.scatter(whole, (0, 1), out=out)))
+print(refused(lambda: comm.scatter(whole, chunk_sizes=(3, 3), out=out)))
+print(refused(lambda: comm.scatter(whole, out=[whole.cuda(0), whole.cuda(1)]), 70))
+print(refused(lambda: comm.scatter(whole, (0, 1), dim=2), 38))
+"""
+    said = lines(code)
+    cuts = [3, 2, 3, 3]  # four columns in thirds are two parts
+    assert said[:4] == [f"{list(range(n))} True True False" for n in cuts]
+    assert said[4:8] == [f"{list(range(n))} True True True" for n in cuts]
+    assert said[8:] == [
+        *("2", "[True, True]"),
+        "RuntimeError: Expected at least one device to scatter to",
+        "RuntimeError: Expected at least one output tensor to scatter",
+        "RuntimeError: Expected devices and chunk_sizes to be of same length,",
+        "RuntimeError: split_with_sizes expects split_sizes",
+        "RuntimeError: 'devices' must not be specified when 'out' is ",
+        "RuntimeError: 'chunk_sizes' must not be specified when 'out'",
+        "RuntimeError: Total size for output tensors along scatter dim 0 does n",
+        "IndexError: Dimension out of range (exp",
+    ]
+
+
+def test_scatter_copies_on_the_streams_that_it_is_given(lines):
+    code = """
+x = torch.arange(4.0)
+streams = [None, torch.cuda.Stream(1)]
+parts = comm.scatter(x, (0, 1), streams=streams)
+streams[1].synchronize()
+print(at(parts), [part.tolist() for part in parts], torch.cuda.current_device())
+print(torch.cuda.current_stream(1) == torch.cuda.default_stream(1))
+print(refused(lambda: comm.scatter(x, (0, 1), streams=streams[::-1]), 90))
+"""
+    assert lines(code) == [
+        "[0, 1] [[0.0, 1.0], [2.0, 3.0]] 0",
+        "True",
+        "RuntimeError: Expected the device associated with the stream at index 0 to match the devic",
+    ]
+
+
+def test_gather_puts_parts_together_where_it_is_told(lines):
+    code = """
+a, b = torch.ones(2, 3, device="cuda:0"), torch.full((2, 3), 2.0, device="cuda:1")
+with torch.cuda.device(1):
+    for dim in (0, 1, -1):
+        wanted = torch.cat([a.cpu(), b.cpu()], dim)
+        made = [comm.gather([a, b], dim, place) for place in (None, 0, "cuda:2", torch.device("cpu"))]
+        print([str(x.device) for x in made], all(torch.equal(x.cpu(), wanted) for x in made))
+        out = torch.empty(wanted.shape, device="cuda:2")
+        print(comm.gather([a, b], dim, out=out) is out, torch.equal(out.cpu(), wanted))
+print(refused(lambda: comm.gather([])))
+print(refused(lambda: comm.gather([a, b.cpu()])))
+print(refused(lambda: comm.gather([a, b[:, 1:]])))
+print(refused(lambda: comm.gather([a, b], destination="cpu", out=torch.empty(4, 3))))
+print(refused(lambda: comm.gather([a, b], out=torch.empty(3, 3, device="cuda:0"))).split(":")[0])
+"""
+    said = lines(code)
+    assert said[0:6:2] == ["['cuda:1', 'cuda:0', 'cuda:2', 'cpu'] True"] * 3
+    assert said[1:6:2] == ["True True"] * 3
+    assert said[6:] == [
+        "RuntimeError: Expected at least one tensor to gather from",
+        "RuntimeError: Expected all input tensors to be CUDA tensors,",
+        "RuntimeError: Input tensor at index 1 has invalid shape [2, ",
+        "RuntimeError: 'destination' must not be specified when 'out'",
+        "RuntimeError",
+    ]
+
+
+def test_arguments_and_results_of_replicas_may_be_nested(lines):
+    code = """
+import collections
+from torch.nn.parallel import gather, scatter
+
+Pair = collections.namedtuple("Pair", "a b")
+x = torch.arange(6.0)
+parts = scatter((Pair(x, x + 1), {"k": [x, "word"]}, 7), [torch.device(i) for i in range(3)])
+print([type(part[0]).__name__ for part in parts], [part[0].b.get_device() for part in parts], parts[1][1]["k"][1], parts[2][2])
+print(parts[1][0].a.tolist(), parts[1][1]["k"][0].tolist())
+for place in ("cpu", 2):
+    whole = gather([Pair(x.cuda(0), x.cuda(1)), Pair(x.cuda(1), x.cuda(0))], place)
+    print(type(whole).__name__, whole.a.device, torch.equal(whole.b.cpu(), torch.cat([x, x])))
+print(gather([x.sum().cuda(0), x.sum().cuda(1)], 0).tolist())
+print(refused(lambda: gather([{"a": x.cuda(0)}, {"a": x.cuda(1), "b": x.cuda(1)}], 0), 45))
+
+class Net(nn.Module):
+    def forward(self, x, more=None):
+        return [x, (x.sin(), {"a": x.cos(), "n": x.get_device() + torch.zeros(1, device=x.device)})]
+
+out = nn.DataParallel(Net(), device_ids=[2, 0, 1])(torch.arange(6.0), more={"unused": [], "x": x})
+print(type(out[1]).__name__, out[0].tolist() == x.tolist(), out[0].device, out[1][1]["n"].tolist())
+"""
+    assert lines(code) == [
+        "['Pair', 'Pair', 'Pair'] [0, 1, 2] word 7",
+        "[2.0, 3.0] [2.0, 3.0]",
+        *("Pair cpu True", "Pair cuda:2 True"),
+        "[15.0, 15.0]",
+        "ValueError: All dicts must have the same numb",
+        "tuple True cuda:2 [2.0, 0.0, 1.0]",
+    ]
+
+
+def test_data_parallel_computes_and_learns_as_the_module_does(lines):
+    code = """
+from torch.nn.parallel import data_parallel, parallel_apply, replicate
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to("cuda:1")
+x = torch.randn(7, 4, device="cuda:1")
+net(x).pow(2).sum().backward()
+wanted = [p.grad.clone() for p in net.parameters()]
+for ids, where in (([1, 0], None), ([1, 2, 0], 0), ([torch.device("cuda:1")], "cuda:1"), ([1, 0, 2], torch.device("cuda:2"))):
+    net.zero_grad()
+    out = data_parallel(net, x, ids, where)
+    out.pow(2).sum().backward()
+    same = all(torch.allclose(p.grad, g, atol=1e-6) for p, g in zip(net.parameters(), wanted))
+    print(out.device, torch.allclose(out.to(1), net(x), atol=1e-6), same, at(p.grad for p in net.parameters()))
+tall = nn.DataParallel(nn.Flatten(0, 1).to("cuda:0"), dim=1)
+print(tall(torch.zeros(2, 6, device="cuda:0")).shape)
+with torch.no_grad():
+    print(nn.DataParallel(net, [1, 2])(x).requires_grad)
+copies = replicate(net, [1, 0])
+print([next(copy.parameters()).get_device() for copy in copies], next(copies[0].parameters()).is_leaf)
+print(at(parallel_apply(copies, [x, x.cuda(0)])), len(nn.DataParallel(net.cuda(0)).device_ids))
+"""
+    assert lines(code) == [
+        *[f"{where} True True [1, 1, 1, 1]" for where in ("cuda:1", "cuda:0", "cuda:1", "cuda:2")],
+        *("torch.Size([12])", "False", "[1, 0] False", "[1, 0] 3"),
+    ]
+
+
+def test_data_parallel_keeps_buffers_and_modes_of_the_first_device(lines):
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2)
+        self.register_buffer("calls", torch.zeros(1, requires_grad=True))
+
+    def forward(self, x):
+        assert self.calls.device == x.device and self.norm.running_mean.device == x.device
+        assert torch.is_grad_enabled() == grad and torch.is_autocast_enabled() == autocast
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.zero_grad()
+        assert "DataParallel" in str(caught[0].message)
+        return self.norm(x) + self.calls
+
+net = nn.DataParallel(Net().cuda())
+x = torch.arange(18.0, device="cuda").view(9, 2)
+grad, autocast = True, False
+net(x).sum().backward()
+print(net.module.calls.grad.tolist(), net.module.norm.num_batches_tracked.item(), net.module.norm.weight.grad.shape)
+alone = nn.BatchNorm1d(2).cuda()
+alone(x[:3])
+print(torch.equal(alone.running_mean, net.module.norm.running_mean))
+grad, autocast = False, True
+with torch.no_grad(), torch.autocast("cuda"):
+    net(x)
+print(net.module.norm.num_batches_tracked.item())
+"""
+    assert lines(code) == ["[18.0] 1 torch.Size([2])", "True", "2"]
+
+
+def test_data_parallel_refuses_what_it_cannot_split(lines):
+    code = """
+from torch.nn.parallel import data_parallel
+
+x = torch.ones(4, 2)
+net = nn.Linear(2, 2)
+wrong = "module must have its parameters and buffers on device cuda:{} (device_ids[0])"
+cases = [(net, None, 0), (net.cuda(1), None, 0), (nn.Sequential(nn.Linear(2, 2).cuda(0), nn.Linear(2, 2).cuda(1)), [0, 1], 0)]
+cases += [(nn.Linear(2, 2).cuda(0), [2, 0], 2)]
+for module, ids, first in cases:
+    for call in (lambda: nn.DataParallel(module, ids)(x), lambda: data_parallel(module, x, ids)):
+        print(wrong.format(first) in refused(call, 200), end=" ")
+print()
+
+class Bad(nn.Module):
+    def forward(self, x):
+        if x.get_device() == 1:
+            raise KeyError("which")
+        return x
+
+print(refused(lambda: nn.DataParallel(Bad())(x.cuda()), 75))
+print(refused(lambda: nn.DataParallel(nn.LazyLinear(2).cuda())(x.cuda()), 70))
+print(refused(lambda: nn.DataParallel(nn.Linear(2, 2).cuda(), [0, 3])(x.cuda())).split(":")[0])
+print(nn.DataParallel(nn.Linear(2, 2).cuda())(x.cuda()[:1]).shape, nn.DataParallel(Bad())(x[:0].cuda()).shape)
+"""
+    assert lines(code) == [
+        "True " * 8,
+        'KeyError: "Caught KeyError in replica 1 on device 1.\\nOriginal Traceback (mo'[:75],
+        "RuntimeError: Modules with uninitialized parameters can't be used with",
+        "AssertionError",
+        "torch.Size([1, 2]) torch.Size([0, 2])",
+    ]
+
+
+def test_the_current_device_is_restored_and_is_a_threads_own(lines):
+    code = """
+import threading
+
+cuda, x, here = torch.cuda, torch.ones(2), torch.cuda.current_device
+first = x.cuda()
+with cuda.device(1):
+    inside = [x.cuda(), first + 1, first.cuda(), torch.ones_like(first), first.new_ones(2)]
+    cuda.set_device(2)
+    inside += [x.cuda()]
+    with cuda.device("cuda:1"), cuda.device_of(first):
+        inside += [x.cuda()]
+    inside += [x.cuda()]
+    with cuda.device(-1), cuda.device(None), cuda.device_of(x):
+        inside += [x.cuda()]
+print(at(inside), here())
+cuda.set_device(1)
+seen = []
+thread = threading.Thread(target=lambda: seen.extend([here(), x.cuda().get_device()]))
+thread.start(), thread.join()
+print(seen, here())
+cuda.set_device(-1)
+print(here(), x.to("cuda").device, x.to(2).device, torch.zeros(1, device=0).device, torch.device(2))
+try:
+    with cuda.device(2):
+        raise KeyError
+except KeyError:
+    print(here())
+print(refused(lambda: cuda.set_device(3), 45), refused(lambda: cuda.device("cpu")), refused(lambda: cuda.synchronize("cpu")))
+"""
+    assert lines(code) == [
+        "[1, 0, 1, 0, 0, 2, 0, 2, 2] 0",
+        "[0, 0] 1",
+        "1 cuda:1 cuda:2 cuda:0 cuda:2",
+        "1",
+        "RuntimeError: CUDA error: invalid device ordi "
+        + " ".join(["ValueError: Expected a cuda device, but got: cpu"] * 2),
+    ]
+
+
+def test_copies_between_devices_are_new_and_keep_the_layout(lines):
+    code = """
+x = torch.arange(24.0, device="cuda:1").view(1, 2, 3, 4)
+print(x.cuda(1) is x, x.to("cuda:1") is x, x.to(x) is x, x.cuda(0).cuda(0) is x, x.to("cuda:1", copy=True) is x)
+moved = [x.cuda(0), x.to("cuda:2", torch.int32), torch.empty_like(x, device="cuda:0").copy_(x), x.cpu().pin_memory().cuda(2, non_blocking=True)]
+x.zero_()
+print(at(moved), [y.sum().item() for y in moved], moved[1].dtype)
+for y in (x.to(memory_format=torch.channels_last), x.transpose(2, 3), x[:, :, ::2]):
+    print(y.cuda(0).stride() == y.cpu().stride(), y.cuda(0).is_contiguous(memory_format=torch.channels_last))
+storage = x.untyped_storage()
+print(storage.device, storage.cuda(1).data_ptr() == storage.data_ptr(), storage.cuda(0).device, x.storage().half().get_device())
+x[0, 0, 0] = torch.full((4,), 7.0, device="cuda:2")
+print(x.sum().item(), torch.tensor(x).device, torch.asarray(x).device, torch.as_tensor(x, device="cuda:0").device)
+"""
+    assert lines(code) == [
+        "True True True False False",
+        "[0, 2, 0, 2] [276.0, 276, 276.0, 276.0] torch.int32",
+        *("True True", "True False", "True False"),
+        "cuda:1 True cuda:0 1",
+        "28.0 cuda:1 cuda:1 cuda:0",
+    ]
+
+
+def test_a_file_says_its_devices_and_loading_may_choose_others(lines):
+    code = """
+import io
+
+def saved(what):
+    file = io.BytesIO()
+    torch.save(what, file)
+    return file.getvalue()
+
+def loaded(data, place=None):
+    return torch.load(io.BytesIO(data), map_location=place)
+
+both = saved([torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")])
+print(at(loaded(both)), at(loaded(both, {"cuda:1": "cuda:2"})), at(loaded(both, "cuda:2")), at(loaded(both, "cpu")))
+print(at(loaded(both, lambda storage, where: storage.cuda(0) if where == "cuda:1" else None)))
+print(refused(lambda: loaded(both.replace(b"cuda:1", b"cuda:9")), 70))
+net = nn.DataParallel(nn.Linear(2, 2).cuda())
+net.load_state_dict({name: x.cuda(2) for name, x in loaded(saved(net.state_dict())).items()})
+print(sorted(net.state_dict()), at(net.parameters()))
+"""
+    assert lines(code) == [
+        "[0, 1] [0, 2] [2, 2] [-1, -1]",
+        "[0, 0]",
+        "RuntimeError: Attempting to deserialize object on CUDA device 9 but to",
+        "['module.bias', 'module.weight'] [0, 0]",
+    ]
+
+
+def test_each_device_has_its_current_stream(lines):
+    code = """
+cuda = torch.cuda
+first, other, side = cuda.current_stream(), cuda.Stream(device=1), cuda.Stream(device=0)
+print(first == cuda.default_stream(0), first == cuda.current_stream(1), hash(first) == hash(cuda.default_stream("cuda:0")))
+before = cuda.current_stream(1)
+with cuda.stream(other):
+    print(cuda.current_stream() == other, cuda.current_device(), cuda.current_stream(0) == first)
+    with cuda.stream(side):
+        x = torch.ones(2, device="cuda")
+        print(cuda.current_stream() == side, cuda.current_device(), cuda.current_stream(1) == other, x.device)
+    with cuda.stream(None):
+        print(cuda.current_device())
+print(cuda.current_stream() == first, cuda.current_stream(1) == before, cuda.current_device())
+event = cuda.Event(enable_timing=True)
+with cuda.device(1):
+    event.record()
+later = other.record_event()
+first.wait_event(event), side.wait_stream(other), later.synchronize(), x.record_stream(side)
+print(event.device, later.device, event.query(), side.query())
+with cuda.stream(side), cuda.stream(other):
+    y = torch.zeros(2, device="cuda:1").copy_(x)
+print(y.tolist(), refused(lambda: cuda.current_stream("cpu")))
+"""
+    assert lines(code) == [
+        "True False True",
+        "True 1 True",
+        "True 0 True cuda:0",
+        "1",
+        "True True 0",
+        "cuda:1 cuda:1 True True",
+        "[1.0, 1.0] ValueError: Expected a cuda device, but got: cpu",
+    ]
+
+
+def test_each_device_has_its_random_state(lines):
+    code = """
+cuda = torch.cuda
+draw = lambda: [torch.rand(4, device=f"cuda:{i}").tolist() for i in range(3)]
+states = cuda.get_rng_state_all()
+first = draw()
+print(len(states), draw() == first, cuda.set_rng_state_all(states), draw() == first)
+cuda.set_rng_state(states[1], "cuda:1")
+second = draw()
+print([a == b for a, b in zip(first, second)])
+cuda.manual_seed_all(3)
+print(len({str(x) for x in draw()}), [cuda.default_generators[i].initial_seed() for i in range(3)])
+with torch.random.fork_rng(devices=[1]):
+    before = cuda.get_rng_state(0), cuda.get_rng_state(1)
+    draw()
+print(torch.equal(cuda.get_rng_state(0), before[0]), torch.equal(cuda.get_rng_state(1), before[1]))
+with cuda.device(2):
+    cuda.manual_seed(9)
+print(cuda.default_generators[2].initial_seed(), cuda.default_generators[0].initial_seed())
+own = torch.Generator("cuda:1").manual_seed(4)
+state = own.get_state()
+draws = [torch.randn(3, device="cuda:1", generator=own) for _ in range(2)]
+own.set_state(state)
+print(own.device, torch.equal(draws[0], torch.randn(3, device="cuda:1", generator=own)), torch.equal(*draws))
+"""
+    assert lines(code) == [
+        "3 False None True",
+        "[False, True, False]",
+        "1 [3, 3, 3]",
+        "False True",
+        "9 3",
+        "cuda:1 True False",
+    ]
+
+
+def test_gradients_return_to_the_device_that_they_came_from(lines):
+    code = """
+from torch.utils.checkpoint import checkpoint
+
+w, v = torch.ones(3, device="cuda:1", requires_grad=True), torch.full((3,), 2.0, requires_grad=True)
+at_0, at_2 = (w * 2).to("cuda:0"), (w * 3).to("cuda:2")
+seen = []
+at_0.register_hook(lambda g: seen.append(g.get_device()))
+loss = (at_0 * v.cuda(0)).sum() + (at_2 * v.cuda(2)).sum().to("cuda:0")
+loss.backward()
+print(w.grad.tolist(), w.grad.device, v.grad.tolist(), v.grad.device, seen)
+(gradient,) = torch.autograd.grad((w.to("cuda:0") ** 3).sum().cuda(2), w, create_graph=True)
+(gradient * 2).to("cuda:0").sum().backward()
+print(gradient.device, w.grad.tolist())
+pair = torch.stack([w.to("cuda:0"), w.to("cuda:0")]).cuda(2).unbind()
+w.grad = None
+pair[0].sum().backward()  # the second result is not used
+print(w.grad.tolist())
+layers = [nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).to(f"cuda:{i}") for i in range(3)]
+
+def run(x):
+    for i, layer in enumerate(layers):
+        x = layer(x.to(f"cuda:{i}"))
+    return x
+
+def gradients(call):
+    torch.manual_seed(1)
+    call(w).sum().backward()
+    got = [p.grad.tolist() for layer in layers for p in layer.parameters()]
+    [layer.zero_grad() for layer in layers]
+    return got
+
+print(gradients(run) == gradients(lambda x: checkpoint(run, x, torch.ones(1, device="cuda:2"), use_reentrant=False) if False else checkpoint(run, x, use_reentrant=False)))
+print(refused(lambda: (w * 2).backward(torch.ones(3, device="cuda:0")), 80))
+print(refused(lambda: setattr(w, "grad", torch.ones(3, device="cuda:0"))).split(":")[0])
+print(refused(lambda: w + at_0.detach(), 100))
+"""
+    said = lines(code)
+    assert said[:2] == ["[10.0, 10.0, 10.0] cuda:1 [5.0, 5.0, 5.0] cpu [0]", "cuda:1 [22.0, 22.0, 22.0]"]
+    assert said[2] == "[1.0, 1.0, 1.0]"
+    assert said[4:] == [
+        "RuntimeError: invalid gradient at index 0 - expected device cuda:1 but got cuda:",
+        "RuntimeError",
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 a",
+    ]
+
+
+def test_optimizers_and_scalers_work_with_parameters_of_several_devices(lines):
+    code = """
+def trained(devices, foreach):
+    torch.manual_seed(0)
+    net = nn.ModuleList([nn.Linear(3, 3) for _ in devices])
+    for layer, device in zip(net, devices):
+        layer.to(device)
+    optimizer = torch.optim.AdamW(net.parameters(), foreach=foreach)
+    scaler = torch.amp.GradScaler("cuda", init_scale=4.0, growth_interval=1)
+    for step in range(3):
+        x = torch.ones(2, 3)
+        for layer, device in zip(net, devices):
+            x = layer(x.to(device))
+        optimizer.zero_grad()
+        scaler.scale(x.pow(2).mean()).backward()
+        if step == 1:
+            net[-1].weight.grad[0, 0] = float("inf")
+        scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 0.1, foreach=foreach)
+        scaler.step(optimizer)
+        scaler.update()
+    return [p.detach().cpu() for p in net.parameters()], scaler.get_scale(), norm.cpu()
+
+alone = trained(["cuda:0"] * 3, None)
+for foreach in (True, False):
+    several = trained(["cuda:0", "cuda:1", "cuda:2"], foreach)
+    print(all(torch.allclose(a, b) for a, b in zip(alone[0], several[0])), several[1], torch.allclose(alone[2], several[2]))
+scaler = torch.amp.GradScaler("cuda", init_scale=2.0)
+one, (two, three) = scaler.scale((torch.ones(1, device="cuda:1"), [torch.ones(1, device="cuda:0"), torch.ones(1, device="cuda:2")]))
+print(at([one, two, three]), one.item(), two.item(), three.item(), scaler._scale.device)
+"""
+    assert lines(code) == ["True 8.0 True", "True 8.0 True", "[1, 0, 2] 2.0 2.0 2.0 cuda:1"]
+
+
+def test_memory_is_counted_for_each_device(lines):
+    code = """
+cuda = torch.cuda
+before = [cuda.memory_allocated(i) for i in range(3)]
+x = torch.ones(1 << 18, device="cuda:1")
+print([cuda.memory_allocated(i) - n for i, n in enumerate(before)], cuda.max_memory_allocated("cuda:1") >= 1 << 20)
+free, total = cuda.mem_get_info(torch.device("cuda:1"))
+print(total - free >= 1 << 20, total == cuda.get_device_properties(1).total_memory)
+del x
+cuda.empty_cache()
+cuda.reset_peak_memory_stats(1)
+print(cuda.max_memory_allocated(1) == cuda.memory_allocated(1) == before[1], cuda.mem_get_info(1)[0] > free)
+"""
+    assert lines(code) == ["[0, 1048576, 0] True", "True True", "True True"]
