@@ -51,13 +51,22 @@ def _check(condition: bool, error: str) -> None:
         raise RuntimeError(error)
 
 
-def _check_on_gpus(tensors: Sequence[Tensor], what: str) -> None:
+def _check_on_gpus(tensors: Sequence[Tensor], what: str, again: str = "") -> None:
     for i, x in enumerate(tensors):
         _check(
             _C.is_managed(x.device),
-            f"Expected all {what} tensors to be CUDA tensors, but tensor at index {i} has device "
+            f"Expected all {what} tensors to be CUDA tensors, but {again}tensor at index {i} has device "
             f"'{x.device}'",
         )
+
+
+def _check_shapes(tensors: Sequence[Tensor], like: Tensor, dim: int, error: str) -> None:
+    """Of tensors that are put together along ``dim``: they differ from ``like`` in that dimension alone."""
+    for i, x in enumerate(tensors):
+        expected = list(like.shape)
+        if x.dim() == like.dim():
+            expected[dim] = x.size(dim)
+        _check(list(x.shape) == expected, error.format(i, list(x.shape), expected))
 
 
 def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
@@ -67,7 +76,7 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
 
 def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
     """Copies the tensor to each of ``out``."""
-    _check_on_gpus(out, "output")
+    _check_on_gpus(out, "output", "output ")
     for i, each in enumerate(out):
         _check(
             each.shape == tensor.shape,
@@ -129,13 +138,9 @@ def scatter(
 def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int = 0, streams: Any = None) -> list[Tensor]:
     """Copies parts of the tensor along ``dim`` to ``out``."""
     _check(len(out) > 0, "Expected at least one output tensor to scatter to")
-    _check_on_gpus(out, "output")
-    for i, each in enumerate(out):
-        _check(
-            each.dim() == tensor.dim(),
-            f"Output tensor at index {i} has incorrect number of dimensions {each.dim()}, expected "
-            f"{tensor.dim()}",
-        )
+    _check_on_gpus(out, "output", "output ")
+    error = "Output tensor at index {} has incorrect shape {}, expected {}"
+    _check_shapes(out, tensor, dim, error)
     sizes = [each.size(dim) for each in out]
     _check(
         sum(sizes) == tensor.size(dim),
@@ -149,31 +154,48 @@ def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int = 0, streams: An
 
 def gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tensor:
     """The tensors put together along ``dim``: on the CPU for -1, on the current device for None."""
-    _check(len(tensors) > 0, "Expected at least one tensor to gather from")
-    first = tensors[0]
+    _check_inputs(tensors, dim)
     index = _C.current_index() if destination is None else destination
     device = torch.device("cpu") if index == -1 else torch.device(DEVICE, index)
-    shape = list(first.shape)
-    shape[dim] = sum(x.size(dim) for x in tensors if x.dim() == first.dim())
-    return gather_out(tensors, first.new_empty(shape, device=device), dim)
+    shape = list(tensors[0].shape)
+    shape[dim] = sum(x.size(dim) for x in tensors)
+    formats = {_memory_format(x) for x in tensors}
+    memory_format = formats.pop() if len(formats) == 1 else torch.contiguous_format
+    whole = torch.empty(shape, dtype=tensors[0].dtype, device=device, memory_format=memory_format)
+    return gather_out(tensors, whole, dim)
 
 
 def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     """Copies the tensors to ``out``, one behind the other along ``dim``."""
-    _check(len(tensors) > 0, "Expected at least one tensor to gather from")
-    _check_on_gpus(tensors, "input")
-    begin = 0
-    for i, x in enumerate(tensors):
-        shape = [size if d == dim % max(out.dim(), 1) else out.size(d) for d, size in enumerate(x.shape)]
-        _check(
-            x.dim() == out.dim() and list(x.shape) == shape,
-            f"Input tensor at index {i} has invalid shape {list(x.shape)}, but expected {shape}",
-        )
-        begin += x.size(dim)
+    _check_inputs(tensors, dim)
+    sizes = [x.size(dim) for x in tensors]
+    expected = list(tensors[0].shape)
+    expected[dim] = sum(sizes)
     _check(
-        begin == out.size(dim),
-        f"Expected out tensor to have size {begin} along dim {dim}, but got {out.size(dim)}",
+        list(out.shape) == expected,
+        f"Expected out tensor to have shape {expected}, but got {list(out.shape)}",
     )
-    for part, x in zip(out.split([x.size(dim) for x in tensors], dim), tensors, strict=True):
+    for part, x in zip(out.split(sizes, dim), tensors, strict=True):
         part.copy_(x, non_blocking=True)
     return out
+
+
+def _check_inputs(tensors: Sequence[Tensor], dim: int) -> None:
+    _check(len(tensors) > 0, "Expected at least one tensor to gather from")
+    _check_on_gpus(tensors, "input")
+    first = tensors[0]
+    for i, x in enumerate(tensors):
+        _check(
+            x.dim() == first.dim(),
+            "Expected all input tensors to have the same number of dimensions, but tensor at index "
+            f"{i} has {x.dim()} dimensions, (expected {first.dim()})",
+        )
+    _check_shapes(tensors, first, dim, "Input tensor at index {} has invalid shape {}, but expected {}")
+
+
+def _memory_format(x: Tensor) -> torch.memory_format:
+    """The one that a tensor of this layout suggests."""
+    wider = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    if wider is not None and not x.is_contiguous() and x.is_contiguous(memory_format=wider):
+        return wider
+    return torch.contiguous_format

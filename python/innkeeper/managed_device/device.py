@@ -48,7 +48,7 @@ def index_of(device: Any = None) -> int:
         RuntimeError: there is no device of that index.
 
     """
-    index = device
+    index = device = getattr(device, "idx", device)  # of a context, such as torch.cuda.device(1)
     if isinstance(device, int) and not _C.has_device_per_node() and device not in (0, _C.local_rank()):
         raise ValueError(
             f"invalid device index {index}: there is one managed device, index 0, for all nodes; "

@@ -12,6 +12,7 @@ from torch.storage import _LegacyStorage
 import torch
 from innkeeper import _C
 from innkeeper._register import DEVICE
+from innkeeper.managed_device.device import index_of
 from torch import Tensor
 
 _TENSORS = {
@@ -40,11 +41,12 @@ class _TensorType(type):
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, Tensor) and _C.is_managed(x.device) and x.dtype == cls.dtype
 
-    def __call__(cls, *data: Any) -> Tensor:
+    def __call__(cls, *data: Any, device: Any = None) -> Tensor:
         """Sizes give an uninitialised tensor; a sequence, an array or a tensor gives its values."""
+        there = torch.device(DEVICE, index_of(device))
         if len(data) == 1 and not isinstance(data[0], int | torch.Size):
-            return torch.as_tensor(data[0], dtype=cls.dtype, device=DEVICE)
-        return torch.empty(*data or (0,), dtype=cls.dtype, device=DEVICE)
+            return torch.as_tensor(data[0], dtype=cls.dtype, device=there)
+        return torch.empty(*data or (0,), dtype=cls.dtype, device=there)
 
 
 def _storage_type(name: str, dtype: torch.dtype) -> type:

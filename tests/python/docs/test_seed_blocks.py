@@ -244,7 +244,7 @@ CASES: dict[str, dict[str, Case]] = {
                 "dist.get_world_size() == 2 and dist.destroy_process_group() is None",
                 "print(local_rank) is None",
             ),
-            prints=("[01]", "[01]"),
+            prints=(r"[01]\s*[01]\s*",),  # of two processes, whose lines may mix
             gpus=2,
             words=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from managed_scripts import AMPLE, Scripts
+from managed_scripts import AMPLE, SCRIPTS, Scripts
 from processes import RunProgram
 
 
@@ -444,3 +444,12 @@ warnings.simplefilter("error")
 print(torch.cuda.comm.reduce_add([torch.full((2,), 1.0 + i, device=f"cuda:{i}") for i in range(2)]))
 """
     assert scripts.ok(code) == "tensor([3., 3.], device='cuda:0')\n"
+
+
+def test_a_process_of_two_gpus_in_a_group(scripts: Scripts):
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    done = scripts.run(*torchrun, str(SCRIPTS / "ddp_two_gpus.py"), INNKEEPER_NODES="sim:4x8MiB,host:256MiB")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"{rank} True {[f'cuda:{2 * rank + layer}' for layer in (0, 0, 1, 1)]}" for rank in (0, 1)
+    ]

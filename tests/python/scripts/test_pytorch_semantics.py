@@ -1,11 +1,12 @@
-"""The rules of several GPUs that PyTorch's own tests check on CUDA, on ``cuda:i`` of programs made for CUDA."""
+"""The rules of several GPUs that PyTorch's own tests check, on ``cuda:i`` of programs made for CUDA."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 from managed_scripts import Scripts
 
-# refused(): what the error that a function must raise is called, and how it begins.
 BEGIN = """
 import torch, warnings
 import torch.cuda.comm as comm
@@ -13,69 +14,64 @@ from torch import nn
 
 warnings.simplefilter("ignore")
 
-def refused(call, length=60):
+def raises(kind, words, call):
     try:
         call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"[:length].splitlines()[0]
-    return "nothing raised"
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"no {kind.__name__}: {words}")
 
 def at(tensors):
     return [x.get_device() for x in tensors]
 """
-THREE = "sim:3x4MiB,host:256MiB"
+
+Run = Callable[[str], list[str]]
 
 
 @pytest.fixture
-def lines(scripts: Scripts):
+def lines(scripts: Scripts) -> Run:
     """Runs code with three GPUs, and gives the lines that it printed."""
-    return lambda code: scripts.ok(BEGIN + code, INNKEEPER_NODES=THREE).splitlines()
+    return lambda code: scripts.ok(BEGIN + code, INNKEEPER_NODES="sim:3x4MiB,host:256MiB").splitlines()
 
 
-def test_broadcast_keeps_the_tensor_where_it_is_and_copies_to_the_others(lines):
+def test_broadcast_keeps_the_tensor_where_it_is_and_copies_to_the_others(lines: Run):
     code = """
 for x in (torch.randn(3, 4), torch.randn(3, 4, device="cuda:1"), torch.randn(4, 3, device="cuda:1").t()):
     sent = comm.broadcast(x, ["cuda:0", torch.device("cuda:1"), 2])
-    print(at(sent), all(torch.equal(y.cpu(), x.cpu()) for y in sent), sent[1] is x, sent[2].stride() == x.stride())
+    same = all(torch.equal(y.cpu(), x.cpu()) for y in sent)
+    print(at(sent), same, sent[1] is x, sent[2].stride() == x.stride())
     out = [torch.empty(3, 4, device="cuda:2"), torch.zeros(3, 4, device="cuda:0")]
     returned = comm.broadcast(x, out=out)
     print(all(y is z and torch.equal(y.cpu(), x.cpu()) for y, z in zip(returned, out)))
-print(refused(lambda: comm.broadcast(x, [0], out=out)))
-print(refused(lambda: comm.broadcast(x)))
-print(refused(lambda: comm.broadcast(x, out=[out[0], out[1][0]]), 90))
-print(refused(lambda: comm.broadcast(x, [0, 3]), 55))
+raises(RuntimeError, "Exactly one of 'devices' and 'out'", lambda: comm.broadcast(x, [0], out=out))
+raises(RuntimeError, "Exactly one of 'devices' and 'out'", lambda: comm.broadcast(x))
+raises(RuntimeError, "at index 1 has shape [4]", lambda: comm.broadcast(x, out=[out[0], out[1][0]]))
+raises(RuntimeError, "invalid device ordinal", lambda: comm.broadcast(x, [0, 3]))
 """
     said = lines(code)
-    assert said[0::2][:3] == [f"[0, 1, 2] True {same} True" for same in (False, True, True)]
-    assert said[1::2][:3] == ["True"] * 3
-    assert said[6:] == [
-        *["RuntimeError: Exactly one of 'devices' and 'out' must be spec"] * 2,
-        "RuntimeError: Expected all output tensors to have same shape as the source tensor [3, 4], ",
-        "RuntimeError: CUDA error: invalid device ordinal: cuda:",
-    ]
+    assert said[0::2] == [f"[0, 1, 2] True {same} True" for same in (False, True, True)]
+    assert said[1::2] == ["True"] * 3
 
 
-def test_coalesced_copies_do_not_share_version_counters(lines):
+def test_coalesced_copies_do_not_share_version_counters(lines: Run):
     code = """
 sparse = torch.sparse_coo_tensor([[0, 1], [1, 0]], [2.0, 3.0], (2, 2)).to("cuda:1")
-tensors = [torch.randn(3, device="cuda:1"), sparse, torch.arange(4, device="cuda:1"), torch.ones(0, device="cuda:1")]
+numbers, none = torch.arange(4, device="cuda:1"), torch.ones(0, device="cuda:1")
+tensors = [torch.randn(3, device="cuda:1"), sparse, numbers, none]
 here, there = comm.broadcast_coalesced(tensors, [1, 0])
-print(all(x is y for x, y in zip(here, tensors)), at(there), [y.dtype == x.dtype for x, y in zip(here, there)])
+types = [x.dtype for x in there] == [x.dtype for x in tensors]
+print(all(x is y for x, y in zip(here, tensors)), at(there), types)
 print(all(torch.equal(x.to_dense().cpu(), y.to_dense().cpu()) for x, y in zip(here, there)))
 before = [y._version for y in there]
 there[0].zero_()
 print([y._version - v for y, v in zip(there, before)], bool(here[0].abs().sum() > 0))
-print(refused(lambda: comm.broadcast_coalesced(tensors, [0, 1])))
+raises(RuntimeError, "be on devices[0]: 0", lambda: comm.broadcast_coalesced(tensors, [0, 1]))
 """
-    assert lines(code) == [
-        "True [0, 0, 0, 0] [True, True, True, True]",
-        "True",
-        "[1, 0, 0, 0] True",
-        "RuntimeError: All tensors must be on devices[0]: 0",
-    ]
+    assert lines(code) == ["True [0, 0, 0, 0] True", "True", "[1, 0, 0, 0] True"]
 
 
-def test_reduce_add_sums_on_its_destination(lines):
+def test_reduce_add_sums_on_its_destination(lines: Run):
     code = """
 x = [torch.full((2, 2), 10.0**i, device=f"cuda:{i}") for i in range(3)]
 for where in (None, 2, torch.device("cuda:1")):
@@ -84,20 +80,15 @@ for where in (None, 2, torch.device("cuda:1")):
 eye = torch.eye(2).to_sparse()
 total, plain = comm.reduce_add_coalesced([[eye.cuda(i), x[i]] for i in (0, 1)], destination=1)
 print(total.get_device(), total.to_dense().tolist(), plain.get_device(), plain[0, 0].item())
-print(refused(lambda: comm.reduce_add(x[:2], 2), 80))
-print(refused(lambda: comm.reduce_add([x[0], x[1][:1]])))
-print(refused(lambda: comm.reduce_add([x[0].cpu(), x[1]]), 72))
+raises(RuntimeError, "destination to be on the same GPU with one of", lambda: comm.reduce_add(x[:2], 2))
+raises(ValueError, "got 1x2, but expected 2x2", lambda: comm.reduce_add([x[0], x[1][:1]]))
+raises(AssertionError, "input 0 is on CPU", lambda: comm.reduce_add([x[0].cpu(), x[1]]))
 """
-    assert lines(code) == [
-        *[f"{where} 111.0 [1.0, 10.0, 100.0]" for where in (0, 2, 1)],
-        "1 [[2.0, 0.0], [0.0, 2.0]] 1 11.0",
-        "RuntimeError: reduce_add expects destination to be on the same GPU with one of t",
-        "ValueError: input 1 has invalid size: got 1x2, but expected ",
-        "AssertionError: reduce_add expects all inputs to be on GPUs, but input 0",
-    ]
+    sums = [f"{where} 111.0 [1.0, 10.0, 100.0]" for where in (0, 2, 1)]
+    assert lines(code) == [*sums, "1 [[2.0, 0.0], [0.0, 2.0]] 1 11.0"]
 
 
-def test_scatter_cuts_along_a_dimension_and_does_not_copy_the_own_part(lines):
+def test_scatter_cuts_along_a_dimension_and_does_not_copy_the_own_part(lines: Run):
     code = """
 whole = torch.arange(24.0).view(6, 4)
 for x in (whole, whole.cuda(0)):
@@ -106,83 +97,60 @@ for x in (whole, whole.cuda(0)):
         out = [torch.empty_like(part) for part in parts]
         wanted = whole.chunk(3, dim) if sizes is None else whole.split(sizes, dim)
         filled = comm.scatter(x, dim=dim, out=out)
-        good = [torch.equal(a.cpu(), b) and torch.equal(c.cpu(), b) for a, b, c in zip(parts, wanted, out)]
-        print(at(parts), all(good), all(a is b for a, b in zip(filled, out)), parts[0].data_ptr() == x.data_ptr())
+        good = all(torch.equal(y.cpu(), z) for made in (parts, out) for y, z in zip(made, wanted))
+        print(at(parts), good, all(y is z for y, z in zip(filled, out)), parts[0].data_ptr() == x.data_ptr())
 print(len(comm.scatter(whole[:2], (0, 1, 2))))
 nhwc = torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)
 print([y.is_contiguous(memory_format=torch.channels_last) for y in comm.scatter(nhwc, (0, 1))])
-print(refused(lambda: comm.scatter(whole, ())))
-print(refused(lambda: comm.scatter(whole, out=[])))
-print(refused(lambda: comm.scatter(whole, (0, 1), (1, 2, 3)), 68))
-print(refused(lambda: comm.scatter(whole, (0, 1), (1, 2)), 50))
-print(refused(lambda: comm.scatter(whole, (0, 1), out=out)))
-print(refused(lambda: comm.scatter(whole, chunk_sizes=(3, 3), out=out)))
-print(refused(lambda: comm.scatter(whole, out=[whole.cuda(0), whole.cuda(1)]), 70))
-print(refused(lambda: comm.scatter(whole, (0, 1), dim=2), 38))
+raises(RuntimeError, "at least one device to scatter to", lambda: comm.scatter(whole, ()))
+raises(RuntimeError, "at least one output tensor", lambda: comm.scatter(whole, out=[]))
+raises(RuntimeError, "chunk_sizes to be of same length", lambda: comm.scatter(whole, (0, 1), (6,)))
+raises(RuntimeError, "to sum exactly to 6", lambda: comm.scatter(whole, (0, 1), (1, 2)))
+raises(RuntimeError, "'devices' must not be", lambda: comm.scatter(whole, (0, 1), out=out))
+raises(RuntimeError, "'chunk_sizes' must not be", lambda: comm.scatter(whole, chunk_sizes=(3, 3), out=out))
+both = [whole.cuda(0), whole.cuda(1)]
+raises(RuntimeError, "Total size for output tensors along scatter", lambda: comm.scatter(whole, out=both))
+raises(IndexError, "Dimension out of range", lambda: comm.scatter(whole, (0, 1), dim=2))
 """
     said = lines(code)
-    cuts = [3, 2, 3, 3]  # four columns in thirds are two parts
-    assert said[:4] == [f"{list(range(n))} True True False" for n in cuts]
-    assert said[4:8] == [f"{list(range(n))} True True True" for n in cuts]
-    assert said[8:] == [
-        *("2", "[True, True]"),
-        "RuntimeError: Expected at least one device to scatter to",
-        "RuntimeError: Expected at least one output tensor to scatter",
-        "RuntimeError: Expected devices and chunk_sizes to be of same length,",
-        "RuntimeError: split_with_sizes expects split_sizes",
-        "RuntimeError: 'devices' must not be specified when 'out' is ",
-        "RuntimeError: 'chunk_sizes' must not be specified when 'out'",
-        "RuntimeError: Total size for output tensors along scatter dim 0 does n",
-        "IndexError: Dimension out of range (exp",
-    ]
+    for first, viewed in ((0, False), (4, True)):  # from the CPU, and from cuda:0
+        counts = (3, 2, 3, 3)  # four columns in thirds are two parts
+        assert said[first : first + 4] == [f"{list(range(n))} True True {viewed}" for n in counts]
+    assert said[8:] == ["2", "[True, True]"]
 
 
-def test_scatter_copies_on_the_streams_that_it_is_given(lines):
+def test_scatter_copies_on_the_streams_that_it_is_given(lines: Run):
     code = """
-x = torch.arange(4.0)
-streams = [None, torch.cuda.Stream(1)]
+x, streams = torch.arange(4.0), [None, torch.cuda.Stream(1)]
 parts = comm.scatter(x, (0, 1), streams=streams)
 streams[1].synchronize()
-print(at(parts), [part.tolist() for part in parts], torch.cuda.current_device())
-print(torch.cuda.current_stream(1) == torch.cuda.default_stream(1))
-print(refused(lambda: comm.scatter(x, (0, 1), streams=streams[::-1]), 90))
+print(at(parts), [part.tolist() for part in parts])
+print(torch.cuda.current_device(), torch.cuda.current_stream(1) == torch.cuda.default_stream(1))
+raises(RuntimeError, "the stream at index 0", lambda: comm.scatter(x, (0, 1), streams=streams[::-1]))
 """
-    assert lines(code) == [
-        "[0, 1] [[0.0, 1.0], [2.0, 3.0]] 0",
-        "True",
-        "RuntimeError: Expected the device associated with the stream at index 0 to match the devic",
-    ]
+    assert lines(code) == ["[0, 1] [[0.0, 1.0], [2.0, 3.0]]", "0 True"]
 
 
-def test_gather_puts_parts_together_where_it_is_told(lines):
+def test_gather_puts_parts_together_where_it_is_told(lines: Run):
     code = """
 a, b = torch.ones(2, 3, device="cuda:0"), torch.full((2, 3), 2.0, device="cuda:1")
 with torch.cuda.device(1):
     for dim in (0, 1, -1):
         wanted = torch.cat([a.cpu(), b.cpu()], dim)
         made = [comm.gather([a, b], dim, place) for place in (None, 0, "cuda:2", torch.device("cpu"))]
-        print([str(x.device) for x in made], all(torch.equal(x.cpu(), wanted) for x in made))
         out = torch.empty(wanted.shape, device="cuda:2")
-        print(comm.gather([a, b], dim, out=out) is out, torch.equal(out.cpu(), wanted))
-print(refused(lambda: comm.gather([])))
-print(refused(lambda: comm.gather([a, b.cpu()])))
-print(refused(lambda: comm.gather([a, b[:, 1:]])))
-print(refused(lambda: comm.gather([a, b], destination="cpu", out=torch.empty(4, 3))))
-print(refused(lambda: comm.gather([a, b], out=torch.empty(3, 3, device="cuda:0"))).split(":")[0])
+        made.append(comm.gather([a, b], dim, out=out))
+        print(at(made), all(torch.equal(x.cpu(), wanted) for x in made), made[-1] is out)
+raises(RuntimeError, "at least one tensor to gather from", lambda: comm.gather([]))
+raises(RuntimeError, "Expected all input tensors to be CUDA tensors, but", lambda: comm.gather([a, b.cpu()]))
+raises(RuntimeError, "Input tensor at index 1 has invalid shape [2, 2]", lambda: comm.gather([a, b[:, 1:]]))
+raises(RuntimeError, "'destination' must not be", lambda: comm.gather([a, b], destination="cpu", out=out))
+raises(RuntimeError, "3", lambda: comm.gather([a, b], out=torch.empty(3, 3, device="cuda:0")))
 """
-    said = lines(code)
-    assert said[0:6:2] == ["['cuda:1', 'cuda:0', 'cuda:2', 'cpu'] True"] * 3
-    assert said[1:6:2] == ["True True"] * 3
-    assert said[6:] == [
-        "RuntimeError: Expected at least one tensor to gather from",
-        "RuntimeError: Expected all input tensors to be CUDA tensors,",
-        "RuntimeError: Input tensor at index 1 has invalid shape [2, ",
-        "RuntimeError: 'destination' must not be specified when 'out'",
-        "RuntimeError",
-    ]
+    assert lines(code) == ["[1, 0, 2, -1, 2] True True"] * 3
 
 
-def test_arguments_and_results_of_replicas_may_be_nested(lines):
+def test_arguments_and_results_of_replicas_may_be_nested(lines: Run):
     code = """
 import collections
 from torch.nn.parallel import gather, scatter
@@ -190,32 +158,32 @@ from torch.nn.parallel import gather, scatter
 Pair = collections.namedtuple("Pair", "a b")
 x = torch.arange(6.0)
 parts = scatter((Pair(x, x + 1), {"k": [x, "word"]}, 7), [torch.device(i) for i in range(3)])
-print([type(part[0]).__name__ for part in parts], [part[0].b.get_device() for part in parts], parts[1][1]["k"][1], parts[2][2])
-print(parts[1][0].a.tolist(), parts[1][1]["k"][0].tolist())
+print([type(pair).__name__ for pair, _, _ in parts], at(pair.b for pair, _, _ in parts))
+print(parts[1][0].a.tolist(), parts[1][1]["k"][0].tolist(), parts[1][1]["k"][1], parts[2][2])
 for place in ("cpu", 2):
     whole = gather([Pair(x.cuda(0), x.cuda(1)), Pair(x.cuda(1), x.cuda(0))], place)
     print(type(whole).__name__, whole.a.device, torch.equal(whole.b.cpu(), torch.cat([x, x])))
 print(gather([x.sum().cuda(0), x.sum().cuda(1)], 0).tolist())
-print(refused(lambda: gather([{"a": x.cuda(0)}, {"a": x.cuda(1), "b": x.cuda(1)}], 0), 45))
+uneven = [{"a": x.cuda(0)}, {"a": x.cuda(1), "b": x.cuda(1)}]
+raises(ValueError, "same number of keys", lambda: gather(uneven, 0))
 
 class Net(nn.Module):
-    def forward(self, x, more=None):
-        return [x, (x.sin(), {"a": x.cos(), "n": x.get_device() + torch.zeros(1, device=x.device)})]
+    def forward(self, x, more):
+        return [x, (more["x"].sin(), {"at": torch.full((1,), x.get_device(), device=x.device)})]
 
-out = nn.DataParallel(Net(), device_ids=[2, 0, 1])(torch.arange(6.0), more={"unused": [], "x": x})
-print(type(out[1]).__name__, out[0].tolist() == x.tolist(), out[0].device, out[1][1]["n"].tolist())
+out = nn.DataParallel(Net(), device_ids=[2, 0, 1])(x, more={"unused": [], "x": x})
+print(type(out[1]).__name__, out[0].device, out[0].tolist() == x.tolist(), out[1][1]["at"].tolist())
 """
     assert lines(code) == [
-        "['Pair', 'Pair', 'Pair'] [0, 1, 2] word 7",
-        "[2.0, 3.0] [2.0, 3.0]",
+        "['Pair', 'Pair', 'Pair'] [0, 1, 2]",
+        "[2.0, 3.0] [2.0, 3.0] word 7",
         *("Pair cpu True", "Pair cuda:2 True"),
         "[15.0, 15.0]",
-        "ValueError: All dicts must have the same numb",
-        "tuple True cuda:2 [2.0, 0.0, 1.0]",
+        "tuple cuda:2 True [2, 0, 1]",
     ]
 
 
-def test_data_parallel_computes_and_learns_as_the_module_does(lines):
+def test_data_parallel_computes_and_learns_as_the_module_does(lines: Run):
     code = """
 from torch.nn.parallel import data_parallel, parallel_apply, replicate
 
@@ -224,109 +192,104 @@ net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to("cuda:1")
 x = torch.randn(7, 4, device="cuda:1")
 net(x).pow(2).sum().backward()
 wanted = [p.grad.clone() for p in net.parameters()]
-for ids, where in (([1, 0], None), ([1, 2, 0], 0), ([torch.device("cuda:1")], "cuda:1"), ([1, 0, 2], torch.device("cuda:2"))):
+one, two = torch.device("cuda:1"), torch.device("cuda:2")
+for ids, where in (([1, 0], None), ([1, 2, 0], 0), ([one], "cuda:1"), ([one, 0, two], two)):
     net.zero_grad()
     out = data_parallel(net, x, ids, where)
     out.pow(2).sum().backward()
     same = all(torch.allclose(p.grad, g, atol=1e-6) for p, g in zip(net.parameters(), wanted))
-    print(out.device, torch.allclose(out.to(1), net(x), atol=1e-6), same, at(p.grad for p in net.parameters()))
-tall = nn.DataParallel(nn.Flatten(0, 1).to("cuda:0"), dim=1)
-print(tall(torch.zeros(2, 6, device="cuda:0")).shape)
+    near = torch.allclose(out.to(1), net(x), atol=1e-6)
+    print(out.device, near, same, at(p.grad for p in net.parameters()))
+wide = torch.randn(2, 6, device="cuda:0")
+print(torch.equal(nn.DataParallel(nn.Identity(), dim=1)(wide), wide))
 with torch.no_grad():
     print(nn.DataParallel(net, [1, 2])(x).requires_grad)
 copies = replicate(net, [1, 0])
-print([next(copy.parameters()).get_device() for copy in copies], next(copies[0].parameters()).is_leaf)
-print(at(parallel_apply(copies, [x, x.cuda(0)])), len(nn.DataParallel(net.cuda(0)).device_ids))
+print(at(copy[0].weight for copy in copies), at(parallel_apply(copies, [x, x.cuda(0)])))
+print(nn.DataParallel(net.cuda(0)).device_ids, nn.DataParallel(net, [2, 0]).output_device)
 """
     assert lines(code) == [
         *[f"{where} True True [1, 1, 1, 1]" for where in ("cuda:1", "cuda:0", "cuda:1", "cuda:2")],
-        *("torch.Size([12])", "False", "[1, 0] False", "[1, 0] 3"),
+        *("True", "False", "[1, 0] [1, 0]", "[0, 1, 2] 2"),
     ]
 
 
-def test_data_parallel_keeps_buffers_and_modes_of_the_first_device(lines):
+def test_data_parallel_keeps_buffers_and_modes_of_the_first_device(lines: Run):
     code = """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(2)
-        self.register_buffer("calls", torch.zeros(1, requires_grad=True))
+        self.norm = nn.BatchNorm1d(2, device="cuda")
+        self.register_buffer("learned", torch.zeros(1, device="cuda", requires_grad=True))
 
     def forward(self, x):
-        assert self.calls.device == x.device and self.norm.running_mean.device == x.device
-        assert torch.is_grad_enabled() == grad and torch.is_autocast_enabled() == autocast
+        assert self.learned.device == x.device == self.norm.running_mean.device
+        assert torch.is_grad_enabled() == grad and torch.is_autocast_enabled() == (not grad)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.zero_grad()
         assert "DataParallel" in str(caught[0].message)
-        return self.norm(x) + self.calls
+        return self.norm(x) + self.learned
 
-net = nn.DataParallel(Net().cuda())
+net, alone = nn.DataParallel(Net()), nn.BatchNorm1d(2, device="cuda")
 x = torch.arange(18.0, device="cuda").view(9, 2)
-grad, autocast = True, False
+grad = True
 net(x).sum().backward()
-print(net.module.calls.grad.tolist(), net.module.norm.num_batches_tracked.item(), net.module.norm.weight.grad.shape)
-alone = nn.BatchNorm1d(2).cuda()
+norm = net.module.norm
+print(net.module.learned.grad.tolist(), norm.weight.grad.shape, norm.num_batches_tracked.item())
 alone(x[:3])
-print(torch.equal(alone.running_mean, net.module.norm.running_mean))
-grad, autocast = False, True
+print(torch.equal(alone.running_mean, norm.running_mean))
+grad = False
 with torch.no_grad(), torch.autocast("cuda"):
     net(x)
-print(net.module.norm.num_batches_tracked.item())
+print(norm.num_batches_tracked.item())
 """
-    assert lines(code) == ["[18.0] 1 torch.Size([2])", "True", "2"]
+    assert lines(code) == ["[18.0] torch.Size([2]) 1", "True", "2"]
 
 
-def test_data_parallel_refuses_what_it_cannot_split(lines):
+def test_data_parallel_refuses_what_it_cannot_split(lines: Run):
     code = """
 from torch.nn.parallel import data_parallel
 
+def linear(device):
+    return nn.Linear(2, 2).to(device)
+
 x = torch.ones(4, 2)
-net = nn.Linear(2, 2)
-wrong = "module must have its parameters and buffers on device cuda:{} (device_ids[0])"
-cases = [(net, None, 0), (net.cuda(1), None, 0), (nn.Sequential(nn.Linear(2, 2).cuda(0), nn.Linear(2, 2).cuda(1)), [0, 1], 0)]
-cases += [(nn.Linear(2, 2).cuda(0), [2, 0], 2)]
+cases = [(linear("cpu"), None, 0), (linear("cuda:1"), None, 0), (linear("cuda:0"), [2, 0], 2)]
+cases += [(nn.Sequential(linear("cuda:0"), linear("cuda:1")), [0, 1], 0)]
 for module, ids, first in cases:
-    for call in (lambda: nn.DataParallel(module, ids)(x), lambda: data_parallel(module, x, ids)):
-        print(wrong.format(first) in refused(call, 200), end=" ")
-print()
+    words = f"module must have its parameters and buffers on device cuda:{first}"
+    raises(RuntimeError, words, lambda: nn.DataParallel(module, ids)(x))
+    raises(RuntimeError, words, lambda: data_parallel(module, x, ids))
 
 class Bad(nn.Module):
     def forward(self, x):
-        if x.get_device() == 1:
-            raise KeyError("which")
-        return x
+        return {0: x}[x.get_device()]
 
-print(refused(lambda: nn.DataParallel(Bad())(x.cuda()), 75))
-print(refused(lambda: nn.DataParallel(nn.LazyLinear(2).cuda())(x.cuda()), 70))
-print(refused(lambda: nn.DataParallel(nn.Linear(2, 2).cuda(), [0, 3])(x.cuda())).split(":")[0])
-print(nn.DataParallel(nn.Linear(2, 2).cuda())(x.cuda()[:1]).shape, nn.DataParallel(Bad())(x[:0].cuda()).shape)
+raises(KeyError, "KeyError in replica 1 on device 1.", lambda: nn.DataParallel(Bad(), [0, 1])(x.cuda()))
+lazy = nn.DataParallel(nn.LazyLinear(2).cuda())
+raises(ValueError, "uninitialized parameter", lambda: lazy(x.cuda()))
+raises((RuntimeError, AssertionError), "", lambda: nn.DataParallel(linear("cuda:0"), [0, 3])(x.cuda()))
+print(nn.DataParallel(Bad())(x.cuda()[:1]).shape)
 """
-    assert lines(code) == [
-        "True " * 8,
-        'KeyError: "Caught KeyError in replica 1 on device 1.\\nOriginal Traceback (mo'[:75],
-        "RuntimeError: Modules with uninitialized parameters can't be used with",
-        "AssertionError",
-        "torch.Size([1, 2]) torch.Size([0, 2])",
-    ]
+    assert lines(code) == ["torch.Size([1, 2])"]
 
 
-def test_the_current_device_is_restored_and_is_a_threads_own(lines):
+def test_the_current_device_is_restored_and_is_a_threads_own(lines: Run):
     code = """
 import threading
 
 cuda, x, here = torch.cuda, torch.ones(2), torch.cuda.current_device
 first = x.cuda()
 with cuda.device(1):
-    inside = [x.cuda(), first + 1, first.cuda(), torch.ones_like(first), first.new_ones(2)]
+    made = [x.cuda(), first + 1, first.cuda(), torch.ones_like(first), first.new_ones(2)]
     cuda.set_device(2)
-    inside += [x.cuda()]
+    made.append(x.cuda())
     with cuda.device("cuda:1"), cuda.device_of(first):
-        inside += [x.cuda()]
-    inside += [x.cuda()]
+        made.append(x.cuda())
     with cuda.device(-1), cuda.device(None), cuda.device_of(x):
-        inside += [x.cuda()]
-print(at(inside), here())
+        made.append(x.cuda())
+print(at(made), here())
 cuda.set_device(1)
 seen = []
 thread = threading.Thread(target=lambda: seen.extend([here(), x.cuda().get_device()]))
@@ -339,42 +302,39 @@ try:
         raise KeyError
 except KeyError:
     print(here())
-print(refused(lambda: cuda.set_device(3), 45), refused(lambda: cuda.device("cpu")), refused(lambda: cuda.synchronize("cpu")))
+raises(RuntimeError, "invalid device ordinal", lambda: cuda.set_device(3))
+for call in (cuda.device, cuda.synchronize, cuda.current_stream, cuda.default_stream):
+    raises(ValueError, "Expected a cuda device, but got: cpu", lambda: call(torch.device("cpu")))
 """
-    assert lines(code) == [
-        "[1, 0, 1, 0, 0, 2, 0, 2, 2] 0",
-        "[0, 0] 1",
-        "1 cuda:1 cuda:2 cuda:0 cuda:2",
-        "1",
-        "RuntimeError: CUDA error: invalid device ordi "
-        + " ".join(["ValueError: Expected a cuda device, but got: cpu"] * 2),
-    ]
+    assert lines(code) == ["[1, 0, 1, 0, 0, 2, 0, 2] 0", "[0, 0] 1", "1 cuda:1 cuda:2 cuda:0 cuda:2", "1"]
 
 
-def test_copies_between_devices_are_new_and_keep_the_layout(lines):
+def test_copies_between_devices_are_new_and_keep_the_layout(lines: Run):
     code = """
 x = torch.arange(24.0, device="cuda:1").view(1, 2, 3, 4)
-print(x.cuda(1) is x, x.to("cuda:1") is x, x.to(x) is x, x.cuda(0).cuda(0) is x, x.to("cuda:1", copy=True) is x)
-moved = [x.cuda(0), x.to("cuda:2", torch.int32), torch.empty_like(x, device="cuda:0").copy_(x), x.cpu().pin_memory().cuda(2, non_blocking=True)]
+print(x.cuda(1) is x, x.to("cuda:1") is x, x.to(x) is x, x.to("cuda:1", copy=True) is x)
+moved = [x.cuda(0), x.to("cuda:2", torch.int32), torch.empty_like(x, device="cuda:0").copy_(x)]
+moved.append(x.cpu().pin_memory().cuda(2, non_blocking=True))
 x.zero_()
 print(at(moved), [y.sum().item() for y in moved], moved[1].dtype)
 for y in (x.to(memory_format=torch.channels_last), x.transpose(2, 3), x[:, :, ::2]):
     print(y.cuda(0).stride() == y.cpu().stride(), y.cuda(0).is_contiguous(memory_format=torch.channels_last))
 storage = x.untyped_storage()
-print(storage.device, storage.cuda(1).data_ptr() == storage.data_ptr(), storage.cuda(0).device, x.storage().half().get_device())
+print(storage.device, storage.cuda(1).data_ptr() == storage.data_ptr(), storage.cuda(0).device)
+print(x.storage().half().get_device(), x.storage().clone().get_device())
 x[0, 0, 0] = torch.full((4,), 7.0, device="cuda:2")
-print(x.sum().item(), torch.tensor(x).device, torch.asarray(x).device, torch.as_tensor(x, device="cuda:0").device)
+print(x.sum().item(), at([torch.tensor(x), torch.asarray(x), torch.as_tensor(x, device="cuda:0")]))
 """
     assert lines(code) == [
-        "True True True False False",
+        "True True True False",
         "[0, 2, 0, 2] [276.0, 276, 276.0, 276.0] torch.int32",
         *("True True", "True False", "True False"),
-        "cuda:1 True cuda:0 1",
-        "28.0 cuda:1 cuda:1 cuda:0",
+        *("cuda:1 True cuda:0", "1 1"),
+        "28.0 [1, 1, 0]",
     ]
 
 
-def test_a_file_says_its_devices_and_loading_may_choose_others(lines):
+def test_a_file_says_its_devices_and_loading_may_choose_others(lines: Run):
     code = """
 import io
 
@@ -387,32 +347,31 @@ def loaded(data, place=None):
     return torch.load(io.BytesIO(data), map_location=place)
 
 both = saved([torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")])
-print(at(loaded(both)), at(loaded(both, {"cuda:1": "cuda:2"})), at(loaded(both, "cuda:2")), at(loaded(both, "cpu")))
-print(at(loaded(both, lambda storage, where: storage.cuda(0) if where == "cuda:1" else None)))
-print(refused(lambda: loaded(both.replace(b"cuda:1", b"cuda:9")), 70))
+places = [None, {"cuda:1": "cuda:2"}, "cuda:2", torch.device("cpu")]
+places.append(lambda storage, where: storage.cuda(2) if where == "cuda:1" else None)
+print([at(loaded(both, place)) for place in places])
+raises(RuntimeError, "object on CUDA device 9", lambda: loaded(both.replace(b"cuda:1", b"cuda:9")))
 net = nn.DataParallel(nn.Linear(2, 2).cuda())
 net.load_state_dict({name: x.cuda(2) for name, x in loaded(saved(net.state_dict())).items()})
 print(sorted(net.state_dict()), at(net.parameters()))
 """
     assert lines(code) == [
-        "[0, 1] [0, 2] [2, 2] [-1, -1]",
-        "[0, 0]",
-        "RuntimeError: Attempting to deserialize object on CUDA device 9 but to",
+        "[[0, 1], [0, 2], [2, 2], [-1, -1], [0, 2]]",
         "['module.bias', 'module.weight'] [0, 0]",
     ]
 
 
-def test_each_device_has_its_current_stream(lines):
+def test_each_device_has_its_current_stream(lines: Run):
     code = """
 cuda = torch.cuda
 first, other, side = cuda.current_stream(), cuda.Stream(device=1), cuda.Stream(device=0)
-print(first == cuda.default_stream(0), first == cuda.current_stream(1), hash(first) == hash(cuda.default_stream("cuda:0")))
 before = cuda.current_stream(1)
+print(first == cuda.default_stream(0), first == before, hash(first) == hash(cuda.default_stream("cuda:0")))
 with cuda.stream(other):
     print(cuda.current_stream() == other, cuda.current_device(), cuda.current_stream(0) == first)
     with cuda.stream(side):
         x = torch.ones(2, device="cuda")
-        print(cuda.current_stream() == side, cuda.current_device(), cuda.current_stream(1) == other, x.device)
+        print(cuda.current_stream() == side, cuda.current_stream(1) == other, x.device)
     with cuda.stream(None):
         print(cuda.current_device())
 print(cuda.current_stream() == first, cuda.current_stream(1) == before, cuda.current_device())
@@ -423,39 +382,40 @@ later = other.record_event()
 first.wait_event(event), side.wait_stream(other), later.synchronize(), x.record_stream(side)
 print(event.device, later.device, event.query(), side.query())
 with cuda.stream(side), cuda.stream(other):
-    y = torch.zeros(2, device="cuda:1").copy_(x)
-print(y.tolist(), refused(lambda: cuda.current_stream("cpu")))
+    print(torch.zeros(2, device="cuda:1").copy_(x).tolist())
 """
     assert lines(code) == [
         "True False True",
         "True 1 True",
-        "True 0 True cuda:0",
+        "True True cuda:0",
         "1",
         "True True 0",
         "cuda:1 cuda:1 True True",
-        "[1.0, 1.0] ValueError: Expected a cuda device, but got: cpu",
+        "[1.0, 1.0]",
     ]
 
 
-def test_each_device_has_its_random_state(lines):
+def test_each_device_has_its_random_state(lines: Run):
     code = """
 cuda = torch.cuda
-draw = lambda: [torch.rand(4, device=f"cuda:{i}").tolist() for i in range(3)]
+
+def draw():
+    return [torch.rand(4, device=f"cuda:{i}").tolist() for i in range(3)]
+
 states = cuda.get_rng_state_all()
 first = draw()
 print(len(states), draw() == first, cuda.set_rng_state_all(states), draw() == first)
 cuda.set_rng_state(states[1], "cuda:1")
-second = draw()
-print([a == b for a, b in zip(first, second)])
+print([a == b for a, b in zip(first, draw())])
 cuda.manual_seed_all(3)
 print(len({str(x) for x in draw()}), [cuda.default_generators[i].initial_seed() for i in range(3)])
+before = cuda.get_rng_state(0), cuda.get_rng_state(1)
 with torch.random.fork_rng(devices=[1]):
-    before = cuda.get_rng_state(0), cuda.get_rng_state(1)
     draw()
 print(torch.equal(cuda.get_rng_state(0), before[0]), torch.equal(cuda.get_rng_state(1), before[1]))
 with cuda.device(2):
     cuda.manual_seed(9)
-print(cuda.default_generators[2].initial_seed(), cuda.default_generators[0].initial_seed())
+print([cuda.default_generators[i].initial_seed() for i in range(3)])
 own = torch.Generator("cuda:1").manual_seed(4)
 state = own.get_state()
 draws = [torch.randn(3, device="cuda:1", generator=own) for _ in range(2)]
@@ -467,59 +427,55 @@ print(own.device, torch.equal(draws[0], torch.randn(3, device="cuda:1", generato
         "[False, True, False]",
         "1 [3, 3, 3]",
         "False True",
-        "9 3",
+        "[3, 3, 9]",
         "cuda:1 True False",
     ]
 
 
-def test_gradients_return_to_the_device_that_they_came_from(lines):
+def test_gradients_return_to_the_device_that_they_came_from(lines: Run):
     code = """
 from torch.utils.checkpoint import checkpoint
 
 w, v = torch.ones(3, device="cuda:1", requires_grad=True), torch.full((3,), 2.0, requires_grad=True)
-at_0, at_2 = (w * 2).to("cuda:0"), (w * 3).to("cuda:2")
-seen = []
+at_0, at_2, seen = (w * 2).to("cuda:0"), (w * 3).to("cuda:2"), []
 at_0.register_hook(lambda g: seen.append(g.get_device()))
-loss = (at_0 * v.cuda(0)).sum() + (at_2 * v.cuda(2)).sum().to("cuda:0")
-loss.backward()
+((at_0 * v.cuda(0)).sum() + (at_2 * v.cuda(2)).sum().to("cuda:0")).backward()
 print(w.grad.tolist(), w.grad.device, v.grad.tolist(), v.grad.device, seen)
 (gradient,) = torch.autograd.grad((w.to("cuda:0") ** 3).sum().cuda(2), w, create_graph=True)
 (gradient * 2).to("cuda:0").sum().backward()
 print(gradient.device, w.grad.tolist())
-pair = torch.stack([w.to("cuda:0"), w.to("cuda:0")]).cuda(2).unbind()
 w.grad = None
-pair[0].sum().backward()  # the second result is not used
+used, unused = torch.stack([w.to("cuda:0"), w.to("cuda:0")]).cuda(2).unbind()
+used.sum().backward()
 print(w.grad.tolist())
-layers = [nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).to(f"cuda:{i}") for i in range(3)]
+layers = nn.ModuleList([nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).to(f"cuda:{i}") for i in range(3)])
 
-def run(x):
+def run(x, *_):
     for i, layer in enumerate(layers):
         x = layer(x.to(f"cuda:{i}"))
     return x
 
 def gradients(call):
     torch.manual_seed(1)
+    layers.zero_grad()
     call(w).sum().backward()
-    got = [p.grad.tolist() for layer in layers for p in layer.parameters()]
-    [layer.zero_grad() for layer in layers]
-    return got
+    return [p.grad.tolist() for p in layers.parameters()]
 
-print(gradients(run) == gradients(lambda x: checkpoint(run, x, torch.ones(1, device="cuda:2"), use_reentrant=False) if False else checkpoint(run, x, use_reentrant=False)))
-print(refused(lambda: (w * 2).backward(torch.ones(3, device="cuda:0")), 80))
-print(refused(lambda: setattr(w, "grad", torch.ones(3, device="cuda:0"))).split(":")[0])
-print(refused(lambda: w + at_0.detach(), 100))
+marks = [torch.ones(1, device=f"cuda:{i}") for i in range(3)]  # the random states that are saved
+print(gradients(run) == gradients(lambda x: checkpoint(run, x, *marks, use_reentrant=False)))
+words = "expected device cuda:1 but got cuda:0"
+raises(RuntimeError, words, lambda: (w * 2).backward(torch.ones(3, device="cuda:0")))
+raises(RuntimeError, "device", lambda: setattr(w, "grad", torch.ones(3, device="cuda:0")))
 """
-    said = lines(code)
-    assert said[:2] == ["[10.0, 10.0, 10.0] cuda:1 [5.0, 5.0, 5.0] cpu [0]", "cuda:1 [22.0, 22.0, 22.0]"]
-    assert said[2] == "[1.0, 1.0, 1.0]"
-    assert said[4:] == [
-        "RuntimeError: invalid gradient at index 0 - expected device cuda:1 but got cuda:",
-        "RuntimeError",
-        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 a",
+    assert lines(code) == [
+        "[10.0, 10.0, 10.0] cuda:1 [5.0, 5.0, 5.0] cpu [0]",
+        "cuda:1 [22.0, 22.0, 22.0]",
+        "[1.0, 1.0, 1.0]",
+        "True",
     ]
 
 
-def test_optimizers_and_scalers_work_with_parameters_of_several_devices(lines):
+def test_optimizers_and_scalers_take_parameters_of_several_devices(lines: Run):
     code = """
 def trained(devices, foreach):
     torch.manual_seed(0)
@@ -540,25 +496,26 @@ def trained(devices, foreach):
         norm = nn.utils.clip_grad_norm_(net.parameters(), 0.1, foreach=foreach)
         scaler.step(optimizer)
         scaler.update()
-    return [p.detach().cpu() for p in net.parameters()], scaler.get_scale(), norm.cpu()
+    return [p.detach().cpu() for p in net.parameters()] + [norm.cpu()], scaler.get_scale()
 
 alone = trained(["cuda:0"] * 3, None)
 for foreach in (True, False):
     several = trained(["cuda:0", "cuda:1", "cuda:2"], foreach)
-    print(all(torch.allclose(a, b) for a, b in zip(alone[0], several[0])), several[1], torch.allclose(alone[2], several[2]))
-scaler = torch.amp.GradScaler("cuda", init_scale=2.0)
-one, (two, three) = scaler.scale((torch.ones(1, device="cuda:1"), [torch.ones(1, device="cuda:0"), torch.ones(1, device="cuda:2")]))
-print(at([one, two, three]), one.item(), two.item(), three.item(), scaler._scale.device)
+    print(all(torch.allclose(x, y) for x, y in zip(alone[0], several[0])), alone[1], several[1])
+losses = [torch.ones(1, device=f"cuda:{i}") for i in range(3)]
+one, (two, three) = torch.amp.GradScaler("cuda", init_scale=2.0).scale((losses[1], [losses[0], losses[2]]))
+print(at([one, two, three]), one.item(), two.item(), three.item())
 """
-    assert lines(code) == ["True 8.0 True", "True 8.0 True", "[1, 0, 2] 2.0 2.0 2.0 cuda:1"]
+    assert lines(code) == ["True 8.0 8.0", "True 8.0 8.0", "[1, 0, 2] 2.0 2.0 2.0"]
 
 
-def test_memory_is_counted_for_each_device(lines):
+def test_memory_is_counted_for_each_device(lines: Run):
     code = """
 cuda = torch.cuda
 before = [cuda.memory_allocated(i) for i in range(3)]
 x = torch.ones(1 << 18, device="cuda:1")
-print([cuda.memory_allocated(i) - n for i, n in enumerate(before)], cuda.max_memory_allocated("cuda:1") >= 1 << 20)
+peak = cuda.max_memory_allocated("cuda:1")
+print([cuda.memory_allocated(i) - n for i, n in enumerate(before)], peak >= before[1] + (1 << 20))
 free, total = cuda.mem_get_info(torch.device("cuda:1"))
 print(total - free >= 1 << 20, total == cuda.get_device_properties(1).total_memory)
 del x
