@@ -55,11 +55,12 @@ uintptr_t mark_of(const HostCharge* charge) {
 
 // The charge before the bytes, if there is one: whoever frees raw memory says no more than its address. Bytes
 // that are charged begin at least kBefore after a page does, so that looking there is safe for all others;
-// the address sanitizer has its own view of that.
+// the address sanitizer has its own view of that. It reads by the builtin, since functions of atomic_ref
+// are instrumented wherever they are not inlined.
 __attribute__((no_sanitize("address", "thread"))) HostCharge* charge_before(void* data) {
   if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) return nullptr;
   auto* charge = reinterpret_cast<HostCharge*>(static_cast<std::byte*>(data) - kBefore);
-  return std::atomic_ref(charge->mark).load(std::memory_order_relaxed) == mark_of(charge) ? charge : nullptr;
+  return __atomic_load_n(&charge->mark, __ATOMIC_RELAXED) == mark_of(charge) ? charge : nullptr;
 }
 
 void free_piece(HostCharge* charge) {

@@ -60,6 +60,8 @@ Block* empty_block() {
 }
 
 void count_block(Attachment& attachment, Bytes size) {
+  if (!has_device_per_node()) [[likely]]
+    return;
   if (size != attachment.counted) count_bytes(attachment.device_index, size - attachment.counted);
   attachment.counted = size;
 }

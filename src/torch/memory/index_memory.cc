@@ -27,8 +27,6 @@ void raise_to(std::atomic<int64_t>& most, int64_t value) {
 }  // namespace
 
 void count_bytes(c10::DeviceIndex index, Bytes change) noexcept {
-  if (!has_device_per_node()) [[likely]]
-    return;
   Counters& mine = counters_of(index);
   const int64_t now = mine.now.fetch_add(change.count(), std::memory_order_relaxed) + change.count();
   raise_to(mine.peak, now);

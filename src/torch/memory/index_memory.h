@@ -2,7 +2,7 @@
 // torch.cuda.memory_stats(i). They may exceed the node's budget. What is on a node, which its budget limits,
 // is in the engine's Stats.
 //
-// Thread safety: all functions. Counts nothing with one device.
+// Thread safety: all functions. With one device nothing is counted (handle.cc).
 #pragma once
 
 #include <c10/core/Device.h>
