@@ -16,7 +16,7 @@ namespace {
 at::Tensor draw(const at::Generator& generator) { return at::randn({33}, generator); }
 
 TEST(RandomStream, GivesTheCpusNumbersForASeed) {
-  RandomStream stream;
+  RandomStream stream(0);
   EXPECT_EQ(stream.generator().device(), managed_device());
   EXPECT_EQ(stream.kernel_generator().device(), at::Device(at::kCPU));
   EXPECT_EQ(stream.generator().current_seed(), c10::default_rng_seed_val);
@@ -27,7 +27,7 @@ TEST(RandomStream, GivesTheCpusNumbersForASeed) {
 }
 
 TEST(RandomStream, StateCanBeKeptAndContinued) {
-  RandomStream stream;
+  RandomStream stream(0);
   at::Generator managed = stream.generator();
   draw(stream.kernel_generator());
   const at::Tensor state = managed.get_state();
@@ -41,7 +41,7 @@ TEST(RandomStream, StateCanBeKeptAndContinued) {
 }
 
 TEST(RandomStream, HasNoOffset) {
-  RandomStream stream;
+  RandomStream stream(0);
   at::Generator managed = stream.generator();
   EXPECT_EQ(managed.get_offset(), 0U);
   EXPECT_THROW(managed.set_offset(1), c10::Error);
@@ -50,22 +50,22 @@ TEST(RandomStream, HasNoOffset) {
 
 TEST(RandomStream, AThreadsStreamIsItsOwn) {
   manual_seed(1);
-  const auto experiment = std::make_shared<RandomStream>();
+  const auto experiment = std::make_shared<RandomStream>(0);
   EXPECT_EQ(exchange_stream(experiment), nullptr);
-  EXPECT_EQ(&current_stream(), experiment.get());
+  EXPECT_EQ(&current_stream(0), experiment.get());
   manual_seed(2);
-  draw(current_stream().kernel_generator());
+  draw(current_stream(0).kernel_generator());
   std::thread([] { EXPECT_EQ(initial_seed(), 1U); }).join();
   EXPECT_EQ(exchange_stream(nullptr), experiment);
   EXPECT_EQ(initial_seed(), 1U);
-  EXPECT_TRUE(at::equal(draw(current_stream().kernel_generator()), draw(at::detail::createCPUGenerator(1))));
+  EXPECT_TRUE(at::equal(draw(current_stream(0).kernel_generator()), draw(at::detail::createCPUGenerator(1))));
 }
 
 TEST(DefaultGeneratorTurn, DrawsFromTheStreamAndPutsTheUsersStateBack) {
   at::manual_seed(5);
   const at::Tensor users_next = draw(at::detail::getDefaultCPUGenerator());
   at::manual_seed(5);
-  RandomStream stream;
+  RandomStream stream(0);
   at::Generator(stream.generator()).set_current_seed(6);
   at::Tensor inside;
   {
@@ -86,7 +86,7 @@ TEST(DefaultGeneratorTurn, ThreadsTakeTurns) {
   std::vector<std::thread> threads;
   for (uint64_t seed = 0; seed < 6; ++seed) {
     threads.emplace_back([seed, &wrong] {
-      RandomStream stream;
+      RandomStream stream(0);
       at::Generator(stream.generator()).set_current_seed(seed);
       const at::Generator alone = at::detail::createCPUGenerator(seed);
       for (int i = 0; i < 50; ++i) {

@@ -165,7 +165,7 @@ class ComposedCall : public WholeAndOnce {
     for (size_t i = 0; i < signature_.args.size(); ++i)
       replace(call, stack_[first_ + i], signature_.args[i].kind);
     if (signature_.random_without_generator) {
-      const DefaultGeneratorTurn turn(current_stream(), c10::kCPU);
+      const DefaultGeneratorTurn turn(current_stream(call.index_or_current()), c10::kCPU);
       signature_.op.callBoxed(&stack_);
     } else {
       signature_.op.callBoxed(&stack_);

@@ -174,7 +174,7 @@ int64_t enter_experiment(const std::string& name, std::optional<int64_t> memory)
   const Bytes needed(memory.value_or(0));
   move_home(Home(least_loaded(needed), needed));
   experiments.push_back(
-      {token, outer_index, std::move(outer), exchange_stream(std::make_shared<RandomStream>())});
+      {token, outer_index, std::move(outer), exchange_stream(std::make_shared<RandomStream>(0))});
   return token;
 }
 

@@ -20,10 +20,10 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// The face of a stream with device managed:0. All state is in the kernels' generator behind it.
+// The face of a stream with the managed device. All state is in the kernels' generator behind it.
 class ManagedGenerator final : public c10::GeneratorImpl {
  public:
-  explicit ManagedGenerator(at::Generator kernel, c10::DeviceIndex index = 0)
+  ManagedGenerator(at::Generator kernel, c10::DeviceIndex index)
       : c10::GeneratorImpl(device_at(index), c10::DispatchKeySet(kManagedKey)), kernel_(std::move(kernel)) {}
 
   static c10::DeviceType device_type() { return kManagedType; }

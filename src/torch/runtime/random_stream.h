@@ -35,7 +35,7 @@ struct PhiloxState {
 
 class RandomStream {
  public:
-  explicit RandomStream(c10::DeviceIndex index = 0);
+  explicit RandomStream(c10::DeviceIndex index);
   const at::Generator& generator() const { return generator_; }                // the managed device
   const at::Generator& kernel_generator() const { return kernel_generator_; }  // device cpu, the same state
 
@@ -45,11 +45,11 @@ class RandomStream {
 };
 
 // The stream of the calling thread: its experiment's, whatever the index, else that of the device.
-RandomStream& current_stream(c10::DeviceIndex index = 0);
+RandomStream& current_stream(c10::DeviceIndex index);
 // Gives the calling thread another stream, null for the process's; returns the one it had, null likewise.
 std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream);
 // A generator of a managed device that is a stream of its own: torch.Generator(device="managed").
-at::Generator new_generator(c10::DeviceIndex index = 0);
+at::Generator new_generator(c10::DeviceIndex index);
 // The real generator behind one that a user made with torch.Generator(device="managed") or got from us:
 // device cpu.
 at::Generator kernel_generator_of(const at::Generator& managed);

@@ -453,3 +453,19 @@ def test_a_process_of_two_gpus_in_a_group(scripts: Scripts):
     assert sorted(done.stdout.splitlines()) == [
         f"{rank} True {[f'cuda:{2 * rank + layer}' for layer in (0, 0, 1, 1)]}" for rank in (0, 1)
     ]
+
+
+def test_operators_draw_from_the_stream_of_their_tensors_device(scripts: Scripts):
+    """Dropout of a nested tensor drew from the first device's stream, whatever its own device was."""
+    code = """
+import torch, warnings
+warnings.simplefilter("ignore")
+nested = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)]).to("cuda:1")
+dense, csr = torch.ones(3, device="cuda:1"), torch.eye(3).to_sparse_csr().to("cuda:1")
+dropout = torch.nn.functional.dropout
+for draw in (lambda: dropout(nested), lambda: dropout(dense), lambda: dense.normal_(), lambda: torch.randn_like(csr)):
+    before = torch.cuda.get_rng_state_all()
+    draw()
+    print([torch.equal(a, b) for a, b in zip(before, torch.cuda.get_rng_state_all())])
+"""
+    assert scripts.ok(code).splitlines() == ["[True, False]"] * 4
