@@ -3,6 +3,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "torch/memory/index_memory.h"
 #include "torch/runtime/device_index.h"
@@ -38,8 +39,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
     const Stats stats = engine.stats();
     c10::CachingAllocator::Stat bytes;
     Bytes budget{0};
-    for (NodeId node : engine.computing_nodes()) {
-      if (has_device_per_node() && node != node_at(valid(index))) continue;
+    for (NodeId node : nodes_of(engine, index)) {
       const NodeStats& row = stats.nodes.at(engine.device(node).name());
       bytes.current += row.resident;
       bytes.peak += row.peak;
@@ -48,7 +48,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
     c10::CachingAllocator::Stat reserved = bytes;
     c10::CachingAllocator::Stat requested = bytes;
     if (has_device_per_node()) {
-      const IndexMemory memory = index_memory(valid(index));
+      const IndexMemory memory = index_memory(resolved_index(index));
       requested.current = memory.now.count();
       requested.peak = memory.peak.count();
       // Simulated memory is not kept when it is free. A caching allocator would keep so much, as it fits.
@@ -66,7 +66,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex index) override { check_device_index(index); }
   void resetPeakStats(c10::DeviceIndex index) override {
     check_device_index(index);
-    reset_peak(valid(index));
+    reset_peak(resolved_index(index));
     if (Runtime* started = runtime_if_started()) started->engine().reset_stats();
   }
   // {free, total} bytes of the budgets. Starts the runtime, which knows them.
@@ -75,8 +75,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
     Engine& engine = runtime().engine();
     Bytes free{0};
     Bytes total{0};
-    for (NodeId node : engine.computing_nodes()) {
-      if (has_device_per_node() && node != node_at(valid(index))) continue;
+    for (NodeId node : nodes_of(engine, index)) {
       free += std::max(engine.free(node), Bytes(0));
       total += engine.budget(node);
     }
@@ -84,7 +83,11 @@ class HandleAllocator final : public c10::DeviceAllocator {
   }
 
  private:
-  static c10::DeviceIndex valid(c10::DeviceIndex index) { return index < 0 ? current_index() : index; }
+  // The nodes whose memory is the device's: all that compute, or the one that its index prefers.
+  static std::vector<NodeId> nodes_of(const Engine& engine, c10::DeviceIndex index) {
+    const NodeId own = node_at(resolved_index(index));
+    return own == kNoNode ? engine.computing_nodes() : std::vector<NodeId>{own};
+  }
 };
 
 HandleAllocator& the_allocator() {

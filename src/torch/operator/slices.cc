@@ -113,10 +113,9 @@ Tensor rows_of(const Tensor& whole, int64_t dimension, int64_t begin, int64_t en
   return shown_as(whole, sizes, whole.storage_offset() + begin * whole.stride(dimension));
 }
 
-// `like` on the managed device: same sizes and strides, other memory.
+// `like` on the current managed device, which is that of the operands: same sizes and strides, other memory.
 Tensor fresh(const Tensor& like) {
-  const c10::Device device = is_managed(like) ? like.device() : device_at(current_index());
-  return at::empty_strided(like.sizes(), like.strides(), like.options().device(device));
+  return at::empty_strided(like.sizes(), like.strides(), like.options().device(device_at(current_index())));
 }
 
 bool is_outermost(const Tensor& tensor, int64_t dimension) {

@@ -6,7 +6,6 @@
 
 #include "config/machine.h"
 #include "innkeeper/torch/runtime.h"
-#include "torch/errors.h"
 #include "torch/memory/handle.h"
 #include "torch/runtime/nodes_setting.h"
 #include "torch/runtime/runtime_state.h"
@@ -79,10 +78,14 @@ void check_device_index(c10::DeviceIndex index) {
               "torchrun LOCAL_RANK is the process's home");
 }
 
+void check_expected_index(c10::DeviceIndex index) {
+  if (index >= index_limit()) check_device_index(index);
+}
+
 c10::DeviceIndex index_of(const std::optional<c10::Device>& device) {
-  if (!device.has_value() || !device->has_index()) return current_index();
+  if (!device.has_value()) return current_index();
   check_device_index(device->index());
-  return has_device_per_node() ? device->index() : c10::DeviceIndex{0};
+  return resolved_index(device->index());
 }
 
 c10::Device device_at(c10::DeviceIndex index) { return {kManagedType, index}; }

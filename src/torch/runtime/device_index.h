@@ -46,11 +46,18 @@ void forget_device_count();
 // Throws c10::Error unless the index is valid, or negative, which means the current one. An index above 0
 // starts the runtime, to know how many there are.
 void check_device_index(c10::DeviceIndex index);
+// As check_device_index(), but accepts an index that the configuration has without starting the runtime: a
+// program may fork after seeding, and autograd sets the devices of its threads before the first use.
+void check_expected_index(c10::DeviceIndex index);
 // The device's index, or the current one if it has none; 0 with one device. Throws as check_device_index().
 IK_EXPORT c10::DeviceIndex index_of(const std::optional<c10::Device>& device);
 c10::Device device_at(c10::DeviceIndex index);
 
 inline c10::DeviceIndex current_index() noexcept { return detail::current_index; }
+// Of a valid index: itself, or the current one if it is negative; 0 with one device.
+inline c10::DeviceIndex resolved_index(c10::DeviceIndex index) noexcept {
+  return index < 0 || !has_device_per_node() ? current_index() : index;
+}
 // Makes a valid index current, unless it is negative or there is one device. Returns the previous one.
 inline c10::DeviceIndex exchange_index(c10::DeviceIndex index) noexcept {
   if (index < 0 || !has_device_per_node()) return detail::current_index;

@@ -34,22 +34,17 @@ struct RecordedEvent {
   std::chrono::steady_clock::time_point time;
 };
 
-DeviceIndex index_in(c10::Device device) {
-  return has_device_per_node() && device.has_index() ? device.index() : current_index();
-}
-
 Stream stream_of(c10::Device device, c10::StreamId id) {
-  return Stream(Stream::UNSAFE, device_at(index_in(device)), id);
+  return Stream(Stream::UNSAFE, device_at(resolved_index(device.index())), id);
 }
 
 c10::StreamId& current_stream_id(c10::Device device) {
-  return current_stream_ids[static_cast<size_t>(index_in(device)) % kMaxNodes];
+  return current_stream_ids[static_cast<size_t>(resolved_index(device.index())) % kMaxNodes];
 }
 
 void check_device(c10::Device device) {
   TORCH_CHECK(device.type() == kManagedType, "the guard of the managed device was given ", device);
-  // Autograd sets the devices of its threads, as many as index_limit() says, before there is a runtime.
-  if (device.index() >= index_limit()) check_device_index(device.index());
+  check_expected_index(device.index());
 }
 
 void wait_for_engine() {

@@ -47,19 +47,16 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
     refuse_in_forked_child();
-    return current_stream(valid(index)).generator();
+    check_expected_index(index);
+    return current_stream(resolved_index(index)).generator();
   }
-  at::Generator getNewGenerator(c10::DeviceIndex index) const override { return new_generator(valid(index)); }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    check_expected_index(index);
+    return new_generator(resolved_index(index));
+  }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
     resize_storage(storage, size);
-  }
-
- private:
-  // Does not start the runtime for an index that the configuration has: a program may fork after seeding.
-  static c10::DeviceIndex valid(c10::DeviceIndex index) {
-    if (index >= index_limit()) check_device_index(index);
-    return index < 0 ? current_index() : has_device_per_node() ? index : c10::DeviceIndex{0};
   }
 };
 
