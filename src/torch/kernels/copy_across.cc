@@ -70,13 +70,17 @@ bool is_dense_and_direct(const at::Tensor& x) {
 }
 
 bool has_equal_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && is_dense_and_direct(b) &&
-         a.strides() == b.strides();
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         is_dense_and_direct(a) && is_dense_and_direct(b);
 }
 
-// The node to read the block from: the one that it prefers, else another that has it. Not the host, where a
-// copy may still be arriving.
-NodeId node_to_read(const Engine& engine, const Block& block, NodeId preferred) {
+// The node to read the source from: the one that it prefers, else another that has it. Not the host, where a
+// copy may still be arriving. kNoNode if there is none, and if the target's node has the bytes already.
+NodeId node_to_read(const at::Tensor& source, const at::Tensor& target) {
+  const Engine& engine = runtime().engine();
+  const Block& block = *block_of(source);
+  if (engine.has_replica(block, node_at(target.device().index()))) return kNoNode;
+  const NodeId preferred = node_at(source.device().index());
   if (engine.has_replica(block, preferred)) return preferred;
   for (const NodeId node : engine.computing_nodes())
     if (engine.has_replica(block, node)) return node;
@@ -84,10 +88,8 @@ NodeId node_to_read(const Engine& engine, const Block& block, NodeId preferred) 
 }
 
 bool copy_equal_layout(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
-  const Engine& engine = runtime().engine();
-  const Block& block = *block_of(source);
-  const NodeId from = node_to_read(engine, block, node_at(source.device().index()));
-  if (from == kNoNode || engine.has_replica(block, node_at(target.device().index()))) return false;
+  const NodeId from = node_to_read(source, target);
+  if (from == kNoNode) return false;
   AcrossCall call(source, target, non_blocking, from);
   return drive(call);
 }
@@ -99,8 +101,8 @@ bool copy_across(const at::Tensor& source, const at::Tensor& target, bool non_bl
   if (source.layout() != c10::kStrided || target.layout() != c10::kStrided || source.is_quantized())
     return false;
   if (source.numel() == 0) return false;
-  if (has_equal_layout(source, target) && is_dense_and_direct(source))
-    return copy_equal_layout(source, target, non_blocking);
+  if (has_equal_layout(source, target)) return copy_equal_layout(source, target, non_blocking);
+  if (node_to_read(source, target) == kNoNode) return false;
   // A kernel of the source's node makes the bytes dense, and one of the target's node does what is left.
   const Unseen unseen;
   const at::Tensor dense = is_dense_and_direct(source)
