@@ -71,9 +71,9 @@ struct MachineSpec {
 Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory,
                                   LocalShare share = {});
 
-// Keeps of the simulated nodes those that CUDA_VISIBLE_DEVICES lists by number, in its order, and numbers
-// them anew. As with CUDA, the first entry that is no such node ends the list, so that "", "-1" and a UUID
-// keep none, and a list that names a node twice keeps none.
+// Keeps the simulated nodes whose numbers CUDA_VISIBLE_DEVICES lists, in the order of the list, and renumbers
+// them from 0. The rules are CUDA's: the list ends at the first entry that is not the number of a node, and a
+// list with a duplicate keeps no node. So "", "-1" and a UUID keep no node.
 void keep_listed(MachineSpec& spec, std::string_view list);
 
 // Parts one memory between its integrated cards and the host: `free` bytes of it now, `memory` in all.

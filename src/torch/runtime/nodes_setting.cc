@@ -1,12 +1,12 @@
 #include "torch/runtime/nodes_setting.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
 #include "base/thread_annotations.h"
+#include "config/text.h"
 #include "device/host.h"
 #include "innkeeper/torch/runtime.h"
 #include "torch/errors.h"
@@ -38,10 +38,9 @@ const char* visible_list() {
   return visible_devices_followed.load() ? std::getenv("CUDA_VISIBLE_DEVICES") : nullptr;
 }
 
-std::string_view first_entry(std::string_view list) {
-  const std::string_view entry = list.substr(0, list.find(','));
-  const size_t begin = std::min(entry.find_first_not_of(' '), entry.size());
-  return entry.substr(begin, entry.find_last_not_of(' ') + 1 - begin);
+bool lists_device_0_first(std::string_view list) {
+  const std::vector<std::string_view> items = split_items(list);
+  return !items.empty() && items.front() == "0";
 }
 
 }  // namespace
@@ -95,7 +94,7 @@ std::vector<std::string> expected_nodes(int visible_gpus) {
   if (!names.empty()) return names;
   // The host is device 0 where there is no other.
   const char* const list = visible_list();
-  if (list == nullptr || first_entry(list) == "0") names.emplace_back("host");
+  if (list == nullptr || lists_device_0_first(list)) names.emplace_back("host");
   return names;
 }
 
