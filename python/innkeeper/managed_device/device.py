@@ -44,22 +44,24 @@ def index_of(device: Any = None) -> int:
         device: None, an index, ``"managed"``, ``"managed:0"`` or a torch.device of these.
 
     Raises:
-        ValueError: another kind of device.
+        ValueError: another kind of device, or an index other than 0 and LOCAL_RANK if there is one device.
         RuntimeError: there is no device of that index.
 
     """
     index = device = getattr(device, "idx", device)  # of a context, such as torch.cuda.device(1)
-    if isinstance(device, int) and not _C.has_device_per_node() and device not in (0, _C.local_rank()):
-        raise ValueError(
-            f"invalid device index {index}: there is one managed device, index 0, for all nodes; "
-            "to place by hand use innkeeper.on(node)"
-        )
     if device is not None and not isinstance(device, int):
         device = torch.device(device)
         if not _C.is_managed(device):
             raise ValueError(f"Expected a {torch.device(DEVICE).type} device, but got: {device}")
         index = device.index
-    return _C.valid_index(-1 if index is None else index)
+    if index is None:
+        return _C.current_index()
+    if not _C.has_device_per_node() and (index < 0 or index not in (0, _C.local_rank())):
+        raise ValueError(
+            f"invalid device index {index}: there is one managed device, index 0, for all nodes; "
+            "to place by hand use innkeeper.on(node)"
+        )
+    return _C.valid_index(index)
 
 
 def is_available() -> bool:

@@ -138,6 +138,8 @@ def test_another_device_index_or_kind_is_refused():
     for call in (managed.device, managed.set_device, managed.synchronize, managed.memory_allocated):
         with pytest.raises(ValueError, match="one managed device"):
             call(1)
+        with pytest.raises(ValueError, match="one managed device"):
+            call("managed:1")
         with pytest.raises(ValueError, match="Expected a managed device"):
             call("cpu")
 
