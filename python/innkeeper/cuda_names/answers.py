@@ -205,9 +205,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """Those of torch.cuda's keys that mean something here; none before the runtime starts."""
     if not is_initialized():
         return {}
-    nested = memory.memory_stats_as_nested_dict(device)
-    del nested["innkeeper"]
-    return nested
+    return torch._C._accelerator_getDeviceStats(index_of(device))
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
