@@ -15,8 +15,6 @@ void bind_random(py::module_& m) {
       py::arg("index") = 0, "The generator of the stream that the thread draws from on this device.");
   m.def("manual_seed", &manual_seed, py::arg("seed"), WithoutGil(),
         "Seeds the stream that the thread draws from.");
-  m.def("seed", &seed, WithoutGil(), "Seeds the stream from the operating system; returns the seed.");
-  m.def("initial_seed", &initial_seed, WithoutGil(), "The seed of the stream that the thread draws from.");
   m.def("get_rng_state", &get_rng_state, WithoutGil(), "The stream's state, a CPU tensor of uint8.");
   m.def("set_rng_state", &set_rng_state, py::arg("state"), WithoutGil(), "Sets the stream's state.");
 }

@@ -1,6 +1,6 @@
-"""The random stream that the calling thread draws from: its experiment's, or else the process's.
+"""The random streams that the calling thread draws from: its experiment's, or else one for each device.
 
-A stream does not depend on the node that computes, so "all devices" have one.
+A stream does not depend on the node that computes.
 
 A forked child of a process whose runtime had started has no device. As in torch.cuda, seeding one there does
 nothing, because workers of data loaders are told to seed everything.
