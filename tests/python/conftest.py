@@ -23,6 +23,7 @@ import pytest  # noqa: E402
 from budget_fixture import squeeze  # noqa: E402, F401  # these are fixtures
 from fake_machine import libraries, machine  # noqa: E402, F401
 from managed_scripts import scripts  # noqa: E402, F401
+from three_gpus import lines  # noqa: E402, F401
 from torchrun import torchrun  # noqa: E402, F401
 
 import torch  # noqa: E402
