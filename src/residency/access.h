@@ -1,6 +1,8 @@
 // What an operator does to one of its operands, or results.
 #pragma once
 
+#include "device/device_api.h"
+
 namespace innkeeper {
 
 class Block;
@@ -11,6 +13,7 @@ struct Access {
   bool pinned = false;  // the engine's: this access holds a pin
   bool born = false;    // a result that is new,
   bool pure = false;    // and has the same bits whenever its operator reads the same
+  Queue queue = Queue::compute;  // where the work on the bytes is; another one only for a ProgramCopy
 };
 
 }  // namespace innkeeper

@@ -33,7 +33,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
     Status failure;
     for (Access& access : accesses) {
       if (access.pinned) continue;
-      failure = settle(*access.block, id, access.write);
+      failure = settle(access, id);
       if (!failure.ok()) break;
       access.pinned = true;
     }
@@ -119,12 +119,27 @@ void Engine::take_back(NodeId id, std::span<Access> accesses) {
   changed_.notify_all();
 }
 
-Status Engine::settle(Block& block, NodeId id, bool write) {
+// Pins a valid replica that is closed because of copies under way, for work that need not come after them.
+// A reader need not wait for copies out of the replica; the queue of a ProgramCopy waits for all by itself.
+bool Engine::pin_closed(Replica& replica, const Access& access) {
+  const ReplicaState state = replica.word.state();
+  if (!is_valid(state) || (access.write && state != ReplicaState::owned)) return false;
+  if (access.queue == Queue::compute && (access.write || replica.copies.into() != nullptr)) return false;
+  replica.copies.forget_done();
+  replica.word.add_pin(access.write);
+  reopen(replica);
+  return true;
+}
+
+Status Engine::settle(const Access& access, NodeId id) {
+  Block& block = *access.block;
+  const bool write = access.write;
   Replica& replica = block.replica(id);
   MutexLock lock(mutex_);
   for (;;) {
     if (replica.word.try_pin(write)) return {};
     if (is_moving(block)) return Status(Code::busy, "the block is being moved by another thread");
+    if (pin_closed(replica, access)) return {};
     const ReplicaState state = replica.word.state();
     if (state == ReplicaState::shared && write && !replica.word.is_closed()) {
       IK_RETURN_IF_ERROR(claim(block, id));
@@ -136,7 +151,9 @@ Status Engine::settle(Block& block, NodeId id, bool write) {
       const MoveScope move(*this, block);
       reach("settle");
       if (state == ReplicaState::absent) {
-        status = bring(block, id, kDemand);
+        Errand errand = kDemand;
+        errand.first = access.queue;
+        status = bring(block, id, errand);
       } else if (state == ReplicaState::arriving) {
         status = finish_arrival(block, id);
       } else {

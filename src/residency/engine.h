@@ -212,6 +212,7 @@ class Engine final : public Accountant {
 
  private:
   friend class OperatorScope;
+  friend class ProgramCopy;
 
   // An operator is large if its operands take more than one part in so many of a budget: with its results and
   // scratch memory two of them may not fit beside each other.
@@ -279,7 +280,8 @@ class Engine final : public Accountant {
   static void count_write(Block& block) {
     block.writes_.store(block.writes() + 1, std::memory_order_relaxed);
   }
-  Status settle(Block& block, NodeId id, bool write);
+  Status settle(const Access& access, NodeId id);
+  static bool pin_closed(Replica& replica, const Access& access) IK_REQUIRES(mutex_);
   Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
   bool held_by_me(const Block& block, NodeId id) const IK_REQUIRES(mutex_);
   Status pinned(const Block& block, const Node& at, const std::string& consequence) const IK_REQUIRES(mutex_);
@@ -322,6 +324,7 @@ class Engine final : public Accountant {
   Status bring(Block& block, NodeId to, Errand errand) IK_EXCLUDES(mutex_);
   Result<Memory> allocate(Ticket& ticket, Bytes size, Queue first) IK_EXCLUDES(mutex_);
   Status bear(Block& block, NodeId id, Errand errand) IK_EXCLUDES(mutex_);
+  Status close_until(Replica& replica, NodeId id, Queue queue) IK_EXCLUDES(mutex_);
   // Moves valid bytes from one node to another that it reaches directly. With `leaves` the source is about to
   // leave: the bytes are valid at once, but at a disk, where they must have landed.
   Status carry(Block& block, NodeId from, NodeId to, Errand errand, bool leaves) IK_EXCLUDES(mutex_);

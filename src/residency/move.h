@@ -55,6 +55,7 @@ const char* to_string(MoveState state);
 struct Errand {
   Reserve room;
   Priority priority;
+  Queue first = Queue::compute;  // of a block that nobody wrote: where the work that writes it will be
 };
 // An operator's operand; a victim that must go.
 inline constexpr Errand kDemand{Reserve::may_evict, Priority::demand};

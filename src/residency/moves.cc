@@ -61,14 +61,32 @@ Status Engine::bear(Block& block, NodeId id, Errand errand) {
   if (block.size() != Bytes(0)) {
     Result<Ticket> ticket = reserve(id, block.size(), errand.room);
     if (!ticket.ok()) return ticket.status();
-    Result<Memory> memory = allocate(ticket.value(), block.size(), Queue::compute);
+    Result<Memory> memory = allocate(ticket.value(), block.size(), errand.first);
     if (!memory.ok()) return memory.status();
+    if (errand.first != Queue::compute) {
+      IK_RETURN_IF_ERROR(close_until(replica, id, errand.first));
+    } else {
+      touched(replica);  // other queues come after whoever used the memory before
+    }
     replica.memory = std::move(memory).value();
     observe(block, id, replica.memory.data());
   }
   MutexLock lock(mutex_);
   transition(replica, ReplicaEvent::born);
   list(block, id);
+  return {};
+}
+
+// Operators come after what the queue holds by now.
+Status Engine::close_until(Replica& replica, NodeId id, Queue queue) {
+  Result<Event> ready = device(id).record(queue);
+  if (!ready.ok()) {
+    (void)device(id).synchronize();  // the memory goes back, and only that queue comes after who used it
+    return ready.status();
+  }
+  if (ready.value() == nullptr) return {};
+  replica.copies.set_into(std::move(ready).value());
+  replica.word.close();
   return {};
 }
 

@@ -158,6 +158,7 @@ Status Engine::finish_arrival(Block& block, NodeId id) {
 Status Engine::open_replica(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   for (const Event& copy : replica.copies.out()) IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, copy));
+  if (!replica.copies.out().empty()) replica.last_use.store(next_stamp(), std::memory_order_relaxed);
   if (const Event into = replica.copies.into(); into != nullptr) {
     IK_RETURN_IF_ERROR(device(id).wait(Queue::compute, into));
     touched(replica);

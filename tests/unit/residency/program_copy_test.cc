@@ -1,0 +1,341 @@
+// Copies that the program asks for and does not wait for (residency/program_copy.h): in order with the operators
+// that touch the block, by what the simulator shows where a wait is missing, and concurrent with all others, by
+// its clock.
+#include "residency/program_copy.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "support/machine.h"
+
+namespace innkeeper {
+namespace {
+
+using test::Contents;
+using test::Fault;
+using test::FaultPlan;
+using test::kSize;
+using test::Machine;
+using test::pattern;
+
+constexpr sim::Link kSlow{"slow", 4096, 0};  // One second for a block of kSize bytes.
+constexpr unsigned kAnyFault = static_cast<unsigned>(Fault::allocation) | static_cast<unsigned>(Fault::copy) |
+                               static_cast<unsigned>(Fault::order);
+
+class ProgramCopies : public testing::Test {
+ protected:
+  static constexpr sim::QueueIndex kCompute = 0, kIn = 1, kOut = 2;
+  static constexpr double kLong = 1.0;  // Seconds of a kernel; copies take some microseconds.
+
+  explicit ProgramCopies(sim::Link link = sim::default_host_link()) : machine_({.link = link}) {}
+  void TearDown() override { EXPECT_EQ(machine_->check_invariants(), ""); }
+
+  double time(sim::QueueIndex queue) { return machine_.card(node_)->time(queue); }
+  Block* make(uint64_t version) { return machine_.make(node_, pattern(kSize, version)).value(); }
+  Block* fresh() { return machine_->create(Bytes(kSize)); }
+  void compute_for(double seconds) {
+    machine_.card(node_)->begin_kernel(kCompute);
+    machine_.card(node_)->end_kernel(kCompute, {},
+                                     {.flops = seconds * machine_.card(node_)->options().card.flops});
+  }
+  // Has an event recorded, which covers the work so far.
+  void mark() {
+    for (int i = 0; i < 32; ++i) machine_->destroy(make(99));
+  }
+
+  template <class Copy>
+  Status copy(Block& block, Queue queue, const Copy& put) {
+    Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
+    std::optional<OperatorScope> scope;
+    IK_RETURN_IF_ERROR(gather(machine_.engine(), node_, std::span(&access, 1), block.size(), scope));
+    ProgramCopy copy(machine_.engine(), node_, access);
+    Status status = copy.begin();
+    if (status.ok()) {
+      Result<Event> copied = put(block.data(node_));
+      status = copied.ok() ? copy.end(std::move(copied).value()) : copied.status();
+    }
+    machine_->release(node_, std::span(&access, 1));
+    return status;
+  }
+  Status copy_in(Block& block, const Contents& from) {
+    return copy(block, Queue::copy_in, [&](void* to) {
+      return machine_->device(node_).copy_in(to, from.data(), Bytes(static_cast<int64_t>(from.size())));
+    });
+  }
+  Status copy_out(Block& block, Contents& to) {
+    to.resize(kSize);
+    return copy(block, Queue::copy_out, [&](const void* from) {
+      return machine_->device(node_).copy_out(to.data(), from, Bytes(static_cast<int64_t>(to.size())));
+    });
+  }
+
+  Machine machine_;
+  const NodeId node_ = machine_.sim();
+};
+
+class SlowProgramCopies : public ProgramCopies {
+ protected:
+  SlowProgramCopies() : ProgramCopies(kSlow) {}
+};
+
+TEST_F(ProgramCopies, ACopyIntoAFreshBlockWaitsForNoKernel) {
+  const Contents batch = pattern(kSize, 1);
+  compute_for(kLong);
+  Block* block = fresh();
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_LT(time(kIn), kLong / 2);
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  machine_->destroy(block);
+}
+
+TEST_F(SlowProgramCopies, OperatorsOnOtherBlocksDoNotWaitForACopy) {
+  const Contents batch = pattern(kSize, 1);
+  Block* other = make(2);
+  Block* block = fresh();
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*other, node_).value(), pattern(kSize, 2));
+  EXPECT_LT(time(kCompute), 0.5);
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  EXPECT_GE(time(kCompute), 1.0);
+  for (Block* each : {other, block}) machine_->destroy(each);
+}
+
+TEST_F(ProgramCopies, MemoryOfAFreshBlockIsCopiedIntoAfterItsUserBefore) {
+  const Contents batch = pattern(kSize, 1);
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 12; ++i) blocks.push_back(make(i));
+  for (Block* block : blocks) machine_->destroy(block);  // what they wrote is still hidden, and comes late
+  Block* block = fresh();
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, ACopyIntoABlockComesAfterItsWriter) {
+  const Contents batch = pattern(kSize, 1);
+  Block* block = make(2);
+  ASSERT_TRUE(machine_.write(*block, node_, pattern(kSize, 3)).ok());
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, ACopyIntoABlockComesAfterItsReaderAndNotAfterLaterWork) {
+  const Contents batch = pattern(kSize, 1);
+  Block* block = make(2);
+  mark();
+  compute_for(kLong);
+  ASSERT_TRUE(machine_.read(*block, node_).ok());
+  mark();
+  compute_for(kLong);
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_GE(time(kIn), kLong);
+  EXPECT_LT(time(kIn), 1.5 * kLong);
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, ACopyOutComesAfterTheWriterAndNotAfterLaterWork) {
+  Block* block = make(1);
+  mark();
+  compute_for(kLong);
+  Contents result;
+  ASSERT_TRUE(copy_out(*block, result).ok());
+  EXPECT_LT(time(kOut), kLong / 2);
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(result, pattern(kSize, 1));
+  machine_->destroy(block);
+}
+
+TEST_F(SlowProgramCopies, ReadersDoNotWaitForACopyOutAndWritersDo) {
+  Block* block = make(1);
+  Contents result;
+  ASSERT_TRUE(copy_out(*block, result).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), pattern(kSize, 1));
+  EXPECT_LT(time(kCompute), 0.5);
+  ASSERT_TRUE(machine_.write(*block, node_, pattern(kSize, 2)).ok());
+  EXPECT_GE(time(kCompute), 1.0);
+  EXPECT_EQ(machine_.read(*block, node_).value(), pattern(kSize, 2));
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(result, pattern(kSize, 1));
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, CopiesIntoAndOutOfABlockAreInOrder) {
+  const Contents first = pattern(kSize, 1);
+  const Contents second = pattern(kSize, 2);
+  Contents seen_first, seen_second;
+  Block* block = fresh();
+  ASSERT_TRUE(copy_in(*block, first).ok());
+  ASSERT_TRUE(copy_out(*block, seen_first).ok());
+  ASSERT_TRUE(copy_in(*block, second).ok());
+  ASSERT_TRUE(copy_out(*block, seen_second).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), second);
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(seen_first, first);
+  EXPECT_EQ(seen_second, second);
+  machine_->destroy(block);
+}
+
+// A writer that comes between takes the events of the copies; the copy after it must wait for them all the same.
+TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
+  const Contents batch = pattern(kSize, 3);
+  Contents result;
+  Block* block = make(1);
+  ASSERT_TRUE(copy_out(*block, result).ok());
+  ASSERT_TRUE(machine_.write(*block, node_, pattern(kSize, 2)).ok());
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(result, pattern(kSize, 1));
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, AnEvictedBlockTakesTheBytesOfACopyUnderWay) {
+  const Contents batch = pattern(kSize, 1);
+  Block* block = fresh();
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  ASSERT_TRUE(machine_->evict(*block).ok());
+  EXPECT_FALSE(machine_->has_replica(*block, node_));
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, ABlockThatIsElsewhereIsBroughtFirst) {
+  const Contents batch = pattern(kSize, 2);
+  Contents result;
+  Block* block = make(1);
+  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(copy_out(*block, result).ok());
+  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(result, pattern(kSize, 1));
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, MemoryOfABlockThatDiesIsReusedAfterTheCopyIntoIt) {
+  const Contents batch = pattern(kSize, 1);
+  for (uint64_t i = 0; i < 40; ++i) {
+    Block* block = fresh();
+    ASSERT_TRUE(copy_in(*block, batch).ok());
+    machine_->destroy(block);
+    Block* next = make(i);
+    EXPECT_EQ(machine_.read(*next, node_).value(), pattern(kSize, i));
+    machine_->destroy(next);
+  }
+}
+
+TEST_F(ProgramCopies, MemoryOfAResultThatDiesIsReusedAfterTheCopyOutOfIt) {
+  for (uint64_t i = 0; i < 40; ++i) {
+    Contents result;
+    Block* block = make(i);  // nobody has looked for it yet
+    ASSERT_TRUE(copy_out(*block, result).ok());
+    machine_->destroy(block);
+    Block* next = make(1000);
+    EXPECT_EQ(machine_.read(*next, node_).value(), pattern(kSize, 1000));
+    machine_->destroy(next);
+    ASSERT_TRUE(machine_->synchronize().ok());
+    EXPECT_EQ(result, pattern(kSize, i));
+  }
+}
+
+// What was prefetched before anybody wrote it has memory that the compute queue alone comes after.
+TEST_F(ProgramCopies, MemoryOfAPrefetchedBlockIsCopiedIntoAfterItsUserBefore) {
+  const Contents batch = pattern(kSize, 1);
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 12; ++i) blocks.push_back(make(i));
+  for (Block* block : blocks) machine_->destroy(block);
+  Block* block = fresh();
+  ASSERT_TRUE(machine_->prefetch(*block, node_).ok());
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  machine_->destroy(block);
+}
+
+TEST(ProgramCopyFaults, AfterAnyFailureTheBlockIsAsBeforeOrAsCopied) {
+  const Contents before = pattern(kSize, 1);
+  const Contents batch = pattern(kSize, 2);
+  for (int64_t failing = 0; failing < 12; ++failing) {
+    FaultPlan faults;
+    Machine machine({.faults = &faults});
+    const NodeId node = machine.sim();
+    Block* kept = machine.make(node, before).value();
+    Block* fresh = machine->create(Bytes(kSize));
+    faults.arm(failing + 1, kAnyFault);
+    for (Block* block : {kept, fresh}) {
+      Access access{.block = block, .write = true, .queue = Queue::copy_in};
+      std::optional<OperatorScope> scope;
+      if (!gather(machine.engine(), node, std::span(&access, 1), block->size(), scope).ok()) continue;
+      ProgramCopy copy(machine.engine(), node, access);
+      Status status = copy.begin();
+      if (status.ok()) {
+        Result<Event> copied = machine->device(node).copy_in(block->data(node), batch.data(), Bytes(kSize));
+        status = copied.status();
+        if (copied.ok() && !copy.end(copied.value()).ok()) (void)copied.value()->synchronize();
+      }
+      machine->release(node, std::span(&access, 1));
+    }
+    faults.disarm();
+    const Contents seen = machine.read(*kept, node).value();
+    EXPECT_TRUE(seen == before || seen == batch) << "call " << failing;
+    ASSERT_TRUE(machine.write(*fresh, node, before).ok());
+    EXPECT_EQ(machine.read(*fresh, node).value(), before) << "call " << failing;
+    EXPECT_EQ(machine->check_invariants(), "");
+    for (Block* block : {kept, fresh}) machine->destroy(block);
+  }
+}
+
+// Batches go in and results come out on two threads while a third evicts what it finds.
+TEST(ProgramCopyRaces, BatchesAndResultsKeepTheirBytesUnderEvictions) {
+  constexpr int kRounds = 300;
+  Machine machine({.budget = KiB(64)});
+  const NodeId node = machine.sim();
+  std::atomic<bool> over = false;
+  std::thread evictor([&] {
+    while (!over.load()) (void)machine->evict_all();
+  });
+  std::vector<std::thread> programs;
+  for (uint64_t thread = 0; thread < 2; ++thread) {
+    programs.emplace_back([&, thread] {
+      Contents batch, result(kSize);
+      for (uint64_t i = 0; i < kRounds; ++i) {
+        batch = pattern(kSize, 2 * i + thread);
+        Block* block = machine->create(Bytes(kSize));
+        const auto run = [&](Queue queue) {
+          Access access{.block = block, .write = queue == Queue::copy_in, .queue = queue};
+          std::optional<OperatorScope> scope;
+          ASSERT_TRUE(gather(machine.engine(), node, std::span(&access, 1), block->size(), scope).ok());
+          ProgramCopy copy(machine.engine(), node, access);
+          ASSERT_TRUE(copy.begin().ok());
+          Device& device = machine->device(node);
+          Result<Event> copied = access.write ? device.copy_in(block->data(node), batch.data(), Bytes(kSize))
+                                              : device.copy_out(result.data(), block->data(node), Bytes(kSize));
+          ASSERT_TRUE(copied.ok());
+          ASSERT_TRUE(copy.end(std::move(copied).value()).ok());
+          machine->release(node, std::span(&access, 1));
+        };
+        run(Queue::copy_in);
+        run(Queue::copy_out);
+        const Result<Contents> seen = machine.read(*block, node);
+        ASSERT_TRUE(seen.ok()) << seen.status().message();
+        EXPECT_EQ(seen.value(), batch);
+        machine->destroy(block);
+        ASSERT_TRUE(machine->synchronize().ok());
+        EXPECT_EQ(result, batch);
+      }
+    });
+  }
+  for (std::thread& program : programs) program.join();
+  over = true;
+  evictor.join();
+  EXPECT_EQ(machine->check_invariants(), "");
+}
+
+}  // namespace
+}  // namespace innkeeper
