@@ -155,9 +155,10 @@ class Accelerator::Impl {
     room_.set_limit(limit.count(), now);
   }
 
-  double seconds(size_t size, Direction direction) const {
+  double seconds(size_t size, Direction direction, HostMemory host_end) const {
     if (direction == Direction::within) return copy_within_seconds(options.card, size);
-    return copy_seconds(direction == Direction::peer ? options.peer_link : options.host_link, size);
+    if (direction == Direction::peer) return copy_seconds(options.peer_link, size);
+    return copy_seconds(options.host_link, size, host_end);
   }
 
   const Options options;
@@ -284,7 +285,7 @@ void Accelerator::synchronize() {
 }
 
 Event Accelerator::copy(QueueIndex queue, void* destination, const void* source, size_t size,
-                        Direction direction) {
+                        Direction direction, HostMemory memory) {
   WorkQueue& target = impl_->queue(queue);
   if (size == 0) return target.tail();
   impl_->copied[static_cast<size_t>(direction)].fetch_add(static_cast<int64_t>(size),
@@ -295,10 +296,12 @@ Event Accelerator::copy(QueueIndex queue, void* destination, const void* source,
   const bool at_once = impl_->at_once() && may_start;
   if (may_start && !at_once && impl_->options.poison && disjoint(copy))
     std::memset(destination, kPoison, size);
-  auto event = target.push({.copy = copy}, impl_->seconds(size, direction));
+  auto event = target.push({.copy = copy}, impl_->seconds(size, direction, memory));
   if (at_once) target.advance(event->position());
   return event;
 }
+
+void Accelerator::publish(QueueIndex queue) { impl_->queue(queue).advance(); }
 
 void Accelerator::begin_kernel(QueueIndex queue) {
   impl_->queue(queue).advance();

@@ -39,6 +39,9 @@ namespace innkeeper::sim {
 // The byte that fills memory nobody is entitled to read: NaN as float of any width, -1 as an integer.
 inline constexpr unsigned char kPoison = 0xFF;
 
+// Copies of pageable host memory are slower.
+enum class HostMemory : uint8_t { pinned, pageable };
+
 enum class Visibility : uint8_t { early, late, random };
 
 struct Options {
@@ -110,9 +113,13 @@ class Accelerator {
   void synchronize();
 
   // Copies. Host memory is any memory that is not this accelerator's. With `peer` the bytes cross a peer
-  // link; it must be done before the peer is destroyed. Returns an event behind the copy.
+  // link; it must be done before the peer is destroyed. Returns an event behind the copy. `memory`: what the
+  // host's end is, which decides the rate.
   enum class Direction : uint8_t { in, out, within, peer };
-  Event copy(QueueIndex queue, void* destination, const void* source, size_t size, Direction direction);
+  Event copy(QueueIndex queue, void* destination, const void* source, size_t size, Direction direction,
+             HostMemory memory = HostMemory::pinned);
+  // Executes what was put on the queue so far. The host has not waited for it: virtual time stays.
+  void publish(QueueIndex queue);
 
   // A kernel: begin_kernel publishes all that the queue is entitled to see; then the caller computes, reading
   // and writing accelerator memory directly; then end_kernel hides what was written and moves the clock. If

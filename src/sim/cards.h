@@ -23,8 +23,9 @@ struct Card {
 // One direction of a link.
 struct Link {
   std::string_view name;
-  double bandwidth;  // bytes per second
-  double latency;    // seconds
+  double bandwidth;     // bytes per second; of the host's link: to and from page-locked memory
+  double latency;       // seconds
+  double pageable = 0;  // bytes per second to and from pageable memory; 0: no other rate
 };
 
 std::span<const Card> cards();

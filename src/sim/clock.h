@@ -14,8 +14,9 @@ inline double kernel_seconds(const Card& card, const KernelCost& cost) {
   return card.launch_seconds + std::max(cost.flops / card.flops, cost.bytes / card.bandwidth);
 }
 
-inline double copy_seconds(const Link& link, size_t bytes) {
-  return link.latency + static_cast<double>(bytes) / link.bandwidth;
+inline double copy_seconds(const Link& link, size_t bytes, HostMemory memory = HostMemory::pinned) {
+  const bool staged = memory == HostMemory::pageable && link.pageable > 0;
+  return link.latency + static_cast<double>(bytes) / (staged ? link.pageable : link.bandwidth);
 }
 
 // A copy within one memory is a kernel that reads and writes each byte.

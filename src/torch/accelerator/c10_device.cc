@@ -138,6 +138,18 @@ Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
   });
 }
 
+Result<Event> C10Device::copy_tensor(Queue queue, const at::Tensor& to, const at::Tensor& from) {
+  const auto size = Bytes(static_cast<int64_t>(to.nbytes()));
+  const DeviceCall call{"copying", size, queue == Queue::copy_in ? " from the host" : " to the host"};
+  return guarded(*health_, call, [&]() -> Result<Event> {
+    const c10::StreamGuard on_stream(stream(queue));
+    return whole_or_over({health_.get()}, [&] {
+      to.copy_(from, /*non_blocking=*/true);
+      return record_on(stream(queue), call);
+    });
+  });
+}
+
 bool C10Device::can_copy_from(const Device& peer) const {
   const auto* other = dynamic_cast<const C10Device*>(&peer);
   return other != nullptr && other->device_.type() == device_.type();

@@ -8,6 +8,7 @@
 // the Accountant, whoever allocates.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKey.h>
 #include <c10/core/Stream.h>
@@ -45,6 +46,9 @@ class C10Device final : public Device {
   Result<Event> copy_out(void* host, const void* device, Bytes size) override;
   bool can_copy_from(const Device& peer) const override;
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
+  // Copies between a tensor of this device and one of the CPU, on queue copy_in or copy_out. Page-locked memory
+  // of CUDA's allocator stays until the copy is done.
+  Result<Event> copy_tensor(Queue queue, const at::Tensor& to, const at::Tensor& from);
   Bytes trim() override;
   Status synchronize() override;
   bool works_unseen() const override { return device_.is_cuda(); }  // a simulated one is told the time

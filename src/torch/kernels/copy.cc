@@ -4,8 +4,12 @@
 
 #include <algorithm>
 
+#include "residency/pinned_copies.h"
+#include "residency/program_copy.h"
+#include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
 #include "torch/kernels/copy_across.h"
+#include "torch/memory/pinned_memory.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/unseen.h"
@@ -36,6 +40,14 @@ NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& so
   return there != kNoNode && !runtime.backend(there).host ? there : call.choose();
 }
 
+// The node's device, if a copy may run on its copy queues (residency/program_copy.h). A program that does not
+// speak CUDA may have tensors of its own on a GPU, and streams that order what they do to page-locked memory.
+C10Device* device_with_copy_queues(Runtime& runtime, NodeId node) {
+  const NodeBackend& backend = runtime.backend(node);
+  if (backend.host || (backend.kind == "cuda" && !has_device_per_node())) return nullptr;
+  return dynamic_cast<C10Device*>(&runtime.engine().device(node));
+}
+
 // Between managed tensors, or one of them and another device.
 class CopyCall : public WholeAndOnce {
  public:
@@ -54,16 +66,23 @@ class CopyCall : public WholeAndOnce {
   }
 
   NodeId node(OperatorCall& call) const {
-    if (!to_managed_ && target_.device().is_cpu()) {
-      return where_to_read(call.runtime(), *block_of(source_), call.choose());
-    }
-    if (!from_managed_) return where_to_write(call.runtime(), call, source_, *block_of(target_));
-    return call.choose();
+    const NodeId node = where(call);
+    if (needs_no_kernel() && device_with_copy_queues(call.runtime(), node) != nullptr)
+      call.use_queue(to_managed_ ? Queue::copy_in : Queue::copy_out);
+    return node;
   }
 
   void compute(OperatorCall& call) const {
     const at::Tensor& source = from_managed_ ? call.real(0) : source_;
     const at::Tensor& target = to_managed_ ? call.real(from_managed_ ? 1 : 0) : target_;
+    if (from_managed_ != to_managed_ && host_end().is_cpu() && host_end().has_storage()) {
+      if (needs_no_kernel()) {
+        if (C10Device* const device = device_with_copy_queues(call.runtime(), call.node()))
+          return compute_on_copy_queue(call, *device, target, source);
+      }
+      Device& device = call.runtime().engine().device(call.node());
+      throw_if_error(call.runtime().pinned_copies().order_after(device, Queue::compute, host_range()), name());
+    }
     // CUDA's allocator of pinned memory knows which copies still read it, so that one need not be waited for.
     // Who copies to the CPU reads next, and knows of no queue of ours.
     const bool may_go_on = (from_managed_ && to_managed_) ||
@@ -74,6 +93,46 @@ class CopyCall : public WholeAndOnce {
   const at::Tensor& result() const { return target_; }
 
  private:
+  NodeId where(OperatorCall& call) const {
+    if (!to_managed_ && target_.device().is_cpu()) {
+      return where_to_read(call.runtime(), *block_of(source_), call.choose());
+    }
+    if (!from_managed_) return where_to_write(call.runtime(), call, source_, *block_of(target_));
+    return call.choose();
+  }
+
+  const at::Tensor& host_end() const { return to_managed_ ? source_ : target_; }
+
+  HostRange host_range() const {
+    const at::Tensor& host = host_end();
+    const bool written = !to_managed_;
+    if (host.is_non_overlapping_and_dense()) return {host.const_data_ptr(), host.nbytes(), written};
+    return {host.storage().data(), host.storage().nbytes(), written};
+  }
+
+  // One copy between page-locked and managed memory, which the program does not wait for.
+  bool needs_no_kernel() const {
+    if (!non_blocking_ || from_managed_ == to_managed_ || !host_end().is_cpu()) return false;
+    return source_.numel() != 0 && has_equal_layout(source_, target_) &&
+           is_pinned_address(host_end().const_data_ptr());
+  }
+
+  void compute_on_copy_queue(OperatorCall& call, C10Device& device, const at::Tensor& target,
+                             const at::Tensor& source) const {
+    const Queue queue = call.only_access().queue;
+    PinnedCopies& pinned = call.runtime().pinned_copies();
+    ProgramCopy copy(call.runtime().engine(), call.node(), call.only_access());
+    throw_if_error(copy.begin(), name());
+    throw_if_error(pinned.order_after(device, queue, host_range()), name());
+    const Result<Event> copied = device.copy_tensor(queue, target, source);
+    throw_if_error(copied.status(), name());
+    pinned.add(host_range(), copied.value());
+    if (const Status ordered = copy.end(copied.value()); !ordered.ok()) {
+      (void)copied.value()->synchronize();
+      throw_status(ordered, name());
+    }
+  }
+
   const at::Tensor& source_;
   const at::Tensor& target_;
   const bool non_blocking_;

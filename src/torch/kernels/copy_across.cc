@@ -11,6 +11,10 @@
 namespace innkeeper::torch_layer {
 namespace {
 
+bool is_dense_and_direct(const at::Tensor& x) {
+  return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg() && !x._is_zerotensor();
+}
+
 // A pin on a replica, if it is valid now.
 class TriedPin {
  public:
@@ -65,15 +69,6 @@ class AcrossCall : public WholeAndOnce {
   bool done_ = false;
 };
 
-bool is_dense_and_direct(const at::Tensor& x) {
-  return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg() && !x._is_zerotensor();
-}
-
-bool has_equal_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
-         is_dense_and_direct(a) && is_dense_and_direct(b);
-}
-
 // The node to read the source from: the one that it prefers, else another that has it. Not the host, where a
 // copy may still be arriving. kNoNode if there is none, and if the target's node has the bytes already.
 NodeId node_to_read(const at::Tensor& source, const at::Tensor& target) {
@@ -95,6 +90,11 @@ bool copy_equal_layout(const at::Tensor& source, const at::Tensor& target, bool 
 }
 
 }  // namespace
+
+bool has_equal_layout(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         is_dense_and_direct(a) && is_dense_and_direct(b);
+}
 
 bool copy_across(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   if (source.device() == target.device() || !is_managed(source) || !is_managed(target)) return false;

@@ -13,4 +13,7 @@ namespace innkeeper::torch_layer {
 // target's node without a move, or nowhere at once. Then an operator's copy does it, which fetches operands.
 bool copy_across(const at::Tensor& source, const at::Tensor& target, bool non_blocking);
 
+// Whether one copy of memory makes the tensors equal.
+bool has_equal_layout(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace innkeeper::torch_layer

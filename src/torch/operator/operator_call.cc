@@ -151,6 +151,7 @@ void OperatorCall::begin(NodeId node) {
   if (acquired.code() == Code::out_of_memory) [[unlikely]] {
     if (const NodeId other = instead_of(runtime_, node); other != node) {
       const std::string why = acquired.message();
+      for (Access& access : accesses_) access.queue = Queue::compute;  // the host has no other
       acquired = bring_together(other);
       if (acquired.ok()) {
         if (name_ != "aten::copy_") warn_of_host(name_, why);

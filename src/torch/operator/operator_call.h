@@ -77,6 +77,9 @@ class OperatorCall {
   // Whether operands have different device indices.
   bool mixed_indices() const { return mixed_indices_; }
   size_t operand_count() const { return operands_.size(); }
+  // The one operand's bytes are copied on this queue of the node (residency/program_copy.h). Before begin().
+  void use_queue(Queue queue) { accesses_.front().queue = queue; }
+  const Access& only_access() const { return accesses_.front(); }
   // Of all operands: those of one block count each, until count_blocks_once().
   Bytes operand_bytes() const { return operand_bytes_; }
   void count_blocks_once();

@@ -12,6 +12,7 @@
 #include "base/repeat.h"
 #include "board/publisher.h"
 #include "residency/engine.h"
+#include "residency/pinned_copies.h"
 
 namespace innkeeper::torch_layer {
 
@@ -27,6 +28,7 @@ struct NodeBackend {
 class Runtime {
  public:
   Engine& engine() { return *engine_; }
+  PinnedCopies& pinned_copies() { return pinned_copies_; }
   const NodeBackend& backend(NodeId node) const { return backends_[index_of(node)]; }
   // The node whose real tensors are on `device`, kNoNode if there is none.
   NodeId node_of(c10::Device device) const;
@@ -51,6 +53,7 @@ class Runtime {
   static Prepared prepare(const std::string& nodes);
   explicit Runtime(Prepared prepared);
   std::unique_ptr<Engine> engine_;
+  PinnedCopies pinned_copies_;
   std::vector<NodeBackend> backends_;
   bool stress_evict_ = false;
   bool stress_hash_ = false;

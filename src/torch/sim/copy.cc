@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "torch/memory/pinned_memory.h"
 #include "torch/runtime/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/current.h"
@@ -45,13 +46,27 @@ void may_be_refused(const char* what) {
 
 size_t byte_count(const Tensor& tensor) { return static_cast<size_t>(tensor.numel()) * tensor.itemsize(); }
 
+// The engine's own host memory is page-locked, and only the engine copies it asynchronously without having it
+// from pin_memory().
+sim::HostMemory kind_of(const void* host, bool asynchronous) {
+  return asynchronous || is_pinned_address(host) ? sim::HostMemory::pinned : sim::HostMemory::pageable;
+}
+
+// A program's asynchronous copy takes its time on the queue, and its bytes at once: a program that overwrites a
+// batch, or reads a result, before it has waited for the copy goes wrong on a GPU at random, and never here.
+void finish(sim::Accelerator& device, sim::QueueIndex queue, const void* host, bool asynchronous) {
+  if (!asynchronous) return device.synchronize(queue);
+  if (is_pinned_address(host)) device.publish(queue);
+}
+
 void copy_bytes_from_host(const Tensor& to, const Tensor& from, bool asynchronous) {
   may_be_refused("a copy from the host");
   const c10::DeviceIndex index = to.device().index();
   const sim::QueueIndex queue = current_queue(index);
   sim::Accelerator& device = accelerator(index);
-  device.copy(queue, to.data_ptr(), from.const_data_ptr(), byte_count(to), Direction::in);
-  if (!asynchronous) device.synchronize(queue);
+  const void* const source = from.const_data_ptr();
+  device.copy(queue, to.data_ptr(), source, byte_count(to), Direction::in, kind_of(source, asynchronous));
+  finish(device, queue, source, asynchronous);
 }
 
 void copy_bytes_to_host(const Tensor& to, const Tensor& from, bool asynchronous) {
@@ -59,8 +74,10 @@ void copy_bytes_to_host(const Tensor& to, const Tensor& from, bool asynchronous)
   const c10::DeviceIndex index = from.device().index();
   const sim::QueueIndex queue = current_queue(index);
   sim::Accelerator& device = accelerator(index);
-  device.copy(queue, to.data_ptr(), from.const_data_ptr(), byte_count(to), Direction::out);
-  if (!asynchronous) device.synchronize(queue);
+  void* const target = to.data_ptr();
+  device.copy(queue, target, from.const_data_ptr(), byte_count(to), Direction::out,
+              kind_of(target, asynchronous));
+  finish(device, queue, target, asynchronous);
 }
 
 void copy_bytes_between(const Tensor& to, const Tensor& from) {

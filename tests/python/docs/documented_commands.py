@@ -132,6 +132,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/experiments.py --rounds 6": BENCH,
     "python bench/experiments.py --threads 4 --rounds 20 --json experiments.json": BENCH,
     "python bench/movement.py": BENCH,
+    "python bench/input_loop.py": BENCH,
+    "python bench/input_loop.py --json input_loop.json --steps 50": BENCH,
     "python bench/bookkeeping.py": BENCH,
     "python bench/least_time.py": BENCH,
     "python bench/least_time.py --only gpt2 --share 0.5 --intervals 120": BENCH,

@@ -5,7 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <algorithm>
+#include <atomic>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -111,6 +112,7 @@ TEST_F(ProgramCopies, MemoryOfAFreshBlockIsCopiedIntoAfterItsUserBefore) {
   for (Block* block : blocks) machine_->destroy(block);  // what they wrote is still hidden, and comes late
   Block* block = fresh();
   ASSERT_TRUE(copy_in(*block, batch).ok());
+  machine_.card(node_)->synchronize(kIn);  // no sooner than what was written before
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   machine_->destroy(block);
 }
@@ -181,6 +183,39 @@ TEST_F(ProgramCopies, CopiesIntoAndOutOfABlockAreInOrder) {
   machine_->destroy(block);
 }
 
+TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutOfIt) {
+  const Contents batch = pattern(kSize, 2);
+  Contents result;
+  Block* block = make(1);
+  ASSERT_TRUE(copy_out(*block, result).ok());
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(result, pattern(kSize, 1));
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
+  Contents result;
+  Block* block = make(1);
+  machine_->set_escape_probe([](Block&, NodeId) { return true; });
+  Access access{.block = block, .write = true};
+  {
+    const OperatorScope scope(machine_.engine(), node_, Bytes(0));
+    ASSERT_TRUE(machine_->acquire(node_, std::span(&access, 1)).ok());
+    machine_->keep_escaped(node_, access);
+  }
+  mark();
+  machine_.launch(node_, std::span(&access, 1), [](auto operands) {
+    const Contents written = pattern(kSize, 2);
+    std::copy(written.begin(), written.end(), operands[0].begin());
+  });
+  ASSERT_TRUE(copy_out(*block, result).ok());
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(result, pattern(kSize, 2));
+  machine_->destroy(block);
+}
+
 // A writer that comes between takes the events of the copies; the copy after it must wait for them all the same.
 TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
   const Contents batch = pattern(kSize, 3);
@@ -189,6 +224,21 @@ TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
   ASSERT_TRUE(copy_out(*block, result).ok());
   ASSERT_TRUE(machine_.write(*block, node_, pattern(kSize, 2)).ok());
   ASSERT_TRUE(copy_in(*block, batch).ok());
+  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+  ASSERT_TRUE(machine_->synchronize().ok());
+  EXPECT_EQ(result, pattern(kSize, 1));
+  machine_->destroy(block);
+}
+
+TEST_F(ProgramCopies, ACopyIntoASharedBlockComesAfterTheCopyOutOfIt) {
+  const Contents batch = pattern(kSize, 2);
+  Contents result;
+  Block* block = make(1);
+  ASSERT_TRUE(machine_->write_back(*block).ok());  // the host has it, too, so the next writer claims it
+  ASSERT_TRUE(copy_out(*block, result).ok());
+  mark();
+  ASSERT_TRUE(copy_in(*block, batch).ok());
+  machine_.card(node_)->synchronize(kIn);
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   ASSERT_TRUE(machine_->synchronize().ok());
   EXPECT_EQ(result, pattern(kSize, 1));
@@ -245,15 +295,16 @@ TEST_F(ProgramCopies, MemoryOfAResultThatDiesIsReusedAfterTheCopyOutOfIt) {
   }
 }
 
-// What was prefetched before anybody wrote it has memory that the compute queue alone comes after.
-TEST_F(ProgramCopies, MemoryOfAPrefetchedBlockIsCopiedIntoAfterItsUserBefore) {
+// The memory of a block that was pinned before an operator wrote it is in the order of the compute queue alone.
+TEST_F(ProgramCopies, MemoryOfAPinnedBlockIsCopiedIntoAfterItsUserBefore) {
   const Contents batch = pattern(kSize, 1);
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 12; ++i) blocks.push_back(make(i));
   for (Block* block : blocks) machine_->destroy(block);
   Block* block = fresh();
-  ASSERT_TRUE(machine_->prefetch(*block, node_).ok());
+  ASSERT_TRUE(machine_->pin(*block, node_).ok());
   ASSERT_TRUE(copy_in(*block, batch).ok());
+  machine_.card(node_)->synchronize(kIn);
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   machine_->destroy(block);
 }
