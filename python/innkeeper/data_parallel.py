@@ -15,14 +15,14 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from torch.nn.parallel.scatter_gather import _is_namedtuple
+import torch.nn.parallel.scatter_gather as scatter_gather
 
 import torch
 from innkeeper import _C
 from innkeeper._register import DEVICE
 from innkeeper.managed_device.device import computing_nodes
 from innkeeper.placement import on
-from innkeeper.replicas import follow_activations, replicate, run_replicas
+from innkeeper.replicas import follow_activations, replicate, run_replicas, with_globals
 from torch import Tensor, nn
 
 Where = int | str | torch.device
@@ -137,10 +137,10 @@ def data_parallel(
         follow_activations(module)
         parts = scatter(inputs, module_kwargs or {}, nodes, dim)
         used = nodes[: len(parts)]
-        replicas = replicate(module, used) if len(parts) > 1 else [module]
+        replicas = replicate(module, len(used)) if len(parts) > 1 else [module]
         seeds = replica_seeds(len(parts))
         outputs = run_replicas(replicas, parts, used, seeds)
-        result = outputs[0] if len(outputs) == 1 else gather(outputs, used, output_node, dim)
+        result = outputs[0] if len(outputs) == 1 else _gather(outputs, (used, output_node), dim)
     return torch.utils._pytree.tree_map_only(Tensor, Tensor.cpu, result) if to_cpu else result
 
 
@@ -171,40 +171,6 @@ def scatter(
     return [(positional[i] if positional else (), named[i] if named else {}) for i in range(count)]
 
 
-def _split(value: Any, nodes: Sequence[str], dim: int) -> list[Any]:
-    if isinstance(value, Tensor):
-        return list(_Scatter.apply(value, tuple(nodes), dim))
-    if isinstance(value, (tuple, list)) and len(value) > 0:
-        rows = zip(*(_split(each, nodes, dim) for each in value), strict=False)
-        if _is_namedtuple(value):
-            return [type(value)(*row) for row in rows]
-        return [type(value)(row) for row in rows]
-    if isinstance(value, dict) and len(value) > 0:
-        rows = zip(*(_split(each, nodes, dim) for each in value.values()), strict=False)
-        return [type(value)(zip(value.keys(), row, strict=True)) for row in rows]
-    return [value for _ in nodes]
-
-
-def gather(outputs: Sequence[Any], nodes: Sequence[str], node: str, dim: int) -> Any:
-    """One output of those of the replicas at ``nodes``, at ``node``.
-
-    Raises:
-        ValueError: the replicas gave dicts of different sizes.
-
-    """
-    first = outputs[0]
-    if isinstance(first, Tensor):
-        return _Gather.apply(tuple(nodes), node, dim, *outputs)
-    if first is None:
-        return None
-    if isinstance(first, dict):
-        if any(len(each) != len(first) for each in outputs):
-            raise ValueError("All dicts must have the same number of keys")
-        return type(first)((key, gather([each[key] for each in outputs], nodes, node, dim)) for key in first)
-    columns = (gather(column, nodes, node, dim) for column in zip(*outputs, strict=True))
-    return type(first)._make(columns) if _is_namedtuple(first) else type(first)(columns)
-
-
 def _start(tensor: Tensor, node: str) -> Tensor:
     """The tensor, on its way to where it is needed. A node without room for it gets it with its operator."""
     with suppress(torch.OutOfMemoryError):
@@ -228,21 +194,22 @@ class _Scatter(torch.autograd.Function):
     """Parts of a batch, each at its node; the gradient is theirs put together."""
 
     @staticmethod
-    def forward(ctx: Any, whole: Tensor, nodes: tuple[str, ...], dim: int) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, nodes: Sequence[str], _sizes: None, dim: int, whole: Tensor) -> tuple[Tensor, ...]:
         ctx.device, ctx.dim = whole.device, dim
         sizes = [part.size(dim) for part in whole.chunk(len(nodes), dim)]
         return _parts(whole, sizes, nodes, dim)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return torch.cat(gradients, ctx.dim).to(ctx.device), None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, None, Tensor]:
+        return None, None, None, torch.cat(gradients, ctx.dim).to(ctx.device)
 
 
 class _Gather(torch.autograd.Function):
     """Outputs put together; the gradient is parted again, each part at its replica's node."""
 
     @staticmethod
-    def forward(ctx: Any, nodes: tuple[str, ...], node: str, dim: int, *outputs: Tensor) -> Tensor:
+    def forward(ctx: Any, where: tuple[Sequence[str], str], dim: int, *outputs: Tensor) -> Tensor:
+        nodes, node = where
         ctx.scalars = outputs[0].dim() == 0 and dim == 0
         if ctx.scalars:
             warnings.warn(
@@ -258,4 +225,8 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
         parts = _parts(gradient, ctx.sizes, ctx.nodes, ctx.dim)
-        return (None, None, None, *(part.view(()) if ctx.scalars else part for part in parts))
+        return (None, None, *(part.view(()) if ctx.scalars else part for part in parts))
+
+
+_split = with_globals(scatter_gather.scatter, Scatter=_Scatter)
+_gather = with_globals(scatter_gather.gather, Gather=_Gather)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import chain
+from types import FunctionType
 from typing import Any
 
 from torch._utils import ExceptionWrapper
-from torch.nn.parallel.replicate import _replicatable_module
+from torch.nn.parallel.replicate import replicate as torch_replicate
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 import torch
@@ -17,6 +18,13 @@ from innkeeper import _C
 from innkeeper._register import DEVICE
 from innkeeper.placement import experiment, on
 from torch import Tensor, nn
+
+
+def with_globals(function: Callable[..., Any], **names: object) -> Callable[..., Any]:
+    """A function of PyTorch's in whose body these names of its module mean something else."""
+    assert isinstance(function, FunctionType)
+    scope = function.__globals__ | names
+    return FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
 
 
 class _Share(torch.autograd.Function):
@@ -61,49 +69,30 @@ def follow_activations(module: nn.Module) -> None:
             _C.set_replicated(tensor, True)
 
 
-def replicate(module: nn.Module, nodes: Sequence[str]) -> list[nn.Module]:
-    """A replica for each node. Parameters are shared by all; buffers are the module's in the first replica.
+def _copies(tensors: Sequence[Tensor], devices: Sequence[int], detach: bool) -> list[tuple[Tensor, ...]]:
+    """Copies of a buffer, but for the first replica; shares of all else."""
+
+    def of_each(tensor: Tensor) -> tuple[Tensor, ...]:
+        if isinstance(tensor, nn.Parameter) or (tensor.requires_grad and not detach):
+            return _shared(tensor, len(devices))
+        kept = tensor.detach()
+        return kept, *(kept.clone() for _ in devices[1:])
+
+    return list(zip(*map(of_each, tensors), strict=True))
+
+
+_replicate = with_globals(torch_replicate, _broadcast_coalesced_reshape=_copies)
+
+
+def replicate(module: nn.Module, count: int) -> list[nn.Module]:
+    """Replicas of the module. Parameters are shared by all; buffers are the module's in the first replica.
 
     Raises:
         RuntimeError: a parameter is not initialised, or a module is a child of a ScriptModule.
 
     """
-    if not _replicatable_module(module):
-        raise RuntimeError("Cannot replicate network where python modules are children of ScriptModule")
-    count = len(nodes)
-    shared = {id(p): _shared(p, count) for p in module.parameters()}
-    buffers: dict[int, list[Tensor]] = {}
-    for buffer in module.buffers():
-        if torch.is_grad_enabled() and buffer.requires_grad:
-            buffers[id(buffer)] = list(_shared(buffer, count))
-        else:
-            kept = buffer.detach()
-            buffers[id(buffer)] = [kept, *(kept.clone() for _ in nodes[1:])]
-
-    def copy(replica: int) -> nn.Module:
-        copies = {id(each): each._replicate_for_data_parallel() for each in module.modules()}
-        for original in module.modules():
-            mine = copies[id(original)]
-            mine._former_parameters = {}  # as PyTorch's replicas have
-            for name, child in original._modules.items():
-                if child is None:
-                    mine._modules[name] = None
-                else:
-                    setattr(mine, name, copies[id(child)])
-            for name, parameter in original._parameters.items():
-                if parameter is None:
-                    mine._parameters[name] = None
-                else:  # no leaf any more, so no parameter
-                    setattr(mine, name, shared[id(parameter)][replica])
-                    mine._former_parameters[name] = shared[id(parameter)][replica]
-            for name, buffer in original._buffers.items():
-                if buffer is None:
-                    mine._buffers[name] = None
-                else:
-                    setattr(mine, name, buffers[id(buffer)][replica])
-        return copies[id(module)]
-
-    return [copy(replica) for replica in range(count)]
+    replicas: list[nn.Module] = _replicate(module, range(count), not torch.is_grad_enabled())
+    return replicas
 
 
 def run_replicas(
