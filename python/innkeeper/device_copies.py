@@ -139,6 +139,7 @@ def scatter_out(tensor: Tensor, out: Sequence[Tensor], dim: int = 0, streams: An
     """Copies parts of the tensor along ``dim`` to ``out``."""
     _check(len(out) > 0, "Expected at least one output tensor to scatter to")
     _check_on_gpus(out, "output", "output ")
+    dim %= max(tensor.dim(), 1)
     error = "Output tensor at index {} has incorrect shape {}, expected {}"
     _check_shapes(out, tensor, dim, error)
     sizes = [each.size(dim) for each in out]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from innkeeper import managed_device
+from innkeeper import _C, managed_device
 from innkeeper.cuda_names import initialization, visible
 from innkeeper.cuda_names.initialization import is_initialized
 from innkeeper.cuda_names.initialization import lazy_init as _lazy_init
@@ -44,6 +44,8 @@ _OWN = """
 _NOTHING = ["start", "stop", "set_sync_debug_mode", "get_sync_debug_mode"]
 _MARKS = ["mark", "range_push", "range_pop", "range_start", "range_end"]
 
+_CLOCK_HZ = 1.41e9  # an A100's, whose features simulated GPUs have
+
 _arch_list_of_build = torch.cuda.get_arch_list
 
 
@@ -63,11 +65,29 @@ def install() -> None:
         put(part, **{name: answer for name, answer in answers.items() if hasattr(part, name)})
     history = ("_record_memory_history", "_snapshot", "_dump_snapshot")
     put(torch.cuda.memory, **{name: getattr(memory, name) for name in history})
-    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries take it while they are imported
-        put(torch._C, _cuda_getCurrentRawStream=do_nothing)
+    put(torch._C, **{name: stub for name, stub in _OF_CUDA_BUILDS.items() if not hasattr(torch._C, name)})
     put(torch.cuda.nvtx, **dict.fromkeys(_MARKS, do_nothing), range=_Range)
     # Asked by RNNs, for how their weights lie; it would say that PyTorch was built without cuDNN.
     put(torch.backends.cudnn, is_acceptable=lambda tensor: False)
+
+
+def do_nothing(*_: Any, **__: Any) -> int:
+    """Stands for what means nothing here."""
+    return 0
+
+
+def _set_stream(stream_id: int, device_index: int, device_type: int) -> None:
+    torch.accelerator.set_stream(torch.Stream(stream_id, device_index, device_type))
+
+
+# Names of torch._C that builds without CUDA lack, and that libraries and PyTorch's own tests call.
+_OF_CUDA_BUILDS: dict[str, Callable[..., Any]] = {
+    "_cuda_clearCublasWorkspaces": do_nothing,
+    "_cuda_getCurrentRawStream": do_nothing,
+    "_cuda_setDevice": managed_device.set_device,
+    "_cuda_setStream": _set_stream,
+    "_cuda_sleep": lambda cycles: _C.keep_busy(cycles / _CLOCK_HZ),
+}
 
 
 def _starting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,11 +97,6 @@ def _starting(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return start
-
-
-def do_nothing(*_: Any, **__: Any) -> int:
-    """Stands for what means nothing here."""
-    return 0
 
 
 class _Range:

@@ -32,6 +32,7 @@ std::atomic<c10::StreamId> last_stream_id{0};
 struct RecordedEvent {
   bool timed = false;
   std::chrono::steady_clock::time_point time;
+  DeviceIndex index = 0;  // of the device that recorded it
 };
 
 Stream stream_of(c10::Device device, c10::StreamId id) {
@@ -83,9 +84,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeDevice(DeviceIndex) const override { wait_for_engine(); }
   void recordDataPtrOnStream(const c10::DataPtr&, const Stream&) const override {}
 
-  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag flag) const override {
+  void record(void** event, const Stream& stream, DeviceIndex, c10::EventFlag flag) const override {
     if (*event == nullptr) *event = new RecordedEvent;
     auto& recorded = *static_cast<RecordedEvent*>(*event);
+    recorded.index = stream.device_index();
     recorded.timed = flag == c10::EventFlag::BACKEND_DEFAULT;
     if (!recorded.timed) return;
     wait_for_engine();
@@ -108,6 +110,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     const auto& begin = *static_cast<RecordedEvent*>(first);
     const auto& end = *static_cast<RecordedEvent*>(second);
     TORCH_CHECK(begin.timed && end.timed, "both events must be made with enable_timing=True");
+    TORCH_CHECK(begin.index == end.index, "elapsed_time: the events are of different devices, ",
+                device_at(begin.index), " and ", device_at(end.index));
     return std::chrono::duration<double, std::milli>(end.time - begin.time).count();
   }
 

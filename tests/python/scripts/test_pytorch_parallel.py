@@ -79,7 +79,8 @@ raises(RuntimeError, "to sum exactly to 6", lambda: comm.scatter(whole, (0, 1), 
 raises(RuntimeError, "'devices' must not be", lambda: comm.scatter(whole, (0, 1), out=out))
 raises(RuntimeError, "'chunk_sizes' must not be", lambda: comm.scatter(whole, chunk_sizes=(3, 3), out=out))
 both = [whole.cuda(0), whole.cuda(1)]
-raises(RuntimeError, "Total size for output tensors along scatter", lambda: comm.scatter(whole, out=both))
+raises(RuntimeError, "tensors along scatter dim 0", lambda: comm.scatter(whole, out=both))
+raises(RuntimeError, "tensors along scatter dim 1", lambda: comm.scatter(whole, dim=-1, out=both))
 raises(IndexError, "Dimension out of range", lambda: comm.scatter(whole, (0, 1), dim=2))
 """
     said = lines(code)

@@ -254,3 +254,36 @@ cuda.reset_peak_memory_stats(1)
 print(cuda.max_memory_allocated(1) == cuda.memory_allocated(1) == before[1], cuda.mem_get_info(1)[0] > free)
 """
     assert lines(code) == ["[0, 1048576, 0] True", "True True", "True True"]
+
+
+def test_a_device_that_sleeps_is_busy_by_its_own_clock(lines: Run):
+    code = """
+import innkeeper
+
+def busy(work):
+    torch.cuda.synchronize()
+    before = innkeeper.stats()["simulated_seconds"]
+    work()
+    torch.cuda.synchronize()
+    return round(innkeeper.stats()["simulated_seconds"] - before, 3)
+
+def both():
+    torch.cuda._sleep(1_410_000_000)
+    with torch.cuda.device(1):
+        torch.cuda._sleep(4 * 1_410_000_000)  # of a clock that has not moved yet
+
+print(busy(lambda: torch.cuda._sleep(1_410_000_000)), busy(both))
+raises(RuntimeError, "busy for -", lambda: torch.cuda._sleep(-1))
+"""
+    assert lines(code) == ["1.0 3.0"]
+
+
+def test_the_time_between_events_of_two_devices_is_refused(lines: Run):
+    code = """
+first, second = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+first.record()
+with torch.cuda.device(1):
+    torch.cuda.current_stream().record_event(second)
+raises(RuntimeError, "different devices, cuda:0 and cuda:1", lambda: first.elapsed_time(second))
+"""
+    assert lines(code) == []

@@ -1,0 +1,26 @@
+#include "torch/runtime/keep_busy.h"
+
+#include <c10/util/Exception.h>
+
+#include <chrono>
+#include <thread>
+
+#include "torch/runtime/device_index.h"
+#include "torch/runtime/runtime_state.h"
+#include "torch/sim/sim_backend.h"
+
+namespace innkeeper::torch_layer {
+
+void keep_busy(double seconds) {
+  TORCH_CHECK(seconds >= 0, "a device cannot be busy for ", seconds, " s");
+  const NodeId node = has_device_per_node() ? node_at(current_index()) : home_node();
+  const NodeBackend& backend = runtime().backend(node);
+  if (backend.host) return std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  TORCH_CHECK(backend.kind == "sim", "only simulated GPUs and the host are kept busy, not ", backend.kind);
+  sim::Accelerator& accelerator = sim_backend::accelerator(backend.device.index());
+  constexpr sim::QueueIndex kCompute = 0;
+  accelerator.begin_kernel(kCompute);
+  accelerator.end_kernel(kCompute, {}, {.flops = seconds * accelerator.options().card.flops});
+}
+
+}  // namespace innkeeper::torch_layer
