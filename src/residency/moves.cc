@@ -105,7 +105,6 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
   if (!ticket.ok()) {
     move->become(MoveState::failed);
     transition(target, ReplicaEvent::fetch_fail);
-    inherit_if_last(block);
     return ticket.status();
   }
   move->ticket = std::move(ticket).value();

@@ -178,7 +178,6 @@ void Engine::drop_replica(Block& block, NodeId id) {
     const bool arriving = replica.word.state() == ReplicaState::arriving;
     dropped = begin_release(block, id, arriving ? ReplicaEvent::fetch_fail : ReplicaEvent::drop);
     replica.word.open();
-    inherit_if_last(block);
   }
   reach("dropped");
   release_memory(std::move(dropped), /*soon=*/true);
