@@ -1,8 +1,9 @@
 """DataParallel and DistributedDataParallel on two and four simulated GPUs, each at half of what it needs.
 
 A GPT of 4 layers, width 256, is trained on the same batches: on one GPU with room for all of it, by
-``nn.DataParallel`` over 2 and 4 GPUs in one process, and by ``DistributedDataParallel`` in 2 and 4 processes
-with a GPU each. ``half`` is a run in which each GPU has half of the peak that it had with room for all; it
+``nn.DataParallel`` over 2 and 4 GPUs in one process, where replicas share the parameters (one device) or have
+copies (``devices="each"``, PyTorch's own code), and by ``DistributedDataParallel`` in 2 and 4 processes with a
+GPU each. ``forward`` is the time of an inference of the same batch. ``half`` is a run in which each GPU has half of the peak that it had with room for all; it
 must give the bits of that. To one GPU's the distance is rounding: kernels may add in another order where a
 batch is smaller, and gradients are summed over the processes.
 
@@ -26,9 +27,15 @@ from rich.console import Console
 from rich.table import Table
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-SHORT = {"one": "one", "DataParallel": "DP", "DistributedDataParallel": "DDP"}
+SHORT = {
+    "one": "one",
+    "DataParallel": "DP",
+    "DataParallel, each": "DP, each",
+    "DistributedDataParallel": "DDP",
+}
 WAYS = tuple(SHORT)
 AMPLE = 512 << 20
+INFERENCES = 4
 ALIGNMENT = 64  # bytes; budgets are multiples of it
 
 
@@ -45,11 +52,14 @@ def train(way: str, steps: int, out: Path) -> None:
     rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if way == "DistributedDataParallel":
         dist.init_process_group()
+    if way == "DataParallel, each":
+        innkeeper.configure(os.environ["INNKEEPER_NODES"], devices="each")
     torch.manual_seed(0)
     model = GPT(65, 64, 256, 4, 4, 0.0).to("managed")
     wrapped = {
         "one": lambda: model,
         "DataParallel": lambda: torch.nn.DataParallel(model),
+        "DataParallel, each": lambda: torch.nn.DataParallel(model),
         "DistributedDataParallel": lambda: DistributedDataParallel(model),
     }[way]()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
@@ -67,6 +77,11 @@ def train(way: str, steps: int, out: Path) -> None:
             dist.all_reduce(mean)
         losses.append(mean.item() / processes)
     stats = innkeeper.stats()
+    inputs = texts[0].chunk(processes)[rank].to("managed")[:, :-1]
+    with torch.no_grad():
+        for _ in range(INFERENCES):
+            wrapped(inputs).sum().item()
+    seconds = innkeeper.stats()["simulated_seconds"] - stats["simulated_seconds"]
     weights = hashlib.sha256()
     for value in model.state_dict().values():
         weights.update(value.cpu().numpy().tobytes())
@@ -74,6 +89,7 @@ def train(way: str, steps: int, out: Path) -> None:
         "losses": losses,
         "weights": weights.hexdigest(),
         "milliseconds": (stats["simulated_seconds"] - start) / steps * 1e3,
+        "forward": seconds / INFERENCES * 1e3,
         "evictions": stats["evictions"] / steps,
         "peaks": [row["peak"] for name, row in stats["nodes"].items() if name.startswith("sim:")],
     }
@@ -103,6 +119,7 @@ def run(way: str, gpus: int, steps: int, budgets: list[int]) -> dict[str, Any]:
         raise SystemExit(f"{way} on {gpus}: the processes' weights differ")
     return all_found[0] | {
         "milliseconds": max(found["milliseconds"] for found in all_found),
+        "forward": max(found["forward"] for found in all_found),
         "evictions": sum(found["evictions"] for found in all_found),
         "peaks": [max(peaks) for peaks in zip(*(found["peaks"] for found in all_found), strict=True)],
     }
@@ -125,7 +142,8 @@ def main() -> None:
     steps = 1 if options.quick else options.steps
     cases = [("one", 1), *((way, gpus) for way in WAYS[1:] for gpus in ((2,) if options.quick else (2, 4)))]
     table = Table(title="A GPT by DataParallel (DP) and DistributedDataParallel (DDP)")
-    for column in ("", "GPUs", "peak", "ample", "half", "evictions", "bits", "to one GPU"):
+    columns = ("", "GPUs", "peak MiB", "ample ms", "half ms", "forward ms", "evicted", "bits", "to one")
+    for column in columns:
         table.add_column(column, justify="left" if column == "" else "right")
     rows: list[dict[str, Any]] = []
     for way, gpus in cases:
@@ -135,14 +153,14 @@ def main() -> None:
         rows.append({"way": way, "gpus": gpus, "ample": ample, "half": half, "same": same})
         far = max(abs(a - b) / b for a, b in zip(ample["losses"], rows[0]["ample"]["losses"], strict=True))
         table.add_row(
-            SHORT[way], str(gpus), f"{max(ample['peaks']) / 2**20:.1f} MiB",
-            *(f"{each['milliseconds']:.2f} ms" for each in (ample, half)),
-            f"{half['evictions']:.0f}", "equal" if same else "DIFFER", f"{far:.0e}",
+            SHORT[way], str(gpus), f"{max(ample['peaks']) / 2**20:.1f}",
+            *(f"{each['milliseconds']:.2f}" for each in (ample, half)),
+            f"{ample['forward']:.2f}", f"{half['evictions']:.0f}", "equal" if same else "DIFFER", f"{far:.0e}",
         )  # fmt: skip
     Console().print(table)
     print(
-        "Peak: of the GPU that has most. Times: a step on the simulator's clock, of the slowest process.\n"
-        "Evictions: a step, of all GPUs. To one GPU: the largest relative distance of a loss from it."
+        "Peak: of the GPU that has most. Times: a step, and an inference with room for all, on the simulator's\n"
+        "clock, of the slowest process. Evicted: replicas a step, of all GPUs. To one: the largest relative distance of a loss from it."
     )
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=2))
