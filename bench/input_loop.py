@@ -1,9 +1,9 @@
-"""What an input loop that copies batches ahead gains, on the simulator's clock: the same on every machine and run.
+"""What an input loop that copies batches ahead gains, on the simulator's clock: the same on every machine.
 
-A training step of linear layers on batches of 1024 x 4096 floats (16 MiB), which come from the CPU: from pageable
-memory, from page-locked memory, and from page-locked memory with ``non_blocking=True`` one batch ahead, as loops
-for CUDA have it. ``wanted`` is the longer of the kernels and the copy alone. With one layer the copy takes longer
-than the kernels, so that a loop cannot hide it; with many layers there is little to hide.
+A training step of linear layers on batches of 1024 x 4096 floats (16 MiB), which come from the CPU: from
+pageable memory, from page-locked memory, and from page-locked memory with ``non_blocking=True`` one batch
+ahead, as loops for CUDA have it. ``wanted`` is the longer of the kernels and the copy alone. With one layer
+the copy takes longer than the kernels, so that a loop cannot hide it; with many there is little to hide.
 
     python bench/input_loop.py
     python bench/input_loop.py --json input_loop.json --steps 50

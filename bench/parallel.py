@@ -1,11 +1,12 @@
 """DataParallel and DistributedDataParallel on two and four simulated GPUs, each at half of what it needs.
 
 A GPT of 4 layers, width 256, is trained on the same batches: on one GPU with room for all of it, by
-``nn.DataParallel`` over 2 and 4 GPUs in one process, where replicas share the parameters (one device) or have
-copies (``devices="each"``, PyTorch's own code), and by ``DistributedDataParallel`` in 2 and 4 processes with a
-GPU each. ``forward`` is the time of an inference of the same batch. ``half`` is a run in which each GPU has half of the peak that it had with room for all; it
-must give the bits of that. To one GPU's the distance is rounding: kernels may add in another order where a
-batch is smaller, and gradients are summed over the processes.
+``nn.DataParallel`` over 2 and 4 GPUs in one process, whose replicas share the parameters (one device) or
+have copies (``devices="each"``, PyTorch's own code), and by ``DistributedDataParallel`` in 2 and 4 processes
+with a GPU each. ``half`` is a run in which each GPU has half of the peak that it had with room for all; it
+must give the bits of that. ``forward`` is an inference of such a batch. To one GPU's the distance is
+rounding: kernels may add in another order where a batch is smaller, and gradients are summed over the
+processes.
 
     python bench/parallel.py
     python bench/parallel.py --json parallel.json --steps 8
@@ -30,7 +31,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SHORT = {
     "one": "one",
     "DataParallel": "DP",
-    "DataParallel, each": "DP, each",
+    "DataParallel, each": "DP/each",
     "DistributedDataParallel": "DDP",
 }
 WAYS = tuple(SHORT)
@@ -155,12 +156,14 @@ def main() -> None:
         table.add_row(
             SHORT[way], str(gpus), f"{max(ample['peaks']) / 2**20:.1f}",
             *(f"{each['milliseconds']:.2f}" for each in (ample, half)),
-            f"{ample['forward']:.2f}", f"{half['evictions']:.0f}", "equal" if same else "DIFFER", f"{far:.0e}",
+            f"{ample['forward']:.2f}", f"{half['evictions']:.0f}",
+            "equal" if same else "DIFFER", f"{far:.0e}",
         )  # fmt: skip
     Console().print(table)
     print(
-        "Peak: of the GPU that has most. Times: a step, and an inference with room for all, on the simulator's\n"
-        "clock, of the slowest process. Evicted: replicas a step, of all GPUs. To one: the largest relative distance of a loss from it."
+        "Peak: of the GPU that has most. Times: a step, and an inference with room for all, on the\n"
+        "simulator's clock, of the slowest process. Evicted: replicas a step, of all GPUs. To one: the\n"
+        "largest relative distance of a loss from one GPU's."
     )
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=2))
