@@ -3,7 +3,8 @@
 Each mutant is tried in a scratch worktree of REV under build/mutants. Core's mutants are built into one test
 program (tests_one), run until the first failure; a run that takes too long counts as noticed. Mutants of
 src/torch need PyTorch and minutes each, so they are tried only with --torch; those of what only a card runs,
-by `make cuda` (tier one), only with --cuda. The report is build/mutants.md.
+by `make cuda` (tier one), only with --cuda. The report is build/mutants.md. A run of whole lists that was
+stopped goes on where it was, if it is called again for the same commit.
 
 Exit status: 0 if every mutant of the lists is killed or listed as equivalent, and every list applies; else 1.
 """
@@ -11,6 +12,7 @@ Exit status: 0 if every mutant of the lists is killed or listed as equivalent, a
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import secrets
@@ -223,6 +225,26 @@ def write_report(outcomes: list[Outcome], command: str, base: str, seed: int | N
     REPORT.write_text("\n".join(lines) + "\n")
 
 
+def outcomes_kept(file: Path, base: str, mutants: list[Mutant]) -> list[Outcome]:
+    """The outcomes of an earlier run that was stopped, for these mutants of the same commit."""
+    try:
+        kept = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return []
+    if not isinstance(kept, dict) or kept.get("base") != base:
+        return []
+    tried = kept["outcomes"]
+    return [Outcome(mutant, *tried[mutant.name]) for mutant in mutants if mutant.name in tried]
+
+
+def keep_outcomes(file: Path, base: str, outcomes: list[Outcome]) -> None:
+    """Lets the next run of the same commit go on from here."""
+    tried = {outcome.mutant.name: [outcome.verdict, outcome.by, outcome.seconds] for outcome in outcomes}
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps({"base": base, "outcomes": tried}))
+    fresh.replace(file)
+
+
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="tools/mutate", description=__doc__.split("\n\n")[0])
@@ -260,6 +282,11 @@ def kind_of(mutant: Mutant) -> str:
 def kind_wanted(args: argparse.Namespace) -> str:
     """What the command line asks for."""
     return "cuda" if args.cuda else "torch" if args.torch else "core"
+
+
+def resumes(args: argparse.Namespace) -> bool:
+    """Whether a run that was stopped goes on: all that the lists have of a kind takes hours."""
+    return not args.random and not args.only
 
 
 def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
@@ -310,7 +337,11 @@ def main() -> int:
     first = trees.queue[0]
     print(f"the base passes in {first.baseline_s:.0f} s; a mutant may take {first.limit_s:.0f} s", flush=True)
     mutants = choose(args, first.path)
-    outcomes: list[Outcome] = []
+    kept = TOP / "build" / f"mutants-{kind_wanted(args)}.json"
+    outcomes = outcomes_kept(kept, base, mutants) if resumes(args) else []
+    if outcomes:
+        print(f"{len(outcomes)} of {len(mutants)} were tried by an earlier run of {base}", flush=True)
+    done = {outcome.mutant.name for outcome in outcomes}
     wanted = args.random or len(mutants)
     command = " ".join(["tools/mutate", *sys.argv[1:]])
 
@@ -326,9 +357,13 @@ def main() -> int:
         outcomes.append(outcome)
         print(f"{outcome.verdict:16} {mutant.name}: {outcome.by}", flush=True)
         write_report(outcomes, command, base, args.seed if args.random else None)
+        if resumes(args):
+            keep_outcomes(kept, base, outcomes)
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(attempt, mutants))
+        list(pool.map(attempt, [mutant for mutant in mutants if mutant.name not in done]))
+    if resumes(args):
+        kept.unlink(missing_ok=True)  # it has come to its end: the next run begins anew
     killed = sum(outcome.verdict == KILLED for outcome in outcomes)
     print(f"{killed} of {len(outcomes)} killed; {REPORT.relative_to(TOP)} says by whom")
     return 1 if any(outcome.bad for outcome in outcomes) else 0
