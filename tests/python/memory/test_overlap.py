@@ -142,6 +142,12 @@ def test_a_copy_out_and_in_again_of_one_pinned_buffer_are_in_order(configure: Ca
 
     assert simulated_ms(out_and_in) > 1.9 * copy
     assert torch.equal(returned[0].cpu(), torch.full((2 << 20,), 3.0))
+
+    def out_and_blocking_in() -> None:
+        copies.result.copy_(copies.value, non_blocking=True)
+        copies.result.to("managed")
+
+    assert simulated_ms(out_and_blocking_in) > 1.9 * copy
     halves = copies.result[: 1 << 20], copies.result[1 << 20 :]
 
     def other_half() -> None:

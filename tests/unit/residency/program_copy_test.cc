@@ -6,9 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "support/machine.h"
@@ -340,52 +338,6 @@ TEST(ProgramCopyFaults, AfterAnyFailureTheBlockIsAsBeforeOrAsCopied) {
     EXPECT_EQ(machine->check_invariants(), "");
     for (Block* block : {kept, fresh}) machine->destroy(block);
   }
-}
-
-// Batches go in and results come out on two threads while a third evicts what it finds.
-TEST(ProgramCopyRaces, BatchesAndResultsKeepTheirBytesUnderEvictions) {
-  constexpr int kRounds = 300;
-  Machine machine({.budget = KiB(64)});
-  const NodeId node = machine.sim();
-  std::atomic<bool> over = false;
-  std::thread evictor([&] {
-    while (!over.load()) (void)machine->evict_all();
-  });
-  std::vector<std::thread> programs;
-  for (uint64_t thread = 0; thread < 2; ++thread) {
-    programs.emplace_back([&, thread] {
-      Contents batch, result(kSize);
-      for (uint64_t i = 0; i < kRounds; ++i) {
-        batch = pattern(kSize, 2 * i + thread);
-        Block* block = machine->create(Bytes(kSize));
-        const auto run = [&](Queue queue) {
-          Access access{.block = block, .write = queue == Queue::copy_in, .queue = queue};
-          std::optional<OperatorScope> scope;
-          ASSERT_TRUE(gather(machine.engine(), node, std::span(&access, 1), block->size(), scope).ok());
-          ProgramCopy copy(machine.engine(), node, access);
-          ASSERT_TRUE(copy.begin().ok());
-          Device& device = machine->device(node);
-          Result<Event> copied = access.write ? device.copy_in(block->data(node), batch.data(), Bytes(kSize))
-                                              : device.copy_out(result.data(), block->data(node), Bytes(kSize));
-          ASSERT_TRUE(copied.ok());
-          ASSERT_TRUE(copy.end(std::move(copied).value()).ok());
-          machine->release(node, std::span(&access, 1));
-        };
-        run(Queue::copy_in);
-        run(Queue::copy_out);
-        const Result<Contents> seen = machine.read(*block, node);
-        ASSERT_TRUE(seen.ok()) << seen.status().message();
-        EXPECT_EQ(seen.value(), batch);
-        machine->destroy(block);
-        ASSERT_TRUE(machine->synchronize().ok());
-        EXPECT_EQ(result, batch);
-      }
-    });
-  }
-  for (std::thread& program : programs) program.join();
-  over = true;
-  evictor.join();
-  EXPECT_EQ(machine->check_invariants(), "");
 }
 
 }  // namespace

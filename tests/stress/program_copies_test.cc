@@ -1,0 +1,98 @@
+// Copies that programs do not wait for (residency/program_copy.h), by several threads, while others evict and read.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "residency/program_copy.h"
+#include "support/machine.h"
+
+namespace innkeeper::test {
+namespace {
+
+constexpr uint64_t kRounds = 300;
+
+// Copies between the block and the host's bytes, as the torch layer does.
+void copy_bytes(Machine& machine, NodeId node, Block& block, Queue queue, Contents& host) {
+  Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
+  std::optional<OperatorScope> scope;
+  ASSERT_TRUE(gather(machine.engine(), node, std::span(&access, 1), block.size(), scope).ok());
+  ProgramCopy copy(machine.engine(), node, access);
+  ASSERT_TRUE(copy.begin().ok());
+  Device& device = machine->device(node);
+  Result<Event> copied = access.write ? device.copy_in(block.data(node), host.data(), Bytes(kSize))
+                                      : device.copy_out(host.data(), block.data(node), Bytes(kSize));
+  ASSERT_TRUE(copied.ok());
+  ASSERT_TRUE(copy.end(std::move(copied).value()).ok());
+  machine->release(node, std::span(&access, 1));
+}
+
+class ProgramCopyStress : public testing::Test {
+ protected:
+  void SetUp() override {
+    evictor_ = std::thread([this] {
+      while (!over_.load()) (void)machine_->evict_all();
+    });
+  }
+  void TearDown() override {
+    over_ = true;
+    evictor_.join();
+    EXPECT_EQ(machine_->check_invariants(), "");
+  }
+
+  Machine machine_{{.budget = KiB(64)}};
+  const NodeId node_ = machine_.sim();
+  std::atomic<bool> over_ = false;
+  std::thread evictor_;
+};
+
+TEST_F(ProgramCopyStress, BatchesAndResultsOfThreadsKeepTheirBytes) {
+  std::vector<std::thread> programs;
+  for (uint64_t thread = 0; thread < 3; ++thread) {
+    programs.emplace_back([this, thread] {
+      Contents result(kSize);
+      for (uint64_t i = 0; i < kRounds; ++i) {
+        Contents batch = pattern(kSize, 3 * i + thread);
+        Block* block = machine_->create(Bytes(kSize));
+        copy_bytes(machine_, node_, *block, Queue::copy_in, batch);
+        copy_bytes(machine_, node_, *block, Queue::copy_out, result);
+        const Result<Contents> seen = machine_.read(*block, node_);
+        ASSERT_TRUE(seen.ok()) << seen.status().message();
+        EXPECT_EQ(seen.value(), batch);
+        machine_->destroy(block);
+        ASSERT_TRUE(machine_->synchronize().ok());
+        EXPECT_EQ(result, batch);
+      }
+    });
+  }
+  for (std::thread& program : programs) program.join();
+}
+
+TEST_F(ProgramCopyStress, ThreadsCopyOneBlockOutAndReadIt) {
+  Block* block = machine_.make(node_, pattern(kSize, 7)).value();
+  std::vector<std::thread> programs;
+  for (int thread = 0; thread < 3; ++thread) {
+    programs.emplace_back([this, block] {
+      std::array<Contents, 4> results;
+      for (Contents& result : results) result.resize(kSize);
+      for (uint64_t i = 0; i < kRounds; ++i) {
+        copy_bytes(machine_, node_, *block, Queue::copy_out, results[i % results.size()]);
+        const Result<Contents> seen = machine_.read(*block, node_);
+        ASSERT_TRUE(seen.ok()) << seen.status().message();
+        EXPECT_EQ(seen.value(), pattern(kSize, 7));
+      }
+      ASSERT_TRUE(machine_->synchronize().ok());
+      for (const Contents& result : results) EXPECT_EQ(result, pattern(kSize, 7));
+    });
+  }
+  for (std::thread& program : programs) program.join();
+  machine_->destroy(block);
+}
+
+}  // namespace
+}  // namespace innkeeper::test
