@@ -34,11 +34,12 @@ REPORT = TOP / "build" / "mutants.md"
 CORE_FOLDERS = ["src/plan", "src/residency", "src/sim", "src/trace"]
 TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/scripts/test_cuda_devices.py",
+    "tests/python/device/test_mixed.py",
+    "tests/python/memory/test_overlap.py",
     "tests/python/autograd/test_known_bugs.py",
     "tests/python/device/test_known_bugs_tensors.py",
     "tests/python/memory/test_bits.py",
     "tests/python/memory/test_placement.py",
-    "tests/python/memory/test_overlap.py",
     "tests/python/device/test_managed_tensor.py",
     "tests/python/memory/test_recording.py",
     "tests/python/device/test_opinfo.py",

@@ -26,6 +26,7 @@ def configure(
     planning: bool | None = None,
     recompute: bool | None = None,
     devices: str | None = None,
+    mixed: str | None = None,
 ) -> None:
     """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
 
@@ -45,6 +46,9 @@ def configure(
         devices: ``"each"`` gives each node that computes a device index, ``managed:0``, ``managed:1`` and so
             on, with CUDA's rules, as programs made for CUDA have under ``run --managed``. It is for the rest
             of the process. ``"one"``: one device for all nodes. None: as it was; at first one.
+        mixed: what an operator does with CPU tensors beside managed ones. ``"move"``: it moves them to the
+            device, as ``.to("managed")`` would. ``"refuse"``: CUDA's error. None: as it was; at first as
+            ``INNKEEPER_MIXED`` says, else ``"move"``, and ``"refuse"`` under ``run --managed``.
 
     Raises:
         ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
@@ -56,6 +60,8 @@ def configure(
     if devices not in (None, "one", "each") or (devices == "one" and _C.has_device_per_node()):
         fixed = ', and "each" stays for the rest of the process' if _C.has_device_per_node() else ""
         raise ValueError(f'devices is "one" or "each"{fixed}; got {devices!r}')
+    if mixed not in (None, "move", "refuse"):
+        raise ValueError(f'mixed is "move" or "refuse"; got {mixed!r}')
     switches = {
         "soft_placement": soft_placement,
         "growth": growth,
@@ -76,6 +82,8 @@ def configure(
     if devices == "each" and not _C.has_device_per_node():
         _C.use_device_per_node(0)  # The runtime has started, so it knows the visible GPUs.
         device_copies.install()
+    if mixed is not None:
+        _C.set_moves_cpu_tensors(mixed == "move")
     if soft_placement is not None:
         _C.set_soft_placement(soft_placement)
     if planning is not None:
@@ -248,6 +256,7 @@ class DeviceManager:
     def reset_stats(self) -> None:
         """Sets the counters to zero, and the peaks to what is in use now."""
         _C.reset_stats()
+        _C.reset_bytes_moved_from_cpu()
 
     def check_invariants(self) -> None:
         """Verifies the engine's books; RuntimeError names the first invariant that does not hold.

@@ -31,10 +31,11 @@ def stats() -> dict[str, Any]:
         ``kernel_seconds``, without what is waited for; the least bytes that any plan would fetch in it, and
         the least seconds that it would take; seconds are None where a GPU does not tell them: simulated ones
         do, of all that runs there), ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a
-        dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
+        dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``; and
+        ``moved_from_cpu`` (bytes of CPU tensors that operators moved, since they stood beside managed ones).
 
     """
-    return _C.stats()
+    return _C.stats() | {"moved_from_cpu": _C.bytes_moved_from_cpu()}
 
 
 def format_bytes(count: int) -> str:

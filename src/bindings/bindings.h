@@ -22,5 +22,6 @@ void bind_leases(py::module_& m);
 void bind_distributed(py::module_& m);
 void bind_device_names(py::module_& m);
 void bind_operators(py::module_& m);
+void bind_mixed(py::module_& m);
 
 }  // namespace innkeeper::bindings

@@ -17,6 +17,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   innkeeper::torch_layer::load();
   bind_settings(m);
+  bind_mixed(m);
   bind_stats(m);
   bind_blocks(m);
   bind_placement(m);

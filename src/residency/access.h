@@ -10,9 +10,9 @@ class Block;
 struct Access {
   Block* block = nullptr;
   bool write = false;
-  bool pinned = false;  // the engine's: this access holds a pin
-  bool born = false;    // a result that is new,
-  bool pure = false;    // and has the same bits whenever its operator reads the same
+  bool pinned = false;           // the engine's: this access holds a pin
+  bool born = false;             // a result that is new,
+  bool pure = false;             // and has the same bits whenever its operator reads the same
   Queue queue = Queue::compute;  // where the work on the bytes is; another one only for a ProgramCopy
 };
 

@@ -172,8 +172,8 @@ void Engine::end_move(Block& block) {
   IK_CHECK(block.mover_ == &thread_state());
   block.mover_ = nullptr;
   forget_move(block);
-  // Others may have left, a copy out of the last one may have failed, and what was dropped of the block may have
-  // come back (recompute.cc).
+  // Others may have left, a copy out of the last one may have failed, and what was dropped of the block may
+  // have come back (recompute.cc).
   inherit_if_last(block);
   for (const auto& at : nodes_) {  // a victim that has not left
     const Replica& replica = block.replica(at->id);

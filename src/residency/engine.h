@@ -198,6 +198,7 @@ class Engine final : public Accountant {
   // one moment.
   NodeStats glance(NodeId node) const;
   void reset_stats();
+  void reset_peak(NodeId id) { node(id).peak.store(node(id).used.load()); }
   // What operators touch, and the ends of blocks: for records, and for the plans that are made here.
   const std::shared_ptr<trace::Stream>& stream() const { return stream_; }
   // Whether anybody hears of what operators touch.

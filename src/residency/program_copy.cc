@@ -11,8 +11,9 @@ namespace innkeeper {
 
 ProgramCopy::ProgramCopy(Engine& engine, NodeId node, const Access& access)
     : engine_(engine), node_(node), access_(access) {
-  IK_CHECK(access.pinned && access.queue != Queue::compute && access.write == (access.queue == Queue::copy_in),
-           "a program's copy has a pin and a copy queue");
+  IK_CHECK(
+      access.pinned && access.queue != Queue::compute && access.write == (access.queue == Queue::copy_in),
+      "a program's copy has a pin and a copy queue");
 }
 
 Status ProgramCopy::begin() {

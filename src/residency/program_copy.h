@@ -1,5 +1,5 @@
-// A copy between a block and memory that the engine does not know, which the program does not wait for: a batch
-// from page-locked memory, a result into it (`non_blocking=True`).
+// A copy between a block and memory that the engine does not know, which the program does not wait for: a
+// batch from page-locked memory, a result into it (`non_blocking=True`).
 //
 // The copy runs on a copy queue, concurrently with kernels that do not touch the block:
 //     Access access{.block = block, .write = into_the_block, .queue = Queue::copy_in};  // or copy_out
@@ -10,8 +10,9 @@
 //     IK_RETURN_IF_ERROR(copy.end(copied));
 //     engine.release(node, {&access, 1});
 //
-// Ensures: the copy comes after the operators that used these bytes before (a copy out: after those that wrote
-// them). An operator that uses them next comes after the copy (after a copy out: only one that writes them).
+// Ensures: the copy comes after the operators that used these bytes before (a copy out: after those that
+// wrote them). An operator that uses them next comes after the copy (after a copy out: only one that writes
+// them).
 //
 // Thread safety: one object belongs to one thread. Locks: Engine's mutex, for book-keeping only.
 #pragma once

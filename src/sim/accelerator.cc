@@ -75,7 +75,7 @@ class Accelerator::Impl {
     MutexLock lock(mutex_);
     const QueueIndex index = count_.load(std::memory_order_relaxed);
     IK_CHECK(index < kMaxQueues, "too many queues on " + options.name);
-    queues_[index] = std::make_shared<WorkQueue>(host_);
+    queues_[index] = std::make_shared<WorkQueue>(host_, /*computes=*/index == kCompute);
     count_.store(index + 1, std::memory_order_release);
     return index;
   }
@@ -301,7 +301,7 @@ Event Accelerator::copy(QueueIndex queue, void* destination, const void* source,
   return event;
 }
 
-void Accelerator::publish(QueueIndex queue) { impl_->queue(queue).advance(); }
+void Accelerator::publish(QueueIndex queue) { impl_->queue(queue).publish(); }
 
 void Accelerator::begin_kernel(QueueIndex queue) {
   impl_->queue(queue).advance();

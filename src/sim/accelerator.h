@@ -118,7 +118,8 @@ class Accelerator {
   enum class Direction : uint8_t { in, out, within, peer };
   Event copy(QueueIndex queue, void* destination, const void* source, size_t size, Direction direction,
              HostMemory memory = HostMemory::pinned);
-  // Executes what was put on the queue so far. The host has not waited for it: virtual time stays.
+  // Executes what was put on the queue so far. The host has not waited for it: virtual time stays, and an
+  // event behind it is done once that, or the kernels' time, has come so far.
   void publish(QueueIndex queue);
 
   // A kernel: begin_kernel publishes all that the queue is entitled to see; then the caller computes, reading

@@ -22,7 +22,7 @@ bool overlap(const void* a, size_t a_size, const void* b, size_t b_size) {
 bool SimEvent::passed() const { return queue_->passed(position_); }
 
 bool SimEvent::done() {
-  if (passed()) return true;
+  if (passed()) return !queue_->is_early(position_);
   if (!polled_.exchange(true, std::memory_order_relaxed)) return false;
   queue_->advance(position_);
   return true;
@@ -81,9 +81,10 @@ double WorkQueue::start() const { return std::max(time_, host_->seen); }
 
 std::shared_ptr<SimEvent> WorkQueue::push(Item item, double seconds) {
   MutexLock lock(machine_mutex);
-  time_ = start() + seconds;
+  double end = start() + seconds;
   busy_ += seconds;
-  if (item.wait != nullptr && item.in_time) time_ = std::max(time_, item.wait->time());
+  if (item.wait != nullptr && item.in_time) end = std::max(end, item.wait->time());
+  came_to(end);
   items_.push_back(std::move(item));
   const Position position = enqueued_.load(std::memory_order_relaxed) + 1;
   enqueued_.store(position, std::memory_order_relaxed);
@@ -92,13 +93,35 @@ std::shared_ptr<SimEvent> WorkQueue::push(Item item, double seconds) {
 
 void WorkQueue::spend(double seconds, double not_before) {
   MutexLock lock(machine_mutex);
-  time_ = std::max(start(), not_before) + seconds;
+  came_to(std::max(start(), not_before) + seconds);
   busy_ += seconds;
 }
 
 std::shared_ptr<SimEvent> WorkQueue::tail() {
   MutexLock lock(machine_mutex);
   return std::make_shared<SimEvent>(shared_from_this(), enqueued_.load(std::memory_order_relaxed), time_);
+}
+
+void WorkQueue::came_to(double time) {
+  time_ = time;
+  if (computes_) host_->kernels = time;
+}
+
+void WorkQueue::publish() {
+  advance();
+  MutexLock lock(machine_mutex);
+  const double now = std::max(host_->seen, host_->kernels);
+  std::erase_if(published_, [now](const Published& each) { return each.time <= now; });
+  published_.push_back({enqueued_.load(std::memory_order_relaxed), time_});
+  any_published_.store(true, std::memory_order_relaxed);
+}
+
+bool WorkQueue::is_early(Position position) const {
+  if (!any_published_.load(std::memory_order_relaxed)) return false;
+  MutexLock lock(machine_mutex);
+  const double now = std::max(host_->seen, host_->kernels);
+  return std::any_of(published_.begin(), published_.end(),
+                     [&](const Published& each) { return each.position == position && each.time > now; });
 }
 
 void WorkQueue::finish_front() {

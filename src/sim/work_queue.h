@@ -94,15 +94,19 @@ struct Item {
   void execute();
 };
 
-// The latest moment, in virtual time, that the host knows to have passed on an accelerator: work that it puts
-// on any of its queues later does not start earlier.
+// What the queues of one accelerator share.
 struct HostTime {
+  // The latest moment, in virtual time, that the host knows to have passed: work that it puts on any queue
+  // later does not start earlier.
   double seen IK_GUARDED_BY(machine_mutex) = 0;
+  // The end of the kernels so far.
+  double kernels IK_GUARDED_BY(machine_mutex) = 0;
 };
 
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
-  explicit WorkQueue(std::shared_ptr<HostTime> host) : host_(std::move(host)) {}
+  // `computes`: it has the accelerator's kernels.
+  WorkQueue(std::shared_ptr<HostTime> host, bool computes) : host_(std::move(host)), computes_(computes) {}
 
   bool idle() const { return passed(enqueued_.load(std::memory_order_relaxed)); }
   bool passed(Position position) const { return executed_.load(std::memory_order_acquire) >= position; }
@@ -115,6 +119,10 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // Executes what was put on the queue up to `position`, and all that it waits for.
   void advance(Position position) IK_EXCLUDES(machine_mutex);
   void advance() { advance(enqueued_.load(std::memory_order_relaxed)); }
+  // Executes what was put on the queue so far, whose last item ends at its time all the same.
+  void publish() IK_EXCLUDES(machine_mutex);
+  // Whether virtual time is behind the end of what publish() executed last, which ends at `position`.
+  bool is_early(Position position) const IK_EXCLUDES(machine_mutex);
   // Before the range is freed: advances past the last item that is a wait or a copy that touches it. Results
   // of kernels that stay hidden in it become poison (with `spoil`), so that whoever is given the memory and
   // does not wait for this queue finds them in it later; without, they are published now.
@@ -133,8 +141,18 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  private:
   double start() const IK_REQUIRES(machine_mutex);
   void finish_front() IK_REQUIRES(machine_mutex);
+  void came_to(double time) IK_REQUIRES(machine_mutex);
+
+  struct Published {
+    Position position;
+    double time;  // of its end
+  };
 
   const std::shared_ptr<HostTime> host_;
+  const bool computes_;
+  std::vector<Published> published_
+      IK_GUARDED_BY(machine_mutex);  // those that were early when last looked at
+  std::atomic<bool> any_published_ = false;
   // Written with the mutex held. executed_ is released after an item's bytes are in place, so that whoever
   // reads it (acquire) without the lock sees them.
   std::atomic<Position> enqueued_ = 0;

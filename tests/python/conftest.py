@@ -73,6 +73,16 @@ def bytes_kept() -> int:
 
 
 @pytest.fixture
+def refuse_mixed() -> Iterator[None]:
+    """CUDA's rule for one test: an operator refuses CPU tensors beside managed ones."""
+    from innkeeper import _C
+
+    _C.set_moves_cpu_tensors(False)
+    yield
+    _C.set_moves_cpu_tensors(True)
+
+
+@pytest.fixture
 def configure() -> Iterator[Callable[[str], None]]:
     """Other nodes, for one test."""
     gc.collect()  # tensors that an earlier test left in a cycle

@@ -1,4 +1,5 @@
-// Copies that programs do not wait for (residency/program_copy.h), by several threads, while others evict and read.
+// Copies that programs do not wait for (residency/program_copy.h), by several threads, while others evict and
+// read.
 #include <gtest/gtest.h>
 
 #include <array>

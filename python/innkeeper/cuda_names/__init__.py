@@ -23,19 +23,33 @@ def install() -> None:
     if _installed:
         return
     _installed = True
+    import os
+
     import innkeeper
     import torch
     from innkeeper import _C, device_copies
-    from innkeeper.cuda_names import answers, autocast, compiled, groups, refusals, tensors, visible
+    from innkeeper.cuda_names import (
+        answers,
+        autocast,
+        compiled,
+        groups,
+        profiling,
+        refusals,
+        tensors,
+        visible,
+    )
 
     _C.follow_visible_devices()
     _C.use_device_per_node(visible.visible_gpus())
     _C.call_devices_cuda()
+    if not os.environ.get("INNKEEPER_MIXED"):
+        _C.set_moves_cpu_tensors(False)  # CUDA's rule
     tensors.install()
     answers.install()
     autocast.install()
     compiled.install()
     refusals.install()
     groups.install()
+    profiling.install()
     device_copies.install()
     innkeeper.DataParallel = torch.nn.DataParallel  # type: ignore[assignment,misc]

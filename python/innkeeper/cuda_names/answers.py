@@ -26,6 +26,7 @@ from innkeeper.managed_device.types import __all__ as types
 _SAME = """
     device_of empty_cache get_allocator_backend is_current_stream_capturing
     max_memory_allocated max_memory_cached max_memory_reserved memory_allocated memory_cached memory_reserved
+    memory_snapshot
     set_stream stream Event StreamContext has_half _is_in_bad_fork
     set_per_process_memory_fraction get_per_process_memory_fraction device_memory_used
 """
@@ -151,7 +152,7 @@ class Properties(NamedTuple):
     total_memory: int
     major: int = 8
     minor: int = 0
-    multi_processor_count: int = 1
+    multi_processor_count: int = 108
     max_threads_per_multi_processor: int = 2048
     regs_per_multiprocessor: int = 65536
     shared_memory_per_block: int = 49152
@@ -162,10 +163,17 @@ class Properties(NamedTuple):
     is_multi_gpu_board: bool = False
 
 
+def _known(device: Any, otherwise: str) -> int:
+    try:
+        return index_of(device)
+    except RuntimeError as error:
+        raise AssertionError(otherwise) from error  # CUDA's, which programs catch that probe for devices
+
+
 def get_device_properties(device: Any = None) -> Properties:
     """The node's: its name, its budget, and of a card what it says of itself."""
     _lazy_init()
-    (node,) = nodes_of(device)
+    (node,) = nodes_of(_known(device, "Invalid device id"))
     if node.kind != "cuda":
         return Properties(f"managed {node.name}", node.budget)
     card = torch.cuda._get_device_properties(int(node.name.partition(":")[2]))  # type: ignore[attr-defined]
@@ -206,7 +214,7 @@ def is_tf32_supported() -> bool:
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     """Whether one device copies from the other's memory directly: True but for a device and itself."""
     _lazy_init()
-    return index_of(device) != index_of(peer_device)
+    return _known(device, "Invalid device id") != _known(peer_device, "Invalid peer device id")
 
 
 def _get_nvml_device_index(device: Any) -> int:

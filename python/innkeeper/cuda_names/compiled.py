@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from innkeeper.cuda_names.put import put
-from innkeeper.cuda_names.script import note
 from innkeeper.libraries.imports import after_import
+from innkeeper.script import note
 
 _compile = torch.compile
 

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import torch
 from innkeeper.cuda_names.put import put
-from innkeeper.cuda_names.script import here
 from innkeeper.managed_device import table
+from innkeeper.script import here
 
 _POINTERS = (
     "a managed tensor's memory moves, so it has no address; innkeeper.resident(x) gives the real tensor"

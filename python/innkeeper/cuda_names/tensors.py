@@ -12,9 +12,9 @@ import torch
 from innkeeper import _C
 from innkeeper._register import DEVICE
 from innkeeper.cuda_names.put import put
-from innkeeper.cuda_names.script import is_own, note
 from innkeeper.managed_device.device import index_of
 from innkeeper.pickling import send_tensor
+from innkeeper.script import is_own, note
 from torch import Tensor
 
 _tensor_to, _tensor_type, _tensor_data_ptr = Tensor.to, Tensor.type, Tensor.data_ptr

@@ -6,7 +6,7 @@ import os
 
 import torch
 from innkeeper import _C
-from innkeeper.cuda_names.script import note
+from innkeeper.script import note
 
 visible_gpus = torch.cuda.device_count  # PyTorch's own, which starts nothing
 _used = False  # The program has used a device.

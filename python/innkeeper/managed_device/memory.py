@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, report
+from innkeeper._register import DEVICE
 from innkeeper.managed_device.device import index_of, is_initialized
 from innkeeper.managed_device.memory_history import (  # noqa: F401  (torch.cuda.memory has them too)
     _dump_snapshot,
@@ -26,6 +27,7 @@ __all__ = [
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
@@ -100,15 +102,37 @@ def flattened(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def memory_snapshot(*_: Any, **__: Any) -> list[dict[str, Any]]:
+    """What ``_snapshot()`` has of tensors' memory: a list of segments, in torch.cuda's form."""
+    segments: list[dict[str, Any]] = _snapshot()["segments"]
+    return segments
+
+
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """``innkeeper.summary()``; abbreviated, its last lines, the totals."""
-    index_of(device)
+    """The device's memory in one line, and ``innkeeper.summary()``; abbreviated, the line and its totals."""
+    free, budget = mem_get_info(device)
+    counters = torch._C._accelerator_getDeviceStats(index_of(device))
+
+    def of(name: str) -> str:
+        count = counters[name]["all"]
+        return f"{report.format_bytes(count['current'])} (peak {report.format_bytes(count['peak'])})"
+
+    line = (
+        f"{torch.device(DEVICE, index_of(device))}: allocated {of('allocated_bytes')}, reserved "
+        f"{of('reserved_bytes')}, of its tensors {of('requested_bytes')}; "
+        f"free {report.format_bytes(free)} of {report.format_bytes(budget)}"
+    )
     text = report.summary()
-    return "\n".join(line for line in text.splitlines() if line[0].isdigit()) if abbreviated else text
+    if abbreviated:
+        text = "\n".join(line for line in text.splitlines() if line[0].isdigit())
+    return f"{line}\n{text}"
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Sets the peaks to what is in use now. The counters of ``innkeeper.stats()`` go to zero as well."""
+    """Sets the device's peaks to what is in use now.
+
+    With one device the counters of ``innkeeper.stats()`` go to zero as well.
+    """
     torch._C._accelerator_resetPeakStats(index_of(device))
 
 

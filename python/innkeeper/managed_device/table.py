@@ -12,7 +12,8 @@ _WORKS = """
     get_device_name get_device_properties is_bf16_supported is_tf32_supported has_half has_magma
     Stream Event StreamContext stream current_stream default_stream set_stream is_current_stream_capturing
     streams memory memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached
-    max_memory_cached mem_get_info memory_stats memory_stats_as_nested_dict memory_summary device_memory_used
+    max_memory_cached mem_get_info memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary
+    device_memory_used
     get_allocator_backend reset_peak_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated
     reset_max_memory_cached empty_cache set_per_process_memory_fraction get_per_process_memory_fraction
     random manual_seed manual_seed_all seed seed_all initial_seed
@@ -66,7 +67,6 @@ REFUSED = {
     "reset_accumulated_host_memory_stats": _HOST,
     "reset_peak_host_memory_stats": _HOST,
     "jiterator": _KERNEL,
-    "memory_snapshot": "there are no segments to show; innkeeper.stats() tells what each node holds",
     "nccl": "NCCL works on CUDA pointers; use torch.distributed, or real tensors inside innkeeper.resident",
     "set_sync_debug_mode": "the engine decides when to wait; innkeeper.manager().log_moves shows moves",
     "get_sync_debug_mode": "the engine decides when to wait; innkeeper.manager().log_moves shows moves",

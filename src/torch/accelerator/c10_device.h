@@ -46,8 +46,8 @@ class C10Device final : public Device {
   Result<Event> copy_out(void* host, const void* device, Bytes size) override;
   bool can_copy_from(const Device& peer) const override;
   Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) override;
-  // Copies between a tensor of this device and one of the CPU, on queue copy_in or copy_out. Page-locked memory
-  // of CUDA's allocator stays until the copy is done.
+  // Copies between a tensor of this device and one of the CPU, on queue copy_in or copy_out. Page-locked
+  // memory of CUDA's allocator stays until the copy is done.
   Result<Event> copy_tensor(Queue queue, const at::Tensor& to, const at::Tensor& from);
   Bytes trim() override;
   Status synchronize() override;

@@ -22,6 +22,9 @@ using c10d::OpType;
 using c10d::Work;
 using Tensors = std::vector<Tensor>;
 
+// NCCL takes any shapes of the right numbers of elements for these; Gloo cuts along the first dimension.
+Tensor flat(const Tensor& x) { return x.is_contiguous() ? x.view({-1}) : x; }
+
 // A message under way, by a copy on the host.
 class MessageWork final : public Work {
  public:
@@ -105,7 +108,8 @@ class ProcessGroup final : public Backend {
     Tensors out{output}, in{input};
     return run(OpType::_ALLGATHER_BASE, Way::cards, {{&out, true}, {&in, false}},
                [&](Backend& other, LentTensors& lent) {
-                 return other._allgather_base(lent.of(0).front(), lent.of(1).front(), asynchronous(options));
+                 Tensor whole = flat(lent.of(0).front()), part = flat(lent.of(1).front());
+                 return other._allgather_base(whole, part, asynchronous(options));
                });
   }
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -141,8 +145,8 @@ class ProcessGroup final : public Backend {
     Tensors out{output}, in{input};
     return run(OpType::_REDUCE_SCATTER_BASE, way_of(options.reduceOp), {{&out, true}, {&in, false}},
                [&](Backend& other, LentTensors& lent) {
-                 return other._reduce_scatter_base(lent.of(0).front(), lent.of(1).front(),
-                                                   asynchronous(options));
+                 Tensor part = flat(lent.of(0).front()), whole = flat(lent.of(1).front());
+                 return other._reduce_scatter_base(part, whole, asynchronous(options));
                });
   }
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,

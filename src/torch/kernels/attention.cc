@@ -13,6 +13,7 @@
 
 #include "torch/kernels/host_kernels.h"
 #include "torch/kernels/own_kernels.h"
+#include "torch/operator/mixed_move.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -53,10 +54,26 @@ at::Tensor padded(const at::Tensor& x) {
   return missing == 0 ? x : at::constant_pad_nd(x, {0, missing});
 }
 
+bool is_to_be_moved(const at::Tensor& x) { return x.defined() && x.device().is_cpu() && moves_cpu_tensors(); }
+
 // PyTorch composes it by the device's type, and takes the CPU's flash kernel for one that it does not know.
+// It refuses operands of two devices before any kernel sees them, so those of the CPU are moved here
+// (mixed_move.h).
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                      std::optional<double> scale, bool enable_gqa) {
+  const at::Tensor its_mask = mask.value_or(at::Tensor());
+  if (is_to_be_moved(query) || is_to_be_moved(key) || is_to_be_moved(value) || is_to_be_moved(its_mask))
+      [[unlikely]] {
+    const c10::Device device = is_managed(query) ? query.device()
+                               : is_managed(key) ? key.device()
+                                                 : value.device();
+    const auto there = [&](const at::Tensor& x) {
+      return is_to_be_moved(x) ? note_and_move("aten::scaled_dot_product_attention", x, device) : x;
+    };
+    return at::scaled_dot_product_attention(there(query), there(key), there(value), there(its_mask),
+                                            dropout_p, is_causal, scale, enable_gqa);
+  }
   // A mask rules CUDA's flash kernel out.
   const bool may_be_flash = runs_cuda_kernels() && !(mask.has_value() && mask->defined());
   if (!may_be_flash ||

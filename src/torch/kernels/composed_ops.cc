@@ -19,6 +19,7 @@
 #include "torch/memory/handle.h"
 #include "torch/operator/boxed_kernel.h"
 #include "torch/operator/drive.h"
+#include "torch/operator/mixed_move.h"
 #include "torch/operator/register_ops.h"
 #include "torch/runtime/device_index.h"
 #include "torch/runtime/random_stream.h"
@@ -308,8 +309,13 @@ void register_nested(const c10::OperatorHandle& op) {
 }  // namespace
 
 void run_composed(const ManagedOp& op, torch::jit::Stack* stack) {
-  ComposedCall call(op, *stack);
-  drive(call);
+  try {
+    ComposedCall call(op, *stack);
+    drive(call);
+    return;
+  } catch (const MixedOperands&) {
+  }
+  run_moved(op, stack, &run_composed);
 }
 
 // Where composed CPU tensors have a kernel, ours runs it, unless composed_parts.cc has one; the rest

@@ -81,7 +81,8 @@ class CopyCall : public WholeAndOnce {
           return compute_on_copy_queue(call, *device, target, source);
       }
       Device& device = call.runtime().engine().device(call.node());
-      throw_if_error(call.runtime().pinned_copies().order_after(device, Queue::compute, host_range()), name());
+      throw_if_error(call.runtime().pinned_copies().order_after(device, Queue::compute, host_range()),
+                     name());
     }
     // CUDA's allocator of pinned memory knows which copies still read it, so that one need not be waited for.
     // Who copies to the CPU reads next, and knows of no queue of ours.

@@ -27,6 +27,7 @@ void register_random_operators();  // random_ops.cc
 void register_convolutions();      // convolution.cc
 void register_batch_norm();        // batch_norm.cc
 void register_group_norm();        // group_norm.cc
+void register_sync_batch_norm();   // sync_batch_norm.cc
 void register_rms_norm();          // rms_norm.cc
 void register_attention();         // attention.cc
 void register_rnns();              // rnn.cc

@@ -67,7 +67,10 @@ class HandleAllocator final : public c10::DeviceAllocator {
   void resetPeakStats(c10::DeviceIndex index) override {
     check_device_index(index);
     reset_peak(resolved_index(index));
-    if (Runtime* started = runtime_if_started()) started->engine().reset_stats();
+    Runtime* started = runtime_if_started();
+    if (started == nullptr) return;
+    if (!has_device_per_node()) return started->engine().reset_stats();
+    for (const NodeId node : nodes_of(started->engine(), index)) started->engine().reset_peak(node);
   }
   // {free, total} bytes of the budgets. Starts the runtime, which knows them.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {

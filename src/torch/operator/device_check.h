@@ -1,5 +1,6 @@
-// Looks for managed tensors beside tensors of other devices, and throws PyTorch's own error where CUDA would.
-// 0-dim CPU tensors that are only read are welcome everywhere, as on CUDA.
+// Looks for managed tensors beside tensors of other devices: the operator moves those of the CPU
+// (mixed_move.h), or throws PyTorch's own error where CUDA would. 0-dim CPU tensors that are only read are
+// welcome everywhere, as on CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,10 +30,12 @@ class DeviceCheck {
   }
   bool any_managed() const { return managed_; }
   bool mixed() const { return managed_ && other_.has_value(); }
+  // Throws MixedOperands where a CPU tensor is to be moved (mixed_move.h), else PyTorch's error.
   void refuse_mixed(std::string_view op) const {
     if (mixed()) [[unlikely]]
-      refuse(op, *first_, *other_);
+      move_or_refuse(op, *first_, *other_);
   }
+  [[noreturn]] static void move_or_refuse(std::string_view op, c10::Device first, c10::Device other);
   [[noreturn]] static void refuse(std::string_view op, c10::Device first, c10::Device other);
 
  private:

@@ -8,6 +8,7 @@
 #include "torch/errors.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/meta_results.h"
+#include "torch/operator/mixed_move.h"
 #include "torch/runtime/device_index.h"
 #include "torch/runtime/random_stream.h"
 
@@ -299,9 +300,14 @@ NodeId where_to_run(OperatorCall& call, const Signature& signature, NodeId node,
 }
 
 void run_managed(const ManagedOp& op, torch::jit::Stack* stack) {
-  if (op.signature->foreach && (run_one_by_one(op, stack) || run_in_sublists(op, stack))) return;
-  BoxedCall call(op, *stack);
-  drive(call);
+  try {
+    if (op.signature->foreach && (run_one_by_one(op, stack) || run_in_sublists(op, stack))) return;
+    BoxedCall call(op, *stack);
+    drive(call);
+    return;
+  } catch (const MixedOperands&) {
+  }
+  run_moved(op, stack, &run_managed);
 }
 
 }  // namespace innkeeper::torch_layer

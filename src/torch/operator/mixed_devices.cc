@@ -1,4 +1,5 @@
-// Which operators take CPU tensors beside managed ones, and the error for the rest.
+// Which operators take CPU tensors beside managed ones as CUDA's do, and what becomes of the rest: they move
+// them (mixed_move.h), or there is an error.
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 
@@ -8,6 +9,7 @@
 
 #include "torch/operator/device_check.h"
 #include "torch/operator/fallback.h"
+#include "torch/operator/mixed_move.h"
 #include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
@@ -46,6 +48,7 @@ void refuse_foreign_draw(const ManagedOp& op, c10::ArrayRef<c10::IValue> argumen
 // Operators that take them work on their first operand, and where that is.
 void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
   if (!self.isTensor() || is_managed(self.toTensor())) return;
+  if (self.toTensor().device().is_cpu() && moves_cpu_tensors()) throw MixedOperands{};
   const c10::Device device = self.toTensor().device();
   const std::string& name = op.signature->op.schema().name();
   TORCH_CHECK_INDEX(name.find("index") == std::string::npos, "indices should be either on ", device.type(),
@@ -122,6 +125,11 @@ bool run_one_by_one(const ManagedOp& op, torch::jit::Stack* stack) {
   if (!has_kernel_for_each(handle)) check.refuse_mixed(handle.schema().name());
   handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
   return true;
+}
+
+void DeviceCheck::move_or_refuse(std::string_view op, c10::Device first, c10::Device other) {
+  if ((first.is_cpu() || other.is_cpu()) && moves_cpu_tensors()) throw MixedOperands{};
+  refuse(op, first, other);
 }
 
 void DeviceCheck::refuse(std::string_view op, c10::Device first, c10::Device other) {

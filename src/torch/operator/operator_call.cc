@@ -1,4 +1,5 @@
 #include "torch/operator/operator_call.h"
+#include "torch/operator/cpu_gradient.h"
 
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
@@ -45,6 +46,7 @@ at::Tensor view_of(c10::StorageImpl& handle, const c10::TensorImpl& base, const 
 }  // namespace
 
 OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtime()), name_(name) {
+  find_nodes_of_results();
   // InferenceMode puts autograd's flags back when it ends: a first use inside it would not last.
   static thread_local bool seen = false;
   if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]]

@@ -27,6 +27,7 @@ void register_own_kernels() {
   register_random_operators();
   register_convolutions();
   register_batch_norm();
+  register_sync_batch_norm();
   register_group_norm();
   register_rms_norm();
   register_attention();

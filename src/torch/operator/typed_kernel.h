@@ -17,6 +17,7 @@
 #include "torch/operator/device_check.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/fallback.h"
+#include "torch/operator/mixed_move.h"
 
 namespace innkeeper::torch_layer {
 
@@ -36,7 +37,12 @@ class TypedKernel<Op, Return(Args...)> {
  public:
   static Return run(Args... args) {
     TypedKernel kernel(args...);
-    return drive(kernel);
+    try {
+      return drive(kernel);
+    } catch (const MixedOperands&) {
+      kernel.repeat();
+      return kernel.result();
+    }
   }
 
   static std::string_view name() { return Op::name; }

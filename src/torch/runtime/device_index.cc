@@ -61,7 +61,10 @@ c10::DeviceIndex index_limit() noexcept {
   return static_cast<c10::DeviceIndex>(std::max(count(), local_rank() + 1));
 }
 
-void forget_device_count() { expected_count.store(0); }
+void forget_device_count() {
+  expected_count.store(0);
+  detail::current_index = 0;  // the one that was current may be gone
+}
 
 void check_device_index(c10::DeviceIndex index) {
   if (index <= 0) return;
@@ -83,7 +86,11 @@ void check_expected_index(c10::DeviceIndex index) {
 }
 
 c10::DeviceIndex index_of(const std::optional<c10::Device>& device) {
-  if (!device.has_value()) return current_index();
+  if (!device.has_value()) {
+    if (has_device_per_node() && current_index() >= index_limit()) [[unlikely]]
+      detail::current_index = 0;  // configure() was called by another thread
+    return current_index();
+  }
   check_device_index(device->index());
   return resolved_index(device->index());
 }

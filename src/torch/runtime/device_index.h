@@ -40,7 +40,8 @@ IK_EXPORT c10::DeviceIndex device_count();
 // One more than the largest valid index. At least device_count(), and more only for a LOCAL_RANK beyond it.
 // PyTorch sizes arrays by it that it indexes by device.
 c10::DeviceIndex index_limit() noexcept;
-// The number of devices may have changed: configure() calls this.
+// The number of devices may have changed: configure() calls this. Device 0 is the calling thread's current
+// one now.
 void forget_device_count();
 
 // Throws c10::Error unless the index is valid, or negative, which means the current one. An index above 0

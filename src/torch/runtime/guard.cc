@@ -5,12 +5,15 @@
 // can be ahead, and everything that makes the host wait waits for the engine's queues.
 //
 // An event made with enable_timing=True waits for the work before it when it is recorded, and then looks at
-// the clock: elapsed_time is what the work between two events took, not what launching it took.
+// the clock: elapsed_time is what the work between two events took, not what launching it took. Where the
+// device's nodes are simulated GPUs that is their own clock.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <optional>
 
 #include "torch/errors.h"
 #include "torch/memory/handle.h"
@@ -18,6 +21,7 @@
 #include "torch/runtime/fork.h"
 #include "torch/runtime/runtime_state.h"
 #include "torch/runtime/shell.h"
+#include "torch/sim/sim_backend.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -31,7 +35,7 @@ std::atomic<c10::StreamId> last_stream_id{0};
 // What c10::Event keeps as an opaque pointer.
 struct RecordedEvent {
   bool timed = false;
-  std::chrono::steady_clock::time_point time;
+  double seconds = 0;     // by the clock of its device
   DeviceIndex index = 0;  // of the device that recorded it
 };
 
@@ -51,6 +55,23 @@ void check_device(c10::Device device) {
 void wait_for_engine() {
   refuse_in_forked_child();
   if (Runtime* started = runtime_if_started()) throw_if_error(started->engine().synchronize(), "synchronize");
+}
+
+// Of the simulated GPU that the device prefers, of all with one device, else of the wall.
+double seconds_now(DeviceIndex index) {
+  if (Runtime* started = runtime_if_started()) {
+    Engine& engine = started->engine();
+    const NodeId own = node_at(resolved_index(index));
+    std::optional<double> latest;
+    for (const NodeId node : engine.computing_nodes()) {
+      const NodeBackend& backend = started->backend(node);
+      if (backend.kind != "sim" || (own != kNoNode && node != own)) continue;
+      const double time = sim_backend::accelerator(backend.device.index()).time();
+      latest = std::max(latest.value_or(time), time);
+    }
+    if (latest.has_value()) return *latest;
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -91,7 +112,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     recorded.timed = flag == c10::EventFlag::BACKEND_DEFAULT;
     if (!recorded.timed) return;
     wait_for_engine();
-    recorded.time = std::chrono::steady_clock::now();
+    recorded.seconds = seconds_now(stream.device_index());
   }
   void block(void*, const Stream&) const override {}
   bool queryEvent(void* event) const override {
@@ -112,7 +133,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(begin.timed && end.timed, "both events must be made with enable_timing=True");
     TORCH_CHECK(begin.index == end.index, "elapsed_time: the events are of different devices, ",
                 device_at(begin.index), " and ", device_at(end.index));
-    return std::chrono::duration<double, std::milli>(end.time - begin.time).count();
+    return 1e3 * (end.seconds - begin.seconds);
   }
 
   // Every dtype: what a node cannot do, the next kind does (the host last).

@@ -5,8 +5,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Keeps the current device's compute queue busy for so many seconds: a simulated GPU by its clock, the host by
-// sleeping. A real GPU has PyTorch's own function. Throws c10::Error for a negative number.
+// Keeps the current device's compute queue busy for so many seconds: a simulated GPU by its clock, the host
+// by sleeping. A real GPU has PyTorch's own function. Throws c10::Error for a negative number.
 IK_EXPORT void keep_busy(double seconds);
 
 }  // namespace innkeeper::torch_layer

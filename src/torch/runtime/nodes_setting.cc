@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -38,9 +39,11 @@ const char* visible_list() {
   return visible_devices_followed.load() ? std::getenv("CUDA_VISIBLE_DEVICES") : nullptr;
 }
 
+// CUDA sees no device at all where one stands twice.
 bool lists_device_0_first(std::string_view list) {
   const std::vector<std::string_view> items = split_items(list);
-  return !items.empty() && items.front() == "0";
+  const std::set<std::string_view> different(items.begin(), items.end());
+  return !items.empty() && items.front() == "0" && different.size() == items.size();
 }
 
 }  // namespace

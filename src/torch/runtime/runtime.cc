@@ -19,6 +19,7 @@
 #include "torch/memory/real_memory.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/kept_call.h"
+#include "torch/operator/mixed_move.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/runtime/copy_events.h"
 #include "torch/runtime/fork.h"
@@ -170,6 +171,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
                  "INNKEEPER_STRESS");
   }
   check_soft_setting();
+  check_mixed_setting();
   growth_setting().check();
   planning_setting().check();
   recompute_setting().check();

@@ -52,8 +52,9 @@ sim::HostMemory kind_of(const void* host, bool asynchronous) {
   return asynchronous || is_pinned_address(host) ? sim::HostMemory::pinned : sim::HostMemory::pageable;
 }
 
-// A program's asynchronous copy takes its time on the queue, and its bytes at once: a program that overwrites a
-// batch, or reads a result, before it has waited for the copy goes wrong on a GPU at random, and never here.
+// A program's asynchronous copy takes its time on the queue, and its bytes at once: a program that overwrites
+// a batch, or reads a result, before it has waited for the copy goes wrong on a GPU at random, and never
+// here.
 void finish(sim::Accelerator& device, sim::QueueIndex queue, const void* host, bool asynchronous) {
   if (!asynchronous) return device.synchronize(queue);
   if (is_pinned_address(host)) device.publish(queue);

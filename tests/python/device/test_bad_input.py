@@ -239,6 +239,7 @@ def resources() -> tuple[int, int, dict[str, tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("case", BAD_CALLS)
+@pytest.mark.usefixtures("refuse_mixed")
 def test_a_bad_call(case: str):
     call, kind, line = BAD_CALLS[case]
     assert os.environ["INNKEEPER_NODES"] == NODES

@@ -84,6 +84,11 @@ CALLS: dict[str, Callable[[], Any]] = {
     "mem_get_info": lambda: 0 <= managed.mem_get_info()[0] <= managed.mem_get_info()[1],
     "memory_stats": lambda: managed.memory_stats()["allocated_bytes.all.peak"] >= 0,
     "memory_stats_as_nested_dict": lambda: "innkeeper" in managed.memory_stats_as_nested_dict(),
+    "memory_snapshot": lambda: (
+        managed.memory._record_memory_history(),
+        isinstance(managed.memory_snapshot(), list),
+        managed.memory._record_memory_history(None),
+    )[1],
     "memory_summary": lambda: (
         "sim:0" in managed.memory_summary() and managed.memory_summary(abbreviated=True)
     ),

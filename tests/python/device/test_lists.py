@@ -192,6 +192,7 @@ def test_gradients_go_through_lists_on_several_devices():
     assert all(same(a, b) for a, b in zip(*found, strict=True))
 
 
+@pytest.mark.usefixtures("refuse_mixed")
 def test_what_does_not_fit_together_is_refused():
     ours, plain = [counting(n).to("managed") for n in range(2)], [counting(n) for n in range(2)]
     words = (

@@ -270,6 +270,7 @@ def test_sparse_embedding_trains_to_the_cpus_bits(kind: str):
     assert torch.equal(*weights)
 
 
+@pytest.mark.usefixtures("refuse_mixed")
 def test_what_is_refused():
     sparse = matrix().to("managed").to_sparse()
     with pytest.raises(RuntimeError, match="same device"):

@@ -32,6 +32,15 @@ def test_data_parallel_training_has_the_bits_of_the_cpus(torchrun: Torchrun, cas
     assert min(row["evictions"] for row in tight) > 0
 
 
+def test_a_batch_norm_of_all_processes_is_that_of_the_whole_batch(torchrun: Torchrun):
+    assert torchrun.found("sync_batch_norm", 2) == [True, True]
+
+
+def test_gathers_into_a_tensor_of_any_shape(torchrun: Torchrun):
+    whole = [[1.0] * 3 + [2.0] * 3]
+    assert torchrun.found("all_gather_of_other_shapes") == [[whole, [[2.0] * 3]], [whole, [[4.0] * 3]]]
+
+
 def test_gradients_are_summed_beside_the_backward(torchrun: Torchrun):
     assert torchrun.found("overlap") == [True, True]
 

@@ -108,6 +108,7 @@ def test_frequent_small_transfers_cost_more_than_one_large_one():
 SAME_DEVICE = "Expected all tensors to be on the same device"
 
 
+@pytest.mark.usefixtures("refuse_mixed")
 def test_operands_must_be_on_one_device():
     x = torch.randn(3, 3, device="managed")
     y = torch.randn(3, 3, device="cpu")
@@ -124,6 +125,7 @@ def test_operands_must_be_on_one_device():
     assert (x + torch.tensor(1.0)).device.type == "managed"  # a number may be on the CPU, as for CUDA
 
 
+@pytest.mark.usefixtures("refuse_mixed")
 def test_a_model_and_its_input_must_be_on_one_device():
     linear = nn.Linear(128, 64).to("managed")
     x = torch.randn(32, 128)

@@ -34,6 +34,7 @@ def test_placement_by_context():
         assert innkeeper.where(d) == ["sim:0"]
 
 
+@pytest.mark.usefixtures("refuse_mixed")
 def test_copies_are_the_exception_to_the_same_device_rule():
     x = torch.zeros(3, device="managed")
     y = torch.arange(3.0)

@@ -25,6 +25,7 @@ def test_operations_do_not_depend_on_the_selected_device():
             assert innkeeper.where((x + 1) * x) == ["sim:1"]
 
 
+@pytest.mark.usefixtures("refuse_mixed")
 def test_tensors_on_different_nodes_work_together_without_peer_access():
     with innkeeper.on("sim:0"):
         x = torch.ones(100, device="managed")

@@ -130,7 +130,7 @@ def test_pageable_memory_is_copied_at_its_own_rate(configure: Callable[[str], No
 
 
 def test_a_copy_out_and_in_again_of_one_pinned_buffer_are_in_order(configure: Callable[[str], None]):
-    """As torch.autograd.graph.save_on_cpu(pin_memory=True) does it, whose second copy reads what the first wrote."""
+    """As save_on_cpu(pin_memory=True) does it, whose second copy reads what the first wrote."""
     configure("sim:1x128MiB,host:1GiB")
     copies = Copies()
     copy = simulated_ms(lambda: copies.result.copy_(copies.value))
@@ -155,6 +155,21 @@ def test_a_copy_out_and_in_again_of_one_pinned_buffer_are_in_order(configure: Ca
         halves[1].to("managed", non_blocking=True)
 
     assert simulated_ms(other_half) < 0.6 * copy
+
+
+def test_copies_out_and_into_one_block_are_in_order(configure: Callable[[str], None]):
+    configure("sim:1x128MiB,host:1GiB")
+    copies = Copies()
+    copy = simulated_ms(lambda: copies.result.copy_(copies.value))
+
+    def out_and_overwritten(between: Callable[[], object] = lambda: None) -> None:
+        for _ in range(3):
+            copies.result.copy_(copies.value, non_blocking=True)
+            between()
+            copies.value.copy_(copies.batch, non_blocking=True)
+
+    assert simulated_ms(out_and_overwritten) > 5.9 * copy
+    assert simulated_ms(lambda: out_and_overwritten(lambda: copies.value[:1] * 2)) > 5.9 * copy
 
 
 def test_saved_tensors_in_pinned_memory_give_the_same_gradients(configure: Callable[[str], None]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
@@ -136,6 +137,35 @@ def unused() -> Any:
     return [p.grad.tolist() for p in model.parameters()]
 
 
+def sync_batch_norm() -> Any:
+    """How far a batch norm of all processes' parts is from one of the whole batch, after training."""
+    torch.manual_seed(0)
+    batch, world = torch.randn(8, 4, 3, 3), dist.get_world_size()
+    whole = nn.Sequential(nn.BatchNorm2d(4), nn.Conv2d(4, 2, 3))
+    parts = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(whole)).to(DEVICE)
+    parts = DistributedDataParallel(parts)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (whole, parts)]
+    for _ in range(3):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        whole(batch).square().mean().backward()
+        parts(batch.chunk(world)[RANK].to(DEVICE)).square().mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    pairs = zip(whole.state_dict().values(), parts.module.state_dict().values(), strict=True)
+    return max((a.float() - b.cpu().float()).abs().max().item() for a, b in pairs) < 1e-5
+
+
+def all_gather_of_other_shapes() -> Any:
+    """What NCCL takes: the output's shape need not begin with the number of processes."""
+    mine = torch.full((1, 3), RANK + 1.0).to(DEVICE)
+    all_of_it = torch.zeros(1, 3 * dist.get_world_size()).to(DEVICE)
+    dist.all_gather_into_tensor(all_of_it, mine)
+    part = torch.zeros(1, 3).to(DEVICE)
+    dist.reduce_scatter_tensor(part, all_of_it)
+    return [all_of_it.tolist(), part.tolist()]
+
+
 def sparse() -> Any:
     """Sums of sparse tensors, by hand and by an embedding's gradients."""
     rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]) * (RANK + 1)
@@ -218,6 +248,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "views": lambda: train(gradient_as_bucket_view=True),
     "static": lambda: train(static_graph=True),
     "unused": unused,
+    "sync_batch_norm": sync_batch_norm,
+    "all_gather_of_other_shapes": all_gather_of_other_shapes,
     "sparse": sparse,
     "overlap": overlap,
     "home": home,

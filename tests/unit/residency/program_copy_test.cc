@@ -1,6 +1,6 @@
-// Copies that the program asks for and does not wait for (residency/program_copy.h): in order with the operators
-// that touch the block, by what the simulator shows where a wait is missing, and concurrent with all others, by
-// its clock.
+// Copies that the program asks for and does not wait for (residency/program_copy.h): in order with the
+// operators that touch the block, by what the simulator shows where a wait is missing, and concurrent with
+// all others, by its clock.
 #include "residency/program_copy.h"
 
 #include <gtest/gtest.h>
@@ -214,7 +214,8 @@ TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
   machine_->destroy(block);
 }
 
-// A writer that comes between takes the events of the copies; the copy after it must wait for them all the same.
+// A writer that comes between takes the events of the copies; the copy after it must wait for them all the
+// same.
 TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
   const Contents batch = pattern(kSize, 3);
   Contents result;
@@ -293,7 +294,8 @@ TEST_F(ProgramCopies, MemoryOfAResultThatDiesIsReusedAfterTheCopyOutOfIt) {
   }
 }
 
-// The memory of a block that was pinned before an operator wrote it is in the order of the compute queue alone.
+// The memory of a block that was pinned before an operator wrote it is in the order of the compute queue
+// alone.
 TEST_F(ProgramCopies, MemoryOfAPinnedBlockIsCopiedIntoAfterItsUserBefore) {
   const Contents batch = pattern(kSize, 1);
   std::vector<Block*> blocks;

@@ -13,7 +13,7 @@ _PACKAGES = tuple(
     str(folder)
     for folder in (
         Path(torch.__file__).parent,
-        Path(__file__).parents[1],
+        Path(__file__).parent,
         sysconfig.get_path("purelib"),
         sysconfig.get_path("platlib"),
         sysconfig.get_path("stdlib"),

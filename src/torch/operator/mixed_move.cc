@@ -1,0 +1,192 @@
+#include "torch/operator/mixed_move.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "torch/errors.h"
+#include "torch/memory/handle.h"
+#include "torch/operator/cpu_gradient.h"
+#include "torch/operator/fallback.h"
+#include "torch/operator/unseen.h"
+#include "torch/runtime/device_index.h"
+
+namespace innkeeper::torch_layer {
+namespace {
+
+using at::Tensor;
+using Kind = Parameter::Kind;
+
+constexpr const char* kVariable = "INNKEEPER_MIXED";
+
+std::atomic<int64_t> moved_bytes{0};
+
+Result<bool> mixed_setting_of_environment() {
+  const char* text = std::getenv(kVariable);
+  const std::string_view said = text == nullptr ? "" : text;
+  if (said.empty() || said == "move") return true;
+  if (said == "refuse") return false;
+  return Status(Code::invalid_argument,
+                std::string(kVariable) + ": \"" + std::string(said) + "\" is neither move nor refuse");
+}
+
+std::atomic<bool>& mixed_setting() {
+  static std::atomic<bool> moves{[] {
+    const Result<bool> said = mixed_setting_of_environment();
+    return said.ok() ? said.value() : true;
+  }()};
+  return moves;
+}
+
+MixedNotice& notice() {
+  static auto& it = *new MixedNotice;
+  return it;
+}
+
+void tell_of(std::string_view op, const Tensor& tensor) {
+  if (const MixedNotice& tell = notice()) tell(op, tensor);
+}
+
+void count_moved(const Tensor& moved) {
+  if (moved.layout() != c10::kStrided) return;
+  moved_bytes.fetch_add(static_cast<int64_t>(moved.nbytes()), std::memory_order_relaxed);
+}
+
+// The operands of one call, with those of the CPU moved.
+class MovedOperands {
+ public:
+  MovedOperands(const ManagedOp& op, torch::jit::Stack& stack)
+      : op_(op), signature_(*op.signature), stack_(stack), first_(stack.size() - signature_.args.size()) {
+    index_ = index_of_first_managed();
+    writes_cpu_ = writes_cpu();
+    for (size_t i = 0; i < signature_.args.size(); ++i) {
+      if (is_left_alone(i)) continue;
+      move(stack_[first_ + i], signature_.args[i]);
+    }
+  }
+
+  // After the operator: what it wrote goes back, and its results name the program's own tensors.
+  void give_back() {
+    for (const Written& each : written_) {
+      if (each.original.sizes() != each.moved.sizes()) each.original.resize_(each.moved.sizes());
+      each.original.copy_(each.moved);
+      count_moved(each.moved);
+    }
+    for (size_t i = first_; i < stack_.size(); ++i) {
+      if (!stack_[i].isTensor()) continue;
+      for (const Written& each : written_)
+        if (stack_[i].toTensor().is_same(each.moved)) stack_[i] = each.original;
+      if (gradients_ && stack_[i].toTensor().defined()) move_gradients_of(stack_[i].toTensor());
+    }
+  }
+
+ private:
+  struct Written {
+    Tensor original;
+    Tensor moved;
+  };
+
+  // CUDA takes these from the CPU, too.
+  bool is_left_alone(size_t i) const {
+    return static_cast<int>(i) == signature_.scalars_arg || (op_.takes_cpu_operands && i != 0);
+  }
+
+  c10::DeviceIndex index_of_first_managed() const {
+    std::optional<c10::DeviceIndex> index;
+    const auto look = [&](const c10::IValue& value) {
+      if (!index.has_value() && value.isTensor() && is_managed(value.toTensor()))
+        index = value.toTensor().device().index();
+    };
+    for (size_t i = first_; i < stack_.size(); ++i) {
+      look(stack_[i]);
+      if (stack_[i].isTensorList() || stack_[i].isOptionalTensorList())
+        for (const c10::IValue& element : stack_[i].toListRef()) look(element);
+    }
+    return index.value_or(current_index());
+  }
+
+  // A result on the CPU has its gradient there, and so have operands of its operator.
+  bool writes_cpu() const {
+    for (size_t i = 0; i < signature_.args.size(); ++i) {
+      const c10::IValue& value = stack_[first_ + i];
+      if (signature_.args[i].written && value.isTensor() && value.toTensor().defined() &&
+          value.toTensor().device().is_cpu()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void move(c10::IValue& value, const Parameter& parameter) {
+    if (parameter.kind == Kind::tensor) {
+      if (value.isTensor()) value = moved(value.toTensor(), parameter.written);
+    } else if (parameter.kind == Kind::tensor_list && value.isTensorList()) {
+      const auto list = value.toTensorList();
+      c10::List<Tensor> all;
+      for (size_t k = 0; k < list.size(); ++k) all.push_back(moved(list.get(k), parameter.written));
+      value = std::move(all);
+    } else if (parameter.kind == Kind::optional_tensor_list && value.isOptionalTensorList()) {
+      const auto list = value.toOptionalTensorList();
+      c10::List<std::optional<Tensor>> all;
+      for (size_t k = 0; k < list.size(); ++k) {
+        const std::optional<Tensor> element = list.get(k);
+        all.push_back(element.has_value() ? moved(*element, parameter.written) : element);
+      }
+      value = std::move(all);
+    }
+  }
+
+  Tensor moved(const Tensor& tensor, bool written) {
+    if (!tensor.defined()) return tensor;
+    if (is_managed(tensor) && writes_cpu_) gradients_ |= expect_gradient_from(tensor, c10::kCPU);
+    if (!tensor.device().is_cpu() || (tensor.dim() == 0 && !written)) return tensor;
+    tell_of(signature_.op.schema().name(), tensor);
+    gradients_ |= expect_gradient_from(tensor, device_at(index_));
+    const Unseen unseen;
+    Tensor there = tensor.to(device_at(index_));
+    count_moved(there);
+    if (written) written_.push_back({tensor, there});
+    return there;
+  }
+
+  const ManagedOp& op_;
+  const Signature& signature_;
+  torch::jit::Stack& stack_;
+  const size_t first_;
+  c10::DeviceIndex index_ = 0;
+  bool writes_cpu_ = false;
+  bool gradients_ = false;  // of an operand, to be moved to its device
+  std::vector<Written> written_;
+};
+
+}  // namespace
+
+bool moves_cpu_tensors() { return mixed_setting().load(std::memory_order_relaxed); }
+void set_moves_cpu_tensors(bool moves) { mixed_setting().store(moves, std::memory_order_relaxed); }
+void check_mixed_setting() { throw_if_error(mixed_setting_of_environment().status(), ""); }
+
+void run_moved(const ManagedOp& op, torch::jit::Stack* stack,
+               void (*run)(const ManagedOp&, torch::jit::Stack*)) {
+  MovedOperands operands(op, *stack);
+  run(op, stack);
+  operands.give_back();
+}
+
+at::Tensor note_and_move(std::string_view op, const at::Tensor& cpu_tensor, c10::Device device) {
+  tell_of(op, cpu_tensor);
+  count_moved(cpu_tensor);
+  return cpu_tensor.to(device);
+}
+
+int64_t bytes_moved_from_cpu() { return moved_bytes.load(std::memory_order_relaxed); }
+void reset_bytes_moved_from_cpu() { moved_bytes.store(0, std::memory_order_relaxed); }
+void set_mixed_notice(MixedNotice tell) { notice() = std::move(tell); }
+
+}  // namespace innkeeper::torch_layer

@@ -1,0 +1,52 @@
+// CPU tensors beside managed ones: moved to the device for the operator that takes them.
+//
+// A program that imports innkeeper need not move its targets, masks and hidden states. An operator with
+// managed and CPU operands runs as if the program had moved the CPU tensors by hand: its results are managed.
+// A CPU tensor that it writes stays on the CPU and gets the result. A CPU tensor that requires a gradient
+// gets it on the CPU (cpu_gradient.h).
+//
+// An operator finds out by its operands (device_check.h) before it has begun, and throws MixedOperands. So
+// operators whose operands are all managed cost nothing more.
+//
+// Thread safety: all functions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "innkeeper/export.h"
+
+namespace innkeeper::torch_layer {
+
+struct ManagedOp;
+
+// The setting: what was set last, else INNKEEPER_MIXED (move or refuse), else move.
+IK_EXPORT bool moves_cpu_tensors();
+IK_EXPORT void set_moves_cpu_tensors(bool moves);
+// Throws where the variable says something else.
+IK_EXPORT void check_mixed_setting();
+
+// Thrown by an operator that has not begun: some operands are CPU tensors, which are to be moved.
+struct MixedOperands {};
+
+// Calls `run` with the operator's CPU operands moved. Arguments on the stack; results replace them.
+void run_moved(const ManagedOp& op, torch::jit::Stack* stack,
+               void (*run)(const ManagedOp&, torch::jit::Stack*));
+
+// For kernels above autograd: tells of the move of a CPU tensor, counts it, and makes it as the program
+// would.
+at::Tensor note_and_move(std::string_view op, const at::Tensor& cpu_tensor, c10::Device device);
+
+// Bytes of CPU tensors that operators have moved, in both directions.
+IK_EXPORT int64_t bytes_moved_from_cpu();
+IK_EXPORT void reset_bytes_moved_from_cpu();
+
+// Called before each such move, for a message that names the place in the program. May be empty.
+using MixedNotice = std::function<void(std::string_view op, const at::Tensor& moved)>;
+IK_EXPORT void set_mixed_notice(MixedNotice notice);
+
+}  // namespace innkeeper::torch_layer
