@@ -23,7 +23,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 FOREIGN = {
     "PyTorch": (re.compile(r"(torch|ATen|c10|caffe2)/"), {"torch", "bindings", PUBLIC_TORCH_FOLDER}),
     "Python": (
-        re.compile(r"(Python\.h|pybind11/|torch/extension\.h|torch/csrc/(?!distributed/c10d/|autograd/(?!python)))"),
+        re.compile(
+            r"(Python\.h|pybind11/|torch/extension\.h|torch/csrc/(?!distributed/c10d/|autograd/(?!python)))"
+        ),
         {"bindings"},
     ),
 }
