@@ -172,6 +172,7 @@ def test_statistics():
             "time_bound",
         ),
         *("recomputed", "escaped", "planned_rounds", "divergences", "round", "simulated_seconds", "nodes"),
+        "moved_from_cpu",
     }
     assert (
         now["bytes_bound"] is None

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 from processes import RunProgram
 from three_gpus import Run
 
@@ -65,7 +61,7 @@ raises(AssertionError, "Invalid peer device id", lambda: cuda.can_device_access_
     assert lines(code) == []
 
 
-def test_the_profiler_leaves_cuda_s_part_out():
+def test_the_profiler_leaves_cuda_s_part_out(run_python: RunProgram):
     code = """
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -78,11 +74,7 @@ with torch.autograd.profiler.profile(use_device="cuda") as found:
     net(x)
 print(len(found.function_events) > 0)
 """
-    environment = os.environ | {"INNKEEPER_NODES": "sim:2x64MiB,host:1GiB"}
-    done = subprocess.run(
-        [sys.executable, "-m", "innkeeper", "-c", code],
-        env=environment, capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+    done = run_python("-m", "innkeeper", "-c", code, nodes="sim:2x64MiB,host:1GiB")
     assert done.stdout.splitlines() == ["True", "True"]
     said = [line for line in done.stderr.splitlines() if "profiler_st" not in line]
     assert said == [
