@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
@@ -45,6 +46,7 @@ TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/device/test_opinfo.py",
 ]
 KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compile", "does not apply"
+RUNNING: set[int] = set()  # leaders of process groups
 VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
 
 
@@ -79,13 +81,24 @@ def run(
         errors="replace",
         preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
     ) as process:
+        RUNNING.add(process.pid)
         try:
             output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             return 124, output or ""
+        finally:
+            RUNNING.discard(process.pid)
     return process.returncode, output
+
+
+def end(number: int, _frame: object) -> None:
+    """Ends what runs, which may be a mutant that would run for ever, and this program."""
+    for group in list(RUNNING):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    os._exit(128 + number)
 
 
 def must(command: list[str], folder: Path, env: dict[str, str] | None = None) -> str:
@@ -328,6 +341,8 @@ def main() -> int:
     if shutil.which("ccache") is None:
         print("without ccache every mutant costs much more", file=sys.stderr)
     os.nice(10)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end)
     SCRATCH.mkdir(parents=True, exist_ok=True)
     base = must(["git", "rev-parse", "--short", args.base], TOP).strip()
     if args.random:

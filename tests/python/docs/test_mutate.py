@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import StartProgram
 from repository import ROOT
 
 
@@ -34,3 +38,36 @@ def test_what_is_no_record_of_a_run_is_passed_over(text: str | None, tmp_path: P
     if text is not None:
         file.write_text(text)
     assert outcomes_kept(file, "abc", []) == []
+
+
+def test_what_runs_ends_with_the_program(start_program: StartProgram, tmp_path: Path):
+    """A mutant may run for ever, and would do so after the run that tries it was stopped."""
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(ROOT / "tools")!r})
+from pathlib import Path
+import mutate
+signal.signal(signal.SIGTERM, mutate.end)
+mutate.run(["sh", "-c", "sleep 1000 & echo $! > {tmp_path}/child; wait"], Path({str(tmp_path)!r}), 600)
+"""
+    program = start_program(sys.executable, "-c", code)
+    child = tmp_path / "child"
+    soon(lambda: child.exists() and child.read_text().endswith("\n"))
+    pid = int(child.read_text())
+    program.terminate()
+    program.wait(timeout=30)
+    soon(lambda: not is_running(pid))
+
+
+def soon(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
