@@ -1,9 +1,10 @@
 """What an input loop that copies batches ahead gains, on the simulator's clock: the same on every machine.
 
 A training step of linear layers on batches of 1024 x 4096 floats (16 MiB), which come from the CPU: from
-pageable memory, from page-locked memory, and from page-locked memory with ``non_blocking=True`` one batch
-ahead, as loops for CUDA have it. ``wanted`` is the longer of the kernels and the copy alone. With one layer
-the copy takes longer than the kernels, so that a loop cannot hide it; with many there is little to hide.
+pageable memory, from page-locked memory, and from there with ``non_blocking=True``, also one batch ahead, as
+loops for CUDA have it. The program reads each loss. ``wanted`` is the longer of the kernels and the copy
+alone. With one layer the copy takes longer than the kernels, so that a loop cannot hide it; with many there
+is little to hide.
 
     python bench/input_loop.py
     python bench/input_loop.py --json input_loop.json --steps 50
@@ -25,7 +26,8 @@ LAYERS = (1, 2, 8)
 WAYS = {
     "pageable": "pageable",
     "pinned": "pinned",
-    "ahead": "pinned, one ahead",
+    "asynchronous": "non_blocking",
+    "ahead": "one ahead",
 }
 
 
@@ -43,11 +45,13 @@ def seconds_of(way: str, layers: int, steps: int) -> dict[str, float]:
 
     def train(batch: torch.Tensor) -> None:
         optimizer.zero_grad()
-        model(batch).mean().backward()
+        loss = model(batch).mean()
+        loss.backward()
         optimizer.step()
+        loss.cpu()  # as loops that print it: the program waits for each step
 
     def copied(n: int) -> torch.Tensor:
-        return batches[n % len(batches)].to("managed", non_blocking=way == "ahead")
+        return batches[n % len(batches)].to("managed", non_blocking=way in ("asynchronous", "ahead"))
 
     def loop() -> None:
         if way != "ahead":
