@@ -282,7 +282,7 @@ class Engine final : public Accountant {
     block.writes_.store(block.writes() + 1, std::memory_order_relaxed);
   }
   Status settle(const Access& access, NodeId id);
-  static bool pin_closed(Replica& replica, const Access& access) IK_REQUIRES(mutex_);
+  bool pin_closed(Replica& replica, const Access& access) IK_REQUIRES(mutex_);
   Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
   bool held_by_me(const Block& block, NodeId id) const IK_REQUIRES(mutex_);
   Status pinned(const Block& block, const Node& at, const std::string& consequence) const IK_REQUIRES(mutex_);
