@@ -18,21 +18,6 @@ namespace {
 
 constexpr uint64_t kRounds = 300;
 
-// Copies between the block and the host's bytes, as the torch layer does.
-void copy_bytes(Machine& machine, NodeId node, Block& block, Queue queue, Contents& host) {
-  Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
-  std::optional<OperatorScope> scope;
-  ASSERT_TRUE(gather(machine.engine(), node, std::span(&access, 1), block.size(), scope).ok());
-  ProgramCopy copy(machine.engine(), node, access);
-  ASSERT_TRUE(copy.begin().ok());
-  Device& device = machine->device(node);
-  Result<Event> copied = access.write ? device.copy_in(block.data(node), host.data(), Bytes(kSize))
-                                      : device.copy_out(host.data(), block.data(node), Bytes(kSize));
-  ASSERT_TRUE(copied.ok());
-  ASSERT_TRUE(copy.end(std::move(copied).value()).ok());
-  machine->release(node, std::span(&access, 1));
-}
-
 class ProgramCopyStress : public testing::Test {
  protected:
   void SetUp() override {
@@ -60,8 +45,8 @@ TEST_F(ProgramCopyStress, BatchesAndResultsOfThreadsKeepTheirBytes) {
       for (uint64_t i = 0; i < kRounds; ++i) {
         Contents batch = pattern(kSize, 3 * i + thread);
         Block* block = machine_->create(Bytes(kSize));
-        copy_bytes(machine_, node_, *block, Queue::copy_in, batch);
-        copy_bytes(machine_, node_, *block, Queue::copy_out, result);
+        ASSERT_TRUE(machine_.copy(node_, *block, Queue::copy_in, batch.data()).ok());
+        ASSERT_TRUE(machine_.copy(node_, *block, Queue::copy_out, result.data()).ok());
         const Result<Contents> seen = machine_.read(*block, node_);
         ASSERT_TRUE(seen.ok()) << seen.status().message();
         EXPECT_EQ(seen.value(), batch);
@@ -82,7 +67,7 @@ TEST_F(ProgramCopyStress, ThreadsCopyOneBlockOutAndReadIt) {
       std::array<Contents, 4> results;
       for (Contents& result : results) result.resize(kSize);
       for (uint64_t i = 0; i < kRounds; ++i) {
-        copy_bytes(machine_, node_, *block, Queue::copy_out, results[i % results.size()]);
+        ASSERT_TRUE(machine_.copy(node_, *block, Queue::copy_out, results[i % results.size()].data()).ok());
         const Result<Contents> seen = machine_.read(*block, node_);
         ASSERT_TRUE(seen.ok()) << seen.status().message();
         EXPECT_EQ(seen.value(), pattern(kSize, 7));

@@ -20,6 +20,7 @@
 #include "policy/eviction.h"
 #include "residency/engine.h"
 #include "residency/operator_scope.h"
+#include "residency/program_copy.h"
 #include "sim/accelerator.h"
 #include "support/contents.h"
 #include "support/faulty_device.h"
@@ -153,6 +154,24 @@ class Machine {
     engine_->release(node, std::span(accesses));
     if (block == nullptr) return memory.status();
     return block;
+  }
+
+  // Copies all of the block from or to `host`, as a program does that does not wait for the copy.
+  Status copy(NodeId node, Block& block, Queue queue, void* host) {
+    Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
+    std::optional<OperatorScope> scope;
+    IK_RETURN_IF_ERROR(gather(*engine_, node, std::span(&access, 1), block.size(), scope));
+    ProgramCopy copy(*engine_, node, access);
+    Status status = copy.begin();
+    if (status.ok()) {
+      Device& device = engine_->device(node);
+      const Result<Event> copied = access.write ? device.copy_in(block.data(node), host, block.size())
+                                                : device.copy_out(host, block.data(node), block.size());
+      status = copied.ok() ? copy.end(copied.value()) : copied.status();
+      if (copied.ok() && !status.ok()) (void)copied.value()->synchronize();
+    }
+    engine_->release(node, std::span(&access, 1));
+    return status;
   }
 
   // A new block whose only replica is a kernel's fresh result at `node`, with `contents`.

@@ -46,30 +46,26 @@ class ProgramCopies : public testing::Test {
     for (int i = 0; i < 32; ++i) machine_->destroy(make(99));
   }
 
-  template <class Copy>
-  Status copy(Block& block, Queue queue, const Copy& put) {
-    Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
-    std::optional<OperatorScope> scope;
-    IK_RETURN_IF_ERROR(gather(machine_.engine(), node_, std::span(&access, 1), block.size(), scope));
-    ProgramCopy copy(machine_.engine(), node_, access);
-    Status status = copy.begin();
-    if (status.ok()) {
-      Result<Event> copied = put(block.data(node_));
-      status = copied.ok() ? copy.end(std::move(copied).value()) : copied.status();
-    }
-    machine_->release(node_, std::span(&access, 1));
-    return status;
-  }
   Status copy_in(Block& block, const Contents& from) {
-    return copy(block, Queue::copy_in, [&](void* to) {
-      return machine_->device(node_).copy_in(to, from.data(), Bytes(static_cast<int64_t>(from.size())));
-    });
+    return machine_.copy(node_, block, Queue::copy_in, const_cast<unsigned char*>(from.data()));
   }
   Status copy_out(Block& block, Contents& to) {
     to.resize(kSize);
-    return copy(block, Queue::copy_out, [&](const void* from) {
-      return machine_->device(node_).copy_out(to.data(), from, Bytes(static_cast<int64_t>(to.size())));
-    });
+    return machine_.copy(node_, block, Queue::copy_out, to.data());
+  }
+  // Copies a block of make(1) out, and a batch into it after `between`. Each copy has its own bytes.
+  template <class Between>
+  void copy_out_and_in(Block* block, const Between& between) {
+    const Contents batch = pattern(kSize, 77);
+    Contents result;
+    ASSERT_TRUE(copy_out(*block, result).ok());
+    between();
+    ASSERT_TRUE(copy_in(*block, batch).ok());
+    machine_.card(node_)->synchronize(kIn);  // no sooner than what it must wait for
+    EXPECT_EQ(machine_.read(*block, node_).value(), batch);
+    ASSERT_TRUE(machine_->synchronize().ok());
+    EXPECT_EQ(result, pattern(kSize, 1));
+    machine_->destroy(block);
   }
 
   Machine machine_;
@@ -182,15 +178,7 @@ TEST_F(ProgramCopies, CopiesIntoAndOutOfABlockAreInOrder) {
 }
 
 TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutOfIt) {
-  const Contents batch = pattern(kSize, 2);
-  Contents result;
-  Block* block = make(1);
-  ASSERT_TRUE(copy_out(*block, result).ok());
-  ASSERT_TRUE(copy_in(*block, batch).ok());
-  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
-  ASSERT_TRUE(machine_->synchronize().ok());
-  EXPECT_EQ(result, pattern(kSize, 1));
-  machine_->destroy(block);
+  copy_out_and_in(make(1), [] {});
 }
 
 TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
@@ -217,31 +205,14 @@ TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
 // A writer that comes between takes the events of the copies; the copy after it must wait for them all the
 // same.
 TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
-  const Contents batch = pattern(kSize, 3);
-  Contents result;
   Block* block = make(1);
-  ASSERT_TRUE(copy_out(*block, result).ok());
-  ASSERT_TRUE(machine_.write(*block, node_, pattern(kSize, 2)).ok());
-  ASSERT_TRUE(copy_in(*block, batch).ok());
-  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
-  ASSERT_TRUE(machine_->synchronize().ok());
-  EXPECT_EQ(result, pattern(kSize, 1));
-  machine_->destroy(block);
+  copy_out_and_in(block, [&] { EXPECT_TRUE(machine_.write(*block, node_, pattern(kSize, 2)).ok()); });
 }
 
 TEST_F(ProgramCopies, ACopyIntoASharedBlockComesAfterTheCopyOutOfIt) {
-  const Contents batch = pattern(kSize, 2);
-  Contents result;
   Block* block = make(1);
   ASSERT_TRUE(machine_->write_back(*block).ok());  // the host has it, too, so the next writer claims it
-  ASSERT_TRUE(copy_out(*block, result).ok());
-  mark();
-  ASSERT_TRUE(copy_in(*block, batch).ok());
-  machine_.card(node_)->synchronize(kIn);
-  EXPECT_EQ(machine_.read(*block, node_).value(), batch);
-  ASSERT_TRUE(machine_->synchronize().ok());
-  EXPECT_EQ(result, pattern(kSize, 1));
-  machine_->destroy(block);
+  copy_out_and_in(block, [&] { mark(); });
 }
 
 TEST_F(ProgramCopies, AnEvictedBlockTakesTheBytesOfACopyUnderWay) {
@@ -283,7 +254,7 @@ TEST_F(ProgramCopies, MemoryOfABlockThatDiesIsReusedAfterTheCopyIntoIt) {
 TEST_F(ProgramCopies, MemoryOfAResultThatDiesIsReusedAfterTheCopyOutOfIt) {
   for (uint64_t i = 0; i < 40; ++i) {
     Contents result;
-    Block* block = make(i);  // nobody has looked for it yet
+    Block* block = make(i);  // A fresh result, which no index lists yet.
     ASSERT_TRUE(copy_out(*block, result).ok());
     machine_->destroy(block);
     Block* next = make(1000);
@@ -320,17 +291,7 @@ TEST(ProgramCopyFaults, AfterAnyFailureTheBlockIsAsBeforeOrAsCopied) {
     Block* fresh = machine->create(Bytes(kSize));
     faults.arm(failing + 1, kAnyFault);
     for (Block* block : {kept, fresh}) {
-      Access access{.block = block, .write = true, .queue = Queue::copy_in};
-      std::optional<OperatorScope> scope;
-      if (!gather(machine.engine(), node, std::span(&access, 1), block->size(), scope).ok()) continue;
-      ProgramCopy copy(machine.engine(), node, access);
-      Status status = copy.begin();
-      if (status.ok()) {
-        Result<Event> copied = machine->device(node).copy_in(block->data(node), batch.data(), Bytes(kSize));
-        status = copied.status();
-        if (copied.ok() && !copy.end(copied.value()).ok()) (void)copied.value()->synchronize();
-      }
-      machine->release(node, std::span(&access, 1));
+      (void)machine.copy(node, *block, Queue::copy_in, const_cast<unsigned char*>(batch.data()));
     }
     faults.disarm();
     const Contents seen = machine.read(*kept, node).value();
