@@ -114,40 +114,36 @@ Status C10Device::wait(Queue queue, const Event& event) {
   });
 }
 
-Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
-  const DeviceCall call{"copying", size, " from the host"};
+// `copy` puts a copy between the host and this device on the current stream, which is the queue's.
+template <class Copy>
+Result<Event> C10Device::copy_with_host(Queue queue, Bytes size, const Copy& copy) {
+  const DeviceCall call{"copying", size, queue == Queue::copy_in ? " from the host" : " to the host"};
   return guarded(*health_, call, [&]() -> Result<Event> {
-    const c10::StreamGuard on_stream(stream(Queue::copy_in));
+    const c10::StreamGuard on_stream(stream(queue));
     return whole_or_over({health_.get()}, [&] {
-      bytes_at(device, size, device_, key_)
-          .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
-      return record_on(stream(Queue::copy_in), call);
+      copy();
+      return record_on(stream(queue), call);
     });
   });
 }
 
+Result<Event> C10Device::copy_in(void* device, const void* host, Bytes size) {
+  return copy_with_host(Queue::copy_in, size, [&] {
+    bytes_at(device, size, device_, key_)
+        .copy_(host_bytes(const_cast<void*>(host), size), /*non_blocking=*/true);
+  });
+}
+
 Result<Event> C10Device::copy_out(void* host, const void* device, Bytes size) {
-  const DeviceCall call{"copying", size, " to the host"};
-  return guarded(*health_, call, [&]() -> Result<Event> {
-    const c10::StreamGuard on_stream(stream(Queue::copy_out));
-    return whole_or_over({health_.get()}, [&] {
-      host_bytes(host, size)
-          .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
-      return record_on(stream(Queue::copy_out), call);
-    });
+  return copy_with_host(Queue::copy_out, size, [&] {
+    host_bytes(host, size)
+        .copy_(bytes_at(const_cast<void*>(device), size, device_, key_), /*non_blocking=*/true);
   });
 }
 
 Result<Event> C10Device::copy_tensor(Queue queue, const at::Tensor& to, const at::Tensor& from) {
   const auto size = Bytes(static_cast<int64_t>(to.nbytes()));
-  const DeviceCall call{"copying", size, queue == Queue::copy_in ? " from the host" : " to the host"};
-  return guarded(*health_, call, [&]() -> Result<Event> {
-    const c10::StreamGuard on_stream(stream(queue));
-    return whole_or_over({health_.get()}, [&] {
-      to.copy_(from, /*non_blocking=*/true);
-      return record_on(stream(queue), call);
-    });
-  });
+  return copy_with_host(queue, size, [&] { to.copy_(from, /*non_blocking=*/true); });
 }
 
 bool C10Device::can_copy_from(const Device& peer) const {

@@ -65,6 +65,8 @@ class C10Device final : public Device {
             std::unique_ptr<MemoryOrder> order, std::shared_ptr<DeviceHealth> health);
   const c10::Stream& stream(Queue queue) const { return streams_[static_cast<size_t>(queue)]; }
   Event record_on(const c10::Stream& stream, DeviceCall call) const;
+  template <class Copy>
+  Result<Event> copy_with_host(Queue queue, Bytes size, const Copy& copy);
 
   const std::string name_;
   const c10::Device device_;
