@@ -76,10 +76,7 @@ class CopyCall : public WholeAndOnce {
     const at::Tensor& source = from_managed_ ? call.real(0) : source_;
     const at::Tensor& target = to_managed_ ? call.real(from_managed_ ? 1 : 0) : target_;
     if (from_managed_ != to_managed_ && host_end().is_cpu() && host_end().has_storage()) {
-      if (needs_no_kernel()) {
-        if (C10Device* const device = device_with_copy_queues(call.runtime(), call.node()))
-          return compute_on_copy_queue(call, *device, target, source);
-      }
+      if (call.queue() != Queue::compute) return compute_on_copy_queue(call, target, source);
       Device& device = call.runtime().engine().device(call.node());
       throw_if_error(call.runtime().pinned_copies().order_after(device, Queue::compute, host_range()),
                      name());
@@ -118,9 +115,9 @@ class CopyCall : public WholeAndOnce {
            is_pinned_address(host_end().const_data_ptr());
   }
 
-  void compute_on_copy_queue(OperatorCall& call, C10Device& device, const at::Tensor& target,
-                             const at::Tensor& source) const {
-    const Queue queue = call.only_access().queue;
+  void compute_on_copy_queue(OperatorCall& call, const at::Tensor& target, const at::Tensor& source) const {
+    C10Device& device = *device_with_copy_queues(call.runtime(), call.node());
+    const Queue queue = call.queue();
     PinnedCopies& pinned = call.runtime().pinned_copies();
     ProgramCopy copy(call.runtime().engine(), call.node(), call.only_access());
     throw_if_error(copy.begin(), name());

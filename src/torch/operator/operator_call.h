@@ -79,6 +79,7 @@ class OperatorCall {
   size_t operand_count() const { return operands_.size(); }
   // The one operand's bytes are copied on this queue of the node (residency/program_copy.h). Before begin().
   void use_queue(Queue queue) { accesses_.front().queue = queue; }
+  Queue queue() const { return accesses_.empty() ? Queue::compute : accesses_.front().queue; }
   const Access& only_access() const { return accesses_.front(); }
   // Of all operands: those of one block count each, until count_blocks_once().
   Bytes operand_bytes() const { return operand_bytes_; }
