@@ -49,6 +49,7 @@ struct Stats {
   int64_t bytes_between = 0;       // accelerator to accelerator
   int64_t bytes_from_disk = 0;     // of bytes_fetched
   int64_t bytes_to_disk = 0;       // of bytes_written_back
+  int64_t moved_from_cpu = 0;      // bytes of CPU tensors that operators moved
   int64_t escaped = 0;             // replicas held by someone else (I12), now
   int64_t planned_rounds = 0;      // of a program, followed by a plan from end to end
   int64_t divergences = 0;         // rounds in which the program left its plan

@@ -256,7 +256,6 @@ class DeviceManager:
     def reset_stats(self) -> None:
         """Sets the counters to zero, and the peaks to what is in use now."""
         _C.reset_stats()
-        _C.reset_bytes_moved_from_cpu()
 
     def check_invariants(self) -> None:
         """Verifies the engine's books; RuntimeError names the first invariant that does not hold.

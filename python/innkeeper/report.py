@@ -35,7 +35,7 @@ def stats() -> dict[str, Any]:
         ``moved_from_cpu`` (bytes of CPU tensors that operators moved, since they stood beside managed ones).
 
     """
-    return _C.stats() | {"moved_from_cpu": _C.bytes_moved_from_cpu()}
+    return _C.stats()
 
 
 def format_bytes(count: int) -> str:

@@ -44,6 +44,7 @@ py::dict to_dict(const Stats& s) {
   d["bytes_between"] = s.bytes_between;
   d["bytes_from_disk"] = s.bytes_from_disk;
   d["bytes_to_disk"] = s.bytes_to_disk;
+  d["moved_from_cpu"] = s.moved_from_cpu;
   d["escaped"] = s.escaped;
   d["planned_rounds"] = s.planned_rounds;
   d["divergences"] = s.divergences;

@@ -50,14 +50,12 @@ MixedNotice& notice() {
   return it;
 }
 
-void tell_of(std::string_view op, const Tensor& tensor) {
-  if (const MixedNotice& tell = notice()) tell(op, tensor);
+// Of a strided tensor; others have no bytes of their own.
+Bytes bytes_of(const Tensor& x) {
+  return Bytes(x.layout() == c10::kStrided ? static_cast<int64_t>(x.nbytes()) : 0);
 }
 
-void count_moved(const Tensor& moved) {
-  if (moved.layout() != c10::kStrided) return;
-  moved_bytes.fetch_add(static_cast<int64_t>(moved.nbytes()), std::memory_order_relaxed);
-}
+void count_moved(const Tensor& x) { moved_bytes.fetch_add(bytes_of(x).count(), std::memory_order_relaxed); }
 
 // The operands of one call, with those of the CPU moved.
 class MovedOperands {
@@ -147,11 +145,9 @@ class MovedOperands {
     if (!tensor.defined()) return tensor;
     if (is_managed(tensor) && writes_cpu_) gradients_ |= expect_gradient_from(tensor, c10::kCPU);
     if (!tensor.device().is_cpu() || (tensor.dim() == 0 && !written)) return tensor;
-    tell_of(signature_.op.schema().name(), tensor);
     gradients_ |= expect_gradient_from(tensor, device_at(index_));
     const Unseen unseen;
-    Tensor there = tensor.to(device_at(index_));
-    count_moved(there);
+    Tensor there = note_and_move(signature_.op.schema().name(), tensor, device_at(index_));
     if (written) written_.push_back({tensor, there});
     return there;
   }
@@ -180,7 +176,7 @@ void run_moved(const ManagedOp& op, torch::jit::Stack* stack,
 }
 
 at::Tensor note_and_move(std::string_view op, const at::Tensor& cpu_tensor, c10::Device device) {
-  tell_of(op, cpu_tensor);
+  if (const MixedNotice& tell = notice()) tell(op, cpu_tensor.sizes(), bytes_of(cpu_tensor));
   count_moved(cpu_tensor);
   return cpu_tensor.to(device);
 }

@@ -18,6 +18,7 @@
 #include <functional>
 #include <string_view>
 
+#include "base/types.h"
 #include "innkeeper/export.h"
 
 namespace innkeeper::torch_layer {
@@ -37,16 +38,15 @@ struct MixedOperands {};
 void run_moved(const ManagedOp& op, torch::jit::Stack* stack,
                void (*run)(const ManagedOp&, torch::jit::Stack*));
 
-// For kernels above autograd: tells of the move of a CPU tensor, counts it, and makes it as the program
-// would.
+// Tells of the move of a CPU tensor, counts it, and makes it as the program would.
 at::Tensor note_and_move(std::string_view op, const at::Tensor& cpu_tensor, c10::Device device);
 
 // Bytes of CPU tensors that operators have moved, in both directions.
-IK_EXPORT int64_t bytes_moved_from_cpu();
-IK_EXPORT void reset_bytes_moved_from_cpu();
+int64_t bytes_moved_from_cpu();
+void reset_bytes_moved_from_cpu();
 
 // Called before each such move, for a message that names the place in the program. May be empty.
-using MixedNotice = std::function<void(std::string_view op, const at::Tensor& moved)>;
+using MixedNotice = std::function<void(std::string_view op, c10::IntArrayRef sizes, Bytes bytes)>;
 IK_EXPORT void set_mixed_notice(MixedNotice notice);
 
 }  // namespace innkeeper::torch_layer

@@ -12,6 +12,7 @@
 #include "torch/memory/handle.h"
 #include "torch/memory/index_memory.h"
 #include "torch/memory/real_memory.h"
+#include "torch/operator/mixed_move.h"
 #include "torch/operator/operator_call.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/home.h"
@@ -99,6 +100,7 @@ void set_budget(const std::string& node, int64_t bytes) {
 Stats stats() {
   const KeptRuntime machine;
   Stats stats = machine->engine().stats();
+  stats.moved_from_cpu = bytes_moved_from_cpu();
   for (c10::DeviceIndex i = 0; i < sim_backend::count(); ++i) {
     stats.simulated_seconds = std::max(stats.simulated_seconds, sim_backend::accelerator(i).time());
   }
@@ -111,7 +113,10 @@ uint64_t block_number(const at::Tensor& x) {
   return static_cast<uint64_t>(block_for(x, "block_number").id());
 }
 
-void reset_stats() { KeptRuntime()->engine().reset_stats(); }
+void reset_stats() {
+  KeptRuntime()->engine().reset_stats();
+  reset_bytes_moved_from_cpu();
+}
 
 std::string check_invariants() { return KeptRuntime()->engine().check_invariants(); }
 
