@@ -67,7 +67,7 @@ void Engine::reset_stats() {
     follower.in_round = {};
   }
   for (const auto& at : nodes_) {
-    at->peak.store(at->used.load());
+    reset_peak(at->id);
     at->ops.store(0);
     at->evictions.store(0);
   }

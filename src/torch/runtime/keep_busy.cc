@@ -7,6 +7,7 @@
 
 #include "torch/runtime/device_index.h"
 #include "torch/runtime/runtime_state.h"
+#include "torch/sim/current.h"
 #include "torch/sim/sim_backend.h"
 
 namespace innkeeper::torch_layer {
@@ -18,9 +19,9 @@ void keep_busy(double seconds) {
   if (backend.host) return std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   TORCH_CHECK(backend.kind == "sim", "only simulated GPUs and the host are kept busy, not ", backend.kind);
   sim::Accelerator& accelerator = sim_backend::accelerator(backend.device.index());
-  constexpr sim::QueueIndex kCompute = 0;
-  accelerator.begin_kernel(kCompute);
-  accelerator.end_kernel(kCompute, {}, {.flops = seconds * accelerator.options().card.flops});
+  accelerator.begin_kernel(sim_backend::kComputeQueue);
+  accelerator.end_kernel(sim_backend::kComputeQueue, {},
+                         {.flops = seconds * accelerator.options().card.flops});
 }
 
 }  // namespace innkeeper::torch_layer
