@@ -77,9 +77,10 @@ def refuse_mixed() -> Iterator[None]:
     """CUDA's rule for one test: an operator refuses CPU tensors beside managed ones."""
     from innkeeper import _C
 
+    before = _C.moves_cpu_tensors()
     _C.set_moves_cpu_tensors(False)
     yield
-    _C.set_moves_cpu_tensors(True)
+    _C.set_moves_cpu_tensors(before)
 
 
 @pytest.fixture
