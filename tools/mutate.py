@@ -379,7 +379,7 @@ def main() -> int:
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(attempt, [mutant for mutant in mutants if mutant.name not in done]))
     if resumes(args):
-        kept.unlink(missing_ok=True)  # it has come to its end: the next run begins anew
+        kept.unlink(missing_ok=True)  # The run is complete, so the next run starts from the first mutant.
     killed = sum(outcome.verdict == KILLED for outcome in outcomes)
     print(f"{killed} of {len(outcomes)} killed; {REPORT.relative_to(TOP)} says by whom")
     return 1 if any(outcome.bad for outcome in outcomes) else 0

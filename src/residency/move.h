@@ -55,7 +55,7 @@ const char* to_string(MoveState state);
 struct Errand {
   Reserve room;
   Priority priority;
-  Queue first = Queue::compute;  // of a block that nobody wrote: where the work that writes it will be
+  Queue first = Queue::compute;  // The queue that first writes the memory of an unwritten block.
 };
 // An operator's operand; a victim that must go.
 inline constexpr Errand kDemand{Reserve::may_evict, Priority::demand};

@@ -66,7 +66,7 @@ Status Engine::bear(Block& block, NodeId id, Errand errand) {
     if (errand.first != Queue::compute) {
       IK_RETURN_IF_ERROR(close_until(replica, id, errand.first));
     } else {
-      touched(replica);  // other queues come after whoever used the memory before
+      touched(replica);  // Orders copy queues after the previous users of the memory.
     }
     replica.memory = std::move(memory).value();
     observe(block, id, replica.memory.data());
