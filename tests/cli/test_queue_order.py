@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,11 @@ def test_the_order_is_kept_among_different_requests(jobs: Jobs) -> None:
     jobs("pause")
     first = jobs.shell("true", "--gpus=2")
     second = jobs.shell("true")
-    urgent = jobs.shell("true", "--mem=100G", "--exclusive", "--gpus=2", "--priority=1")
+    urgent = jobs.shell(jobs.until_go, "--mem=100G", "--exclusive", "--gpus=2", "--priority=1")
     jobs("resume")
+    leases = ("lease", "list", "--json")
+    wait_until(lambda: json.loads(jobs.machine.ok(*leases))["waiting"])  # the first stands in line
+    jobs.go.touch()
     assert jobs.wait(first, second, urgent) == 0
     began = [jobs.show(job)["started"] for job in (urgent, first, second)]
     assert began == sorted(began)
