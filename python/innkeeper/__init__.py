@@ -25,6 +25,7 @@ from innkeeper import libraries  # noqa: E402
 libraries.prepare()
 
 from innkeeper import mixed as _mixed  # noqa: E402
+from innkeeper import tensor as _tensor  # noqa: E402
 from innkeeper._C import __version__  # noqa: E402  (the program's, too)
 from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
 from innkeeper.data_parallel import DataParallel  # noqa: E402
@@ -48,6 +49,7 @@ from innkeeper.report import stats, summary  # noqa: E402
 from innkeeper.tensor import ManagedTensor  # noqa: E402
 
 _mixed.install()
+_tensor.install()
 
 cmake_prefix_path = str(Path(__file__).parent / "share" / "cmake")
 """For C++ programs: with this in ``CMAKE_PREFIX_PATH``, ``find_package(innkeeper)`` finds the package."""

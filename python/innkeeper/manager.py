@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 import torch
 from innkeeper import _C, device_copies, placement, report
+from innkeeper import mixed as mixed_operands
 from torch import Tensor, nn
 
 _making = threading.Lock()
@@ -83,7 +84,7 @@ def configure(
         _C.use_device_per_node(0)  # The runtime has started, so it knows the visible GPUs.
         device_copies.install()
     if mixed is not None:
-        _C.set_moves_cpu_tensors(mixed == "move")
+        mixed_operands.set_moves(mixed == "move")
     if soft_placement is not None:
         _C.set_soft_placement(soft_placement)
     if planning is not None:

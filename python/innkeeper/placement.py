@@ -169,6 +169,60 @@ class _Resident(AbstractContextManager[Tensor]):
         self._all.__exit__()
 
 
+def node_of(device: object) -> str | None:
+    """The node that a program means by a device: by ``1`` and by ``"cuda:1"`` the second that computes.
+
+    None where no node is named: by None, ``"cuda"``, ``"managed"``. A node's own name is itself, or None
+    where it computes nothing, since tensors go there by themselves.
+
+    Raises:
+        ValueError: there is no such node.
+
+    """
+    if device is None:
+        return None
+    found = {node.name: node.computes for node in _C.nodes()}
+    if isinstance(device, str) and device in found:
+        return device if found[device] else None
+    nodes = [name for name, computes in found.items() if computes]
+    named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)  # type: ignore
+    if named.index is None or (_C.is_managed(named) and not _C.has_device_per_node()):
+        return None
+    if not (_C.is_managed(named) or named.type == "cuda") or named.index >= len(nodes):
+        raise ValueError(f"{device!r} is none of the {len(nodes)} nodes that compute: {', '.join(nodes)}")
+    return nodes[named.index]
+
+
+@overload
+def brought(x: Tensor, device: object) -> Tensor: ...
+@overload
+def brought(x: nn.Module, device: object) -> nn.Module: ...
+def brought(x: Tensor | nn.Module, device: object) -> Tensor | nn.Module:
+    """``x`` on the managed device, at ``node_of(device)`` alone, unless that is None: then where it is.
+
+    Raises:
+        ValueError: there is no such node.
+        torch.OutOfMemoryError: one of the tensors is larger than what is not pinned there.
+
+    """
+    node = node_of(device)
+    if node is None:
+        return x if isinstance(x, Tensor) and _C.is_managed(x.device) else x.to(DEVICE)
+    with on(node):
+        there = x.to(_device_of(node))
+    for tensor in managed_tensors(there).values():
+        with resident(tensor, node, write=True):  # who may write is the only holder
+            pass
+    return there
+
+
+def _device_of(node: str) -> torch.device:
+    if not _C.has_device_per_node():
+        return torch.device(DEVICE)
+    computing = [each.name for each in _C.nodes() if each.computes]
+    return torch.device(DEVICE, computing.index(node))
+
+
 @contextmanager
 def on(node: str) -> Iterator[str]:
     """Places by hand: inside the context, tensors born without operands go to ``node``, for this thread.

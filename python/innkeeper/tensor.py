@@ -2,11 +2,12 @@
 
 A managed tensor is a plain ``torch.Tensor``; nothing needs a subclass. The class makes such tensors,
 recognises them with ``isinstance``, and lets ``x.as_subclass(ManagedTensor)`` work for programs that are
-written so.
+written so. ``install()`` gives every tensor the methods that such programs call.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,25 +18,38 @@ from innkeeper import _C, placement
 from innkeeper._register import DEVICE
 from torch import Tensor
 
+_tensor_cuda = Tensor.cuda
+
 
 class _ManagedMeta(type(Tensor)):  # type: ignore[misc]  # the metaclass has no static name
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Tensor) and _C.is_managed(instance.device)
+        if super().__instancecheck__(instance):
+            return True
+        recognises_all = "recognises_all_managed" in cls.__dict__
+        return recognises_all and isinstance(instance, Tensor) and _C.is_managed(instance.device)
 
-    def __call__(cls, data: Any = (), **options: Any) -> Tensor:
-        return cls.create(data, **options)
+    def __call__(cls, *data: Any, **options: Any) -> Any:
+        """As ``torch.Tensor(...)`` makes one: from data, a tensor, sizes, or nothing."""
+        if any(getattr(cls, name) is not getattr(Tensor, name) for name in ("__init__", "__new__")):
+            return super().__call__(*data, **options)  # the user's own constructor
+        made = _made(data, options)
+        return made if "recognises_all_managed" in cls.__dict__ else made.as_subclass(cls)
 
 
 class ManagedTensor(Tensor, metaclass=_ManagedMeta):
     """Makes and recognises tensors on the managed device.
 
-    ``ManagedTensor(data)`` and the class methods give plain tensors. ``x.as_subclass(ManagedTensor)`` gives
-    one that is moved to the device at its first use in an operator, has ``pin`` and ``unpin``, and whose
-    results have them too; that costs a few microseconds an operator, which a plain managed tensor does not.
+    ``ManagedTensor(...)`` takes what ``torch.Tensor(...)`` takes, and ``dtype=`` and ``requires_grad=``. It
+    and the class methods give plain tensors. ``x.as_subclass(ManagedTensor)`` gives one that is moved to the
+    device at its first use in an operator, and whose results are such tensors too; that costs a few
+    microseconds an operator, which a plain managed tensor does not. A class derived from it does likewise.
 
         x = ManagedTensor([[1.0, 2.0]], requires_grad=True)
         isinstance(x * 2, ManagedTensor)  # True: it is about the device
     """
+
+    recognises_all_managed = True
+    """In the class's own dictionary: each tensor on the device is an instance. Others have it not."""
 
     @staticmethod
     def create(data: Any, **options: Any) -> Tensor:
@@ -54,12 +68,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
             disperse: choose the node as ``DeviceManager.find_device`` does; by default the thread's home.
 
         """
-        if disperse is None or _C.is_managed(x.device):
-            return x.to(DEVICE)
-        from innkeeper.manager import manager
-
-        with placement.on(manager().find_device(manager().size_estimate(x), disperse)):
-            return x.to(DEVICE)
+        return placement.brought(x, _node_for(x, disperse))
 
     # What an instance made by as_subclass has.
 
@@ -73,51 +82,117 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
     ) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") not in _NEED_NO_MOVE:
-            args, kwargs = tree_map(_moved, (tuple(args), kwargs))
+            args, kwargs = cls._prepared((tuple(args), kwargs))
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **kwargs)
-        return result if func in _PLAIN_RESULTS else tree_map(_marked, result)
+        return result if func in _PLAIN_RESULTS else tree_map(cls._marked, result)
 
     def cuda(self, device: Any = None, *, disperse: bool | None = None, **_: Any) -> Tensor:  # type: ignore[override]
-        """Returns it on the managed device, which is what the predecessor's users mean by ``cuda``."""
-        if device is not None and not _C.is_managed(torch.device(device)):
-            raise ValueError(
-                f"place a managed tensor with innkeeper.on(node) or disperse=, not with {device!r}"
-            )
-        return ManagedTensor.wrap(self.as_subclass(Tensor), disperse).as_subclass(ManagedTensor)
+        """Returns it on the managed device, which is what the predecessor's users mean by ``cuda``.
 
-    @property
-    def pinned(self) -> bool:
-        """Whether ``pin`` holds it where it is."""
-        return _C.is_managed(self.device) and _C.is_user_pinned(self)
+        Args:
+            device: ``1`` or ``"cuda:1"`` is the second node that computes.
+            disperse: choose the node as ``DeviceManager.find_device`` does; by default the thread's home.
 
-    def pin(self, node: str | None = None) -> None:
-        """See ``innkeeper.pin``."""
-        placement.pin(_moved(self), node)
+        Raises:
+            ValueError: there is no such node.
 
-    def unpin(self) -> None:
-        """See ``innkeeper.unpin``."""
-        placement.unpin(self)
+        """
+        plain = self.as_subclass(Tensor)
+        wanted = _node_for(plain, disperse) if device is None else device
+        return placement.brought(plain, wanted).as_subclass(type(self))
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As ``torch.Tensor.to``; ``cuda`` is the managed device, as in ``cuda``."""
+        named = kwargs["device"] if "device" in kwargs else args[0] if args else None
+        device = torch.device(named) if isinstance(named, (str, torch.device)) else None
+        if device is None or device.type != "cuda" or _C.is_managed(device):
+            return super().to(*args, **kwargs)
+        there = self.cuda(device)
+        if "device" in kwargs:
+            return there.to(*args, **{**kwargs, "device": there.device})
+        return there.to(there.device, *args[1:], **kwargs)
+
+    @classmethod
+    def _prepared(cls, arguments: Any) -> Any:
+        """An operator's arguments, moved as it needs them."""
+        return tree_map(cls._moved, arguments)
+
+    @classmethod
+    def _marked(cls, x: Any) -> Any:
+        """A managed tensor as one of this class; anything else as it is."""
+        return x.as_subclass(cls) if type(x) is Tensor and _C.is_managed(x.device) else x
+
+    @classmethod
+    def _moved(cls, x: Any) -> Any:
+        """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
+        if not issubclass(type(x), ManagedTensor) or _C.is_managed(x.device):
+            return x
+        if x.requires_grad and not x.is_leaf:
+            return x.as_subclass(Tensor).to(DEVICE).as_subclass(type(x))
+        with torch._C.DisableTorchFunctionSubclass():
+            x.data = x.data.to(DEVICE)
+        return x
 
 
-# What only asks (x.shape) or converts (x.cpu()).
+# What only asks (x.shape), converts (x.cpu()), or reads the CPU's memory (x.numpy()).
 _NEED_NO_MOVE = frozenset(
     {"__get__", "__set__", "__delete__", "__repr__", "as_subclass", "cpu", "cuda", "to", "size"}
+    | {"__array__", "__dlpack__", "__dlpack_device__", "numpy", "tolist", "item", "data_ptr"}
+    | {"untyped_storage", "is_pinned", "pin_memory", "is_shared", "share_memory_"}
 )
 _PLAIN_RESULTS = frozenset({*torch.overrides.get_default_nowrap_functions(), Tensor.as_subclass})
 
 
-def _marked(x: Any) -> Any:
-    """A managed tensor as a ManagedTensor; anything else as it is."""
-    return x.as_subclass(ManagedTensor) if type(x) is Tensor and _C.is_managed(x.device) else x
+def _node_for(x: Tensor, disperse: bool | None) -> str | None:
+    """The node that the manager finds for what is not on the device yet, where it is asked to."""
+    from innkeeper.manager import manager
+
+    if disperse is None or _C.is_managed(x.device):
+        return None
+    return manager().find_device(manager().size_estimate(x), disperse)
 
 
-def _moved(x: Any) -> Any:
-    """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
-    if type(x) is not ManagedTensor or _C.is_managed(x.device):
-        return x
-    if x.requires_grad and not x.is_leaf:
-        return x.as_subclass(Tensor).to(DEVICE).as_subclass(ManagedTensor)
-    with torch._C.DisableTorchFunctionSubclass():
-        x.data = x.data.to(DEVICE)
-    return x
+def _made(data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    if len(data) == 1 and (isinstance(data[0], Tensor) or "dtype" in options):
+        return ManagedTensor.create(data[0], **options)
+    requires_grad = options.pop("requires_grad", False)
+    if options:
+        raise TypeError(f"ManagedTensor takes data, dtype= and requires_grad=, not {', '.join(options)}")
+    sizes = data[0] if len(data) == 1 and isinstance(data[0], torch.Size) else data
+    if all(type(size) is int for size in sizes):
+        made = torch.empty(sizes or (0,), device=DEVICE)  # ``torch.Tensor()`` has the shape (0,)
+    else:
+        made = Tensor(*data).to(DEVICE)
+    return made.requires_grad_(requires_grad)
+
+
+def install() -> None:
+    """Gives tensors ``pin``, ``unpin`` and ``pinned``, and keeps managed ones so in ``cuda``. Called once."""
+
+    @functools.wraps(_tensor_cuda)
+    def cuda(
+        self: Tensor,
+        device: Any = None,
+        non_blocking: bool = False,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> Tensor:
+        if not _C.is_managed(self.device):
+            return _tensor_cuda(self, device, non_blocking, memory_format)
+        there = placement.brought(self, device)
+        return there.to(there.device, memory_format=memory_format)
+
+    def pin(self: Tensor, node: str | None = None) -> None:
+        """See ``innkeeper.pin``."""
+        placement.pin(ManagedTensor._moved(self), node)
+
+    def unpin(self: Tensor) -> None:
+        """See ``innkeeper.unpin``."""
+        placement.unpin(self)
+
+    def pinned(self: Tensor) -> bool:
+        """Whether ``pin`` holds it where it is."""
+        return _C.is_managed(self.device) and _C.is_user_pinned(self)
+
+    for name, member in {"cuda": cuda, "pin": pin, "unpin": unpin, "pinned": property(pinned)}.items():
+        setattr(Tensor, name, member)

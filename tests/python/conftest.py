@@ -75,12 +75,12 @@ def bytes_kept() -> int:
 @pytest.fixture
 def refuse_mixed() -> Iterator[None]:
     """CUDA's rule for one test: an operator refuses CPU tensors beside managed ones."""
-    from innkeeper import _C
+    from innkeeper import _C, mixed
 
     before = _C.moves_cpu_tensors()
-    _C.set_moves_cpu_tensors(False)
+    mixed.set_moves(False)
     yield
-    _C.set_moves_cpu_tensors(before)
+    mixed.set_moves(before)
 
 
 @pytest.fixture

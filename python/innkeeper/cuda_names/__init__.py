@@ -27,7 +27,8 @@ def install() -> None:
 
     import innkeeper
     import torch
-    from innkeeper import _C, device_copies
+    from innkeeper import _C, device_copies, mixed
+    from innkeeper.compat import tensor_managed
     from innkeeper.cuda_names import (
         answers,
         autocast,
@@ -43,7 +44,7 @@ def install() -> None:
     _C.use_device_per_node(visible.visible_gpus())
     _C.call_devices_cuda()
     if not os.environ.get("INNKEEPER_MIXED"):
-        _C.set_moves_cpu_tensors(False)  # CUDA's rule
+        mixed.set_moves(False)  # CUDA's rule
     tensors.install()
     answers.install()
     autocast.install()
@@ -52,4 +53,5 @@ def install() -> None:
     groups.install()
     profiling.install()
     device_copies.install()
+    tensor_managed.install()
     innkeeper.DataParallel = torch.nn.DataParallel  # type: ignore[assignment,misc]

@@ -2,8 +2,15 @@
 // PyTorch's own lists. The lower precision is float16 unless the program says otherwise, as on CUDA.
 #include <ATen/autocast_mode.h>
 
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "torch/compat.h"
 #include "torch/kernels/own_kernels.h"
+#include "torch/operator/mixed_move.h"
+#include "torch/runtime/device_names.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -34,12 +41,83 @@ using at::Tensor;
   _(rnn_relu, input) \
   _(rnn_relu, data)
 
+// The operands of one operator, which casts only what is on the device: CPU tensors beside managed ones are
+// moved first, as operators move them anyway (mixed_move.h), since what is cast after the move would differ.
+class CastOperands {
+ public:
+  explicit CastOperands(std::string_view op) : op_(op) {}
+
+  template <class... Args>
+  bool are_mixed(const Args&... args) {
+    (look_at(args), ...);
+    return on_cpu_ && device_.has_value() && moves_cpu_tensors();
+  }
+
+  template <class T>
+  decltype(auto) moved(T&& argument) const {
+    using Argument = std::decay_t<T>;
+    if constexpr (std::is_same_v<Argument, Tensor>) {
+      return moves(argument) ? note_and_move(op_, argument, *device_) : argument;
+    } else if constexpr (std::is_same_v<Argument, std::optional<Tensor>>) {
+      return argument ? std::optional<Tensor>(moved(*argument)) : argument;
+    } else if constexpr (std::is_same_v<Argument, at::TensorList> ||
+                         std::is_same_v<Argument, at::ITensorListRef>) {
+      std::vector<Tensor> list;
+      for (const Tensor& x : argument) list.push_back(moved(x));
+      return list;
+    } else {
+      return std::forward<T>(argument);
+    }
+  }
+
+ private:
+  static bool moves(const Tensor& x) { return x.defined() && x.device().is_cpu() && x.dim() > 0; }
+
+  template <class T>
+  void look_at(const T& argument) {
+    if constexpr (std::is_same_v<T, Tensor>) {
+      if (!argument.defined()) return;
+      on_cpu_ |= moves(argument);
+      if (!device_ && argument.device().type() == kManagedType) device_ = argument.device();
+    } else if constexpr (std::is_same_v<T, std::optional<Tensor>>) {
+      if (argument) look_at(*argument);
+    } else if constexpr (std::is_same_v<T, at::TensorList> || std::is_same_v<T, at::ITensorListRef>) {
+      for (const Tensor& x : argument) look_at(x);
+    }
+  }
+
+  std::string_view op_;
+  std::optional<c10::Device> device_;
+  bool on_cpu_ = false;
+};
+
+// What PyTorch's macros call `m`: registers their kernels behind the move.
+class MovingLibrary {
+ public:
+  explicit MovingLibrary(torch::Library& library) : library_(library) {}
+
+  template <class Name, class Result, class... Args>
+  void impl(Name name, Result (*cast_and_call)(Args...)) {
+    library_.impl(name, [op = static_cast<const char*>(name), cast_and_call](Args... args) -> Result {
+      CastOperands operands(op);
+      if (!operands.are_mixed(args...)) [[likely]] {
+        return cast_and_call(std::forward<Args>(args)...);
+      }
+      return cast_and_call(operands.moved(std::forward<Args>(args))...);
+    });
+  }
+
+ private:
+  torch::Library& library_;
+};
+
 }  // namespace
 
 void register_autocast() {
   constexpr c10::DispatchKey kKey = c10::DispatchKey::AutocastPrivateUse1;
   kernels_for("_", kKey).fallback(torch::CppFunction::makeFallthrough());
-  torch::Library& m = kernels_for("aten", kKey);
+  torch::Library& library = kernels_for("aten", kKey);
+  MovingLibrary m(library);
 #define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
   AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
   // On CUDA these are cuDNN's _cudnn_rnn, which is cast as a whole.
@@ -55,7 +133,7 @@ void register_autocast() {
 #define PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
   AT_FORALL_PROMOTE(PROMOTE)
 #undef PROMOTE
-  m.impl("binary_cross_entropy", binary_cross_entropy_is_unsafe);
+  library.impl("binary_cross_entropy", binary_cross_entropy_is_unsafe);
 }
 
 }  // namespace innkeeper::torch_layer
