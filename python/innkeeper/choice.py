@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
+from typing import Any
 
 import torch
-from innkeeper import _C, frameworks, visible
-from innkeeper.leases import Key, Lease, lease
+from innkeeper import _C, chosen, frameworks, visible
+from innkeeper.leases import Key, Lease, LeaseBusy, lease
 
 MARK: int = _C.MARK
 """Bytes that a choice without ``memory`` leases: no promise, only a mark that the GPU is somebody's."""
@@ -89,6 +91,28 @@ class Choice:
         return f"Choice({', '.join(self.uuids)}{'' if self.lease.held else ', not held'})"
 
 
+class CPUChoice(Choice):
+    """The CPU, where ``auto_choice(fallback="cpu")`` found no GPU: no lease, and nothing to release."""
+
+    def __init__(self) -> None:
+        self.lease = None  # type: ignore[assignment]
+        self.uuids = []
+        self.memory = self.growth = None
+        self._entered = ExitStack()
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """The CPU."""
+        return [torch.device("cpu")]
+
+    def release(self) -> None:
+        """Leaves the frameworks' contexts."""
+        self._entered.close()
+
+    def __repr__(self) -> str:
+        return "Choice(cpu)"
+
+
 def auto_choice(
     mode: int | str = 0,
     key: Key | None = None,
@@ -98,6 +122,8 @@ def auto_choice(
     *,
     wait: bool | float = False,
     growth: bool | None = None,
+    uuids: Sequence[str] | None = None,
+    fallback: str | None = None,
 ) -> Choice:
     """Chooses ``n`` GPUs, for the context or for the rest of the process, and leases them.
 
@@ -107,7 +133,8 @@ def auto_choice(
     Before CUDA is started in this process, ``CUDA_VISIBLE_DEVICES`` is set to what was chosen, until the
     choice ends. After that go by ``choice.device``, whose ordinal is CUDA's. Frameworks that the program has
     imported are told: their memory is limited to ``memory``, and inside ``with`` the first GPU is the current
-    one of PyTorch, TensorFlow and JAX. None is imported for that::
+    one of PyTorch, TensorFlow and JAX. None is imported for that. What was chosen, why, and what the others
+    had is told on standard error, unless ``INNKEEPER_LOG`` is ``warn`` or ``error``::
 
         with innkeeper.auto_choice(memory=8 << 30) as gpu:
             model.to(gpu.device)
@@ -123,6 +150,8 @@ def auto_choice(
         growth: whether PyTorch and JAX take ``memory`` as they need it, or all at once when they start, so
             that not even a process without a lease gets it. ``None``: PyTorch as needed, JAX at once, as they
             do by themselves. TensorFlow takes a limited memory at once.
+        uuids: choose among these alone.
+        fallback: ``"cpu"``: where no GPU can be seen or may be used, the CPU is chosen, which is told.
 
     Raises:
         LeaseBusy: not now; with ``wait``, not in time. The message carries the numbers.
@@ -132,9 +161,21 @@ def auto_choice(
     """
     if growth is False and memory is None:
         raise ValueError("growth=False takes memory at once: say how much, as in auto_choice(memory=8 << 30)")
+    if fallback not in (None, "cpu"):
+        raise ValueError(f'fallback is "cpu" or None, got {fallback!r}')
     asked = memory if memory is not None or exclusive else MARK
-    held = lease(n, asked, exclusive, mode=mode, key=key, wait=wait, maker=_maker())
+    among: dict[str, Any] = {"mode": "free" if key else mode, "key": key, "uuids": uuids}
+    try:
+        held = lease(n, asked, exclusive, wait=wait, maker=_maker(), **among)
+    except LeaseBusy:
+        raise
+    except RuntimeError as error:
+        if fallback is None:
+            raise
+        chosen.tell_of_none(error)
+        return CPUChoice()
     choice = Choice(held, memory, growth)
+    chosen.tell(choice.uuids, mode, key)
     try:
         frameworks.prepare(choice)
     except BaseException:

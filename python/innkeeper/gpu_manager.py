@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from innkeeper.choice import Choice, auto_choice
 from innkeeper.frameworks import tensorflow_gpu
+from innkeeper.gpu_rows import Row, rows_of
 from innkeeper.gpus import GPU, gpus
 from innkeeper.leases import MODES
-
-Row = dict[str, Any]
-"""A GPU under the names of ``nvidia-smi --query-gpu``: MiB, watts, per cent."""
 
 
 class GPUManager:
     """Chooses the freest GPU, anew at each call.
 
-    GPUs that nobody else on the machine has chosen or leased come first::
+    GPUs that nobody else on the machine has chosen or leased come first, then those that this program has not
+    chosen::
 
         gm = innkeeper.GPUManager()
         with gm.auto_choice():  # or mode=1, mode=2, mode="utilization"
@@ -33,22 +31,39 @@ class GPUManager:
     | 3, ``"utilization"`` | least utilization |
     | a name ``"XXX"`` | the method ``_sort_by_XXX(self, gpus)`` of a subclass: rows, best first |
 
+    What such a method leaves out is not given. It may build on ``_sort_by_memory``, ``_sort_by_power`` and
+    ``_sort_by_custom``.
+
     With TensorFlow ``gm.sess`` is a session of its version 1's kind that places softly and takes memory as it
     needs it.
 
     Args:
-        session: your session instead; or a ``ConfigProto``, on top of which one is made.
+        first: ``qargs`` if it is a list or a tuple, else ``session``: either may be given by its place.
+        qargs: columns of ``nvidia-smi --query-gpu`` that ``gpus`` has besides its own.
+        session: your session instead, or one on its graph where it lacks one of the two settings; or a
+            ``ConfigProto``, on top of which one is made.
         initSession: ``False``: there is no ``gm.sess``. By default there is one if TensorFlow was imported.
+
+    Raises:
+        TypeError: ``session`` is neither, or a column is no text.
 
     """
 
-    def __init__(self, session: Any = None, initSession: bool = True) -> None:
-        self._session = session
+    def __init__(
+        self, first: Any = None, *, qargs: Sequence[str] = (), session: Any = None, initSession: bool = True
+    ) -> None:
+        if isinstance(first, (list, tuple)):
+            qargs = (*first, *qargs)
+        elif first is not None:
+            session = first
+        wrong = next((name for name in qargs if not isinstance(name, str) or not name), None)
+        if isinstance(qargs, str) or wrong is not None:
+            raise TypeError(f"qargs is a list of columns such as ['fan.speed'], got {wrong or qargs!r}")
+        self._columns = tuple(dict.fromkeys(qargs))
         self._with_session = initSession
-        if session is not None and _is_configuration(session):
-            self._session = tensorflow_gpu.new_session(session)
-        elif session is not None:
-            _check_session(session)
+        self._session = None
+        if session is not None:
+            self._session = _configured(session)
         elif initSession and "tensorflow" in sys.modules:
             self._session = tensorflow_gpu.new_session()
 
@@ -68,8 +83,13 @@ class GPUManager:
 
     @property
     def gpus(self) -> list[Row]:
-        """The machine's GPUs as they are now."""
-        return [_row(gpu) for gpu in gpus()]
+        """The machine's GPUs as they are now.
+
+        Raises:
+            ValueError: a column of ``qargs`` is unknown here and to ``nvidia-smi``, or that is not installed.
+
+        """
+        return rows_of(gpus(), self._columns)
 
     @property
     def gpu_num(self) -> int:
@@ -85,56 +105,92 @@ class GPUManager:
         exclusive: bool = False,
         *,
         wait: bool | float = False,
+        growth: bool | None = None,
+        fallback: str | None = None,
     ) -> Choice:
         """``innkeeper.auto_choice`` with the modes above.
 
         Raises:
-            ValueError: there is no such mode.
+            ValueError: there is no such mode, or a method of one's own gives no list of GPUs.
 
         """
+        options: dict[str, Any] = {"wait": wait, "growth": growth, "fallback": fallback}
         sort = getattr(self, f"_sort_by_{mode}", None) if isinstance(mode, str) else None
-        if sort is not None and key is None:
-            key = _by_rank(sort(self.gpus))
-        elif mode in MODES:
+        is_ours = getattr(sort, "__func__", None) in (GPUManager._sort_by_power, GPUManager._sort_by_custom)
+        if sort is not None and not is_ours and key is None:
+            order = _uuids(sort(self.gpus), f"_sort_by_{mode}")
+            ranks = {uuid: -float(rank) for rank, uuid in enumerate(order)}
+            best = lambda gpu: ranks.get(gpu.uuid, -float(len(ranks)))  # noqa: E731
+            return auto_choice(mode, best, n, memory, exclusive, uuids=order, **options)
+        if mode in MODES:
             mode = MODES[int(mode)]
-        elif mode not in MODES.values():
+        elif mode not in MODES.values() and key is None:
             known = ", ".join(f'{number} or "{name}"' for number, name in MODES.items())
             raise ValueError(f"mode {mode!r} is none of {known}, and there is no method _sort_by_{mode}")
-        return auto_choice("free" if key else mode, key, n, memory, exclusive, wait=wait)
+        return auto_choice("free" if key else mode, key, n, memory, exclusive, **options)
+
+    # To build on.
+
+    def _sort_by_memory(self, gpus: list[Row], by_size: bool = False) -> list[Row]:
+        """By the free part of the memory, or by its size: most first."""
+
+        def free(gpu: Row) -> float:
+            return (gpu["memory.free"] or 0) / (1 if by_size else gpu["memory.total"] or 1)
+
+        return sorted(gpus, key=free, reverse=True)
+
+    def _sort_by_power(self, gpus: list[Row]) -> list[Row]:
+        """By the power, of its limit: least first, and those that do not tell it last."""
+
+        def power(gpu: Row) -> float:
+            draw, limit = gpu["power.draw"], gpu["power.limit"]
+            return float("inf") if draw is None or not limit else draw / limit
+
+        return sorted(gpus, key=power)
+
+    def _sort_by_custom(
+        self,
+        gpus: list[Row],
+        key: str | Callable[[Row], Any],
+        reverse: bool = False,
+        qargs: Sequence[str] = (),
+    ) -> list[Row]:
+        """By a column, or by a function of a row: least first, or most with ``reverse``.
+
+        Raises:
+            ValueError: there is no such column.
+
+        """
+        if callable(key):
+            return sorted(gpus, key=key, reverse=reverse)
+        if any(key not in gpu for gpu in gpus):
+            raise ValueError(f"there is no column {key!r}: pass it in GPUManager(qargs=[{key!r}])")
+        told = [gpu for gpu in gpus if gpu[key] is not None]
+        return sorted(told, key=lambda gpu: gpu[key], reverse=reverse) + [
+            gpu for gpu in gpus if gpu[key] is None
+        ]
 
 
-def _row(gpu: GPU) -> Row:
-    def mib(size: int | None) -> int | None:
-        return None if size is None else size >> 20
+def _uuids(rows: Any, method: str) -> list[str]:
+    """UUIDs of the rows that a method of the program's gives.
 
-    return {
-        "index": gpu.index,
-        "uuid": gpu.uuid,
-        "gpu_name": gpu.name,
-        "memory.total": mib(gpu.memory_total),
-        "memory.free": mib(gpu.memory_free),
-        "memory.used": mib(gpu.memory_used),
-        "utilization.gpu": None if gpu.utilization is None else round(gpu.utilization * 100),
-        "power.draw": gpu.power,
-        "power.limit": gpu.power_limit,
-        "temperature.gpu": gpu.temperature,
-    }
+    Raises:
+        ValueError: it gives no list, an empty one, or what is no row.
 
-
-def _by_rank(rows: list[Row]) -> Callable[[GPU], float]:
-    ranks = {row["uuid"]: rank for rank, row in enumerate(rows)}
-    return lambda gpu: -float(ranks.get(gpu.uuid, len(ranks)))
+    """
+    if rows is None:
+        raise ValueError(f"{method} returned None: it returns the GPUs that may be given, best first")
+    order = [row.get("uuid") if isinstance(row, dict) else None for row in rows]
+    if not order:
+        raise ValueError(f"{method} returned no GPU: it returns those that may be given, best first")
+    if None in order:
+        raise ValueError(f"{method} returned {rows[order.index(None)]!r}, which is no row of gpus")
+    return [str(uuid) for uuid in order]
 
 
-def _is_configuration(session: Any) -> bool:
-    return hasattr(session, "allow_soft_placement") and hasattr(session, "gpu_options")
-
-
-def _check_session(session: Any) -> None:
-    config = getattr(session, "_config", None)
-    if config is None or not config.allow_soft_placement or not config.gpu_options.allow_growth:
-        warnings.warn(
-            "the session was made without allow_soft_placement or gpu_options.allow_growth, which cannot be "
-            "changed any more; make it with both, pass its ConfigProto as session=, or leave session= out",
-            stacklevel=3,
-        )
+def _configured(session: Any) -> Any:
+    if hasattr(session, "allow_soft_placement") and hasattr(session, "gpu_options"):
+        return tensorflow_gpu.new_session(session)
+    if hasattr(session, "graph") and hasattr(session, "run"):
+        return tensorflow_gpu.like(session)
+    raise TypeError(f"session is a tf.compat.v1.Session or a ConfigProto, got {type(session).__name__}")

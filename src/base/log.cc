@@ -25,6 +25,7 @@ int level_from_environment() {
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (wanted == kNames[i]) return static_cast<int>(i);
   }
+  if (wanted == "warning") return static_cast<int>(LogLevel::warn);  // as Python calls it
   if (!wanted.empty()) {
     write_line(LogLevel::warn, "INNKEEPER_LOG: \"" + std::string(wanted) +
                                    "\" is no level; expected error, warn, info or debug. Going on with warn");

@@ -126,6 +126,20 @@ py::list gpu_dicts() {
   return list;
 }
 
+// How many leases are on each card; nothing where they cannot be read, since it is for people.
+std::map<std::string, int> lease_counts() {
+  const Result<lease::Arbiter> arbiter = lease::Arbiter::open();
+  if (!arbiter.ok()) return {};
+  const Result<std::vector<lease::Entry>> entries = arbiter.value().list();
+  std::map<std::string, int> counts;
+  if (!entries.ok()) return counts;
+  for (const lease::Entry& entry : entries.value()) {
+    if (entry.record.kind != lease::Kind::held) continue;
+    for (const lease::Claim& claim : entry.record.claims) ++counts[claim.uuid];
+  }
+  return counts;
+}
+
 std::unique_ptr<lease::Shown> show(const std::vector<std::string>& uuids, Held held) {
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
   return std::make_unique<lease::Shown>(uuids, cards, [held = std::move(held)] {
@@ -186,6 +200,7 @@ void bind_leases(py::module_& m) {
         return std::make_shared<SharedLease>(value_of(lease::adopt_here(descriptor)));
       },
       py::arg("descriptor"), WithoutGil(), "The lease of a descriptor that was inherited or received.");
+  m.def("lease_counts", &lease_counts, WithoutGil(), "UUID to the number of leases on it.");
   m.def("gpus", &gpu_dicts, "Each GPU of the machine, as a dict.");
   py::class_<lease::Shown>(m, "Shown").def("end", &lease::Shown::end, WithoutGil());
   m.def("show_gpus", &show, py::arg("uuids"), py::arg("lease"), WithoutGil(),

@@ -59,8 +59,10 @@ def _write(name: str, value: str | None) -> None:
 
 
 def device(choice: Choice) -> Any:
-    """JAX's device of the first GPU; ``None`` where JAX has no GPU."""
+    """JAX's device of the first GPU, or the CPU; ``None`` where JAX has no GPU."""
     jax = sys.modules["jax"]
+    if not choice.uuids:
+        return jax.local_devices(backend="cpu")[0]
     try:
         found = jax.local_devices(backend="gpu")
     except RuntimeError:  # JAX without CUDA

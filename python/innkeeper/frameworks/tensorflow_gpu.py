@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from innkeeper import visible
 from innkeeper.frameworks.torch_gpu import allocator_bytes
 
 if TYPE_CHECKING:
@@ -17,32 +19,73 @@ def _tensorflow() -> Any:
     return sys.modules["tensorflow"]
 
 
-def prepare(choice: Choice) -> None:
-    """Soft placement; GPUs' memory grows, or is limited to the lease, if TensorFlow has not started.
+GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 
-    Where TensorFlow has CUDA it is started by this: by asking for TensorFlow's devices.
+_live: list[Choice] = []
+_written = False  # GROWTH, by us: a value of the program's own stays
+
+
+def prepare(choice: Choice) -> None:
+    """Soft placement, and memory that grows, by what TensorFlow reads when it starts CUDA.
+
+    Its devices are not asked for: that starts CUDA with the GPUs that are shown now, and the program may
+    choose others before its session.
+    """
+    _tensorflow().config.set_soft_device_placement(True)
+    _live.append(choice)
+    _let_grow()
+
+
+def forget(choice: Choice) -> None:
+    """The last choice leaves the variable as it was."""
+    if choice in _live:
+        _live.remove(choice)
+        _let_grow()
+
+
+def _let_grow() -> None:
+    global _written
+    with visible._lock:
+        if _live and not _written and GROWTH not in os.environ:
+            os.environ[GROWTH] = "true"
+            _written = True
+        elif not _live and _written:
+            if os.environ.get(GROWTH) == "true":
+                del os.environ[GROWTH]
+            _written = False
+
+
+def limit() -> None:
+    """Limits TensorFlow on each GPU to what the choices of it were promised together, where they say a size.
+
+    Asks for TensorFlow's devices, which starts CUDA. Where TensorFlow has started, or the program has
+    configured a device itself, that stays.
     """
     tf = _tensorflow()
-    tf.config.set_soft_device_placement(True)
-    for gpu in tf.config.list_physical_devices("GPU"):
+    if all(choice.memory is None for choice in _live):
+        return
+    promised: dict[int, int] = {}
+    for choice in _live:
+        for ordinal in choice.ordinals if choice.memory is not None else ():
+            promised[ordinal] = promised.get(ordinal, 0) + (choice.memory or 0)
+    for ordinal, gpu in enumerate(tf.config.list_physical_devices("GPU")):
         try:
-            if choice.memory is None:
-                tf.config.experimental.set_memory_growth(gpu, True)
-            elif not tf.config.get_logical_device_configuration(gpu):
-                mib = allocator_bytes(choice.memory) >> 20
-                limit = tf.config.LogicalDeviceConfiguration(memory_limit=mib)
-                tf.config.set_logical_device_configuration(gpu, [limit])
+            if ordinal in promised and not tf.config.get_logical_device_configuration(gpu):
+                mib = allocator_bytes(promised[ordinal]) >> 20
+                part = tf.config.LogicalDeviceConfiguration(memory_limit=mib)
+                tf.config.set_logical_device_configuration(gpu, [part])
         except (RuntimeError, ValueError):
-            return  # TensorFlow has started, or the program has set one of the two itself
+            return  # TensorFlow has started, or the program has set a growth of its own
 
 
 def device_name(choice: Choice) -> str:
-    """The first GPU as TensorFlow names it. With soft placement it need not be there."""
-    return f"/GPU:{choice.ordinal}"
+    """The first GPU as TensorFlow names it, or the CPU. With soft placement it need not be there."""
+    return f"/GPU:{choice.ordinal}" if choice.uuids else "/CPU:0"
 
 
 def enter(choice: Choice, stack: ExitStack) -> None:
-    """Enters ``tf.device``."""
+    """Enters ``tf.device``, with the memory limited."""
+    limit()
     stack.enter_context(_tensorflow().device(device_name(choice)))
 
 
@@ -60,4 +103,17 @@ def session_config(base: Any = None) -> Any:
 def new_session(base: Any = None) -> Any:
     """A session of TensorFlow 1's kind, on the default graph, with that configuration."""
     config = session_config(base)
+    limit()
     return _tensorflow().compat.v1.Session(config=config)
+
+
+def like(session: Any) -> Any:
+    """The session itself if it places softly and grows; else another on its graph that does.
+
+    TensorFlow lets nobody change a session. Variables are a session's own, so they are initialized anew.
+    """
+    config = getattr(session, "_config", None)
+    if config is not None and config.allow_soft_placement and config.gpu_options.allow_growth:
+        return session
+    made = session_config(config)
+    return _tensorflow().compat.v1.Session(target=session.sess_str, graph=session.graph, config=made)

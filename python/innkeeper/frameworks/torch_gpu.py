@@ -60,7 +60,7 @@ def _take(nbytes: int, ordinal: int) -> None:
 
 def enter(choice: Choice, stack: ExitStack) -> None:
     """Makes the first GPU the current one. Before CUDA is started ordinal 0 is that already."""
-    if not _usable():
+    if not choice.uuids or not _usable():
         return
     ordinal = choice.ordinal
     if torch.cuda.is_initialized() or ordinal != 0:

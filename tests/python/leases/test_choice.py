@@ -51,6 +51,157 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.listdir(os.environ["INNKEEPER_L
     assert said[21:] == ["ValueError True"] * 2 + ["None ['alloc.lock']"]
 
 
+def test_what_a_method_of_one_s_own_leaves_out_is_never_given(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import GPUManager, LeaseBusy
+class Mine(GPUManager):
+    def _sort_by_busy(self, gpus):
+        return [gpu for gpu in gpus if gpu["utilization.gpu"] > 10]
+    def _sort_by_nothing(self, gpus):
+        return []
+    def _sort_by_mistake(self, gpus):
+        gpus.sort(key=lambda gpu: gpu["uuid"])
+    def _sort_by_index(self, gpus):
+        return [0, 1]
+    def _sort_by_memory_and_name(self, gpus):
+        return self._sort_by_custom(self._sort_by_memory(gpus, by_size=True), key="uuid", reverse=True)
+gm = Mine()
+kept = [gm.auto_choice("busy") for _ in range(3)]
+print([choice.uuids[0] for choice in kept] == [A, B, A])
+for wanted in (lambda: gm.auto_choice("busy", n=3), lambda: gm.auto_choice("nothing"),
+               lambda: gm.auto_choice("mistake"), lambda: gm.auto_choice("index")):
+    try:
+        wanted()
+    except (ValueError, LeaseBusy) as error:
+        print(type(error).__name__, error)
+for choice in kept:
+    choice.release()
+print(gm.auto_choice("memory_and_name").uuids == [C], gm.auto_choice("memory").uuids == [B])
+rows = gm.gpus
+print([row["uuid"][4] for row in gm._sort_by_power(rows)], gm._sort_by_custom(rows, lambda gpu: 0) == rows)
+with gm.auto_choice(memory=4 << 30, growth=False) as taken:
+    print(taken.growth)
+try:
+    gm._sort_by_custom(gm.gpus, "fan.speed")
+except ValueError as error:
+    print(error)
+"""
+    )
+    assert said[0] == "True"
+    assert said[1].startswith("ValueError") and "3" in said[1]
+    assert said[2:5] == [
+        "ValueError _sort_by_nothing returned no GPU: it returns those that may be given, best first",
+        "ValueError _sort_by_mistake returned None: it returns the GPUs that may be given, best first",
+        "ValueError _sort_by_index returned 0, which is no row of gpus",
+    ]
+    assert said[5:] == [
+        *("True True", "['a', 'b', 'c'] True", "False"),
+        "there is no column 'fan.speed': pass it in GPUManager(qargs=['fan.speed'])",
+    ]
+
+
+def test_columns_of_nvidia_smi(machine: FakeMachine):
+    """Columns that we do not know are nvidia-smi's, here a script."""
+    folder = machine.folder / "bin"
+    folder.mkdir()
+    program = folder / "nvidia-smi"
+    program.write_text(
+        f"""#!/bin/sh
+case "$1" in
+  *nonsense*) echo 'Field "nonsense" is not a valid field to query.'; exit 2;;
+  --query-gpu=uuid,fan.speed,pstate) printf '{C}, 31, P0\\n{A}, [N/A], P8\\n';;
+  *) echo "asked $*" >&2; exit 9;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    code = """
+from innkeeper import GPUManager
+gm = GPUManager(["fan.speed", "name", "pstate", "memory.free"])
+print([(gpu["fan.speed"], gpu["pstate"], gpu["name"]) for gpu in gm.gpus], len(gm.gpus[0]))
+print(gm._sort_by_custom(gm.gpus, "fan.speed")[0]["uuid"] == C)
+for wrong in (["nonsense"], "fan.speed", [3], [""]):
+    try:
+        GPUManager(qargs=wrong).gpus
+    except (TypeError, ValueError) as error:
+        print(error)
+os.environ["PATH"] = "/nowhere"
+print(GPUManager(["memory.reserved"]).gpus[0]["memory.reserved"])
+try:
+    gm.gpus
+except ValueError as error:
+    print(error)
+"""
+    said = machine.run(code, PATH=f"{folder}:/usr/bin:/bin")
+    assert said[0] == "[(None, 'P8', 'Fake'), (None, None, 'Fake'), (31, 'P0', 'Fake')] 13"
+    assert said[1] == "True"
+    assert said[2].endswith('--query-gpu=uuid,nonsense: Field "nonsense" is not a valid field to query.')
+    assert [line.split(",")[0] for line in said[3:6]] == [
+        "qargs is a list of columns such as ['fan.speed']"
+    ] * 3
+    assert said[6] == "0"
+    assert said[7].startswith("the columns fan.speed, pstate are nvidia-smi's, which does not answer")
+
+
+def test_what_was_chosen_is_told_once_by_a_table(machine: FakeMachine):
+    code = """
+from innkeeper import GPUManager, auto_choice
+kept = [auto_choice(1), GPUManager().auto_choice(), auto_choice(key=lambda gpu: gpu.index)]
+"""
+    told = machine.fail_free(code).stderr.splitlines()
+    assert told == [
+        "innkeeper: chose GPU 1 (GPU-bbbbbbbb) of 3: largest free part of the memory",
+        "   GPU  NAME         FREE / TOTAL  UTIL  POWER  LEASES",
+        "   0    Fake  40.0 GiB / 80.0 GiB   50%  100 W       0",
+        "*  1    Fake  24.0 GiB / 24.0 GiB   90%  200 W       1",
+        "   2    Fake  31.0 GiB / 32.0 GiB    0%  300 W       0",
+        "innkeeper: chose GPU 0 (GPU-aaaaaaaa) of 3: most free memory",
+        "innkeeper: chose GPU 2 (GPU-cccccccc) of 3: highest key",
+    ]
+    for level in ("warn", "warning", "error"):
+        assert machine.fail_free(code, INNKEEPER_LOG=level).stderr == ""
+
+
+def test_the_cpu_stands_in_where_there_is_no_gpu(machine: FakeMachine):
+    code = """
+import innkeeper, sys, types
+from innkeeper import GPUManager, LeaseBusy, auto_choice
+for choose in (auto_choice, GPUManager().auto_choice):
+    with choose(fallback="cpu") as choice:
+        print(choice.device, choice.uuids, choice.ordinals, choice.memory, choice)
+    choice.release()
+for wrong in (lambda: auto_choice(), lambda: auto_choice(fallback="tpu")):
+    try:
+        wrong()
+    except (RuntimeError, ValueError) as error:
+        print(type(error).__name__)
+"""
+    for hidden in (
+        {"CUDA_VISIBLE_DEVICES": ""},
+        {"INNKEEPER_NVML": "/nowhere", "INNKEEPER_AMDSMI": "/nowhere"},
+    ):
+        done = machine.fail_free(code, **hidden)
+        assert done.stdout.splitlines() == [
+            *["cpu [] [] None Choice(cpu)"] * 2,
+            *("RuntimeError", "ValueError"),
+        ]
+        told = done.stderr.splitlines()
+        assert len(told) == 2 and all(line.startswith("innkeeper: chose the CPU: ") for line in told)
+    busy = machine.fail_free(
+        """
+import innkeeper
+uuid = innkeeper.GPUManager().gpus[1]["uuid"]
+held = innkeeper.lease(uuids=[uuid])
+try:
+    innkeeper.auto_choice(fallback="cpu", uuids=[uuid])
+except innkeeper.LeaseBusy:
+    print("busy")
+"""
+    )
+    assert busy.stdout == "busy\n"
+
+
 def test_a_key_that_is_no_number_is_refused(machine: FakeMachine):
     said = machine.run(
         """

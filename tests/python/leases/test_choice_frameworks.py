@@ -122,6 +122,109 @@ import warnings, tensorflow as tf
 """
 
 
+FAKE_TENSORFLOW = """
+import contextlib, ctypes, types
+seen = []  # what CUDA_VISIBLE_DEVICES was when TensorFlow started CUDA, and the names entered
+shown = None
+tf = types.ModuleType("tensorflow")
+def start():
+    global shown
+    if shown is None:
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES", "A,B,C").split(",")
+        ctypes.CDLL(os.environ["FAKE_CUDA"]).cuInit(0)
+    return [f"physical:{ordinal}" for ordinal in range(len(shown))]
+limits = {}
+tf.config = types.SimpleNamespace(
+    set_soft_device_placement=lambda on: None,
+    list_physical_devices=lambda kind=None: start(),
+    get_logical_device_configuration=limits.get,
+    set_logical_device_configuration=lambda gpu, parts: limits.update({gpu: parts[0].memory_limit}),
+    LogicalDeviceConfiguration=lambda memory_limit: types.SimpleNamespace(memory_limit=memory_limit),
+)
+@contextlib.contextmanager
+def device(name):
+    seen.append(name)
+    yield
+tf.device = device
+class Config:
+    def __init__(self):
+        self.allow_soft_placement = False
+        self.gpu_options = types.SimpleNamespace(allow_growth=False)
+    def CopyFrom(self, other):
+        self.__dict__.update(other.__dict__)
+class Session:
+    sess_str = ""
+    def __init__(self, target="", graph="default graph", config=None):
+        self.graph, self._config = graph, config
+    def run(self):
+        return start()
+tf.compat = types.SimpleNamespace(v1=types.SimpleNamespace(ConfigProto=Config, Session=Session))
+sys.modules["tensorflow"] = tf
+"""
+"""TensorFlow, played by what is asked of it. CUDA starts when its devices are asked for, or by run()."""
+
+
+def test_several_choices_before_tensorflow_s_session_are_several_gpus(machine: FakeMachine):
+    said = machine.run(
+        FAKE_TENSORFLOW
+        + """
+gm = innkeeper.GPUManager(initSession=False)
+kept = [gm.auto_choice(mode=mode) for mode in (0, 1, 3)]
+print([choice.uuids[0] for choice in kept] == [A, B, C], shown, os.environ["TF_FORCE_GPU_ALLOW_GROWTH"])
+Session().run()
+print(len(shown), [choice.ordinal for choice in kept])
+for choice in kept:
+    with choice:
+        pass
+print(seen, os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH"), limits)
+"""
+    )
+    assert said == ["True None true", "3 [0, 1, 2]", "['/GPU:0', '/GPU:1', '/GPU:2'] None {}"]
+
+
+def test_tensorflow_s_memory_is_limited_when_a_choice_is_entered(machine: FakeMachine):
+    said = machine.run(
+        FAKE_TENSORFLOW
+        + """
+gm = innkeeper.GPUManager(initSession=False)
+first, second = gm.auto_choice(0, memory=8 << 30), gm.auto_choice(1, memory=4 << 30)
+print(shown, limits)
+with first:
+    print(len(shown), limits)
+os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"  # the program's own
+second.release()
+print(os.environ["TF_FORCE_GPU_ALLOW_GROWTH"])
+with gm.auto_choice():
+    print(os.environ["TF_FORCE_GPU_ALLOW_GROWTH"])
+"""
+    )
+    assert said == ["None {}", "2 {'physical:0': 7680, 'physical:1': 3584}", "false", "false"]
+
+
+def test_a_session_gets_the_two_settings(machine: FakeMachine):
+    said = machine.run(
+        FAKE_TENSORFLOW
+        + """
+plain = Session(graph="mine")
+for manager in (innkeeper.GPUManager(session=plain), innkeeper.GPUManager(plain)):
+    made = manager.sess
+    print(made is plain, made.graph, made._config.allow_soft_placement, made._config.gpu_options.allow_growth)
+print(innkeeper.GPUManager(made).sess is made, innkeeper.GPUManager(Config()).sess.graph)
+for wrong in (3, lambda: 0):
+    try:
+        innkeeper.GPUManager(wrong)
+    except TypeError as error:
+        print(error)
+"""
+    )
+    kinds = ("int", "function")
+    assert said == [
+        *["False mine True True"] * 2,
+        "True default graph",
+        *(f"session is a tf.compat.v1.Session or a ConfigProto, got {kind}" for kind in kinds),
+    ]
+
+
 @pytest.fixture
 def tensorflow(machine: FakeMachine) -> Callable[[str], list[str]]:
     """The lines that a program prints which uses TensorFlow."""
@@ -156,14 +259,14 @@ config.get_logical_device_configuration = lambda gpu: None
 config.experimental.set_memory_growth = lambda gpu, on: calls.append((gpu, on))
 config.set_logical_device_configuration = lambda gpu, parts: calls.append((gpu, parts[0].memory_limit))
 with gm.auto_choice():
-    print(calls)
-calls.clear()
+    print(calls, os.environ["TF_FORCE_GPU_ALLOW_GROWTH"])
+print(os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH"))
 with gm.auto_choice(memory=8 << 30):
     print(calls)
 def started(*_):
     raise RuntimeError("cannot be modified once it was initialized")
-config.experimental.set_memory_growth = started
-with gm.auto_choice() as still:
+config.set_logical_device_configuration = started
+with gm.auto_choice(memory=8 << 30) as still:
     print(still.lease.held)
 """
     )
@@ -172,9 +275,8 @@ with gm.auto_choice() as still:
         "['/GPU:0', '/GPU:1'] True True",
         "device:CPU:0",
         "this GPUManager has no session: it was made with initSession=False",
-        "[('one', True), ('two', True)]",
-        "[('one', 7680), ('two', 7680)]",
-        "True",
+        *("[] true", "None"),
+        *("[('one', 7680)]", "True"),
     ]
 
 
@@ -196,18 +298,22 @@ print(sess._config.allow_soft_placement, sess._config.gpu_options.allow_growth)
 
 mine = tf1.Session(config=tf1.ConfigProto(allow_soft_placement=True,
                                           gpu_options=tf1.GPUOptions(allow_growth=True)))
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
-    print(innkeeper.GPUManager(session=mine).sess is mine, len(said))
-    plain = tf1.Session()
-    print(innkeeper.GPUManager(session=plain).sess is plain, "allow_soft_placement" in str(said[0].message))
+print(innkeeper.GPUManager(session=mine).sess is mine, innkeeper.GPUManager(mine).sess is mine)
+graph = tf1.Graph()
+with graph.as_default():
+    plain = tf1.Session(config=tf1.ConfigProto(intra_op_parallelism_threads=2))
+    made = innkeeper.GPUManager(plain).sess
+    print(made.graph is graph, made._config.allow_soft_placement, made._config.intra_op_parallelism_threads)
 config = tf1.ConfigProto(intra_op_parallelism_threads=1)
 made = innkeeper.GPUManager(session=config).sess._config
 print(made.intra_op_parallelism_threads, made.allow_soft_placement, made.gpu_options.allow_growth)
 print(config.allow_soft_placement)
 """
     )
-    assert said == ["11.0 /device:GPU:0", "True True", "True 0", "True True", "1 True True", "False"]
+    assert said == [
+        *("11.0 /device:GPU:0", "True True", "True True", "True True 2"),
+        *("1 True True", "False"),
+    ]
 
 
 def test_jax_s_part_is_that_of_all_choices_together(machine: FakeMachine):

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from processes import RunProgram
@@ -84,12 +85,16 @@ class FakeMachine:
         library = self.libraries / "libamd_smi.so"
         return {"INNKEEPER_AMDSMI": str(library), "INNKEEPER_FAKE_AMDSMI": str(script)}
 
+    def fail_free(self, program: str, **environment: str) -> CompletedProcess[str]:
+        """Runs a Python program to a good end."""
+        done = self.run_program(sys.executable, "-c", program, env=self.environment(**environment))
+        assert done.returncode == 0, done.stderr
+        return done
+
     def run(self, program: str, **environment: str) -> list[str]:
         """Runs a Python program, in which A, B and C are the cards; gives the lines that it prints."""
         head = f"import os, sys, innkeeper\nA, B, C = {A!r}, {B!r}, {C!r}\n"
-        done = self.run_program(sys.executable, "-c", head + program, env=self.environment(**environment))
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
+        return self.fail_free(head + program, **environment).stdout.splitlines()
 
 
 @pytest.fixture(scope="session")
