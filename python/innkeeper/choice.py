@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 from innkeeper import _C, chosen, frameworks, visible
+from innkeeper._register import DEVICE
+from innkeeper.gpus import gpus
 from innkeeper.leases import Key, Lease, LeaseBusy, lease
 
 MARK: int = _C.MARK
@@ -32,6 +34,8 @@ class Choice:
         """UUIDs of the GPUs, fit for ``CUDA_VISIBLE_DEVICES``."""
         self.memory = memory
         """Bytes that were asked of each; ``None`` if no number was given."""
+        self.simulated = visible.are_simulated(self.uuids)
+        """Whether they are the simulated GPUs of ``INNKEEPER_NODES``, on a machine without others."""
         self.growth = growth
         """Whether frameworks take them as they need them; ``None``: each as it does by itself."""
         self._entered = ExitStack()
@@ -55,8 +59,10 @@ class Choice:
 
     @property
     def devices(self) -> list[torch.device]:
-        """The GPUs as PyTorch names them."""
-        return [torch.device("cuda", ordinal) for ordinal in self.ordinals]
+        """The GPUs as PyTorch names them; simulated ones are the managed device, or have a number there."""
+        if self.simulated and not _C.has_device_per_node():
+            return [torch.device(DEVICE, 0) for _ in self.ordinals]
+        return [torch.device(DEVICE if self.simulated else "cuda", ordinal) for ordinal in self.ordinals]
 
     @property
     def device(self) -> torch.device:
@@ -98,6 +104,7 @@ class CPUChoice(Choice):
         self.lease = None  # type: ignore[assignment]
         self.uuids = []
         self.memory = self.growth = None
+        self.simulated = False
         self._entered = ExitStack()
 
     @property
@@ -164,7 +171,7 @@ def auto_choice(
     if fallback not in (None, "cpu"):
         raise ValueError(f'fallback is "cpu" or None, got {fallback!r}')
     asked = memory if memory is not None or exclusive else MARK
-    among: dict[str, Any] = {"mode": "free" if key else mode, "key": key, "uuids": uuids}
+    among: dict[str, Any] = {"mode": "free" if key else mode, "key": key, "uuids": _started_with(uuids)}
     try:
         held = lease(n, asked, exclusive, wait=wait, maker=_maker(), **among)
     except LeaseBusy:
@@ -182,6 +189,17 @@ def auto_choice(
         choice.release()
         raise
     return choice
+
+
+def _started_with(uuids: Sequence[str] | None) -> Sequence[str] | None:
+    """What of these the managed device has, where it has started with simulated GPUs, the only ones here."""
+    simulated = [node.name for node in _C.nodes() if node.kind == "sim"] if _C.started() else []
+    if not simulated:
+        return uuids
+    here = [gpu.uuid for gpu in gpus() if uuids is None or gpu.uuid in uuids]
+    if not visible.are_simulated(here):
+        return uuids
+    return [uuid for uuid in here if _C.simulated_node(uuid) in simulated]
 
 
 def _maker() -> str:

@@ -48,5 +48,27 @@ def hide(shown: _C.Shown) -> None:
 cuda_is_started = _C.cuda_is_started
 """Whether something in this process has started CUDA, so that what it sees is fixed."""
 
-ordinals = _C.gpu_ordinals
-"""CUDA's ordinal of each UUID, as things are now. ``RuntimeError``: CUDA was started without one of them."""
+
+def ordinals(uuids: list[str]) -> list[int]:
+    """CUDA's ordinal of each UUID, as things are now; of simulated GPUs the managed device's number.
+
+    Raises:
+        RuntimeError: CUDA, or the managed device, was started in this process without one of them.
+
+    """
+    if not (are_simulated(uuids) and _C.started()):
+        return _C.gpu_ordinals(uuids)
+    nodes = [node.name for node in _C.nodes() if node.computes]
+    wanted = [_C.simulated_node(uuid) for uuid in uuids]
+    missing = [name for name in wanted if name not in nodes]
+    if missing:
+        raise RuntimeError(
+            f"the managed device was started in this process without {', '.join(missing)}: it has "
+            f"{', '.join(nodes)}. Choose before the device is used"
+        )
+    return [nodes.index(name) for name in wanted]
+
+
+def are_simulated(uuids: list[str]) -> bool:
+    """Whether they are simulated GPUs' UUIDs."""
+    return bool(uuids) and all(_C.simulated_node(uuid) for uuid in uuids)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -23,6 +24,8 @@ Status refuse(const std::string& what) { return Status(Code::invalid_argument, "
 bool all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
+
+constexpr std::string_view kSimulatedUuid = "GPU-51300000-0000-4000-8000-";
 
 // Half of what a process has. Each node may take all of it: only what is in use takes any.
 constexpr Bytes kMostAddresses = GiB(64 << 10);
@@ -316,10 +319,25 @@ int LocalShare::sharers(int visible) const {
   return count / visible + (rank % visible < count % visible ? 1 : 0);
 }
 
+std::string simulated_uuid(int index) {
+  char digits[13];
+  std::snprintf(digits, sizeof digits, "%012x", static_cast<unsigned>(index));
+  return std::string(kSimulatedUuid) + digits;
+}
+
+std::optional<int> simulated_index(std::string_view uuid) {
+  if (!uuid.starts_with(kSimulatedUuid)) return std::nullopt;
+  const std::string_view digits = uuid.substr(kSimulatedUuid.size());
+  int index = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index, 16);
+  if (error != std::errc() || simulated_uuid(index) != uuid) return std::nullopt;
+  return index;
+}
+
 void keep_listed(MachineSpec& spec, std::string_view list) {
   std::vector<NodeSpec> kept;
   for (std::string_view item : split_items(list)) {
-    const int index = all_digits(item) ? parse_index(item).value_or(-1) : -1;
+    const int index = (all_digits(item) ? parse_index(item) : simulated_index(item)).value_or(-1);
     const auto named = [&](const NodeSpec& node) {
       return node.make == NodeMake::sim && node.index == index;
     };

@@ -71,9 +71,14 @@ struct MachineSpec {
 Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_options, Bytes host_memory,
                                   LocalShare share = {});
 
-// Keeps the simulated nodes whose numbers CUDA_VISIBLE_DEVICES lists, in the order of the list, and renumbers
-// them from 0. The rules are CUDA's: the list ends at the first entry that is not the number of a node, and a
-// list with a duplicate keeps no node. So "", "-1" and a UUID keep no node.
+// A simulated GPU's UUID, made up from its number: what leases and CUDA_VISIBLE_DEVICES name it by.
+std::string simulated_uuid(int index);
+// The number in such a UUID; none if it is not one.
+std::optional<int> simulated_index(std::string_view uuid);
+
+// Keeps the simulated nodes whose numbers or UUIDs CUDA_VISIBLE_DEVICES lists, in the order of the list, and
+// renumbers them from 0. The rules are CUDA's: the list ends at the first entry that is no node's, and a list
+// with a duplicate keeps no node. So "", "-1" and the UUID of a real card keep no node.
 void keep_listed(MachineSpec& spec, std::string_view list);
 
 // Parts one memory between its integrated cards and the host: `free` bytes of it now, `memory` in all.

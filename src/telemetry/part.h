@@ -61,6 +61,8 @@ Part take_part(Sessions<Library>& sessions, const Reader& read) {
 
 Part read_nvidia(Wanted wanted);  // nvidia.cc
 Part read_amd(Wanted wanted);     // amd.cc
+// The simulated GPUs of INNKEEPER_NODES; no card where it names none, or is no setting. simulated.cc
+Part read_simulated(Wanted wanted);
 void shut_down_nvidia();
 void shut_down_amd();
 

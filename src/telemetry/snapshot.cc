@@ -75,6 +75,10 @@ Snapshot snapshot(Wanted wanted) {
   parts.push_back(read_nvidia(wanted));
   parts.push_back(read_amd(wanted));
   merge_drivers(parts[0], parts[1], result);
+  if (!result.driver.ok()) {
+    parts.push_back(read_simulated(wanted));
+    result.simulated = !parts.back().cards.empty();
+  }
   merge_cards(parts, has(wanted, Wanted::links), result);
   result.taken = std::chrono::steady_clock::now();
   return result;

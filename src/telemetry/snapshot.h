@@ -6,7 +6,8 @@
 // NVIDIA's cards come from NVML, AMD's from AMD SMI. Each library is loaded when the first snapshot is taken
 // (INNKEEPER_NVML and INNKEEPER_AMDSMI name other files); one is enough, and the other's absence troubles
 // nobody. A machine without either, or with drivers that do not fit, is an empty snapshot whose `driver` says
-// so: never a failure. One card's trouble never hides another card. No AMD card has been tried yet.
+// so: never a failure. There the simulated GPUs that INNKEEPER_NODES names are the cards. One card's trouble
+// never hides another card. No AMD card has been tried yet.
 //
 // A card's identity is its UUID, an instance's (MIG) likewise: the text by which the maker's runtime takes it
 // (see Card::uuid). Indices are good within one snapshot only: cards are sorted by PCI bus id, which is
@@ -196,6 +197,8 @@ struct Snapshot {
   Reading<Driver> driver;
   Trouble trouble = Trouble::none;
   std::vector<Absent> absent;  // also where another maker's driver is there
+  // There is no driver, and the cards are the simulated ones of INNKEEPER_NODES.
+  bool simulated = false;
 
   // By index in `cards`, whichever is first. Path::unknown unless Wanted::links, between a card and itself,
   // and between two makers' cards.

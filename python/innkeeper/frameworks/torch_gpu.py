@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import torch
-from innkeeper import _C, visible
+from innkeeper import _C, placement, visible
+from innkeeper.managed_device.device import device
 
 if TYPE_CHECKING:
     from innkeeper.choice import Choice
@@ -28,7 +29,7 @@ def _usable() -> bool:
 
 def prepare(choice: Choice) -> None:
     """Limits PyTorch's memory on each GPU to what was leased, or takes it, at once or when CUDA starts."""
-    if choice.memory is None or not _usable():
+    if choice.memory is None or choice.simulated or not _usable():
         return
     _limiting.append(choice)
 
@@ -60,6 +61,10 @@ def _take(nbytes: int, ordinal: int) -> None:
 
 def enter(choice: Choice, stack: ExitStack) -> None:
     """Makes the first GPU the current one. Before CUDA is started ordinal 0 is that already."""
+    if choice.simulated:
+        one = placement.on(_C.simulated_node(choice.uuids[0]))
+        stack.enter_context(device(choice.ordinal) if _C.has_device_per_node() else one)
+        return
     if not choice.uuids or not _usable():
         return
     ordinal = choice.ordinal

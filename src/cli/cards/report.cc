@@ -85,6 +85,7 @@ std::string name_of(const telemetry::LostCard& lost) {
 }
 
 std::string driver_text(const Survey& survey) {
+  if (survey.snapshot.simulated) return "simulated";
   std::string text;
   if (const auto& driver = survey.snapshot.driver) {
     if (!driver->version.empty()) text += ", driver " + driver->version;

@@ -34,9 +34,13 @@ std::string from_environment(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-// CUDA_VISIBLE_DEVICES where it counts; null if it is not set.
+// CUDA_VISIBLE_DEVICES where it counts; null if it is not set. A list of simulated GPUs' UUIDs is a choice or
+// a lease of ours, and counts always.
 const char* visible_list() {
-  return visible_devices_followed.load() ? std::getenv("CUDA_VISIBLE_DEVICES") : nullptr;
+  const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (list == nullptr || visible_devices_followed.load()) return list;
+  const std::vector<std::string_view> items = split_items(list);
+  return !items.empty() && simulated_index(items.front()) ? list : nullptr;
 }
 
 // CUDA sees no device at all where one stands twice.
