@@ -34,7 +34,8 @@ Part read_simulated(Wanted wanted) {
       const Bytes all = *node.budget;
       card.memory = Memory{.total = all, .reserved = Bytes(0), .used = Bytes(0), .free = all};
     }
-    if (has(wanted, Wanted::utilization)) card.utilization = {Reading<Utilization>::none(Outcome::not_supported)};
+    if (has(wanted, Wanted::utilization))
+      card.utilization = {Reading<Utilization>::none(Outcome::not_supported)};
     if (has(wanted, Wanted::power)) card.power = {Reading<Power>::none(Outcome::not_supported)};
     if (has(wanted, Wanted::temperature)) card.temperature_c = {Reading<int>::none(Outcome::not_supported)};
     if (has(wanted, Wanted::clocks)) card.clocks = {Reading<Clocks>::none(Outcome::not_supported)};

@@ -63,7 +63,6 @@ class MovedOperands {
   MovedOperands(const ManagedOp& op, torch::jit::Stack& stack)
       : op_(op), signature_(*op.signature), stack_(stack), first_(stack.size() - signature_.args.size()) {
     index_ = index_of_first_managed();
-    writes_cpu_ = writes_cpu();
     for (size_t i = 0; i < signature_.args.size(); ++i) {
       if (is_left_alone(i)) continue;
       move(stack_[first_ + i], signature_.args[i]);
@@ -110,18 +109,6 @@ class MovedOperands {
     return index.value_or(current_index());
   }
 
-  // A result on the CPU has its gradient there, and so have operands of its operator.
-  bool writes_cpu() const {
-    for (size_t i = 0; i < signature_.args.size(); ++i) {
-      const c10::IValue& value = stack_[first_ + i];
-      if (signature_.args[i].written && value.isTensor() && value.toTensor().defined() &&
-          value.toTensor().device().is_cpu()) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   void move(c10::IValue& value, const Parameter& parameter) {
     if (parameter.kind == Kind::tensor) {
       if (value.isTensor()) value = moved(value.toTensor(), parameter.written);
@@ -143,7 +130,8 @@ class MovedOperands {
 
   Tensor moved(const Tensor& tensor, bool written) {
     if (!tensor.defined()) return tensor;
-    if (is_managed(tensor) && writes_cpu_) gradients_ |= expect_gradient_from(tensor, c10::kCPU);
+    // A backward formula may keep what it makes of the CPU operands on the CPU, as one that writes in place.
+    if (is_managed(tensor)) gradients_ |= expect_gradient_from(tensor, c10::kCPU);
     if (!tensor.device().is_cpu() || (tensor.dim() == 0 && !written)) return tensor;
     gradients_ |= expect_gradient_from(tensor, device_at(index_));
     const Unseen unseen;
@@ -157,7 +145,6 @@ class MovedOperands {
   torch::jit::Stack& stack_;
   const size_t first_;
   c10::DeviceIndex index_ = 0;
-  bool writes_cpu_ = false;
   bool gradients_ = false;  // of an operand, to be moved to its device
   std::vector<Written> written_;
 };

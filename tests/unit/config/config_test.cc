@@ -348,8 +348,10 @@ TEST(Machine, ProcessesOfOneMachineShareIt) {
 TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsCards) {
   const char* nodes = "sim:3x1MiB,host:1GiB";
   const std::pair<const char*, const char*> cases[] = {
-      {"1", "sim:1=1.0 MiB host=1.0 GiB"},       {" 2, 0 ", "sim:2=1.0 MiB sim:0=1.0 MiB host=1.0 GiB"},
-      {"1,7,0", "sim:1=1.0 MiB host=1.0 GiB"},   {"0,-1", "sim:0=1.0 MiB host=1.0 GiB"},
+      {"1", "sim:1=1.0 MiB host=1.0 GiB"},
+      {" 2, 0 ", "sim:2=1.0 MiB sim:0=1.0 MiB host=1.0 GiB"},
+      {"1,7,0", "sim:1=1.0 MiB host=1.0 GiB"},
+      {"0,-1", "sim:0=1.0 MiB host=1.0 GiB"},
       {"2,GPU-1", "sim:2=1.0 MiB host=1.0 GiB"},
       {"GPU-51300000-0000-4000-8000-000000000002,0", "sim:2=1.0 MiB sim:0=1.0 MiB host=1.0 GiB"},
   };
@@ -360,8 +362,9 @@ TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsCards) {
     EXPECT_EQ(spec.nodes[0].index, 0) << list;
     EXPECT_EQ(spec.nodes[0].sim.name, spec.nodes[0].name);
   }
-  for (const char* none : {"", ",", "7", "99999999999", "GPU-1", "-1", "1,1", "2,0,2",
-                           "GPU-51300000-0000-4000-8000-000000000003", "GPU-51300000-0000-4000-8000-00000000000"}) {
+  for (const char* none :
+       {"", ",", "7", "99999999999", "GPU-1", "-1", "1,1", "2,0,2",
+        "GPU-51300000-0000-4000-8000-000000000003", "GPU-51300000-0000-4000-8000-00000000000"}) {
     MachineSpec spec = parse_machine(nodes, "", kHostMemory).value();
     keep_listed(spec, none);
     EXPECT_EQ(summary(spec), "host=1.0 GiB") << none;
@@ -374,8 +377,9 @@ TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsCards) {
 TEST(Machine, SimulatedGpusHaveUuidsOfTheirOwn) {
   for (const int index : {0, 1, 15, 255}) EXPECT_EQ(simulated_index(simulated_uuid(index)), index);
   EXPECT_NE(simulated_uuid(1), simulated_uuid(16));
-  for (const char* other : {"", "GPU-", "0", "GPU-51300000-0000-4000-8000-00000000000g",
-                            "GPU-51300000-0000-4000-8000-fffffffffffff", "GPU-51300000-0000-4000-8000-00000000001F"})
+  for (const char* other :
+       {"", "GPU-", "0", "GPU-51300000-0000-4000-8000-00000000000g",
+        "GPU-51300000-0000-4000-8000-fffffffffffff", "GPU-51300000-0000-4000-8000-00000000001F"})
     EXPECT_EQ(simulated_index(other), std::nullopt) << other;
 }
 
