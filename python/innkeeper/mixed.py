@@ -34,8 +34,8 @@ def tell(operator: str, shape: list[int], size: int) -> None:
     _told.add(place)
     name, bytes_moved = operator.removeprefix("aten::"), format_bytes(size)
     print(
-        f"innkeeper: {place}: {name} moves a CPU tensor of {shape} ({bytes_moved}) to the device, each time; "
-        '.to("managed") moves it once, INNKEEPER_MIXED=refuse makes this an error',
+        f"innkeeper: {place}: {name} moves a CPU tensor of {shape} ({bytes_moved}) to the device, and again "
+        'when it has changed; .to("managed") moves it once, INNKEEPER_MIXED=refuse makes this an error',
         file=sys.stderr,
         flush=True,
     )

@@ -56,6 +56,7 @@ def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
         request.node.funcargs.clear()  # what other fixtures made
         sys.last_value = sys.last_traceback = sys.last_exc = None  # of a test that failed: it has its tensors
         gc.collect()  # tensors in a cycle
+        torch.managed.empty_cache()  # copies of CPU tensors that live on, as a module's constants
         assert bytes_kept() <= before, (
             "managed tensors outlive the test: what follows cannot configure its nodes"
         )

@@ -9,6 +9,7 @@
 
 #include "torch/compat.h"
 #include "torch/kernels/own_kernels.h"
+#include "torch/memory/moved_copies.h"
 #include "torch/operator/mixed_move.h"
 #include "torch/runtime/device_names.h"
 
@@ -57,7 +58,9 @@ class CastOperands {
   decltype(auto) moved(T&& argument) const {
     using Argument = std::decay_t<T>;
     if constexpr (std::is_same_v<Argument, Tensor>) {
-      return moves(argument) ? note_and_move(op_, argument, *device_) : argument;
+      if (!moves(argument)) return Tensor(argument);
+      const auto move = [&] { return note_and_move(op_, argument, *device_); };
+      return argument.requires_grad() ? move() : moved_copy(argument, *device_, move);
     } else if constexpr (std::is_same_v<Argument, std::optional<Tensor>>) {
       return argument ? std::optional<Tensor>(moved(*argument)) : argument;
     } else if constexpr (std::is_same_v<Argument, at::TensorList> ||

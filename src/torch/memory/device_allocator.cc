@@ -1,4 +1,5 @@
 #include "torch/memory/device_allocator.h"
+#include "torch/memory/moved_copies.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -31,6 +32,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    forget_copies_of_dead_tensors();
     check_device_index(index);
     c10::CachingDeviceAllocator::DeviceStats result;
     Runtime* started = runtime_if_started();

@@ -13,6 +13,7 @@
 
 #include "torch/errors.h"
 #include "torch/memory/handle.h"
+#include "torch/memory/moved_copies.h"
 #include "torch/operator/cpu_gradient.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/unseen.h"
@@ -134,10 +135,12 @@ class MovedOperands {
     if (is_managed(tensor)) gradients_ |= expect_gradient_from(tensor, c10::kCPU);
     if (!tensor.device().is_cpu() || (tensor.dim() == 0 && !written)) return tensor;
     gradients_ |= expect_gradient_from(tensor, device_at(index_));
-    const Unseen unseen;
-    Tensor there = note_and_move(signature_.op.schema().name(), tensor, device_at(index_));
-    if (written) written_.push_back({tensor, there});
-    return there;
+    const auto move = [&] {
+      const Unseen unseen;
+      return note_and_move(signature_.op.schema().name(), tensor, device_at(index_));
+    };
+    if (!written) return moved_copy(tensor, device_at(index_), move);
+    return written_.emplace_back(Written{tensor, move()}).moved;
   }
 
   const ManagedOp& op_;

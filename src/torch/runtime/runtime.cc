@@ -16,6 +16,7 @@
 #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
 #include "torch/memory/cpu_allocator.h"
+#include "torch/memory/moved_copies.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/kept_call.h"
@@ -389,6 +390,7 @@ void configure(const std::string& nodes) {
     return;
   }
   forget_empty_block();
+  forget_moved_copies();
   if (const size_t alive = running->engine().block_count(); alive != 0) {
     throw_status(Status(Code::invalid_argument, std::to_string(alive) +
                                                     " managed storages are alive; configure the nodes before "

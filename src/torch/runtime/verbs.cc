@@ -11,6 +11,7 @@
 #include "torch/errors.h"
 #include "torch/memory/handle.h"
 #include "torch/memory/index_memory.h"
+#include "torch/memory/moved_copies.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/mixed_move.h"
 #include "torch/operator/operator_call.h"
@@ -98,6 +99,7 @@ void set_budget(const std::string& node, int64_t bytes) {
 }
 
 Stats stats() {
+  forget_copies_of_dead_tensors();
   const KeptRuntime machine;
   Stats stats = machine->engine().stats();
   stats.moved_from_cpu = bytes_moved_from_cpu();
@@ -207,6 +209,7 @@ void synchronize() {
 
 int64_t empty_cache() {
   refuse_in_forked_child();
+  forget_moved_copies();
   note_empty_cache();
   Runtime* machine = runtime_if_started();
   return machine == nullptr ? 0 : machine->engine().trim().count();

@@ -201,6 +201,7 @@ def test_a_cpu_parameter_is_trained_and_nothing_piles_up():
 
 
 def test_each_place_is_told_once_with_its_bytes(capfd: pytest.CaptureFixture[str]):
+    torch.managed.empty_cache()  # of copies of X and Y
     innkeeper.manager().reset_stats()
     for _ in range(3):
         X.to(M) + Y  # this line
@@ -209,7 +210,7 @@ def test_each_place_is_told_once_with_its_bytes(capfd: pytest.CaptureFixture[str
     assert len(said) == 2
     assert "test_mixed.py:" in said[0] and "add moves a CPU tensor of [3] (12 B)" in said[0]
     assert "mul moves a CPU tensor of [3, 3] (36 B)" in said[1]
-    assert innkeeper.stats()["moved_from_cpu"] == 3 * 12 + 36
+    assert innkeeper.stats()["moved_from_cpu"] == 12 + 36
     innkeeper.manager().reset_stats()
     assert innkeeper.stats()["moved_from_cpu"] == 0
     X.to(M) + torch.tensor(1.0)  # a number
