@@ -15,8 +15,8 @@
 
 namespace innkeeper::torch_layer {
 
-// A copy of the CPU tensor on the device: the kept one, or what `move` makes. Nobody may write to it or hand it
-// out.
+// A copy of the CPU tensor on the device: the kept one, or what `move` makes. Nobody may write to it or hand
+// it out.
 at::Tensor moved_copy(const at::Tensor& cpu_tensor, c10::Device device,
                       const std::function<at::Tensor()>& move);
 
