@@ -174,8 +174,11 @@ def auto_choice(
     among: dict[str, Any] = {"mode": "free" if key else mode, "key": key, "uuids": _started_with(uuids)}
     try:
         held = lease(n, asked, exclusive, wait=wait, maker=_maker(), **among)
-    except LeaseBusy:
-        raise
+    except (LeaseBusy, ValueError) as error:
+        if among["uuids"] is uuids:
+            raise
+        nodes = ", ".join(node.name for node in _C.nodes() if node.kind == "sim")
+        raise type(error)(f"{error}. The managed device was started with {nodes} alone") from None
     except RuntimeError as error:
         if fallback is None:
             raise

@@ -180,6 +180,10 @@ def _uuids(rows: Any, method: str) -> list[str]:
     """
     if rows is None:
         raise ValueError(f"{method} returned None: it returns the GPUs that may be given, best first")
+    if isinstance(rows, dict):
+        raise ValueError(
+            f"{method} returned one row: it returns a list of those that may be given, best first"
+        )
     order = [row.get("uuid") if isinstance(row, dict) else None for row in rows]
     if not order:
         raise ValueError(f"{method} returned no GPU: it returns those that may be given, best first")

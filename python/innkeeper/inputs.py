@@ -4,71 +4,79 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import MutableMapping
+from collections import UserDict
 from typing import Any
 
 from torch.nn.utils.rnn import PackedSequence
 
-from innkeeper._register import DEVICE
+import torch
 from torch import Tensor
 
+Memo = dict[int, Any]
+"""What became of what was met, by its ``id``: what is handed over twice stays one."""
 
-def moved(x: Any) -> Any:
-    """``x`` with its tensors on the device; ``x`` itself where they are there already.
+
+def moved(x: Any, device: str | torch.device, memo: Memo | None = None) -> Any:
+    """``x`` with its tensors on the device; ``x`` itself where they are there already, or on meta.
 
     Looks into lists, tuples, named tuples, dicts, data classes and packed sequences, and classes derived from
-    these. What holds a tensor that moves is copied, one level deep, so the caller's own stays as it was; what
-    does not is handed on, so that the callee may write to it.
+    these. What holds a tensor that moves is copied, so the caller's own stays as it was; what does not is
+    handed on, so that the callee may write to it. What holds itself keeps that in its copy's original.
     """
-    if isinstance(x, Tensor):
-        return x.to(DEVICE)
-    if isinstance(x, PackedSequence):
-        return x.to(device=DEVICE)  # type: ignore[call-arg]  # its batch sizes belong on the CPU
-    if isinstance(x, tuple):
-        items = [moved(item) for item in x]
-        if _same(items, x):
+    if isinstance(x, (Tensor, PackedSequence)):
+        if memo is not None and id(x) in memo:
+            return memo[id(x)]
+        # Of a packed sequence the batch sizes stay on the CPU.
+        there = x if isinstance(x, Tensor) and x.device.type == "meta" else x.to(device=device)  # type: ignore
+        if memo is not None:
+            memo[id(x)] = there
+        return there
+    if not isinstance(x, (tuple, list, dict, UserDict)) and not _is_record(x):
+        return x
+    if memo is None:
+        return _moved_inside(x, device, None)
+    if id(x) not in memo:
+        memo[id(x)] = x  # until it is known: where it holds itself
+        memo[id(x)] = _moved_inside(x, device, memo)
+    return memo[id(x)]
+
+
+def _is_record(x: Any) -> bool:
+    return dataclasses.is_dataclass(x) and not isinstance(x, type)
+
+
+def _moved_inside(x: Any, device: str | torch.device, memo: Memo | None) -> Any:
+    if isinstance(x, (tuple, list)):
+        items = [moved(item, device, memo) for item in x]
+        if all(new is old for new, old in zip(items, x, strict=True)):
             return x
-        return type(x)(*items) if hasattr(x, "_fields") else _filled(x, tuple(items))
-    if isinstance(x, list):
-        items = [moved(item) for item in x]
-        if _same(items, x):
-            return x
+        if isinstance(x, tuple):
+            return _tuple_like(x, items)
         sequence = _copied(x)
         sequence[:] = items
         return sequence
-    if isinstance(x, MutableMapping):
-        changed = _changed(x)
-        mapping = _copied(x) if changed else x
-        for key, value in changed.items():
-            mapping[key] = value
-        return mapping
-    if dataclasses.is_dataclass(x) and not isinstance(x, type):
-        changed = _changed({field.name: getattr(x, field.name, None) for field in dataclasses.fields(x)})
-        instance: Any = copy.copy(x) if changed else x
-        for name, value in changed.items():
-            object.__setattr__(instance, name, value)  # frozen ones too
-        return instance
-    return x
+    is_mapping = isinstance(x, (dict, UserDict))
+    values = x if is_mapping else {each.name: getattr(x, each.name, None) for each in dataclasses.fields(x)}
+    changed = {}  # by a loop, since TorchDynamo knows no ``:=`` in comprehensions
+    for key, value in values.items():
+        new = moved(value, device, memo)
+        if new is not value:
+            changed[key] = new
+    copied: Any = _copied(x) if changed else x
+    for key, value in changed.items():
+        if is_mapping:
+            copied[key] = value
+        else:
+            object.__setattr__(copied, key, value)  # frozen ones too
+    return copied
+
+
+def _tuple_like(x: tuple[Any, ...], items: list[Any]) -> Any:
+    """``items`` as the class of ``x``: a named tuple, ``torch.Size``, a structseq, or the program's."""
+    if type(x) is tuple:
+        return tuple(items)
+    return type(x)._make(items) if hasattr(x, "_make") else type(x)(items)
 
 
 def _copied(x: Any) -> Any:
     return x.copy() if type(x) in (list, dict) else copy.copy(x)  # TorchDynamo knows the former
-
-
-def _same(items: list[Any], of: Any) -> bool:
-    return all(new is old for new, old in zip(items, of, strict=True))
-
-
-def _changed(values: MutableMapping[Any, Any]) -> dict[Any, Any]:
-    """The values that moving changes, moved. Loops, since TorchDynamo knows no ``:=`` in comprehensions."""
-    changed = {}
-    for key, value in values.items():
-        new = moved(value)
-        if new is not value:
-            changed[key] = new
-    return changed
-
-
-def _filled(x: tuple[Any, ...], items: tuple[Any, ...]) -> Any:
-    """``items`` as the class of ``x``: ``torch.Size``, a structseq, or a class derived from tuple."""
-    return items if type(x) is tuple else type(x)(items)

@@ -148,9 +148,14 @@ def lease(
         raise TypeError(f"memory is an int, a number of bytes such as 8 << 30; got {memory!r}")
     if mode in MODES:
         mode = MODES[int(mode)]
+    elif mode not in MODES.values():
+        known = ", ".join(f'{number} or "{name}"' for number, name in MODES.items())
+        raise ValueError(f"mode {mode!r} is none of {known}")
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise TypeError(f"n is an int, how many GPUs; got {n!r}")
     limit = float(wait) if not isinstance(wait, bool) else None
-    return Lease(
-        _C.acquire_lease(
+    try:
+        granted = _C.acquire_lease(
             count=n,
             memory=memory,
             exclusive=exclusive,
@@ -158,16 +163,32 @@ def lease(
             keys=None if key is None else _keys(key),
             wait=wait is not False,
             wait_limit=limit,
-            allowed=None if uuids is None else list(uuids),
+            allowed=None if uuids is None else _known(uuids),
             maker=maker,
             expires=expires,
             job=job,
         )
-    )
+    except LeaseBusy as error:
+        raise LeaseBusy(str(error).replace("--wait waits in line", "wait=True waits in line")) from None
+    return Lease(granted)
+
+
+def _known(uuids: Sequence[str]) -> list[str]:
+    here = [gpu.uuid for gpu in gpus()]
+    strange = [uuid for uuid in uuids if uuid not in here]
+    if strange and here:
+        raise ValueError(f"no GPU here is {', '.join(map(repr, strange))}; there are {', '.join(here)}")
+    return list(uuids)
 
 
 def _keys(key: Key) -> dict[str, float]:
-    keys = {gpu.uuid: float(key(gpu)) for gpu in gpus()}
+    keys = {}
+    for gpu in gpus():
+        value = key(gpu)
+        try:
+            keys[gpu.uuid] = float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"the key of {gpu.uuid} is {value!r}: expected a number") from None
     for uuid, value in keys.items():
         if math.isnan(value):  # it has no place in an order
             raise ValueError(f"the key of {uuid} is NaN: expected a number")

@@ -48,7 +48,8 @@ class ManagedModule(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         """Has the constructor move what it made. Not by a metaclass: a class has one alone, such as ABC's."""
         super().__init_subclass__(**options)
-        cls.__init__ = _moving_what_it_made(cls, cls.__dict__.get("__init__"))  # type: ignore[method-assign]
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _moving_what_it_made(cls.__dict__["__init__"])  # type: ignore[method-assign]
 
     @classmethod
     def from_module(cls, module: nn.Module) -> Any:
@@ -63,9 +64,10 @@ class ManagedModule(nn.Module):
         if isinstance(module, torch.jit.ScriptModule):
             raise TypeError(f"cannot wrap a {type(module).__name__}: move it with .to('{DEVICE}') instead")
         wrapper = next(each for each in cls.__mro__ if "wraps_modules" in each.__dict__)
+        _bring_home(module)
         if not isinstance(module, wrapper):
             module.__class__ = _managed_class(wrapper, type(module))  # type: ignore[arg-type]
-        return nn.Module.to(module, DEVICE)
+        return module
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module with all tensors among its arguments moved to the device.
@@ -73,12 +75,18 @@ class ManagedModule(nn.Module):
         Those in lists, tuples, dicts and data classes too: in copies of these, which leave the caller's as
         they are.
         """
-        if not torch.compiler.is_compiling() and not _is_all_managed(self):
-            nn.Module.to(self, DEVICE)
-        return super().__call__(*moved(args), **{name: moved(value) for name, value in kwargs.items()})
+        is_compiling = torch.compiler.is_compiling()
+        if not is_compiling:
+            _bring_home(self)
+        device = _device_of(self)
+        memo: dict[int, Any] | None = None if is_compiling else {}
+        given = {name: moved(value, device, memo) for name, value in kwargs.items()}
+        return super().__call__(*moved(args, device, memo), **given)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """As of every module; ``cuda`` is the managed device, ``cuda:1`` its second node that computes."""
+        if args and isinstance(args[0], int) and not isinstance(args[0], bool):
+            args = (torch.device("cuda", args[0]), *args[1:])
         device, *others = torch._C._nn._parse_to(*args, **kwargs)
         if device is None or device.type != "cuda" or _C.is_managed(device):
             return super().to(*args, **kwargs)
@@ -116,35 +124,53 @@ class ManagedModule(nn.Module):
         placement.unpin(self)
 
 
+def _bring_home(module: nn.Module) -> None:
+    """Moves what is elsewhere, but for what ``torch.func.functional_call`` has put in for its caller."""
+    if not _is_all_managed(module) and all(isinstance(x, nn.Parameter) for x in module.parameters()):
+        nn.Module.to(module, DEVICE)
+
+
+def _device_of(module: nn.Module) -> str | torch.device:
+    """Where a call's tensors belong: on the first parameter's device, of which each node may have one."""
+    for tensor in module.parameters():
+        return DEVICE if tensor.device.type in ("cpu", "meta") else tensor.device
+    return DEVICE
+
+
 def _is_all_managed(module: nn.Module) -> bool:
     """Whether no parameter or buffer is elsewhere. Takes half a microsecond a parameter: calls ask it."""
     for tensors in (module._parameters, module._buffers):
         for tensor in tensors.values():
-            if tensor is not None and not _C.is_managed(tensor.device):
+            if tensor is not None and not _C.is_managed(tensor.device) and not tensor.is_meta:
                 return False
     return all(child is None or _is_all_managed(child) for child in module._modules.values())
 
 
-def _moving_what_it_made(cls: Any, own: Callable[..., None] | None) -> Callable[..., None]:
-    """The constructor of ``cls``, which has ``own`` or none. The outermost one moves what was made."""
+def _moving_what_it_made(constructor: Callable[..., None]) -> Callable[..., None]:
+    """The constructor, at whose end the outermost one moves what was made."""
 
-    @functools.wraps(cls.__init__)
+    @functools.wraps(constructor)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if any(given is self for given in (*args[:1], kwargs.get("module"))):
             return  # ManagedModule(module) has constructed nothing
-        outermost = self.__dict__.setdefault("_under_construction", cls) is cls
+        outermost = "_under_construction" not in self.__dict__
+        self.__dict__["_under_construction"] = True
         try:
-            if own is None:
-                super(cls, self).__init__(*args, **kwargs)
-            else:
-                own(self, *args, **kwargs)
+            constructor(self, *args, **kwargs)
         finally:
             if outermost:
                 self.__dict__.pop("_under_construction", None)
         if outermost:
-            nn.Module.to(self, DEVICE)
+            _bring_home(self)
 
     return __init__
+
+
+def _cooperative(self: Any, *args: Any, **kwargs: Any) -> None:
+    super(ManagedModule, self).__init__(*args, **kwargs)
+
+
+ManagedModule.__init__ = _moving_what_it_made(_cooperative)  # type: ignore[method-assign]
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 import torch
 from innkeeper import _C, placement
@@ -81,11 +81,16 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if getattr(func, "__name__", "") not in _NEED_NO_MOVE:
+        name = getattr(func, "__name__", "")
+        if name not in _NEED_NO_MOVE and not (_writes(name, kwargs) and _has_graph(args[0])):
             args, kwargs = cls._prepared((tuple(args), kwargs))
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **kwargs)
-        return result if func in _PLAIN_RESULTS else tree_map(cls._marked, result)
+        if func in _PLAIN_RESULTS:
+            return result
+        if name in _KEEP_CLASS and type(result) is Tensor:
+            return result.as_subclass(cls)
+        return tree_map(cls._marked, result)
 
     def cuda(self, device: Any = None, *, disperse: bool | None = None, **_: Any) -> Tensor:  # type: ignore[override]
         """Returns it on the managed device, which is what the predecessor's users mean by ``cuda``.
@@ -103,9 +108,14 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         return placement.brought(plain, wanted).as_subclass(type(self))
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        """As ``torch.Tensor.to``; ``cuda`` is the managed device, as in ``cuda``."""
+        """As ``torch.Tensor.to``; ``cuda`` is the managed device, as in ``cuda``.
+
+        Where no device is named the result is of this class. What is sent to the CPU is a plain tensor.
+        """
         named = kwargs["device"] if "device" in kwargs else args[0] if args else None
         device = torch.device(named) if isinstance(named, (str, torch.device)) else None
+        if named is None or isinstance(named, torch.dtype):
+            return super().to(*args, **kwargs).as_subclass(type(self))
         if device is None or device.type != "cuda" or _C.is_managed(device):
             return super().to(*args, **kwargs)
         there = self.cuda(device)
@@ -113,10 +123,24 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
             return there.to(*args, **{**kwargs, "device": there.device})
         return there.to(there.device, *args[1:], **kwargs)
 
+    def __format__(self, specification: str) -> str:
+        """As a plain tensor's: of one without dimensions its number's."""
+        return self.as_subclass(Tensor).__format__(specification)
+
     @classmethod
     def _prepared(cls, arguments: Any) -> Any:
-        """An operator's arguments, moved as it needs them."""
-        return tree_map(cls._moved, arguments)
+        """An operator's arguments, moved as it needs them: to one device."""
+        arguments = tree_map(cls._moved, arguments)
+        if not _C.has_device_per_node():
+            return arguments
+        sizes: dict[torch.device, int] = {}
+        for x in tree_leaves(arguments):
+            if isinstance(x, Tensor) and _C.is_managed(x.device):
+                sizes[x.device] = sizes.get(x.device, 0) + x.nbytes
+        if len(sizes) < 2:
+            return arguments
+        most = max(sizes, key=lambda device: sizes[device])
+        return tree_map(lambda x: _brought_to(most, x), arguments)
 
     @classmethod
     def _marked(cls, x: Any) -> Any:
@@ -128,19 +152,44 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
         if not issubclass(type(x), ManagedTensor) or _C.is_managed(x.device):
             return x
-        if x.requires_grad and not x.is_leaf:
+        if _has_graph(x):
             return x.as_subclass(Tensor).to(DEVICE).as_subclass(type(x))
         with torch._C.DisableTorchFunctionSubclass():
             x.data = x.data.to(DEVICE)
         return x
 
 
+def _writes(name: str, kwargs: dict[str, Any]) -> bool:
+    """Whether a function writes its first argument: what is moved for it must not be a copy."""
+    return name in _WRITERS or (name.endswith("_") and not name.endswith("__")) or "out" in kwargs
+
+
+def _has_graph(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.requires_grad and not x.is_leaf
+
+
+def _brought_to(device: torch.device, x: Any) -> Any:
+    """A managed tensor on the device: itself, moved, unless it is a plain one or has a graph."""
+    if not isinstance(x, Tensor) or not _C.is_managed(x.device) or x.device == device:
+        return x
+    if not issubclass(type(x), ManagedTensor) or _has_graph(x):
+        return x.as_subclass(Tensor).to(device)
+    with torch._C.DisableTorchFunctionSubclass():
+        x.data = x.data.to(device)
+    return x
+
+
 # What only asks (x.shape), converts (x.cpu()), or reads the CPU's memory (x.numpy()).
 _NEED_NO_MOVE = frozenset(
     {"__get__", "__set__", "__delete__", "__repr__", "as_subclass", "cpu", "cuda", "to", "size"}
+    | {"__len__", "__hash__", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "type"}
+    | {"storage_offset", "is_contiguous", "is_complex", "is_floating_point", "is_signed", "get_device"}
+    | {"detach", "requires_grad_", "retain_grad", "register_hook"}
     | {"__array__", "__dlpack__", "__dlpack_device__", "numpy", "tolist", "item", "data_ptr"}
     | {"untyped_storage", "is_pinned", "pin_memory", "is_shared", "share_memory_"}
 )
+_KEEP_CLASS = frozenset({"__get__", "detach", "requires_grad_"})  # also on the CPU: x.T, x.data
+_WRITERS = frozenset({"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"})
 _PLAIN_RESULTS = frozenset({*torch.overrides.get_default_nowrap_functions(), Tensor.as_subclass})
 
 
@@ -175,16 +224,19 @@ def install() -> None:
         self: Tensor,
         device: Any = None,
         non_blocking: bool = False,
+        *,
         memory_format: torch.memory_format = torch.preserve_format,
     ) -> Tensor:
         if not _C.is_managed(self.device):
-            return _tensor_cuda(self, device, non_blocking, memory_format)
+            if isinstance(device, int):  # which would be a managed device: it is the accelerator
+                device = torch.device("cuda", device)
+            return _tensor_cuda(self, device, non_blocking, memory_format=memory_format)
         there = placement.brought(self, device)
         return there.to(there.device, memory_format=memory_format)
 
     def pin(self: Tensor, node: str | None = None) -> None:
         """See ``innkeeper.pin``."""
-        placement.pin(ManagedTensor._moved(self), node)
+        placement.pin(self if _has_graph(self) else ManagedTensor._moved(self), node)
 
     def unpin(self: Tensor) -> None:
         """See ``innkeeper.unpin``."""

@@ -221,6 +221,9 @@ class ManagedTensor(tensor.ManagedTensor):  # type: ignore[metaclass]
         return x.as_subclass(cls) if type(x) is Tensor else x
 
 
+_ManagedTensor = ManagedTensor
+
+
 class ManagedModule(module.ManagedModule):
     """As ``innkeeper.ManagedModule``, with the package's names."""
 

@@ -116,4 +116,9 @@ def like(session: Any) -> Any:
     if config is not None and config.allow_soft_placement and config.gpu_options.allow_growth:
         return session
     made = session_config(config)
+    print(
+        "innkeeper: the session lacks allow_soft_placement or allow_growth, and cannot be changed: "
+        "GPUManager.sess is another on its graph, whose variables are to be initialized",
+        file=sys.stderr,
+    )
     return _tensorflow().compat.v1.Session(target=session.sess_str, graph=session.graph, config=made)

@@ -61,6 +61,8 @@ def _take(nbytes: int, ordinal: int) -> None:
 
 def enter(choice: Choice, stack: ExitStack) -> None:
     """Makes the first GPU the current one. Before CUDA is started ordinal 0 is that already."""
+    if choice.simulated and choice.ordinal == 0 and not _C.started():
+        return  # the device that starts later has the chosen ones alone, and this one first
     if choice.simulated:
         one = placement.on(_C.simulated_node(choice.uuids[0]))
         stack.enter_context(device(choice.ordinal) if _C.has_device_per_node() else one)

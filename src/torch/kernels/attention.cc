@@ -71,8 +71,10 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
     const auto there = [&](const at::Tensor& x) {
       return is_to_be_moved(x) ? note_and_move("aten::scaled_dot_product_attention", x, device) : x;
     };
-    return at::scaled_dot_product_attention(there(query), there(key), there(value), there(its_mask),
-                                            dropout_p, is_causal, scale, enable_gqa);
+    return at::scaled_dot_product_attention(
+        there(query), there(key), there(value),
+        mask.has_value() && mask->defined() ? std::optional<at::Tensor>(there(*mask)) : std::nullopt,
+        dropout_p, is_causal, scale, enable_gqa);
   }
   // A mask rules CUDA's flash kernel out.
   const bool may_be_flash = runs_cuda_kernels() && !(mask.has_value() && mask->defined());

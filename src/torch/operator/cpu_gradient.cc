@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/thread_annotations.h"
-
 namespace innkeeper::torch_layer {
 namespace {
 
@@ -21,28 +19,34 @@ using torch::autograd::InputMetadata;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Moves one gradient to the device of its tensor, before the tensor's own hooks see it.
+// Moves one gradient to the device that its tensor has by then. Among the node's own hooks: a tensor's are
+// taken away when the program adds one to it.
 class ToOwnDevice final : public FunctionPreHook {
  public:
-  ToOwnDevice(uint32_t input, c10::Device device) : input_(input), device_(device) {}
+  ToOwnDevice(uint32_t input, const at::Tensor& tensor)
+      : input_(input), tensor_(tensor.getIntrusivePtr()), device_(tensor.device()) {}
   variable_list operator()(const variable_list& gradients) override {
     variable_list moved = gradients;
     if (input_ < moved.size()) move(moved[input_]);
     return moved;
   }
   void move(at::Tensor& gradient) const {
-    if (gradient.defined() && gradient.device() != device_) gradient = gradient.to(device_);
+    if (!gradient.defined()) return;
+    const auto tensor = tensor_.lock();
+    const c10::Device device = tensor ? tensor->device() : device_;
+    if (gradient.device() != device) gradient = gradient.to(device);
   }
   uint32_t input() const { return input_; }
 
  private:
   const uint32_t input_;
-  const c10::Device device_;
+  const c10::weak_intrusive_ptr<c10::TensorImpl> tensor_;
+  const c10::Device device_;  // where the tensor itself is gone
 };
 
 // That of the node's input; null if its gradients come from one device.
 const ToOwnDevice* mover_of(Node& node, uint32_t input) {
-  for (const auto& hook : node.tensor_pre_hooks()) {
+  for (const auto& hook : node.pre_hooks()) {
     const auto* mover = dynamic_cast<const ToOwnDevice*>(hook.get());
     if (mover != nullptr && mover->input() == input) return mover;
   }
@@ -81,15 +85,25 @@ void take_any_device(Node& node, uint32_t input, c10::Device device) {
   std::construct_at(&metadata, wider);
 }
 
-struct RecentResults {
-  Mutex mutex;
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> all IK_GUARDED_BY(mutex);
+// Results of this thread whose nodes are not there yet: autograd makes them on the thread that runs the
+// operator.
+class RecentResults {
+ public:
+  ~RecentResults() { take(); }
+  void add(c10::weak_intrusive_ptr<c10::TensorImpl> result) {
+    all_.push_back(std::move(result));
+    detail::results_to_look_at.fetch_add(1, std::memory_order_relaxed);
+  }
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> take() {
+    detail::results_to_look_at.fetch_sub(static_cast<int>(all_.size()), std::memory_order_relaxed);
+    return std::exchange(all_, {});
+  }
+
+ private:
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> all_;
 };
 
-RecentResults& recent_results() {
-  static auto& it = *new RecentResults;
-  return it;
-}
+thread_local RecentResults recent_results;
 
 }  // namespace
 
@@ -100,26 +114,17 @@ bool expect_gradient_from(const at::Tensor& tensor, c10::Device other) {
   Node& node = *edge.function;
   take_any_device(node, edge.input_nr, other.is_cpu() ? tensor.device() : other);
   if (mover_of(node, edge.input_nr) == nullptr) {
-    auto& hooks = node.tensor_pre_hooks();
-    hooks.insert(hooks.begin(), std::make_unique<ToOwnDevice>(edge.input_nr, tensor.device()));
+    node.add_pre_hook(std::make_unique<ToOwnDevice>(edge.input_nr, tensor));
   }
   return true;
 }
 
 void move_gradients_of(const at::Tensor& result) {
-  MutexLock lock(recent_results().mutex);
-  recent_results().all.emplace_back(result.getIntrusivePtr());
-  detail::results_to_look_at.store(static_cast<int>(recent_results().all.size()), std::memory_order_relaxed);
+  recent_results.add(c10::weak_intrusive_ptr<c10::TensorImpl>(result.getIntrusivePtr()));
 }
 
 void detail::look_at_results() {
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> all;
-  {
-    MutexLock lock(recent_results().mutex);
-    all = std::exchange(recent_results().all, {});
-    results_to_look_at.store(0, std::memory_order_relaxed);
-  }
-  for (const auto& weak : all) {
+  for (const auto& weak : recent_results.take()) {
     auto impl = weak.lock();
     if (!impl) continue;
     const at::Tensor result(std::move(impl));

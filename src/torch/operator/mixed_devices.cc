@@ -7,6 +7,7 @@
 #include <array>
 #include <string_view>
 
+#include "torch/operator/cpu_gradient.h"
 #include "torch/operator/device_check.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/mixed_move.h"
@@ -55,6 +56,18 @@ void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
                     " or on the same device as the indexed tensor (", device.type(), "), but some are on ",
                     c10::Device(kManagedType), ": take indices.cpu()");
   DeviceCheck::refuse(name, device, managed_device());
+}
+
+// The gradient of a CPU operand comes from the device, so the operand is moved as others' are.
+void move_what_needs_a_gradient(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (!moves_cpu_tensors()) return;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    if (op.signature->args[i].kind != Kind::tensor || !value.isTensor() || !value.toTensor().defined())
+      continue;
+    const at::Tensor& x = value.toTensor();
+    if (x.device().is_cpu() && x.dim() > 0 && x.requires_grad()) throw MixedOperands{};
+  }
 }
 
 // Operators that take CPU operands refuse managed ones of another index, as those of CUDA do.
@@ -110,6 +123,7 @@ void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> argume
   if (!op.signature->aten) return;
   if (op.takes_cpu_operands) {
     refuse_foreign_self(op, arguments[0]);
+    move_what_needs_a_gradient(op, arguments);
     return refuse_other_index(op, arguments);
   }
   const DeviceCheck check = devices_of(op, arguments);
@@ -124,6 +138,10 @@ bool run_one_by_one(const ManagedOp& op, torch::jit::Stack* stack) {
     return false;
   if (!has_kernel_for_each(handle)) check.refuse_mixed(handle.schema().name());
   handle.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+  for (const c10::IValue& results : torch::jit::last(*stack, handle.schema().returns().size())) {
+    if (!results.isTensorList()) continue;
+    for (const at::Tensor& result : results.toTensorVector()) move_gradients_of(result);
+  }
   return true;
 }
 

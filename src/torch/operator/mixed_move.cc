@@ -78,6 +78,8 @@ class MovedOperands {
       count_moved(each.moved);
     }
     for (size_t i = first_; i < stack_.size(); ++i) {
+      if (gradients_ && stack_[i].isTensorList())
+        for (const Tensor& result : stack_[i].toTensorVector()) move_gradients_of(result);
       if (!stack_[i].isTensor()) continue;
       for (const Written& each : written_)
         if (stack_[i].toTensor().is_same(each.moved)) stack_[i] = each.original;
@@ -91,9 +93,12 @@ class MovedOperands {
     Tensor moved;
   };
 
-  // CUDA takes these from the CPU, too.
+  // CUDA takes these from the CPU, too. Not those whose gradients are to be moved.
   bool is_left_alone(size_t i) const {
-    return static_cast<int>(i) == signature_.scalars_arg || (op_.takes_cpu_operands && i != 0);
+    if (static_cast<int>(i) == signature_.scalars_arg) return true;
+    if (!op_.takes_cpu_operands || i == 0) return false;
+    const c10::IValue& value = stack_[first_ + i];
+    return !value.isTensor() || !value.toTensor().defined() || !value.toTensor().requires_grad();
   }
 
   c10::DeviceIndex index_of_first_managed() const {

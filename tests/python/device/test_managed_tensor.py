@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import innkeeper
@@ -141,6 +142,48 @@ def test_cuda_of_a_managed_tensor_stays_managed() -> None:
             z.cuda(7)
         with pytest.raises(ValueError, match="none of the 2"):
             z.cuda("cpu:1")
+
+
+def test_cuda_of_others_is_pytorch_s() -> None:
+    """It says what PyTorch says: of the arguments, that there is no CUDA, and with a card it copies."""
+    parameter = nn.Parameter(torch.ones(1))
+    calls: list[Callable[[], object]] = [
+        torch.ones(1).cuda,
+        lambda: torch.ones(1).cuda(0, non_blocking=True),
+        lambda: torch.ones(1, 1, 1, 1).cuda(memory_format=torch.channels_last),
+        parameter.cuda,
+        nn.Linear(1, 1).cuda,
+    ]
+    for call in calls:
+        with pytest.raises((AssertionError, RuntimeError), match="CUDA"):
+            call()
+
+
+def test_a_change_of_the_type_keeps_the_class() -> None:
+    x = torch.ones(2).as_subclass(Own)
+    for y in (x.to(torch.float64), x.to(dtype=torch.float64), x.double()):
+        assert type(y) is Own and y.dtype == torch.float64
+    assert f"{x.sum():.2f}" == "2.00"
+
+
+def test_writing_in_place_is_not_lost() -> None:
+    w = torch.ones(2, requires_grad=True)
+    x = (w * 2).as_subclass(ManagedTensor)
+    x.add_(1)
+    x[0] = 7
+    assert x.tolist() == [7, 3]
+    x.sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [0, 2]
+    with pytest.raises(ValueError, match="on cpu"):
+        (w * 2).as_subclass(ManagedTensor).pin()
+
+
+def test_questions_and_views_move_nothing() -> None:
+    x = torch.ones(2, 3).as_subclass(Own)
+    asked = (len(x), x.dim(), x.numel(), x.stride(), x.is_contiguous(), x.type(), x.get_device())
+    assert asked[:3] == (2, 2, 6) and x.device.type == "cpu"
+    assert type(x.T) is type(x.data) is type(x.detach()) is Own and x.device.type == "cpu"
+    assert (x.T * 2).device.type == "managed"
 
 
 def test_every_tensor_has_the_verbs() -> None:

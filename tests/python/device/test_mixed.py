@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import innkeeper
 import pytest
@@ -195,6 +196,79 @@ def test_a_cpu_parameter_is_trained_and_nothing_piles_up():
         (w * torch.ones(3, device=M)).sum().backward()
     assert w._backward_hooks is None
     gc.collect()
+
+
+def test_gradients_follow_a_tensor_to_another_device():
+    layer = nn.Linear(3, 3).to(M)
+    layer(torch.randn(2, 3)).sum().backward()
+    layer.cpu()
+    layer.zero_grad()
+    layer(torch.randn(2, 3)).sum().backward()
+    assert {p.grad.device.type for p in layer.parameters()} == {"cpu"}
+    other = nn.Linear(3, 3)
+    (other.weight * torch.ones(3, 3, device=M)).sum().backward()
+    other.to(M).zero_grad()
+    other(torch.randn(2, 3)).sum().backward()
+    assert {p.grad.device.type for p in other.parameters()} == {M}
+
+
+@pytest.mark.parametrize("also_on_cpu", [False, True])
+def test_a_hook_that_comes_after_the_forward(also_on_cpu: bool):
+    w = torch.ones(3, requires_grad=True)
+    loss = (w * torch.ones(3, device=M)).sum().cpu()
+    if also_on_cpu:
+        loss = loss + (w * 2).sum()
+    seen: list[str] = []
+    w.register_hook(lambda gradient: seen.append(gradient.device.type))
+    w.register_hook(lambda gradient: None).remove()
+    loss.backward()
+    assert seen == ["cpu"] and w.grad is not None and w.grad.device.type == "cpu"
+    assert w.grad.tolist() == [3.0 if also_on_cpu else 1.0] * 3
+
+
+def test_threads_have_gradients_of_their_own():
+    def work(n: int) -> bool:
+        w = torch.full((3,), float(n), requires_grad=True)
+        x = torch.ones(3, device=M)
+        for _ in range(100):
+            w.grad = None
+            ((w * x).sum().cpu() + (w * w).sum()).backward()
+            if w.grad is None or w.grad.tolist() != [1.0 + 2 * n] * 3:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
+def test_values_that_are_put_at_indices_have_gradients():
+    at = torch.tensor([0, 2])
+    for device_of_x, device_of_values in ((M, "cpu"), ("cpu", M)):
+        values = torch.ones(2, device=device_of_values, requires_grad=True)
+        x = torch.zeros(3, device=device_of_x)
+        x[at] = values * 2
+        (x * 3).sum().backward()
+        assert values.grad is not None and values.grad.device == values.device
+        assert values.grad.tolist() == [6, 6] and x.device.type == device_of_x
+
+
+def test_lists_of_mixed_tensors_have_gradients():
+    w, m = torch.ones(3, requires_grad=True), torch.full((3,), 2.0, device=M, requires_grad=True)
+    first, second = torch._foreach_mul([w, m], [m, w])
+    (first.sum().cpu() + second.sum().cpu() + (w * w).sum()).backward()
+    assert w.grad is not None and w.grad.tolist() == [6, 6, 6] and w.grad.device.type == "cpu"
+    assert m.grad is not None and m.grad.tolist() == [2, 2, 2] and m.grad.device.type == M
+    w.grad = None
+    (torch._foreach_mul([w, m], [m, w])[0].sum().cpu() + (w * w).sum()).backward()
+    assert w.grad.tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_without_a_mask(causal: bool):
+    q, k, v = torch.randn(3, 1, 2, 4, 8)
+    expected = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    found = F.scaled_dot_product_attention(q.to(M), k, v, is_causal=causal)
+    assert torch.equal(found.cpu(), expected)
 
 
 # What is said, and the setting.

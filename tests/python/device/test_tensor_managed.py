@@ -121,6 +121,7 @@ def test_the_heuristic_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_programs_of_the_package_run(scripts: Scripts) -> None:
     code = """
 from concurrent.futures import ThreadPoolExecutor
+from managed import ManagedTensor as first  # before PyTorch
 import torch
 from managed import ManagedModule as mm, ManagedTensor as mt, device_manager
 from managed.tensor import ManagedTensor
@@ -173,6 +174,28 @@ print(x.device in device_manager.cuda_devices, x.to("cpu").device, x.cpu().numpy
     assert done.returncode == 0, done.stderr
     devices = "(device(type='cpu'), device(type='cuda', index=0), device(type='cuda', index=1))"
     assert done.stdout.splitlines() == [f"cuda:0 cuda:0 ManagedTensor {devices}", "True", "True cpu (3,)"]
+
+
+def test_tensors_and_modules_of_two_gpus_come_together(scripts: Scripts) -> None:
+    code = """
+import torch
+from managed import ManagedModule as mm, ManagedTensor as mt
+a, b = torch.ones(4, device="cuda:0").as_subclass(mt), torch.full((2, 4), 2.0, device="cuda:1").as_subclass(mt)
+c = a + b
+print(c.device, a.device, c.sum().item(), type(torch.cat([c, torch.ones(1, 4, device="cuda:0")])).__name__)
+w = torch.ones(4, device="cuda:0", requires_grad=True)
+((w * 2).as_subclass(mt) * b).sum().backward()
+print(w.grad)
+first, second = mm(torch.nn.Linear(4, 4)).cuda(0), mm(torch.nn.Linear(4, 1)).cuda(1)
+y = second(first(torch.ones(2, 4)))
+y.sum().backward()
+print(y.device, first.weight.grad.device, second(torch.ones(1, 4).as_subclass(mt)).device)
+"""
+    assert scripts.ok(code).splitlines() == [
+        "cuda:1 cuda:1 24.0 ManagedTensor",
+        "tensor([8., 8., 8., 8.], device='cuda:0')",
+        "cuda:1 cuda:0 cuda:1",
+    ]
 
 
 def test_spreading_and_packing_over_devices(scripts: Scripts) -> None:

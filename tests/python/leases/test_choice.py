@@ -202,6 +202,34 @@ except innkeeper.LeaseBusy:
     assert busy.stdout == "busy\n"
 
 
+def test_errors_name_what_was_given(machine: FakeMachine):
+    said = machine.run(
+        """
+from innkeeper import GPUManager, LeaseBusy, auto_choice
+class Mine(GPUManager):
+    def _sort_by_best(self, gpus):
+        return gpus[0]
+held = innkeeper.lease(uuids=[B])
+for wanted in (lambda: auto_choice(mode=9), lambda: auto_choice(n="2"),
+               lambda: auto_choice(uuids=["GPU-zzz"]),
+               lambda: auto_choice(key=lambda gpu: None), lambda: Mine().auto_choice("best"),
+               lambda: auto_choice(uuids=[B])):
+    try:
+        wanted()
+    except (TypeError, ValueError, LeaseBusy) as error:
+        print(type(error).__name__, str(error).replace(A, "A").replace(B, "B").replace(C, "C"))
+"""
+    )
+    assert said[:5] == [
+        'ValueError mode 9 is none of 0 or "free", 1 or "ratio", 2 or "power", 3 or "utilization"',
+        "TypeError n is an int, how many GPUs; got '2'",
+        "ValueError no GPU here is 'GPU-zzz'; there are A, B, C",
+        "TypeError the key of A is None: expected a number",
+        "ValueError _sort_by_best returned one row: it returns a list of those that may be given, best first",
+    ]
+    assert said[5].startswith("LeaseBusy") and said[5].endswith("wait=True waits in line")
+
+
 def test_a_key_that_is_no_number_is_refused(machine: FakeMachine):
     said = machine.run(
         """

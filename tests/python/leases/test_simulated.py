@@ -75,6 +75,27 @@ print(again.uuids == kept.uuids, again.ordinal)
     assert run("-c", code).stdout.splitlines() == ["['sim:1', 'host'] 0", "True 0"]
 
 
+def test_a_choice_starts_nothing_and_what_started_is_named(run: Run) -> None:
+    code = """
+import innkeeper, torch
+from innkeeper import auto_choice
+second = innkeeper.gpus.gpus()[1].uuid
+with auto_choice():
+    pass
+with auto_choice(uuids=[second]) as gpu:
+    print(gpu.ordinal, innkeeper.where(torch.ones(1, device=gpu.device)))
+for wanted in ({"n": 2}, {"uuids": [innkeeper.gpus.gpus()[0].uuid]}):
+    try:
+        auto_choice(**wanted)
+    except ValueError as error:
+        print(str(error)[-48:])
+"""
+    assert run("-c", code).stdout.splitlines() == [
+        "0 ['sim:1']",
+        *["The managed device was started with sim:1 alone"[-48:]] * 2,
+    ]
+
+
 def test_leases_hold_between_processes(run: Run) -> None:
     code = """
 import innkeeper, subprocess, sys

@@ -25,14 +25,21 @@ def _run_hidden() -> None:
 
 
 class _AfterTorch:
-    """Finds PyTorch as Python does, and imports innkeeper when it has been imported."""
+    """Finds PyTorch as Python does, and imports innkeeper when it has been imported.
+
+    ``managed`` is the name of a package that needs PyTorch, and whose programs may import it first.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch":
+        if name not in ("torch", "managed"):
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
         found = (finder.find_spec(name, path, target) for finder in others)
         spec = next(filter(None, found), None)
+        if name == "managed":
+            if spec is None and importlib.util.find_spec("torch") is not None:
+                import torch  # noqa: F401  (with innkeeper, whose finder is the last that Python asks)
+            return None
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
