@@ -33,6 +33,7 @@ void register_attention();         // attention.cc
 void register_rnns();              // rnn.cc
 void register_autocast();          // autocast.cc
 void register_parts();             // composed_parts.cc
+void register_composed_moves();    // composed_moves.cc
 void register_quantized();         // quantized.cc
 
 }  // namespace innkeeper::torch_layer

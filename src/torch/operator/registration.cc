@@ -34,6 +34,7 @@ void register_own_kernels() {
   register_rnns();
   register_autocast();
   register_parts();
+  register_composed_moves();
   register_quantized();
   register_sparse_collectives();
   register_compiled();

@@ -46,6 +46,22 @@ SAME: dict[str, Calls] = {
     "attention": lambda m, c: F.scaled_dot_product_attention(
         m(SQUARE.view(1, 3, 3)), c(SQUARE.view(1, 3, 3)), c(SQUARE.view(1, 3, 3)), attn_mask=c(SQUARE)
     ),
+    "inner": lambda m, c: torch.inner(m(X), c(Y)),
+    "take along": lambda m, c: torch.take_along_dim(c(SQUARE), m(INDEX.view(3, 1)), 1),
+    "quantile": lambda m, c: torch.quantile(m(X), c(torch.tensor([0.1, 0.5]))),
+    "short-time spectrum": lambda m, c: torch.stft(
+        m(torch.arange(16.0)), 4, window=c(torch.hann_window(4)), return_complex=True
+    ),
+    "several products": lambda m, c: torch.linalg.multi_dot([m(SQUARE), c(SQUARE), c(X)]),
+    "a grid": lambda m, c: torch.meshgrid(m(X), c(Y), indexing="ij"),
+    "cartesian product": lambda m, c: torch.cartesian_prod(c(X), m(Y)),
+    "rms norm": lambda m, c: F.rms_norm(m(SQUARE), (3,), c(X)),
+    "ctc loss": lambda m, c: F.ctc_loss(
+        c(SQUARE.view(3, 1, 3)).log_softmax(-1),
+        m(torch.tensor([[1, 2]])),
+        torch.tensor([3]),
+        torch.tensor([2]),
+    ),
     "sparse of the CPU": lambda m, c: torch.sparse.mm(c(SQUARE).to_sparse(), m(SQUARE)),
     "sparse of the device": lambda m, c: torch.sparse.mm(m(SQUARE).to_sparse(), c(SQUARE)),
     "foreach": lambda m, c: torch._foreach_mul([m(X), m(Y)], [c(Y), c(X)]),
