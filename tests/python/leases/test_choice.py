@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import time
@@ -228,6 +229,18 @@ for wanted in (lambda: auto_choice(mode=9), lambda: auto_choice(n="2"),
         "ValueError _sort_by_best returned one row: it returns a list of those that may be given, best first",
     ]
     assert said[5].startswith("LeaseBusy") and said[5].endswith("wait=True waits in line")
+
+
+def test_the_file_manager_can_be_copied_to_the_work_folder(machine: FakeMachine):
+    shutil.copy(ROOT / "python" / "innkeeper" / "compat" / "manager.py", machine.folder)
+    code = """
+sys.path.insert(0, os.environ["FOLDER"])
+import manager
+gm = manager.GPUManger()
+with gm.auto_choice():
+    print(type(gm) is innkeeper.GPUManager is manager.GPUManager, manager.__file__.startswith(sys.path[0]))
+"""
+    assert machine.run(code, FOLDER=str(machine.folder)) == ["True True"]
 
 
 def test_a_key_that_is_no_number_is_refused(machine: FakeMachine):
