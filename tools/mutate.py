@@ -20,12 +20,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
+from typing import IO
 
 from mutation import Mutant, draw, read_lists
 
@@ -46,6 +48,8 @@ TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/device/test_opinfo.py",
 ]
 KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compile", "does not apply"
+KEPT_OUTPUT = 4 << 20
+"""Bytes of the end of a command's output: enough to say which test noticed."""
 RUNNING: set[int] = set()  # leaders of process groups
 VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
 
@@ -70,27 +74,34 @@ class Outcome:
 def run(
     command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    """Runs a command and all that it starts; (exit status, output). 124 if it took too long."""
+    """Runs a command and all that it starts; (exit status, end of its output). 124 if it took too long."""
+    with tempfile.TemporaryFile() as output:  # a mutant may print gigabytes until its time is over
+        status = run_to(output, command, folder, limit_s, env)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT_OUTPUT))
+        return status, output.read().decode(errors="replace")
+
+
+def run_to(
+    output: IO[bytes], command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None
+) -> int:
+    """The same, with all output to a file; the exit status."""
     with subprocess.Popen(
         command,
         cwd=folder,
         env={**os.environ, **(env or {})},
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
         preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
     ) as process:
         RUNNING.add(process.pid)
         try:
-            output, _ = process.communicate(timeout=limit_s)
+            return process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            return 124, output or ""
+            process.wait()
+            return 124
         finally:
             RUNNING.discard(process.pid)
-    return process.returncode, output
 
 
 def end(number: int, _frame: object) -> None:

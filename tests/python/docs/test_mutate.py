@@ -71,3 +71,14 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.usefixtures("processes")
+def test_the_end_of_what_a_mutant_prints_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    import mutate
+
+    monkeypatch.setattr(mutate, "KEPT_OUTPUT", 1000)
+    script = "seq 100000; echo '[  FAILED  ] Engine.Test'; exit 3"
+    status, output = mutate.run(["sh", "-c", script], tmp_path, 60)
+    assert (status, len(output)) == (3, 1000) and mutate.failed_test(status, output) == "Engine.Test"
+    assert mutate.run(["sh", "-c", "echo begun; sleep 100"], tmp_path, 0.5) == (124, "begun\n")
