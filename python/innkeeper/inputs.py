@@ -72,10 +72,16 @@ def _moved_inside(x: Any, device: str | torch.device, memo: Memo | None) -> Any:
 
 
 def _tuple_like(x: tuple[Any, ...], items: list[Any]) -> Any:
-    """``items`` as the class of ``x``: a named tuple, ``torch.Size``, a structseq, or the program's."""
+    """``items`` as the class of ``x``, past a constructor that may take something else."""
     if type(x) is tuple:
         return tuple(items)
-    return type(x)._make(items) if hasattr(x, "_make") else type(x)(items)
+    try:
+        made = tuple.__new__(type(x), items)
+    except TypeError:  # of a structseq, such as what torch.max returns
+        return type(x)(items)
+    if hasattr(x, "__dict__"):
+        made.__dict__.update(x.__dict__)
+    return made
 
 
 def _copied(x: Any) -> Any:

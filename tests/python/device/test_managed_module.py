@@ -325,6 +325,23 @@ def test_classes_with_pickles_of_their_own():
     assert other.note == "kept"
 
 
+class Rows(tuple[Any, ...]):
+    """A tuple with a constructor and an attribute of its own."""
+
+    def __new__(cls, *items: Any) -> Rows:
+        return super().__new__(cls, items)
+
+
+def test_classes_of_tuples_are_kept():
+    rows = Rows(torch.ones(1), torch.ones(2))
+    rows.label = "train"
+    best = torch.ones(3, 2).max(0)
+    (moved, results), _ = Echo()(rows, best)
+    assert type(moved) is Rows and [each.device.type for each in moved] == ["managed"] * 2
+    assert moved.label == "train" and len(rows) == 2 and rows[0].device.type == "cpu"
+    assert type(results) is type(best) and results.values.device.type == "managed"
+
+
 def test_what_is_handed_over_twice_stays_one():
     x, rows = torch.ones(1), [torch.ones(2)]
     (a, b, c, d), kwargs = Echo()(x, x, rows, rows, again=x)
