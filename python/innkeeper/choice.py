@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
 
 import torch
 from innkeeper import _C, chosen, frameworks, visible
@@ -171,11 +170,12 @@ def auto_choice(
     if fallback not in (None, "cpu"):
         raise ValueError(f'fallback is "cpu" or None, got {fallback!r}')
     asked = memory if memory is not None or exclusive else MARK
-    among: dict[str, Any] = {"mode": "free" if key else mode, "key": key, "uuids": _started_with(uuids)}
+    by = "free" if key else mode
+    among = _started_with(uuids)
     try:
-        held = lease(n, asked, exclusive, wait=wait, maker=_maker(), **among)
+        held = lease(n, asked, exclusive, mode=by, key=key, wait=wait, uuids=among, maker=_maker())
     except (LeaseBusy, ValueError) as error:
-        if among["uuids"] is uuids:
+        if among is uuids:
             raise
         nodes = ", ".join(node.name for node in _C.nodes() if node.kind == "sim")
         raise type(error)(f"{error}. The managed device was started with {nodes} alone") from None

@@ -7,7 +7,7 @@ import sys
 
 from innkeeper import _C
 from innkeeper.gpus import GPU, gpus
-from innkeeper.leases import MODES, Key
+from innkeeper.leases import Key, mode_name
 from innkeeper.report import format_bytes
 
 _REASONS = {
@@ -28,8 +28,12 @@ def tell(uuids: list[str], mode: int | str, key: Key | None) -> None:
     global _told_all
     if _is_quiet():
         return
-    name = MODES[mode] if isinstance(mode, int) else mode
-    reason = _REASONS.get(name, f"first by {name}") if key is None or name not in _REASONS else "highest key"
+    if key is None:
+        reason = _REASONS[mode_name(mode)]
+    elif isinstance(mode, str) and mode not in _REASONS:
+        reason = f"first by {mode}"  # a method of the program's, as a key
+    else:
+        reason = "highest key"
     found, leases = gpus(), _C.lease_counts()
     names = " and ".join(_title(gpu) for gpu in found if gpu.uuid in uuids)
     most = max((leases.get(uuid, 0) for uuid in uuids), default=0)

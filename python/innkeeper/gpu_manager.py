@@ -10,7 +10,7 @@ from innkeeper.choice import Choice, auto_choice
 from innkeeper.frameworks import tensorflow_gpu
 from innkeeper.gpu_rows import Row, rows_of
 from innkeeper.gpus import GPU, gpus
-from innkeeper.leases import MODES
+from innkeeper.leases import mode_name
 
 
 class GPUManager:
@@ -119,14 +119,12 @@ class GPUManager:
         is_ours = getattr(sort, "__func__", None) in (GPUManager._sort_by_power, GPUManager._sort_by_custom)
         if sort is not None and not is_ours and key is None:
             order = _uuids(sort(self.gpus), f"_sort_by_{mode}")
-            ranks = {uuid: -float(rank) for rank, uuid in enumerate(order)}
-            best = lambda gpu: ranks.get(gpu.uuid, -float(len(ranks)))  # noqa: E731
-            return auto_choice(mode, best, n, memory, exclusive, uuids=order, **options)
-        if mode in MODES:
-            mode = MODES[int(mode)]
-        elif mode not in MODES.values() and key is None:
-            known = ", ".join(f'{number} or "{name}"' for number, name in MODES.items())
-            raise ValueError(f"mode {mode!r} is none of {known}, and there is no method _sort_by_{mode}")
+            return auto_choice(mode, _by_rank(order), n, memory, exclusive, uuids=order, **options)
+        if key is None:
+            try:
+                mode = mode_name(mode)
+            except ValueError as error:
+                raise ValueError(f"{error}, and there is no method _sort_by_{mode}") from None
         return auto_choice("free" if key else mode, key, n, memory, exclusive, **options)
 
     # To build on.
@@ -169,6 +167,12 @@ class GPUManager:
         return sorted(told, key=lambda gpu: gpu[key], reverse=reverse) + [
             gpu for gpu in gpus if gpu[key] is None
         ]
+
+
+def _by_rank(order: list[str]) -> Callable[[GPU], float]:
+    """A key by which the first of these UUIDs is the best."""
+    ranks = {uuid: -float(rank) for rank, uuid in enumerate(order)}
+    return lambda gpu: ranks.get(gpu.uuid, -float(len(ranks)))
 
 
 def _uuids(rows: Any, method: str) -> list[str]:

@@ -20,6 +20,21 @@ MODES = {0: "free", 1: "ratio", 2: "power", 3: "utilization"}
 Key = Callable[[GPU], float]
 
 
+def mode_name(mode: int | str) -> str:
+    """The name of a mode that is given by its name or its number.
+
+    Raises:
+        ValueError: there is no such mode.
+
+    """
+    if mode in MODES:
+        return MODES[int(mode)]
+    if mode in MODES.values():
+        return str(mode)
+    known = ", ".join(f'{number} or "{name}"' for number, name in MODES.items())
+    raise ValueError(f"mode {mode!r} is none of {known}")
+
+
 class Lease:
     """A claim on ``memory`` bytes of each of some GPUs, or on all of them. Made by ``lease``.
 
@@ -146,11 +161,7 @@ def lease(
     """
     if memory is not None and not isinstance(memory, int):
         raise TypeError(f"memory is an int, a number of bytes such as 8 << 30; got {memory!r}")
-    if mode in MODES:
-        mode = MODES[int(mode)]
-    elif mode not in MODES.values():
-        known = ", ".join(f'{number} or "{name}"' for number, name in MODES.items())
-        raise ValueError(f"mode {mode!r} is none of {known}")
+    by = mode_name(mode)
     if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"n is an int, how many GPUs; got {n!r}")
     limit = float(wait) if not isinstance(wait, bool) else None
@@ -159,7 +170,7 @@ def lease(
             count=n,
             memory=memory,
             exclusive=exclusive,
-            by=str(mode),
+            by=by,
             keys=None if key is None else _keys(key),
             wait=wait is not False,
             wait_limit=limit,

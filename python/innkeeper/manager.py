@@ -191,13 +191,7 @@ class DeviceManager:
 
     def size_estimate(self, *objects: Tensor | nn.Module) -> int:
         """Bytes that the objects need on a node: each tensor, and as much again if it needs a gradient."""
-        total = 0
-        for x in objects:
-            tensors = [*x.parameters(), *x.buffers()] if isinstance(x, nn.Module) else [x]
-            for tensor in tensors:
-                copies = 2 if tensor.requires_grad else 1
-                total += self.size_heuristic(tensor.numel() * tensor.element_size() * copies)
-        return total
+        return sum(map(self.size_heuristic, sizes_of(objects)))
 
     def find_device(self, nbytes: int, disperse: bool = False) -> str:
         """The node that best fits ``nbytes`` bytes more; the name can be given to ``innkeeper.on``.
@@ -307,6 +301,17 @@ class DeviceManager:
     def log(self, message: str, level: str | None = None) -> None:
         """Logs to Python's logger ``innkeeper``."""
         self._log.log(_LEVELS[_checked_level(level or self._level)], message)
+
+
+def tensors_of(x: Tensor | nn.Module) -> list[Tensor]:
+    """The tensor itself, or a module's parameters and buffers."""
+    return [*x.parameters(), *x.buffers()] if isinstance(x, nn.Module) else [x]
+
+
+def sizes_of(objects: Iterable[Tensor | nn.Module]) -> list[int]:
+    """The bytes of each tensor of the objects, twice if it needs a gradient."""
+    tensors = [tensor for x in objects for tensor in tensors_of(x)]
+    return [x.numel() * x.element_size() * (2 if x.requires_grad else 1) for x in tensors]
 
 
 def _checked_level(level: str) -> str:

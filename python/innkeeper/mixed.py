@@ -109,12 +109,11 @@ def _shapes_of_gradients(outputs: Sequence[Tensor], function: str, index: int) -
     seen, shapes = set(todo), set()
     while todo:
         node = todo.pop()
-        following = [(after, number) for after, number in node.next_functions if after is not None]
         if node.name() == function and index < len(node.next_functions):
             after, number = node.next_functions[index]
             if after is not None:
                 shapes.add(tuple(after._input_metadata[number].shape))
-        fresh = {after for after, _ in following} - seen
+        fresh = {after for after, _ in node.next_functions if after is not None} - seen
         seen |= fresh
         todo.extend(fresh)
     return shapes

@@ -16,6 +16,26 @@ from innkeeper.manager import manager
 from torch import nn
 
 
+def _moving_what_it_made(constructor: Callable[..., None]) -> Callable[..., None]:
+    """The constructor, at whose end the outermost one moves what was made."""
+
+    @functools.wraps(constructor)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if any(given is self for given in (*args[:1], kwargs.get("module"))):
+            return  # ManagedModule(module) has constructed nothing
+        outermost = "_under_construction" not in self.__dict__
+        self.__dict__["_under_construction"] = True
+        try:
+            constructor(self, *args, **kwargs)
+        finally:
+            if outermost:
+                self.__dict__.pop("_under_construction", None)
+        if outermost:
+            _bring_home(self)
+
+    return __init__
+
+
 class ManagedModule(nn.Module):
     """A module on the managed device; tensors given to it are moved there, so inputs may be on the CPU.
 
@@ -44,6 +64,10 @@ class ManagedModule(nn.Module):
             return cls.from_module(*args, **kwargs)
         make = super().__new__
         return make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
+
+    @_moving_what_it_made
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Has the constructor move what it made. Not by a metaclass: a class has one alone, such as ABC's."""
@@ -144,33 +168,6 @@ def _is_all_managed(module: nn.Module) -> bool:
             if tensor is not None and not _C.is_managed(tensor.device) and not tensor.is_meta:
                 return False
     return all(child is None or _is_all_managed(child) for child in module._modules.values())
-
-
-def _moving_what_it_made(constructor: Callable[..., None]) -> Callable[..., None]:
-    """The constructor, at whose end the outermost one moves what was made."""
-
-    @functools.wraps(constructor)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if any(given is self for given in (*args[:1], kwargs.get("module"))):
-            return  # ManagedModule(module) has constructed nothing
-        outermost = "_under_construction" not in self.__dict__
-        self.__dict__["_under_construction"] = True
-        try:
-            constructor(self, *args, **kwargs)
-        finally:
-            if outermost:
-                self.__dict__.pop("_under_construction", None)
-        if outermost:
-            _bring_home(self)
-
-    return __init__
-
-
-def _cooperative(self: Any, *args: Any, **kwargs: Any) -> None:
-    super(ManagedModule, self).__init__(*args, **kwargs)
-
-
-ManagedModule.__init__ = _moving_what_it_made(_cooperative)  # type: ignore[method-assign]
 
 
 @functools.cache

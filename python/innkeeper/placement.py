@@ -169,6 +169,11 @@ class _Resident(AbstractContextManager[Tensor]):
         self._all.__exit__()
 
 
+def computing_nodes() -> list[str]:
+    """Names of the nodes that compute, in their order."""
+    return [node.name for node in _C.nodes() if node.computes]
+
+
 def node_of(device: object) -> str | None:
     """The node that a program means by a device: by ``1`` and by ``"cuda:1"`` the second that computes.
 
@@ -181,10 +186,9 @@ def node_of(device: object) -> str | None:
     """
     if device is None:
         return None
-    found = {node.name: node.computes for node in _C.nodes()}
-    if isinstance(device, str) and device in found:
-        return device if found[device] else None
-    nodes = [name for name, computes in found.items() if computes]
+    nodes = computing_nodes()
+    if isinstance(device, str) and device in (node.name for node in _C.nodes()):
+        return device if device in nodes else None
     named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)  # type: ignore
     if named.index is None or (_C.is_managed(named) and not _C.has_device_per_node()):
         return None
@@ -219,8 +223,7 @@ def brought(x: Tensor | nn.Module, device: object) -> Tensor | nn.Module:
 def _device_of(node: str) -> torch.device:
     if not _C.has_device_per_node():
         return torch.device(DEVICE)
-    computing = [each.name for each in _C.nodes() if each.computes]
-    return torch.device(DEVICE, computing.index(node))
+    return torch.device(DEVICE, computing_nodes().index(node))
 
 
 @contextmanager

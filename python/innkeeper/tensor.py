@@ -152,11 +152,8 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
         if not issubclass(type(x), ManagedTensor) or _C.is_managed(x.device):
             return x
-        if _has_graph(x):
-            return x.as_subclass(Tensor).to(DEVICE).as_subclass(type(x))
-        with torch._C.DisableTorchFunctionSubclass():
-            x.data = x.data.to(DEVICE)
-        return x
+        there = _put(x, DEVICE)
+        return there if there is x else there.as_subclass(type(x))
 
 
 def _writes(name: str, kwargs: dict[str, Any]) -> bool:
@@ -169,9 +166,14 @@ def _has_graph(x: Any) -> bool:
 
 
 def _brought_to(device: torch.device, x: Any) -> Any:
-    """A managed tensor on the device: itself, moved, unless it is a plain one or has a graph."""
+    """A managed tensor on the device, anything else as it is."""
     if not isinstance(x, Tensor) or not _C.is_managed(x.device) or x.device == device:
         return x
+    return _put(x, device)
+
+
+def _put(x: Tensor, device: str | torch.device) -> Tensor:
+    """The tensor itself, moved; a plain copy of a plain one, and of one with a graph."""
     if not issubclass(type(x), ManagedTensor) or _has_graph(x):
         return x.as_subclass(Tensor).to(device)
     with torch._C.DisableTorchFunctionSubclass():

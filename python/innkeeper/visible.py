@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
-from innkeeper import _C
+from innkeeper import _C, placement
 
 _lock = threading.RLock()
 
@@ -58,7 +58,7 @@ def ordinals(uuids: list[str]) -> list[int]:
     """
     if not (are_simulated(uuids) and _C.started()):
         return _C.gpu_ordinals(uuids)
-    nodes = [node.name for node in _C.nodes() if node.computes]
+    nodes = placement.computing_nodes()
     wanted = [_C.simulated_node(uuid) for uuid in uuids]
     missing = [name for name in wanted if name not in nodes]
     if missing:

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 import torch
 from innkeeper import _C, mixed, module, placement, tensor
 from innkeeper._register import DEVICE
-from innkeeper.manager import manager
+from innkeeper.manager import manager, sizes_of, tensors_of
 from torch import Tensor, nn
 
 __all__ = ["HEUSRISTIC_FUNCTION", "USE_HEURISTIC", "ManagedModule", "ManagedTensor", "device_manager"]
@@ -66,8 +66,13 @@ class DeviceManager:
         wait_time: float | None = None,
     ) -> None:
         self.comm_interface = comm_interface
-        self._cuda_devices = cuda_devices
-        given = {"reserved": reserved, "retry_limit": retry_limit, "wait_time": wait_time}
+        self._cuda_devices: tuple[torch.device, ...] | None = None
+        given = {
+            "cuda_devices": cuda_devices,
+            "reserved": reserved,
+            "retry_limit": retry_limit,
+            "wait_time": wait_time,
+        }
         for name, value in given.items():
             if value is not None:
                 setattr(self, name, value)
@@ -87,7 +92,7 @@ class DeviceManager:
     def cuda_devices(self) -> tuple[torch.device, ...]:
         """The devices that may be chosen: one for each node that computes, where each has a device."""
         if self._cuda_devices is not None:
-            return tuple(self._cuda_devices)
+            return self._cuda_devices
         return tuple(torch.device(DEVICE, index) for index in range(_C.device_count()))
 
     @cuda_devices.setter
@@ -140,7 +145,7 @@ class DeviceManager:
     def _free(self) -> dict[torch.device, tuple[int, int]]:
         """Of each device that may be chosen the bytes that are free, and that are not pinned."""
         state = _C.stats()["nodes"]
-        names = [node.name for node in _C.nodes() if node.computes]
+        names = placement.computing_nodes()
         each = [
             (state[name]["budget"] - state[name]["resident"], state[name]["budget"] - state[name]["pinned"])
             for name in names
@@ -153,13 +158,11 @@ class DeviceManager:
     def size_estimate(self, *objects: Tensor | nn.Module) -> int:
         """Bytes that the objects need by the heuristic: of each tensor, twice if it needs a gradient."""
         count = (HEURISTIC_FUNCTION or HEUSRISTIC_FUNCTION) if USE_HEURISTIC else int
-        tensors = [each for x in objects for each in _tensors_of(x)]
-        sizes = (each.numel() * each.element_size() * (2 if each.requires_grad else 1) for each in tensors)
-        return int(sum(count(size) for size in sizes))
+        return int(sum(map(count, sizes_of(objects))))
 
     def cuda(self, obj: Tensor | nn.Module, *_: Any, disperse: bool = False, **__: Any) -> torch.device:
         """The device where ``obj`` is, if it is on one; else ``find_device`` of its size."""
-        tensors = _tensors_of(obj)
+        tensors = tensors_of(obj)
         if tensors and _C.is_managed(tensors[0].device):
             return tensors[0].device
         return self.find_device(self.size_estimate(obj), disperse=disperse)
@@ -188,10 +191,6 @@ class DeviceManager:
         for each in tensors:
             each.data = each.data.cpu() if on_cpu else placement.brought(each.data, device)
         return tensors
-
-
-def _tensors_of(x: Tensor | nn.Module) -> list[Tensor]:
-    return [*x.parameters(), *x.buffers()] if isinstance(x, nn.Module) else [x]
 
 
 device_manager = DeviceManager()
@@ -236,7 +235,7 @@ class ManagedModule(module.ManagedModule):
 
     def apply_(self, fn: Callable[[Tensor], object]) -> Any:
         """Calls ``fn`` with each parameter and buffer, and returns the module."""
-        for each in _tensors_of(self):
+        for each in tensors_of(self):
             fn(each)
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import torch
-from innkeeper import _C
+from innkeeper import _C, placement
 from innkeeper.script import note
 
 visible_gpus = torch.cuda.device_count  # PyTorch's own, which starts nothing
@@ -37,7 +37,7 @@ def nodes() -> list[str]:
     if hidden():
         return []
     if _C.started():
-        return [node.name for node in _C.nodes() if node.computes]
+        return placement.computing_nodes()
     return _C.expected_nodes(visible_gpus())
 
 

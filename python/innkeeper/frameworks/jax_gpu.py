@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from innkeeper import visible
 from innkeeper.frameworks.torch_gpu import allocator_bytes
+from innkeeper.frameworks.variables import write
 from innkeeper.gpus import gpus
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 _limiting: list[Choice] = []
-_written: dict[str, str] = {}  # to the variables, by us: another value is the program's own
 
 
 def prepare(choice: Choice) -> None:
@@ -44,18 +43,9 @@ def _limit() -> None:
             promised = sum(choice.memory or 0 for choice in held if gpu.uuid in choice.uuids)
             if promised and gpu.memory_total:
                 parts.append(allocator_bytes(promised) / gpu.memory_total)
-        _write(FRACTION, f"{min(1.0, *parts):.4f}" if parts else None)
+        write(FRACTION, f"{min(1.0, *parts):.4f}" if parts else None)
         said = [choice.growth for choice in held if choice.growth is not None]
-        _write(PREALLOCATE, None if not said else "false" if said[-1] else "true")
-
-
-def _write(name: str, value: str | None) -> None:
-    if os.environ.get(name) != _written.pop(name, None):
-        return
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = _written[name] = value
+        write(PREALLOCATE, None if not said else "false" if said[-1] else "true")
 
 
 def device(choice: Choice) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from innkeeper import visible
 from innkeeper.frameworks.torch_gpu import allocator_bytes
+from innkeeper.frameworks.variables import write
 
 if TYPE_CHECKING:
     from innkeeper.choice import Choice
@@ -22,7 +22,6 @@ def _tensorflow() -> Any:
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 
 _live: list[Choice] = []
-_written = False  # GROWTH, by us: a value of the program's own stays
 
 
 def prepare(choice: Choice) -> None:
@@ -44,15 +43,8 @@ def forget(choice: Choice) -> None:
 
 
 def _let_grow() -> None:
-    global _written
     with visible._lock:
-        if _live and not _written and GROWTH not in os.environ:
-            os.environ[GROWTH] = "true"
-            _written = True
-        elif not _live and _written:
-            if os.environ.get(GROWTH) == "true":
-                del os.environ[GROWTH]
-            _written = False
+        write(GROWTH, "true" if _live else None)
 
 
 def limit() -> None:
@@ -62,11 +54,12 @@ def limit() -> None:
     configured a device itself, that stays.
     """
     tf = _tensorflow()
-    if all(choice.memory is None for choice in _live):
+    limited = [choice for choice in _live if choice.memory is not None]
+    if not limited:
         return
     promised: dict[int, int] = {}
-    for choice in _live:
-        for ordinal in choice.ordinals if choice.memory is not None else ():
+    for choice in limited:
+        for ordinal in choice.ordinals:
             promised[ordinal] = promised.get(ordinal, 0) + (choice.memory or 0)
     for ordinal, gpu in enumerate(tf.config.list_physical_devices("GPU")):
         try:

@@ -61,17 +61,22 @@ def _take(nbytes: int, ordinal: int) -> None:
 
 def enter(choice: Choice, stack: ExitStack) -> None:
     """Makes the first GPU the current one. Before CUDA is started ordinal 0 is that already."""
-    if choice.simulated and choice.ordinal == 0 and not _C.started():
-        return  # the device that starts later has the chosen ones alone, and this one first
     if choice.simulated:
-        one = placement.on(_C.simulated_node(choice.uuids[0]))
-        stack.enter_context(device(choice.ordinal) if _C.has_device_per_node() else one)
-        return
+        return _enter_simulated(choice, stack)
     if not choice.uuids or not _usable():
         return
     ordinal = choice.ordinal
     if torch.cuda.is_initialized() or ordinal != 0:
         stack.enter_context(torch.cuda.device(ordinal))
+
+
+def _enter_simulated(choice: Choice, stack: ExitStack) -> None:
+    if choice.ordinal == 0 and not _C.started():
+        return  # The device that starts later has the chosen GPUs alone, and this one first.
+    if _C.has_device_per_node():
+        stack.enter_context(device(choice.ordinal))
+    else:
+        stack.enter_context(placement.on(_C.simulated_node(choice.uuids[0])))
 
 
 def forget(choice: Choice) -> None:

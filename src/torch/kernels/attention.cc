@@ -62,22 +62,21 @@ bool is_to_be_moved(const at::Tensor& x) { return x.defined() && x.device().is_c
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                      std::optional<double> scale, bool enable_gqa) {
-  const at::Tensor its_mask = mask.value_or(at::Tensor());
-  if (is_to_be_moved(query) || is_to_be_moved(key) || is_to_be_moved(value) || is_to_be_moved(its_mask))
-      [[unlikely]] {
+  const bool has_mask = mask.has_value() && mask->defined();
+  if (is_to_be_moved(query) || is_to_be_moved(key) || is_to_be_moved(value) ||
+      (has_mask && is_to_be_moved(*mask))) [[unlikely]] {
     const c10::Device device = is_managed(query) ? query.device()
                                : is_managed(key) ? key.device()
                                                  : value.device();
     const auto there = [&](const at::Tensor& x) {
       return is_to_be_moved(x) ? note_and_move("aten::scaled_dot_product_attention", x, device) : x;
     };
-    return at::scaled_dot_product_attention(
-        there(query), there(key), there(value),
-        mask.has_value() && mask->defined() ? std::optional<at::Tensor>(there(*mask)) : std::nullopt,
-        dropout_p, is_causal, scale, enable_gqa);
+    return at::scaled_dot_product_attention(there(query), there(key), there(value),
+                                            has_mask ? std::optional<at::Tensor>(there(*mask)) : std::nullopt,
+                                            dropout_p, is_causal, scale, enable_gqa);
   }
   // A mask rules CUDA's flash kernel out.
-  const bool may_be_flash = runs_cuda_kernels() && !(mask.has_value() && mask->defined());
+  const bool may_be_flash = runs_cuda_kernels() && !has_mask;
   if (!may_be_flash ||
       choose_attention(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa) != kFlash) {
     return at::native::scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal, scale,

@@ -11,7 +11,6 @@
 #include "torch/kernels/own_kernels.h"
 #include "torch/memory/moved_copies.h"
 #include "torch/operator/mixed_move.h"
-#include "torch/runtime/device_names.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -58,7 +57,7 @@ class CastOperands {
   decltype(auto) moved(T&& argument) const {
     using Argument = std::decay_t<T>;
     if constexpr (std::is_same_v<Argument, Tensor>) {
-      if (!moves(argument)) return Tensor(argument);
+      if (!moves_beside_managed(argument)) return Tensor(argument);
       const auto move = [&] { return note_and_move(op_, argument, *device_); };
       return argument.requires_grad() ? move() : moved_copy(argument, *device_, move);
     } else if constexpr (std::is_same_v<Argument, std::optional<Tensor>>) {
@@ -74,14 +73,11 @@ class CastOperands {
   }
 
  private:
-  static bool moves(const Tensor& x) { return x.defined() && x.device().is_cpu() && x.dim() > 0; }
-
   template <class T>
   void look_at(const T& argument) {
     if constexpr (std::is_same_v<T, Tensor>) {
-      if (!argument.defined()) return;
-      on_cpu_ |= moves(argument);
-      if (!device_ && argument.device().type() == kManagedType) device_ = argument.device();
+      on_cpu_ |= moves_beside_managed(argument);
+      if (!device_ && argument.defined() && is_managed(argument)) device_ = argument.device();
     } else if constexpr (std::is_same_v<T, std::optional<Tensor>>) {
       if (argument) look_at(*argument);
     } else if constexpr (std::is_same_v<T, at::TensorList> || std::is_same_v<T, at::ITensorListRef>) {

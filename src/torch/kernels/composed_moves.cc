@@ -34,36 +34,36 @@ constexpr std::array<const char*, 15> kCompareDevices = {
     "take_along_dim",
 };
 
-bool is_cpu_operand(const at::Tensor& x) { return x.defined() && x.device().is_cpu() && x.dim() > 0; }
-
-// Calls `look` with each tensor among the operands, and puts what it gives in the tensor's place.
-template <class Look>
-void for_each_tensor(c10::ArrayRef<c10::IValue> operands, const Look& look) {
-  for (const c10::IValue& operand : operands) {
-    auto& value = const_cast<c10::IValue&>(operand);  // of the caller's stack
-    if (value.isTensor()) {
-      value = look(value.toTensor());
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& x : value.toTensorVector()) list.push_back(look(x));
-      value = std::move(list);
-    }
+// The device of the first managed operand, if there is one and a CPU operand is to move to it.
+std::optional<c10::Device> device_to_move_to(c10::ArrayRef<c10::IValue> operands) {
+  std::optional<c10::Device> device;
+  bool mixed = false;
+  const auto look = [&](const at::Tensor& x) {
+    mixed |= moves_beside_managed(x);
+    if (!device && x.defined() && is_managed(x)) device = x.device();
+  };
+  for (const c10::IValue& value : operands) {
+    if (value.isTensor()) look(value.toTensor());
+    if (!value.isTensorList()) continue;
+    for (const c10::IValue& element : value.toListRef()) look(element.toTensor());
   }
+  return mixed && moves_cpu_tensors() ? device : std::nullopt;
 }
 
 void compose_of_moved(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const auto operands = torch::jit::last(*stack, op.schema().arguments().size());
-  std::optional<c10::Device> device;
-  bool mixed = false;
-  for_each_tensor(operands, [&](const at::Tensor& x) {
-    mixed |= is_cpu_operand(x);
-    if (!device && x.defined() && is_managed(x)) device = x.device();
-    return x;
-  });
-  if (mixed && device && moves_cpu_tensors()) {
-    for_each_tensor(operands, [&](const at::Tensor& x) {
-      return is_cpu_operand(x) ? note_and_move(op.schema().name(), x, *device) : x;
-    });
+  const size_t count = op.schema().arguments().size();
+  if (const auto device = device_to_move_to(torch::jit::last(*stack, count))) [[unlikely]] {
+    const auto moved = [&](const at::Tensor& x) {
+      return moves_beside_managed(x) ? note_and_move(op.schema().name(), x, *device) : x;
+    };
+    for (size_t i = stack->size() - count; i < stack->size(); ++i) {
+      c10::IValue& value = (*stack)[i];
+      if (value.isTensor()) value = moved(value.toTensor());
+      if (!value.isTensorList()) continue;
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& x : value.toTensorVector()) list.push_back(moved(x));
+      value = std::move(list);
+    }
   }
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
 }

@@ -71,12 +71,16 @@ class Copies {
     return it;
   }
 
-  std::optional<Entry> find(const Place& place) {
+  struct Known {
+    at::Tensor copy;
+    uint64_t sum = 0;
+  };
+  std::optional<Known> find(const Place& place) {
     MutexLock lock(mutex_);
     for (Entry& entry : entries_) {
       if (!(entry.place == place) || entry.alive.expired()) continue;
       entry.used = ++clock_;
-      return entry;
+      return Known{entry.copy, entry.sum};
     }
     return std::nullopt;
   }
@@ -135,7 +139,7 @@ at::Tensor moved_copy(const at::Tensor& cpu_tensor, c10::Device device,
                       const std::function<at::Tensor()>& move) {
   if (!can_be_kept(cpu_tensor)) return move();
   const Place place(cpu_tensor, device);
-  const std::optional<Entry> known = Copies::self().find(place);
+  const auto known = Copies::self().find(place);
   if (known && known->copy.defined() && sum_of(cpu_tensor) == known->sum) return known->copy;
   Entry fresh{.place = place, .alive = cpu_tensor.storage().getWeakStorageImpl(), .copy = {}};
   const bool keeps = known || Bytes(static_cast<int64_t>(cpu_tensor.nbytes())) <= kKeptAtOnce;

@@ -15,13 +15,14 @@
 
 namespace innkeeper::torch_layer {
 
-// A copy of the CPU tensor on the device: the kept one, or what `move` makes. Nobody may write to it or hand
-// it out.
+// Returns the kept copy of the CPU tensor on the device, or else calls `move` and returns its result. The
+// caller only reads it, and does not return it to the program.
 at::Tensor moved_copy(const at::Tensor& cpu_tensor, c10::Device device,
                       const std::function<at::Tensor()>& move);
 
+// Frees all copies.
 void forget_moved_copies();
-// Lets go of the copies whose CPU tensors are gone: before somebody counts what is in use.
+// Frees the copies of CPU tensors that no longer exist, so that statistics do not count them.
 void forget_copies_of_dead_tensors();
 
 }  // namespace innkeeper::torch_layer

@@ -63,10 +63,9 @@ void move_what_needs_a_gradient(const ManagedOp& op, c10::ArrayRef<c10::IValue> 
   if (!moves_cpu_tensors()) return;
   for (size_t i = 1; i < arguments.size(); ++i) {
     const c10::IValue& value = arguments[i];
-    if (op.signature->args[i].kind != Kind::tensor || !value.isTensor() || !value.toTensor().defined())
-      continue;
+    if (op.signature->args[i].kind != Kind::tensor || !value.isTensor()) continue;
     const at::Tensor& x = value.toTensor();
-    if (x.device().is_cpu() && x.dim() > 0 && x.requires_grad()) throw MixedOperands{};
+    if (moves_beside_managed(x) && x.requires_grad()) throw MixedOperands{};
   }
 }
 

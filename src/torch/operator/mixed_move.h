@@ -31,6 +31,12 @@ IK_EXPORT void set_moves_cpu_tensors(bool moves);
 // Throws where the variable says something else.
 IK_EXPORT void check_mixed_setting();
 
+// Whether it is a CPU tensor that moves beside managed ones. One without dimensions is a number, which every
+// operator takes.
+inline bool moves_beside_managed(const at::Tensor& x) {
+  return x.defined() && x.device().is_cpu() && x.dim() > 0;
+}
+
 // Thrown by an operator that has not begun: some operands are CPU tensors, which are to be moved.
 struct MixedOperands {};
 
