@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -28,6 +29,31 @@ def test_hold_ends_with_a_signal(machine: Machine, number: signal.Signals):
     process.send_signal(number)
     assert process.wait(60) == -number
     assert machine.files() == []  # removed by its holder, not by the next caller
+
+
+def test_a_signal_that_comes_before_the_id_is_read_leaves_no_file(machine: Machine):
+    reading, writing = os.pipe()
+    try:
+        room = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+        os.write(writing, b"." * room)  # the program waits at the line that names the lease
+        process = machine.start("lease", "hold", "--mem", "10G", stdout=writing)
+        wait_until(lambda: catches(process.pid, signal.SIGINT))
+        (held,) = machine.files()
+        process.send_signal(signal.SIGINT)
+        assert os.read(reading, room) == b"." * room
+        assert os.read(reading, 100).startswith(held.removeprefix("l").encode())
+        assert process.wait(60) == -signal.SIGINT
+        assert machine.files() == []
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Has this process a handler for the signal? From the set that Linux shows in /proc."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def test_hold_ends_in_time(machine: Machine):

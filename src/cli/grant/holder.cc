@@ -18,15 +18,10 @@ namespace {
 
 volatile std::sig_atomic_t caught = 0;
 
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) { caught = signal; };
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-}
-
 // The child's part: says whether it holds the lease through `ready`, and never returns.
 [[noreturn]] void keep(lease::Arbiter& arbiter, lease::Lease& inherited, int ready) {
   setsid();
+  catch_signals();
   const int copy = fcntl(inherited.descriptor(), F_DUPFD_CLOEXEC, 0);
   Result<lease::Lease> own = arbiter.adopt(copy);
   const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -43,8 +38,13 @@ void catch_signals() {
 
 }  // namespace
 
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { caught = signal; };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+}
+
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter) {
-  catch_signals();
   lease::Watch watch(arbiter.directory());
   // The pause also bounds how late a signal just before the waiting, or an expiry, is seen.
   while (caught == 0 && lease.intact()) watch.wait(std::chrono::milliseconds(200));

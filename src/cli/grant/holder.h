@@ -10,7 +10,11 @@
 
 namespace innkeeper::cli {
 
-// Until SIGINT, SIGTERM or SIGHUP, the lease's expiry, or until somebody removed it. Gives the signal, or 0.
+// From here on SIGINT, SIGTERM and SIGHUP end hold_here() instead of the process. Called before anybody can
+// learn of the lease, so that whoever ends it by a signal leaves no file of it behind.
+void catch_signals();
+
+// Until one of those signals, the lease's expiry, or until somebody removed it. Gives the signal, or 0.
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter);
 
 // A process of its own takes the lease over and keeps it as above; this one goes on without it. Gives its

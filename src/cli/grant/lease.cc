@@ -49,6 +49,7 @@ int hold(const HoldOptions& options) {
   request.job = options.job;
   lease::Arbiter arbiter = open_arbiter();
   lease::Lease lease = grant(arbiter, std::move(request));
+  if (!options.background) catch_signals();
   print(lease.id() + " " + lease.uuids() + "\n");  // if that fails the lease ends
   if (options.background) {
     hold_in_background(arbiter, std::move(lease));
