@@ -25,8 +25,9 @@ struct Sizes {
 class Training {
  public:
   // Each operator's kernels take so many seconds, or nobody knows.
-  explicit Training(std::vector<Sizes> layers, double seconds = 0)
-      : layers_(std::move(layers)), seconds_(seconds) {
+  // With a state of so many KiB, the first operator of a round reads what the last one of the round before made.
+  explicit Training(std::vector<Sizes> layers, double seconds = 0, int64_t state = 0)
+      : layers_(std::move(layers)), seconds_(seconds), state_size_(state) {
     for (size_t i = 0; i < layers_.size(); ++i) weights_.push_back(history_.name());
     for (int round = 0; round < 3; ++round) go_round();
   }
@@ -44,6 +45,8 @@ class Training {
 
   void go_round() {
     std::vector<Touch> wide, narrow, gradients;
+    const Touch before = state_;
+    if (before.block != Name{}) op({weight(0), before});
     for (size_t i = 0; i < layers_.size(); ++i) {
       wide.push_back({history_.name(), KiB(layers_[i].wide)});
       std::vector<Touch> touches{weight(i), wide.back()};
@@ -66,10 +69,17 @@ class Training {
       op({weight(i, true), gradient});
       history_.died(gradient.block);
     }
+    if (state_size_ == 0) return;
+    state_ = {history_.name(), KiB(state_size_)};
+    if (before.block == Name{}) return op({weight(0), state_});
+    op({before, state_});
+    history_.died(before.block);
   }
 
   const std::vector<Sizes> layers_;
   const double seconds_;
+  const int64_t state_size_;
+  Touch state_;
   History history_;
   PeriodFinder finder_;
   int64_t found_ = 0;
@@ -158,6 +168,32 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
   EXPECT_GT(faster, 150) << "of 180";
 }
 
+// What lasts from one round into the next has another name in the program with second lives.
+TEST(Remade, WhatMovesBesideItKeepsItsName) {
+  int tried = 0;
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    Training training(by_chance(seed, 24), 0, 4000);
+    const Program program = training.program();
+    const Bytes room(most_alive(program) / 2);
+    const Schedule made = schedule_with_remade(program, uses_at(program, kCard), room);
+    const auto is_of_the_round_before = [&](const Move& move) {
+      return !move.slot.lasting && move.slot.number < 1;
+    };
+    if (dropped(made) == 0 || std::none_of(made.moves.begin(), made.moves.end(), is_of_the_round_before))
+      continue;
+    ++tried;
+    for (const Move& move : made.moves)
+      EXPECT_TRUE(move.slot.lasting || move.slot.number > -program.births) << move.slot.number;
+    Pager pager(program, room);
+    int64_t births = training.births();
+    for (int round = 0; round < 4; ++round, births += program.births) pager.round(made.moves, births);
+    EXPECT_EQ(pager.demanded_, 0) << "seed " << seed;
+    EXPECT_EQ(pager.evicted_, 0) << "seed " << seed;
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(tried, 10);
+}
+
 TEST(Remade, NothingIsWhereAllFits) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
   EXPECT_TRUE(
@@ -207,6 +243,21 @@ TEST(Remade, IsNotMadeOfWhatIsMadeAgain) {
   EXPECT_EQ(all[0].slot.number, 2);
   EXPECT_EQ(all[0].after, 2);
   EXPECT_EQ(all[0].use, 5);
+}
+
+// Both could be made again, one of the other: the larger is, or the first.
+TEST(Remade, OneOfAChainIs) {
+  Program program = Small(6, false, true).program;
+  for (Program::Death& death : program.deaths)
+    if (death.slot.number == 2) death.after = 6;
+  const auto first = may_be_remade(program, kCard);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].slot.number, 2);
+  for (Program::Use& use : program.uses)
+    if (use.slot.number == 3) use.size = KiB(10);
+  const auto larger = may_be_remade(program, kCard);
+  ASSERT_EQ(larger.size(), 1u);
+  EXPECT_EQ(larger[0].slot.number, 3);
 }
 
 }  // namespace
