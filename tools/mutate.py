@@ -4,7 +4,8 @@ Each mutant is tried in a scratch worktree of REV under build/mutants. Core's mu
 program (tests_one), run until the first failure; a run that takes too long counts as noticed. Mutants of
 src/torch need PyTorch and minutes each, so they are tried only with --torch; those of what only a card runs,
 by `make cuda` (tier one), only with --cuda. The report is build/mutants.md. A run of whole lists that was
-stopped goes on where it was, if it is called again for the same commit.
+stopped goes on where it was, if it is called again for the same commit; with --minutes it stops by itself,
+and the next one, of whatever commit, begins with those that were tried longest ago.
 
 Exit status: 0 if every mutant of the lists is killed or listed as equivalent, and every list applies; else 1.
 """
@@ -12,7 +13,7 @@ Exit status: 0 if every mutant of the lists is killed or listed as equivalent, a
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import os
 import re
 import secrets
@@ -24,11 +25,11 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from typing import IO
 
+from mutants_tried import KILLED, NOT_APPLIED, NOT_BUILT, SURVIVED, Outcome, Tried
 from mutation import Mutant, draw, read_lists
 
 TOP = Path(__file__).parent.parent
@@ -47,34 +48,30 @@ TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/memory/test_recording.py",
     "tests/python/device/test_opinfo.py",
 ]
-KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compile", "does not apply"
 KEPT_OUTPUT = 4 << 20
 """Bytes of the end of a command's output: enough to say which test noticed."""
+IN_SHARDS = """
+set -o pipefail
+exec 3>&1
+passed=0
+while read -r status; do
+  [ "$status" = 0 ] || exit "$status"
+  passed=$((passed + 1))
+done < <(
+  for shard in 0 1 2 3; do
+    { GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$shard "$@" 2>&1 | tail -c 1000000 >&3; echo $?; } &
+  done)
+[ $passed = 4 ]
+"""
+"""Divides core's tests among processes, until one fails: they mostly wait. Each prints at its end."""
 RUNNING: set[int] = set()  # leaders of process groups
 VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
-
-
-@dataclass
-class Outcome:
-    """What became of one mutant."""
-
-    mutant: Mutant
-    verdict: str
-    by: str = ""  # the test that failed
-    seconds: float = 0.0
-
-    @property
-    def bad(self) -> bool:
-        """Whether somebody must look at it."""
-        if self.mutant.offset >= 0:
-            return False  # drawn at random: for a person to read
-        return self.verdict != KILLED and not (self.verdict == SURVIVED and self.mutant.equivalent)
 
 
 def run(
     command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    """Runs a command and all that it starts; (exit status, end of its output). 124 if it took too long."""
+    """Runs a command; (exit status, end of its output). What it started ends with it. 124: too long."""
     with tempfile.TemporaryFile() as output:  # a mutant may print gigabytes until its time is over
         status = run_to(output, command, folder, limit_s, env)
         output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT_OUTPUT))
@@ -97,18 +94,23 @@ def run_to(
         try:
             return process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
             return 124
         finally:
+            end_group(process.pid)
+            process.wait()
             RUNNING.discard(process.pid)
+
+
+def end_group(group: int) -> None:
+    """Ends all processes of a group, if there is one."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def end(number: int, _frame: object) -> None:
     """Ends what runs, which may be a mutant that would run for ever, and this program."""
     for group in list(RUNNING):
-        with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
+        end_group(group)
     os._exit(128 + number)
 
 
@@ -185,9 +187,12 @@ class Tree:
             tier_one = {"TIER": "1", "MODES": "late", "PYTEST_ARGS": "-x", "WERROR": "OFF", "JOBS": "1"}
             return run(["tools/cuda.sh"], self.path, self.limit_s, tier_one)
         if self.kind == "core":
-            return run(["build/dev/tests/tests_one", "--gtest_fail_fast"], self.path, self.limit_s)
+            tests = ["build/dev/tests/tests_one", "--gtest_fail_fast"]
+            return run(["bash", "-c", IN_SHARDS, "shards", *tests], self.path, self.limit_s)
         env = {"PYTHONPATH": str(self.path / "build/torch/package")}
-        return run([self.python, "-m", "pytest", "-x", "-q", *TORCH_TESTS], self.path, self.limit_s, env)
+        return run(
+            [self.python, "-m", "pytest", "-x", "-q", "-n", "2", *TORCH_TESTS], self.path, self.limit_s, env
+        )
 
     def attempt(self, mutant: Mutant) -> Outcome:
         """Applies a mutant, builds, tests, and takes it back."""
@@ -250,26 +255,6 @@ def write_report(outcomes: list[Outcome], command: str, base: str, seed: int | N
     REPORT.write_text("\n".join(lines) + "\n")
 
 
-def outcomes_kept(file: Path, base: str, mutants: list[Mutant]) -> list[Outcome]:
-    """The outcomes of an earlier run that was stopped, for these mutants of the same commit."""
-    try:
-        kept = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return []
-    if not isinstance(kept, dict) or kept.get("base") != base:
-        return []
-    tried = kept["outcomes"]
-    return [Outcome(mutant, *tried[mutant.name]) for mutant in mutants if mutant.name in tried]
-
-
-def keep_outcomes(file: Path, base: str, outcomes: list[Outcome]) -> None:
-    """Lets the next run of the same commit go on from here."""
-    tried = {outcome.mutant.name: [outcome.verdict, outcome.by, outcome.seconds] for outcome in outcomes}
-    fresh = file.with_suffix(".new")
-    fresh.write_text(json.dumps({"base": base, "outcomes": tried}))
-    fresh.replace(file)
-
-
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="tools/mutate", description=__doc__.split("\n\n")[0])
@@ -288,6 +273,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--base", default="HEAD", metavar="REV", help="the commit that is broken (default HEAD)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no mutant after so long: for runs in parts"
     )
     parser.add_argument("--torch", action="store_true", help="the mutants of src/torch instead of core's")
     parser.add_argument("--cuda", action="store_true", help="the mutants of what only a card runs")
@@ -345,6 +333,7 @@ def print_list(args: argparse.Namespace) -> int:
 def main() -> int:
     """Tries the mutants; returns the exit status."""
     args = parse()
+    until = time.monotonic() + 60 * args.minutes
     if args.random and args.seed is None:
         args.seed = secrets.randbelow(2**32)
     if args.list:
@@ -364,17 +353,22 @@ def main() -> int:
     first = trees.queue[0]
     print(f"the base passes in {first.baseline_s:.0f} s; a mutant may take {first.limit_s:.0f} s", flush=True)
     mutants = choose(args, first.path)
-    kept = TOP / "build" / f"mutants-{kind_wanted(args)}.json"
-    outcomes = outcomes_kept(kept, base, mutants) if resumes(args) else []
+    tried = Tried(TOP / "build" / f"mutants-{kind_wanted(args)}.json")
+    outcomes = tried.at(base, mutants) if resumes(args) else []
     if outcomes:
         print(f"{len(outcomes)} of {len(mutants)} were tried by an earlier run of {base}", flush=True)
     done = {outcome.mutant.name for outcome in outcomes}
+    left = [mutant for mutant in mutants if mutant.name not in done]
+    if args.minutes != math.inf:
+        left = tried.longest_ago_first(base, left)
     wanted = args.random or len(mutants)
     command = " ".join(["tools/mutate", *sys.argv[1:]])
 
     def attempt(mutant: Mutant) -> None:
         # Another is drawn in the place of one that is no program.
         if sum(o.verdict != NOT_BUILT or not args.random for o in outcomes) >= wanted:
+            return
+        if time.monotonic() > until:
             return
         tree = trees.get()
         try:
@@ -385,14 +379,16 @@ def main() -> int:
         print(f"{outcome.verdict:16} {mutant.name}: {outcome.by}", flush=True)
         write_report(outcomes, command, base, args.seed if args.random else None)
         if resumes(args):
-            keep_outcomes(kept, base, outcomes)
+            tried.add(base, outcome)
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(attempt, [mutant for mutant in mutants if mutant.name not in done]))
-    if resumes(args):
-        kept.unlink(missing_ok=True)  # The run is complete, so the next run starts from the first mutant.
+        list(pool.map(attempt, left))
+    if resumes(args) and len(outcomes) == len(mutants):
+        tried.begin_anew()
     killed = sum(outcome.verdict == KILLED for outcome in outcomes)
     print(f"{killed} of {len(outcomes)} killed; {REPORT.relative_to(TOP)} says by whom")
+    if len(outcomes) < len(mutants) and not args.random:
+        print(f"part: {len(outcomes)} of {len(mutants)}")
     return 1 if any(outcome.bad for outcome in outcomes) else 0
 
 

@@ -18,26 +18,68 @@ def _tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_outcomes_of_the_same_commit_are_kept(tmp_path: Path):
-    from mutate import Outcome, keep_outcomes, outcomes_kept
+    from mutants_tried import Outcome, Tried
+
+    first, second, third = three_mutants()
+    outcomes = [Outcome(first, "killed", "Engine.Test", 2.5), Outcome(second, "survived")]
+    file = tmp_path / "mutants-core.json"
+    for outcome in outcomes:
+        Tried(file).add("abc", outcome)
+    assert Tried(file).at("abc", [first, second, third]) == outcomes
+    assert Tried(file).at("abc", [third, second]) == outcomes[1:]
+    assert Tried(file).at("abd", [first, second]) == []
+    Tried(file).begin_anew()
+    assert Tried(file).at("abc", [first, second]) == []
+
+
+def test_runs_in_parts_come_round_to_each(tmp_path: Path):
+    """Also where each run has another commit, as those of every night have."""
+    from mutants_tried import Outcome, Tried
+
+    mutants = three_mutants()
+    file = tmp_path / "mutants-core.json"
+    first = [Tried(file).longest_ago_first(base, mutants)[0] for base in ("0", "1", "5")]
+    assert first == [mutants[0], mutants[1], mutants[2]], "without a record the commit says where to begin"
+    order = []
+    for base in ("a0", "b1", "c2", "d3", "e4", "f5"):
+        tried = Tried(file)
+        order.append(tried.longest_ago_first(base, mutants)[0])
+        tried.add(base, Outcome(order[-1], "killed", "Engine.Test"))
+    assert set(order[:3]) == set(mutants) and order[3:] == order[:3]
+
+
+def three_mutants() -> list:  # type: ignore[type-arg]
     from mutation import Mutant
 
-    first, second, third = (Mutant(f"a/{n}", "src/a.cc", "x", "y") for n in range(3))
-    tried = [Outcome(first, "killed", "Engine.Test", 2.5), Outcome(second, "survived")]
-    file = tmp_path / "mutants-core.json"
-    keep_outcomes(file, "abc", tried)
-    assert outcomes_kept(file, "abc", [first, second, third]) == tried
-    assert outcomes_kept(file, "abc", [third, second]) == tried[1:]
-    assert outcomes_kept(file, "abd", [first, second]) == []
+    return [Mutant(f"a/{n}", "src/a.cc", "x", "y") for n in range(3)]
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"base": "other"}'])
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"base": "other"}', '{"a/0": {"base": "abc"}}'])
 def test_what_is_no_record_of_a_run_is_passed_over(text: str | None, tmp_path: Path):
-    from mutate import outcomes_kept
+    from mutants_tried import Tried
 
     file = tmp_path / "mutants-core.json"
     if text is not None:
         file.write_text(text)
-    assert outcomes_kept(file, "abc", []) == []
+    assert Tried(file).at("abc", three_mutants()) == []
+    assert len(Tried(file).longest_ago_first("abc", three_mutants())) == 3
+
+
+@pytest.mark.usefixtures("processes")
+def test_one_shard_that_fails_ends_the_others(tmp_path: Path):
+    import mutate
+
+    script = """
+if [ $GTEST_SHARD_INDEX = 2 ]; then echo "[  FAILED  ] Engine.Test"; exit 3; fi
+sleep 1000 & echo $! > $GTEST_SHARD_INDEX; wait
+"""
+    status, output = mutate.run(["bash", "-c", mutate.IN_SHARDS, "shards", "sh", "-c", script], tmp_path, 60)
+    assert status == 3 and mutate.failed_test(status, output) == "Engine.Test"
+    children = [int(child.read_text()) for child in tmp_path.iterdir()]
+    soon(lambda: not any(is_running(pid) for pid in children))
+    passing = ["bash", "-c", mutate.IN_SHARDS, "shards", "sh", "-c", "echo $GTEST_SHARD_INDEX"]
+    status, output = mutate.run(passing, tmp_path, 60)
+    assert status == 0 and sorted(output.split()) == ["0", "1", "2", "3"]
 
 
 def test_what_runs_ends_with_the_program(start_program: StartProgram, tmp_path: Path):
