@@ -65,7 +65,10 @@ def _moved_inside(x: Any, device: str | torch.device, memo: Memo | None) -> Any:
     copied: Any = _copied(x) if changed else x
     for key, value in changed.items():
         if is_mapping:
-            copied[key] = value
+            try:
+                copied[key] = value
+            except Exception:  # a read-only one raises what its author chose
+                dict.__setitem__(copied, key, value)
         else:
             object.__setattr__(copied, key, value)  # frozen ones too
     return copied
@@ -85,4 +88,14 @@ def _tuple_like(x: tuple[Any, ...], items: list[Any]) -> Any:
 
 
 def _copied(x: Any) -> Any:
-    return x.copy() if type(x) in (list, dict) else copy.copy(x)  # TorchDynamo knows the former
+    if type(x) in (list, dict):
+        return x.copy()  # TorchDynamo knows this one
+    try:
+        return copy.copy(x)
+    except Exception:  # a read-only dict refuses its items, with what its author chose
+        if not isinstance(x, dict):
+            raise
+    made = dict.__new__(type(x))
+    dict.update(made, x)
+    made.__dict__.update(getattr(x, "__dict__", {}))
+    return made

@@ -270,6 +270,22 @@ def test_containers_of_inputs_are_moved_and_the_caller_s_stay():
     assert {each.device.type for each in here} == {"cpu"}
 
 
+class Sealed(dict):  # type: ignore[type-arg]
+    """As a configuration that nobody may change, with the error that its author liked."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise KeyError("sealed")
+
+
+def test_a_dict_that_nobody_may_change_is_moved_too():
+    x = torch.ones(2)
+    given = Sealed({"x": x})
+    (there,), _ = Echo()(given)
+    assert type(there) is Sealed and there["x"].device.type == "managed" and given["x"] is x
+    with pytest.raises(KeyError, match="sealed"):
+        there["x"] = x
+
+
 def test_what_holds_nothing_to_move_is_handed_on_itself():
     cache: list[Tensor] = []
     state = {"x": torch.ones(1, device="managed")}
