@@ -1,8 +1,5 @@
 #include "torch/kernels/composed_ops.h"
 
-#include <ATen/NestedTensorImpl.h>
-#include <ATen/SparseCsrTensorImpl.h>
-#include <ATen/SparseTensorImpl.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -16,6 +13,7 @@
 
 #include "torch/kernels/own_kernels.h"
 #include "torch/kernels/quantized.h"
+#include "torch/memory/composed.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/boxed_kernel.h"
 #include "torch/operator/drive.h"
@@ -29,10 +27,6 @@ namespace {
 
 using at::Tensor;
 using c10::DispatchKey;
-
-// Indices and values; of a compressed layout: compressed indices, plain indices and values; of a nested
-// tensor the buffer of all, of a quantized one the bytes of its storage.
-using Parts = c10::SmallVector<Tensor, 3>;
 
 // Dense operands, and results that are composed: by their names, for the schema does not say it.
 constexpr std::array<std::string_view, 13> kComposes = {
@@ -50,71 +44,6 @@ constexpr std::array<std::string_view, 13> kComposes = {
     "aten::quantize_per_tensor",
     "aten::quantize_per_tensor_dynamic",
 };
-
-bool is_compressed(c10::Layout layout) {
-  return layout == c10::kSparseCsr || layout == c10::kSparseCsc || layout == c10::kSparseBsr ||
-         layout == c10::kSparseBsc;
-}
-
-bool is_sparse(const Tensor& x) { return x.layout() == c10::kSparse || is_compressed(x.layout()); }
-
-// (Nested ones of the jagged layout are subclasses in Python, whose operators are on dense tensors.)
-bool is_composed(const Tensor& x) {
-  return x.defined() && (x.is_nested() || is_sparse(x) || x.is_quantized());
-}
-
-at::SparseTensorImpl& coo(const Tensor& x) {
-  return static_cast<at::SparseTensorImpl&>(*x.unsafeGetTensorImpl());
-}
-
-at::SparseCsrTensorImpl& compressed(const Tensor& x) {
-  return static_cast<at::SparseCsrTensorImpl&>(*x.unsafeGetTensorImpl());
-}
-
-Parts parts_of(const Tensor& composed) {
-  if (composed.is_quantized()) return {bytes_of_quantized(composed)};
-  if (composed.is_nested())
-    return {at::native::get_nested_tensor_impl(composed)->get_unsafe_storage_as_tensor()};
-  if (composed.layout() == c10::kSparse) return {coo(composed).indices(), coo(composed).values()};
-  const at::SparseCsrTensorImpl& impl = compressed(composed);
-  return {impl.compressed_indices(), impl.plain_indices(), impl.values()};
-}
-
-// Gives `target` these parts and the shape of `shape_of`. No operator runs: this is also done while one is
-// running.
-void set_parts(const Tensor& target, const Parts& parts, const Tensor& shape_of) {
-  if (target.layout() == c10::kSparse) {
-    const at::SparseTensorImpl& source = coo(shape_of);
-    coo(target).raw_resize_(source.sparse_dim(), source.dense_dim(), shape_of.sizes());
-    coo(target).set_indices_and_values_unsafe(parts[0], parts[1]);
-    coo(target).set_coalesced(source.coalesced());
-  } else {
-    compressed(target).set_member_tensors(parts[0], parts[1], parts[2], shape_of.sizes());
-  }
-}
-
-// A tensor composed like `like` of other parts, on the device of those: managed:0 or the CPU.
-Tensor assemble(const Tensor& like, const Parts& parts) {
-  if (like.is_quantized()) return quantized_over(parts[0], like);
-  if (like.is_nested()) {
-    const at::native::NestedTensorImpl* const shape = at::native::get_nested_tensor_impl(like);
-    return at::detail::make_tensor<at::native::NestedTensorImpl>(
-        parts[0], shape->get_nested_sizes(), shape->get_nested_strides(), shape->get_storage_offsets());
-  }
-  const bool managed = is_managed(parts[0]);
-  const AtIndex at(managed ? parts[0].device().index() : current_index());  // PyTorch makes indices there
-  Tensor made;
-  if (like.layout() == c10::kSparse) {
-    const DispatchKey key = managed ? DispatchKey::SparsePrivateUse1 : DispatchKey::SparseCPU;
-    made = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), like.dtype());
-  } else {
-    const DispatchKey key = managed ? DispatchKey::SparseCsrPrivateUse1 : DispatchKey::SparseCsrCPU;
-    made = at::detail::make_tensor<at::SparseCsrTensorImpl>(c10::DispatchKeySet(key), parts[0].device(),
-                                                            like.layout(), like.dtype());
-  }
-  set_parts(made, parts, like);
-  return made;
-}
 
 // Replaces every tensor in an argument or a result by what `map` makes of it.
 template <class Map>
@@ -245,12 +174,8 @@ class ComposedCall : public WholeAndOnce {
     const Parts after = parts_of(lent.real);
     const bool same = std::equal(before.begin(), before.end(), after.begin(),
                                  [](const Tensor& a, const Tensor& b) { return a.is_same(b); }) &&
-                      lent.real.sizes() == lent.managed.sizes() && same_coalesced(lent);
+                      lent.real.sizes() == lent.managed.sizes() && same_coalesced(lent.real, lent.managed);
     if (!same) set_parts(lent.managed, managed_parts(call, lent.real), lent.real);
-  }
-
-  static bool same_coalesced(const Lent& lent) {
-    return lent.real.layout() != c10::kSparse || coo(lent.real).coalesced() == coo(lent.managed).coalesced();
   }
 
   static Parts managed_parts(OperatorCall& call, const Tensor& real) {

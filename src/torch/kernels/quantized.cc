@@ -12,6 +12,7 @@
 #include "torch/kernels/composed_ops.h"
 #include "torch/kernels/copy.h"
 #include "torch/kernels/own_kernels.h"
+#include "torch/memory/composed.h"
 #include "torch/memory/real_memory.h"
 
 namespace innkeeper::torch_layer {
@@ -19,12 +20,6 @@ namespace {
 
 using at::Tensor;
 using c10::DispatchKey;
-
-Tensor dense_over(const Tensor& quantized, at::ScalarType dtype) {
-  const DispatchKey key = is_managed(quantized) ? kManagedKey : DispatchKey::CPU;
-  return Tensor(c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(quantized.storage()), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(dtype)));
-}
 
 bool in_whole_bytes(const Tensor& quantized) {
   return quantized.scalar_type() != at::kQUInt4x2 && quantized.scalar_type() != at::kQUInt2x4;
@@ -97,21 +92,6 @@ Tensor zero_points_of(const Tensor& self) {
 using Dims = c10::IntArrayRef;
 
 }  // namespace
-
-Tensor bytes_of_quantized(const Tensor& quantized) {
-  Tensor bytes = dense_over(quantized, at::kByte);
-  bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(quantized.storage().nbytes())});
-  return bytes;
-}
-
-Tensor quantized_over(const Tensor& bytes, const Tensor& like) {
-  const DispatchKey key = is_managed(bytes) ? DispatchKey::QuantizedPrivateUse1 : DispatchKey::QuantizedCPU;
-  Tensor made =
-      at::detail::make_tensor<at::QTensorImpl>(c10::Storage(bytes.storage()), c10::DispatchKeySet(key),
-                                               like.dtype(), at::get_qtensorimpl(like)->quantizer());
-  copy_geometry(*like.unsafeGetTensorImpl(), *made.unsafeGetTensorImpl());
-  return made;
-}
 
 void show_quantized(const Tensor& target, const Tensor& shown) {
   if (!same_geometry(*shown.unsafeGetTensorImpl(), *target.unsafeGetTensorImpl()))

@@ -9,12 +9,6 @@
 
 namespace innkeeper::torch_layer {
 
-// All bytes of its storage, as a dense tensor.
-at::Tensor bytes_of_quantized(const at::Tensor& quantized);
-
-// A quantized tensor like `like`, over the storage of `bytes`: managed or the CPU's.
-at::Tensor quantized_over(const at::Tensor& bytes, const at::Tensor& like);
-
 // Has `target` show what `shown` does of the same storage, quantized as that is.
 void show_quantized(const at::Tensor& target, const at::Tensor& shown);
 

@@ -10,6 +10,7 @@
 
 #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
+#include "torch/memory/composed.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/kept_call.h"
 #include "torch/operator/soft_placement.h"
@@ -258,11 +259,20 @@ const OperatorCall::Adopted* OperatorCall::adopted_over(const c10::StorageImpl* 
   return nullptr;
 }
 
+// Each of its parts is a result like any other.
+at::Tensor OperatorCall::give_back_composed(const at::Tensor& real, Keeper keeper) {
+  Parts parts = parts_of(real);
+  if (parts[0].device().type() != runtime_.backend(node_).device.type()) return real;
+  for (at::Tensor& part : parts) part = give_back(std::move(part), keeper);
+  return assemble(real, parts);
+}
+
 at::Tensor OperatorCall::give_back(at::Tensor real, Keeper keeper) {
-  if (!real.defined() || real.layout() != c10::kStrided) return real;
-  TORCH_CHECK_NOT_IMPLEMENTED(!real.is_quantized(), name_,
-                              " makes a quantized tensor of dense ones, which the managed device knows of "
-                              "PyTorch's own operators alone: let it compute on the CPU");
+  if (!real.defined()) return real;
+  if (is_composed(real)) [[unlikely]]
+    return give_back_composed(real, keeper);
+  TORCH_CHECK_NOT_IMPLEMENTED(real.layout() == c10::kStrided, name_, " makes a tensor of the layout ",
+                              real.layout(), ", which the managed device has not: let it compute on the CPU");
   if (index_ == nullptr && operands_.size() + adopted_.size() > Index::kFew) [[unlikely]] {
     index_ = std::make_unique<Index>();
     for (const Operand& operand : operands_) {
@@ -337,7 +347,7 @@ std::shared_ptr<const KeptCall> OperatorCall::keep(const ManagedOp& op,
 void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results) {
   const bool remembers = runtime_.engine().recomputes();
   for (size_t i = 0; i < results.size(); ++i) {
-    if (!is_managed(results[i])) continue;
+    if (!is_managed(results[i]) || is_composed(results[i])) continue;
     Block* const block = block_of(results[i]);
     const auto made = std::find_if(accesses_.begin(), accesses_.end(), [&](const Access& access) {
       return access.born && access.block == block;

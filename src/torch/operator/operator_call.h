@@ -169,6 +169,7 @@ class OperatorCall {
   void give_up();
   NodeId preferred() const;
   Status bring_together(NodeId node);
+  at::Tensor give_back_composed(const at::Tensor& real, Keeper keeper);
   const Operand* operand_of(const c10::TensorImpl* real) const;
   const Operand* operand_over(const c10::StorageImpl* storage) const;
   const Adopted* adopted_over(const c10::StorageImpl* storage) const;

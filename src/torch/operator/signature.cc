@@ -40,8 +40,11 @@ constexpr std::array kHiddenWrites = {
     HiddenWrite{"aten::batch_norm_gather_stats_with_counts", "running_var"},
     HiddenWrite{"aten::_cudnn_rnn", "dropout_state"},
     HiddenWrite{"aten::_cudnn_rnn_backward", "dropout_state"},
+    HiddenWrite{"aten::_cudnn_rnn_backward", "reserve"},
     HiddenWrite{"aten::miopen_rnn", "dropout_state"},
     HiddenWrite{"aten::miopen_rnn_backward", "dropout_state"},
+    HiddenWrite{"aten::miopen_rnn_backward", "reserve"},
+    HiddenWrite{"aten::mkldnn_rnn_layer_backward", "workspace"},
 };
 
 // Fused optimizer steps and AMP's unscaling, each element of the lists on its own.

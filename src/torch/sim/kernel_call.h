@@ -86,6 +86,7 @@ class KernelCall {
   const Operand* operand_with_face(const at::TensorImpl* face) const;
   c10::StorageImpl* storage_of_face(const c10::StorageImpl* face) const;
   c10::intrusive_ptr<c10::StorageImpl> adopt(const c10::intrusive_ptr<c10::StorageImpl>& face);
+  at::Tensor give_back_composed(const at::Tensor& face);
   void settle_geometry(Operand& operand);
   void settle_storages();
   void settle_sizes();

@@ -1,6 +1,7 @@
 // KernelCall's way out: results, resized operands, and the ranges that were written.
 #include <ATen/EmptyTensor.h>
 
+#include "torch/memory/composed.h"
 #include "torch/runtime/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/kernel_call.h"
@@ -77,12 +78,27 @@ c10::intrusive_ptr<c10::StorageImpl> KernelCall::adopt(const c10::intrusive_ptr<
   return storage;
 }
 
+// Each of its parts is a result like any other.
+at::Tensor KernelCall::give_back_composed(const at::Tensor& face) {
+  TORCH_CHECK_NOT_IMPLEMENTED(faces_ == Faces::bytes, "the shapes of an operator's result (", face.layout(),
+                              ") depend on data, which INNKEEPER_SIM has off");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !face.key_set().has(c10::DispatchKey::SparseCsr), "an operator gave a compressed sparse tensor (",
+      face.layout(),
+      "), which PyTorch has not for simulated accelerators: let it compute on the CPU, "
+      "or give torch.sparse_coo");
+  Parts parts;
+  for (at::Tensor& part : parts_of(face)) parts.push_back(give_back(std::move(part)));
+  return assemble(face, parts);
+}
+
 at::Tensor KernelCall::give_back(at::Tensor face) {
   if (!face.defined()) return face;
   at::TensorImpl* impl = face.unsafeGetTensorImpl();
-  TORCH_CHECK_NOT_IMPLEMENTED(impl->layout() == c10::kStrided && !impl->is_quantized(),
-                              "an operator gave a tensor that is not dense (", impl->layout(), ", ",
-                              face.scalar_type(), "), which simulated accelerators do not hold");
+  if (is_composed(face)) [[unlikely]]
+    return give_back_composed(face);
+  TORCH_CHECK_NOT_IMPLEMENTED(impl->layout() == c10::kStrided, "an operator gave a tensor of the layout ",
+                              impl->layout(), ", which simulated accelerators do not hold");
   if (impl->device_type() != (faces_ == Faces::bytes ? c10::kCPU : c10::kMeta)) return face;
   c10::StorageImpl* const face_storage = impl->unsafe_storage().unsafeGetStorageImpl();
   if (c10::StorageImpl* storage = storage_of_face(face_storage); storage != nullptr) {
