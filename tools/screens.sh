@@ -113,7 +113,7 @@ capture() { # NAME WIDTH HEIGHT PATTERN COMMAND
 in_tmux() { printf '. %s/shell; (on_fakes innkeeper %s)' "$folder" "$1"; }
 capture top 112 30 notebook.py "$(in_tmux top)"
 capture status 110 28 notebook.py "$(in_tmux status)"
-capture status_narrow 58 28 notebo "$(in_tmux status)"
+capture status_narrow 61 28 note "$(in_tmux status)"
 capture doctor 110 16 device-order "$(in_tmux doctor)"
 { # a card of another model, one that is lost, and a process without a lease on a leased card
   sed -e "s/ process $train .*/&\n process $stranger 2G/" -e 's/512M 57G/512M 59G/' gpus

@@ -86,7 +86,7 @@ std::string_view cut(std::string_view text, size_t columns) {
 std::string Table::render(const Screen& screen) const {
   std::vector<size_t> widths, shown;
   for (size_t i = 0; i < columns.size(); ++i) {
-    size_t width = columns_of(columns[i].head);
+    size_t width = std::max(columns_of(columns[i].head), columns[i].least);
     for (const auto& row : rows) width = std::max(width, columns_of(row[i].text));
     widths.push_back(width);
     shown.push_back(i);

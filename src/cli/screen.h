@@ -28,6 +28,7 @@ struct Column {
   std::string head;
   bool right = false;  // numbers
   int priority = 0;    // when the table is too wide the column with the highest goes first; 0: never
+  size_t least = 0;    // columns that it takes at least, so that a table keeps its shape as a number grows
 };
 
 struct Table {

@@ -33,6 +33,7 @@ def install() -> None:
         answers,
         autocast,
         compiled,
+        default_type,
         groups,
         profiling,
         refusals,
@@ -46,6 +47,7 @@ def install() -> None:
     if not os.environ.get("INNKEEPER_MIXED"):
         mixed.set_moves(False)  # CUDA's rule
     tensors.install()
+    default_type.install()
     answers.install()
     autocast.install()
     compiled.install()

@@ -34,7 +34,6 @@ def install() -> None:
         is_cuda=property(lambda self: self.device.type == "cuda"),
         is_managed=property(lambda self: _C.is_managed(self.device)),
     )
-    put(torch, set_default_tensor_type=_default_tensor_type)
     put(torch.serialization, _validate_device=_device_in_a_file)
     for sent in (Tensor, torch.nn.Parameter):
         ForkingPickler.register(sent, send_tensor)
@@ -72,17 +71,6 @@ def _pinning(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self)  # for whichever accelerator there is
 
     return pinned
-
-
-def _default_tensor_type(kind: Any) -> None:
-    """``torch.set_default_tensor_type``, of a CUDA type too."""
-    name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
-    if "cuda" not in name and DEVICE not in name:
-        torch.set_default_device(None)
-        return torch._C._set_default_tensor_type(kind)
-    dtype = getattr(torch, name.rpartition(".")[2]).dtype
-    torch.set_default_dtype(dtype)
-    torch.set_default_device("cuda")
 
 
 def _device_in_a_file(location: Any, backend: str) -> torch.device:

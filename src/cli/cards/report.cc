@@ -11,6 +11,8 @@ namespace {
 
 using lease::Claim;
 
+constexpr size_t kDigitsOfPid = 7;  // Linux counts to 4,194,304
+
 Colour load_colour(double part) {
   if (part >= 0.9) return Colour::red;
   return part >= 0.5 ? Colour::yellow : Colour::green;
@@ -122,9 +124,15 @@ Table cards_table(const Survey& survey, const Screen& screen) {
 Table leases_table(const Survey& survey, const Screen& screen) {
   (void)screen;
   Table table;
-  table.columns = {
-      {"LEASE"},        {"GPU"},          {"CLAIM", true, 1},   {"USED", true, 2},    {"OWNER", false, 0},
-      {"PID", true, 4}, {"AGE", true, 3}, {"ENDS IN", true, 5}, {"COMMAND", false, 6}};
+  table.columns = {{"LEASE"},
+                   {"GPU"},
+                   {"CLAIM", true, 1},
+                   {"USED", true, 2},
+                   {"OWNER", false, 0},
+                   {"PID", true, 4, kDigitsOfPid},
+                   {"AGE", true, 3},
+                   {"ENDS IN", true, 5},
+                   {"COMMAND", false, 6}};
   for (const Held& held : survey.leases) {
     const lease::Record& record = held.entry.record;
     table.rows.push_back({{held.entry.id, Colour::bold},
@@ -143,8 +151,13 @@ Table leases_table(const Survey& survey, const Screen& screen) {
 Table line_table(const Survey& survey, const Screen& screen) {
   (void)screen;
   Table table;
-  table.columns = {{"WAITING"},      {"GPUS", true, 0}, {"EACH", true, 1},    {"OWNER", false, 0},
-                   {"PID", true, 4}, {"FOR", true, 3},  {"COMMAND", false, 6}};
+  table.columns = {{"WAITING"},
+                   {"GPUS", true, 0},
+                   {"EACH", true, 1},
+                   {"OWNER", false, 0},
+                   {"PID", true, 4, kDigitsOfPid},
+                   {"FOR", true, 3},
+                   {"COMMAND", false, 6}};
   for (const Held& held : survey.line) {
     const lease::Record& record = held.entry.record;
     table.rows.push_back({{held.entry.id, Colour::bold},
@@ -162,7 +175,7 @@ Table users_table(const Survey& survey, const Screen& screen) {
   (void)screen;
   Table table;
   table.columns = {{"GPU"},
-                   {"PID", true, 0},
+                   {"PID", true, 0, kDigitsOfPid},
                    {"USED", true, 0},
                    {"USER", false, 2},
                    {"LEASE", false, 1},

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import StartProgram
+from processes import StartProgram, is_running, wait_until
 from repository import ROOT
 
 
@@ -76,7 +74,7 @@ sleep 1000 & echo $! > $GTEST_SHARD_INDEX; wait
     status, output = mutate.run(["bash", "-c", mutate.IN_SHARDS, "shards", "sh", "-c", script], tmp_path, 60)
     assert status == 3 and mutate.failed_test(status, output) == "Engine.Test"
     children = [int(child.read_text()) for child in tmp_path.iterdir()]
-    soon(lambda: not any(is_running(pid) for pid in children))
+    wait_until(lambda: not any(is_running(pid) for pid in children))
     passing = ["bash", "-c", mutate.IN_SHARDS, "shards", "sh", "-c", "echo $GTEST_SHARD_INDEX"]
     status, output = mutate.run(passing, tmp_path, 60)
     assert status == 0 and sorted(output.split()) == ["0", "1", "2", "3"]
@@ -94,25 +92,11 @@ mutate.run(["sh", "-c", "sleep 1000 & echo $! > {tmp_path}/child; wait"], Path({
 """
     program = start_program(sys.executable, "-c", code)
     child = tmp_path / "child"
-    soon(lambda: child.exists() and child.read_text().endswith("\n"))
+    wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
     pid = int(child.read_text())
     program.terminate()
     program.wait(timeout=30)
-    soon(lambda: not is_running(pid))
-
-
-def soon(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
+    wait_until(lambda: not is_running(pid))
 
 
 @pytest.mark.usefixtures("processes")

@@ -75,9 +75,7 @@ def test_of_a_library(configure: Callable[[str], None], nodes: str, kind: str):
     configure(nodes)
     x = operand()
     if kind in COMPRESSED and nodes != HOST:
-        with pytest.raises(
-            NotImplementedError, match=r"compressed sparse .*give torch.sparse_coo"
-        ):
+        with pytest.raises(NotImplementedError, match=r"compressed sparse .*give torch.sparse_coo"):
             torch.ops.innkeeper_composed.one(x.to("managed"), kind)
     else:
         assert_same(torch.ops.innkeeper_composed.one(x.to("managed"), kind), OPERATORS[kind](x))

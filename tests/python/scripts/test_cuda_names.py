@@ -220,6 +220,43 @@ print(torch.ones(1).type())
     ]
 
 
+def test_the_default_type_is_one_of_cuda(scripts: Scripts):
+    """As in the detectors of 2017 to 2021, whose anchors and priors torch.Tensor(...) makes."""
+    code = """
+import numpy, torch
+plain = torch.ones(2)
+torch.set_default_tensor_type("torch.cuda.FloatTensor")
+made = [torch.Tensor(2, 3), torch.Tensor([[1, 2]]), torch.Tensor(torch.Size([4])), torch.Tensor(), torch.ones(2),
+        torch.Tensor(numpy.int64(3)), torch.Tensor(numpy.arange(2)), torch.tensor([1.5]), torch.Tensor([numpy.float64(2)])]
+print({x.type() for x in made}, [tuple(x.shape) for x in made], made[1].tolist(), made[6].tolist())
+print(torch.Tensor(plain).device, torch.FloatTensor(2).device, torch.nn.Parameter(torch.Tensor(2)).device)
+with torch.cuda.device(1):
+    print(torch.Tensor(2).device)
+class Mine(torch.Tensor): pass
+print(type(Mine(2)).__name__, Mine([1.0]).device)
+for wrong in (lambda: torch.Tensor(True), lambda: torch.set_default_tensor_type("torch.cuda.LongTensor")):
+    try:
+        wrong()
+    except TypeError as error:
+        print(error)
+for name in ("torch.DoubleTensor", torch.FloatTensor, "torch.FloatTensor"):
+    torch.set_default_tensor_type(name)
+    print(torch.Tensor(2).type(), torch.ones(1).type(), "__new__" in vars(torch.Tensor))
+"""
+    assert scripts.ok(code).splitlines() == [
+        "{'torch.cuda.FloatTensor'} [(2, 3), (1, 2), (4,), (0,), (2,), (3,), (2,), (1,), (1,)] "
+        "[[1.0, 2.0]] [0.0, 1.0]",
+        "cpu cpu cuda:0",
+        "cuda:1",
+        "Mine cuda:0",
+        "new(): data must be a sequence (got bool)",
+        "only floating-point types are supported as the default type",
+        "torch.DoubleTensor torch.DoubleTensor False",
+        "torch.FloatTensor torch.FloatTensor False",
+        "torch.FloatTensor torch.FloatTensor False",
+    ]
+
+
 def test_a_checkpoint_says_cuda_and_is_read_anywhere(scripts: Scripts):
     save = "import torch\ntorch.save({'w': torch.ones(2).cuda(), 'd': torch.device('cuda')}, 'w.pt')"
     scripts.ok(save)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import wait_until
 from repository import ROOT
 from tiers import at_end_of_call
 
@@ -64,14 +65,6 @@ def visible(environment: str) -> list[str]:
     """What an environment, as env prints it, says of visible cards."""
     lines = (line.split("=", 1) for line in environment.splitlines() if "_VISIBLE_DEVICES=" in line)
     return sorted(f"{name.split('_')[0]} {value}" for name, value in lines)
-
-
-def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
-    """Fails when it does not become true in time."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
 
 
 def runners_below(folder: Path) -> list[int]:

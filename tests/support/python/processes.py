@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -111,3 +112,19 @@ def workers(processes: None) -> Callable[[str], Any]:
 def compiler() -> str:
     """The C++ compiler. A test that has anything compiled uses this: it has the marker `build`."""
     return os.environ.get("CXX", "c++")
+
+
+def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
+    """Fails when it does not become true in time."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that has not ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
