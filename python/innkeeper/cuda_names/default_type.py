@@ -34,8 +34,12 @@ def _set_default_tensor_type(kind: Any, /) -> None:
         del Tensor.__new__  # PyTorch's own, inherited, is the faster
 
 
-def _new(cls: type[Tensor], *data: Any, **options: Any) -> Tensor:
-    """As PyTorch's constructor, on the current CUDA device; a tensor or a storage stays where it is."""
+def _new(*given: Any, **options: Any) -> Tensor:
+    """As PyTorch's constructor, on the current CUDA device; a tensor or a storage stays where it is.
+
+    It names no argument, as a constructor in C does not: TorchDynamo compares its own form with this one.
+    """
+    cls, *data = given
     if options or isinstance(data[0] if data else None, (Tensor, torch.UntypedStorage, torch.TypedStorage)):
         return _make(cls, *data, **options)
     sizes = data[0] if len(data) == 1 and isinstance(data[0], torch.Size) else data

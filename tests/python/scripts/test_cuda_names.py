@@ -239,6 +239,10 @@ for wrong in (lambda: torch.Tensor(True), lambda: torch.set_default_tensor_type(
         wrong()
     except TypeError as error:
         print(error)
+@torch.compile(backend="eager")
+def compiled(x):
+    return x * torch.Tensor([2.0])
+print(compiled(torch.Tensor([3.0])), torch.optim.SGD([torch.Tensor(2).requires_grad_()], 0.1).step())
 for name in ("torch.DoubleTensor", torch.FloatTensor, "torch.FloatTensor"):
     torch.set_default_tensor_type(name)
     print(torch.Tensor(2).type(), torch.ones(1).type(), "__new__" in vars(torch.Tensor))
@@ -251,6 +255,7 @@ for name in ("torch.DoubleTensor", torch.FloatTensor, "torch.FloatTensor"):
         "Mine cuda:0",
         "new(): data must be a sequence (got bool)",
         "only floating-point types are supported as the default type",
+        "tensor([6.], device='cuda:0') None",
         "torch.DoubleTensor torch.DoubleTensor False",
         "torch.FloatTensor torch.FloatTensor False",
         "torch.FloatTensor torch.FloatTensor False",
