@@ -76,6 +76,14 @@ std::string holders(const std::vector<Entry>& live, const std::string& uuid) {
   return text;
 }
 
+std::string listed(const std::vector<std::string>& uuids) {
+  constexpr size_t kMostListed = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(uuids.size(), kMostListed); ++i) text += (i == 0 ? "" : ", ") + uuids[i];
+  if (uuids.size() > kMostListed) text += " and " + std::to_string(uuids.size() - kMostListed) + " more";
+  return text.empty() ? "no GPU" : text;
+}
+
 }  // namespace
 
 Attempt::Attempt(const Request& asked, const Machine& snapshot)
@@ -152,6 +160,23 @@ Record Attempt::waiting(const std::vector<size_t>& cards) const {
   return result;
 }
 
+std::string Attempt::limits() const {
+  std::string text;
+  const auto outer =
+      std::find_if(live.begin(), live.end(), [&](const Entry& entry) { return entry.id == request.inside; });
+  if (!request.inside.empty() && outer != live.end()) {
+    std::vector<std::string> held;
+    for (const Claim& claim : outer->record.claims) held.push_back(claim.uuid);
+    text = "the lease " + outer->id + ", in which this runs, holds " + listed(held);
+  }
+  if (request.allowed && request.allowed->size() < machine.cards.size() && !request.allowed_by.empty()) {
+    text += (text.empty() ? "" : "; ") + request.allowed_by + " gives " + listed(*request.allowed);
+    const bool none = std::none_of(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
+    if (none && !request.inside.empty()) text += ": unset it, or name a GPU of the lease";
+  }
+  return text.empty() ? text : " (" + text + ")";
+}
+
 Status Attempt::refusal() const {
   const size_t fitting = most_of_one_maker(machine, [&](size_t i) { return fits(ledger[i], wish); });
   const size_t of_one_maker = most_of_one_maker(machine, [&](size_t i) { return ledger[i].allowed; });
@@ -159,8 +184,8 @@ Status Attempt::refusal() const {
       std::count_if(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
   std::string text = "asked for " + describe(request) + ", ";
   if (!ever()) {
-    text +=
-        "but of " + std::to_string(allowed) + " GPUs that may be used not so many have that even when idle";
+    text += "but of " + std::to_string(allowed) + (allowed == 1 ? " GPU" : " GPUs") + " that may be used" +
+            limits() + " not so many have that even when idle";
   } else {
     text += std::to_string(fitting) + (fitting == 1 ? " has" : " have") + " that now";
   }

@@ -37,6 +37,8 @@ struct Attempt {
   Record granted(const std::vector<size_t>& cards) const;
   Record waiting(const std::vector<size_t>& cards) const;
 
+  // What keeps GPUs of the machine from the request: the lease that it is a part of, and variables.
+  std::string limits() const;
   // Why not, with the numbers. Slow (names of users): after the lock.
   Status refusal() const;
 };

@@ -67,6 +67,7 @@ Status restrict_here(Request& request, const std::string& maker) {
     });
   }
   request.allowed = std::move(given).value();
+  request.allowed_by = names_of_lists(variables_before());
   if (const char* outer = std::getenv(kLeaseVariable)) request.inside = outer;
   return Status::okay();
 }

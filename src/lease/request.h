@@ -37,6 +37,7 @@ struct Request {
 
   // Not part of the language: set by the caller.
   std::optional<std::vector<std::string>> allowed;  // UUIDs; never anything outside. none: every card
+  std::string allowed_by;                           // the variables that say so, for messages
   std::string inside;                               // the id of a lease to take a part of
   std::optional<std::chrono::milliseconds> expires_after;
   std::string job;

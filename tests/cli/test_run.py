@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -106,6 +107,27 @@ def test_signal_dispositions_are_passed_on_unchanged(machine: Machine):
 def test_only_the_lease_is_left_open(machine: Machine):
     shown = machine.ok("run", "--", "ls", "-l", "/proc/self/fd")
     assert shown.count(str(machine.leases)) == 1 and "alloc.lock" not in shown
+
+
+def test_a_gpu_outside_of_the_lease_is_refused_by_its_name(machine: Machine):
+    """A script that chooses a GPU itself is told which variable says so, and what the lease holds."""
+    machine.start("run", "--", "sleep", "60")  # GPU 0 is somebody's
+    wait_until(lambda: len(machine.held()) == 1)
+    script = machine.folder / "script.sh"
+    script.write_text(
+        f"#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0\n{PROGRAM} pick; echo $?\n"
+        f"{PROGRAM} run -- true; echo $?\n{PROGRAM} pick -n 2; echo $?\n"
+    )
+    script.chmod(0o755)
+    done = machine.run("run", "--", str(script))
+    assert done.stdout.split() == ["65"] * 3
+    refusals = [line for line in done.stderr.splitlines() if "asked for" in line]
+    assert len(refusals) == 3
+    held = re.compile(r"the lease (\w+), in which this runs, holds " + uuid(1))
+    (lease,) = {held.search(line)[1] for line in refusals}  # type: ignore[index]
+    assert len(lease) == 16
+    for line in refusals:
+        assert f"CUDA_VISIBLE_DEVICES gives {uuid(0)}: unset it, or name a GPU of the lease" in line
 
 
 def test_a_run_inside_a_run_gets_a_part(machine: Machine):

@@ -53,6 +53,7 @@ lease::Lease grant(lease::Arbiter& arbiter, lease::Request request) {
   std::optional<Snapshot> first = telemetry::snapshot(wanted);
   need_cards(*first);
   request.allowed = given_cards(*first);
+  request.allowed_by = names_of_lists(telemetry::own_variables());
   if (const char* outer = std::getenv(lease::kLeaseVariable); outer != nullptr && *outer != '\0')
     request.inside = outer;
   bool told = !request.wait || isatty(STDERR_FILENO) == 0;
