@@ -34,6 +34,9 @@ struct Card {
   Bytes total;                // 0: unknown; then only whole cards can be leased
   Bytes reserved;             // by the driver
   std::optional<Bytes> free;  // none: nothing but leases is known of its memory
+  // Its memory is the machine's (GB10, Jetson): what is used is mostly the operating system's and programs'
+  // that have nothing to do with the card. It is gone, and takes the card from nobody.
+  bool unified = false;
   bool processes_known = false;
   std::vector<Process> processes;
   std::optional<double> power_ratio;  // of its limit

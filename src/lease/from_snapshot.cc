@@ -12,6 +12,7 @@ void set_memory(Card& card, const telemetry::Reading<telemetry::Memory>& memory)
   card.total = memory->total;
   card.reserved = memory->reserved;
   card.free = memory->free;
+  card.unified = memory->unified;
 }
 
 // Of the whole card, or of one instance. A process whose bytes cannot be told leaves all unknown: its lease

@@ -33,8 +33,8 @@ std::vector<Share> shares_of(const Card& card, const std::vector<Entry>& live, c
 
 // Gives each process's bytes to the leases of the process itself, then of its parent, and so on.
 void match_processes(const Card& card, Bytes used, std::vector<Share>& shares, const View& view) {
-  // A list that names nobody while memory is used does not tell who uses it.
-  bool all_known = card.processes_known && (!card.processes.empty() || used <= kUsedByNobody);
+  // A list that names nobody while memory of the card's own is used does not tell who uses it.
+  bool all_known = card.processes_known && (card.unified || !card.processes.empty() || used <= kUsedByNobody);
   for (const Process& process : card.processes) all_known = all_known && !process.line.empty();
   for (Share& share : shares) share.matched = all_known && share.record->pid_namespace == view.pid_namespace;
   for (const Process& process : card.processes) {
@@ -49,6 +49,14 @@ void match_processes(const Card& card, Bytes used, std::vector<Share>& shares, c
       }
     }
   }
+}
+
+// What the card's processes use that are no lease's, as far as that is told.
+Bytes without_lease(const Card& card, const std::vector<Share>& shares) {
+  Bytes bytes;
+  for (const Process& process : card.processes) bytes += process.used;
+  for (const Share& share : shares) bytes -= share.found;
+  return std::max(Bytes(0), bytes);
 }
 
 // What is used and not accounted for goes to leases that cannot be matched and have had time to allocate.
@@ -106,15 +114,17 @@ Ledger make_ledger(const Machine& machine, const std::vector<Entry>& live, const
     if (card.free) {
       const Bytes used = std::max(Bytes(0), card.capacity() - *card.free);
       match_processes(card, used, shares, view);
+      const Bytes strangers = without_lease(card, shares);
       match_the_rest(card, used, shares, view);
       Bytes found, unmaterialised;
       for (const Share& share : shares) {
         found += share.found;
         unmaterialised += share.bytes - share.found;
       }
-      standing.foreign = std::max(Bytes(0), used - found);
+      const Bytes others = std::max(Bytes(0), used - found);
+      standing.foreign = card.unified ? std::min(strangers, others) : others;
       standing.available =
-          std::min(standing.capacity - standing.promised - standing.foreign, *card.free - unmaterialised);
+          std::min(standing.capacity - standing.promised - others, *card.free - unmaterialised);
     }
     ledger.push_back(standing);
   }

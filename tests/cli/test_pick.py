@@ -92,6 +92,16 @@ def test_mig_instances_are_picked_by_their_own_names(machine: Machine):
     assert machine.ok("pick") == instance + "\n"
 
 
+def test_a_gpu_that_shares_the_machines_memory_is_granted_whole(machine: Machine):
+    """What the machine uses of it (GB10, Jetson) is nobody's who uses the GPU."""
+    machine.set(f"card {uuid(0)}\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
+    assert machine.ok("pick") == uuid(0) + "\n"
+    assert machine.ok("pick", "--mem", "1G", "--exclusive") == uuid(0) + "\n"
+    assert machine.run("pick", "--mem", "4000G").returncode == 65
+    machine.ok("lease", "hold", "--for", "1m", "--background")
+    assert machine.run("pick", "--mem", "1G").returncode == 75
+
+
 WRONG = [
     (("pick", "-n", "0"), "expected a number of GPUs from 1 to 64"),
     (("pick", "-n", "65"), "from 1 to 64"),

@@ -286,6 +286,27 @@ std::optional<std::vector<size_t>> chosen(const Machine& machine, const std::vec
 
 using Cards = std::vector<size_t>;
 
+// Where card and machine have one memory (GB10), what the machine uses is gone, and is nobody's on the card.
+TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoCard) {
+  Machine machine = idle_machine(1);
+  machine.cards[0].free = GiB(60);
+  const auto whole_card = [&](const std::vector<Entry>& live) {
+    return chosen(machine, live, whole()).has_value();
+  };
+  EXPECT_FALSE(whole_card({}));
+  machine.cards[0].unified = true;
+  EXPECT_TRUE(whole_card({}));
+  EXPECT_EQ(make_ledger(machine, {}, kView)[0].available, GiB(60));
+  const std::vector<Entry> live = {entry({{"GPU-1000", GiB(30)}})};
+  EXPECT_FALSE(whole_card(live));
+  EXPECT_EQ(make_ledger(machine, live, kView)[0].available, GiB(30)) << "it has allocated nothing yet";
+  machine.cards[0].processes = {{GiB(12), {{42, 7}}}, {GiB(1), {{50, 9}}}};  // the holder's, a stranger's
+  EXPECT_FALSE(whole_card({}));
+  const Ledger ledger = make_ledger(machine, live, kView);
+  EXPECT_EQ(ledger[0].foreign, GiB(1));
+  EXPECT_EQ(ledger[0].available, GiB(42));
+}
+
 TEST(LeaseChoice, EachModePrefersItsOwn) {
   Machine machine = idle_machine(4);
   machine.cards[0].total = machine.cards[0].free.emplace(GiB(24));
