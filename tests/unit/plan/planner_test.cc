@@ -55,6 +55,27 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   EXPECT_EQ(round(), orders);
 }
 
+// Names go round in a table of the last 65,536; what lasts longer than its place there is found all the same.
+TEST(Planner, MovesWhatHasOutlivedManyNames) {
+  Follower it(KiB(250));
+  std::vector<Name> weights;
+  for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
+  const auto round = [&] {
+    int orders = 0;
+    for (const Name weight : weights) {
+      const Name fresh = it.meet();
+      orders += it.op({read(weight, 1), {fresh, Bytes(512), true}});
+      it.planner.forget(fresh);
+    }
+    return orders;
+  };
+  for (int i = 0; i < 4; ++i) round();
+  const int orders = round();
+  EXPECT_GT(orders, 0);
+  for (int i = 0; i < 300; ++i) round();
+  EXPECT_EQ(round(), orders);
+}
+
 TEST(Planner, TellsWhatARoundCopiesOfWhom) {
   Bytes room = KiB(150);
   Follower it([&room](NodeId) { return room; });

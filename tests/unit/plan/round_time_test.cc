@@ -56,6 +56,22 @@ TEST(RoundTime, HidesCopiesBehindLongKernels) {
   EXPECT_DOUBLE_EQ(round.time(), 4e5 * kKernel);
 }
 
+// Its bytes are on the host since it left first: the second time it leaves at once.
+TEST(RoundTime, OfOneVersionThereIsOneCopyOut) {
+  OneBlock round(true);
+  round.uses.gaps[0].end = 2;
+  round.uses.gaps.push_back({.block = 0, .begin = 3, .end = 4, .returns = true, .fresh = true, .version = 0});
+  round.trips = {{.after = 0, .arrives = false, .gap = 0},
+                 {.after = 0, .arrives = true, .gap = 0},
+                 {.after = 2, .arrives = false, .gap = 1},
+                 {.after = 2, .arrives = true, .gap = 1}};
+  round.spare.assign(4, 0);
+  const double once = round.time();
+  round.uses.gaps[1].version = 1;  // written in between
+  round.uses.written.push_back(true);
+  EXPECT_GT(round.time(), once + 0.9 * kCopy);
+}
+
 // Written, read, written again; and what is only read.
 TEST(Gaps, OfOneVersionHaveTheSameBytes) {
   History history;
