@@ -1,5 +1,7 @@
 #include "torch/distributed/lent_tensors.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>

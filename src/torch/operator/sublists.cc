@@ -6,6 +6,7 @@
 // depend on each other (one writes memory that another has) keep their order.
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <array>
