@@ -31,6 +31,10 @@ set(INNKEEPER_HAS_TORCH ON)
 if(INNKEEPER_TORCH_VERSION VERSION_LESS 2.11)
   message(FATAL_ERROR "PyTorch ${INNKEEPER_TORCH_VERSION} of ${Python3_EXECUTABLE} is too old: 2.11 is the oldest")
 endif()
+if(NOT EXISTS "${INNKEEPER_TORCH_PYTHON_INCLUDE_DIR}/Python.h")
+  message(FATAL_ERROR "The headers of ${Python3_EXECUTABLE} are not in ${INNKEEPER_TORCH_PYTHON_INCLUDE_DIR}: "
+          "apt install python3-dev, or dnf install python3-devel")
+endif()
 message(STATUS "PyTorch ${INNKEEPER_TORCH_VERSION} of ${Python3_EXECUTABLE}")
 
 function(innkeeper_import_torch_library name)
@@ -53,7 +57,15 @@ add_library(innkeeper_libtorch_python INTERFACE)
 target_link_libraries(innkeeper_libtorch_python INTERFACE innkeeper_import_torch_python innkeeper_libtorch)
 target_include_directories(innkeeper_libtorch_python SYSTEM INTERFACE "${INNKEEPER_TORCH_PYTHON_INCLUDE_DIR}")
 
-if(INNKEEPER_TORCH_CUDA)
+if(INNKEEPER_TORCH_CUDA AND INNKEEPER_CUDA)
+  if(NOT INNKEEPER_TORCH_CUDA_INCLUDE_DIRS)
+    message(FATAL_ERROR
+      "PyTorch ${INNKEEPER_TORCH_VERSION} is built for CUDA ${INNKEEPER_TORCH_CUDA}, whose headers are not here.\n"
+      "Install them for ${Python3_EXECUTABLE}: pip install 'nvidia-cuda-runtime==${INNKEEPER_TORCH_CUDA}.*' "
+      "'nvidia-cuda-crt==${INNKEEPER_TORCH_CUDA}.*' (of CUDA 12: nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12), "
+      "conda install -c conda-forge cuda-cudart-dev cuda-crt, or set CUDA_HOME to a toolkit.\n"
+      "Or build without CUDA GPUs: INNKEEPER_CUDA=OFF (pip install . -C cmake.define.INNKEEPER_CUDA=OFF)")
+  endif()
   foreach(name IN ITEMS c10_cuda torch_cuda)
     innkeeper_import_torch_library(${name})
   endforeach()

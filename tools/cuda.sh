@@ -79,7 +79,6 @@ build() {
   CUDA_HOME=$HEADERS cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINNKEEPER_TORCH=ON \
     -DINNKEEPER_FAKE_CUDA=ON -DINNKEEPER_CLI=OFF -DINNKEEPER_TESTS="$GOOGLETEST" -DINNKEEPER_WERROR="${WERROR:-ON}" \
     -DPython3_EXECUTABLE="$ENVIRONMENT/bin/python" >"$BUILD/configure.log" || { cat "$BUILD/configure.log"; exit 1; }
-  ! grep "CUDA's headers are not there" "$BUILD/configure.log" || die "CUDA's headers in $HEADERS were not found"
   cmake --build "$BUILD" --target innkeeper_package fake_cuda_runtime fake_nccl fake_cuda_kernels -j "$JOBS" -- --quiet
   cmake --install "$BUILD" --prefix "$BUILD/site" --component python >/dev/null
   "$PYTHON" tests/fake_cuda/stubs.py "$(echo "$ENVIRONMENT"/lib/python*/site-packages/torch)" \

@@ -191,7 +191,7 @@ class Tree:
             return run(["bash", "-c", IN_SHARDS, "shards", *tests], self.path, self.limit_s)
         env = {"PYTHONPATH": str(self.path / "build/torch/package")}
         return run(
-            [self.python, "-m", "pytest", "-x", "-q", "-n", "2", *TORCH_TESTS], self.path, self.limit_s, env
+            [self.python, "-m", "pytest", "-x", "-q", *TORCH_TESTS], self.path, self.limit_s, env
         )
 
     def attempt(self, mutant: Mutant) -> Outcome:

@@ -24,8 +24,8 @@ struct Sizes {
 // Both are read again on the way back.
 class Training {
  public:
-  // Each operator's kernels take so many seconds, or nobody knows.
-  // With a state of so many KiB, the first operator of a round reads what the last one of the round before made.
+  // Each operator's kernels take so many seconds, or nobody knows. With a state of so many KiB, the first
+  // operator of a round reads what the last one of the round before made.
   explicit Training(std::vector<Sizes> layers, double seconds = 0, int64_t state = 0)
       : layers_(std::move(layers)), seconds_(seconds), state_size_(state) {
     for (size_t i = 0; i < layers_.size(); ++i) weights_.push_back(history_.name());

@@ -1,0 +1,167 @@
+"""Building where something is lacking: nothing is left out in silence, and a message says what to install."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from processes import RunProgram
+from repository import ROOT
+
+Configure = Callable[..., subprocess.CompletedProcess[str]]
+NOTHING = (
+    "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
+    "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON",
+    "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON",
+    "-DINNKEEPER_SQLITE_INCLUDE=INNKEEPER_SQLITE_INCLUDE-NOTFOUND",
+    "-DCMAKE_FIND_ROOT_PATH=/nowhere",
+    "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY",
+)
+CORE_ALONE = "-DINNKEEPER_TORCH=OFF"
+
+
+@pytest.fixture
+def configure(run_program: RunProgram, compiler: str, tmp_path: Path) -> Configure:
+    """Configures a build in tmp_path/build, without Python's packages but PyTorch."""
+
+    def run(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return run_program(
+            "cmake", "-S", ROOT, "-B", tmp_path / "build", "-G", "Ninja", *options,
+            env={**os.environ, "CXX": compiler, **environment},
+        )  # fmt: skip
+
+    return run
+
+
+def message(done: subprocess.CompletedProcess[str]) -> str:
+    """What CMake says on standard error, its line breaks taken back."""
+    assert done.returncode != 0
+    return re.sub(r"\s+", " ", done.stderr)
+
+
+def test_what_is_lacking_is_named_for_each_system(configure: Configure):
+    said = message(configure(*NOTHING, CORE_ALONE, "-DINNKEEPER_FETCH=OFF"))
+    for library in ("SQLite", "CLI11", "fmt", "nlohmann-json"):
+        assert f"{library}: not installed" in said
+    assert "apt install libsqlite3-dev libcli11-dev libfmt-dev nlohmann-json3-dev" in said
+    assert "dnf install sqlite-devel cli11-devel fmt-devel json-devel" in said
+    assert "conda install -c conda-forge sqlite cli11 fmt nlohmann_json" in said
+    assert "pip install . -C cmake.define.INNKEEPER_CLI=OFF" in said
+
+
+def test_who_wants_the_device_alone_needs_none(configure: Configure):
+    done = configure(*NOTHING, CORE_ALONE, "-DINNKEEPER_CLI=OFF", "-DINNKEEPER_FETCH=OFF")
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_network_the_message_says_so(configure: Configure):
+    names = ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
+    refused = dict.fromkeys(names, "http://127.0.0.1:9")
+    said = message(configure(*NOTHING, CORE_ALONE, **refused, no_proxy="", NO_PROXY=""))
+    assert re.search(r"CLI11: not installed, and https://\S+/v2.3.2.tar.gz cannot be fetched \(.+?\)", said)
+    assert "apt install libsqlite3-dev libcli11-dev" in said
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> Path:
+    """Archives as those that are pinned, of this machine's headers; SQLite's is an outline."""
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    with tarfile.open(folder / "CLI11-2.3.2.tar.gz", "w:gz") as archive:
+        archive.add("/usr/include/CLI", "CLI11-2.3.2/include/CLI")
+    with zipfile.ZipFile(folder / "json-3.11.3.zip", "w") as archive:
+        for file in Path("/usr/include/nlohmann").rglob("*.hpp"):
+            archive.write(file, Path("include/nlohmann") / file.relative_to("/usr/include/nlohmann"))
+    with zipfile.ZipFile(folder / "sqlite-amalgamation-3460100.zip", "w") as archive:
+        archive.writestr("sqlite-amalgamation-3460100/sqlite3.h", "int sqlite3_threadsafe(void);\n")
+        archive.writestr(
+            "sqlite-amalgamation-3460100/sqlite3.c",
+            "int sqlite3_threadsafe(void) { return SQLITE_THREADSAFE; }\n",
+        )
+    return folder
+
+
+def checksums(folder: Path) -> list[str]:
+    """The options that expect just these archives."""
+    files = {
+        "CLI11": "CLI11-2.3.2.tar.gz",
+        "JSON": "json-3.11.3.zip",
+        "SQLITE": "sqlite-amalgamation-3460100.zip",
+    }
+    return [
+        f"-DINNKEEPER_{name}_SHA256={hashlib.sha256((folder / file).read_bytes()).hexdigest()}"
+        for name, file in files.items()
+    ]
+
+
+def test_archives_take_the_place_of_packages(
+    configure: Configure, run_program: RunProgram, archives: Path, tmp_path: Path
+):
+    done = configure(
+        *NOTHING,
+        f"-DINNKEEPER_ARCHIVES={archives}",
+        *checksums(archives),
+        f"-DPython3_EXECUTABLE={sys.executable}",
+    )
+    assert done.returncode == 0, done.stderr
+    build = tmp_path / "build"
+    made = run_program("cmake", "--build", build, "--target", "innkeeper_sqlite")
+    assert made.returncode == 0, made.stdout
+    commands = json.loads((build / "compile_commands.json").read_text())
+    (program,) = {each["command"] for each in commands if "unity_cli" in each["file"]} or {""}
+    unpacked = [str(folder) for folder in (build / "_deps").glob("innkeeper_*-src")]
+    assert len(unpacked) == 3
+    for folder in unpacked:
+        assert f"-isystem {folder}" in program
+    assert re.search(r"-isystem \S+/torch/include ", program), "fmt's headers are PyTorch's"
+
+
+def test_an_archive_with_another_checksum_is_refused(configure: Configure, archives: Path):
+    done = configure(*NOTHING, CORE_ALONE, f"-DINNKEEPER_ARCHIVES={archives}")
+    said = message(done)
+    assert (
+        "77823cb110929c2bcb0f5d48e4833b5c59a8a6e40cdea3936b99e199dbbe5784" in said and "hash" in said.lower()
+    )
+
+
+@pytest.fixture
+def cuda_python(run_python: RunProgram, tmp_path: Path) -> Path:
+    """A Python that says of its PyTorch that it is built for CUDA, and that CUDA's headers are nowhere."""
+    facts = run_python(ROOT / "cmake" / "torch_facts.py").stdout
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    said = re.sub(r'(_CUDA_INCLUDE_DIRS ")[^"]*', r"\1", facts)
+    said = re.sub(r'(_VERSION ")[^"]*', r"\g<1>2.13.0+cu130", said)
+    said = re.sub(r'(TORCH_CUDA ")[^"]*', r"\g<1>13.0", said)
+    (folder / "facts").write_text(said)
+    python = folder / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$1" in *torch_facts.py) exec cat {folder}/facts;; esac\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+def test_cuda_is_left_out_by_nobody_but_the_user(configure: Configure, cuda_python: Path):
+    options = (f"-DPython3_EXECUTABLE={cuda_python}", "-DINNKEEPER_TORCH=ON", "-DINNKEEPER_CLI=OFF")
+    said = message(configure(*options))
+    assert "PyTorch 2.13.0+cu130 is built for CUDA 13.0, whose headers are not here" in said
+    assert "'nvidia-cuda-runtime==13.0.*'" in said and "set CUDA_HOME" in said
+    assert "pip install . -C cmake.define.INNKEEPER_CUDA=OFF" in said
+    done = configure(*options, "-DINNKEEPER_CUDA=OFF")
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_compiler_one_line_says_what_to_install(configure: Configure):
+    said = message(configure(CORE_ALONE, CXX="/no/such/compiler"))
+    assert "innkeeper needs a C++20 compiler (apt install g++" in said
