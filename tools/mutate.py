@@ -190,9 +190,7 @@ class Tree:
             tests = ["build/dev/tests/tests_one", "--gtest_fail_fast"]
             return run(["bash", "-c", IN_SHARDS, "shards", *tests], self.path, self.limit_s)
         env = {"PYTHONPATH": str(self.path / "build/torch/package")}
-        return run(
-            [self.python, "-m", "pytest", "-x", "-q", *TORCH_TESTS], self.path, self.limit_s, env
-        )
+        return run([self.python, "-m", "pytest", "-x", "-q", *TORCH_TESTS], self.path, self.limit_s, env)
 
     def attempt(self, mutant: Mutant) -> Outcome:
         """Applies a mutant, builds, tests, and takes it back."""
