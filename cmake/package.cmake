@@ -16,6 +16,17 @@ if(NOT SKBUILD)
           PATTERN "__pycache__" EXCLUDE)
 endif()
 
+# The series of PyTorch that the package is built for, which it compares with the one that it finds.
+if(INNKEEPER_HAS_TORCH)
+  string(REGEX MATCH "^[0-9]+[.][0-9]+" series "${INNKEEPER_TORCH_VERSION}")
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/_built_for.py" CONTENT [[
+"""Written by the build."""
+
+TORCH = "@series@"
+]] @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/_built_for.py" DESTINATION innkeeper COMPONENT python)
+endif()
+
 # The face for C++ programs (include/innkeeper/innkeeper.h), found by innkeeper.cmake_prefix_path.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/innkeeper" DESTINATION innkeeper/include COMPONENT python)
 install(FILES "${PROJECT_SOURCE_DIR}/cmake/innkeeper-config.cmake" DESTINATION innkeeper/share/cmake/innkeeper

@@ -10,7 +10,11 @@ engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`
     print(innkeeper.where(x @ x), innkeeper.summary())
 """
 
+import sys
 from pathlib import Path
+
+if sys.version_info < (3, 10):  # noqa: UP036  (who unpacks a wheel by hand is told, too)
+    raise ImportError(f"innkeeper needs Python 3.10 or newer; {sys.executable} is {sys.version.split()[0]}")
 
 from innkeeper import launch
 

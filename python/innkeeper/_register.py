@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import sys
 
-import torch
+from innkeeper._built_for import TORCH
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError(
+        f"innkeeper needs PyTorch {TORCH}, and {sys.executable} has none: pip install torch=={TORCH}.*"
+    ) from None
 
 DEVICE = "managed"
 _UNCLAIMED = "privateuseone"  # what PyTorch calls the slot for an out-of-tree device while nobody has it
@@ -14,9 +23,17 @@ def register() -> None:
     """Loads the backend and registers ``torch.managed``. Doing it again does nothing.
 
     Raises:
-        ImportError: another out-of-tree device has taken PyTorch's one slot for such devices.
+        ImportError: innkeeper was built for another series of PyTorch, or another out-of-tree device has
+            taken PyTorch's one slot for such devices.
 
     """
+    found = ".".join(torch.__version__.split(".")[:2])
+    if found != TORCH:
+        raise ImportError(
+            f"innkeeper was built for PyTorch {TORCH} and found {torch.__version__}, not compatible with it: "
+            f"pip install torch=={TORCH}.*, or build anew for this one: "
+            "pip install --no-build-isolation --force-reinstall --no-deps . in innkeeper's source"
+        )
     taken_by = torch._C._get_privateuse1_backend_name()
     if taken_by not in (_UNCLAIMED, DEVICE):
         raise ImportError(

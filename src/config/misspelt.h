@@ -1,4 +1,4 @@
-// Settings that are almost right: variables that are none of ours, one or two letters from one that is.
+// Settings that nobody reads: variables that begin as ours do, or are one or two letters from one of them.
 #pragma once
 
 #include <string>

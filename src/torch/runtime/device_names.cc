@@ -47,6 +47,8 @@ size_t replace(const LoadedLibrary& library, const char* name, void* function) {
 
 }  // namespace
 
+bool are_devices_called_cuda() { return original_read != nullptr; }
+
 void call_devices_cuda() {
   if (original_read != nullptr) return;
   original_read = original<Read>(kReads);

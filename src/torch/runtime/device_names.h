@@ -14,4 +14,7 @@ namespace innkeeper::torch_layer {
 // them otherwise than by the slots of its libraries, where a name would be read in two ways.
 IK_EXPORT void call_devices_cuda();
 
+// Whether that has been done: the process runs a program made for CUDA.
+bool are_devices_called_cuda();
+
 }  // namespace innkeeper::torch_layer

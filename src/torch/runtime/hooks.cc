@@ -64,7 +64,6 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
 void register_hooks() {
   static Hooks& hooks = *new Hooks;
-  if (at::isPrivateUse1HooksRegistered()) return;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   // Until then PyTorch takes nothing for pinned, whoever pinned it: with CUDA it allocates past these hooks.
   at::globalContext().lazyInitDevice(kManagedType);

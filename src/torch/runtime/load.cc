@@ -1,9 +1,12 @@
 #include "torch/runtime/load.h"
 
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceType.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <mutex>
+#include <stdexcept>
 
 #include "innkeeper/torch/managed.h"
 #include "torch/memory/cpu_allocator.h"
@@ -17,9 +20,23 @@
 namespace innkeeper {
 namespace torch_layer {
 
+namespace {
+
+// One that has renamed itself is refused by name, in Python (_register.py).
+void check_that_the_slot_is_free() {
+  if (at::isPrivateUse1HooksRegistered() || c10::impl::hasDeviceGuardImpl(kManagedType))
+    throw std::runtime_error(
+        "innkeeper cannot be loaded beside another out-of-tree device, which is registered already: PyTorch "
+        "has "
+        "one slot for such devices");
+}
+
+}  // namespace
+
 void load() {
   static std::once_flag once;
   std::call_once(once, [] {
+    check_that_the_slot_is_free();
     c10::register_privateuse1_backend("managed");
     register_hooks();
     register_guard();

@@ -23,6 +23,7 @@
 #include "torch/operator/mixed_move.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/runtime/copy_events.h"
+#include "torch/runtime/device_names.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/home.h"
 #include "torch/runtime/load.h"
@@ -141,6 +142,31 @@ Status resolve_cards(MachineSpec&) { return {}; }  // parse_nodes() has refused 
 
 #endif
 
+// Of the processes of one run the first says what all need to know, and of those that torchrun starts the one
+// of rank 0.
+bool speaks_for_the_run() {
+  const char* const first = std::getenv("INNKEEPER_FIRST");
+  if (first != nullptr && std::to_string(getpid()) == first) return true;
+  const char* const rank = std::getenv("LOCAL_RANK");
+  return rank != nullptr && std::string_view(rank) == "0";
+}
+
+// Who runs a program made for CUDA on a machine without a GPU would take the CPU's time for a GPU's.
+void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
+  if (!are_devices_called_cuda() || !(text.empty() || text.starts_with("auto")) || !speaks_for_the_run())
+    return;
+  Bytes host;
+  for (const NodeSpec& node : spec.nodes) {
+    if (node.make == NodeMake::cuda || node.make == NodeMake::sim) return;
+    if (node.make == NodeMake::host) host = node.budget.value_or(Bytes(0));
+  }
+  static std::once_flag told;
+  std::call_once(told, [host] {
+    log(LogLevel::warn, "no GPU: cuda is simulated on the CPU with " + to_string(host) +
+                            " of host memory (INNKEEPER_NODES names other nodes)");
+  });
+}
+
 }  // namespace
 
 // All of a new machine that may be refused, made before the old one goes.
@@ -179,6 +205,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
   prepared.spec = parse_nodes(text);
   if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
     throw_status(resolved, "INNKEEPER_NODES");
+  tell_of_no_gpu(text, prepared.spec);
   for (size_t i = 0; i < prepared.spec.nodes.size(); ++i) {
     const NodeSpec& node = prepared.spec.nodes[i];
     if (node.make == NodeMake::sim) {

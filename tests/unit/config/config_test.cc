@@ -296,7 +296,8 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
 TEST(Settings, ThatAreAlmostRightAreNamed) {
   const std::array environment = {
       "INNKEEPER_NODE=sim:64MiB", "INKEEPER_SIM=early", "INNKEEPER_SOFTPLACEMENT=off",
-      "INNKEEPER_LEASEDIR=/tmp",  "INNKEEPER_NODSE",    static_cast<const char*>(nullptr)};
+      "INNKEEPER_LEASEDIR=/tmp",  "INNKEEPER_NODSE",    "INNKEEPER_BUDGET=8GiB",
+      static_cast<const char*>(nullptr)};
   EXPECT_EQ(misspelt_settings(environment.data()),
             (std::vector<std::string>{
                 "INNKEEPER_NODE is set, and no setting: INNKEEPER_NODES is one",
@@ -304,6 +305,7 @@ TEST(Settings, ThatAreAlmostRightAreNamed) {
                 "INNKEEPER_SOFTPLACEMENT is set, and no setting: INNKEEPER_SOFT_PLACEMENT is one",
                 "INNKEEPER_LEASEDIR is set, and no setting: INNKEEPER_LEASE_DIR is one",
                 "INNKEEPER_NODSE is set, and no setting: INNKEEPER_NODES is one",
+                "INNKEEPER_BUDGET is set, and no setting (docs/settings.md has all)",
             }));
 }
 
@@ -314,6 +316,7 @@ TEST(Settings, OthersAreNobodysMistakes) {
                                   "INNKEEPER_LEASE=ab12",
                                   "INNKEEPER_LEASE_FD=3",
                                   "INNKEEPER_JOB_ID=1",
+                                  "INNKEEPER_JOB_NAME=budget",
                                   "INNKEEPER_ARRAY_INDEX=0",
                                   "INNKEEPER_",
                                   "INNKEEPER",
