@@ -106,12 +106,15 @@ def checksums(folder: Path) -> list[str]:
 def test_archives_take_the_place_of_packages(
     configure: Configure, run_program: RunProgram, archives: Path, tmp_path: Path
 ):
-    done = configure(
-        *NOTHING,
+    hidden = tmp_path / "site"
+    hidden.mkdir()
+    (hidden / "nlohmann_json.py").write_text("raise ImportError\n")
+    options = (
         f"-DINNKEEPER_ARCHIVES={archives}",
         *checksums(archives),
         f"-DPython3_EXECUTABLE={sys.executable}",
     )
+    done = configure(*NOTHING, *options, PYTHONPATH=str(hidden))
     assert done.returncode == 0, done.stderr
     build = tmp_path / "build"
     made = run_program("cmake", "--build", build, "--target", "innkeeper_sqlite")
@@ -123,6 +126,21 @@ def test_archives_take_the_place_of_packages(
     for folder in unpacked:
         assert f"-isystem {folder}" in program
     assert re.search(r"-isystem \S+/torch/include ", program), "fmt's headers are PyTorch's"
+
+
+def test_json_comes_from_python_s_package(configure: Configure, archives: Path, tmp_path: Path):
+    package = tmp_path / "site" / "nlohmann_json"
+    (package / "include").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "include" / "nlohmann").symlink_to("/usr/include/nlohmann")
+    options = (
+        f"-DINNKEEPER_ARCHIVES={archives}",
+        *checksums(archives),
+        f"-DPython3_EXECUTABLE={sys.executable}",
+    )
+    (archives / "json-3.11.3.zip").unlink()
+    done = configure(*NOTHING, *options, PYTHONPATH=str(package.parent))
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_archive_with_another_checksum_is_refused(configure: Configure, archives: Path):
