@@ -295,8 +295,8 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
 
 TEST(Settings, ThatAreAlmostRightAreNamed) {
   const std::array environment = {
-      "INNKEEPER_NODE=sim:64MiB", "INKEEPER_SIM=early", "INNKEEPER_SOFTPLACEMENT=off",
-      "INNKEEPER_LEASEDIR=/tmp",  "INNKEEPER_NODSE",    "INNKEEPER_BUDGET=8GiB",
+      "INNKEEPER_NODE=sim:64MiB",       "INKEEPER_SIM=early", "INNKEEPER_SOFTPLACEMENT=off",
+      "INNKEEPER_LEASEDIR=/tmp",        "INNKEEPER_NODSE",    "INNKEEPER_BUDGET=8GiB",
       static_cast<const char*>(nullptr)};
   EXPECT_EQ(misspelt_settings(environment.data()),
             (std::vector<std::string>{
