@@ -82,10 +82,11 @@ def run_to(
     output: IO[bytes], command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None
 ) -> int:
     """The same, with all output to a file; the exit status."""
+    mark = {"INNKEEPER_TEST_RUN": secrets.token_hex(8)}
     with subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **(env or {}), **mark},
         stdout=output,
         stderr=subprocess.STDOUT,
         preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
@@ -98,6 +99,7 @@ def run_to(
         finally:
             end_group(process.pid)
             process.wait()
+            end_marked(mark)
             RUNNING.discard(process.pid)
 
 
@@ -105,6 +107,15 @@ def end_group(group: int) -> None:
     """Ends all processes of a group, if there is one."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
+
+
+def end_marked(mark: dict[str, str]) -> None:
+    """Ends the processes with these variables: those in sessions of their own outlive their group."""
+    texts = [f"{name}={value}".encode() for name, value in mark.items()]
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if all(text in (process / "environ").read_bytes() for text in texts):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def end(number: int, _frame: object) -> None:

@@ -100,6 +100,17 @@ mutate.run(["sh", "-c", "sleep 1000 & echo $! > {tmp_path}/child; wait"], Path({
 
 
 @pytest.mark.usefixtures("processes")
+def test_what_has_left_its_group_ends_as_well(tmp_path: Path):
+    import mutate
+
+    loop = "echo $$ > child; while :; do sleep 0.01; done"
+    script = f"setsid sh -c '{loop}' & until [ -s child ]; do sleep 0.01; done"
+    assert mutate.run(["sh", "-c", script], tmp_path, 60) == (0, "")
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: not is_running(child))
+
+
+@pytest.mark.usefixtures("processes")
 def test_the_end_of_what_a_mutant_prints_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     import mutate
 
