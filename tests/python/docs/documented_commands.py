@@ -194,6 +194,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "tools/mutate": LIST_MUTANTS,
     "tools/mutate --list": LIST_MUTANTS,
     "tools/mutate --jobs 2": LIST_MUTANTS,
+    "tools/mutate --jobs 2 --minutes 50": LIST_MUTANTS,
     "tools/mutate --torch": LIST_MUTANTS,
     "tools/mutate --random 50 --seed 1": LIST_DRAWN,
     "tools/mutate --random N --seed S": LIST_DRAWN,
