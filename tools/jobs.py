@@ -93,7 +93,7 @@ NIGHTLY = [
     ),
     Job("walks", "random programs, a million steps", "tools/walks.sh 1000000", 40),
     Job("root", "make test in an empty Debian", "tools/fresh.sh make test", 60),
-    Job("install", "pip install . where there is a compiler alone", "tools/fresh.sh tools/bare_install.sh", 30),
+    Job("install", "pip install . beside a compiler alone", "tools/fresh.sh tools/bare_install.sh", 30),
 ]
 
 
