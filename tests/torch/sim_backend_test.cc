@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim_fixture.h"
+#include "torch/memory/composed.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -220,9 +221,21 @@ TEST_F(SimBackendTest, factories_without_operands) {
   expect_same(at::arange(5, at::TensorOptions(at::kLong).device(second)), at::arange(5));
 }
 
-TEST_F(SimBackendTest, what_is_not_dense_is_refused) {
-  EXPECT_THROW(there(at::ones({2, 2})).to_sparse(), c10::Error);
-  EXPECT_THROW(at::quantize_per_tensor(there(at::ones({2})), 0.1, 0, at::kQInt8), c10::Error);
+TEST_F(SimBackendTest, what_is_made_of_parts_has_them_there) {
+  const Parts sparse = parts_of(there(at::ones({2, 2})).to_sparse());
+  ASSERT_EQ(sparse.size(), 2u);
+  EXPECT_TRUE(sparse[0].is_hpu() && sparse[1].is_hpu());
+  expect_same(sparse[1], at::ones({4}));
+  const Parts quantized = parts_of(at::quantize_per_tensor(there(at::ones({2})), 0.5, 1, at::kQUInt8));
+  ASSERT_EQ(quantized.size(), 1u);
+  EXPECT_TRUE(quantized[0].is_hpu());
+  expect_same(quantized[0], at::full({2}, 3, at::kByte));
+  expect_recount();
+}
+
+TEST_F(SimBackendTest, what_pytorch_has_not_for_an_accelerator_is_refused) {
+  EXPECT_THROW(there(at::ones({2, 2})).to_sparse_csr(), c10::Error);
+  EXPECT_THROW(there(at::ones({2, 2})).to_mkldnn(), c10::Error);
   expect_recount();
 }
 
