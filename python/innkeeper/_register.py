@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from innkeeper._built_for import TORCH
@@ -27,11 +28,12 @@ def register() -> None:
             taken PyTorch's one slot for such devices.
 
     """
-    found = ".".join(torch.__version__.split(".")[:2])
+    version = re.match(r"\d+\.\d+", getattr(torch, "__version__", ""))
+    found = version[0] if version is not None else "none"
     if found != TORCH:
         raise ImportError(
-            f"innkeeper was built for PyTorch {TORCH} and found {torch.__version__}, not compatible with it: "
-            f"pip install torch=={TORCH}.*, or build anew for this one: "
+            f"innkeeper was built for PyTorch {TORCH} and found {getattr(torch, '__version__', torch)}, not "
+            f"compatible with it: pip install torch=={TORCH}.*, or build anew for this one: "
             "pip install --no-build-isolation --force-reinstall --no-deps . in innkeeper's source"
         )
     taken_by = torch._C._get_privateuse1_backend_name()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections import UserDict
+from collections import OrderedDict, UserDict
+from collections.abc import Iterator
 from typing import Any
 
 from torch.nn.utils.rnn import PackedSequence
@@ -68,7 +69,7 @@ def _moved_inside(x: Any, device: str | torch.device, memo: Memo | None) -> Any:
             try:
                 copied[key] = value
             except Exception:  # a read-only one raises what its author chose
-                dict.__setitem__(copied, key, value)
+                _kind_of_dict(copied).__setitem__(copied, key, value)
         else:
             object.__setattr__(copied, key, value)  # frozen ones too
     return copied
@@ -91,11 +92,32 @@ def _copied(x: Any) -> Any:
     if type(x) in (list, dict):
         return x.copy()  # TorchDynamo knows this one
     try:
-        return copy.copy(x)
+        copied = copy.copy(x)
     except Exception:  # a read-only dict refuses its items, with what its author chose
         if not isinstance(x, dict):
             raise
-    made = dict.__new__(type(x))
-    dict.update(made, x)
-    made.__dict__.update(getattr(x, "__dict__", {}))
+        copied = x
+    if copied is not x or not isinstance(x, dict):
+        return copied
+    # What cannot be changed may be its own copy; this one is to be changed.
+    kind = _kind_of_dict(x)
+    made = kind.__new__(type(x))
+    for key, value in kind.items(x):
+        kind.__setitem__(made, key, value)
+    for name, value in _attributes(x):
+        object.__setattr__(made, name, value)
     return made
+
+
+def _kind_of_dict(x: dict[Any, Any]) -> Any:
+    """The class whose own methods keep the items: an ordered one has an order beside them."""
+    return OrderedDict if isinstance(x, OrderedDict) else dict
+
+
+def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(x, "__dict__", {}).items()
+    for each in type(x).__mro__:
+        slots = each.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(x, name):
+                yield name, getattr(x, name)

@@ -10,6 +10,7 @@ namespace innkeeper {
 namespace {
 
 constexpr std::string_view kPrefix = "INNKEEPER_";
+constexpr size_t kLongest = 100;
 constexpr std::array<std::string_view, 19> kSettings = {
     "INNKEEPER_NODES",     "INNKEEPER_SIM",         "INNKEEPER_SOFT_PLACEMENT", "INNKEEPER_GROWTH",
     "INNKEEPER_PLANNING",  "INNKEEPER_RECOMPUTE",   "INNKEEPER_MIXED",          "INNKEEPER_STRESS",
@@ -57,7 +58,7 @@ std::vector<std::string> misspelt_settings(const char* const* environment) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
     const std::string_view said = entry.substr(0, entry.find('='));
-    if (said.size() <= kPrefix.size() || said.size() > 40 || is_ours(said)) continue;
+    if (said.size() <= kPrefix.size() || said.size() > kLongest || is_ours(said)) continue;
     std::string_view nearest;
     size_t slips = SIZE_MAX;
     for (const std::string_view setting : kSettings) {

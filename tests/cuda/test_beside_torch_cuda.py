@@ -197,6 +197,25 @@ def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
     assert node()["recount"] == node()["resident"] <= node()["budget"]
 
 
+def test_a_prefetch_inside_a_capture_waits_for_its_end() -> None:
+    """Also where nothing else is on the link."""
+    pairs = many(3)
+    for _, managed in pairs:
+        innkeeper.evict(managed)
+    own = torch.ones(MIB, device="cuda")
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        own.mul_(2.0)
+        before = innkeeper.stats()["bytes_fetched"]
+        for _, managed in pairs:
+            innkeeper.prefetch(managed, "cuda:0")
+        assert innkeeper.stats()["bytes_fetched"] == before
+    graph.replay()
+    check(pairs)
+    assert node()["recount"] == node()["resident"] <= node()["budget"]
+
+
 def test_segments_of_the_cards_allocator_grow() -> None:
     tensors = [torch.ones(MIB, device="managed") for _ in range(4)]
     segments = torch.cuda.memory_snapshot()

@@ -22,16 +22,21 @@ def install() -> None:
 
 
 def _set_default_tensor_type(kind: Any, /) -> None:
-    name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
-    if "cuda" in name or DEVICE in name:
-        torch.set_default_dtype(getattr(torch.cuda, name.rpartition(".")[2]).dtype)
+    name = (
+        kind
+        if isinstance(kind, str)
+        else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__name__', '')}"
+    )
+    module, _, short = name.rpartition(".")
+    if module in ("torch.cuda", f"torch.{DEVICE}") and hasattr(torch.cuda, short):
+        torch.set_default_dtype(getattr(torch.cuda, short).dtype)
         torch.set_default_device("cuda")
         put(Tensor, __new__=_new)
         return
     _set_type(kind)
-    torch.set_default_device(None)
-    if "__new__" in Tensor.__dict__:
+    if "__new__" in Tensor.__dict__:  # else the default device is the program's own
         del Tensor.__new__  # PyTorch's own, inherited, is the faster
+        torch.set_default_device(None)
 
 
 def _new(*given: Any, **options: Any) -> Tensor:
@@ -40,11 +45,30 @@ def _new(*given: Any, **options: Any) -> Tensor:
     It names no argument, as a constructor in C does not: TorchDynamo compares its own form with this one.
     """
     cls, *data = given
-    if options or isinstance(data[0] if data else None, (Tensor, torch.UntypedStorage, torch.TypedStorage)):
-        return _make(cls, *data, **options)
+    device = options.pop("device", None) or "cuda"
+    if (passed := torch.device(device).type) != "cuda":
+        raise RuntimeError(
+            f"legacy constructor expects device type: cuda but device type: {passed} was passed"
+        )
+    if len(data) == 1 and isinstance(data[0], (Tensor, torch.UntypedStorage, torch.TypedStorage)):
+        return _of_what_is_there(cls, data[0], options)
     sizes = data[0] if len(data) == 1 and isinstance(data[0], torch.Size) else data
-    if all(isinstance(size, Integral) and not isinstance(size, bool) for size in sizes):
-        made = torch.empty(tuple(sizes) or (0,), device="cuda")
+    if not options and all(_is_size(size) for size in sizes):
+        made = torch.empty(tuple(int(size) for size in sizes) or (0,), device=device)
     else:
-        made = _make(Tensor, *data).to("cuda")
+        made = _make(Tensor, *data, **options).to(device)
     return made if cls is Tensor else made.as_subclass(cls)
+
+
+def _of_what_is_there(cls: type[Tensor], x: Any, options: dict[str, Any]) -> Tensor:
+    if isinstance(x, Tensor) or x.device.type == "cpu":
+        return _make(cls, x, **options)
+    untyped = x.untyped() if isinstance(x, torch.TypedStorage) else x
+    dtype = torch.get_default_dtype()
+    made = torch.empty(0, dtype=dtype, device=untyped.device)
+    return made.set_(untyped, 0, (untyped.nbytes() // dtype.itemsize,))
+
+
+def _is_size(x: Any) -> bool:
+    is_number = isinstance(x, Integral) and not isinstance(x, bool)
+    return is_number or (isinstance(x, Tensor) and x.dim() == 0 and not x.dtype.is_floating_point)

@@ -153,7 +153,8 @@ bool speaks_for_the_run() {
 
 // Who runs a program made for CUDA on a machine without a GPU would take the CPU's time for a GPU's.
 void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
-  if (!are_devices_called_cuda() || !(text.empty() || text.starts_with("auto")) || !speaks_for_the_run())
+  if (!are_devices_called_cuda() || !(text.empty() || text.find("auto") < text.find_first_of(",:")) ||
+      !speaks_for_the_run())
     return;
   Bytes host;
   for (const NodeSpec& node : spec.nodes) {

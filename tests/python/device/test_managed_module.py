@@ -7,7 +7,7 @@ import dataclasses
 import io
 import pickle
 from abc import ABC, abstractmethod
-from collections import UserDict, defaultdict
+from collections import OrderedDict, UserDict, defaultdict
 from typing import Any, NamedTuple
 
 import innkeeper
@@ -275,6 +275,33 @@ class Sealed(dict):  # type: ignore[type-arg]
 
     def __setitem__(self, key: object, value: object) -> None:
         raise KeyError("sealed")
+
+
+class SealedOrder(OrderedDict):  # type: ignore[type-arg]
+    __setitem__ = Sealed.__setitem__
+
+    def __init__(self, **items: object) -> None:
+        for key, value in items.items():
+            OrderedDict.__setitem__(self, key, value)
+
+
+class SealedSlots(Sealed):
+    __slots__ = ("meta",)
+
+
+class Immutable(Sealed):
+    def __copy__(self) -> Immutable:
+        return self
+
+
+def test_dicts_that_are_sealed_in_other_ways_keep_their_items_and_attributes():
+    x = torch.ones(2)
+    slots, order, immutable = SealedSlots({"x": x}), SealedOrder(x=x, n=1), Immutable({"x": x})
+    slots.meta = "kept"
+    there, _ = Echo()(slots, order, immutable)
+    assert [each["x"].device.type for each in there] == ["managed"] * 3
+    assert there[0].meta == "kept" and list(there[1]) == ["x", "n"]
+    assert {each["x"].device.type for each in (slots, order, immutable)} == {"cpu"}
 
 
 def test_a_dict_that_nobody_may_change_is_moved_too():

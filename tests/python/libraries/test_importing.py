@@ -24,15 +24,17 @@ def test_beside_another_series_of_pytorch(run_python: RunProgram):
     assert "found 2.99.1+cu130" in said and "pip install torch==2." in said
 
 
-def test_another_release_of_the_series_is_the_same_to_it(run_python: RunProgram):
+@pytest.mark.parametrize("version", [".77", "+cpu", ".0a0+git1234", "a0"])
+def test_another_release_of_the_series_is_the_same_to_it(run_python: RunProgram, version: str):
     code = """
     import torch
     series = ".".join(torch.__version__.split(".")[:2])
-    torch.__version__ = series + ".77"
+    torch.__version__ = series + VERSION
     import innkeeper
     print(torch.ones(2, device="managed").sum().item())
     """
-    assert run_python("-c", textwrap.dedent(code)).stdout == "2.0\n"
+    code = textwrap.dedent(code).replace("VERSION", repr(version))
+    assert run_python("-c", code).stdout == "2.0\n"
 
 
 def test_without_pytorch(run_python: RunProgram):

@@ -232,9 +232,13 @@ print({x.type() for x in made}, [tuple(x.shape) for x in made], made[1].tolist()
 print(torch.Tensor(plain).device, torch.FloatTensor(2).device, torch.nn.Parameter(torch.Tensor(2)).device)
 with torch.cuda.device(1):
     print(torch.Tensor(2).device)
+size = torch.tensor([2, 3]).max()
+print(torch.Tensor(size, 4).device, torch.Tensor([1.0], device="cuda:1").device, torch.Tensor(data=[1.0]).device,
+      torch.Tensor(made[4].untyped_storage()).tolist())
 class Mine(torch.Tensor): pass
 print(type(Mine(2)).__name__, Mine([1.0]).device)
-for wrong in (lambda: torch.Tensor(True), lambda: torch.set_default_tensor_type("torch.cuda.LongTensor")):
+for wrong in (lambda: torch.Tensor(True), lambda: torch.set_default_tensor_type(torch.float32),
+              lambda: torch.set_default_tensor_type("torch.cuda.LongTensor")):
     try:
         wrong()
     except TypeError as error:
@@ -252,8 +256,10 @@ for name in ("torch.DoubleTensor", torch.FloatTensor, "torch.FloatTensor"):
         "[[1.0, 2.0]] [0.0, 1.0]",
         "cpu cpu cuda:0",
         "cuda:1",
+        "cuda:0 cuda:1 cuda:0 [1.0, 1.0]",
         "Mine cuda:0",
         "new(): data must be a sequence (got bool)",
+        "invalid type object: only floating-point types are supported as the default type",
         "only floating-point types are supported as the default type",
         "tensor([6.], device='cuda:0') None",
         "torch.DoubleTensor torch.DoubleTensor False",
