@@ -28,7 +28,9 @@ def _set_default_tensor_type(kind: Any, /) -> None:
         else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__name__', '')}"
     )
     module, _, short = name.rpartition(".")
-    if module in ("torch.cuda", f"torch.{DEVICE}") and hasattr(torch.cuda, short):
+    if module.endswith(("torch.cuda", f"torch.{DEVICE}")) and hasattr(
+        torch.cuda, short
+    ):  # (ours by whole names)
         torch.set_default_dtype(getattr(torch.cuda, short).dtype)
         torch.set_default_device("cuda")
         put(Tensor, __new__=_new)
