@@ -68,7 +68,7 @@ def _of_what_is_there(cls: type[Tensor], x: Any, options: dict[str, Any]) -> Ten
     untyped = x.untyped() if isinstance(x, torch.TypedStorage) else x
     dtype = torch.get_default_dtype()
     made = torch.empty(0, dtype=dtype, device=untyped.device)
-    return made.set_(untyped, 0, (untyped.nbytes() // dtype.itemsize,))
+    return made.set_(untyped, 0, (untyped.nbytes() // dtype.itemsize,))  # type: ignore[call-overload]
 
 
 def _is_size(x: Any) -> bool:
