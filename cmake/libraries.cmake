@@ -134,6 +134,7 @@ endif()
 find_package(nlohmann_json QUIET)
 if(NOT nlohmann_json_FOUND)
   set(folder "")
+  set(why "not installed, and Python's package nlohmann_json has no headers")
   if(Python3_EXECUTABLE)
     execute_process(
       COMMAND "${Python3_EXECUTABLE}" -c "import os, nlohmann_json; print(os.path.dirname(nlohmann_json.__file__))"

@@ -1,4 +1,5 @@
-// Settings that nobody reads: variables that begin as ours do, or are one or two letters from one of them.
+// Environment variables that look like settings and are none: those that begin with INNKEEPER_, and those
+// that differ from a setting's name by one or two letters.
 #pragma once
 
 #include <string>

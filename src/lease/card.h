@@ -34,8 +34,8 @@ struct Card {
   Bytes total;                // 0: unknown; then only whole cards can be leased
   Bytes reserved;             // by the driver
   std::optional<Bytes> free;  // none: nothing but leases is known of its memory
-  // Its memory is the machine's (GB10, Jetson): what is used is mostly the operating system's and programs'
-  // that have nothing to do with the card. It is gone, and takes the card from nobody.
+  // Whether the GPU shares the host's memory (GB10, Jetson). The memory that other programs of the host use
+  // is unavailable there, but does not count as use of the GPU.
   bool unified = false;
   bool processes_known = false;
   std::vector<Process> processes;

@@ -33,7 +33,7 @@ std::vector<Share> shares_of(const Card& card, const std::vector<Entry>& live, c
 
 // Gives each process's bytes to the leases of the process itself, then of its parent, and so on.
 void match_processes(const Card& card, Bytes used, std::vector<Share>& shares, const View& view) {
-  // A list that names nobody while memory of the card's own is used does not tell who uses it.
+  // An empty process list is incomplete if memory of the GPU's own is in use.
   bool all_known = card.processes_known && (card.unified || !card.processes.empty() || used <= kUsedByNobody);
   for (const Process& process : card.processes) all_known = all_known && !process.line.empty();
   for (Share& share : shares) share.matched = all_known && share.record->pid_namespace == view.pid_namespace;

@@ -115,11 +115,10 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
   if (node(to).kind == NodeKind::accelerator || (to == host_ && only_host_computes))
     followers_.arrived(BlockName(block.name_.load(std::memory_order_relaxed)), round_up(block.size()));
   Link& link = link_of(*move);
-  // While the program captures a graph memory is charged to nobody, and a copy would be part of the graph: a
-  // hint waits for the capture's end.
-  const bool may_start = link.waiting() == 0 && link.is_free(links_) && device(from).may_be_helped() &&
-                         device(to).may_be_helped();
-  if (errand.priority != Priority::demand && !may_start) {
+  // While the program captures a CUDA graph, the allocator charges no node, and a copy would become part of
+  // the graph. A hint therefore waits until the capture ends.
+  if (errand.priority != Priority::demand && (link.waiting() != 0 || !link.is_free(links_) ||
+                                              !device(from).may_be_helped() || !device(to).may_be_helped())) {
     link.wait(move);
     count_under_way();
     return {};

@@ -111,7 +111,7 @@ def test_only_the_lease_is_left_open(machine: Machine):
 
 def test_a_gpu_outside_of_the_lease_is_refused_by_its_name(machine: Machine):
     """A script that chooses a GPU itself is told which variable says so, and what the lease holds."""
-    machine.start("run", "--", "sleep", "60")  # GPU 0 is somebody's
+    machine.start("run", "--", "sleep", "60")  # holds GPU 0
     wait_until(lambda: len(machine.held()) == 1)
     script = machine.folder / "script.sh"
     script.write_text(

@@ -22,15 +22,10 @@ def install() -> None:
 
 
 def _set_default_tensor_type(kind: Any, /) -> None:
-    name = (
-        kind
-        if isinstance(kind, str)
-        else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__name__', '')}"
-    )
+    # The whole name of a CUDA type is the class's __name__ here (managed_device/types.py).
+    name = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
     module, _, short = name.rpartition(".")
-    if module.endswith(("torch.cuda", f"torch.{DEVICE}")) and hasattr(
-        torch.cuda, short
-    ):  # (ours by whole names)
+    if module in ("torch.cuda", f"torch.{DEVICE}") and hasattr(torch.cuda, short):
         torch.set_default_dtype(getattr(torch.cuda, short).dtype)
         torch.set_default_device("cuda")
         put(Tensor, __new__=_new)

@@ -10,11 +10,12 @@
 
 namespace innkeeper::cli {
 
-// From here on SIGINT, SIGTERM and SIGHUP end hold_here() instead of the process. Called before anybody can
-// learn of the lease, so that whoever ends it by a signal leaves no file of it behind.
+// Makes SIGINT, SIGTERM and SIGHUP end hold_here() instead of the process. The program calls it before it
+// prints the lease, so that a signal from a reader of that line leaves no lease file behind.
 void catch_signals();
 
-// Until one of those signals, the lease's expiry, or until somebody removed it. Gives the signal, or 0.
+// Holds the lease until one of those signals arrives, the lease expires, or its file is removed. Returns the
+// signal's number, or 0. Requires: catch_signals() has been called.
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter);
 
 // A process of its own takes the lease over and keeps it as above; this one goes on without it. Gives its

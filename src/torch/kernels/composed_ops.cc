@@ -190,7 +190,7 @@ class ComposedCall : public WholeAndOnce {
       if (lent.real.is_same(real)) return lent.managed;
     }
     if (real.is_quantized() && !shares_quantizer(real)) own_quantizer(real);
-    return assemble(real, managed_parts(call, real));
+    return call.give_back(real);
   }
 
   // With an operand, of which the result may be a view.

@@ -19,16 +19,14 @@
 
 namespace innkeeper {
 namespace torch_layer {
-
 namespace {
 
 // One that has renamed itself is refused by name, in Python (_register.py).
 void check_that_the_slot_is_free() {
   if (at::isPrivateUse1HooksRegistered() || c10::impl::hasDeviceGuardImpl(kManagedType))
     throw std::runtime_error(
-        "innkeeper cannot be loaded beside another out-of-tree device, which is registered already: PyTorch "
-        "has "
-        "one slot for such devices");
+        "innkeeper cannot be loaded beside another out-of-tree device, which is registered already: "
+        "PyTorch has one slot for such devices");
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ def test_a_job_that_takes_too_long_is_stopped_with_all_it_started(
     hangs = jobs.run(jobs.Job("a", "what", "sleep 600 & echo $! >child; wait", 0), limit_s=100)
     assert hangs.result == "failed" and "took over" in hangs.why
     child = int((tmp_path / "child").read_text())
-    wait_until(lambda: not is_running(child))  # who is killed goes a little later
+    wait_until(lambda: not is_running(child))  # a killed process ends a little later
 
 
 def test_nightly_jobs_write_their_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
