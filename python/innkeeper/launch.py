@@ -47,7 +47,7 @@ def become(words: list[str]) -> NoReturn:
         sys.exit("python -m innkeeper: Python's options -E, -I and -S keep it from loading anything first")
     path = os.environ.get("PYTHONPATH")
     folders = [folder for folder in (path or "").split(os.pathsep) if folder and folder != str(_PRELOAD)]
-    os.environ["INNKEEPER_FIRST"] = str(os.getpid())  # of this run, not of one that it is within
+    os.environ["INNKEEPER_FIRST"] = str(os.getpid())  # of this run, not of one around it; see preload
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_PRELOAD), *folders])
     os.execv(sys.executable, [sys.executable, *options, *words])
 

@@ -19,19 +19,21 @@ constexpr std::array<std::string_view, 19> kSettings = {
     "INNKEEPER_PROGRAM",   "INNKEEPER_FAKE_NVML",   "INNKEEPER_LIBRARIES",
 };
 
-// No settings, but ours: what a job and a lease's programs are told, and what our own tests are.
-constexpr std::array<std::string_view, 12> kOurs = {
-    "INNKEEPER_JOB_",  "INNKEEPER_ARRAY_INDEX", "INNKEEPER_LEASE", "INNKEEPER_LEASE_FD",
-    "INNKEEPER_FIRST", "INNKEEPER_TEST_",       "INNKEEPER_FAKE_", "INNKEEPER_STORM_",
-    "INNKEEPER_GPU_",  "INNKEEPER_KILL_",       "INNKEEPER_WAIT_", "INNKEEPER_PROGRAMS",
-};
-
-// A name of these that ends in an underscore stands for all that begin so.
-bool is_ours(std::string_view said) {
-  return std::any_of(kOurs.begin(), kOurs.end(), [said](std::string_view ours) {
-    return ours.ends_with('_') ? said.starts_with(ours) : said == ours;
-  });
-}
+// No settings, but ours: what a job, a lease's program and a run's processes are told, and what our own
+// tests are.
+constexpr auto kOurs = std::to_array<std::string_view>({
+    "INNKEEPER_JOB_ID",          "INNKEEPER_JOB_ATTEMPT",     "INNKEEPER_JOB_NAME",
+    "INNKEEPER_JOB_STATE",       "INNKEEPER_JOB_CODE",        "INNKEEPER_JOB_OUTPUT",
+    "INNKEEPER_ARRAY_INDEX",     "INNKEEPER_LEASE",           "INNKEEPER_LEASE_FD",
+    "INNKEEPER_FIRST",           "INNKEEPER_FAKE_AMDSMI",     "INNKEEPER_FAKE_CUDA",
+    "INNKEEPER_FAKE_CUDA_ERROR", "INNKEEPER_FAKE_CUDA_PEERS", "INNKEEPER_FAKE_LIBRARY",
+    "INNKEEPER_GPU_BUDGET",      "INNKEEPER_GPU_TESTS",       "INNKEEPER_GPU_UNIFIED",
+    "INNKEEPER_KILL_FILE",       "INNKEEPER_KILL_STEP",       "INNKEEPER_PROGRAMS",
+    "INNKEEPER_ROUNDS",          "INNKEEPER_STORM_GRANTS",    "INNKEEPER_STORM_JOBS",
+    "INNKEEPER_STORM_KILLS",     "INNKEEPER_TEST_ON",         "INNKEEPER_TEST_ON_DISK",
+    "INNKEEPER_TEST_RUN",        "INNKEEPER_TEST_STATS",      "INNKEEPER_WAIT_FILE",
+    "INNKEEPER_WAIT_STEP",
+});
 
 // Levenshtein's distance.
 size_t distance(std::string_view from, std::string_view to) {
@@ -58,7 +60,8 @@ std::vector<std::string> misspelt_settings(const char* const* environment) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
     const std::string_view said = entry.substr(0, entry.find('='));
-    if (said.size() <= kPrefix.size() || said.size() > kLongest || is_ours(said)) continue;
+    if (said.size() <= kPrefix.size() || said.size() > kLongest) continue;
+    if (std::find(kOurs.begin(), kOurs.end(), said) != kOurs.end()) continue;
     std::string_view nearest;
     size_t slips = SIZE_MAX;
     for (const std::string_view setting : kSettings) {

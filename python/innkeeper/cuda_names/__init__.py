@@ -41,7 +41,6 @@ def install() -> None:
         visible,
     )
 
-    os.environ.setdefault("INNKEEPER_FIRST", str(os.getpid()))  # what is told once is told by this process
     _C.follow_visible_devices()
     _C.use_device_per_node(visible.visible_gpus())
     _C.call_devices_cuda()

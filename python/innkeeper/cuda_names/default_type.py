@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 _set_type = torch.set_default_tensor_type
 _make = torch._C.TensorBase.__new__
+_start = threading.Thread.start
 
 
 def install() -> None:
@@ -29,11 +31,27 @@ def _set_default_tensor_type(kind: Any, /) -> None:
         torch.set_default_dtype(getattr(torch.cuda, short).dtype)
         torch.set_default_device("cuda")
         put(Tensor, __new__=_new)
+        put(threading.Thread, start=_start_with_type)
         return
     _set_type(kind)
     if "__new__" in Tensor.__dict__:  # else the default device is the program's own
         del Tensor.__new__  # PyTorch's own, inherited, is the faster
+        put(threading.Thread, start=_start)
         torch.set_default_device(None)
+
+
+def _start_with_type(thread: threading.Thread) -> None:
+    """As ``Thread.start``. The type is the process's, PyTorch's default device is a thread's own."""
+    run = thread.run
+
+    def run_with_type() -> None:
+        del thread.run  # or the thread would hold itself
+        if "__new__" in Tensor.__dict__:
+            torch.set_default_device("cuda")
+        run()
+
+    thread.run = run_with_type  # type: ignore[method-assign]
+    _start(thread)
 
 
 def _new(*given: Any, **options: Any) -> Tensor:

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "config/machine.h"
 #include "config/misspelt.h"
+#include "config/said_once.h"
 #include "device/disk.h"
 #include "device/host.h"
 #include "torch/accelerator/c10_device.h"
@@ -142,30 +143,17 @@ Status resolve_cards(MachineSpec&) { return {}; }  // parse_nodes() has refused 
 
 #endif
 
-// Of the processes of one run the first says what all need to know, and of those that torchrun starts the one
-// of rank 0.
-bool speaks_for_the_run() {
-  const char* const first = std::getenv("INNKEEPER_FIRST");
-  if (first != nullptr && std::to_string(getpid()) == first) return true;
-  const char* const rank = std::getenv("LOCAL_RANK");
-  return rank != nullptr && std::string_view(rank) == "0";
-}
-
 // Who runs a program made for CUDA on a machine without a GPU would take the CPU's time for a GPU's.
 void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
-  if (!are_devices_called_cuda() || !(text.empty() || text.find("auto") < text.find_first_of(",:")) ||
-      !speaks_for_the_run())
-    return;
+  if (!are_devices_called_cuda() || !(text.empty() || text.find("auto") < text.find_first_of(",:"))) return;
   Bytes host;
   for (const NodeSpec& node : spec.nodes) {
     if (node.make == NodeMake::cuda || node.make == NodeMake::sim) return;
     if (node.make == NodeMake::host) host = node.budget.value_or(Bytes(0));
   }
-  static std::once_flag told;
-  std::call_once(told, [host] {
-    log(LogLevel::warn, "no GPU: cuda is simulated on the CPU with " + to_string(host) +
-                            " of host memory (INNKEEPER_NODES names other nodes)");
-  });
+  if (!may_say_once()) return;
+  log(LogLevel::warn, "no GPU: cuda is simulated on the CPU with " + to_string(host) +
+                          " of host memory (INNKEEPER_NODES names other nodes)");
 }
 
 }  // namespace

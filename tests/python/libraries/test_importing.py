@@ -104,3 +104,27 @@ def test_a_program_made_for_cuda_is_told_that_there_is_no_gpu(run_python: RunPro
     assert told(run_python, tmp_path, "-m", "innkeeper", INNKEEPER_LOG="error") == []
     assert told(run_python, tmp_path, "-m", "innkeeper", nodes="sim:1x8MiB,host:1GiB") == []
     assert told(run_python, tmp_path, "-m", "innkeeper", nodes="host:1GiB") == []
+
+
+def test_whichever_process_comes_first_tells_it(run_python: RunProgram, tmp_path: Path):
+    """A launcher that uses no GPU itself, and what it starts one after another and side by side."""
+    script = tmp_path / "launcher.py"
+    script.write_text("""
+import multiprocessing, os, subprocess, sys
+USE = "import torch; torch.ones(2, device='cuda')"
+def use():
+    exec(USE)
+if __name__ == "__main__":
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", USE], check=True)
+    side_by_side = [subprocess.Popen([sys.executable, "-c", USE]) for _ in range(2)]
+    assert [process.wait() for process in side_by_side] == [0, 0]
+    for method in ("fork", "spawn"):
+        process = multiprocessing.get_context(method).Process(target=use)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+""")
+    done = run_python("-m", "innkeeper", script, nodes="auto")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("no GPU: cuda is simulated") == 1, done.stderr

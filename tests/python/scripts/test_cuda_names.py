@@ -268,6 +268,38 @@ for name in ("torch.DoubleTensor", torch.FloatTensor, "torch.FloatTensor"):
     ]
 
 
+def test_the_default_type_is_that_of_every_thread(scripts: Scripts):
+    code = """
+import threading, torch
+from concurrent.futures import ThreadPoolExecutor
+def made(_=None):
+    return str(torch.zeros(1).device), str(torch.Tensor(1).device)
+class Worker(threading.Thread):
+    def run(self):
+        self.made = made()
+def of_a_worker():
+    worker = Worker()
+    worker.start()
+    worker.join()
+    return worker.made
+torch.set_default_tensor_type("torch.cuda.FloatTensor")
+with ThreadPoolExecutor(2) as pool:
+    print(made(), of_a_worker(), *pool.map(made, range(2)))
+    torch.set_default_tensor_type("torch.FloatTensor")
+    print(made(), of_a_worker())
+    with ThreadPoolExecutor(1) as other:
+        print(*other.map(made, range(1)))
+print(threading.Thread.start is threading.Thread.__dict__["start"], threading.Thread.start.__module__)
+"""
+    cuda, cpu = "('cuda:0', 'cuda:0')", "('cpu', 'cpu')"
+    assert scripts.ok(code).splitlines() == [
+        f"{cuda} {cuda} {cuda} {cuda}",
+        f"{cpu} {cpu}",
+        cpu,
+        "True threading",
+    ]
+
+
 def test_a_checkpoint_says_cuda_and_is_read_anywhere(scripts: Scripts):
     save = "import torch\ntorch.save({'w': torch.ones(2).cuda(), 'd': torch.device('cuda')}, 'w.pt')"
     scripts.ok(save)

@@ -294,10 +294,14 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
 }
 
 TEST(Settings, ThatAreAlmostRightAreNamed) {
-  const std::array environment = {
-      "INNKEEPER_NODE=sim:64MiB",       "INKEEPER_SIM=early", "INNKEEPER_SOFTPLACEMENT=off",
-      "INNKEEPER_LEASEDIR=/tmp",        "INNKEEPER_NODSE",    "INNKEEPER_BUDGET=8GiB",
-      static_cast<const char*>(nullptr)};
+  const std::array environment = {"INNKEEPER_NODE=sim:64MiB",
+                                  "INKEEPER_SIM=early",
+                                  "INNKEEPER_SOFTPLACEMENT=off",
+                                  "INNKEEPER_LEASEDIR=/tmp",
+                                  "INNKEEPER_NODSE",
+                                  "INNKEEPER_BUDGET=8GiB",
+                                  "INNKEEPER_GPU_MEMORY=8GiB",
+                                  static_cast<const char*>(nullptr)};
   EXPECT_EQ(misspelt_settings(environment.data()),
             (std::vector<std::string>{
                 "INNKEEPER_NODE is set, and no setting: INNKEEPER_NODES is one",
@@ -306,6 +310,7 @@ TEST(Settings, ThatAreAlmostRightAreNamed) {
                 "INNKEEPER_LEASEDIR is set, and no setting: INNKEEPER_LEASE_DIR is one",
                 "INNKEEPER_NODSE is set, and no setting: INNKEEPER_NODES is one",
                 "INNKEEPER_BUDGET is set, and no setting (docs/settings.md has all)",
+                "INNKEEPER_GPU_MEMORY is set, and no setting (docs/settings.md has all)",
             }));
 }
 

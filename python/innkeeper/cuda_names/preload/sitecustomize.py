@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -57,5 +58,16 @@ class _AfterTorch:
         return spec
 
 
+def _keep_what_says_once() -> None:
+    """In the first process: makes the file by which one process of the run says what all would say.
+
+    ``src/config/said_once.h`` has the rest.
+    """
+    if os.environ.get("INNKEEPER_FIRST") == str(os.getpid()):
+        file = os.memfd_create("innkeeper-run", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.environ["INNKEEPER_FIRST"] += f":{file}"
+
+
+_keep_what_says_once()
 sys.meta_path.insert(0, _AfterTorch())
 _run_hidden()

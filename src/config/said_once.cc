@@ -1,0 +1,37 @@
+#include "config/said_once.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace innkeeper {
+
+bool may_say_once() {
+  const char* const said = std::getenv(kFirstVariable);
+  const std::string_view text = said == nullptr ? "" : said;
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return false;
+  int process = 0, descriptor = -1;
+  const char* const end = text.data() + text.size();
+  if (std::from_chars(text.data(), text.data() + colon, process).ptr != text.data() + colon ||
+      std::from_chars(text.data() + colon + 1, end, descriptor).ptr != end || process <= 0 || descriptor < 0)
+    return false;
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
+  // By now the number may be another process's: its file is left alone.
+  char link[64];
+  const ssize_t length = readlink(path.c_str(), link, sizeof link);
+  if (length < 0 || std::string_view(link, static_cast<size_t>(length)) !=
+                        "/memfd:" + std::string(kSaidOnceFile) + " (deleted)")
+    return false;
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool first = fcntl(file, F_ADD_SEALS, F_SEAL_SEAL) == 0;
+  close(file);
+  return first;
+}
+
+}  // namespace innkeeper
