@@ -32,14 +32,6 @@ bool read_number(std::string_view text, T& value, int base = 10) {
   return error == std::errc() && rest == text.data() + text.size() && !text.empty() && text.front() != '-';
 }
 
-// Somebody's text as one line of ASCII, its first `most` characters: no terminal obeys it.
-inline std::string printable(std::string_view text, size_t most) {
-  std::string line(text.substr(0, most));
-  for (char& c : line)
-    if (c < ' ' || c > '~') c = '?';
-  return line;
-}
-
 // Cuts the part up to `end` off; all of it if there is none.
 inline std::string_view cut(std::string_view& text, char end) {
   const std::string_view part = text.substr(0, text.find(end));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/lines.h"
+#include "base/printable.h"
 
 namespace innkeeper {
 namespace {
@@ -17,13 +18,10 @@ struct Unit {
 };
 constexpr std::array<Unit, 5> kUnits = {{{"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
 
-std::string shown(std::string_view text) {
-  constexpr size_t kMost = 60;
-  return printable(text, kMost) + (text.size() > kMost ? "..." : "");
-}
+constexpr size_t kMost = 60;  // bytes of a wrong size in a message
 
 Status refuse(std::string_view text, const std::string& why) {
-  return Status(Code::invalid_argument, "size \"" + shown(text) + "\" " + why);
+  return Status(Code::invalid_argument, "size " + in_quotes(text, kMost) + " " + why);
 }
 
 }  // namespace
@@ -51,7 +49,7 @@ Result<Bytes> parse_size(std::string_view text, SizeUnits units) {
       return refuse(text, too_large);
     return Bytes(static_cast<int64_t>(number << unit.shift));
   }
-  return refuse(text, "has the unknown unit \"" + shown(name) + "\"" + expected);
+  return refuse(text, "has the unknown unit " + in_quotes(name, kMost) + expected);
 }
 
 }  // namespace innkeeper

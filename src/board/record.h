@@ -32,7 +32,7 @@ struct NodeRow {
 struct Record {
   int64_t pid = 0;
   uint64_t pid_namespace = 0;  // numbers of another one mean nothing here
-  std::string command;         // printable ASCII, cut to what fits
+  std::string command;         // printable, cut to what fits
   std::vector<NodeRow> nodes;
   bool operator==(const Record&) const = default;
 };

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "cli/screen.h"
+
 namespace innkeeper::cli {
 namespace {
 
@@ -84,7 +86,7 @@ void print(std::string_view text) {
 }
 
 void note(std::string_view text) {
-  const std::string line = "innkeeper: " + std::string(text) + "\n";
+  const std::string line = "innkeeper: " + for_terminal(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
 #include "cli/queue/common.h"
+#include "cli/screen.h"
 #include "lease/request.h"
 
 namespace innkeeper::cli {
@@ -51,7 +52,7 @@ const CLI::App& named(const CLI::App& program) {
 
 int usage(const CLI::App& program, const std::string& message) {
   const std::string name = full_name(named(program));
-  std::fprintf(stderr, "%s: %s\nTry: %s --help\n", name.c_str(), message.c_str(), name.c_str());
+  std::fprintf(stderr, "%s: %s\nTry: %s --help\n", name.c_str(), for_terminal(message).c_str(), name.c_str());
   return kUsage;
 }
 
@@ -117,7 +118,8 @@ int run(int argc, char** argv) {
     return usage(program, one_line(error.what()));
   } catch (const Failure& failure) {
     if (failure.code == kUsage) return usage(program, failure.message);
-    std::fprintf(stderr, "%s: %s\n", full_name(named(program)).c_str(), failure.message.c_str());
+    std::fprintf(stderr, "%s: %s\n", full_name(named(program)).c_str(),
+                 for_terminal(failure.message).c_str());
     return failure.code;
   }
 }
@@ -132,7 +134,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "innkeeper: %s\n", failure.message.c_str());
     return failure.code;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "innkeeper: %s\n", error.what());
+    std::fprintf(stderr, "innkeeper: %s\n", innkeeper::cli::for_terminal(error.what()).c_str());
     return innkeeper::cli::kInternal;
   }
 }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/printable.h"
+
 namespace innkeeper::cli {
 namespace {
 
@@ -46,8 +48,6 @@ void append_painted(std::string& line, const Screen& screen, Colour colour, std:
   if (painted) line += "\033[0m";
 }
 
-bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
-
 }  // namespace
 
 Screen screen() {
@@ -71,23 +71,45 @@ std::string paint(const Screen& screen, Colour colour, std::string_view text) {
   return painted;
 }
 
+std::string for_terminal(std::string_view text) {
+  static const Letters letters = utf8_locale() ? Letters::all : Letters::ascii;
+  std::string shown;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    shown += printable(line, SIZE_MAX, letters);
+    text.remove_prefix(line.size());
+    if (text.empty()) break;
+    shown += '\n';
+    text.remove_prefix(1);
+  }
+  return shown;
+}
+
 size_t columns_of(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins_character));
+  size_t columns = 0;
+  while (!text.empty()) columns += static_cast<size_t>(innkeeper::columns_of(next_character(text)));
+  return columns;
 }
 
 std::string_view cut(std::string_view text, size_t columns) {
-  if (text.size() <= columns) return text;
-  size_t seen = 0, end = 0;
-  for (; end < text.size(); ++end)
-    if (begins_character(text[end]) && seen++ == columns) break;
-  return text.substr(0, end);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view before = rest;
+    const auto width = static_cast<size_t>(innkeeper::columns_of(next_character(rest)));
+    if (width > columns) return text.substr(0, text.size() - before.size());
+    columns -= width;
+  }
+  return text;
 }
 
 std::string Table::render(const Screen& screen) const {
+  std::vector<std::vector<Cell>> cells = rows;
+  for (std::vector<Cell>& row : cells)
+    for (Cell& cell : row) cell.text = for_terminal(cell.text);
   std::vector<size_t> widths, shown;
   for (size_t i = 0; i < columns.size(); ++i) {
     size_t width = std::max(columns_of(columns[i].head), columns[i].least);
-    for (const auto& row : rows) width = std::max(width, columns_of(row[i].text));
+    for (const auto& row : cells) width = std::max(width, columns_of(row[i].text));
     widths.push_back(width);
     shown.push_back(i);
   }
@@ -133,7 +155,7 @@ std::string Table::render(const Screen& screen) const {
   std::vector<Cell> heads;
   for (const Column& column : columns) heads.push_back({column.head, Colour::bold});
   line(heads);
-  for (const auto& row : rows) line(row);
+  for (const auto& row : cells) line(row);
   return text;
 }
 

@@ -33,13 +33,17 @@ struct Column {
 
 struct Table {
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;  // each with as many cells
+  std::vector<std::vector<Cell>> rows;  // each with as many cells; their text may be anybody's
 
   // Lines that end in a newline. What does not fit screen.width loses columns, then the last column's end.
   std::string render(const Screen& screen) const;
 };
 
-// Columns that text takes on a terminal (UTF-8, no wide characters).
+// Other people's text, and what may have some in it, fit for this process's terminal: printable (newlines
+// stay), and of ASCII alone unless the locale is UTF-8.
+std::string for_terminal(std::string_view text);
+
+// Columns that text takes on a terminal.
 size_t columns_of(std::string_view text);
 // At most so many columns of it.
 std::string_view cut(std::string_view text, size_t columns);

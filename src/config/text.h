@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/status.h"
 
 namespace innkeeper {
@@ -25,13 +26,6 @@ inline std::vector<std::string_view> split_items(std::string_view text) {
     if (comma == std::string_view::npos) return items;
     text.remove_prefix(comma + 1);
   }
-}
-
-// For messages. Control characters would break the one line.
-inline std::string in_quotes(std::string_view text) {
-  std::string result = "\"";
-  for (char c : text) result += static_cast<unsigned char>(c) < ' ' ? '?' : c;
-  return result + "\"";
 }
 
 // on or off, of the setting `name`.

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "lease/kill_point.h"
+#include "lease/record.h"
 
 namespace innkeeper::lease {
 namespace {
@@ -32,7 +33,7 @@ std::string holder_of(ino_t inode) {
     std::ifstream name("/proc/" + pid + "/comm");
     std::string command;
     std::getline(name, command);
-    return "pid " + pid + (command.empty() ? "" : " (" + command + ")");
+    return "pid " + pid + (command.empty() ? "" : " (" + printable(command) + ")");
   }
   return "";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/lines.h"
+#include "base/printable.h"
 
 namespace innkeeper::lease {
 namespace {

@@ -65,7 +65,7 @@ struct Record {
   ProcessKey process;
   uint64_t pid_namespace = 0;
   std::string boot_id;
-  std::string command;  // printable ASCII
+  std::string command;  // printable
   std::string job;      // likewise
 
   bool expired(int64_t now_ns) const { return expires_ns != 0 && expires_ns <= now_ns; }
@@ -77,7 +77,7 @@ Result<std::string> encode(const Record& record);
 // The record in force in a file's first 2 * kSlotBytes, if any.
 std::optional<Record> decode(std::string_view file);
 
-// Other people's text, fit for a terminal.
+// Other people's text, fit for a terminal and for a line of a record (base/printable.h).
 std::string printable(std::string_view text);
 
 bool valid_uuid(std::string_view uuid);

@@ -8,14 +8,12 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/printable.h"
+
 namespace innkeeper::telemetry {
 
 std::string clean_text(const char* text, size_t capacity) {
-  std::string result(text, strnlen(text, capacity));
-  for (char& c : result) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return result;
+  return printable({text, strnlen(text, capacity)}, capacity);
 }
 
 bool is_uuid(const std::string& text) {

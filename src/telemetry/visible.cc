@@ -145,7 +145,7 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
   const bool indices = !starts_with(first, "GPU-") && !starts_with(first, "MIG-");
   if (indices && !ordered && leading_index(first)) {
     visible.unclear = true;
-    visible.note = "CUDA_VISIBLE_DEVICES=" + shown(*list) +
+    visible.note = "CUDA_VISIBLE_DEVICES=" + in_quotes(*list, kMost) +
                    ": cards of several models are here, and only CUDA knows their order: set "
                    "CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs";
     return visible;
@@ -156,15 +156,15 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
     const std::string_view text = trimmed(rest.substr(0, comma));
     Entry entry = indices ? by_index(text, places) : by_uuid(text, cards);
     if (entry.lost) {
-      visible.note = "CUDA_VISIBLE_DEVICES: " + shown(text) + " " + entry.why;
+      visible.note = "CUDA_VISIBLE_DEVICES: " + in_quotes(text, kMost) + " " + entry.why;
       visible.ordered = false;
     } else if (!entry.uuid) {
       visible.note = ends_there("CUDA_VISIBLE_DEVICES", text, entry.why);
       return visible;
     } else if (std::find(visible.uuids.begin(), visible.uuids.end(), *entry.uuid) != visible.uuids.end()) {
       visible.uuids.clear();
-      visible.note =
-          "CUDA_VISIBLE_DEVICES: " + shown(text) + " stands there twice, so CUDA sees no card at all";
+      visible.note = "CUDA_VISIBLE_DEVICES: " + in_quotes(text, kMost) +
+                     " stands there twice, so CUDA sees no card at all";
       return visible;
     } else {
       visible.uuids.push_back(std::move(*entry.uuid));

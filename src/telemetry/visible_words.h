@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
 #include "telemetry/snapshot.h"
 
 namespace innkeeper::telemetry {
@@ -24,18 +25,11 @@ inline bool starts_with(std::string_view text, std::string_view beginning) {
   return text.substr(0, beginning.size()) == beginning;
 }
 
-// For a note: short, and without what would break the line.
-inline std::string shown(std::string_view text) {
-  std::string result = "\"" + std::string(text.substr(0, 60)) + (text.size() > 60 ? "...\"" : "\"");
-  for (char& c : result) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return result;
-}
+inline constexpr size_t kMost = 60;  // bytes of an entry in a note
 
 // Why an entry, and what follows it, do not count.
 inline std::string ends_there(std::string_view variable, std::string_view entry, std::string_view why) {
-  return std::string(variable) + ": " + shown(entry) + " " + std::string(why) +
+  return std::string(variable) + ": " + in_quotes(entry, kMost) + " " + std::string(why) +
          "; it and what follows do not count";
 }
 

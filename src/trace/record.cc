@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "base/printable.h"
+
 namespace innkeeper::trace {
 namespace {
 
@@ -74,13 +76,6 @@ bool read_operation(std::string_view line, Record& record) {
   return true;
 }
 
-std::string shown(std::string_view line) {
-  std::string text(line.substr(0, 80));
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char letter) { return letter < ' ' || letter > '~'; }, '?');
-  return text;
-}
-
 bool read_line(std::string_view line, Record& record) {
   const std::string_view kind = next_word(line);
   if (kind == "O") return read_operation(line, record);
@@ -103,9 +98,9 @@ Result<Record> parse_record(std::string_view text) {
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (!line.empty() && !read_line(line, record)) {
-      return Status(Code::invalid_argument, "line " + std::to_string(number) + " of the record, \"" +
-                                                shown(line) +
-                                                "\", is none: expected O, F or M and what belongs to it");
+      return Status(Code::invalid_argument, "line " + std::to_string(number) + " of the record, " +
+                                                in_quotes(line, 80) +
+                                                ", is none: expected O, F or M and what belongs to it");
     }
   }
   return record;

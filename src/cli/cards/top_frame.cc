@@ -20,7 +20,8 @@ std::string line(const Screen& screen, const Spans& spans) {
   size_t room = static_cast<size_t>(std::max(1, screen.width));
   std::string text;
   for (const Cell& span : spans) {
-    const std::string_view words = cut(span.text, room);
+    const std::string shown = for_terminal(span.text);
+    const std::string_view words = cut(shown, room);
     room -= columns_of(words);
     text += paint(screen, span.colour, words);
   }

@@ -34,9 +34,10 @@ std::string as_text(const std::vector<Finding>& findings, const Screen& screen) 
   std::string text;
   for (const Finding& finding : findings) {
     text += paint(screen, colour(finding.grade), fmt::format("{:8}", to_string(finding.grade))) +
-            fmt::format("{:18}{}\n", finding.name, finding.what);
+            fmt::format("{:18}{}\n", finding.name, for_terminal(finding.what));
     if (!finding.cure.empty())
-      text += fmt::format("{:26}{}\n", "", paint(screen, Colour::bold, "cure: ") + finding.cure);
+      text +=
+          fmt::format("{:26}{}\n", "", paint(screen, Colour::bold, "cure: ") + for_terminal(finding.cure));
   }
   return text;
 }

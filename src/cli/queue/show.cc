@@ -236,7 +236,7 @@ int show(const std::vector<std::string>& words, bool as_json) {
     }
     std::string text = fmt::format("job {}: {}\n", job.id, state_text(job));
     const auto field = [&text](const char* name, const std::string& value) {
-      if (!value.empty()) text += fmt::format("  {:<10} {}\n", name, value);
+      if (!value.empty()) text += fmt::format("  {:<10} {}\n", name, for_terminal(value));
     };
     field("command", shell_words(job.command));
     field("folder", lease::printable(job.directory));

@@ -144,8 +144,8 @@ TEST(LeaseRecord, ForgedRecordsKeepToTheLimits) {
 TEST(LeaseRecord, OtherPeoplesTextCannotDriveATerminal) {
   const auto read = decode(forged("command=rm \x1b[2J\x9b\rx\njob=\xff\x01\n"));
   ASSERT_TRUE(read);
-  EXPECT_EQ(read->command, "rm ?[2J??x");
-  EXPECT_EQ(read->job, "??");
+  EXPECT_EQ(read->command, "rm \\x1b[2J\\x9b\\x0dx");
+  EXPECT_EQ(read->job, "\\xff\\x01");
 }
 
 TEST(LeaseRecord, AnyBytesAreReadWithoutHarm) {
@@ -438,7 +438,7 @@ TEST(LeaseRequest, RefusesWithOneLine) {
       {{"-n"}, "-n needs a value"},
       {{"--mem", "20"}, "--mem: size \"20\" has no unit"},
       {{"--mem", "20g"}, "--mem: size \"20g\" has the unknown unit \"g\""},
-      {{"--mem", "1\n\x1b[2J"}, "--mem: size \"1??[2J\" has the unknown unit \"??[2J\""},
+      {{"--mem", "1\n\x1b[2J"}, "--mem: size \"1\\x0a\\x1b[2J\" has the unknown unit \"\\x0a\\x1b[2J\""},
       {{"--mem", "0G"}, "--mem 0G: a lease of no memory holds nothing"},
       {{"--by", "luck"}, "--by luck: expected free, ratio, power or utilization"},
       {{"--share"}, "--share needs --mem: how much of each GPU?"},

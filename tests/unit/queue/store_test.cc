@@ -304,7 +304,7 @@ TEST(Sweep, ArraysAreReadOrRefused) {
        {"", "x", "3-1", "1,,2", "1-", "-1", "1:2", "1-5:0", "0-999999999", "1,1", "1-3,2", " 1"})
     EXPECT_FALSE(parse_array(bad).ok()) << bad;
   EXPECT_EQ(parse_array("1\n\x1b[2J").status().message(),
-            "an array is written as 0-9 or 1,5,10-20:5, not '1??[2J'");
+            "an array is written as 0-9 or 1,5,10-20:5, not '1\\x0a\\x1b[2J'");
   EXPECT_EQ(good(parse_axis("lr=0.1,1e-3")).values, (std::vector<std::string>{"0.1", "1e-3"}));
   EXPECT_EQ(good(parse_axis("x=a=b")).values, std::vector<std::string>{"a=b"});
   for (const char* bad : {"", "lr", "lr=", "=1", "1x=2", "a b=2"}) EXPECT_FALSE(parse_axis(bad).ok()) << bad;

@@ -228,7 +228,7 @@ TEST(Telemetry, ReadsLinks) {
 
 TEST(Telemetry, MakesTextPlain) {
   const FakeGpus gpus("card GPU-aaaaaaaa\n  name Evil \x1b[31m\x07 card\xff\n");
-  EXPECT_EQ(snapshot(Wanted::nothing).cards.at(0).name, "Evil ?[31m? card?");
+  EXPECT_EQ(snapshot(Wanted::nothing).cards.at(0).name, "Evil \\x1b[31m\\x07 card\\xff");
 }
 
 }  // namespace

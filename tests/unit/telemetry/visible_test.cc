@@ -194,7 +194,7 @@ TEST(Visible, SaysWhyEntriesDoNotCount) {
   EXPECT_EQ(resolve_visible("GPU-aa", "", four()).note,
             "CUDA_VISIBLE_DEVICES: \"GPU-aa\" is the beginning of 2 UUIDs; it and what follows do not count");
   EXPECT_EQ(resolve_visible("\n\x1b", "", four()).note,
-            "CUDA_VISIBLE_DEVICES: \"?\" is no index; it and what follows do not count");
+            "CUDA_VISIBLE_DEVICES: \"\\x1b\" is no index; it and what follows do not count");
 }
 
 TEST(Visible, ReadsTheEnvironment) {
