@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/repeat.h"
 #include "lease/attempt.h"
 #include "lease/process.h"
@@ -44,7 +45,7 @@ Status over() { return Status(Code::unavailable, "this lease is over, or another
 Status refresh(LeaseFile& file) {
   if (!file.named()) return over();
   IK_RETURN_IF_ERROR(reread(file));
-  return file.record.expired(wall_clock_ns()) ? over() : Status::okay();
+  return file.record.expired(machine_clock_ns()) ? over() : Status::okay();
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     Result<Machine> machine = look();
     if (!machine.ok()) return machine.status();
     const bool slow = waited() - before > kSlowLook;
-    if (place) touch(*place);
+    if (place) touch(place->file.fd());
     const auto attempt_now = [&]() -> Result<Lease> {
       IK_RETURN_IF_ERROR(sensible(request, machine.value(), place.has_value()));
       Attempt attempt(request, machine.value());
@@ -141,8 +142,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     Result<Lease> result = attempt_now();
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
     if (place && slow && !ticker)
-      ticker.emplace([fd = place->file.fd()] { futimens(fd, nullptr); }, kTouch,
-                     "a place in line may be lost");
+      ticker.emplace([fd = place->file.fd()] { touch(fd); }, kTouch, "a place in line may be lost");
     // Once more, so that no event since the first attempt is missed.
     if (!watch) {
       watch.emplace(*directory_);
@@ -188,7 +188,7 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
   attempt.live = std::move(found.value().live);
-  const View view{wall_clock_ns(), attempt.record.pid_namespace};
+  const View view{machine_clock_ns(), attempt.record.pid_namespace};
   const Entry own{file.id, file.record, 0};
   // Of what is left there; once all its wholes have ended, of what is left of the cards.
   if (const Entry* whole = whole_of(own, attempt.live, view.now_ns)) request.inside = whole->id;
@@ -219,7 +219,7 @@ Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
   IK_RETURN_IF_ERROR(check_expiry(expires_after));
   if (!lease.held()) return over();
   return change(*lease.file_, [expires_after](Record& record) {
-    record.expires_ns = wall_clock_ns() + std::chrono::nanoseconds(expires_after).count();
+    record.expires_ns = machine_clock_ns() + std::chrono::nanoseconds(expires_after).count();
   });
 }
 
@@ -260,7 +260,7 @@ Result<std::vector<Entry>> Arbiter::list() const {
 Result<Ledger> Arbiter::ledger(const Machine& machine) const {
   Result<std::vector<Entry>> live = list();
   if (!live.ok()) return live.status();
-  return make_ledger(machine, live.value(), {wall_clock_ns(), own_pid_namespace()});
+  return make_ledger(machine, live.value(), {machine_clock_ns(), own_pid_namespace()});
 }
 
 }  // namespace innkeeper::lease

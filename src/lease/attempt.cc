@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "lease/arbiter.h"
 #include "lease/process.h"
 
@@ -96,7 +97,7 @@ Attempt::Attempt(const Request& asked, const Machine& snapshot)
 }
 
 Status Attempt::weigh(const std::optional<LeaseFile>& place) {
-  const View view{wall_clock_ns(), record.pid_namespace};
+  const View view{machine_clock_ns(), record.pid_namespace};
   if (request.inside.empty()) {
     ledger = make_ledger(machine, live, view);
   } else {
@@ -136,7 +137,7 @@ bool Attempt::ever() const {
 Record Attempt::granted(const std::vector<size_t>& cards) const {
   Record result = record;
   result.kind = Kind::held;
-  result.since_ns = wall_clock_ns();
+  result.since_ns = machine_clock_ns();
   if (request.expires_after)
     result.expires_ns = result.since_ns + std::chrono::nanoseconds(*request.expires_after).count();
   for (const size_t card : cards)

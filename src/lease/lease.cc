@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
 #include "lease/process.h"
 
 namespace innkeeper::lease {
@@ -50,7 +51,7 @@ std::string Lease::uuids() const {
 
 bool Lease::intact() const {
   refresh();
-  return held() && !file_->record.expired(wall_clock_ns()) && file_->named();
+  return held() && !file_->record.expired(machine_clock_ns()) && file_->named();
 }
 
 void Lease::release() {

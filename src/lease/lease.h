@@ -34,7 +34,7 @@ class Lease {
   // has the lease changed them; where this process does not have it (any more), as they were last.
   std::vector<Claim> claims() const;
   bool exclusive() const;
-  int64_t expires_ns() const;  // wall clock, 0: never
+  int64_t expires_ns() const;  // by the machine's clock (base/clock.h), 0: never
   // UUIDs of its cards, sorted; and as CUDA_VISIBLE_DEVICES wants them, "GPU-1,GPU-2".
   std::vector<std::string> cards() const;
   std::string uuids() const;

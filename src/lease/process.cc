@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -104,12 +103,6 @@ bool signal_process(const ProcessKey& process, int signal) {
 uint64_t own_pid_namespace() {
   struct stat about {};
   return stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
-}
-
-int64_t wall_clock_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 void sign(Record& record) {

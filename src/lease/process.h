@@ -34,8 +34,6 @@ uint64_t own_pid_namespace();
 // Fills in who holds the lease: this process.
 void sign(Record& record);
 
-int64_t wall_clock_ns();
-
 // "alice", or "uid 1000". Blocks: as long as the machine's user database takes.
 std::string user_name(uint32_t uid);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/lines.h"
 #include "base/printable.h"
 
@@ -28,7 +29,15 @@ bool read_claim(std::string_view value, Record& record) {
   return true;
 }
 
-bool read_line(std::string_view key, std::string_view value, Record& record) {
+// By the wall clock.
+struct Times {
+  int64_t since_ns = 0, expires_ns = 0;
+};
+
+// How far the wall clock is ahead of the machine's.
+int64_t wall_ahead_ns() { return wall_clock_ns() - machine_clock_ns(); }
+
+bool read_line(std::string_view key, std::string_view value, Record& record, Times& times) {
   if (key == "kind") {
     record.kind = value == "waiting" ? Kind::waiting : Kind::held;
     return value == "waiting" || value == "held";
@@ -49,8 +58,10 @@ bool read_line(std::string_view key, std::string_view value, Record& record) {
     record.allowed.emplace_back(value);
     return valid_uuid(value) && record.allowed.size() <= kMaxClaims;
   }
-  if (key == "since") return read_number(value, record.since_ns);
-  if (key == "expires") return read_number(value, record.expires_ns);
+  if (key == "since") return read_number(value, times.since_ns);
+  if (key == "expires") return read_number(value, times.expires_ns);
+  if (key == "since_start") return read_number(value, record.since_ns);
+  if (key == "expires_start") return read_number(value, record.expires_ns);
   if (key == "pid") return read_number(value, record.process.pid);
   if (key == "start") return read_number(value, record.process.start_ticks);
   if (key == "pidns") return read_number(value, record.pid_namespace);
@@ -68,6 +79,7 @@ std::optional<Record> decode_slot(std::string_view slot) {
   std::string_view header = slot.substr(0, line_end);
   std::string_view rest = slot.substr(line_end + 1);
   Record record;
+  Times times;
   size_t length = 0;
   uint64_t checksum = 0;
   const std::string_view revision = cut(header, ' ');
@@ -81,8 +93,12 @@ std::optional<Record> decode_slot(std::string_view slot) {
   while (!rest.empty()) {
     std::string_view line = cut(rest, '\n');
     const std::string_view key = cut(line, '=');
-    if (!read_line(key, line, record)) return std::nullopt;
+    if (!read_line(key, line, record, times)) return std::nullopt;
   }
+  // Of a version that knew the wall clock alone.
+  if (record.since_ns == 0) record.since_ns = std::max(int64_t{0}, times.since_ns - wall_ahead_ns());
+  if (record.expires_ns == 0 && times.expires_ns != 0)
+    record.expires_ns = std::max(int64_t{1}, times.expires_ns - wall_ahead_ns());
   return record;
 }
 
@@ -125,8 +141,12 @@ Result<std::string> encode(const Record& record) {
     number("each", record.each.count());
     for (const std::string& uuid : record.allowed) line("allowed", uuid);
   }
-  number("since", record.since_ns);
-  if (record.expires_ns != 0) number("expires", record.expires_ns);
+  number("since", record.since_ns + wall_ahead_ns());
+  number("since_start", record.since_ns);
+  if (record.expires_ns != 0) {
+    number("expires", record.expires_ns + wall_ahead_ns());
+    number("expires_start", record.expires_ns);
+  }
   number("uid", record.uid);
   number("pid", record.process.pid);
   number("start", record.process.start_ticks);

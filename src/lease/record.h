@@ -56,7 +56,8 @@ struct Record {
   Bytes each;
   std::vector<std::string> allowed;  // empty: every card
 
-  // Wall clock, nanoseconds since 1970.
+  // By the machine's clock (base/clock.h). The file says them by the wall clock, too, for people and for
+  // versions of the program that read nothing else.
   int64_t since_ns = 0;
   int64_t expires_ns = 0;  // 0: never
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/clock.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "lease/process.h"
@@ -30,7 +31,15 @@ std::optional<std::string> read_slots(int fd) {
   return text;
 }
 
-int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+// A touched file's time of change is the machine's clock, beyond any that a wall clock writes. What has one of a
+// wall clock was made a moment ago, or is touched by a version of the program that knows no other.
+constexpr int64_t kTouched = 4'102'444'800;  // seconds: 2100-01-01
+
+int64_t touched_ns(const timespec& time) {
+  const int64_t ns = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  return time.tv_sec >= kTouched ? ns - kTouched * 1'000'000'000
+                                 : ns - (wall_clock_ns() - machine_clock_ns());
+}
 
 Status failed(const Directory& directory, const std::string& what, int error) {
   return Status(Code::io_error,
@@ -89,7 +98,7 @@ class Reader {
     if (!record) return true;  // claims nothing
     if (record->expired(now_ns_)) return reap(name, may);
     record->uid = about.st_uid;
-    result_.live.push_back({name + 1, *std::move(record), nanoseconds(about.st_mtim)});
+    result_.live.push_back({name + 1, *std::move(record), touched_ns(about.st_mtim)});
     return true;
   }
 
@@ -105,7 +114,7 @@ class Reader {
   const Directory& directory_;
   const GlobalLock* const lock_;
   const uid_t user_ = geteuid();
-  const int64_t now_ns_ = wall_clock_ns();
+  const int64_t now_ns_ = machine_clock_ns();
   Scan result_;
   std::unordered_map<uid_t, int> files_;
   std::unordered_set<ino_t> linked_;
@@ -157,6 +166,7 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   good = good && pwrite(fd, slot.value().data(), slot.value().size(), 0) == ssize_t(slot.value().size());
   step("written");
   good = good && fchmod(fd, 0644) == 0;
+  if (made.record.kind == Kind::waiting) touch(fd);
   step("readable");
   good = good && renameat(folder, draft.c_str(), folder, made.name().c_str()) == 0;
   if (!good) {
@@ -193,7 +203,11 @@ Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock) {
   return Status::okay();
 }
 
-void touch(const LeaseFile& file) { futimens(file.file.fd(), nullptr); }
+void touch(int fd) {
+  const int64_t now = machine_clock_ns();
+  const timespec times[2] = {{0, UTIME_OMIT}, {kTouched + now / 1'000'000'000, now % 1'000'000'000}};
+  futimens(fd, times);
+}
 
 void remove(LeaseFile& file) {
   if (file.file.valid() && file.file.ours() && file.named()) {

@@ -33,7 +33,7 @@ inline constexpr int kMaxFilesPerUser = 1024;
 struct Entry {
   std::string id;
   Record record;
-  // When it was last written or touched; waiting ones are touched to show that they wait.
+  // When it was last touched, by the machine's clock; waiting ones are touched to show that they wait.
   int64_t touched_ns = 0;
 };
 
@@ -70,8 +70,8 @@ Status reread(LeaseFile& file);
 // and file.record is what is in force (only one's own place in the line is never shared).
 Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock);
 
-// Shows that a waiting one still waits.
-void touch(const LeaseFile& file);
+// Shows that a waiting one still waits. `fd`: its descriptor.
+void touch(int fd);
 
 // Removes and closes it. In a child that kept a copy it only closes.
 void remove(LeaseFile& file);

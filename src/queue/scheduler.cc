@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "lease/from_snapshot.h"
 #include "lease/here.h"
@@ -151,7 +152,7 @@ Status Scheduler::reap() {
         return then.id == job.id && then.attempt == job.attempt;
       });
       Ending lost = unseen(job);
-      if (seen) lost.ended_ns = lease::wall_clock_ns();  // at this runner's last look it lived
+      if (seen) lost.ended_ns = wall_clock_ns();  // at this runner's last look it lived
       IK_RETURN_IF_ERROR(over(job, lost, why_unseen(job, life)));
     }
   }

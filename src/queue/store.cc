@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/lines.h"
 #include "lease/kill_point.h"
 #include "lease/process.h"
@@ -151,7 +152,7 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
       after.end());  // of "succeeded" and "ended" the stricter stays
   const std::string environment = join_words(spec.environment.value_or(std::vector<std::string>()));
   const bool many = !spec.indices.empty() || !spec.sweep.empty();
-  const int64_t now = lease::wall_clock_ns();
+  const int64_t now = wall_clock_ns();
 
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
@@ -235,8 +236,8 @@ Status Store::settle(JobId id, bool succeeded) {
     while (find.step()) hopeless.push_back(find.integer(0));
     IK_RETURN_IF_ERROR(find.status());
     for (const JobId other : hopeless) {
-      IK_RETURN_IF_ERROR(mark(other, State::cancelled, "job " + std::to_string(job) + " did not succeed",
-                              lease::wall_clock_ns()));
+      IK_RETURN_IF_ERROR(
+          mark(other, State::cancelled, "job " + std::to_string(job) + " did not succeed", wall_clock_ns()));
       waiting.emplace_back(other, false);
     }
   }
@@ -244,7 +245,7 @@ Status Store::settle(JobId id, bool succeeded) {
 }
 
 Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id) {
-  const int64_t now = lease::wall_clock_ns();
+  const int64_t now = wall_clock_ns();
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
   const Result<bool> stopped = paused();
@@ -265,7 +266,7 @@ Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const
 }
 
 Result<State> Store::finish(JobId id, int attempt, const Ending& ending, const std::string& reason) {
-  const int64_t now = lease::wall_clock_ns();
+  const int64_t now = wall_clock_ns();
   const int64_t ended_ns =
       ending.ended_ns > 0 ? std::min(ending.ended_ns, now) : now;  // a file may say anything
   Transaction transaction(*database_);
@@ -322,7 +323,7 @@ Status Store::take_back(JobId id, int attempt) {
   Query row(*database_, "DELETE FROM attempts WHERE job=? AND number=?");
   IK_RETURN_IF_ERROR(row.with(id).with(int64_t{attempt}).run());
   if (cancelled) {
-    IK_RETURN_IF_ERROR(end(id, State::cancelled, "", lease::wall_clock_ns()));
+    IK_RETURN_IF_ERROR(end(id, State::cancelled, "", wall_clock_ns()));
   } else {
     Query back(*database_, "UPDATE jobs SET state=0 WHERE id=?");
     IK_RETURN_IF_ERROR(back.with(id).run());
@@ -344,7 +345,7 @@ Result<std::vector<State>> Store::cancel(const std::vector<JobId>& ids) {
     if (!now.ok()) return now.status();
     states.push_back(now.value().state);
     if (states.back() == State::queued)
-      IK_RETURN_IF_ERROR(end(id, State::cancelled, "cancelled by its user", lease::wall_clock_ns()));
+      IK_RETURN_IF_ERROR(end(id, State::cancelled, "cancelled by its user", wall_clock_ns()));
     if (states.back() == State::running) {
       Query note(*database_, "UPDATE jobs SET cancel=1 WHERE id=?");
       IK_RETURN_IF_ERROR(note.with(id).run());
@@ -359,8 +360,7 @@ Status Store::give_up(JobId id, const std::string& reason) {
   IK_RETURN_IF_ERROR(transaction.status());
   const Result<JobLine> now = line(id);
   if (!now.ok()) return now.status();
-  if (now.value().state == State::queued)
-    IK_RETURN_IF_ERROR(end(id, State::failed, reason, lease::wall_clock_ns()));
+  if (now.value().state == State::queued) IK_RETURN_IF_ERROR(end(id, State::failed, reason, wall_clock_ns()));
   return transaction.commit();
 }
 

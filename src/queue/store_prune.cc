@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "lease/kill_point.h"
 #include "lease/open_file.h"
 #include "lease/process.h"
@@ -99,7 +100,7 @@ Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enou
   std::pair<int64_t, int64_t> old{kNever, 0};
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
-  if (keep.age) old = {lease::wall_clock_ns() - keep.age->count(), std::numeric_limits<int64_t>::max()};
+  if (keep.age) old = {wall_clock_ns() - keep.age->count(), std::numeric_limits<int64_t>::max()};
   if (keep.jobs) {
     Query next(*database_,
                "SELECT ended, id FROM jobs INDEXED BY jobs_ended WHERE state>1 "

@@ -16,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/clock.h"
 #include "lease/arbiter.h"
 #include "lease/kill_point.h"
 #include "lease/process.h"
@@ -311,7 +312,7 @@ class Supervisor {
     settle();
     rusage usage{};
     if (getrusage(RUSAGE_CHILDREN, &usage) == 0) ending_.peak_host = KiB(usage.ru_maxrss);
-    ending_.ended_ns = lease::wall_clock_ns();
+    ending_.ended_ns = wall_clock_ns();
     launch_.lease.release();
     // A disk that is full or fails for a while does not lose the ending: the job stays "running" until then.
     while (!write_ended(launch_.life.fd(), ending_)) std::this_thread::sleep_for(kWriteAgain);

@@ -110,3 +110,24 @@ def test_who_waits_is_listed_apart(machine: Machine):
     assert place["gpus_wanted"] == 1 and place["bytes_wanted_each"] == 5 << 30
     text = machine.ok("lease", "list")
     assert "WAITING" in text and "5.0 GiB" in text and "sleep 60" in text
+
+
+def test_a_time_namespace_ends_no_lease(machine: Machine):
+    """There the machine's clock shows another time, days ahead."""
+    namespace = [
+        "unshare",
+        *([] if os.geteuid() == 0 else ["--map-root-user"]),
+        "--time",
+        "--boottime",
+        "400000",
+    ]
+    if machine.command(*namespace, "true").returncode != 0:
+        pytest.skip("no time namespace may be made here")
+    machine.start("lease", "hold", "--mem", "10G", "--for", "1h")
+    wait_until(lambda: len(machine.files()) == 1)
+    (outside,) = machine.held()
+    inside = machine.command(*namespace, PROGRAM, "lease", "list", "--json")
+    (lease,) = json.loads(inside.stdout)["leases"]
+    assert abs(lease["expires_in_seconds"] - outside["expires_in_seconds"]) < 60
+    assert machine.command(*namespace, PROGRAM, "run", "--mem", "1G", "--", "true").returncode == 0
+    assert len(machine.held()) == 1

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace innkeeper::fuzz {
 
 class Input {
@@ -62,10 +64,6 @@ inline std::vector<std::string> parts_of(std::string_view text, char separator) 
 }
 
 // Fit to be shown to people in one line.
-inline bool is_one_line(std::string_view text) {
-  for (const char c : text)
-    if (c < ' ' || c > '~') return false;
-  return true;
-}
+inline bool is_one_line(std::string_view text) { return printable(text, SIZE_MAX) == text; }
 
 }  // namespace innkeeper::fuzz

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "fuzz/input.h"
 #include "lease/process.h"
 #include "support/lease_folder.h"
@@ -159,7 +160,7 @@ class Scene {
   }
 
   // A place that was not touched for seconds does not count: then two answers may differ.
-  bool is_old() const { return wall_clock_ns() - now_ns_ > 2'000'000'000; }
+  bool is_old() const { return machine_clock_ns() - now_ns_ > 2'000'000'000; }
 
   // Leaves the live leases and places alone there.
   void clear_the_rest() const {
@@ -270,7 +271,7 @@ class Scene {
     if (fd >= 0) close(fd);
   }
 
-  const int64_t now_ns_ = wall_clock_ns();
+  const int64_t now_ns_ = machine_clock_ns();
   std::vector<File> files_;
   std::vector<std::string> wholes_;  // ids of which parts may be made
   bool linked_ = false;

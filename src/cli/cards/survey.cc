@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/clock.h"
 #include "board/reader.h"
 #include "lease/directory.h"
 #include "lease/from_snapshot.h"
@@ -189,7 +190,7 @@ Survey look_around(Wanted wanted, const Survey* before) {
   survey.machine = lease::from_snapshot(survey.snapshot);
   survey.places = places_of(survey.snapshot);
   const std::vector<Entry> live = read_files(survey);
-  survey.now_ns = lease::wall_clock_ns();
+  survey.now_ns = machine_clock_ns();
   const uint64_t pid_namespace = lease::own_pid_namespace();
   const lease::Ledger ledger = lease::make_ledger(survey.machine, live, {survey.now_ns, pid_namespace});
   std::map<uint32_t, std::string> names;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/cards/report.h"
 #include "cli/cards/survey.h"
 #include "cli/command.h"
@@ -61,7 +62,7 @@ int hold(const HoldOptions& options) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
-  if (expires_ns == 0 || lease::wall_clock_ns() < expires_ns)
+  if (expires_ns == 0 || machine_clock_ns() < expires_ns)
     fail(kNoLease, "the lease was released by somebody else");
   return kDone;
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/clock.h"
 #include "cli/cards/survey.h"
 #include "cli/command.h"
 #include "cli/queue/common.h"
@@ -139,7 +140,7 @@ int list(const ListOptions& options) {
     return kDone;
   }
   const Screen out = screen();
-  const int64_t now = lease::wall_clock_ns();
+  const int64_t now = wall_clock_ns();
   Table table;
   table.columns = {{"JOB", true, 0},    {"STATE", false, 0}, {"PRIORITY", true, 4}, {"GPUS", true, 3},
                    {"MEMORY", true, 3}, {"TIME", true, 2},   {"COMMAND", false, 0}};

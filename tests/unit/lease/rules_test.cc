@@ -167,7 +167,7 @@ TEST(LeaseRecord, WhatCannotBeReadIsNotWritten) {
   EXPECT_EQ(encode(record).status().code(), Code::invalid_argument);
   record = some_record();
   record.command = "two\nlines=1";
-  EXPECT_EQ(decode(encode(record).value())->command, "two?lines=1");
+  EXPECT_EQ(decode(encode(record).value())->command, "two\\x0alines=1");
 }
 
 // ---- What is left

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "lease/process.h"
 #include "queue/life.h"
 #include "queue/scheduler.h"
@@ -68,7 +69,7 @@ class UnseenTest : public QueueFixture {
   }
   // Says that the file was written so many seconds ago.
   static int64_t age(const std::string& path, int64_t seconds) {
-    const int64_t then = lease::wall_clock_ns() / kSecond - seconds;
+    const int64_t then = wall_clock_ns() / kSecond - seconds;
     const timespec times[2] = {{then, 0}, {then, 0}};
     EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
     return then * kSecond;
@@ -175,7 +176,7 @@ TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
   Store store = this->store();
   const JobId written = began(store, "another boot"), touched = began(store, "another boot"),
               silent = began(store, "another boot"), future = began(store, "another boot");
-  const int64_t now = lease::wall_clock_ns();
+  const int64_t now = wall_clock_ns();
   for (const JobId id : {written, touched, silent, future}) {
     test::spit(folder_->output(id, 1), "");
     age(folder_->output(id, 1), 9000);
@@ -190,7 +191,7 @@ TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
   EXPECT_NEAR(static_cast<double>(ended(written) - now), 2e9, 1.1e9);
   EXPECT_NEAR(static_cast<double>(ended(touched) - now), 3e9, 1.1e9);
   EXPECT_EQ(ended(silent), good(store.line(silent)).started_ns);
-  EXPECT_LE(ended(future), lease::wall_clock_ns()) << "a clock that was wrong";
+  EXPECT_LE(ended(future), wall_clock_ns()) << "a clock that was wrong";
 }
 
 TEST_F(UnseenTest, TheSupervisorGivesSignsOfLife) {
@@ -212,7 +213,7 @@ TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
   ASSERT_GT(job.size(), 1U);
   std::this_thread::sleep_for(1500ms);
   age(folder_->life(id, 1), 9000);
-  const int64_t before = lease::wall_clock_ns();
+  const int64_t before = wall_clock_ns();
   for (const pid_t pid : job) kill(pid, SIGKILL);
   Store store = this->store();
   ASSERT_TRUE(soon([&] { return good(store.line(id)).state == State::interrupted; }));

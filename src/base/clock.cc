@@ -1,0 +1,36 @@
+#include "base/clock.h"
+
+#include <time.h>
+
+#include <fstream>
+#include <string>
+
+namespace innkeeper {
+namespace {
+
+int64_t read(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// What this process's time namespace adds to the machine's clock (time_namespaces(7)).
+int64_t added_by_namespace() {
+  std::ifstream offsets("/proc/self/timens_offsets");  // not in kernels without such namespaces
+  std::string clock;
+  int64_t seconds = 0, nanoseconds = 0;
+  while (offsets >> clock >> seconds >> nanoseconds)
+    if (clock == "boottime" || clock == "7") return seconds * 1'000'000'000 + nanoseconds;
+  return 0;
+}
+
+}  // namespace
+
+int64_t machine_clock_ns() {
+  static const int64_t added = added_by_namespace();  // a process never changes its own
+  return read(CLOCK_BOOTTIME) - added;
+}
+
+int64_t wall_clock_ns() { return read(CLOCK_REALTIME) + wall_clock_error_ns.load(std::memory_order_relaxed); }
+
+}  // namespace innkeeper

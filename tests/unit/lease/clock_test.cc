@@ -1,0 +1,138 @@
+// Leases under a wall clock that somebody sets: expiry, order and places go by the machine's own.
+#include "base/clock.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/lines.h"
+#include "support/lease_fixture.h"
+
+namespace innkeeper::lease {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kHour = 3'600'000'000'000;
+
+class LeaseClock : public LeaseFixture {
+ protected:
+  LeaseClock() : LeaseFixture(idle_machine(1)) {}
+  ~LeaseClock() override { set_clock_off(0); }
+  static void set_clock_off(int64_t error_ns) { wall_clock_error_ns = error_ns; }
+  int places() {
+    int count = 0;
+    const std::vector<Entry> live = arbiter_.list().value();
+    for (const Entry& entry : live) count += entry.record.kind == Kind::waiting ? 1 : 0;
+    return count;
+  }
+};
+
+TEST_F(LeaseClock, SetForwardItEndsNoLease) {
+  Request request = whole();
+  request.expires_after = 1h;
+  const Lease lease = arbiter_.acquire(request, machine_).value();
+  set_clock_off(2 * kHour);
+  EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
+  EXPECT_TRUE(lease.intact());
+  EXPECT_EQ(arbiter_.list().value().size(), 1u);
+}
+
+TEST_F(LeaseClock, SetBackItKeepsNoLeaseLonger) {
+  Request request = whole();
+  request.expires_after = 1s;
+  const Lease lease = arbiter_.acquire(request, machine_).value();
+  set_clock_off(-2 * kHour);
+  EXPECT_TRUE(soon([&] { return !lease.intact(); }));
+  EXPECT_TRUE(arbiter_.acquire(whole(), machine_).ok());
+}
+
+TEST_F(LeaseClock, RenewalsGoByTheMachinesClock) {
+  Request request = whole();
+  request.expires_after = 1h;
+  Lease lease = arbiter_.acquire(request, machine_).value();
+  set_clock_off(3 * kHour);
+  EXPECT_TRUE(arbiter_.renew(lease, 1h).ok());
+  set_clock_off(0);
+  EXPECT_LE(lease.expires_ns(), machine_clock_ns() + kHour);
+  EXPECT_TRUE(lease.intact());
+}
+
+// The first in line stays the first, whichever way the clock goes while both wait.
+TEST_F(LeaseClock, WhoAskedFirstIsServedFirst) {
+  for (const int64_t error : {-2 * kHour, 2 * kHour}) {
+    set_clock_off(0);
+    std::optional<Lease> held(arbiter_.acquire(whole(), machine_).value());
+    const auto look = [&]() -> Result<Machine> { return machine_; };
+    std::atomic<int> served{0}, first{0}, second{0};
+    const auto wait_in_line = [&](std::atomic<int>& when) {
+      Arbiter own = folder_.arbiter();
+      const Result<Lease> lease = own.acquire(waiting(whole()), look);
+      EXPECT_TRUE(lease.ok()) << lease.status().message();
+      when = ++served;
+      std::this_thread::sleep_for(50ms);
+    };
+    std::thread one(wait_in_line, std::ref(first));
+    ASSERT_TRUE(soon([&] { return places() == 1; }));
+    set_clock_off(error);
+    std::thread two(wait_in_line, std::ref(second));
+    ASSERT_TRUE(soon([&] { return places() == 2; }));
+    held.reset();
+    one.join();
+    two.join();
+    EXPECT_EQ(first, 1) << error;
+    EXPECT_EQ(second, 2) << error;
+  }
+}
+
+// What is kept for a place is nobody else's just because the clock is hours ahead of when it was touched.
+TEST_F(LeaseClock, APlaceIsNotLostByIt) {
+  const Lease half = arbiter_.acquire(share(GiB(40)), machine_).value();
+  std::atomic<bool> give_up{false};
+  std::thread waiter([&] {
+    const auto look = [&]() -> Result<Machine> { return machine_; };
+    Arbiter own = folder_.arbiter();
+    EXPECT_FALSE(own.acquire(waiting(whole()), look, [&] { return give_up.load(); }).ok());
+  });
+  ASSERT_TRUE(soon([&] { return places() == 1; }));
+  for (const int64_t error : {2 * kHour, -2 * kHour, 24 * 400 * kHour}) {
+    set_clock_off(error);
+    EXPECT_EQ(arbiter_.acquire(share(GiB(1)), machine_).status().code(), Code::busy) << error;
+  }
+  give_up = true;
+  waiter.join();
+}
+
+// As versions wrote them that knew the wall clock alone.
+TEST_F(LeaseClock, TimesOfTheWallClockAreRead) {
+  const auto slot = [](const std::string& times) {
+    const std::string body = "kind=held\n" + times;
+    return "innkeeper-lease 1 1 " + std::to_string(body.size()) + " " + hex(fnv1a(body) ^ 1U) + "\n" + body;
+  };
+  const int64_t now = wall_clock_ns();
+  const auto old = decode(
+      slot("since=" + std::to_string(now - kHour) + "\nexpires=" + std::to_string(now + kHour) + "\n"));
+  ASSERT_TRUE(old);
+  EXPECT_FALSE(old->expired(machine_clock_ns()));
+  EXPECT_TRUE(old->expired(machine_clock_ns() + kHour));
+  EXPECT_LE(old->since_ns, machine_clock_ns());
+  const auto over = decode(slot("since=1\nexpires=2\n"));
+  ASSERT_TRUE(over);
+  EXPECT_TRUE(over->expired(machine_clock_ns()));
+  // And what is written says both.
+  Record record;
+  record.since_ns = 5;
+  record.expires_ns = machine_clock_ns() + kHour;
+  const std::string text = encode(record).value();
+  EXPECT_NE(text.find("\nexpires=" + std::to_string(wall_clock_ns() / 1'000'000'000 + 3599).substr(0, 8)),
+            std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace innkeeper::lease
