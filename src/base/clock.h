@@ -1,7 +1,8 @@
 // The clocks by which processes of one machine compare when things happened.
 //
-// Nobody sets the machine's clock: it counts from the machine's start, also while the machine sleeps, and says
-// the same in every time namespace. It decides; the wall clock, which users and time servers set, is for people.
+// Nobody sets the machine's clock: it counts from the machine's start, also while the machine sleeps, and
+// says the same in every time namespace. It decides; the wall clock, which users and time servers set, is for
+// people.
 #pragma once
 
 #include <atomic>

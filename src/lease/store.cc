@@ -31,8 +31,8 @@ std::optional<std::string> read_slots(int fd) {
   return text;
 }
 
-// A touched file's time of change is the machine's clock, beyond any that a wall clock writes. What has one of a
-// wall clock was made a moment ago, or is touched by a version of the program that knows no other.
+// A touched file's time of change is the machine's clock, beyond any that a wall clock writes. What has one
+// of a wall clock was made a moment ago, or is touched by a version of the program that knows no other.
 constexpr int64_t kTouched = 4'102'444'800;  // seconds: 2100-01-01
 
 int64_t touched_ns(const timespec& time) {

@@ -14,6 +14,7 @@
 #include "lease/here.h"
 #include "lease/kill_point.h"
 #include "lease/process.h"
+#include "queue/careful_clock.h"
 #include "queue/environment.h"
 #include "queue/measure.h"
 #include "queue/supervisor.h"
@@ -121,7 +122,10 @@ Result<bool> Scheduler::prune() {
   ended_ = 0;
   const Result<Keep> keep = keep_setting(store_);
   if (!keep.ok()) return keep.status();
-  const Result<Pruned> some = store_.prune(keep.value(), folder_, kPrunedWhileRunning);
+  const Result<int64_t> now = careful_now(store_, boot_id_);
+  if (!now.ok()) return now.status();
+  const Result<Pruned> some =
+      store_.prune(keep.value(), folder_, kPrunedWhileRunning, Care{now.value(), kKeptByAge});
   if (!some.ok()) return some.status();
   const bool more = some.value().jobs > 0;
   if (!more && pruned_) IK_RETURN_IF_ERROR(store_.tidy());

@@ -28,6 +28,7 @@ inline constexpr const char* kKeepJobsSetting = "keep_jobs";   // -1: all
 // How much history the runner keeps unless set: enough to look things up, little enough to forget about.
 inline constexpr std::chrono::hours kKeepAge{90 * 24};
 inline constexpr int64_t kKeepJobs = 20'000;
+inline constexpr int64_t kKeptByAge = 1'000;  // jobs that never go for their age
 
 // What is set.
 Result<Keep> keep_setting(Store& store);

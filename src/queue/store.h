@@ -78,6 +78,12 @@ struct Keep {
   std::optional<std::chrono::nanoseconds> age;  // since the job's end; none: however old
   std::optional<int64_t> jobs;                  // so many that ended last; none: all
 };
+// How the runner prunes, since nobody looks when it does: no clock that is wrong, then or when a job ended,
+// may cost the history. A job is no older than one that was added before it.
+struct Care {
+  int64_t now_ns = 0;    // see careful_now()
+  int64_t at_least = 0;  // so many jobs that ended last never go for their age
+};
 struct Pruned {
   int64_t jobs = 0;
   Bytes output;  // their files'
@@ -135,7 +141,8 @@ class Store {
   // array goes at once) or all that may go. What waits or runs stays, an array of which anything stays, and
   // an output that somebody has open. How each ended is known for ever, so that others may still need it.
   // One transaction.
-  Result<Pruned> prune(const Keep& keep, const Folder& folder, int64_t enough);
+  Result<Pruned> prune(const Keep& keep, const Folder& folder, int64_t enough,
+                       const std::optional<Care>& care = std::nullopt);
   // Drops what no job refers to any more, and gives the room back to the disk. What commands needed stays.
   Status tidy();
 

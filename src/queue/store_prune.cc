@@ -94,32 +94,48 @@ Status Store::remember(JobId id, JobId array, State state) {
   return row.with(array).run();
 }
 
-Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enough) {
-  constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
-  // What ended at this time with this id, or before, is old.
-  std::pair<int64_t, int64_t> old{kNever, 0};
+Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enough,
+                            const std::optional<Care>& care) {
+  // What ended at this time with this id, or before.
+  using Cut = std::pair<int64_t, int64_t>;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr Cut kNothing{std::numeric_limits<int64_t>::min(), 0};
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
-  if (keep.age) old = {wall_clock_ns() - keep.age->count(), std::numeric_limits<int64_t>::max()};
-  if (keep.jobs) {
+  const auto all_but = [&](int64_t count, Cut& cut) -> Status {
     Query next(*database_,
                "SELECT ended, id FROM jobs INDEXED BY jobs_ended WHERE state>1 "
                "ORDER BY ended DESC, id DESC LIMIT 1 OFFSET ?");
-    if (next.with(*keep.jobs).step()) old = std::max(old, {next.integer(0), next.integer(1)});
-    IK_RETURN_IF_ERROR(next.status());
+    cut = next.with(count).step() ? Cut{next.integer(0), next.integer(1)} : kNothing;
+    return next.status();
+  };
+  Cut old = kNothing, beyond = kNothing;  // by age, by number
+  int64_t young = kMost;                  // what was added with this id or later is not old
+  if (keep.age) old = {(care ? care->now_ns : wall_clock_ns()) - keep.age->count(), kMost};
+  if (keep.age && care) {
+    Cut spare;
+    IK_RETURN_IF_ERROR(all_but(care->at_least, spare));
+    Query first(*database_, "SELECT id FROM jobs WHERE added>? ORDER BY id LIMIT 1");
+    if (first.with(old.first).step()) young = first.integer(0);
+    IK_RETURN_IF_ERROR(first.status());
+    old = std::min(old, spare);
   }
+  if (keep.jobs) IK_RETURN_IF_ERROR(all_but(*keep.jobs, beyond));
   Pruned pruned;
-  if (old.first == kNever) return pruned;
+  const Cut cut = std::max(old, beyond);
+  if (cut == kNothing) return pruned;
 
   std::vector<std::pair<JobId, std::vector<Member>>> units;
   {
     std::set<JobId> arrays;  // looked at already
     Query found(*database_,
                 "SELECT id, array, state, attempt FROM jobs INDEXED BY jobs_ended WHERE state>1 "
-                "AND (ended, id) <= (?1, ?2) AND array NOT IN "
-                "(SELECT array FROM jobs WHERE array>0 AND (state<=1 OR (ended, id) > (?1, ?2))) "
+                "AND (ended, id) <= (?1, ?2) AND ((ended, id) <= (?3, ?4) OR id < ?5) AND array NOT IN "
+                "(SELECT array FROM jobs WHERE array>0 AND (state<=1 OR (ended, id) > (?1, ?2) "
+                "OR ((ended, id) > (?3, ?4) AND id >= ?5))) "
                 "ORDER BY ended, id");
-    found.with(old.first).with(old.second);
+    found.with(cut.first).with(cut.second).with(beyond.first).with(beyond.second);
+    found.with(old < cut ? 0 : young);
     while (pruned.jobs < enough && found.step()) {
       const JobId array = found.integer(1);
       std::vector<Member> unit;

@@ -360,13 +360,13 @@ for share in (False, True):
                 else:
                     status = os.waitpid(child, 0)[1]
                     print(how, status, choice.lease.intact(), kept.lease.intact(),
-                          os.environ["CUDA_VISIBLE_DEVICES"] == f"{A},{B}")
+                          os.environ["CUDA_VISIBLE_DEVICES"] == f"{A},{B}", flush=True)
         except KeyError:
             pass
         if os.getpid() != parent_only:
             sys.stdout = None
             sys.exit(0 if not ended else 9)
-        print(ended)
+        print(ended, flush=True)
         ended.clear()
 """
     )

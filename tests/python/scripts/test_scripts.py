@@ -7,6 +7,7 @@ import re
 
 import pytest
 from managed_scripts import AMPLE, SCRIPTS, Scripts
+from torchrun import past_gloo
 
 # Name, simulated GPUs, and how far a loss may be from the CPU's: 0 is bit for bit, where the arithmetic is
 # the same. In mixed precision it is not: autocast is off in the CPU's run.
@@ -76,12 +77,7 @@ def test_a_script_trains_unmodified_at_60_percent_of_its_peak(
 def test_a_script_of_two_processes_trains_by_nccl_s_name_at_60_percent_of_its_peak(scripts: Scripts):
     script = str(SCRIPTS / "ddp_nccl.py")
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
-    plain = scripts.python(*torchrun)
-    for _ in range(
-        2
-    ):  # PyTorch's own Gloo may end a process at its end: github.com/pytorch/pytorch/issues/190489
-        if plain.returncode != 0:
-            plain = scripts.python(*torchrun)
+    plain = past_gloo(lambda: scripts.python(*torchrun))
     assert plain.returncode == 0, plain.stderr
     ample, needed = scripts.managed(AMPLE.format(1), *torchrun)
     assert ample.returncode == 0, ample.stderr

@@ -4,7 +4,8 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
-#include "lease/process.h"
+#include "base/clock.h"
+#include "queue/careful_clock.h"
 #include "queue/scheduler.h"
 #include "support/queue_fixture.h"
 
@@ -290,6 +291,69 @@ TEST_F(AutomaticTest, ManyAtATimeByHand) {
   JobSpec after = shell("true");
   for (const JobId id : array) after.after.push_back({id});
   EXPECT_EQ(queue_.wait(queue_.add(after).value(), 20s).value().at(0).state, State::done);
+}
+
+// What the runner does by itself, when the machine starts with a clock that is more than a year ahead.
+class CarefulPrune : public PruneTest {
+ protected:
+  ~CarefulPrune() override { wall_clock_error_ns = 0; }
+  // As a runner that starts with the wall clock so far off, in this start of the machine.
+  int64_t prune_by_runner(std::chrono::nanoseconds error, const std::string& boot, int64_t at_least = 0) {
+    wall_clock_error_ns = error.count();
+    const int64_t now = good(careful_now(store_, boot));
+    const Keep keep{.age = 24h * 90, .jobs = std::nullopt};
+    return good(store_.prune(keep, *folder_, kAll, Care{now, at_least})).jobs;
+  }
+  static constexpr auto kYear = 24h * 400;
+};
+
+TEST_F(CarefulPrune, AClockThatIsWrongOnceCostsNothing) {
+  for (int i = 0; i < 5; ++i) ended();
+  EXPECT_EQ(prune_by_runner(0ns, "monday"), 0);
+  EXPECT_EQ(prune_by_runner(kYear, "tuesday"), 0) << "the start before says otherwise";
+  EXPECT_EQ(prune_by_runner(kYear, "tuesday"), 0) << "so it does later";
+  EXPECT_EQ(prune_by_runner(0ns, "tuesday"), 0) << "set right";
+  EXPECT_EQ(prune_by_runner(kYear, "tuesday"), 0) << "and wrong again";
+  EXPECT_EQ(prune_by_runner(0ns, "wednesday"), 0);
+}
+
+TEST_F(CarefulPrune, InTheFirstStartTheMachinesClockCounts) {
+  ended();
+  EXPECT_EQ(prune_by_runner(0ns, "monday"), 0);
+  EXPECT_EQ(prune_by_runner(kYear, "monday"), 0) << "not a year has passed since";
+}
+
+TEST_F(CarefulPrune, WhatTwoStartsCallOldGoes) {
+  const JobId old = ended(), young = ended();
+  sql("UPDATE jobs SET added=added-" + std::to_string((24h * 100 / 1ns)) +
+      " WHERE id=" + std::to_string(old));
+  make_older(old, 24h * 100);
+  EXPECT_EQ(prune_by_runner(0ns, "monday", 1), 1);
+  EXPECT_FALSE(kept(old));
+  EXPECT_TRUE(kept(young));
+}
+
+TEST_F(CarefulPrune, SoManyAlwaysStay) {
+  for (int i = 0; i < 6; ++i) ended();
+  sql("UPDATE jobs SET added=1, ended=2");
+  EXPECT_EQ(prune_by_runner(0ns, "monday", 4), 2);
+  EXPECT_EQ(prune_by_runner(0ns, "tuesday", 4), 0);
+}
+
+// Where the clock was behind when jobs ended, they look older than what was added before them.
+TEST_F(CarefulPrune, NoJobIsOlderThanOneBeforeIt) {
+  const JobId first = ended(), second = ended();
+  sql("UPDATE jobs SET added=1, ended=2 WHERE id=" + std::to_string(second));
+  EXPECT_EQ(prune_by_runner(0ns, "monday"), 0);
+  EXPECT_TRUE(kept(first) && kept(second));
+  sql("UPDATE jobs SET added=1, ended=2 WHERE id=" + std::to_string(first));
+  EXPECT_EQ(prune_by_runner(0ns, "monday"), 2);
+}
+
+TEST_F(CarefulPrune, ByNumberItPrunesAllTheSame) {
+  for (int i = 0; i < 6; ++i) ended();
+  const Keep keep{.age = 24h * 90, .jobs = 4};
+  EXPECT_EQ(good(store_.prune(keep, *folder_, kAll, Care{good(careful_now(store_, "monday")), 5})).jobs, 2);
 }
 
 }  // namespace

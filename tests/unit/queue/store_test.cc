@@ -207,7 +207,7 @@ TEST_F(StoreTest, NumbersOfADamagedDatabaseAreHeldToWhatTheyCanBe) {
   EXPECT_EQ(job.memory, Bytes(0));
   EXPECT_EQ(job.cards, 0);
   EXPECT_EQ(job.cpu_slots, 0) << "no slots are won by starting it";
-  EXPECT_EQ(job.title, "?[2J");
+  EXPECT_EQ(job.title, "\\x1b[2J");
   EXPECT_LT(std::chrono::steady_clock::now() + *job.time_limit, std::chrono::steady_clock::time_point::max());
   damage("UPDATE jobs SET state=257, attempt=1");
   EXPECT_EQ(good(store.finish(id, 1, {})), State::interrupted) << "257 is no state, and not 1 either";
