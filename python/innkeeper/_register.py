@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 DEVICE = "managed"
+OLDEST_TORCH = (2, 11)  # as cmake/torch.cmake says
 _UNCLAIMED = "privateuseone"  # what PyTorch calls the slot for an out-of-tree device while nobody has it
 
 
@@ -31,10 +32,12 @@ def register() -> None:
     version = re.match(r"\d+\.\d+", getattr(torch, "__version__", ""))
     found = version[0] if version is not None else "none"
     if found != TORCH:
+        again = "pip install --no-build-isolation --force-reinstall --no-deps . in innkeeper's source"
+        supported = version is not None and tuple(map(int, found.split("."))) >= OLDEST_TORCH
         raise ImportError(
             f"innkeeper was built for PyTorch {TORCH} and found {getattr(torch, '__version__', torch)}, not "
-            f"compatible with it: pip install torch=={TORCH}.*, or build anew for this one: "
-            "pip install --no-build-isolation --force-reinstall --no-deps . in innkeeper's source"
+            f"compatible with it: pip install torch=={TORCH}.*"
+            + (f", or build anew for this one: {again}" if supported else "")
         )
     taken_by = torch._C._get_privateuse1_backend_name()
     if taken_by not in (_UNCLAIMED, DEVICE):

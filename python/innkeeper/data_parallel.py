@@ -148,7 +148,7 @@ def replica_seeds(count: int) -> list[int]:
     """What each replica but the first is seeded with. Nothing is drawn for it."""
     if count < 2:
         return [0] * count
-    state = hashlib.blake2b(_C.get_rng_state().numpy().tobytes(), digest_size=16)
+    state = hashlib.blake2b(bytes(_C.get_rng_state().tolist()), digest_size=16)
 
     def seed(replica: int) -> int:
         mine = state.copy()

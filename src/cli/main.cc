@@ -1,16 +1,20 @@
 // The program `innkeeper`. Each sub-command is a file of this folder with a register_X(), listed here.
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
 #include "cli/queue/common.h"
 #include "cli/screen.h"
+#include "config/misspelt.h"
 #include "lease/request.h"
 
 namespace innkeeper::cli {
@@ -95,6 +99,13 @@ int run(int argc, char** argv) {
   add_commands(program);
   need_subcommand(program);
   program.footer(exit_codes());  // now, so that the sub-commands do not take it over
+
+  // A managed script's own process says it.
+  const auto says_it_itself = [](std::string_view word) {
+    return word == "--managed" || word.starts_with("--nproc");
+  };
+  if (std::none_of(argv + 1, argv + argc, says_it_itself))
+    for (const std::string& line : misspelt_settings(environ)) note(line);
 
   // A job's own words are not ours to parse.
   std::vector<std::string> words(argv + 1, argv + argc);

@@ -14,6 +14,7 @@ namespace innkeeper::queue {
 void Scheduler::notify(const Job& job) const {
   std::vector<std::string> environment = job.environment;
   remove_variable(environment, lease::kLeaseVariable);  // the adder's own, over by now or soon
+  remove_variable(environment, lease::kLeasedVariable);
   remove_variable(environment, lease::kDescriptorVariable);
   set_variable(environment, "INNKEEPER_JOB_ID", std::to_string(job.id));
   set_variable(environment, "INNKEEPER_JOB_NAME", job.title);

@@ -275,6 +275,7 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   launch.linger = job.linger;
   launch.life = std::move(life).value();
   remove_variable(launch.environment, lease::kLeaseVariable);
+  remove_variable(launch.environment, lease::kLeasedVariable);
   remove_variable(launch.environment, lease::kDescriptorVariable);
   show_cards(launch.environment, lease);
   if (job.memory > Bytes(0))

@@ -114,6 +114,7 @@ class Supervisor {
     if (output < 0) return cannot_start(errno);
     if (launch_.lease.held()) {
       set_variable(launch_.environment, lease::kLeaseVariable, launch_.lease.id());
+      set_variable(launch_.environment, lease::kLeasedVariable, launch_.lease.uuids());
       set_variable(launch_.environment, lease::kDescriptorVariable,
                    std::to_string(launch_.lease.descriptor()));
     }

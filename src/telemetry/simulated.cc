@@ -23,7 +23,10 @@ Part read_simulated(Wanted wanted) {
   const std::string_view nodes = said("INNKEEPER_NODES");
   if (nodes.find("sim") == std::string_view::npos) return part;  // spares the look at the host's memory
   const Result<MachineSpec> spec = parse_machine(nodes, said("INNKEEPER_SIM"), host_memory_limit());
-  if (!spec.ok()) return part;
+  if (!spec.ok()) {
+    part.text = spec.status().message();
+    return part;
+  }
   for (const NodeSpec& node : spec.value().nodes) {
     if (node.make != NodeMake::sim) continue;
     Card card;

@@ -78,6 +78,9 @@ Snapshot snapshot(Wanted wanted) {
   if (!result.driver.ok()) {
     parts.push_back(read_simulated(wanted));
     result.simulated = !parts.back().cards.empty();
+    const std::string& wrong = parts.back().text;
+    if (!wrong.empty())
+      result.driver = Reading<Driver>::none(result.driver.outcome(), wrong + "; " + result.driver.text());
   }
   merge_cards(parts, has(wanted, Wanted::links), result);
   result.taken = std::chrono::steady_clock::now();

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 from innkeeper_program import Jobs, Machine, wait_until
@@ -53,3 +55,65 @@ def test_jobs_wait_for_them(simulated: Machine, jobs: Jobs) -> None:
     one = jobs.shell("echo $CUDA_VISIBLE_DEVICES", "--mem=16M")
     assert jobs.wait(both, one) == 0
     assert jobs.log(both) == f"{FIRST},{SECOND}\n" and jobs.log(one).strip() in (FIRST, SECOND)
+
+
+USE = """
+import os, sys
+if len(sys.argv) > 1:
+    os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
+import innkeeper, torch
+print(innkeeper.where(torch.ones(3, device="managed")))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("managed", [True, False])
+def test_a_job_uses_none_that_it_did_not_lease(simulated: Machine, tmp_path: Path, managed: bool) -> None:
+    """Whatever it says that CUDA is to see: another's lease may be there."""
+    script = tmp_path / "use.py"
+    script.write_text(USE)
+    python = ["--managed", "--python", sys.executable] if managed else []
+    command = [str(script)] if managed else ["--", sys.executable, str(script)]
+    simulated.start("run", "--gpus", "1", "--", "sleep", "60")
+    wait_until(lambda: len(simulated.held()) == 1)
+    for chosen in ([], [SECOND]):
+        assert simulated.ok("run", *python, "--gpus", "1", *command, *chosen) == "['sim:1']\n"
+    for chosen, used in (("0", "sim:0"), (FIRST, "sim:0"), ("0,1", "sim:0")):
+        done = simulated.run("run", *python, "--gpus", "1", *command, chosen)
+        assert done.returncode == 1 and done.stdout == "", done.stdout
+        said = done.stderr.splitlines()[-1]
+        assert f'in which this runs, holds {SECOND}; CUDA_VISIBLE_DEVICES="{chosen}" ' in said
+        assert f"this process would use {used}: leave the variable as it was set for the lease" in said
+
+
+def test_a_job_may_configure_nodes_of_its_own(simulated: Machine) -> None:
+    code = """
+import os
+del os.environ["CUDA_VISIBLE_DEVICES"]
+import innkeeper
+innkeeper.configure("sim:4x1MiB,host:1GiB")
+print(len(innkeeper.stats()["nodes"]))
+"""
+    assert simulated.ok("run", "--gpus", "1", "--", sys.executable, "-c", code) == "5\n"
+
+
+def test_nodes_that_cannot_be_read_are_told(simulated: Machine) -> None:
+    simulated.env["INNKEEPER_NODES"] = "sim:2x64mb"
+    for words in (["status"], ["pick"], ["run", "--gpus", "1", "--", "true"]):
+        said = simulated.run(*words)
+        assert 'INNKEEPER_NODES: "sim:2x64mb": size "64mb"' in said.stdout + said.stderr, words
+
+
+def test_a_misspelt_setting_is_told_once(simulated: Machine) -> None:
+    simulated.env["INNKEEPER_LEASEDIR"] = "/nowhere"
+    told = "innkeeper: INNKEEPER_LEASEDIR is set, and no setting: INNKEEPER_LEASE_DIR is one\n"
+    assert simulated.run("status").stderr == told
+    job = ["--python", sys.executable, "-c", "import torch; torch.ones(1, device='cuda')"]
+    said = simulated.run("run", "--managed", *job).stderr
+    assert said.count("INNKEEPER_LEASEDIR") == 1
+
+
+def test_managed_scripts_need_no_word_python(simulated: Machine) -> None:
+    done = simulated.run("run", "--managed", "--python", sys.executable, "python", "train.py")
+    assert done.returncode == 64
+    assert 'leave "python" out, as in: innkeeper run --managed train.py' in done.stderr

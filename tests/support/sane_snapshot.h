@@ -5,15 +5,14 @@
 #include <set>
 #include <string>
 
+#include "base/printable.h"
 #include "telemetry/snapshot.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::test {
 
 inline bool is_plain(const std::string& text) {
-  for (const char c : text)
-    if (c < ' ' || c > '~') return false;
-  return text.size() <= 400;
+  return printable(text, SIZE_MAX) == text && text.size() <= 1600;
 }
 
 inline std::string wrong_in(const telemetry::Reading<telemetry::Memory>& memory) {

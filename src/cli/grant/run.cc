@@ -69,6 +69,7 @@ lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, con
   variables.order = "PCI_BUS_ID";  // for programs that compare numbers with nvidia-smi's
   set_own_variables(variables);
   setenv(lease::kLeaseVariable, lease.id().c_str(), 1);
+  setenv(lease::kLeasedVariable, lease.uuids().c_str(), 1);
   setenv(lease::kDescriptorVariable, std::to_string(descriptor.value()).c_str(), 1);
   become(job, &lease);
 }

@@ -61,6 +61,9 @@ std::vector<std::string> ScriptOptions::command(const std::vector<std::string>& 
   if (nproc_given() && (named.starts_with("python") || named == "torchrun"))
     fail(kUsage, "--nproc runs a script by torchrun: leave " + in_quotes(script.front()) +
                      " out, as in: innkeeper run --nproc " + std::to_string(nproc_) + " -- train.py");
+  if (managed_ && named.starts_with("python") && !std::filesystem::is_regular_file(script.front()))
+    fail(kUsage, "--managed runs a script by its own Python: leave " + in_quotes(script.front()) +
+                     " out, as in: innkeeper run --managed train.py");
   std::vector<std::string> words = {python_.empty() ? python_here() : python_};
   if (managed_) words.insert(words.end(), {"-m", "innkeeper"});
   if (nproc_given())

@@ -1,5 +1,6 @@
 #include "torch/runtime/nodes_setting.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <set>
@@ -43,6 +44,33 @@ const char* visible_list() {
   return !items.empty() && simulated_index(items.front()) ? list : nullptr;
 }
 
+// A program that leased simulated GPUs uses no others, whatever it says later that CUDA is to see: those are
+// other people's. Nodes that it configures by itself are nobody's.
+void refuse_what_is_not_leased(const MachineSpec& spec) {
+  const std::string leased = from_environment("INNKEEPER_LEASE_GPUS");
+  const std::vector<std::string_view> uuids = split_items(leased);
+  if (uuids.empty() || !simulated_index(uuids.front())) return;
+  std::string others;
+  for (const NodeSpec& node : spec.nodes) {
+    if (node.make != NodeMake::sim) continue;
+    const bool is_leased = std::any_of(uuids.begin(), uuids.end(), [&](std::string_view uuid) {
+      return node.name == "sim:" + std::to_string(simulated_index(uuid).value_or(-1));
+    });
+    if (!is_leased) others += (others.empty() ? "" : ", ") + node.name;
+  }
+  if (others.empty()) return;
+  const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
+  throw_status(
+      Status(
+          Code::invalid_argument,
+          "the lease " + from_environment("INNKEEPER_LEASE") + ", in which this runs, holds " + leased +
+              "; " +
+              (list == nullptr ? "without CUDA_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES=" + in_quotes(list)) +
+              " this process would use " + others +
+              ": leave the variable as it was set for the lease, or name a GPU of the lease by its UUID"),
+      "");
+}
+
 // CUDA sees no device at all where one stands twice.
 bool lists_device_0_first(std::string_view list) {
   const std::vector<std::string_view> items = split_items(list);
@@ -81,6 +109,7 @@ MachineSpec parse_nodes(const std::string& nodes) {
   }
 #endif
   if (const char* list = visible_list(); list != nullptr) keep_listed(spec.value(), list);
+  if (nodes == from_environment("INNKEEPER_NODES")) refuse_what_is_not_leased(spec.value());
   return std::move(spec).value();
 }
 

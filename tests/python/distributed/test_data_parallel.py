@@ -439,3 +439,15 @@ def test_the_plain_import_says_nothing_of_data_parallel_on_the_cpu(run_python: R
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == "cpu\n"
+
+
+def test_numpy_is_not_needed(run_python: RunProgram):
+    code = """
+import sys
+sys.modules["numpy"] = None
+import innkeeper, torch
+model = torch.nn.DataParallel(torch.nn.Linear(100, 10).to("managed"))
+print(*model(torch.ones(64, 100)).shape)
+"""
+    done = run_python("-W", "ignore", "-c", code, nodes="sim:2x16MiB,host:1GiB")
+    assert done.stdout == "64 10\n", done.stderr
