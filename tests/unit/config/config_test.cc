@@ -137,7 +137,7 @@ const BadCase kBadNodes[] = {
     {"sim:64MiB,",
      "\"\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB"},
     {"Host:1GiB\n",
-     "\"Host:1GiB?\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or "
+     "\"Host:1GiB\\x0a\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or "
      "disk:/tmp:8GiB"},
     {"auto:1",
      "\"auto:1\": size \"1\" has no unit, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
