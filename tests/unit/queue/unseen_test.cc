@@ -48,7 +48,8 @@ class UnseenTest : public QueueFixture {
     const auto line = lease::process_line(runner);
     ASSERT_GT(line.size(), 1U);
     std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner};  // its watcher first
-    all.insert(all.end(), job.begin(), job.end());
+    // Children first: the kernel wakes and ends what is stopped in a group that lost its parents' session.
+    all.insert(all.end(), job.rbegin(), job.rend());
     for (const pid_t pid : all) EXPECT_EQ(kill(pid, SIGKILL), 0);
     ASSERT_TRUE(soon([&] { return !look(folder_->life(running, 1)).alive && !queue_.runner_alive(); }));
   }
