@@ -12,25 +12,17 @@
 #include "base/repeat.h"
 #include "lease/attempt.h"
 #include "lease/process.h"
-#include "lease/watch.h"
+#include "lease/wait.h"
 
 namespace innkeeper::lease {
 namespace {
 
 using std::chrono::milliseconds;
 
-// How long after an event that did not help to look again: a dead holder's lock goes a moment after the
-// event.
-constexpr milliseconds kAfterEvent{20};
-// Without events.
-constexpr milliseconds kPause{1000};
 // A look at the cards that takes longer than this may soon take longer than kPlaceLost.
 constexpr milliseconds kSlowLook{500};
 // A place must be touched well within kPlaceLost. When the process is stopped so is the thread that does it.
 constexpr std::chrono::seconds kTouch{1};
-// How often a waiting caller is asked whether it has given up.
-constexpr milliseconds kAsk{100};
-
 Status sensible(const Request& request, const Machine& machine, bool in_line = false) {
   IK_RETURN_IF_ERROR(check(request));
   if (machine.cards.empty())
@@ -107,18 +99,14 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
 
 Result<Lease> Arbiter::acquire(const Request& request, const Machine& machine) {
   IK_RETURN_IF_ERROR(sensible(request, machine));
-  Attempt attempt(request, machine);
+  Attempt attempt(request, machine, machine_clock_ns());
   std::optional<LeaseFile> no_place;
   return try_once(attempt, no_place, false);
 }
 
 Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const Cancelled& cancelled) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto waited = [&] {
-    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
-  };
-  // Only for who waits: to close one takes the kernel some 15 ms.
-  std::optional<Watch> watch;
+  const int64_t asked_ns = machine_clock_ns();
+  Wait wait(*directory_, request, cancelled);
   std::optional<LeaseFile> place;
   struct LeaveLine {
     std::optional<LeaseFile>& place;
@@ -127,40 +115,26 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     }
   } leave_line{place};
   std::optional<Repeat> ticker;  // ends before the place does
-  bool event = false;
   for (;;) {
-    const milliseconds before = waited();
+    const milliseconds before = wait.so_far();
     Result<Machine> machine = look();
     if (!machine.ok()) return machine.status();
-    const bool slow = waited() - before > kSlowLook;
+    const bool slow = wait.so_far() - before > kSlowLook;
     if (place) touch(place->file.fd());
+    Turn turn;
     const auto attempt_now = [&]() -> Result<Lease> {
       IK_RETURN_IF_ERROR(sensible(request, machine.value(), place.has_value()));
-      Attempt attempt(request, machine.value());
-      return try_once(attempt, place, request.wait);
+      Attempt attempt(request, machine.value(), asked_ns);
+      Result<Lease> result = try_once(attempt, place, request.wait);
+      turn = attempt.turn;
+      return result;
     };
     Result<Lease> result = attempt_now();
     if (result.ok() || result.status().code() != Code::busy || !request.wait) return result;
     if (place && slow && !ticker)
       ticker.emplace([fd = place->file.fd()] { touch(fd); }, kTouch, "a place in line may be lost");
-    // Once more, so that no event since the first attempt is missed.
-    if (!watch) {
-      watch.emplace(*directory_);
-      continue;
-    }
-    // An event may come before what it tells of: look again soon, once.
-    milliseconds pause = event ? kAfterEvent : kPause;
-    event = false;
-    while (pause > milliseconds(0) && !event) {
-      const milliseconds left = request.wait_limit ? *request.wait_limit - waited() : milliseconds::max();
-      const bool given_up = cancelled && cancelled();
-      if (given_up || left <= milliseconds(0))
-        return Status(Code::busy, (given_up ? "given up after " : "waited ") +
-                                      std::to_string(waited().count()) + " ms: " + result.status().message());
-      const milliseconds part = std::min({pause, left, kAsk});
-      event = watch->wait(part);
-      pause -= part;
-    }
+    if (!wait.until_next(turn, place ? &*place : nullptr))
+      return Status(Code::busy, wait.gave_up() + ": " + result.status().message());
   }
 }
 
@@ -181,7 +155,7 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   request.memory = each;
   request.count = static_cast<int>(file.record.claims.size());
   IK_RETURN_IF_ERROR(sensible(request, machine));
-  Attempt attempt(request, machine);
+  Attempt attempt(request, machine, machine_clock_ns());
   GlobalLock lock;
   IK_RETURN_IF_ERROR(lock_to_grant(lock));
   IK_RETURN_IF_ERROR(refresh(file));

@@ -9,8 +9,9 @@
 // In line: a request that does not fit now and may wait takes a place, a record of kind `waiting`, kept alive
 // by the waiting process like a lease. A place names cards that it waits for, and what it needs of these is
 // kept free of everybody who came later, so that a big request is not starved by small ones. Who came later
-// may have what is left. An earlier place that fits now goes first. A place whose process is stopped (it has
-// not touched its file for kPlaceLost) does not count until it goes on.
+// may have what is left. An earlier place that fits now goes first. A place whose process is stopped does not
+// count until it goes on (places.h). The first in the line watch the folder, the others one place each
+// (wait.h), so that a thousand may wait.
 //
 // Errors: invalid_argument, can never be granted; busy, not now (asked, free, promised, who holds);
 // unavailable, there is no card, or the lease is over; io_error, the folder.
@@ -40,8 +41,6 @@ inline constexpr const char* kLeaseVariable = "INNKEEPER_LEASE";
 inline constexpr const char* kLeasedVariable = "INNKEEPER_LEASE_GPUS";
 // The descriptor that was left open for it, for Arbiter::adopt.
 inline constexpr const char* kDescriptorVariable = "INNKEEPER_LEASE_FD";
-
-inline constexpr std::chrono::seconds kPlaceLost{5};
 
 struct Attempt;
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "lease/arbiter.h"
+#include "lease/places.h"
 #include "lease/process.h"
 
 namespace innkeeper::lease {
@@ -15,28 +16,6 @@ namespace {
 // In a message; status shows all.
 constexpr size_t kMaxCardsShown = 8;
 constexpr size_t kMaxHoldersShown = 3;
-
-bool earlier(const Entry& a, const Entry& b) {
-  return a.record.since_ns != b.record.since_ns ? a.record.since_ns < b.record.since_ns : a.id < b.id;
-}
-
-// The places that go before `own` (before a newcomer: all), in their order. Inside a lease only its owner
-// stands in line: nobody else can have a part of it.
-std::vector<const Entry*> places_ahead(const std::vector<Entry>& live, const Request& request, uint32_t user,
-                                       const Entry* own, int64_t now_ns) {
-  constexpr int64_t kLost = std::chrono::nanoseconds(kPlaceLost).count();
-  std::vector<const Entry*> places;
-  for (const Entry& entry : live) {
-    const std::vector<std::string>& its = entry.record.inside;
-    if (entry.record.kind != Kind::waiting || (its.empty() ? "" : its.front()) != request.inside) continue;
-    if (!its.empty() && entry.record.uid != user) continue;
-    if (now_ns - entry.touched_ns > kLost) continue;
-    if (own != nullptr && (entry.id == own->id || !earlier(entry, *own))) continue;
-    places.push_back(&entry);
-  }
-  std::sort(places.begin(), places.end(), [](const Entry* a, const Entry* b) { return earlier(*a, *b); });
-  return places;
-}
 
 // Takes out of the ledger what a place has a right to: what it can have now, else what it waits for.
 void set_aside(const Machine& machine, const Record& place, Ledger& ledger) {
@@ -87,8 +66,8 @@ std::string listed(const std::vector<std::string>& uuids) {
 
 }  // namespace
 
-Attempt::Attempt(const Request& asked, const Machine& snapshot)
-    : request(asked), machine(snapshot), wish(wish_of(asked)) {
+Attempt::Attempt(const Request& asked, const Machine& snapshot, int64_t when_ns)
+    : request(asked), machine(snapshot), asked_ns(when_ns), wish(wish_of(asked)) {
   sign(record);
   record.exclusive = wish.exclusive;
   record.job = printable(request.job);
@@ -118,9 +97,12 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
   }
   in_line = place.has_value();
   const Entry own = place ? Entry{place->id, place->record, 0} : Entry{};
-  const auto places = places_ahead(live, request, record.uid, place ? &own : nullptr, view.now_ns);
+  const auto places =
+      places_ahead(live, request, record.uid, place ? &own : nullptr, view.now_ns, record.pid_namespace);
   for (const Entry* entry : places) set_aside(machine, entry->record, ledger);
-  ahead = static_cast<int>(places.size());
+  turn.ahead = static_cast<int>(places.size());
+  turn.files = static_cast<int>(live.size());
+  turn.guard = turn.ahead < kFront ? "" : places[places.size() - kFront]->id;
   if (request.allowed) restrict_to(ledger, machine, *request.allowed);
   return Status::okay();
 }
@@ -150,6 +132,7 @@ Record Attempt::granted(const std::vector<size_t>& cards) const {
 Record Attempt::waiting(const std::vector<size_t>& cards) const {
   Record result = granted(cards);
   result.kind = Kind::waiting;
+  result.since_ns = asked_ns;
   result.expires_ns = 0;
   result.count = wish.count;
   result.each = wish.memory;
@@ -192,7 +175,7 @@ Status Attempt::refusal() const {
   }
   if (wish.count > 1 && of_one_maker < static_cast<size_t>(allowed))
     text += " (of one maker, who has " + std::to_string(of_one_maker) + ")";
-  if (ahead > 0) text += ", " + std::to_string(ahead) + " waiting ahead";
+  if (turn.ahead > 0) text += ", " + std::to_string(turn.ahead) + " waiting ahead";
   size_t shown = 0;
   for (size_t i = 0; i < ledger.size(); ++i) {
     if (!ledger[i].allowed) continue;

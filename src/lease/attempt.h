@@ -9,15 +9,18 @@
 #include "lease/ledger.h"
 #include "lease/request.h"
 #include "lease/store.h"
+#include "lease/wait.h"
 
 namespace innkeeper::lease {
 
 struct Attempt {
-  // Signs the record and asks the request's key: before the lock.
-  Attempt(const Request& request, const Machine& machine);
+  // Signs the record and asks the request's key: before the lock. `asked_ns`: when the request was made, by
+  // which its place in the line goes; by the machine's clock.
+  Attempt(const Request& request, const Machine& machine, int64_t asked_ns);
 
   const Request& request;
   const Machine& machine;
+  const int64_t asked_ns;
   const Wish wish;
   std::vector<double> keys;
   Record record;  // signed; without claims
@@ -25,7 +28,7 @@ struct Attempt {
   // Found under the lock.
   std::vector<Entry> live;
   Ledger ledger;  // with places ahead counted, and restricted to what is allowed
-  int ahead = 0;  // places that come first
+  Turn turn;      // in the line
   bool in_line = false;
 
   // Fills `ledger` from `live`. `place` is the caller's own, if it has one. Fails if the lease that it asks a

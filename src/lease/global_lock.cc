@@ -15,12 +15,19 @@
 #include <thread>
 
 #include "lease/kill_point.h"
+#include "lease/process.h"
 #include "lease/record.h"
 
 namespace innkeeper::lease {
 namespace {
 
-// "pid 123 (python3)", from the kernel's list of locks; empty if it cannot be seen.
+// Between two looks at a lock that is held. Longer only after a second: those who ask in between must not be
+// served for ever before who waits.
+std::chrono::microseconds pause_after(int attempt) {
+  return std::chrono::microseconds(attempt < 7 ? 20 << attempt : attempt < 1000 ? 1000 : 4000);
+}
+
+// "pid 123 (python3) of alice", from the kernel's list of locks; empty if it cannot be seen.
 std::string holder_of(ino_t inode) {
   std::ifstream locks("/proc/locks");
   std::string line;
@@ -33,11 +40,15 @@ std::string holder_of(ino_t inode) {
     std::ifstream name("/proc/" + pid + "/comm");
     std::string command;
     std::getline(name, command);
-    return "pid " + pid + (command.empty() ? "" : " (" + printable(command) + ")");
+    struct stat about {};
+    const bool owned = stat(("/proc/" + pid).c_str(), &about) == 0;
+    return "pid " + pid + (command.empty() ? "" : " (" + printable(command) + ")") +
+           (owned ? " of " + user_name(about.st_uid) : "");
   }
   return "";
 }
 
+constexpr int kQuickAttempts = 4;
 constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 }  // namespace
@@ -64,7 +75,6 @@ Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds li
   const auto until = std::chrono::steady_clock::now() + limit;
   sigset_t all;
   sigfillset(&all);
-  std::chrono::microseconds pause(20);
   for (int attempt = 0;; ++attempt) {
     if (!file_.valid()) IK_RETURN_IF_ERROR(open(directory));
     pthread_sigmask(SIG_BLOCK, &all, &signals_);
@@ -92,12 +102,10 @@ Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds li
                                     "; it is held for less than one: has that process been stopped?");
     }
     // Polled, since flock() cannot wait for a limited time. It is held too shortly for that to matter.
-    if (attempt < 4) {
+    if (attempt < kQuickAttempts)
       sched_yield();
-    } else {
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::microseconds(1000));
-    }
+    else
+      std::this_thread::sleep_for(pause_after(attempt - kQuickAttempts));
   }
 }
 

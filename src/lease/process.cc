@@ -28,13 +28,14 @@ std::string read_file(const std::string& path) {
 }
 
 struct Stat {
+  char state = '\0';
   int64_t parent = 0;
   int64_t group = 0;
   uint64_t start_ticks = 0;
   std::string name;
 };
 
-// Fields 2, 4, 5 and 22. The second, the command, may hold spaces and parentheses.
+// Fields 2 to 5 and 22. The second, the command, may hold spaces and parentheses.
 bool read_stat(int64_t pid, Stat& stat) {
   const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
   const size_t name = text.find('(');
@@ -45,6 +46,7 @@ bool read_stat(int64_t pid, Stat& stat) {
     at = text.find(' ', at);
     if (at == std::string::npos) return false;
     ++at;
+    if (field == 3) stat.state = text[at];
     if (field == 4) stat.parent = std::strtoll(text.c_str() + at, nullptr, 10);
     if (field == 5) stat.group = std::strtoll(text.c_str() + at, nullptr, 10);
     if (field == 22) stat.start_ticks = std::strtoull(text.c_str() + at, nullptr, 10);
@@ -98,6 +100,11 @@ bool signal_process(const ProcessKey& process, int signal) {
   const bool sent = same && syscall(SYS_pidfd_send_signal, opened, signal, nullptr, 0) == 0;
   close(opened);
   return sent;
+}
+
+char process_state(const ProcessKey& process) {
+  Stat stat;
+  return read_stat(process.pid, stat) && stat.start_ticks == process.start_ticks ? stat.state : '\0';
 }
 
 uint64_t own_pid_namespace() {

@@ -31,6 +31,9 @@ bool signal_process(const ProcessKey& process, int signal);
 // The inode of this process's PID namespace: numbers of another one mean nothing here.
 uint64_t own_pid_namespace();
 
+// What ps shows as its state, 'T' of one that is stopped; 0: it is gone, or cannot be seen.
+char process_state(const ProcessKey& process);
+
 // Fills in who holds the lease: this process.
 void sign(Record& record);
 

@@ -145,6 +145,16 @@ Result<Scan> scan(const Directory& directory, const GlobalLock* lock) {
   return reader.take();
 }
 
+std::optional<Entry> read_entry(int fd) {
+  struct stat about {};
+  if (fstat(fd, &about) != 0 || about.st_nlink == 0 || !write_locked(fd).value_or(false)) return std::nullopt;
+  const std::optional<std::string> slots = read_slots(fd);
+  std::optional<Record> record = slots ? decode(*slots) : std::nullopt;
+  if (!record) return std::nullopt;
+  record->uid = about.st_uid;
+  return Entry{"", *std::move(record), touched_ns(about.st_mtim)};
+}
+
 bool LeaseFile::named() const { return file.valid() && leads_to(*directory, name(), file.fd()); }
 
 Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock) {
@@ -205,7 +215,8 @@ Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock) {
 
 void touch(int fd) {
   const int64_t now = machine_clock_ns();
-  const timespec times[2] = {{0, UTIME_OMIT}, {kTouched + now / 1'000'000'000, now % 1'000'000'000}};
+  // Of both times: to set one alone is a change of the file for inotify, and would wake all who wait.
+  const timespec times[2] = {{0, UTIME_NOW}, {kTouched + now / 1'000'000'000, now % 1'000'000'000}};
   futimens(fd, times);
 }
 

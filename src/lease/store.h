@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ struct Scan {
 // Reads all. With the lock dead files are removed, without it they are only skipped. Fails rather than leave
 // out a lease that may be alive: where no descriptor or no memory is left, or the disk fails.
 Result<Scan> scan(const Directory& directory, const GlobalLock* lock);
+
+// What an open lease file says now; none if nobody holds it any more, it was removed, or it cannot be read.
+std::optional<Entry> read_entry(int fd);
 
 // One's own live file.
 struct LeaseFile {

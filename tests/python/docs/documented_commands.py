@@ -160,6 +160,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/replay.py --only 'gpt2|llama' --html build/replay.html --json build/replay.json": BENCH,
     "python bench/traces/record.py": RECORD,
     "python bench/queue_program.py 300": BENCH,
+    "python bench/waiting_line.py 10 100 300 1000": BENCH,
     "python bench/soak.py --minutes 60": Short(
         "python bench/soak.py --minutes 60 --quick", "no leak, no drift"
     ),

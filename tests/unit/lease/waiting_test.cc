@@ -7,6 +7,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/clock.h"
+#include "lease/watch.h"
 #include "support/lease_fixture.h"
 
 namespace innkeeper::lease {
@@ -46,6 +48,19 @@ TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   lease.release();
   go_on = true;
   waiter.join();
+}
+
+// Each of a thousand who wait touches its place: that must not wake the others.
+TEST_F(LeaseWaiting, ATouchedPlaceWakesNobody) {
+  const Lease lease = arbiter_.acquire(whole(), machine_).value();
+  Watch watch(arbiter_.directory());
+  (void)watch.wait(0ms);
+  const int64_t before = machine_clock_ns();
+  touch(lease.descriptor());
+  EXPECT_FALSE(watch.wait(50ms));
+  EXPECT_GE(arbiter_.list().value().at(0).touched_ns, before) << "touched it was";
+  ASSERT_EQ(pwrite(lease.descriptor(), "\0", 1, 2 * kSlotBytes), 1);
+  EXPECT_TRUE(watch.wait(1s)) << "the watch is one";
 }
 
 // A child that is made while waiting has neither the place nor the thread that touches it.
