@@ -51,7 +51,8 @@ def kill_everything(jobs: Jobs, job: str) -> None:
         everybody = now
         for pid in everybody:
             os.kill(pid, signal.SIGSTOP)
-    for pid in everybody:
+    # Children first: the kernel wakes and ends what is stopped in a group that lost its parents' session.
+    for pid in [*everybody[:2], *reversed(everybody[2:])]:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: jobs.runner() is None)
 
