@@ -64,7 +64,7 @@ done < <(
 [ $passed = 4 ]
 """
 """Divides core's tests among processes, until one fails: they mostly wait. Each prints at its end."""
-RUNNING: set[int] = set()  # leaders of process groups
+MARKS: dict[str, None] = {}  # of what runs; noted before it starts, so that a signal in between finds it
 VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
 
 
@@ -82,16 +82,16 @@ def run_to(
     output: IO[bytes], command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None
 ) -> int:
     """The same, with all output to a file; the exit status."""
-    mark = {"INNKEEPER_TEST_RUN": secrets.token_hex(8)}
+    mark = secrets.token_hex(8)
+    MARKS[mark] = None
     with subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, **(env or {}), **mark},
+        env={**os.environ, **(env or {}), "INNKEEPER_TEST_RUN": mark},
         stdout=output,
         stderr=subprocess.STDOUT,
         preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
     ) as process:
-        RUNNING.add(process.pid)
         try:
             return process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
@@ -100,7 +100,7 @@ def run_to(
             end_group(process.pid)
             process.wait()
             end_marked(mark)
-            RUNNING.discard(process.pid)
+            del MARKS[mark]
 
 
 def end_group(group: int) -> None:
@@ -109,19 +109,28 @@ def end_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def end_marked(mark: dict[str, str]) -> None:
-    """Ends the processes with these variables: those in sessions of their own outlive their group."""
-    texts = [f"{name}={value}".encode() for name, value in mark.items()]
+def end_marked(mark: str) -> None:
+    """Ends the processes of a run: those in sessions of their own outlive their group."""
+    text = f"INNKEEPER_TEST_RUN={mark}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if all(text in (process / "environ").read_bytes() for text in texts):
+            if text in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def end_children() -> None:
+    """Ends our children, also one that has not become its command yet, and so has no mark."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 os.kill(int(process.name), signal.SIGKILL)
 
 
 def end(number: int, _frame: object) -> None:
     """Ends what runs, which may be a mutant that would run for ever, and this program."""
-    for group in list(RUNNING):
-        end_group(group)
+    end_children()
+    for mark in list(MARKS):
+        end_marked(mark)
     os._exit(128 + number)
 
 
