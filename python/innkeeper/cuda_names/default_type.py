@@ -48,7 +48,11 @@ def _start_with_type(thread: threading.Thread) -> None:
         del thread.run  # or the thread would hold itself
         if "__new__" in Tensor.__dict__:
             torch.set_default_device("cuda")
-        run()
+        try:
+            run()
+        finally:
+            # PyTorch would drop it when the thread is gone: at the program's end that ends the process.
+            torch.set_default_device(None)
 
     thread.run = run_with_type  # type: ignore[method-assign]
     _start(thread)
