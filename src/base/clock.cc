@@ -31,6 +31,8 @@ int64_t machine_clock_ns() {
   return read(CLOCK_BOOTTIME) - added;
 }
 
+int64_t wall_ahead_ns() { return wall_clock_ns() - machine_clock_ns(); }
+
 int64_t wall_clock_ns() { return read(CLOCK_REALTIME) + wall_clock_error_ns.load(std::memory_order_relaxed); }
 
 }  // namespace innkeeper

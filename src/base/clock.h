@@ -1,8 +1,8 @@
-// The clocks by which processes of one machine compare when things happened.
+// The two clocks by which processes of one machine compare times.
 //
-// Nobody sets the machine's clock: it counts from the machine's start, also while the machine sleeps, and
-// says the same in every time namespace. It decides; the wall clock, which users and time servers set, is for
-// people.
+// The machine's clock (CLOCK_BOOTTIME) counts from the machine's start, also while the machine is suspended.
+// It cannot be set, and this one reads the same in every time namespace. Leases and the line go by it. The
+// wall clock (CLOCK_REALTIME), which users and time servers set, is for display and for the queue's history.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,9 @@ int64_t machine_clock_ns();
 
 // Nanoseconds since 1970, as the machine is set.
 int64_t wall_clock_ns();
+
+// What to add to a time of the machine's clock for the wall clock's. It changes whenever somebody sets that.
+int64_t wall_ahead_ns();
 
 // Added to the wall clock by tests, which may not set the machine's.
 inline std::atomic<int64_t> wall_clock_error_ns{0};

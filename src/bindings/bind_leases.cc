@@ -201,13 +201,8 @@ void bind_leases(py::module_& m) {
         return std::make_shared<SharedLease>(value_of(lease::adopt_here(descriptor)));
       },
       py::arg("descriptor"), WithoutGil(), "The lease of a descriptor that was inherited or received.");
-  m.def(
-      "simulated_node",
-      [](const std::string& uuid) {
-        const std::optional<int> index = simulated_index(uuid);
-        return index ? "sim:" + std::to_string(*index) : std::string();
-      },
-      py::arg("uuid"), "The name of the simulated node with this UUID; empty for a card.");
+  m.def("simulated_node", &simulated_node, py::arg("uuid"),
+        "The name of the simulated node with this UUID; empty for a card.");
   m.def("lease_counts", &lease_counts, WithoutGil(), "UUID to the number of leases on it.");
   m.def("gpus", &gpu_dicts, "Each GPU of the machine, as a dict.");
   py::class_<lease::Shown>(m, "Shown").def("end", &lease::Shown::end, WithoutGil());

@@ -85,8 +85,8 @@ void print(std::string_view text) {
   }
 }
 
-void note(std::string_view text) {
-  const std::string line = "innkeeper: " + for_terminal(text) + "\n";
+void note(std::string_view text, std::string_view name) {
+  const std::string line = std::string(name) + ": " + for_terminal(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -45,8 +45,8 @@ int outcome();
 
 // Writes all of it to standard output, or fails with kOutput.
 void print(std::string_view text);
-// A line for people on standard error.
-void note(std::string_view text);
+// Text for people on standard error, behind the name of who says it.
+void note(std::string_view text, std::string_view name = "innkeeper");
 
 // A name for messages: "innkeeper lease hold".
 std::string full_name(const CLI::App& command);

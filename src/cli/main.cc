@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -13,7 +12,6 @@
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
 #include "cli/queue/common.h"
-#include "cli/screen.h"
 #include "config/misspelt.h"
 #include "lease/request.h"
 
@@ -56,7 +54,7 @@ const CLI::App& named(const CLI::App& program) {
 
 int usage(const CLI::App& program, const std::string& message) {
   const std::string name = full_name(named(program));
-  std::fprintf(stderr, "%s: %s\nTry: %s --help\n", name.c_str(), for_terminal(message).c_str(), name.c_str());
+  note(message + "\nTry: " + name + " --help", name);
   return kUsage;
 }
 
@@ -100,19 +98,18 @@ int run(int argc, char** argv) {
   need_subcommand(program);
   program.footer(exit_codes());  // now, so that the sub-commands do not take it over
 
-  // A managed script's own process says it.
-  const auto says_it_itself = [](std::string_view word) {
-    return word == "--managed" || word.starts_with("--nproc");
-  };
-  if (std::none_of(argv + 1, argv + argc, says_it_itself))
-    for (const std::string& line : misspelt_settings(environ)) note(line);
-
   // A job's own words are not ours to parse.
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto dashes = std::find(words.begin(), words.end(), "--");
   const bool given = dashes != words.end();
   set_job(given ? std::vector<std::string>(dashes + 1, words.end()) : std::vector<std::string>{}, given);
   words.erase(dashes, words.end());
+  // A managed script's own process says it.
+  const auto says_it_itself = [](std::string_view word) {
+    return word == "--managed" || word.starts_with("--nproc");
+  };
+  if (std::none_of(words.begin(), words.end(), says_it_itself))
+    for (const std::string& line : misspelt_settings(environ)) note(line);
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     program.parse(words);
@@ -129,8 +126,7 @@ int run(int argc, char** argv) {
     return usage(program, one_line(error.what()));
   } catch (const Failure& failure) {
     if (failure.code == kUsage) return usage(program, failure.message);
-    std::fprintf(stderr, "%s: %s\n", full_name(named(program)).c_str(),
-                 for_terminal(failure.message).c_str());
+    note(failure.message, full_name(named(program)));
     return failure.code;
   }
 }
@@ -142,10 +138,10 @@ int main(int argc, char** argv) {
   try {
     return innkeeper::cli::run(argc, argv);
   } catch (const innkeeper::cli::Failure& failure) {  // of printing the help
-    std::fprintf(stderr, "innkeeper: %s\n", failure.message.c_str());
+    innkeeper::cli::note(failure.message);
     return failure.code;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "innkeeper: %s\n", innkeeper::cli::for_terminal(error.what()).c_str());
+    innkeeper::cli::note(error.what());
     return innkeeper::cli::kInternal;
   }
 }

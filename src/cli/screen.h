@@ -33,7 +33,7 @@ struct Column {
 
 struct Table {
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;  // each with as many cells; their text may be anybody's
+  std::vector<std::vector<Cell>> rows;  // each has as many cells; render() escapes their text
 
   // Lines that end in a newline. What does not fit screen.width loses columns, then the last column's end.
   std::string render(const Screen& screen) const;

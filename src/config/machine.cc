@@ -334,6 +334,11 @@ std::optional<int> simulated_index(std::string_view uuid) {
   return index;
 }
 
+std::string simulated_node(std::string_view uuid) {
+  const std::optional<int> index = simulated_index(uuid);
+  return index ? "sim:" + std::to_string(*index) : "";
+}
+
 void keep_listed(MachineSpec& spec, std::string_view list) {
   std::vector<NodeSpec> kept;
   for (std::string_view item : split_items(list)) {

@@ -75,6 +75,8 @@ Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_o
 std::string simulated_uuid(int index);
 // The number in such a UUID; none if it is not one.
 std::optional<int> simulated_index(std::string_view uuid);
+// The name of its node, as in "sim:1"; empty if it is none.
+std::string simulated_node(std::string_view uuid);
 
 // Keeps the simulated nodes whose numbers or UUIDs CUDA_VISIBLE_DEVICES lists, in the order of the list, and
 // renumbers them from 0. The rules are CUDA's: the list ends at the first entry that is no node's, and a list

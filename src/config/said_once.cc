@@ -3,23 +3,19 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+
+#include "base/lines.h"
 
 namespace innkeeper {
 
 bool may_say_once() {
   const char* const said = std::getenv(kFirstVariable);
-  const std::string_view text = said == nullptr ? "" : said;
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return false;
-  int process = 0, descriptor = -1;
-  const char* const end = text.data() + text.size();
-  if (std::from_chars(text.data(), text.data() + colon, process).ptr != text.data() + colon ||
-      std::from_chars(text.data() + colon + 1, end, descriptor).ptr != end || process <= 0 || descriptor < 0)
-    return false;
+  std::string_view text = said == nullptr ? "" : said;
+  int process = 0, descriptor = 0;
+  if (!read_number(cut(text, ':'), process) || !read_number(text, descriptor) || process == 0) return false;
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
   // By now the number may be another process's: its file is left alone.
   char link[64];

@@ -37,7 +37,8 @@ namespace innkeeper::lease {
 
 // Set by `run` for its job: the id of its lease, for Request::inside.
 inline constexpr const char* kLeaseVariable = "INNKEEPER_LEASE";
-// Likewise: the UUIDs of its cards, with commas, however the job changes what CUDA is to see.
+// Set beside it: the UUIDs of the lease's cards, separated by commas. The job keeps them when it changes
+// CUDA_VISIBLE_DEVICES.
 inline constexpr const char* kLeasedVariable = "INNKEEPER_LEASE_GPUS";
 // The descriptor that was left open for it, for Arbiter::adopt.
 inline constexpr const char* kDescriptorVariable = "INNKEEPER_LEASE_FD";

@@ -7,9 +7,9 @@
 
 #include "lease/choose.h"
 #include "lease/ledger.h"
+#include "lease/places.h"
 #include "lease/request.h"
 #include "lease/store.h"
-#include "lease/wait.h"
 
 namespace innkeeper::lease {
 

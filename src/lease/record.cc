@@ -34,9 +34,6 @@ struct Times {
   int64_t since_ns = 0, expires_ns = 0;
 };
 
-// How far the wall clock is ahead of the machine's.
-int64_t wall_ahead_ns() { return wall_clock_ns() - machine_clock_ns(); }
-
 bool read_line(std::string_view key, std::string_view value, Record& record, Times& times) {
   if (key == "kind") {
     record.kind = value == "waiting" ? Kind::waiting : Kind::held;

@@ -38,8 +38,7 @@ constexpr int64_t kTouched = 4'102'444'800;  // seconds: 2100-01-01
 
 int64_t touched_ns(const timespec& time) {
   const int64_t ns = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  return time.tv_sec >= kTouched ? ns - kTouched * 1'000'000'000
-                                 : ns - (wall_clock_ns() - machine_clock_ns());
+  return time.tv_sec >= kTouched ? ns - kTouched * 1'000'000'000 : ns - wall_ahead_ns();
 }
 
 Status failed(const Directory& directory, const std::string& what, int error) {
@@ -79,8 +78,8 @@ class Reader {
   }
 
  private:
-  // Somebody's who has more than are read. To open each first would take ten times as long, and be done under
-  // the global lock.
+  // Its user has more files than are read. This is asked by name, because to open each file first would take
+  // ten times as long under the global lock.
   bool is_one_too_many(const char* name) const {
     struct stat about {};
     if (fstatat(directory_.fd(), name, &about, AT_SYMLINK_NOFOLLOW) != 0 || about.st_uid == user_)

@@ -48,7 +48,8 @@ struct Scan {
 // out a lease that may be alive: where no descriptor or no memory is left, or the disk fails.
 Result<Scan> scan(const Directory& directory, const GlobalLock* lock);
 
-// What an open lease file says now; none if nobody holds it any more, it was removed, or it cannot be read.
+// The record in an open lease file, without an id. None: its holder is gone, the file was removed, or it
+// cannot be read.
 std::optional<Entry> read_entry(int fd);
 
 // One's own live file.

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "lease/live_file.h"
-#include "lease/places.h"
 #include "lease/process.h"
 
 namespace innkeeper::lease {
@@ -37,7 +36,7 @@ void pause_for(milliseconds part) {
   (void)poll(nullptr, 0, static_cast<int>(std::max(part, milliseconds(1)).count()));
 }
 
-// A place ahead, which is in the line as long as whoever has it shows that he waits.
+// A place ahead. It is in the line while its process shows that it waits.
 class Guard {
  public:
   Guard(const Directory& directory, const std::string& id)

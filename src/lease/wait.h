@@ -12,20 +12,12 @@
 #include <string>
 
 #include "lease/directory.h"
+#include "lease/places.h"
 #include "lease/request.h"
 #include "lease/store.h"
 #include "lease/watch.h"
 
 namespace innkeeper::lease {
-
-inline constexpr int kFront = 8;
-
-// Where a request stood at its last attempt.
-struct Turn {
-  int ahead = 0;      // places that come first
-  int files = 0;      // of the folder, which each attempt reads
-  std::string guard;  // of the places ahead the one kFront before its own; empty: there are not so many
-};
 
 // One thread's, for one request.
 class Wait {

@@ -30,10 +30,7 @@ Result<int64_t> careful_now(Store& store, const std::string& boot_id) {
     now = std::min(now, last + std::max(int64_t{0}, machine - last_at));
   else
     before = last;
-  IK_RETURN_IF_ERROR(store.set(kBefore, before));
-  IK_RETURN_IF_ERROR(store.set(kReading, now));
-  IK_RETURN_IF_ERROR(store.set(kAt, machine));
-  IK_RETURN_IF_ERROR(store.set(kBoot, boot));
+  IK_RETURN_IF_ERROR(store.set_all({{kBefore, before}, {kReading, now}, {kAt, machine}, {kBoot, boot}}));
   return before == 0 ? now : std::min(now, before + machine);
 }
 

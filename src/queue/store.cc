@@ -383,6 +383,13 @@ Result<int64_t> Store::hold(const std::vector<JobId>& ids, bool held) {
   return count;
 }
 
+Status Store::set_all(const std::vector<std::pair<std::string, int64_t>>& values) {
+  Transaction transaction(*database_);
+  IK_RETURN_IF_ERROR(transaction.status());
+  for (const auto& [name, value] : values) IK_RETURN_IF_ERROR(set(name, value));
+  return transaction.commit();
+}
+
 Status Store::set(const std::string& name, int64_t value) {
   Query query(
       *database_,

@@ -78,8 +78,8 @@ struct Keep {
   std::optional<std::chrono::nanoseconds> age;  // since the job's end; none: however old
   std::optional<int64_t> jobs;                  // so many that ended last; none: all
 };
-// How the runner prunes, since nobody looks when it does: no clock that is wrong, then or when a job ended,
-// may cost the history. A job is no older than one that was added before it.
+// Limits on what the runner deletes by itself. A wrong clock, at that time or when a job ended, must not
+// delete the history; so a job also counts as no older than the jobs that were added before it.
 struct Care {
   int64_t now_ns = 0;    // see careful_now()
   int64_t at_least = 0;  // so many jobs that ended last never go for their age
@@ -134,6 +134,7 @@ class Store {
 
   Result<int64_t> setting(const std::string& name, int64_t otherwise);
   Status set(const std::string& name, int64_t value);
+  Status set_all(const std::vector<std::pair<std::string, int64_t>>& values);  // or none
   Result<bool> paused();
   Result<Measured> measured_of(const std::string& directory, const std::vector<std::string>& command);
 

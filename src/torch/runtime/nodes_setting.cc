@@ -44,8 +44,8 @@ const char* visible_list() {
   return !items.empty() && simulated_index(items.front()) ? list : nullptr;
 }
 
-// A program that leased simulated GPUs uses no others, whatever it says later that CUDA is to see: those are
-// other people's. Nodes that it configures by itself are nobody's.
+// A job that leased simulated GPUs may use no others, even if it changes CUDA_VISIBLE_DEVICES later:
+// another job may have leased those. Nodes that the job configures itself are not part of any lease.
 void refuse_what_is_not_leased(const MachineSpec& spec) {
   const std::string leased = from_environment("INNKEEPER_LEASE_GPUS");
   const std::vector<std::string_view> uuids = split_items(leased);
@@ -53,9 +53,8 @@ void refuse_what_is_not_leased(const MachineSpec& spec) {
   std::string others;
   for (const NodeSpec& node : spec.nodes) {
     if (node.make != NodeMake::sim) continue;
-    const bool is_leased = std::any_of(uuids.begin(), uuids.end(), [&](std::string_view uuid) {
-      return node.name == "sim:" + std::to_string(simulated_index(uuid).value_or(-1));
-    });
+    const bool is_leased = std::any_of(
+        uuids.begin(), uuids.end(), [&](std::string_view uuid) { return simulated_node(uuid) == node.name; });
     if (!is_leased) others += (others.empty() ? "" : ", ") + node.name;
   }
   if (others.empty()) return;
