@@ -29,10 +29,24 @@ bool read_claim(std::string_view value, Record& record) {
   return true;
 }
 
-// By the wall clock.
+// What a file says of a record's times, by the wall clock and by the machine's. Which it says matters: a time
+// of the machine's clock that is written as zero is zero, whatever the wall clock makes of the other.
 struct Times {
-  int64_t since_ns = 0, expires_ns = 0;
+  std::optional<int64_t> since_wall, expires_wall, since, expires;
 };
+
+bool read_time(std::string_view text, std::optional<int64_t>& time_ns) {
+  int64_t value = 0;
+  if (!read_number(text, value) || value > kLatestNs) return false;
+  time_ns = value;
+  return true;
+}
+
+// `wall` is of a version of the program that knew the wall clock alone; such a time is never taken for "none".
+int64_t by_the_machines_clock(std::optional<int64_t> time, std::optional<int64_t> wall) {
+  if (time) return *time;
+  return wall.value_or(0) == 0 ? 0 : std::max(int64_t{1}, *wall - wall_ahead_ns());
+}
 
 bool read_line(std::string_view key, std::string_view value, Record& record, Times& times) {
   if (key == "kind") {
@@ -55,10 +69,10 @@ bool read_line(std::string_view key, std::string_view value, Record& record, Tim
     record.allowed.emplace_back(value);
     return valid_uuid(value) && record.allowed.size() <= kMaxClaims;
   }
-  if (key == "since") return read_number(value, times.since_ns);
-  if (key == "expires") return read_number(value, times.expires_ns);
-  if (key == "since_start") return read_number(value, record.since_ns);
-  if (key == "expires_start") return read_number(value, record.expires_ns);
+  if (key == "since") return read_time(value, times.since_wall);
+  if (key == "expires") return read_time(value, times.expires_wall);
+  if (key == "since_start") return read_time(value, times.since);
+  if (key == "expires_start") return read_time(value, times.expires);
   if (key == "pid") return read_number(value, record.process.pid);
   if (key == "start") return read_number(value, record.process.start_ticks);
   if (key == "pidns") return read_number(value, record.pid_namespace);
@@ -92,10 +106,8 @@ std::optional<Record> decode_slot(std::string_view slot) {
     const std::string_view key = cut(line, '=');
     if (!read_line(key, line, record, times)) return std::nullopt;
   }
-  // Of a version that knew the wall clock alone.
-  if (record.since_ns == 0) record.since_ns = std::max(int64_t{0}, times.since_ns - wall_ahead_ns());
-  if (record.expires_ns == 0 && times.expires_ns != 0)
-    record.expires_ns = std::max(int64_t{1}, times.expires_ns - wall_ahead_ns());
+  record.since_ns = by_the_machines_clock(times.since, times.since_wall);
+  record.expires_ns = by_the_machines_clock(times.expires, times.expires_wall);
   return record;
 }
 

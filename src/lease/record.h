@@ -29,6 +29,7 @@ inline constexpr size_t kMaxClaims = 64;      // cards in one lease
 inline constexpr size_t kMaxUuidLength = 96;  // an old MIG name has 52
 inline constexpr size_t kMaxWholes = 16;      // of parts of parts
 inline constexpr size_t kMaxTextLength = 400;
+inline constexpr int64_t kLatestNs = INT64_MAX / 2;  // of a time: 146 years, so that two can be added
 
 // A part of a card: `bytes` of it, all of it where the lease is exclusive.
 struct Claim {

@@ -108,12 +108,37 @@ TEST_F(LeaseClock, APlaceIsNotLostByIt) {
   waiter.join();
 }
 
+// A slot that says these times.
+std::string slot(const std::string& times) {
+  const std::string body = "kind=held\n" + times;
+  return "innkeeper-lease 1 1 " + std::to_string(body.size()) + " " + hex(fnv1a(body) ^ 1U) + "\n" + body;
+}
+
+// A lease of the machine's first moment is no lease without a time: it is not read by the wall clock, which
+// says another moment at each look.
+TEST_F(LeaseClock, ATimeOfZeroIsReadBack) {
+  Record record;
+  record.expires_ns = kHour;
+  const std::string text = encode(record).value();
+  for (const int64_t error : {-kHour, kHour}) {
+    set_clock_off(error);
+    const auto read = decode(text);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->since_ns, 0) << error;
+    EXPECT_EQ(read->expires_ns, kHour) << error;
+  }
+}
+
+// Sums of two of them must not leave the range of their type.
+TEST_F(LeaseClock, TimesBeyondTheLimitAreRefused) {
+  for (const char* key : {"since", "expires", "since_start", "expires_start"}) {
+    EXPECT_TRUE(decode(slot(std::string(key) + "=" + std::to_string(kLatestNs) + "\n"))) << key;
+    EXPECT_FALSE(decode(slot(std::string(key) + "=" + std::to_string(kLatestNs + 1) + "\n"))) << key;
+  }
+}
+
 // As versions wrote them that knew the wall clock alone.
 TEST_F(LeaseClock, TimesOfTheWallClockAreRead) {
-  const auto slot = [](const std::string& times) {
-    const std::string body = "kind=held\n" + times;
-    return "innkeeper-lease 1 1 " + std::to_string(body.size()) + " " + hex(fnv1a(body) ^ 1U) + "\n" + body;
-  };
   const int64_t now = wall_clock_ns();
   const auto old = decode(
       slot("since=" + std::to_string(now - kHour) + "\nexpires=" + std::to_string(now + kHour) + "\n"));
