@@ -42,7 +42,8 @@ bool read_time(std::string_view text, std::optional<int64_t>& time_ns) {
   return true;
 }
 
-// `wall` is of a version of the program that knew the wall clock alone; such a time is never taken for "none".
+// `wall` is of a version of the program that knew the wall clock alone. It is never made zero, which would be
+// "none".
 int64_t by_the_machines_clock(std::optional<int64_t> time, std::optional<int64_t> wall) {
   if (time) return *time;
   return wall.value_or(0) == 0 ? 0 : std::max(int64_t{1}, *wall - wall_ahead_ns());
