@@ -214,6 +214,20 @@ Result<Lease> Arbiter::adopt(int descriptor) {
   return Lease(std::move(adopted).value());
 }
 
+Status Arbiter::take_over(Lease& lease) {
+  const int copy = fcntl(lease.descriptor(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0)
+    return Status(Code::io_error, std::string("cannot take a lease over: ") + std::strerror(errno));
+  Result<Lease> own = adopt(copy);
+  if (!own.ok()) {
+    close(copy);
+    return own.status();
+  }
+  lease.leave();
+  lease = std::move(own).value();
+  return Status::okay();
+}
+
 Status Arbiter::revoke(const std::string& id) {
   if (!valid_id(id)) return Status(Code::invalid_argument, "\"" + printable(id) + "\" is no lease's id");
   const std::string name = "l" + id;

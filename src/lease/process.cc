@@ -107,6 +107,11 @@ char process_state(const ProcessKey& process) {
   return read_stat(process.pid, stat) && stat.start_ticks == process.start_ticks ? stat.state : '\0';
 }
 
+char process_state(int64_t pid) {
+  Stat stat;
+  return read_stat(pid, stat) ? stat.state : '\0';
+}
+
 uint64_t own_pid_namespace() {
   struct stat about {};
   return stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;

@@ -33,6 +33,7 @@ uint64_t own_pid_namespace();
 
 // What ps shows as its state, 'T' of one that is stopped; 0: it is gone, or cannot be seen.
 char process_state(const ProcessKey& process);
+char process_state(int64_t pid);  // where it is known that the number is still its own
 
 // Fills in who holds the lease: this process.
 void sign(Record& record);

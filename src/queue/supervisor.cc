@@ -12,15 +12,16 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "lease/arbiter.h"
 #include "lease/kill_point.h"
 #include "lease/process.h"
 #include "queue/environment.h"
+#include "queue/keeper.h"
 #include "queue/life.h"
 #include "queue/limits.h"
 #include "queue/tree.h"
@@ -50,11 +51,8 @@ sigset_t watched_signals() {
 
 // What the runner has open is not the job's, whoever opened it.
 void close_on_exec_all_but(const std::vector<int>& keep) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    const int fd = std::atoi(entry.path().filename().c_str());
-    if (fd > 2 && std::find(keep.begin(), keep.end(), fd) == keep.end()) fcntl(fd, F_SETFD, FD_CLOEXEC);
-  }
+  for (const int fd : open_descriptors())
+    if (std::find(keep.begin(), keep.end(), fd) == keep.end()) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
@@ -94,16 +92,8 @@ class Supervisor {
   void take_lease() {
     if (!launch_.lease.held()) return;
     Result<lease::Arbiter> arbiter = lease::Arbiter::open();
-    if (!arbiter.ok()) return;
-    const int copy = fcntl(launch_.lease.descriptor(), F_DUPFD_CLOEXEC, 0);
-    Result<lease::Lease> adopted = arbiter.value().adopt(copy);
-    if (!adopted.ok()) {
-      close(copy);
-      return;
-    }
-    launch_.lease.leave();
-    launch_.lease = std::move(adopted).value();
-    (void)launch_.lease.share_through_exec();
+    if (arbiter.ok() && arbiter.value().take_over(launch_.lease).ok())
+      (void)launch_.lease.share_through_exec();
   }
 
   bool start_job() {
@@ -219,7 +209,7 @@ class Supervisor {
     if (now >= look_again_) {
       futimens(launch_.life.fd(),
                nullptr);  // so that it is known how long it lived, should nobody see its end
-      ensure_runner_outside(folder_, program_);
+      ensure_runner();
       look_again_ = now + kLookForRunner;
     }
   }
@@ -318,12 +308,18 @@ class Supervisor {
     // A disk that is full or fails for a while does not lose the ending: the job stays "running" until then.
     while (!write_ended(launch_.life.fd(), ending_)) std::this_thread::sleep_for(kWriteAgain);
     lease::step("ended");
-    ensure_runner_outside(folder_, program_);
+    ensure_runner();
+  }
+
+  // The keeper does, as long as there is one.
+  void ensure_runner() {
+    if (getppid() != keeper_) ensure_runner_outside(folder_, program_);
   }
 
   Launch launch_;
   const Folder& folder_;
   const Program& program_;
+  const pid_t keeper_ = getppid();
   Tree tree_;
   pid_t job_ = -1;
   bool ended_ = false;  // the program has, and is reaped
@@ -354,7 +350,8 @@ Status start_supervisor(Launch launch, const Folder& folder, const Program& prog
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGCHLD, SIG_DFL);  // the runner ignores its children; the supervisor wants its job's status
-    Supervisor(std::move(launch), folder, program).run();
+    keep(launch.life, launch.lease, folder, program,
+         [&] { Supervisor(std::move(launch), folder, program).run(); });
   }
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -39,15 +39,16 @@ def family(pid: int) -> list[int]:
 
 
 def kill_everything(jobs: Jobs, job: str) -> None:
-    """As the machine's end does: the runner, its watcher, the job's supervisor and the job."""
+    """As the machine's end does: the runner, its watcher, the keeper, the supervisor and the job."""
     life = jobs.folder / "life" / f"{job}.1"
     wait_until(lambda: life.exists() and life.read_text().startswith("began "))
     supervisor = int(life.read_text().split()[1])
     wait_until(lambda: len(family(supervisor)) > 1)
+    keeper = parent(supervisor)
     runner = jobs.runner()
     assert runner is not None
     everybody: list[int] = []
-    while everybody != (now := [parent(runner), runner, *family(supervisor)]):  # who is stopped makes no more
+    while everybody != (now := [parent(runner), runner, *family(keeper)]):  # who is stopped makes no more
         everybody = now
         for pid in everybody:
             os.kill(pid, signal.SIGSTOP)

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "cli/command.h"
 #include "lease/request.h"
 #include "lease/watch.h"
@@ -22,17 +23,14 @@ volatile std::sig_atomic_t caught = 0;
 [[noreturn]] void keep(lease::Arbiter& arbiter, lease::Lease& inherited, int ready) {
   setsid();
   catch_signals();
-  const int copy = fcntl(inherited.descriptor(), F_DUPFD_CLOEXEC, 0);
-  Result<lease::Lease> own = arbiter.adopt(copy);
-  const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd <= 2; ++fd) dup2(nowhere, fd);
+  const bool own = arbiter.take_over(inherited).ok();
+  open_nowhere();
   if (chdir("/") != 0) _exit(1);
-  const char good = own.ok() ? '+' : '-';
+  const char good = own ? '+' : '-';
   const bool told = write(ready, &good, 1) == 1;
   close(ready);
-  if (!own.ok() || !told) _exit(1);
-  inherited.leave();
-  hold_here(std::move(own).value(), arbiter);
+  if (!own || !told) _exit(1);
+  hold_here(std::move(inherited), arbiter);
   _exit(0);
 }
 

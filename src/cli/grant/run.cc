@@ -1,8 +1,8 @@
 // innkeeper run -- COMMAND: a command that has a lease for exactly as long as it runs.
 //
-// The command replaces this program (exec), with the lease's descriptor open. So its process number, its
-// signals and its exit status are its own, and the kernel ends the lease with it, also by SIGKILL. What it
-// starts and leaves behind keeps the lease too: that memory may still be in use.
+// The command runs below this program (src/keep), with the lease's descriptor open: what it starts and leaves
+// behind keeps the lease, also where it closes that, since its memory may still be in use. For its user it is
+// as if the command had replaced this program. Without a lease it does.
 #include <CLI/CLI.hpp>
 
 #include <unistd.h>
@@ -13,26 +13,30 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/grant/grant.h"
 #include "cli/grant/request_options.h"
 #include "cli/grant/script_options.h"
+#include "keep/attend.h"
 #include "lease/here.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::cli {
 namespace {
 
-// The command replaces this program. If it cannot, `lease` ends, if there is one.
-[[noreturn]] void become(const std::vector<std::string>& job, lease::Lease* lease) {
+// The command replaces the process that calls this. Returns errno where it cannot.
+int become(const std::vector<std::string>& job) {
   std::vector<char*> words;
   for (const std::string& word : job) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words.front(), words.data());
-  const int error = errno;
-  if (lease != nullptr) lease->release();
+  return errno;
+}
+
+[[noreturn]] void fail_to_run(const std::vector<std::string>& job, int error) {
   fail(error == ENOENT ? kNotFound : kCannotRun, "cannot run " + job.front() + ": " + std::strerror(error));
 }
 
@@ -71,7 +75,10 @@ lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, con
   setenv(lease::kLeaseVariable, lease.id().c_str(), 1);
   setenv(lease::kLeasedVariable, lease.uuids().c_str(), 1);
   setenv(lease::kDescriptorVariable, std::to_string(descriptor.value()).c_str(), 1);
-  become(job, &lease);
+  const Result<int> error = keep::attend(arbiter, std::move(lease), "gpu-lease " + joined(job, " "),
+                                         [&job] { return become(job); });
+  if (!error.ok()) fail(kInternal, error.status().message());
+  fail_to_run(job, error.value());
 }
 
 }  // namespace
@@ -104,7 +111,7 @@ void register_run(CLI::App& program) {
         script->check();
         lease::Request request = options->request();
         const std::vector<std::string> words = script->wanted() ? script->command(job) : job;
-        if (script->wanted() && !options->given() && !script->takes_gpus()) become(words, nullptr);
+        if (script->wanted() && !options->given() && !script->takes_gpus()) fail_to_run(words, become(words));
         if (!options->count_given()) request.count = script->processes();
         set_nodes(request, script->sharers(request.count));
         run(request, words, *script);

@@ -1,0 +1,139 @@
+#include "keep/attend.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "base/descriptors.h"
+#include "keep/channel.h"
+#include "keep/children.h"
+#include "keep/keeper.h"
+#include "keep/light.h"
+#include "keep/signals.h"
+#include "lease/process.h"
+
+namespace innkeeper::keep {
+namespace {
+
+// A signal to the group reaches the keeper as well, a moment earlier or later than this process.
+constexpr timespec kUntilTheKeeperHasIt{0, 2'000'000};
+// The keeper's own end, once it has told the command's: what both used of the processors is added up then.
+constexpr int kUntilTheKeeperEndsMs = 100;
+
+// Who still waits then may wait for long.
+constexpr int kSoonMs = 1000;
+
+class Attendant {
+ public:
+  Attendant(lease::Arbiter& arbiter, lease::Lease lease) : arbiter_(arbiter), lease_(std::move(lease)) {}
+
+  // Of a command that did not begin: errno.
+  Result<int> run(const std::string& title, const Become& become) {
+    Result<Keeper> keeper = start_keeper(arbiter_, lease_, title, become, inherited_);
+    if (!keeper.ok()) return did_not_begin(keeper.status());
+    keeper_ = keeper.value();
+    while (true) {
+      pollfd events[] = {{signals_.fd(), POLLIN, 0}, {keeper_.channel, POLLIN, 0}};
+      if (poll(events, std::size(events), light_ ? -1 : kSoonMs) == 0 && !std::exchange(light_, true))
+        drop_code();
+      read_signals();
+      if (std::optional<Result<int>> failed = read_channel()) return *std::move(failed);
+      reap();
+    }
+  }
+
+ private:
+  Result<int> did_not_begin(Result<int> why) {
+    lease_.release();
+    inherited_.restore();
+    return why;
+  }
+
+  std::optional<Result<int>> read_channel() {
+    Report report;
+    bool gone = false;
+    int stop = 0;
+    while (keeper_.channel >= 0 && hear(keeper_.channel, report, gone)) {
+      if (report.event == Event::failed) return did_not_begin(report.value);
+      if (report.event == Event::forked) children_.set_command(report.value);
+      if (report.event == Event::began) began();
+      if (report.event == Event::stopped) stop = report.value;
+      if (report.event == Event::continued) stop = 0;
+      if (report.event == Event::ended) end(report.value, report.left);
+    }
+    if (stop != 0 && lease::process_state(children_.command()) == 'T') suffer(stop);
+    if (!gone) return std::nullopt;
+    close(std::exchange(keeper_.channel, -1));
+    if (children_.command() != 0) return std::nullopt;
+    return did_not_begin(Status(Code::unavailable, "the process that was to keep the lease was killed"));
+  }
+
+  void began() {
+    open_nowhere(0, 1);
+    let_go({signals_.fd(), keeper_.channel, lease_.descriptor(), arbiter_.directory().fd()});
+  }
+
+  void read_signals() {
+    signalfd_siginfo about;
+    while (signals_.next(about)) {
+      const int signal = static_cast<int>(about.ssi_signo);
+      if (signal == SIGCHLD) continue;
+      // By the keeper, since the command goes on.
+      if (signal == SIGCONT && about.ssi_code == SI_USER &&
+          about.ssi_pid == static_cast<uint32_t>(keeper_.pid))
+        continue;
+      if (keeper_.channel >= 0) {
+        nanosleep(&kUntilTheKeeperHasIt, nullptr);
+        tell(keeper_.channel, Passed{signal, about.ssi_code, about.ssi_int});
+      } else if (about.ssi_code != SI_KERNEL) {  // the terminal's reach the command by themselves
+        children_.signal(signal, about.ssi_code, about.ssi_int);
+      }
+    }
+  }
+
+  // The keeper, and where it was killed the command and all that it started.
+  void reap() {
+    children_.look({.stopped = [](int signal) { suffer(signal); }, .continued = nullptr});
+    if (keeper_.channel < 0 && children_.none()) end(children_.status(), /*left=*/false);
+  }
+
+  [[noreturn]] void end(int status, bool left) {
+    if (left) {
+      lease_.leave();
+    } else {
+      lease_.release();
+      pollfd keepers_end{keeper_.channel, 0, 0};
+      if (keeper_.channel >= 0 && poll(&keepers_end, 1, kUntilTheKeeperEndsMs) == 1)
+        waitpid(keeper_.pid, nullptr, 0);
+    }
+    if (WIFEXITED(status)) _exit(WEXITSTATUS(status));
+    const rlimit no_core{0, 0};  // one is enough, and it is the command's
+    setrlimit(RLIMIT_CORE, &no_core);
+    suffer(WTERMSIG(status));
+    _exit(128 + WTERMSIG(status));  // the first process of a PID namespace cannot kill itself
+  }
+
+  lease::Arbiter& arbiter_;
+  lease::Lease lease_;
+  Inherited inherited_;
+  Signals signals_;
+  Children children_;
+  Keeper keeper_;
+  bool light_ = false;
+};
+
+}  // namespace
+
+Result<int> attend(lease::Arbiter& arbiter, lease::Lease lease, const std::string& title,
+                   const Become& become) {
+  return Attendant(arbiter, std::move(lease)).run(title, become);
+}
+
+}  // namespace innkeeper::keep

@@ -1,0 +1,232 @@
+#include "keep/keeper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "base/descriptors.h"
+#include "keep/channel.h"
+#include "keep/children.h"
+#include "keep/light.h"
+#include "lease/process.h"
+
+namespace innkeeper::keep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A signal to the whole group reaches each of its processes within microseconds, but this one may hear of it
+// much later from the process that waits, where the machine is busy.
+constexpr milliseconds kSameSignal{2000};
+// A SIGSTOP to the process that waits tells nobody: it is looked for.
+constexpr milliseconds kLookForStop{1000};
+
+// What ps shows. The name has no part of this program's, so that `pkill innkeeper` finds the one that passes
+// its signal on, and not both, as a signal to the group would.
+void set_title(const std::string& title) {
+  prctl(PR_SET_NAME, "gpu-lease");
+  std::ifstream stat("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  // Fields 48 and 49: where the arguments begin and end. The second field, a name, may hold spaces.
+  size_t at = text.rfind(')');
+  uintptr_t begin = 0, end = 0;
+  for (int field = 3; at != std::string::npos && field <= 49; ++field) {
+    at = text.find(' ', at + 1);
+    if (at == std::string::npos) return;
+    if (field == 48) begin = std::strtoull(text.c_str() + at, nullptr, 10);
+    if (field == 49) end = std::strtoull(text.c_str() + at, nullptr, 10);
+  }
+  if (begin == 0 || end <= begin + 1) return;
+  char* const area = reinterpret_cast<char*>(begin);
+  std::memset(area, 0, end - begin);
+  std::copy_n(title.data(), std::min<size_t>(title.size(), end - begin - 1), area);
+}
+
+class Keeping {
+ public:
+  Keeping(lease::Arbiter& arbiter, lease::Lease& lease, int channel)
+      : arbiter_(arbiter), lease_(lease), channel_(channel) {}
+
+  [[noreturn]] void run(const std::string& title, const Become& become, const Inherited& inherited) {
+    start(become, inherited);
+    set_title(title);
+    let_go({signals_.fd(), channel_, lease_.descriptor(), arbiter_.directory().fd()});
+    while (true) {
+      const bool looks = channel_ >= 0 && children_.running();
+      pollfd events[] = {{signals_.fd(), POLLIN, 0}, {channel_, POLLIN, 0}};
+      const int ready = poll(events, std::size(events), looks ? static_cast<int>(kLookForStop.count()) : -1);
+      if (ready == 0 && !std::exchange(light_, true)) drop_code();
+      read_signals();
+      read_channel();
+      reap();
+      if (ready == 0) look_for_stop();
+    }
+  }
+
+ private:
+  void start(const Become& become, const Inherited& inherited) {
+    int wrong[2];
+    if (pipe2(wrong, O_CLOEXEC) != 0) give_up(errno);
+    const pid_t command = fork();
+    if (command < 0) give_up(errno);
+    if (command == 0) {
+      // It says so itself: it may have begun, and the keeper be killed, before the keeper says anything.
+      tell(channel_, Report{Event::forked, getpid()});
+      inherited.restore();
+      const int error = become();
+      _exit(write(wrong[1], &error, sizeof error) > 0 ? 127 : 126);
+    }
+    children_.set_command(command);
+    close(wrong[1]);
+    int error = 0;
+    ssize_t length = 0;
+    while ((length = read(wrong[0], &error, sizeof error)) < 0 && errno == EINTR) {
+    }
+    if (length == static_cast<ssize_t>(sizeof error)) give_up(error);
+    tell(channel_, Report{Event::began});
+    open_nowhere();
+  }
+
+  [[noreturn]] void give_up(int error) {
+    tell(channel_, Report{Event::failed, error});
+    _exit(1);
+  }
+
+  void read_signals() {
+    signalfd_siginfo about;
+    while (signals_.next(about)) {
+      Seen& seen = seen_.at(about.ssi_signo);
+      ++seen.count;
+      seen.last = Clock::now();
+    }
+  }
+
+  void read_channel() {
+    Passed passed;
+    bool gone = false;
+    while (channel_ >= 0 && hear(channel_, passed, gone)) pass_on(passed);
+    if (!gone) return;
+    close(std::exchange(channel_, -1));
+    // It was killed, since it waits for the command. A kill of the command itself is what its user meant.
+    children_.signal(SIGKILL);
+    take_over();
+  }
+
+  // What we got, too, was sent to the group, and the command has got it, unless it has left the group.
+  void pass_on(const Passed& passed) {
+    Seen& seen = seen_.at(static_cast<size_t>(passed.signal));
+    if (Clock::now() - seen.last > kSameSignal) seen.count = 0;
+    const bool to_all = seen.count > 0;
+    if (to_all) --seen.count;
+    if (to_all && getpgid(children_.command()) == getpgrp()) return;
+    children_.signal(passed.signal, passed.code, passed.value);
+  }
+
+  void reap() {
+    children_.look({.stopped =
+                        [this](int signal) {
+                          by_us_ = std::exchange(stops_it_, false);
+                          if (by_us_) return;
+                          told_stop_ = true;
+                          report({Event::stopped, signal});
+                        },
+                    .continued =
+                        [this] {
+                          by_us_ = false;
+                          if (std::exchange(told_stop_, false)) continued_ = Clock::now();
+                          report({Event::continued});
+                          wake();
+                        }});
+    if (children_.ended() && !told_) {
+      told_ = true;
+      wake();  // it may have been killed when it was stopped
+      report({Event::ended, children_.status(), !children_.none()});
+      if (!children_.none()) take_over();
+    }
+    if (!children_.none()) return;
+    if (ours_) lease_.release();
+    _exit(0);
+  }
+
+  void report(const Report& message) {
+    if (channel_ >= 0) tell(channel_, message);
+  }
+
+  void wake() const {
+    if (getppid() == parent_) kill(parent_, SIGCONT);
+  }
+
+  void look_for_stop() {
+    if (channel_ < 0 || !children_.running()) return;
+    const bool waits_stopped = lease::process_state(parent_) == 'T';
+    if (children_.stopped() && by_us_ && !waits_stopped) children_.signal(SIGCONT);
+    if (children_.stopped() || !waits_stopped) return;
+    // It may have stopped itself for a stop of the command that was over by then.
+    if (Clock::now() - continued_ < 2 * kLookForStop) {
+      wake();
+    } else {
+      stops_it_ = true;
+      children_.signal(SIGSTOP);
+    }
+  }
+
+  // The lease's record named the process that waited. Where it cannot be changed (the folder is gone, or locked
+  // for long) the lease is as good: it ends with the last descriptor.
+  void take_over() {
+    if (!ours_) ours_ = arbiter_.take_over(lease_).ok();
+  }
+
+  lease::Arbiter& arbiter_;
+  lease::Lease& lease_;
+  int channel_;
+  const pid_t parent_ = getppid();
+  Signals signals_;
+  Children children_;
+  // Of each signal: those that this process has had and the process that waits has not told yet.
+  struct Seen {
+    int count = 0;
+    Clock::time_point last{};
+  };
+  std::array<Seen, 65> seen_{};
+  Clock::time_point continued_{};  // when the command went on after a stop that was told
+  bool light_ = false;
+  bool told_stop_ = false;
+  bool stops_it_ = false;  // we do, since the process that waits is stopped
+  bool by_us_ = false;     // the command is stopped for that
+  bool told_ = false;      // its end
+  bool ours_ = false;      // the lease's record names us
+};
+
+}  // namespace
+
+Result<Keeper> start_keeper(lease::Arbiter& arbiter, lease::Lease& lease, const std::string& title,
+                            const Become& become, const Inherited& inherited) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return Status(Code::busy, std::string("cannot keep a lease: ") + std::strerror(errno));
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    Keeping(arbiter, lease, ends[1]).run(title, become, inherited);
+  }
+  const int error = errno;
+  close(ends[1]);
+  if (child > 0) return Keeper{child, ends[0]};
+  close(ends[0]);
+  return Status(Code::busy, std::string("cannot start a process: ") + std::strerror(error));
+}
+
+}  // namespace innkeeper::keep

@@ -1,0 +1,53 @@
+#include "queue/keeper.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/descriptors.h"
+#include "keep/children.h"
+#include "keep/light.h"
+#include "lease/arbiter.h"
+
+namespace innkeeper::queue {
+namespace {
+
+constexpr timespec kLookAgain{2, 0};
+
+// The lease's record named the supervisor.
+void take_over(lease::Lease& lease) {
+  Result<lease::Arbiter> arbiter = lease::Arbiter::open();
+  if (arbiter.ok()) (void)arbiter.value().take_over(lease);
+}
+
+}  // namespace
+
+void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder, const Program& program,
+          const std::function<void()>& supervise) {
+  prctl(PR_SET_NAME, "innkeeper-keep");
+  setsid();
+  keep::Children children;
+  const pid_t supervisor = fork();
+  if (supervisor <= 0) supervise();  // without a process for it the job has no keeper
+  children.set_command(supervisor);
+  keep::let_go({life.fd(), lease.descriptor()});
+  open_nowhere();
+  sigset_t ended;
+  sigemptyset(&ended);
+  sigaddset(&ended, SIGCHLD);
+  bool killed = false, light = false;
+  while (true) {
+    const bool in_time = sigtimedwait(&ended, nullptr, &kLookAgain) < 0;
+    children.look({});
+    if (children.none() || in_time) ensure_runner_outside(folder, program);
+    if (children.none()) break;
+    if (children.ended() && lease.held() && !std::exchange(killed, true)) take_over(lease);
+    if (in_time && !std::exchange(light, true)) keep::drop_code();
+  }
+  lease.leave();
+  _exit(0);
+}
+
+}  // namespace innkeeper::queue
