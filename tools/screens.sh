@@ -70,10 +70,15 @@ for name in train finetune; do
 done
 cd "$folder"
 for number in 1 2 3 4; do card "$number" 0 0 75 30; done >gpus
+command_of() { # RUN: the process of its command, which its keeper has started
+  local keeper command
+  until keeper=$(pgrep -P "$1") && command=$(pgrep -P "$keeper"); do sleep 0.1; done
+  echo "$command"
+}
 start --mem 60G -- ./train.sh
-train=${jobs_running[-1]}
+train=$(command_of "${jobs_running[-1]}")
 start -- ./finetune.sh
-whole=${jobs_running[-1]}
+whole=$(command_of "${jobs_running[-1]}")
 (exec -a "python notebook.py" sleep 1000) &
 stranger=$!
 jobs_running+=("$stranger")

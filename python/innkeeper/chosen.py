@@ -41,7 +41,10 @@ def tell(uuids: list[str], mode: int | str, key: Key | None) -> None:
     print(f"innkeeper: chose {names} of {len(found)}: {reason}{shared}", file=sys.stderr, flush=True)
     if not _told_all:
         _told_all = True
-        print("\n".join(_table(found, uuids, leases)), file=sys.stderr, flush=True)
+        lines = [*_table(found, uuids, leases)]
+        if unseen := _C.leases_unseen_outside():
+            lines.append(f"innkeeper: {unseen}")
+        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def tell_of_none(error: RuntimeError) -> None:

@@ -8,6 +8,7 @@
 #include "bindings/bindings.h"
 #include "config/machine.h"
 #include "innkeeper/choice.h"
+#include "lease/container.h"
 #include "lease/here.h"
 #include "lease/shown.h"
 #include "telemetry/cuda_view.h"
@@ -127,6 +128,11 @@ py::list gpu_dicts() {
   return list;
 }
 
+std::string leases_unseen_outside() {
+  const Result<lease::Arbiter> arbiter = lease::Arbiter::open();
+  return arbiter.ok() ? lease::unseen_outside(arbiter.value().directory()) : std::string();
+}
+
 // How many leases are on each card; nothing where they cannot be read, since it is for people.
 std::map<std::string, int> lease_counts() {
   const Result<lease::Arbiter> arbiter = lease::Arbiter::open();
@@ -204,6 +210,8 @@ void bind_leases(py::module_& m) {
   m.def("simulated_node", &simulated_node, py::arg("uuid"),
         "The name of the simulated node with this UUID; empty for a card.");
   m.def("lease_counts", &lease_counts, WithoutGil(), "UUID to the number of leases on it.");
+  m.def("leases_unseen_outside", &leases_unseen_outside, WithoutGil(),
+        "Why nobody outside of this container sees its leases; empty where they do.");
   m.def("gpus", &gpu_dicts, "Each GPU of the machine, as a dict.");
   py::class_<lease::Shown>(m, "Shown").def("end", &lease::Shown::end, WithoutGil());
   m.def("show_gpus", &show, py::arg("uuids"), py::arg("lease"), WithoutGil(),

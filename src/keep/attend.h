@@ -6,14 +6,14 @@
 //
 // What the command starts may close the lease's descriptor, fork twice and begin a session of its own: the
 // keeper is its subreaper all the same. Where this process is killed the keeper kills the command, as a kill
-// of the command itself would, and keeps the lease for what is left. Where the keeper is killed, this process,
-// which is a subreaper too, stays until nothing is left. Only where both are killed, the lease ends with the
-// last process that has its descriptor.
+// of the command itself would, and keeps the lease for what is left. Where the keeper is killed, this
+// process, which is a subreaper too, stays until nothing is left. Only where both are killed, the lease ends
+// with the last process that has its descriptor.
 //
-// All three are in one process group and session, those of the caller. So the terminal's signals, and those to
-// the group, reach the command by themselves. What this process alone gets is passed on, once, the value of
-// sigqueue() included. When the command stops, this process stops by the same signal, and the other way round;
-// a SIGSTOP to this process alone stops the command within a second.
+// All three are in one process group and session, those of the caller. So the terminal's signals, and those
+// to the group, reach the command by themselves. What this process alone gets is passed on, once, the value
+// of sigqueue() included. When the command stops, this process stops by the same signal, and the other way
+// round; a SIGSTOP to this process alone stops the command within a second.
 #pragma once
 
 #include <functional>

@@ -183,8 +183,8 @@ class Keeping {
     }
   }
 
-  // The lease's record named the process that waited. Where it cannot be changed (the folder is gone, or locked
-  // for long) the lease is as good: it ends with the last descriptor.
+  // The lease's record named the process that waited. Where it cannot be changed (the folder is gone, or
+  // locked for long) the lease is as good: it ends with the last descriptor.
   void take_over() {
     if (!ours_) ours_ = arbiter_.take_over(lease_).ok();
   }

@@ -74,8 +74,8 @@ class Arbiter {
   // process has already a copy of the descriptor can be adopted, not the same one.
   Result<Lease> adopt(int descriptor);
 
-  // The same for one that this process has by fork(): `lease` is its own from then on, and its holder's end is
-  // not the lease's. On failure it stays as it was, and holds as well.
+  // The same for one that this process has by fork(): `lease` is its own from then on, and its holder's end
+  // is not the lease's. On failure it stays as it was, and holds as well.
   Status take_over(Lease& lease);
 
   // Ends a lease, or a place in the line, of this user (of any, for root) by its id: its file is removed.

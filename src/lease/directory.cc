@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/namespaces.h"
+
 namespace innkeeper::lease {
 namespace {
 
@@ -58,7 +60,7 @@ std::optional<std::string> named_folder() {
 }
 
 std::string owner_name(uid_t owner) {
-  if (owner == 0) return "root's";
+  if (owner == 0 && users_are_the_machines()) return "root's";
   return owner == geteuid() ? "this user's own" : "uid " + std::to_string(owner) + "'s";
 }
 
@@ -120,7 +122,13 @@ struct Directory::Candidate {
   uid_t owner = 0;
   std::shared_ptr<Directory> opened;  // null: `problem`
   Status problem;
+  bool is_roots() const { return opened && opened->is_roots(); }
 };
+
+bool Directory::is_roots() const {
+  if (users_are_the_machines()) return owner_ == 0;
+  return path_ == kSetUpFolder && (owner_ == 0 || owner_ == unmapped_user());
+}
 
 Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<std::string>& paths,
                                                               bool& missing) {
@@ -139,11 +147,11 @@ Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<
   }
   missing = there.empty();
   if (missing) return problem;
-  const auto first = std::find_if(there.begin(), there.end(),
-                                  [](const Candidate& each) { return each.opened && each.owner == 0; });
+  const auto first =
+      std::find_if(there.begin(), there.end(), [](const Candidate& each) { return each.is_roots(); });
   const Candidate* best = first == there.end() ? nullptr : &*first;
   for (const Candidate& each : there) {
-    if (best != nullptr && best->owner == 0) break;
+    if (best != nullptr && best->is_roots()) break;
     if (!each.opened) {
       if (paths.size() < 2) return each.problem;
       return Status(
@@ -153,14 +161,24 @@ Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<
     const bool known = best != nullptr && each.opened->born_ns_ > 0 && best->opened->born_ns_ > 0;
     if (best == nullptr || (known && each.opened->born_ns_ < best->opened->born_ns_)) best = &each;
   }
+  if (!best->is_roots() && there.size() > 1 && !users_are_the_machines()) {
+    const uid_t unmapped = unmapped_user();
+    for (const Candidate& each : there)
+      if (&each != best && each.owner == unmapped)
+        return Status(Code::io_error,
+                      "in this user namespace nobody can tell whether the lease folder " + each.path +
+                          " is root's and goes before " + best->path +
+                          ": `innkeeper setup`, as root outside, makes one that does; or set " + kVariable +
+                          " to the one that is used outside");
+  }
   const std::shared_ptr<Directory> chosen = best->opened;
   chosen->paths_ = paths;
   for (const Candidate& each : there) {
     if (&each == best) continue;
     chosen->others_.push_back({each.path, each.owner,
                                each.opened == nullptr ? each.problem.message()
-                               : best->owner != 0     ? "it was made later"
-                               : each.owner != 0      ? "it is not root's"
+                               : !best->is_roots()    ? "it was made later"
+                               : !each.is_roots()     ? "it is not root's"
                                                       : "it comes later in the list"});
   }
   return std::shared_ptr<const Directory>(chosen);
@@ -198,8 +216,8 @@ Directory::~Directory() { ::close(fd_); }
 
 bool Directory::protects() const {
   struct stat lock {};
-  return owner_ == 0 && fstatat(fd_, kLockName, &lock, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(lock.st_mode) &&
-         lock.st_uid == 0;
+  return is_roots() && fstatat(fd_, kLockName, &lock, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(lock.st_mode) &&
+         lock.st_uid == owner_;
 }
 
 bool Directory::writable() const { return faccessat(fd_, ".", W_OK | X_OK, AT_EACCESS) == 0; }

@@ -17,6 +17,10 @@
 //
 // The folder's owner (and root) may remove anybody's file, and who owns alloc.lock may replace it. So unless
 // both are root's (protects()) leases protect among friends only.
+//
+// In a user namespace user 0 is whoever made it, and root has no number. There /run/innkeeper is root's by
+// its place, in which nobody but root can make anything, and user 0's folder is not. Where that is not there,
+// and whether another is root's would decide, none is used.
 #pragma once
 
 #include <sys/types.h>
@@ -59,6 +63,7 @@ class Directory {
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
   uid_t owner() const { return owner_; }
+  bool is_roots() const;
   // Root's, its lock too: no user can take another's lease away, or have two callers given the same bytes.
   bool protects() const;
   // This user may make leases there.

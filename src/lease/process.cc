@@ -13,6 +13,8 @@
 #include <map>
 #include <string_view>
 
+#include "base/namespaces.h"
+
 namespace innkeeper::lease {
 namespace {
 
@@ -37,7 +39,9 @@ struct Stat {
 
 // Fields 2 to 5 and 22. The second, the command, may hold spaces and parentheses.
 bool read_stat(int64_t pid, Stat& stat) {
-  const std::string text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const bool own = pid == getpid();
+  if (!own && !proc_is_ours()) return false;  // that number is another's there
+  const std::string text = read_file("/proc/" + (own ? "self" : std::to_string(pid)) + "/stat");
   const size_t name = text.find('(');
   size_t at = text.rfind(')');
   if (name == std::string::npos || at == std::string::npos || at < name) return false;
@@ -68,6 +72,7 @@ std::vector<ProcessKey> process_line(int64_t pid) {
 
 std::vector<Descendant> descendants(int64_t pid) {
   std::multimap<int64_t, Descendant> by_parent;
+  if (!proc_is_ours()) return {};
   DIR* const all = opendir("/proc");
   if (all == nullptr) return {};
   while (const dirent* entry = readdir(all)) {

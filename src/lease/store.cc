@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "base/clock.h"
+#include "base/namespaces.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "lease/process.h"
@@ -85,8 +86,11 @@ class Reader {
     if (fstatat(directory_.fd(), name, &about, AT_SYMLINK_NOFOLLOW) != 0 || about.st_uid == user_)
       return false;
     const auto files = files_.find(about.st_uid);
-    return !S_ISREG(about.st_mode) || (files != files_.end() && files->second >= kMaxFilesPerUser);
+    return !S_ISREG(about.st_mode) || (files != files_.end() && files->second >= most_of(about.st_uid));
   }
+  // In a user namespace all who have no number there appear as one.
+  int most_of(uid_t user) const { return user == unmapped_ ? 64 * kMaxFilesPerUser : kMaxFilesPerUser; }
+
   // False: errno says why it cannot be read.
   bool look(int fd, const char* name, bool draft) {
     struct stat about {};
@@ -95,7 +99,7 @@ class Reader {
     // The same file under two names counts once; it is not dropped, or a link would make it disappear.
     if (about.st_nlink > 1 && !linked_.insert(about.st_ino).second) return true;
     const bool own = about.st_uid == user_;
-    if (++files_[about.st_uid] > kMaxFilesPerUser && !own) return true;
+    if (++files_[about.st_uid] > most_of(about.st_uid) && !own) return true;
     const bool may = own || user_ == 0 || directory_.owner() == user_;
     const std::optional<bool> alive = write_locked(fd);
     if (!alive) return false;
@@ -108,6 +112,8 @@ class Reader {
     if (!record) return true;  // claims nothing
     if (record->expired(now_ns_)) return reap(name, may);
     record->uid = about.st_uid;
+    // Whose a part is, and whose the whole, cannot be compared: it counts in full.
+    if (about.st_uid == unmapped_) record->inside.clear();
     result_.live.push_back({name + 1, *std::move(record), touched_ns(about.st_mtim)});
     return true;
   }
@@ -125,6 +131,8 @@ class Reader {
   const GlobalLock* const lock_;
   const bool crowded_;  // there are more files than one user may have
   const uid_t user_ = geteuid();
+  const std::optional<uid_t> unmapped_ =
+      users_are_the_machines() ? std::nullopt : std::optional<uid_t>(unmapped_user());
   const int64_t now_ns_ = machine_clock_ns();
   Scan result_;
   std::unordered_map<uid_t, int> files_;

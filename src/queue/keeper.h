@@ -1,6 +1,6 @@
-// The keeper of a job that runs: its supervisor's parent. It holds the attempt's life lock and its lease until
-// nothing of the job is left, so that both stay where the supervisor is killed, also while those of the job's
-// processes live that have closed them. It starts a runner where the old one is gone.
+// The keeper of a job that runs: its supervisor's parent. It holds the attempt's life lock and its lease
+// until nothing of the job is left, so that both stay where the supervisor is killed, also while those of the
+// job's processes live that have closed them. It starts a runner where the old one is gone.
 //
 // Where it is killed itself the supervisor does that, and the locks end with the job's last process or with
 // the supervisor, as they would without it.

@@ -1,6 +1,6 @@
 // The supervisor: one small process for each job that runs. It starts the job's program, writes down that it
-// began and how it ended (life.h), keeps its time limit, and passes on what its user wants. It knows nothing of
-// the database. It lives on when the runner is killed.
+// began and how it ended (life.h), keeps its time limit, and passes on what its user wants. It knows nothing
+// of the database. It lives on when the runner is killed.
 //
 //   SIGTERM          ends the job: SIGTERM to all its processes (tree.h), SIGKILL after its grace
 //   SIGUSR1, SIGUSR2 stops all its processes, and lets them go on; the time limit stops as well
@@ -9,8 +9,8 @@
 // two seconds to end too, and is ended like the job then; with `linger` it may go on, and the job ends when
 // it does.
 //
-// Where the supervisor itself is killed its keeper (keeper.h) holds the attempt's life lock and lease: the job
-// counts as running until its last process is gone, and then as interrupted.
+// Where the supervisor itself is killed its keeper (keeper.h) holds the attempt's life lock and lease: the
+// job counts as running until its last process is gone, and then as interrupted.
 #pragma once
 
 #include <sys/types.h>

@@ -33,6 +33,7 @@ THIRD = "setpriv --reuid 23456 --regid 23456 --clear-groups"
 UNIT = "etc/systemd/system/run-innkeeper.mount"
 WANTED = "etc/systemd/system/local-fs.target.wants/run-innkeeper.mount"
 TMPFILES = "etc/tmpfiles.d/innkeeper.conf"
+UNSEEN = "nobody outside of this container sees the leases in "
 NOT_SYSTEMD = "this machine is not run by systemd"
 
 
@@ -72,7 +73,10 @@ class Sandbox:
         """
         done = run_command(*UNSHARE, "bash", "-c", mounts + script, env=self.env)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-        return done.stdout
+        if "export container=" in script:
+            return done.stdout
+        # The tests may run in a container themselves.
+        return "".join(line for line in done.stdout.splitlines(keepends=True) if UNSEEN not in line)
 
 
 @pytest.fixture
@@ -326,7 +330,7 @@ def test_a_containers_own_shared_memory_is_not_the_machines(
         f"""
         umount -l /run/lock; mount -t tmpfs {source} /dev/shm; chmod 1777 /dev/shm
         export container=docker INNKEEPER_LEASE_DIR=/dev/shm/innkeeper
-        innkeeper pick > /dev/null; innkeeper doctor --json || true
+        innkeeper pick > /dev/null 2>&1; innkeeper doctor --json || true
         """
     )
     assert ("container" in {finding["name"] for finding in json.loads(said)["findings"]}) == (not shared)

@@ -8,9 +8,7 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
-from pathlib import Path
 
 import pytest
 from innkeeper_program import PROGRAM, Machine, cards, uuid, wait_until
@@ -76,18 +74,20 @@ def document(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
     return found
 
 
-def busy(machine: Machine) -> subprocess.Popen[str]:
-    """A lease of 8 GiB on card 0 whose job uses 3 GiB; a process without a lease uses 5 GiB there."""
-    job = machine.start("run", "--mem", "8G", "--", "sleep", "60")
-    command = Path(f"/proc/{job.pid}/cmdline")
-    wait_until(lambda: command.read_bytes().startswith(b"sleep"))
-    used = f"  process {job.pid} 3G\n  process {os.getpid()} 5G\n"
+def busy(machine: Machine) -> tuple[int, int]:
+    """A lease of 8 GiB on card 0 whose job uses 3 GiB; a process without a lease uses 5 GiB there.
+
+    The processes of `run` and of its command.
+    """
+    run = machine.start("run", "--mem", "8G", "--", "sleep", "60")
+    command = machine.command_below(run)
+    used = f"  process {command} 3G\n  process {os.getpid()} 5G\n"
     machine.set(cards(2, {0: f"  memory 139G 512M 8G\n{used}  utilization 35 10\n"}))
-    return job
+    return run.pid, command
 
 
 def test_json_says_who_holds_who_uses_what_is_promised_and_foreign(machine: Machine):
-    job = busy(machine)
+    run, command = busy(machine)
     found = document(machine)
     first, second = found["gpus"]
     (lease,) = found["leases"]
@@ -96,9 +96,9 @@ def test_json_says_who_holds_who_uses_what_is_promised_and_foreign(machine: Mach
     assert first["left_bytes"] == (139 << 30) - (512 << 20) - (13 << 30)
     assert first["utilization_percent"] == 35 and first["leases"] == [lease["id"]]
     users = {process["pid"]: process for process in first["processes"]}
-    assert users[job.pid]["lease"] == lease["id"] and users[job.pid]["command"] == "sleep 60"
+    assert users[command]["lease"] == lease["id"] and users[command]["command"] == "sleep 60"
     assert users[os.getpid()]["lease"] is None and users[os.getpid()]["used_bytes"] == 5 << 30
-    assert lease["used_bytes"] == 3 << 30 and lease["pid"] == job.pid
+    assert lease["used_bytes"] == 3 << 30 and lease["pid"] == run
     assert second["promised_bytes"] == 0 and second["leases"] == [] and not second["whole"]
     assert found["driver"] == {"works": True, "version": "550.54.15", "cuda": "12.4", "trouble": None}
 
@@ -190,9 +190,10 @@ def test_nothing_is_left_of_a_card_that_is_leased_whole(machine: Machine):
 
 
 def test_a_process_in_a_part_of_a_lease_is_the_parts(machine: Machine):
-    job = machine.start("run", "--mem", "8G", "--", str(PROGRAM), "run", "--mem", "2G", "--", "sleep", "60")
+    machine.start("run", "--mem", "8G", "--", str(PROGRAM), "run", "--mem", "2G", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 2)
-    machine.set(cards(2, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))
+    (inner,) = (lease["pid"] for lease in machine.held() if lease["inside"])
+    machine.set(cards(2, {0: f"  memory 139G 512M 1G\n  process {inner} 1G\n"}))
     found = document(machine)
     (part,) = (lease["id"] for lease in found["leases"] if lease["inside"])
     (process,) = found["gpus"][0]["processes"]

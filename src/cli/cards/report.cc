@@ -244,6 +244,7 @@ std::vector<std::string> remarks(const Survey& survey) {
   else if (!survey.folder_weakness.empty())
     lines.push_back("leases protect among friends only: " + survey.folder_weakness +
                     ". As root: innkeeper setup");
+  if (!survey.folder_unseen.empty()) lines.push_back(survey.folder_unseen);
   for (const std::string& line : survey.other_folders)
     lines.push_back("leases are in " + survey.folder_path + "; " + line);
   return lines;

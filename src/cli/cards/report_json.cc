@@ -137,6 +137,7 @@ std::string to_json(const Survey& survey) {
   const Json folder = {
       {"path", survey.folder_path.empty() ? Json(nullptr) : Json(survey.folder_path)},
       {"weakness", survey.folder_weakness.empty() ? Json(nullptr) : Json(survey.folder_weakness)},
+      {"unseen_outside", survey.folder_unseen.empty() ? Json(nullptr) : Json(survey.folder_unseen)},
       {"others", survey.other_folders},
       {"trouble", survey.folder.ok() ? Json(nullptr) : Json(survey.folder.message())}};
   const Json json = {{"schema", 1},

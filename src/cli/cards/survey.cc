@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "board/reader.h"
+#include "lease/container.h"
 #include "lease/directory.h"
 #include "lease/from_snapshot.h"
 #include "lease/process.h"
@@ -145,7 +146,7 @@ std::vector<Resident> residents_of(const lease::Directory& directory) {
 
 std::string weakness_of(const lease::Directory& directory) {
   if (directory.protects()) return {};
-  if (directory.owner() != 0)
+  if (!directory.is_roots())
     return directory.path() + " is " + lease::user_name(directory.owner()) + "'s, not root's";
   return directory.path() + "/" + lease::kLockName + " is not root's";
 }
@@ -158,6 +159,7 @@ std::vector<Entry> read_files(Survey& survey) {
   }
   survey.folder_path = directory.value()->path();
   survey.folder_weakness = weakness_of(*directory.value());
+  survey.folder_unseen = lease::unseen_outside(*directory.value());
   survey.folder_writable = directory.value()->writable();
   survey.other_folders = other_folders(*directory.value());
   Result<lease::Scan> found = lease::scan(*directory.value(), nullptr);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "cli/doctor/checks.h"
+#include "lease/container.h"
 #include "lease/directory.h"
 #include "lease/global_lock.h"
 
@@ -28,34 +29,12 @@ bool exists(const std::string& path) {
   return stat(path.c_str(), &about) == 0;
 }
 
-bool in_container() {
-  if (exists("/.dockerenv") || exists("/run/.containerenv")) return true;
-  return !variable("container").empty() || !variable("APPTAINER_CONTAINER").empty();
-}
-
 template <class Matches>
 bool any_mount(const Matches& matches) {
   const std::unique_ptr<FILE, int (*)(FILE*)> mounts(setmntent("/proc/self/mounts", "r"), endmntent);
   while (const mntent* entry = mounts == nullptr ? nullptr : getmntent(mounts.get()))
     if (matches(*entry)) return true;
   return false;
-}
-
-// It is what engines give a container of its own as /dev/shm; the machine's (--ipc=host) is called tmpfs.
-bool containers_own_memory(dev_t device) {
-  return any_mount([device](const mntent& entry) {
-    struct stat about {};
-    return std::string_view(entry.mnt_type) == "tmpfs" && std::string_view(entry.mnt_fsname) == "shm" &&
-           stat(entry.mnt_dir, &about) == 0 && about.st_dev == device;
-  });
-}
-
-// Some mount other than the root covers it, so that it may be shared with the machine.
-bool mounted(const std::string& path) {
-  struct stat here {
-  }, root{};
-  return !path.empty() && stat(path.c_str(), &here) == 0 && stat("/", &root) == 0 &&
-         here.st_dev != root.st_dev && !containers_own_memory(here.st_dev);
 }
 
 bool hides_processes() {
@@ -106,9 +85,9 @@ Patient examine(int lock_limit_ms) {
   patient.survey = look_around(Wanted::memory | Wanted::processes | Wanted::utilization);
   patient.lock = try_lock(lock_limit_ms);
   patient.processes_hidden = hides_processes();
-  patient.container = in_container();
+  patient.container = lease::in_container();
   patient.folder_named = !variable("INNKEEPER_LEASE_DIR").empty();
-  patient.folder_mounted = mounted(patient.survey.folder_path);
+  patient.folder_mounted = lease::is_from_outside(patient.survey.folder_path);
   patient.shared_room = shared_room(patient.survey.folder_path);
   patient.watches_left = inotify_works();
   std::ifstream("/proc/sys/fs/protected_regular") >> patient.protected_regular;

@@ -8,6 +8,7 @@
 
 #include "cli/cards/survey.h"
 #include "cli/command.h"
+#include "lease/container.h"
 #include "lease/from_snapshot.h"
 #include "telemetry/visible.h"
 
@@ -34,6 +35,7 @@ lease::Arbiter open_arbiter() {
   if (!arbiter.ok()) fail(kFolder, arbiter.status().message());
   for (const std::string& line : other_folders(arbiter.value().directory()))
     note("leases are in " + arbiter.value().directory().path() + "; " + line);
+  if (const std::string why = lease::unseen_outside(arbiter.value().directory()); !why.empty()) note(why);
   return std::move(arbiter).value();
 }
 

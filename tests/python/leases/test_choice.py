@@ -68,6 +68,9 @@ kept = [auto_choice(1), GPUManager().auto_choice(), auto_choice(key=lambda gpu: 
     ]
     for level in ("warn", "warning", "error"):
         assert machine.fail_free(code, INNKEEPER_LOG=level).stderr == ""
+    in_container = "from innkeeper import _C\n_C.leases_unseen_outside = lambda: 'nobody outside'\n"
+    alone = machine.fail_free(in_container + code).stderr.splitlines()
+    assert alone == [*told[:5], "innkeeper: nobody outside", *told[5:]]
 
 
 def test_the_cpu_stands_in_where_there_is_no_gpu(machine: FakeMachine):

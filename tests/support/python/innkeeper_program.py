@@ -163,6 +163,22 @@ class Machine:
         self.started.append(process)
         return process
 
+    def command_below(self, run: subprocess.Popen[str]) -> int:
+        """The process number of the command that a started `run` has, once it has begun."""
+        found: list[int] = []
+
+        def begun() -> bool:
+            below = [run.pid]
+            for pid in below:
+                with contextlib.suppress(OSError):
+                    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                    below.extend(map(int, children))
+            found[:] = below[2:3]  # behind run and the keeper
+            return bool(found) and b"innkeeper" not in Path(f"/proc/{found[0]}/cmdline").read_bytes()
+
+        wait_until(begun)
+        return found[0]
+
     def files(self) -> list[str]:
         """Lease files that are there, dead ones too."""
         if not self.leases.is_dir():

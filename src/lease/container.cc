@@ -1,0 +1,87 @@
+#include "lease/container.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include "base/namespaces.h"
+
+namespace innkeeper::lease {
+namespace {
+
+// What is mounted over a path, by /proc/self/mountinfo (proc_pid_mountinfo(5)).
+struct Mount {
+  std::string device;  // of the file system
+  std::string root;    // the folder of it that is mounted
+  std::string point;   // where
+  std::string source;  // what it calls itself
+};
+
+bool covers(std::string_view point, std::string_view path) {
+  return point == "/" ||
+         (path.starts_with(point) && (path.size() == point.size() || path[point.size()] == '/'));
+}
+
+Mount mount_of(const std::string& path) {
+  std::ifstream mounts("/proc/self/mountinfo");
+  std::string line;
+  Mount found{"", "/", "/", ""};
+  while (std::getline(mounts, line)) {
+    std::istringstream words(line);
+    std::string skipped;
+    Mount mount;
+    words >> skipped >> skipped >> mount.device >> mount.root >> mount.point;
+    while (words >> skipped && skipped != "-") {
+    }
+    words >> skipped >> mount.source;
+    // Of two at one place the later one is on top.
+    if (covers(mount.point, path) && mount.point.size() >= found.point.size()) found = std::move(mount);
+  }
+  return found;
+}
+
+bool exists(const char* path) {
+  struct stat about {};
+  return stat(path, &about) == 0;
+}
+
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
+
+bool in_container() {
+  return exists("/.dockerenv") || exists("/run/.containerenv") || exists("/run/systemd/container") ||
+         is_set("container") || is_set("KUBERNETES_SERVICE_HOST") || is_set("APPTAINER_CONTAINER") ||
+         is_set("SINGULARITY_CONTAINER");
+}
+
+bool is_from_outside(const std::string& path) {
+  const Mount mount = mount_of(path);
+  if (mount.point == "/" || mount.device == mount_of("/").device) return false;
+  if (mount.root.find("/kubernetes.io~empty-dir/") != std::string::npos) return false;
+  // A folder of a file system that is the machine's, or all of one that was mounted just there.
+  if (mount.root != "/" || mount.point == path) return true;
+  // Nothing tells whose a tmpfs is, but /dev/shm goes with the namespace of shared memory, and what an engine
+  // gives a container of its own is called "shm".
+  return mount.point == "/dev/shm" && mount.source != "shm" && ipc_is_the_machines();
+}
+
+std::string unseen_outside(const Directory& directory) {
+  if (!in_container() || is_from_outside(directory.path())) return {};
+  const std::vector<std::string> defaults = default_folders();
+  if (std::find(defaults.begin(), defaults.end(), directory.path()) == defaults.end()) return {};
+  return "nobody outside of this container sees the leases in " + directory.path() +
+         "; start it with the machine's (docker run -v " + kSetUpFolder + ":" + kSetUpFolder +
+         ", after innkeeper setup there), or set INNKEEPER_LEASE_DIR to another folder if no one outside "
+         "uses "
+         "its GPUs";
+}
+
+}  // namespace innkeeper::lease
