@@ -1,5 +1,6 @@
 // Blocks that are dropped, and made again by the operators that made them.
 #include <gtest/gtest.h>
+#include <atomic>
 
 #include <chrono>
 #include <functional>
@@ -308,6 +309,26 @@ TEST_F(Recompute, ItMayDieWhileAnotherWritesWhatItIsMadeOf) {
     kitchen_.destroy(&from);
     sources_.clear();
   }
+}
+
+TEST_F(Recompute, WhoeverDestroysItWaitsUntilItIsMade) {
+  Block& from = source(1);
+  Block* made = dropped(from);
+  std::atomic<bool> gone{false};
+  std::thread other;
+  kitchen_.before = [&]() -> Status {
+    other = std::thread([&] {
+      kitchen_->destroy(made);
+      gone = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // enough for who does not wait
+    EXPECT_FALSE(gone);
+    return {};
+  };
+  EXPECT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
+  other.join();
+  EXPECT_TRUE(gone);
+  kitchen_.before = nullptr;
 }
 
 // There is no node below: it is looked at, and stays.
