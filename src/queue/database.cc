@@ -55,14 +55,14 @@ Status describe(int code, const std::string& path, const std::string& words) {
 
 Status Database::failure() const {
   const int code = sqlite3_extended_errcode(handle_);
+  if ((code & 0xff) == SQLITE_CORRUPT) *damage_ = true;
   std::string detail = sqlite3_errmsg(handle_);
   if (const int error = sqlite3_system_errno(handle_); (code & 0xff) == SQLITE_IOERR && error != 0)
     detail += std::string(": ") + std::strerror(error);
   return describe(code, path_, detail);
 }
 
-Result<Database> Database::open(const std::string& path, Durable durable, int application, int version,
-                                const char* schema) {
+Result<Database> Database::open(const std::string& path, Durable durable, const Schema& schema) {
   sqlite3* handle = nullptr;
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
@@ -74,7 +74,7 @@ Result<Database> Database::open(const std::string& path, Durable durable, int ap
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   IK_RETURN_IF_ERROR(database.execute("PRAGMA cell_size_check=ON"));
-  IK_RETURN_IF_ERROR(database.begin_file(application, version, schema));
+  IK_RETURN_IF_ERROR(database.begin_file(schema));
   // WAL: readers never wait for the runner, and a commit is one write. NORMAL loses no commit to a kill of
   // any process, only to a power cut; FULL waits for the disk at each commit (see Durable).
   IK_RETURN_IF_ERROR(database.use_wal());
@@ -99,7 +99,7 @@ Status Database::use_wal() {
 }
 
 // Nothing of a file is changed before it is known to be ours.
-Status Database::begin_file(int application, int version, const char* schema) {
+Status Database::begin_file(const Schema& schema) {
   const auto pragma = [this](const char* sql, int64_t& value) {
     Query query(*this, sql);
     value = query.step() ? query.integer(0) : 0;
@@ -111,6 +111,9 @@ Status Database::begin_file(int application, int version, const char* schema) {
     IK_RETURN_IF_ERROR(pragma("PRAGMA user_version", found_version));
     return pragma("SELECT count(*) FROM sqlite_schema", tables);
   };
+  const auto set_version = [&] {
+    return execute(("PRAGMA user_version=" + std::to_string(schema.version)).c_str());
+  };
   IK_RETURN_IF_ERROR(look());
   if (found_application == 0 && tables == 0) {
     IK_RETURN_IF_ERROR(execute("PRAGMA auto_vacuum=INCREMENTAL"));  // now or never
@@ -118,17 +121,26 @@ Status Database::begin_file(int application, int version, const char* schema) {
     IK_RETURN_IF_ERROR(transaction.status());
     IK_RETURN_IF_ERROR(look());  // somebody else may have made it meanwhile
     if (found_application == 0 && tables == 0) {
-      IK_RETURN_IF_ERROR(execute(schema));
-      IK_RETURN_IF_ERROR(execute(("PRAGMA application_id=" + std::to_string(application)).c_str()));
-      IK_RETURN_IF_ERROR(execute(("PRAGMA user_version=" + std::to_string(version)).c_str()));
+      IK_RETURN_IF_ERROR(execute(schema.tables));
+      IK_RETURN_IF_ERROR(execute(("PRAGMA application_id=" + std::to_string(schema.application)).c_str()));
+      IK_RETURN_IF_ERROR(set_version());
       return transaction.commit();
     }
   }
-  if (found_application != application) return describe(SQLITE_NOTADB, path_, "");
-  if (found_version != version)
+  if (found_application != schema.application) return describe(SQLITE_NOTADB, path_, "");
+  if (found_version >= 1 && found_version < schema.version) {
+    Transaction transaction(*this);
+    IK_RETURN_IF_ERROR(transaction.status());
+    IK_RETURN_IF_ERROR(look());
+    for (int64_t from = found_version; from < schema.version; ++from)
+      IK_RETURN_IF_ERROR(schema.upgrade(*this, static_cast<int>(from)));
+    IK_RETURN_IF_ERROR(set_version());
+    return transaction.commit();
+  }
+  if (found_version != schema.version)
     return Status(Code::io_error, "the queue's database " + path_ + " is of version " +
                                       std::to_string(found_version) + ", this program's is " +
-                                      std::to_string(version) +
+                                      std::to_string(schema.version) +
                                       "; it is left as it is: use the program that made it");
   return Status::okay();
 }
@@ -136,6 +148,7 @@ Status Database::begin_file(int application, int version, const char* schema) {
 Database::Database(Database&& other) noexcept
     : handle_(std::exchange(other.handle_, nullptr)),
       path_(std::move(other.path_)),
+      damage_(std::move(other.damage_)),
       prepared_(std::exchange(other.prepared_, {})) {}
 
 Database::~Database() {
@@ -145,6 +158,30 @@ Database::~Database() {
 
 Status Database::execute(const char* sql) {
   return sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) == SQLITE_OK ? Status::okay() : failure();
+}
+
+Result<std::string> Database::find_damage() {
+  Query check(*this, "PRAGMA quick_check(1)");
+  const bool answered = check.step();
+  if (!answered && met_damage()) return check.status().message();
+  if (!answered) return check.status();
+  const std::string found(check.text(0));
+  return found == "ok" ? std::string() : found;
+}
+
+Status Database::replace_by(Database& other) {
+  sqlite3_backup* const copy = sqlite3_backup_init(handle_, "main", other.handle_, "main");
+  if (copy == nullptr) return failure();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kBusyMs);
+  int code = SQLITE_BUSY;
+  while ((code == SQLITE_BUSY || code == SQLITE_LOCKED) && std::chrono::steady_clock::now() < end) {
+    code = sqlite3_backup_step(copy, -1);
+    if (code != SQLITE_DONE) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  code = sqlite3_backup_finish(copy);
+  if (code != SQLITE_OK) return describe(code, path_, sqlite3_errmsg(handle_));
+  *damage_ = false;
+  return Status::okay();
 }
 
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(handle_); }

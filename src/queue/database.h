@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,18 +20,32 @@ namespace innkeeper::queue {
 // the disk when it returns; with `processes` a power cut may take the last moments' commits, never more.
 enum class Durable : uint8_t { processes, power };
 
+// What tells our file from others', makes it, and brings one of an older version up to date.
+struct Schema {
+  int application = 0;
+  int version = 0;
+  const char* tables = nullptr;
+  Status (*upgrade)(class Database&, int from) = nullptr;  // to the next version
+};
+
 class Database {
  public:
-  // Opens the file, or makes it with `schema`. `application` and `version` are what tells our file from
-  // others'.
-  static Result<Database> open(const std::string& path, Durable durable, int application, int version,
-                               const char* schema);
+  // Opens the file, or makes it. One of an older version is brought up to date at once, in one transaction.
+  static Result<Database> open(const std::string& path, Durable durable, const Schema& schema);
   ~Database();
   Database(Database&& other) noexcept;
   Database& operator=(Database&&) = delete;
 
   // Runs statements that give nothing.
   Status execute(const char* sql);
+  // Something in the file could not be read for what it is. Says nothing of what has not been looked at.
+  bool met_damage() const { return damage_ != nullptr && *damage_; }
+  void forget_damage() { *damage_ = false; }
+  // Looks at all of it: what is wrong first, empty for nothing.
+  Result<std::string> find_damage();
+  // All that is in `other` becomes what is in this one, at once for everybody who has it open.
+  Status replace_by(Database& other);
+  sqlite3* raw() const { return handle_; }
   int64_t last_id() const;
   int changes() const;
 
@@ -39,10 +54,11 @@ class Database {
   Database(sqlite3* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
   Status failure() const;
   Status use_wal();
-  Status begin_file(int application, int version, const char* schema);
+  Status begin_file(const Schema& schema);
 
   sqlite3* handle_ = nullptr;
   std::string path_;
+  std::unique_ptr<bool> damage_ = std::make_unique<bool>(false);
   std::unordered_map<const char*, sqlite3_stmt*> prepared_;  // by the literal's address
 };
 

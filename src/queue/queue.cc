@@ -12,6 +12,7 @@
 #include "queue/life.h"
 #include "queue/limits.h"
 #include "queue/measure.h"
+#include "queue/salvage.h"
 #include "queue/scheduler.h"
 #include "queue/sweep.h"
 #include "queue/watch.h"
@@ -68,6 +69,16 @@ Result<Queue> Queue::open(const std::string& path, Program program) {
   return Queue(std::move(folder).value(), std::move(program), std::move(store).value());
 }
 
+template <class Ask>
+auto Queue::asking(const Ask& ask) -> decltype(ask()) {
+  auto answer = ask();
+  if (answer.ok() || !store_.met_damage()) return answer;
+  store_.forget_damage();
+  const Result<bool> mended = mend(*folder_);
+  if (!mended.ok()) return mended.status();
+  return ask();
+}
+
 void Queue::changed() const {
   folder_->wake();
   if (const Status status = ensure_runner(); !status.ok()) log(LogLevel::warn, status.message());
@@ -79,7 +90,7 @@ Result<std::vector<JobId>> Queue::add(JobSpec spec) {
   if (error) return Status(Code::invalid_argument, "the current folder is gone: " + error.message());
   if (!spec.environment) spec.environment = own_environment();
   if (spec.limits.empty()) spec.limits = own_limits();
-  Result<std::vector<JobId>> ids = store_.add(spec);
+  Result<std::vector<JobId>> ids = asking([&] { return store_.add(spec); });
   if (!ids.ok()) return ids;
   folder_->wake();
   if (runner_alive()) return ids;
@@ -91,7 +102,7 @@ Result<std::vector<JobId>> Queue::add(JobSpec spec) {
 // A runner that begins notes first what ended unseen, so that what is read after this is so.
 Status Queue::catch_up() {
   if (runner_alive()) return Status::okay();
-  const Result<bool> idle = nothing_to_do(store_);
+  const Result<bool> idle = asking([&] { return nothing_to_do(store_); });
   if (!idle.ok()) return idle.status();
   return idle.value() ? Status::okay() : ensure_runner();
 }
@@ -116,7 +127,7 @@ void Queue::judge(JobLine& job, const Life& life) const {
 
 Result<std::vector<JobLine>> Queue::list(const Filter& filter) {
   catch_up_or_say();
-  Result<std::vector<JobLine>> lines = store_.list(filter);
+  Result<std::vector<JobLine>> lines = asking([&] { return store_.list(filter); });
   if (!lines.ok()) return lines;
   for (JobLine& job : lines.value())
     if (job.state == State::running) judge(job, look(folder_->life(job.id, job.attempt)));
@@ -125,12 +136,12 @@ Result<std::vector<JobLine>> Queue::list(const Filter& filter) {
 
 Result<std::vector<JobLine>> Queue::ended_last(int64_t count) {
   catch_up_or_say();
-  return store_.ended_last(count);
+  return asking([&] { return store_.ended_last(count); });
 }
 
 Result<Job> Queue::show(JobId id) {
   catch_up_or_say();
-  Result<Job> found = store_.get(id);
+  Result<Job> found = asking([&] { return store_.get(id); });
   if (!found.ok() || found.value().state != State::running) return found;
   Job& job = found.value();
   const Life life = look(folder_->life(id, job.attempt));
@@ -143,7 +154,7 @@ Result<Job> Queue::show(JobId id) {
 }
 
 Result<std::string> Queue::log_path(JobId id, int attempt) {
-  const Result<JobLine> job = store_.line(id);
+  const Result<JobLine> job = asking([&] { return store_.line(id); });
   if (!job.ok()) return job.status();
   return folder_->output(id, attempt > 0 ? attempt : std::max(job.value().attempt, 1));
 }
@@ -154,7 +165,7 @@ Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::opt
   size_t first = 0;  // all before it have ended
   IK_RETURN_IF_ERROR(wait_until(*folder_, program_, store_, limit, cancelled, [&]() -> Result<bool> {
     for (; first < ids.size(); ++first) {
-      Result<JobLine> line = store_.known(ids[first]);
+      Result<JobLine> line = asking([&] { return store_.known(ids[first]); });
       if (!line.ok()) return line.status();
       lines[first] = std::move(line).value();
       if (!ended(lines[first].state)) return false;
@@ -165,7 +176,7 @@ Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::opt
 }
 
 Status Queue::cancel(const std::vector<JobId>& ids) {
-  const Result<std::vector<State>> were = store_.cancel(ids);
+  const Result<std::vector<State>> were = asking([&] { return store_.cancel(ids); });
   if (!were.ok()) return were.status();
   for (size_t i = 0; i < ids.size(); ++i) {
     if (were.value()[i] != State::running) continue;
@@ -179,7 +190,7 @@ Status Queue::cancel(const std::vector<JobId>& ids) {
 }
 
 Status Queue::hold(const std::vector<JobId>& ids, bool held) {
-  const Result<int64_t> count = store_.hold(ids, held);
+  const Result<int64_t> count = asking([&] { return store_.hold(ids, held); });
   if (!count.ok()) return count.status();
   if (count.value() > 0) changed();
   if (count.value() > 0 || ids.empty()) return Status::okay();
@@ -232,7 +243,7 @@ Result<std::vector<JobId>> Queue::resolve(std::string_view text) {
     }
     return ids;
   }
-  const Result<JobLine> line = store_.known(id);
+  const Result<JobLine> line = asking([&] { return store_.known(id); });
   if (!line.ok()) return line.status();
   std::vector<JobId> ids = {id};
   if (line.value().array == id) {

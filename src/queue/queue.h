@@ -111,6 +111,9 @@ class Queue {
  private:
   Queue(std::shared_ptr<const Folder> folder, Program program, Store store)
       : folder_(std::move(folder)), program_(std::move(program)), store_(std::move(store)) {}
+  // Asks the store, and once more where its database was damaged and has been mended (salvage.h).
+  template <class Ask>
+  auto asking(const Ask& ask) -> decltype(ask());
   Status hold(const std::vector<JobId>& ids, bool held);
   Status catch_up();
   void catch_up_or_say();

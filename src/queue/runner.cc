@@ -17,6 +17,7 @@
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "queue/limits.h"
+#include "queue/salvage.h"
 #include "queue/scheduler.h"
 #include "queue/watch.h"
 
@@ -71,6 +72,7 @@ Status work(const Folder& folder, const Program& program, int ready) {
     say(ready);
     return Status::okay();  // there is a runner
   }
+  if (const Result<bool> mended = mend(folder); !mended.ok()) return mended.status();
   Result<Store> store = Store::open(folder, Durable::power);
   if (!store.ok()) return store.status();
   Watch watch(folder);

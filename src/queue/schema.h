@@ -1,17 +1,16 @@
 // The queue's tables. Internal.
 #pragma once
 
-namespace innkeeper::queue {
+#include "queue/database.h"
 
-inline constexpr int kApplication = 0x494e4b51;  // "INKQ"
-inline constexpr int kSchemaVersion = 4;
+namespace innkeeper::queue {
 
 // `jobs` holds what lists and the runner read, so that 100,000 of them are a few megabytes; what is long
 // stands elsewhere. Commands and environments are kept once, however many jobs have them. `unmet` counts the
 // needs that have not ended; the indices hold the jobs that could start now, in the order in which they do,
 // those with cards by their `shape`: requests that are granted or refused alike. `endings` is what is left of
 // pruned jobs: how those from `first` to `last` ended.
-inline constexpr const char* kSchema = R"sql(
+inline constexpr const char* kTables = R"sql(
 CREATE TABLE commands(
   id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, directory BLOB NOT NULL, words BLOB NOT NULL,
   runs INTEGER NOT NULL DEFAULT 0, peak_memory INTEGER NOT NULL DEFAULT 0,
@@ -53,5 +52,15 @@ CREATE TABLE attempts(
   PRIMARY KEY(job, number)) WITHOUT ROWID;
 CREATE TABLE settings(name BLOB PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 )sql";
+
+// Brings the tables of version `from` to the next one (upgrade.cc).
+Status upgrade(Database& database, int from);
+
+inline constexpr Schema kSchema = {
+    .application = 0x494e4b51,  // "INKQ"
+    .version = 4,
+    .tables = kTables,
+    .upgrade = upgrade,
+};
 
 }  // namespace innkeeper::queue

@@ -99,8 +99,7 @@ std::vector<std::string> split_words(std::string_view bytes) {
 }
 
 Result<Store> Store::open(const Folder& folder, Durable durable) {
-  Result<Database> database =
-      Database::open(folder.database(), durable, kApplication, kSchemaVersion, kSchema);
+  Result<Database> database = Database::open(folder.database(), durable, kSchema);
   if (!database.ok()) return database.status();
   return Store(std::move(database).value());
 }

@@ -147,6 +147,10 @@ class Store {
   // Drops what no job refers to any more, and gives the room back to the disk. What commands needed stays.
   Status tidy();
 
+  // Something of it could not be read for what it is (salvage.h). Once: whoever mends it is told no more.
+  bool met_damage() { return database_->met_damage(); }
+  void forget_damage() { database_->forget_damage(); }
+
   // Changes whenever another connection has changed something.
   int64_t data_version();
 

@@ -1,0 +1,175 @@
+"""`innkeeper queue` on a database of which a page was lost: what can be read stays, and what is lost is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from innkeeper_program import Jobs, wait_until
+
+PAGE = 4096
+SAID = (
+    r"innkeeper: the queue's database was damaged and has been mended; (\d+) jobs are lost\. "
+    r"(\S+) is what it was"
+)
+
+
+def checkpoint(jobs: Jobs) -> Path:
+    """Brings all into the database's file, which it gives."""
+    wait_until(lambda: jobs.runner() is None)
+    file = jobs.folder / "queue.db"
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+    connection.close()
+    return file
+
+
+def damage(file: Path, page: int, what: bytes) -> None:
+    """Writes over a page, counted from 1."""
+    with file.open("r+b") as open_file:
+        open_file.seek((page - 1) * PAGE)
+        open_file.write((what * PAGE)[:PAGE])
+
+
+def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
+    """The jobs' states by id, and what is said on standard error."""
+    done = jobs.machine.run("queue", "list", "--all", "--json")
+    assert done.returncode == 0, done.stderr
+    return {job["id"]: job["state"] for job in json.loads(done.stdout)["jobs"]}, done.stderr
+
+
+def pages_of(file: Path, table: str) -> list[int]:
+    """The leaves of a table."""
+    with sqlite3.connect(file) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (table,)).fetchone()
+    connection.close()
+    data = file.read_bytes()
+    leaves, inner = [], [root]
+    while inner:
+        page = inner.pop()
+        at = (page - 1) * PAGE
+        if data[at] == 0x0D:
+            leaves.append(page)
+            continue
+        assert data[at] == 0x05
+        cells = int.from_bytes(data[at + 3 : at + 5], "big")
+        inner.append(int.from_bytes(data[at + 8 : at + 12], "big"))
+        for cell in range(cells):
+            pointer = int.from_bytes(data[at + 12 + 2 * cell : at + 14 + 2 * cell], "big")
+            inner.append(int.from_bytes(data[at + pointer : at + pointer + 4], "big"))
+    return leaves
+
+
+def forget_damage(jobs: Jobs) -> None:
+    """So that no list says more of it."""
+    for file in jobs.folder.glob("queue.db.damaged-*"):
+        file.unlink()
+
+
+@pytest.fixture
+def filled(jobs: Jobs) -> Iterator[Jobs]:
+    """40 jobs that ended and said their number, and 300 that wait for cards that are not given."""
+    jobs("slots", "4")
+    for number in range(1, 41):
+        jobs.add("-n0", "--", "sh", "-c", f"echo said {number}")
+    assert jobs.wait("1-40") == 0
+    jobs("pause")
+    jobs.add("--array", "1-299", "--", "echo", "waits {index}")
+    jobs.add("--after", "41", "--", "echo", "last")
+    yield jobs
+    forget_damage(jobs)
+
+
+def test_a_lost_page_of_jobs(filled: Jobs) -> None:
+    file = checkpoint(filled)
+    before, said = listed(filled)
+    assert len(before) == 340 and said == ""
+    file = checkpoint(filled)
+    for page, what in zip(pages_of(file, "jobs")[:2], (b"\0", b"\xa5\x5a\x01"), strict=True):
+        damage(file, page, what)
+    after, said = listed(filled)
+    found = re.search(SAID, said)
+    assert found, said
+    assert int(found[1]) == len(before) - len(after) > 10
+    assert Path(found[2]).exists()
+    for number in range(1, 41):  # what has said something is known
+        assert filled("log", str(number)) == f"said {number}\n"
+        assert after[number] in ("done", "interrupted")
+    assert all(after[job] == before[job] for job in after if job > 40 and after[job] != "failed")
+    # It goes on: numbers are not used again, and what waits runs.
+    added = filled.add("-n0", "--", "echo", "new")
+    assert int(added) == 341
+    filled("resume")
+    assert filled.wait(added) == 0
+    still = listed(filled)[1]
+    assert found[2] in still
+    Path(found[2]).unlink()
+    assert listed(filled)[1] == ""
+
+
+def test_any_page_but_the_first(filled: Jobs) -> None:
+    """Whichever is lost: lists answer, jobs are added, and what was said can be read."""
+    file = checkpoint(filled)
+    kept = file.read_bytes()
+    before = listed(filled)[0]
+    for page in range(2, len(kept) // PAGE + 1, 2):
+        for name in os.listdir(filled.folder):
+            if name.startswith("queue.db"):
+                (filled.folder / name).unlink()
+        file.write_bytes(kept)
+        damage(file, page, os.urandom(7) if page % 4 else b"\0")
+        added = filled.machine.run("queue", "add", "-n0", "--", "true")
+        assert added.returncode == 0, (page, added.stderr)
+        assert added.stdout == "341\n", page
+        after, said = listed(filled)
+        assert set(range(1, 41)) <= set(after) and after[341] == "queued", (page, said)
+        assert len(after) == 341 or re.search(SAID, said), page
+        assert filled.machine.run("queue", "log", "7").stdout == "said 7\n"
+        assert set(after) - {341} <= set(before)
+
+
+def test_a_running_job_goes_on(jobs: Jobs) -> None:
+    jobs("slots", "1")
+    job = jobs.add("-n0", "--", "sh", "-c", f"echo begun; {jobs.until_go}; exit 3")
+    wait_until(lambda: jobs.machine.run("queue", "log", job).stdout == "begun\n")
+    file = jobs.folder / "queue.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    damage(file, pages_of(file, "jobs")[0], b"\0")
+    for runner in (jobs.runner(),):
+        assert runner is not None
+        os.kill(runner, 9)
+    wait_until(lambda: "mended" in listed(jobs)[1])
+    assert listed(jobs)[0] == {int(job): "running"}
+    jobs.go.touch()
+    assert jobs.wait(job) == 1
+    assert listed(jobs)[0] == {int(job): "failed"} and jobs.log(job) == "begun\n"
+    forget_damage(jobs)
+
+
+def test_where_it_cannot_be_mended_that_is_said(filled: Jobs) -> None:
+    file = checkpoint(filled)
+    damage(file, pages_of(file, "jobs")[0], b"\0")
+    shutil.copy(file, filled.machine.folder / "as it was")
+    (filled.folder / "mend.lock").unlink(missing_ok=True)
+    (filled.folder / "mend.lock").mkdir()
+    done = filled.machine.run("queue", "list", "--all")
+    (filled.folder / "mend.lock").rmdir()
+    assert done.returncode != 0 and "mend.lock" in done.stderr, done
+    assert file.read_bytes() == (filled.machine.folder / "as it was").read_bytes()
+    assert re.search(SAID, listed(filled)[1])
+
+
+def test_an_interrupted_mending_is_begun_anew(filled: Jobs) -> None:
+    file = checkpoint(filled)
+    damage(file, pages_of(file, "jobs")[0], b"\0")
+    (filled.folder / "queue.db.mended").write_bytes(os.urandom(10_000))
+    assert re.search(SAID, listed(filled)[1])
+    assert not (filled.folder / "queue.db.mended").exists()
