@@ -1,4 +1,4 @@
-"""`innkeeper queue` on a database of which a page was lost: what can be read stays, and what is lost is said."""
+"""`innkeeper queue` on a database that lost a page: what can be read stays, and what is lost is said."""
 
 from __future__ import annotations
 
@@ -119,9 +119,8 @@ def test_any_page_but_the_first(filled: Jobs) -> None:
     kept = file.read_bytes()
     before = listed(filled)[0]
     for page in range(2, len(kept) // PAGE + 1, 2):
-        for name in os.listdir(filled.folder):
-            if name.startswith("queue.db"):
-                (filled.folder / name).unlink()
+        for part in filled.folder.glob("queue.db*"):
+            part.unlink()
         file.write_bytes(kept)
         damage(file, page, os.urandom(7) if page % 4 else b"\0")
         added = filled.machine.run("queue", "add", "-n0", "--", "true")
