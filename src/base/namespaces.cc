@@ -9,6 +9,8 @@
 
 namespace innkeeper {
 
+namespace {
+
 bool users_are_the_machines() {
   std::ifstream map("/proc/self/uid_map");
   uint64_t here = 0, there = 0, count = 0;
@@ -18,7 +20,10 @@ bool users_are_the_machines() {
   return here == 0 && there == 0 && count == UINT32_MAX;
 }
 
-uid_t unmapped_user() {
+}  // namespace
+
+std::optional<uid_t> unmapped_user() {
+  if (users_are_the_machines()) return std::nullopt;
   std::ifstream file("/proc/sys/kernel/overflowuid");
   uid_t user = 0;
   return file >> user ? user : 65534;

@@ -3,12 +3,14 @@
 
 #include <sys/types.h>
 
+#include <optional>
+
 namespace innkeeper {
 
-// Users are the machine's. False in `unshare --map-root-user` and in containers without root: user 0 is there
-// whoever made the namespace, and all users who have no number there appear as unmapped_user().
-bool users_are_the_machines();
-uid_t unmapped_user();
+// The number as which users appear that have none in this user namespace, root among them. None where numbers
+// are the machine's, which they are not in `unshare --map-root-user` and in containers without root: user 0
+// is there the user who made the namespace.
+std::optional<uid_t> unmapped_user();
 
 // /proc speaks of the PID namespace that this process is in. False where a namespace was made and the old
 // /proc left in it: numbers under /proc are then other processes'.

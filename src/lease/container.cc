@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <vector>
 
 #include "base/namespaces.h"
 
@@ -26,21 +27,27 @@ bool covers(std::string_view point, std::string_view path) {
          (path.starts_with(point) && (path.size() == point.size() || path[point.size()] == '/'));
 }
 
-Mount mount_of(const std::string& path) {
-  std::ifstream mounts("/proc/self/mountinfo");
+std::vector<Mount> mounts() {
+  std::vector<Mount> found;
+  std::ifstream file("/proc/self/mountinfo");
   std::string line;
-  Mount found{"", "/", "/", ""};
-  while (std::getline(mounts, line)) {
+  while (std::getline(file, line)) {
     std::istringstream words(line);
     std::string skipped;
-    Mount mount;
+    Mount& mount = found.emplace_back();
     words >> skipped >> skipped >> mount.device >> mount.root >> mount.point;
     while (words >> skipped && skipped != "-") {
     }
     words >> skipped >> mount.source;
-    // Of two at one place the later one is on top.
-    if (covers(mount.point, path) && mount.point.size() >= found.point.size()) found = std::move(mount);
   }
+  return found;
+}
+
+// The one through which a path is seen: of two at one place the later one is on top.
+Mount mount_of(const std::string& path, const std::vector<Mount>& all) {
+  Mount found{"", "/", "/", ""};
+  for (const Mount& mount : all)
+    if (covers(mount.point, path) && mount.point.size() >= found.point.size()) found = mount;
   return found;
 }
 
@@ -63,8 +70,9 @@ bool in_container() {
 }
 
 bool is_from_outside(const std::string& path) {
-  const Mount mount = mount_of(path);
-  if (mount.point == "/" || mount.device == mount_of("/").device) return false;
+  const std::vector<Mount> all = mounts();
+  const Mount mount = mount_of(path, all);
+  if (mount.point == "/" || mount.device == mount_of("/", all).device) return false;
   if (mount.root.find("/kubernetes.io~empty-dir/") != std::string::npos) return false;
   // A folder of a file system that is the machine's, or all of one that was mounted just there.
   if (mount.root != "/" || mount.point == path) return true;
@@ -74,10 +82,11 @@ bool is_from_outside(const std::string& path) {
 }
 
 std::string unseen_outside(const Directory& directory) {
-  if (!in_container() || is_from_outside(directory.path())) return {};
+  const std::string& path = directory.path();
   const std::vector<std::string> defaults = default_folders();
-  if (std::find(defaults.begin(), defaults.end(), directory.path()) == defaults.end()) return {};
-  return "nobody outside of this container sees the leases in " + directory.path() +
+  const bool named = std::find(defaults.begin(), defaults.end(), path) == defaults.end();
+  if (named || !in_container() || is_from_outside(path)) return {};
+  return "nobody outside of this container sees the leases in " + path +
          "; start it with the machine's (docker run -v " + kSetUpFolder + ":" + kSetUpFolder +
          ", after innkeeper setup there), or set INNKEEPER_LEASE_DIR to another folder if no one outside "
          "uses "

@@ -60,7 +60,7 @@ std::optional<std::string> named_folder() {
 }
 
 std::string owner_name(uid_t owner) {
-  if (owner == 0 && users_are_the_machines()) return "root's";
+  if (owner == 0 && !unmapped_user()) return "root's";
   return owner == geteuid() ? "this user's own" : "uid " + std::to_string(owner) + "'s";
 }
 
@@ -90,7 +90,8 @@ const char* remote_file_system(uint64_t type) {
   }
 }
 
-Result<std::shared_ptr<Directory>> Directory::open_existing(const std::string& path, bool& missing) {
+Result<std::shared_ptr<Directory>> Directory::open_existing(const std::string& path,
+                                                            std::optional<uid_t> unmapped, bool& missing) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   missing = fd < 0 && errno == ENOENT;
   if (fd < 0) return failed("cannot open the lease folder", path, errno);
@@ -100,6 +101,7 @@ Result<std::shared_ptr<Directory>> Directory::open_existing(const std::string& p
   if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &about) != 0 || fstatfs(fd, &system) != 0)
     return failed("cannot look at the lease folder", path, errno);
   directory->owner_ = about.stx_uid;
+  directory->unmapped_ = unmapped;
   if ((about.stx_mask & STATX_BTIME) != 0)
     directory->born_ns_ = int64_t{about.stx_btime.tv_sec} * 1'000'000'000 + about.stx_btime.tv_nsec;
   if (const char* name = remote_file_system(static_cast<uint32_t>(system.f_type)); name != nullptr)
@@ -126,17 +128,18 @@ struct Directory::Candidate {
 };
 
 bool Directory::is_roots() const {
-  if (users_are_the_machines()) return owner_ == 0;
-  return path_ == kSetUpFolder && (owner_ == 0 || owner_ == unmapped_user());
+  if (!unmapped_) return owner_ == 0;
+  return path_ == kSetUpFolder && (owner_ == 0 || owner_ == *unmapped_);
 }
 
 Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<std::string>& paths,
                                                               bool& missing) {
+  const std::optional<uid_t> unmapped = innkeeper::unmapped_user();
   std::vector<Candidate> there;
   Status problem(Code::io_error, "no lease folder is named");
   for (const std::string& path : paths) {
     bool none = false;
-    Result<std::shared_ptr<Directory>> opened = open_existing(path, none);
+    Result<std::shared_ptr<Directory>> opened = open_existing(path, unmapped, none);
     if (!opened.ok()) problem = opened.status();
     if (none) continue;
     struct stat about {};
@@ -161,16 +164,14 @@ Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<
     const bool known = best != nullptr && each.opened->born_ns_ > 0 && best->opened->born_ns_ > 0;
     if (best == nullptr || (known && each.opened->born_ns_ < best->opened->born_ns_)) best = &each;
   }
-  if (!best->is_roots() && there.size() > 1 && !users_are_the_machines()) {
-    const uid_t unmapped = unmapped_user();
+  if (unmapped && !best->is_roots())
     for (const Candidate& each : there)
-      if (&each != best && each.owner == unmapped)
+      if (&each != best && each.owner == *unmapped)
         return Status(Code::io_error,
                       "in this user namespace nobody can tell whether the lease folder " + each.path +
                           " is root's and goes before " + best->path +
                           ": `innkeeper setup`, as root outside, makes one that does; or set " + kVariable +
                           " to the one that is used outside");
-  }
   const std::shared_ptr<Directory> chosen = best->opened;
   chosen->paths_ = paths;
   for (const Candidate& each : there) {

@@ -18,15 +18,16 @@
 // The folder's owner (and root) may remove anybody's file, and who owns alloc.lock may replace it. So unless
 // both are root's (protects()) leases protect among friends only.
 //
-// In a user namespace user 0 is whoever made it, and root has no number. There /run/innkeeper is root's by
-// its place, in which nobody but root can make anything, and user 0's folder is not. Where that is not there,
-// and whether another is root's would decide, none is used.
+// In a user namespace user 0 is the user who made it, and root has no number. There /run/innkeeper counts as
+// root's, since nobody but root can make anything in /run, and a folder of user 0 does not. Without
+// /run/innkeeper, if the choice depends on whether another folder is root's, none is used.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,9 @@ class Directory {
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
   uid_t owner() const { return owner_; }
+  // As was said above, of the namespace in which it was opened.
   bool is_roots() const;
+  std::optional<uid_t> unmapped_user() const { return unmapped_; }  // of that (base/namespaces.h)
   // Root's, its lock too: no user can take another's lease away, or have two callers given the same bytes.
   bool protects() const;
   // This user may make leases there.
@@ -77,7 +80,8 @@ class Directory {
  private:
   struct Candidate;
   Directory(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  static Result<std::shared_ptr<Directory>> open_existing(const std::string& path, bool& missing);
+  static Result<std::shared_ptr<Directory>> open_existing(const std::string& path,
+                                                          std::optional<uid_t> unmapped, bool& missing);
   static Result<std::shared_ptr<const Directory>> find_best(const std::vector<std::string>& paths,
                                                             bool& missing);
   bool is(const Directory& other) const;
@@ -85,6 +89,7 @@ class Directory {
   const int fd_;
   const std::string path_;
   uid_t owner_ = 0;
+  std::optional<uid_t> unmapped_;
   int64_t born_ns_ = 0;             // 0: the file system does not say
   std::vector<std::string> paths_;  // among which it was chosen
   std::vector<OtherFolder> others_;

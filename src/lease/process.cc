@@ -37,11 +37,10 @@ struct Stat {
   std::string name;
 };
 
-// Fields 2 to 5 and 22. The second, the command, may hold spaces and parentheses.
-bool read_stat(int64_t pid, Stat& stat) {
-  const bool own = pid == getpid();
-  if (!own && !proc_is_ours()) return false;  // that number is another's there
-  const std::string text = read_file("/proc/" + (own ? "self" : std::to_string(pid)) + "/stat");
+// Of what /proc calls by this name. Fields 2 to 5 and 22; the second, the command, may hold spaces and
+// parentheses.
+bool read_stat_of(const std::string& name_in_proc, Stat& stat) {
+  const std::string text = read_file("/proc/" + name_in_proc + "/stat");
   const size_t name = text.find('(');
   size_t at = text.rfind(')');
   if (name == std::string::npos || at == std::string::npos || at < name) return false;
@@ -56,6 +55,11 @@ bool read_stat(int64_t pid, Stat& stat) {
     if (field == 22) stat.start_ticks = std::strtoull(text.c_str() + at, nullptr, 10);
   }
   return true;
+}
+
+bool read_stat(int64_t pid, Stat& stat) {
+  if (pid == getpid()) return read_stat_of("self", stat);
+  return proc_is_ours() && read_stat_of(std::to_string(pid), stat);  // else the number is another's there
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ std::vector<Descendant> descendants(int64_t pid) {
     char* end = nullptr;
     const int64_t number = std::strtoll(entry->d_name, &end, 10);
     Stat stat;
-    if (*end != '\0' || number <= 0 || !read_stat(number, stat)) continue;
+    if (*end != '\0' || number <= 0 || !read_stat_of(entry->d_name, stat)) continue;
     by_parent.insert({stat.parent, {{number, stat.start_ticks}, stat.group, std::move(stat.name)}});
   }
   closedir(all);

@@ -14,7 +14,6 @@
 #include <unordered_set>
 
 #include "base/clock.h"
-#include "base/namespaces.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "lease/process.h"
@@ -112,7 +111,7 @@ class Reader {
     if (!record) return true;  // claims nothing
     if (record->expired(now_ns_)) return reap(name, may);
     record->uid = about.st_uid;
-    // Whose a part is, and whose the whole, cannot be compared: it counts in full.
+    // It cannot be told whether a part and its whole have the same owner: the part counts in full.
     if (about.st_uid == unmapped_) record->inside.clear();
     result_.live.push_back({name + 1, *std::move(record), touched_ns(about.st_mtim)});
     return true;
@@ -131,8 +130,7 @@ class Reader {
   const GlobalLock* const lock_;
   const bool crowded_;  // there are more files than one user may have
   const uid_t user_ = geteuid();
-  const std::optional<uid_t> unmapped_ =
-      users_are_the_machines() ? std::nullopt : std::optional<uid_t>(unmapped_user());
+  const std::optional<uid_t> unmapped_ = directory_.unmapped_user();
   const int64_t now_ns_ = machine_clock_ns();
   Scan result_;
   std::unordered_map<uid_t, int> files_;
