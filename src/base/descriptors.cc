@@ -13,8 +13,6 @@ namespace {
 
 constexpr rlim_t kMostLooked = 65536;
 
-}  // namespace
-
 std::vector<int> open_descriptors() {
   std::vector<int> found;
   DIR* const all = opendir("/proc/self/fd");
@@ -30,6 +28,14 @@ std::vector<int> open_descriptors() {
     if (fd > 2 && fd != dirfd(all)) found.push_back(fd);
   }
   closedir(all);
+  return found;
+}
+
+}  // namespace
+
+std::vector<int> open_descriptors_but(const std::vector<int>& kept) {
+  std::vector<int> found = open_descriptors();
+  std::erase_if(found, [&kept](int fd) { return std::find(kept.begin(), kept.end(), fd) != kept.end(); });
   return found;
 }
 

@@ -5,10 +5,10 @@
 
 namespace innkeeper {
 
-// Beyond the three standard files, in no order.
-std::vector<int> open_descriptors();
+// All but the three standard files and these, in no order.
+std::vector<int> open_descriptors_but(const std::vector<int>& kept);
 
-// Makes the three standard files those of a process that neither reads nor says anything.
+// Opens /dev/null as these standard files, for a process that neither reads nor prints.
 void open_nowhere(int first = 0, int last = 2);
 
 }  // namespace innkeeper

@@ -28,7 +28,7 @@ void Children::look(const Hear& hear) {
   none_ = child < 0;
 }
 
-// Its number is its own until it has been waited for, so nobody else can get this.
+// The kernel gives its process number to no other process before it has been waited for.
 void Children::signal(int number, int code, int value) const {
   if (!running()) return;
   if (code != SI_QUEUE) {

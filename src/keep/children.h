@@ -15,8 +15,8 @@ class Children {
     std::function<void()> continued;
   };
 
-  // Those whose parents end become children of this process: whoever descends from it has an ancestor among
-  // its children.
+  // Makes this process a subreaper: a descendant whose parent ends becomes its child. So it has children as
+  // long as it has descendants.
   Children();
 
   void set_command(pid_t command) { command_ = command; }

@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 // A signal to the whole group reaches each of its processes within microseconds, but this one may hear of it
 // much later from the process that waits, where the machine is busy.
 constexpr milliseconds kSameSignal{2000};
-// A SIGSTOP to the process that waits tells nobody: it is looked for.
+// No process is notified of a SIGSTOP to the process that waits, so its state is read this often.
 constexpr milliseconds kLookForStop{1000};
 
 // What ps shows. The name has no part of this program's, so that `pkill innkeeper` finds the one that passes

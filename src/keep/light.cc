@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "base/descriptors.h"
@@ -29,8 +28,7 @@ int drop_segments(dl_phdr_info* about, size_t /*size*/, void* /*unused*/) {
 }  // namespace
 
 void let_go(const std::vector<int>& kept) {
-  for (const int fd : open_descriptors())
-    if (std::find(kept.begin(), kept.end(), fd) == kept.end()) close(fd);
+  for (const int fd : open_descriptors_but(kept)) close(fd);
   if (chdir("/") != 0) return;  // it stays where it is, then
 }
 

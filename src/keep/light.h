@@ -5,8 +5,8 @@
 
 namespace innkeeper::keep {
 
-// Closes all that it has open but its standard files and these: somebody may wait for the end of a pipe, or
-// for a lock. Goes to the folder /, so that no file system is in use.
+// Closes all its descriptors but the standard files and these, since another process may wait for the end of
+// a pipe or for a lock. Changes to the folder /, so that file systems can be unmounted.
 void let_go(const std::vector<int>& kept);
 
 // Drops the pages of its code, of which it gets back what it uses: 2 MB for each process. It takes a

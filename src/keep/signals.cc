@@ -9,8 +9,8 @@ Inherited::Inherited() {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &mask_);
   struct sigaction usual {};
-  usual.sa_handler =
-      SIG_DFL;  // where they are ignored the kernel reaps them, and nobody learns how they ended
+  // Where it is ignored the kernel reaps children, and nobody learns how they ended.
+  usual.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &usual, &children_);
 }
 

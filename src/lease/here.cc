@@ -115,6 +115,11 @@ Result<Lease> adopt_here(std::optional<int> descriptor) {
   return arbiter.value().adopt(*descriptor);
 }
 
+Status take_over_here(Lease& lease) {
+  Result<Arbiter> arbiter = Arbiter::open();
+  return arbiter.ok() ? arbiter.value().take_over(lease) : arbiter.status();
+}
+
 Status resize_here(Lease& lease, Bytes each) {
   Result<Arbiter> arbiter = Arbiter::open();
   if (!arbiter.ok()) return arbiter.status();

@@ -48,6 +48,10 @@ Result<Lease> acquire_here(const Request& request, const Arbiter::Cancelled& can
 // failure leaves as it was.
 Result<Lease> adopt_here(std::optional<int> descriptor);
 
+// Of a lease that this process has by fork(): it becomes the one who holds it (Arbiter::take_over). Where
+// that fails (the folder is gone, or locked for long) the lease is as good: it ends with its last descriptor.
+Status take_over_here(Lease& lease);
+
 // Changes what a shared lease has of each of its cards (Arbiter::resize).
 Status resize_here(Lease& lease, Bytes each);
 

@@ -9,18 +9,12 @@
 #include "base/descriptors.h"
 #include "keep/children.h"
 #include "keep/light.h"
-#include "lease/arbiter.h"
+#include "lease/here.h"
 
 namespace innkeeper::queue {
 namespace {
 
 constexpr timespec kLookAgain{2, 0};
-
-// The lease's record named the supervisor.
-void take_over(lease::Lease& lease) {
-  Result<lease::Arbiter> arbiter = lease::Arbiter::open();
-  if (arbiter.ok()) (void)arbiter.value().take_over(lease);
-}
 
 }  // namespace
 
@@ -43,7 +37,8 @@ void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder
     children.look({});
     if (children.none() || in_time) ensure_runner_outside(folder, program);
     if (children.none()) break;
-    if (children.ended() && lease.held() && !std::exchange(killed, true)) take_over(lease);
+    // The record names the supervisor, which was killed.
+    if (children.ended() && lease.held() && !std::exchange(killed, true)) (void)lease::take_over_here(lease);
     if (in_time && !std::exchange(light, true)) keep::drop_code();
   }
   lease.leave();

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "lease/arbiter.h"
+#include "lease/here.h"
 #include "lease/kill_point.h"
 #include "lease/process.h"
 #include "queue/environment.h"
@@ -47,12 +47,6 @@ sigset_t watched_signals() {
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2}) sigaddset(&set, signal);
   return set;
-}
-
-// What the runner has open is not the job's, whoever opened it.
-void close_on_exec_all_but(const std::vector<int>& keep) {
-  for (const int fd : open_descriptors())
-    if (std::find(keep.begin(), keep.end(), fd) == keep.end()) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
@@ -87,12 +81,9 @@ class Supervisor {
   }
 
  private:
-  // The record names the runner until now. If it cannot be changed (the folder is gone, or locked for long)
-  // the lease is as good: it ends when the last descriptor is closed.
+  // The record names the runner until now.
   void take_lease() {
-    if (!launch_.lease.held()) return;
-    Result<lease::Arbiter> arbiter = lease::Arbiter::open();
-    if (arbiter.ok() && arbiter.value().take_over(launch_.lease).ok())
+    if (launch_.lease.held() && lease::take_over_here(launch_.lease).ok())
       (void)launch_.lease.share_through_exec();
   }
 
@@ -167,7 +158,9 @@ class Supervisor {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    close_on_exec_all_but({launch_.life.fd(), launch_.lease.descriptor()});
+    // What the runner has open is not the job's, whoever opened it.
+    for (const int fd : open_descriptors_but({launch_.life.fd(), launch_.lease.descriptor()}))
+      fcntl(fd, F_SETFD, FD_CLOEXEC);
     std::vector<char*> arguments = pointers(launch_.command);
     std::vector<char*> variables = pointers(launch_.environment);
     take_limits(launch_.limits);
