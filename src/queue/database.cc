@@ -55,7 +55,7 @@ Status describe(int code, const std::string& path, const std::string& words) {
 
 Status Database::failure() const {
   const int code = sqlite3_extended_errcode(handle_);
-  if ((code & 0xff) == SQLITE_CORRUPT) *damage_ = true;
+  if ((code & 0xff) == SQLITE_CORRUPT) damage_ = true;
   std::string detail = sqlite3_errmsg(handle_);
   if (const int error = sqlite3_system_errno(handle_); (code & 0xff) == SQLITE_IOERR && error != 0)
     detail += std::string(": ") + std::strerror(error);
@@ -148,7 +148,7 @@ Status Database::begin_file(const Schema& schema) {
 Database::Database(Database&& other) noexcept
     : handle_(std::exchange(other.handle_, nullptr)),
       path_(std::move(other.path_)),
-      damage_(std::move(other.damage_)),
+      damage_(other.damage_),
       prepared_(std::exchange(other.prepared_, {})) {}
 
 Database::~Database() {
@@ -163,7 +163,7 @@ Status Database::execute(const char* sql) {
 Result<std::string> Database::find_damage() {
   Query check(*this, "PRAGMA quick_check(1)");
   const bool answered = check.step();
-  if (!answered && met_damage()) return check.status().message();
+  if (!answered && take_damage()) return check.status().message();
   if (!answered) return check.status();
   const std::string found(check.text(0));
   return found == "ok" ? std::string() : found;
@@ -180,7 +180,6 @@ Status Database::replace_by(Database& other) {
   }
   code = sqlite3_backup_finish(copy);
   if (code != SQLITE_OK) return describe(code, path_, sqlite3_errmsg(handle_));
-  *damage_ = false;
   return Status::okay();
 }
 

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/status.h"
 
@@ -38,13 +38,13 @@ class Database {
 
   // Runs statements that give nothing.
   Status execute(const char* sql);
-  // Something in the file could not be read for what it is. Says nothing of what has not been looked at.
-  bool met_damage() const { return damage_ != nullptr && *damage_; }
-  void forget_damage() { *damage_ = false; }
+  // A page that was read was damaged, since this was asked last. It says nothing of pages that were not read.
+  bool take_damage() { return std::exchange(damage_, false); }
   // Looks at all of it: what is wrong first, empty for nothing.
   Result<std::string> find_damage();
   // All that is in `other` becomes what is in this one, at once for everybody who has it open.
   Status replace_by(Database& other);
+  // For statements that are made at run time.
   sqlite3* raw() const { return handle_; }
   int64_t last_id() const;
   int changes() const;
@@ -58,7 +58,7 @@ class Database {
 
   sqlite3* handle_ = nullptr;
   std::string path_;
-  std::unique_ptr<bool> damage_ = std::make_unique<bool>(false);
+  mutable bool damage_ = false;                              // failure() notes it
   std::unordered_map<const char*, sqlite3_stmt*> prepared_;  // by the literal's address
 };
 

@@ -72,11 +72,19 @@ Result<Queue> Queue::open(const std::string& path, Program program) {
 template <class Ask>
 auto Queue::asking(const Ask& ask) -> decltype(ask()) {
   auto answer = ask();
-  if (answer.ok() || !store_.met_damage()) return answer;
-  store_.forget_damage();
+  if (answer.ok() || !store_.take_damage()) return answer;
   const Result<bool> mended = mend(*folder_);
   if (!mended.ok()) return mended.status();
   return ask();
+}
+
+Result<std::string> Queue::said_of_damage() {
+  const std::string kept = kept_damage(*folder_);
+  if (kept.empty()) return kept;
+  const Result<int64_t> lost = store_.setting(kLostSetting, 0);
+  if (!lost.ok()) return lost.status();
+  return "the queue's database was damaged and has been mended; " + std::to_string(lost.value()) +
+         " jobs are lost. " + kept + " is what it was; this is said until it is removed";
 }
 
 void Queue::changed() const {

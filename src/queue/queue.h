@@ -104,6 +104,9 @@ class Queue {
   Result<Keep> keep();
   Status set_keep(const Keep& keep);
 
+  // What is to be said of a database that was mended, for as long as the damaged file is kept; else empty.
+  Result<std::string> said_of_damage();
+
   Status ensure_runner() const { return queue::ensure_runner(*folder_, program_); }
   bool runner_alive() const { return queue::runner_alive(*folder_); }
   const Folder& folder() const { return *folder_; }

@@ -237,6 +237,12 @@ class Salvage {
     const int64_t last = std::max(last_number(), one("SELECT max(id) FROM jobs"));
     const int64_t pruned_count = one("SELECT sum(last-first+1) FROM endings");
     lost_ = std::max<int64_t>(0, last - pruned_count - one("SELECT count(*) FROM jobs"));
+    // Added to what was lost before.
+    Query note(
+        to_,
+        "INSERT INTO settings(name, value) VALUES(CAST('lost' AS BLOB), ?) ON CONFLICT(name) DO UPDATE SET "
+        "value=value+excluded.value");
+    IK_RETURN_IF_ERROR(note.with(lost_).run());
     IK_RETURN_IF_ERROR(Query(to_, "DELETE FROM sqlite_sequence WHERE name='jobs'").run());
     return Query(to_, "INSERT INTO sqlite_sequence(name, seq) VALUES('jobs', ?)").with(last).run();
   }
@@ -265,8 +271,7 @@ class Salvage {
         "notify) SELECT id, x'', 0, -1, 0, 30000, 0, x'' FROM jobs WHERE id NOT IN (SELECT job FROM details)",
         "UPDATE details SET reason=CAST('what it runs or waits for was lost with a damaged part of the "
         "queue''s database' AS BLOB) WHERE job IN (SELECT id FROM gaps)",
-        "UPDATE jobs SET state=3, how=4, unmet=0 WHERE id IN (SELECT id FROM gaps)",
-        "UPDATE jobs SET ended=added WHERE id IN (SELECT id FROM gaps)",
+        "UPDATE jobs SET state=3, how=4, unmet=0, ended=added WHERE id IN (SELECT id FROM gaps)",
         "DROP TABLE gaps",
         // Who waits for a job that is gone waits no longer than for one that was lost.
         "UPDATE jobs SET unmet=(SELECT count(*) FROM needs JOIN jobs AS other ON other.id=needs.needs "
@@ -341,17 +346,12 @@ Result<bool> mend(const Folder& folder) {
     unlink((kept + "-wal").c_str());
     return status;
   }
-  Query note(
-      live.value(),
-      "INSERT INTO settings(name, value) VALUES(CAST('lost' AS BLOB), ?) ON CONFLICT(name) DO UPDATE SET "
-      "value=value+excluded.value");
-  IK_RETURN_IF_ERROR(note.with(lost).run());
   log(LogLevel::warn, "the queue's database was damaged (" + lease::printable(what) + ") and is mended: " +
                           std::to_string(lost) + " jobs are lost; " + kept + " is what it was");
   return true;
 }
 
-std::string said_of_damage(const Folder& folder) {
+std::string kept_damage(const Folder& folder) {
   std::error_code error;
   std::string newest;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path(), error)) {
@@ -359,15 +359,7 @@ std::string said_of_damage(const Folder& folder) {
     if (name.starts_with(kKept) && !name.ends_with("-wal") && !name.ends_with("-shm"))
       newest = std::max(newest, entry.path().string());
   }
-  if (newest.empty()) return {};
-  Result<Database> live = open_ours(folder.database());
-  int64_t lost = 0;
-  if (live.ok()) {
-    Query query(live.value(), "SELECT value FROM settings WHERE name=CAST('lost' AS BLOB)");
-    if (query.step()) lost = query.integer(0);
-  }
-  return "the queue's database was damaged and has been mended; " + std::to_string(lost) +
-         " jobs are lost. " + newest + " is what it was; this is said until it is removed";
+  return newest;
 }
 
 }  // namespace innkeeper::queue

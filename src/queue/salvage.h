@@ -20,7 +20,10 @@ class Database;
 // new one takes its place may be lost.
 Result<bool> mend(const Folder& folder);
 
-// What is to be said of a queue that was mended, for as long as a damaged file is kept; else empty.
-std::string said_of_damage(const Folder& folder);
+// The setting that says how many jobs were lost by all mendings together.
+inline constexpr const char* kLostSetting = "lost";
+
+// The newest damaged file that is kept; empty: there is none.
+std::string kept_damage(const Folder& folder);
 
 }  // namespace innkeeper::queue

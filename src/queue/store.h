@@ -147,9 +147,8 @@ class Store {
   // Drops what no job refers to any more, and gives the room back to the disk. What commands needed stays.
   Status tidy();
 
-  // Something of it could not be read for what it is (salvage.h). Once: whoever mends it is told no more.
-  bool met_damage() { return database_->met_damage(); }
-  void forget_damage() { database_->forget_damage(); }
+  // Something of it was damaged, since this was asked last (salvage.h).
+  bool take_damage() { return database_->take_damage(); }
 
   // Changes whenever another connection has changed something.
   int64_t data_version();

@@ -19,7 +19,6 @@
 #include "cli/queue/common.h"
 #include "cli/screen.h"
 #include "lease/process.h"
-#include "queue/salvage.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -129,7 +128,7 @@ int list(const ListOptions& options) {
     std::inplace_merge(jobs.begin(), jobs.begin() + middle, jobs.end(),
                        [](const JobLine& a, const JobLine& b) { return a.id < b.id; });
   }
-  if (const std::string damage = queue::said_of_damage(queue.folder()); !damage.empty()) note(damage);
+  if (const std::string damage = value_of(queue.said_of_damage()); !damage.empty()) note(damage);
   const bool paused = value_of(queue.paused());
   if (options.json) {
     std::string text =
