@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from innkeeper_program import PROGRAM, Machine, uuid, wait_until
+from processes import alive, state
 
 LAUNCHER = """
 import os, subprocess, sys, time
@@ -38,17 +39,6 @@ if os.fork() == 0:
 os.wait()
 workers = [int(os.read(out, 100))]
 """
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 class Job:

@@ -13,15 +13,12 @@ from pathlib import Path
 
 import pytest
 from innkeeper_program import PROGRAM, Command, Jobs, wait_until
+from processes import parent
 from repository import ROOT
 
 DOCUMENT = (ROOT / "docs" / "program.md").read_text()
 UNIT = re.search(r"```ini\n(\[Unit\]\n.*?queue.*?)```", DOCUMENT, re.DOTALL)
 CRON = re.search(r"^@reboot (innkeeper queue .*)$", DOCUMENT, re.MULTILINE)
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def family(pid: int) -> list[int]:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +23,8 @@ def checkpoint(jobs: Jobs) -> Path:
     """Brings all into the database's file, which it gives."""
     wait_until(lambda: jobs.runner() is None)
     file = jobs.folder / "queue.db"
-    with sqlite3.connect(file) as connection:
+    with jobs.database() as connection:
         assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-    connection.close()
     return file
 
 
@@ -44,12 +42,11 @@ def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
     return {job["id"]: job["state"] for job in json.loads(done.stdout)["jobs"]}, done.stderr
 
 
-def pages_of(file: Path, table: str) -> list[int]:
+def pages_of(jobs: Jobs, table: str) -> list[int]:
     """The leaves of a table."""
-    with sqlite3.connect(file) as connection:
+    with jobs.database() as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (table,)).fetchone()
-    connection.close()
-    data = file.read_bytes()
+    data = (jobs.folder / "queue.db").read_bytes()
     leaves, inner = [], [root]
     while inner:
         page = inner.pop()
@@ -91,7 +88,7 @@ def test_a_lost_page_of_jobs(filled: Jobs) -> None:
     before, said = listed(filled)
     assert len(before) == 340 and said == ""
     file = checkpoint(filled)
-    for page, what in zip(pages_of(file, "jobs")[:2], (b"\0", b"\xa5\x5a\x01"), strict=True):
+    for page, what in zip(pages_of(filled, "jobs")[:2], (b"\0", b"\xa5\x5a\x01"), strict=True):
         damage(file, page, what)
     after, said = listed(filled)
     found = re.search(SAID, said)
@@ -138,10 +135,9 @@ def test_a_running_job_goes_on(jobs: Jobs) -> None:
     job = jobs.add("-n0", "--", "sh", "-c", f"echo begun; {jobs.until_go}; exit 3")
     wait_until(lambda: jobs.machine.run("queue", "log", job).stdout == "begun\n")
     file = jobs.folder / "queue.db"
-    with sqlite3.connect(file) as connection:
+    with jobs.database() as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    damage(file, pages_of(file, "jobs")[0], b"\0")
+    damage(file, pages_of(jobs, "jobs")[0], b"\0")
     for runner in (jobs.runner(),):
         assert runner is not None
         os.kill(runner, 9)
@@ -155,7 +151,7 @@ def test_a_running_job_goes_on(jobs: Jobs) -> None:
 
 def test_where_it_cannot_be_mended_that_is_said(filled: Jobs) -> None:
     file = checkpoint(filled)
-    damage(file, pages_of(file, "jobs")[0], b"\0")
+    damage(file, pages_of(filled, "jobs")[0], b"\0")
     shutil.copy(file, filled.machine.folder / "as it was")
     (filled.folder / "mend.lock").unlink(missing_ok=True)
     (filled.folder / "mend.lock").mkdir()
@@ -168,7 +164,7 @@ def test_where_it_cannot_be_mended_that_is_said(filled: Jobs) -> None:
 
 def test_an_interrupted_mending_is_begun_anew(filled: Jobs) -> None:
     file = checkpoint(filled)
-    damage(file, pages_of(file, "jobs")[0], b"\0")
+    damage(file, pages_of(filled, "jobs")[0], b"\0")
     (filled.folder / "queue.db.mended").write_bytes(os.urandom(10_000))
     assert re.search(SAID, listed(filled)[1])
     assert not (filled.folder / "queue.db.mended").exists()

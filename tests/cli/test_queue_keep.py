@@ -8,15 +8,11 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from innkeeper_program import Jobs, wait_until
-from test_keep import HIDDEN, alive
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+from processes import alive, parent
+from test_keep import HIDDEN
 
 
 class Running:

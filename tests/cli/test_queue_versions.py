@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 
 import pytest
 from innkeeper_program import Jobs, wait_until
@@ -89,22 +88,20 @@ def test_an_older_database_goes_on(jobs: Jobs, version: str) -> None:
     for file in jobs.folder.glob("queue.db*"):
         file.unlink()
     number, tables = TABLES[version]
-    with sqlite3.connect(jobs.folder / "queue.db") as connection:
+    with jobs.database() as connection:
         connection.executescript(
             f"PRAGMA auto_vacuum=INCREMENTAL; BEGIN; {tables} {ROWS} "
             f"PRAGMA application_id={0x494E4B51}; PRAGMA user_version={number}; COMMIT;"
         )
-    connection.close()
     added = jobs.add("-n0", "--", "/bin/echo", "new")
     assert added == "5"
     wait_until(lambda: all(job["state"] == "done" for job in listed(jobs)))
     assert [job["id"] for job in listed(jobs)] == [1, 2, 3, 4, 5]
     assert [jobs.log(str(job)) for job in (2, 3, 4, 5)] == ["first\n", "on a card\n", "on a card\n", "new\n"]
     assert jobs.show("4")["time_limit"] == 60
-    with sqlite3.connect(jobs.folder / "queue.db") as connection:
+    with jobs.database() as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (4,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
 
 
 def listed(jobs: Jobs) -> list[dict[str, object]]:
@@ -113,11 +110,9 @@ def listed(jobs: Jobs) -> list[dict[str, object]]:
 
 def test_a_newer_one_is_left_alone(jobs: Jobs) -> None:
     jobs("list")
-    with sqlite3.connect(jobs.folder / "queue.db") as connection:
+    with jobs.database() as connection:
         connection.execute("PRAGMA user_version=5")
-    connection.close()
     done = jobs.machine.run("queue", "list")
     assert done.returncode != 0 and "is of version 5, this program's is 4" in done.stderr
-    with sqlite3.connect(jobs.folder / "queue.db") as connection:
+    with jobs.database() as connection:
         connection.execute("PRAGMA user_version=4")
-    connection.close()

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -228,6 +229,13 @@ class Jobs:
 
     def wait(self, *jobs: str) -> int:
         return self.machine.run("queue", "wait", "--timeout", "60s", *jobs).returncode
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[sqlite3.Connection]:
+        """The queue's database by itself: committed and closed at the end."""
+        connection = sqlite3.connect(self.folder / "queue.db")
+        with contextlib.closing(connection), connection:
+            yield connection
 
     def runner(self) -> int | None:
         """The runner's process, if there is one."""

@@ -114,6 +114,24 @@ def compiler() -> str:
     return os.environ.get("CXX", "c++")
 
 
+def state(pid: int) -> str:
+    """As ps shows it: "T" is stopped, "Z" has ended and was not waited for."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs or is stopped."""
+    try:
+        return state(pid) not in "ZX"
+    except OSError:
+        return False
+
+
+def parent(pid: int) -> int:
+    """The process that started it, or took it up."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
     """Fails when it does not become true in time."""
     end = time.monotonic() + seconds
