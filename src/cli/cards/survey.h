@@ -67,7 +67,7 @@ struct Survey {
   Status folder;                    // why leases and residents are not known
   std::string folder_path;
   std::string folder_weakness;  // why leases there protect among friends only; empty: they protect
-  std::string folder_unseen;    // why nobody outside of this container sees them; empty: they are seen
+  std::string folder_unseen;    // why they are not seen outside of this container; empty: they are
   bool folder_writable = true;
   std::vector<std::string> other_folders;  // a line for each: whose it is, and why it is not used
   int dead_files = 0;
