@@ -9,6 +9,7 @@
 #include <ctime>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/descriptors.h"
@@ -66,6 +67,7 @@ class Attendant {
       if (report.event == Event::began) began();
       if (report.event == Event::stopped) stop = report.value;
       if (report.event == Event::continued) stop = 0;
+      if (report.event == Event::lost) say_lost();
       if (report.event == Event::ended) end(report.value, report.left);
     }
     if (stop != 0 && lease::process_state(children_.command()) == 'T') suffer(stop);
@@ -73,6 +75,13 @@ class Attendant {
     close(std::exchange(keeper_.channel, -1));
     if (children_.command() != 0) return std::nullopt;
     return did_not_begin(Status(Code::unavailable, "the process that was to keep the lease was killed"));
+  }
+
+  void say_lost() const {
+    const std::string line = "innkeeper: the lease " + lease_.id() + " was removed from " +
+                             arbiter_.directory().path() +
+                             " by a logout, and others have its GPUs now; its command goes on\n";
+    (void)!write(STDERR_FILENO, line.data(), line.size());
   }
 
   void began() {

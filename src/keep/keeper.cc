@@ -20,6 +20,8 @@
 #include "keep/channel.h"
 #include "keep/children.h"
 #include "keep/light.h"
+#include "lease/here.h"
+#include "lease/logout.h"
 #include "lease/process.h"
 
 namespace innkeeper::keep {
@@ -33,6 +35,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSameSignal{2000};
 // No process is notified of a SIGSTOP to the process that waits, so its state is read this often.
 constexpr milliseconds kLookForStop{1000};
+// So is whether a logout has removed the lease's file.
+constexpr milliseconds kLookForLease{1000};
+constexpr milliseconds kRestoreAgain{10'000};
 
 // What ps shows. The name has no part of this program's, so that `pkill innkeeper` finds the one that passes
 // its signal on, and not both, as a signal to the group would.
@@ -65,7 +70,7 @@ class Keeping {
     set_title(title);
     let_go({signals_.fd(), channel_, lease_.descriptor(), arbiter_.directory().fd()});
     while (true) {
-      const bool looks = channel_ >= 0 && children_.running();
+      const bool looks = may_be_lost_ || (channel_ >= 0 && children_.running());
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {channel_, POLLIN, 0}};
       const int ready = poll(events, std::size(events), looks ? static_cast<int>(kLookForStop.count()) : -1);
       if (ready == 0 && !std::exchange(light_, true)) drop_code();
@@ -73,6 +78,7 @@ class Keeping {
       read_channel();
       reap();
       if (ready == 0) look_for_stop();
+      if (may_be_lost_) look_for_lease();
     }
   }
 
@@ -183,6 +189,21 @@ class Keeping {
     }
   }
 
+  // Where others have its GPUs by now it may have them back later.
+  void look_for_lease() {
+    const Clock::time_point now = Clock::now();
+    if (now < look_for_lease_) return;
+    look_for_lease_ = now + kLookForLease;
+    if (!lease_.lost()) return;
+    if (lease::restore_here(lease_).ok()) {
+      ours_ = true;
+      drop_code();
+    } else {
+      if (!std::exchange(told_lost_, true)) report({Event::lost});
+      look_for_lease_ = now + kRestoreAgain;
+    }
+  }
+
   // The lease's record named the process that waited. Where it cannot be changed (the folder is gone, or
   // locked for long) the lease is as good: it ends with the last descriptor.
   void take_over() {
@@ -201,6 +222,9 @@ class Keeping {
     Clock::time_point last{};
   };
   std::array<Seen, 65> seen_{};
+  const bool may_be_lost_ = !lease::removed_at_logout(arbiter_.directory()).empty();
+  Clock::time_point look_for_lease_{};
+  bool told_lost_ = false;
   Clock::time_point continued_{};  // when the command went on after a stop that was told
   bool light_ = false;
   bool told_stop_ = false;

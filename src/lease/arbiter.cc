@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/repeat.h"
 #include "lease/attempt.h"
+#include "lease/live_file.h"
 #include "lease/process.h"
 #include "lease/wait.h"
 
@@ -64,7 +65,9 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
   if (!found.ok()) return found.status();
   attempt.live = std::move(found.value().live);
   if (place && !place->named())
-    return Status(Code::unavailable, "the place in the line was removed by an administrator or its owner");
+    return place->lost() ? Status(Code::busy, "the place in the line was lost")
+                         : Status(Code::unavailable,
+                                  "the place in the line was removed by an administrator or its owner");
   IK_RETURN_IF_ERROR(attempt.weigh(place));
   const bool full = found.value().own_live >= kMaxFilesPerUser;
   if (full && !place)
@@ -120,6 +123,10 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     Result<Machine> machine = look();
     if (!machine.ok()) return machine.status();
     const bool slow = wait.so_far() - before > kSlowLook;
+    if (place && place->lost()) {  // it takes another one: the order goes by when it asked
+      ticker.reset();
+      place.reset();
+    }
     if (place) touch(place->file.fd());
     Turn turn;
     const auto attempt_now = [&]() -> Result<Lease> {
@@ -228,12 +235,48 @@ Status Arbiter::take_over(Lease& lease) {
   return Status::okay();
 }
 
+Status Arbiter::restore(Lease& lease, const Machine& machine) {
+  if (!lease.lost()) return over();
+  Entry own{lease.id(), lease.file_->record, 0};
+  sign(own.record);
+  GlobalLock lock;
+  IK_RETURN_IF_ERROR(lock_to_grant(lock));
+  struct stat about {};
+  if (fstatat(directory_->fd(), ("l" + own.id).c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0) return over();
+  Result<Scan> found = scan(*directory_, &lock);
+  if (!found.ok()) return found.status();
+  std::vector<Entry> live = std::move(found.value().live);
+  live.push_back(own);
+  std::sort(live.begin(), live.end(), [](const Entry& a, const Entry& b) { return a.id < b.id; });
+  const View view{machine_clock_ns(), own.record.pid_namespace};
+  const Entry* whole = whole_of(own, live, view.now_ns);
+  const Ledger ledger =
+      whole == nullptr ? make_ledger(machine, live, view) : make_ledger_inside(machine, live, *whole, view);
+  for (const Claim& claim : own.record.claims) {
+    const std::optional<size_t> at = index_of(machine, claim.uuid);
+    if (!at) return Status(Code::busy, "the GPU " + claim.uuid + " of a lost lease cannot be seen");
+    const Standing& standing = ledger[*at];
+    if (standing.promised <= standing.capacity && (!standing.taken || standing.leases < 2)) continue;
+    lock.unlock();
+    return Status(Code::busy, "of " + claim.uuid + ", of which a lost lease had " + to_string(claim.bytes) +
+                                  ", others have been granted " + to_string(standing.promised - claim.bytes) +
+                                  " of " + to_string(standing.capacity) + " since");
+  }
+  Result<LeaseFile> made = create(directory_, own.record, lock, own.id);
+  if (!made.ok()) return made.status();
+  lock.unlock();
+  lease = Lease(std::move(made).value());
+  return Status::okay();
+}
+
 Status Arbiter::revoke(const std::string& id) {
   if (!valid_id(id)) return Status(Code::invalid_argument, "\"" + printable(id) + "\" is no lease's id");
   const std::string name = "l" + id;
   struct stat about {};
   if (fstatat(directory_->fd(), name.c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0)
     return Status(Code::unavailable, "there is no lease " + id);
+  const OpenFile file([&] { return openat(directory_->fd(), name.c_str(), kReadFlags); });
+  if (file.valid()) mark_ended(file.fd());
   if (unlinkat(directory_->fd(), name.c_str(), 0) == 0 || errno == ENOENT) return Status::okay();
   return Status(Code::busy,
                 "the lease " + id + " is " + user_name(about.st_uid) + "'s: " + std::strerror(errno));

@@ -120,6 +120,13 @@ Status take_over_here(Lease& lease) {
   return arbiter.ok() ? arbiter.value().take_over(lease) : arbiter.status();
 }
 
+Status restore_here(Lease& lease) {
+  if (!lease.lost()) return Status(Code::unavailable, "this lease was not lost");
+  Result<Arbiter> arbiter = Arbiter::open();
+  if (!arbiter.ok()) return arbiter.status();
+  return arbiter.value().restore(lease, from_snapshot(telemetry::snapshot(telemetry::Wanted::memory)));
+}
+
 Status resize_here(Lease& lease, Bytes each) {
   Result<Arbiter> arbiter = Arbiter::open();
   if (!arbiter.ok()) return arbiter.status();

@@ -52,6 +52,9 @@ Result<Lease> adopt_here(std::optional<int> descriptor);
 // that fails (the folder is gone, or locked for long) the lease is as good: it ends with its last descriptor.
 Status take_over_here(Lease& lease);
 
+// Makes a lost lease's file anew (Arbiter::restore). Fails (unavailable) if it is not lost.
+Status restore_here(Lease& lease);
+
 // Changes what a shared lease has of each of its cards (Arbiter::resize).
 Status resize_here(Lease& lease, Bytes each);
 

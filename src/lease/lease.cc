@@ -54,6 +54,12 @@ bool Lease::intact() const {
   return held() && !file_->record.expired(machine_clock_ns()) && file_->named();
 }
 
+bool Lease::lost() const {
+  if (!held() || !file_->lost()) return false;
+  refresh();
+  return !file_->record.expired(machine_clock_ns());
+}
+
 void Lease::release() {
   if (!file_) return;
   remove(*file_);

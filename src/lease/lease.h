@@ -43,6 +43,8 @@ class Lease {
   bool held() const { return file_ != nullptr && file_->file.valid(); }
   // Others see it: held, not expired, and its file not removed by somebody who may (an administrator).
   bool intact() const;
+  // Its user logged out, and systemd removed its file: Arbiter::restore.
+  bool lost() const;
 
   // Gives it back for all who share it. Again: does nothing.
   void release();

@@ -16,12 +16,16 @@
 #include "base/clock.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
+#include "lease/logout.h"
 #include "lease/process.h"
 
 namespace innkeeper::lease {
 namespace {
 
 constexpr int kMakeFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+// Of a file that is removed to end its lease. All who could read it still can.
+constexpr mode_t kEnded = 0744;
 
 // None: errno says why.
 std::optional<std::string> read_slots(int fd) {
@@ -176,12 +180,21 @@ std::optional<Entry> read_entry(int fd) {
 
 bool LeaseFile::named() const { return file.valid() && leads_to(*directory, name(), file.fd()); }
 
-Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock) {
+bool LeaseFile::lost() const {
+  struct stat about {};
+  return file.valid() && fstat(file.fd(), &about) == 0 && about.st_nlink == 0 &&
+         (about.st_mode & 0777) != kEnded && !removed_at_logout(*directory).empty();
+}
+
+void mark_ended(int fd) { (void)fchmod(fd, kEnded); }
+
+Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock,
+                         std::optional<std::string> id) {
   IK_CHECK(lock.held(), "leases are made under the lock");
   record.revision = 1;
   Result<std::string> slot = encode(record);
   if (!slot.ok()) return slot.status();
-  std::optional<std::string> id = new_id();
+  if (!id) id = new_id();
   if (!id) return failed(*directory, "name a lease", errno);
   LeaseFile made{std::move(directory), {}, *std::move(id), std::move(record)};
   const int folder = made.directory->fd();
@@ -242,6 +255,7 @@ void touch(int fd) {
 void remove(LeaseFile& file) {
   if (file.file.valid() && file.file.ours() && file.named()) {
     step("before removing");
+    mark_ended(file.file.fd());
     unlinkat(file.directory->fd(), file.name().c_str(), 0);
     step("removed");
   }

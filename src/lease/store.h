@@ -62,10 +62,16 @@ struct LeaseFile {
   std::string name() const { return "l" + id; }
   // The name still leads to this file. False: its owner, the folder's or root has removed it.
   bool named() const;
+  // Its user's logging out has removed it (logout.h): no release and no revocation did.
+  bool lost() const;
 };
 
-// Makes a live file. Requires: the lock is held.
-Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock);
+// Makes a live file, under a new id or that of one that was lost. Requires: the lock is held.
+Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record record, const GlobalLock& lock,
+                         std::optional<std::string> id = std::nullopt);
+
+// Notes in the file itself that it is removed to end the lease, and is not lost. Before it is removed.
+void mark_ended(int fd);
 
 // Brings file.record up to what is in force: another process that shares the lease may have changed it. On
 // failure it stays as it was.

@@ -39,6 +39,7 @@ void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder
     if (children.none()) break;
     // The record names the supervisor, which was killed.
     if (children.ended() && lease.held() && !std::exchange(killed, true)) (void)lease::take_over_here(lease);
+    if (in_time && killed) (void)lease::restore_here(lease);
     if (in_time && !std::exchange(light, true)) keep::drop_code();
   }
   lease.leave();

@@ -181,6 +181,8 @@ void check_folder(const Patient& patient, Findings& findings) {
             ? "start it with that folder of the machine: " + mounting(survey.folder_path)
             : "start it with the folder that innkeeper doctor names outside; after innkeeper setup there: " +
                   mounting(lease::kSetUpFolder));
+  if (!patient.removed_at_logout.empty())
+    add(findings, Grade::trouble, "logout", patient.removed_at_logout, set_up);
   if (!patient.watches_left)
     add(findings, Grade::hint, "inotify",
         "inotify is used up: who waits looks once a second instead of at once",

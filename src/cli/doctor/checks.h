@@ -30,13 +30,14 @@ struct Patient {
   Status lock;                    // taking the global lock
   bool processes_hidden = false;  // /proc shows this user's processes alone
   bool container = false;
-  bool folder_named = false;    // by INNKEEPER_LEASE_DIR
-  bool folder_mounted = false;  // the lease folder is a mount of its own, or in one
-  Bytes shared_room;            // that a default lease folder shares with other files; 0: it has its own
-  bool watches_left = true;     // inotify can be used
-  int protected_regular = -1;   // fs.protected_regular; -1: unknown
-  bool mps = false;             // an MPS daemon's pipe is there
-  std::string visible_list;     // CUDA_VISIBLE_DEVICES as it is
+  bool folder_named = false;      // by INNKEEPER_LEASE_DIR
+  bool folder_mounted = false;    // the lease folder is a mount of its own, or in one
+  std::string removed_at_logout;  // that this user's leases are, and why; empty: they stay
+  Bytes shared_room;              // that a default lease folder shares with other files; 0: it has its own
+  bool watches_left = true;       // inotify can be used
+  int protected_regular = -1;     // fs.protected_regular; -1: unknown
+  bool mps = false;               // an MPS daemon's pipe is there
+  std::string visible_list;       // CUDA_VISIBLE_DEVICES as it is
   bool visible_set = false;
   std::string device_order;  // CUDA_DEVICE_ORDER
   std::string outer_lease;   // INNKEEPER_LEASE

@@ -15,6 +15,7 @@
 #include "lease/container.h"
 #include "lease/directory.h"
 #include "lease/global_lock.h"
+#include "lease/logout.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -88,6 +89,8 @@ Patient examine(int lock_limit_ms) {
   patient.container = lease::in_container();
   patient.folder_named = !variable("INNKEEPER_LEASE_DIR").empty();
   patient.folder_mounted = lease::is_from_outside(patient.survey.folder_path);
+  if (const auto directory = lease::Directory::find_default(); directory.ok())
+    patient.removed_at_logout = lease::removed_at_logout(*directory.value());
   patient.shared_room = shared_room(patient.survey.folder_path);
   patient.watches_left = inotify_works();
   std::ifstream("/proc/sys/fs/protected_regular") >> patient.protected_regular;

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "lease/container.h"
 #include "lease/from_snapshot.h"
+#include "lease/logout.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::cli {
@@ -36,6 +37,7 @@ lease::Arbiter open_arbiter() {
   for (const std::string& line : other_folders(arbiter.value().directory()))
     note("leases are in " + arbiter.value().directory().path() + "; " + line);
   if (const std::string why = lease::unseen_outside(arbiter.value().directory()); !why.empty()) note(why);
+  if (const std::string why = lease::removed_at_logout(arbiter.value().directory()); !why.empty()) note(why);
   return std::move(arbiter).value();
 }
 

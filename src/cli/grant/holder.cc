@@ -11,6 +11,7 @@
 
 #include "base/descriptors.h"
 #include "cli/command.h"
+#include "lease/here.h"
 #include "lease/request.h"
 #include "lease/watch.h"
 
@@ -45,7 +46,8 @@ void catch_signals() {
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter) {
   lease::Watch watch(arbiter.directory());
   // The pause also bounds how late a signal just before the waiting, or an expiry, is seen.
-  while (caught == 0 && lease.intact()) watch.wait(std::chrono::milliseconds(200));
+  while (caught == 0 && (lease.intact() || lease::restore_here(lease).ok()))
+    watch.wait(std::chrono::milliseconds(200));
   lease.release();
   return caught;
 }

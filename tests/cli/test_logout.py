@@ -1,0 +1,133 @@
+"""A logout removes what its user has in /dev/shm: leases there are made anew, or it is said."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from innkeeper_program import uuid
+from test_setup import OTHER, THIRD, Sandbox, needs_root, sandbox
+
+__all__ = ["sandbox"]
+
+NOTE = "leases in /dev/shm/innkeeper are removed when "
+# A machine run by systemd, where none but root may make files in /run/lock, as on Fedora.
+MACHINE = (
+    "echo alice:x:12345:12345::/: >> /etc/passwd; chmod 0755 /run/lock; mkdir -p /run/systemd/sessions\n"
+)
+# As systemd-logind does it (clean_ipc_by_uid).
+LOG_OUT = "find /dev/shm -user 12345 -type f -delete"
+
+
+@needs_root
+def test_a_running_command_has_its_lease_again(sandbox: Sandbox) -> None:
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper pick > /dev/null 2>&1
+        {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+        id() {{ innkeeper lease list --json | grep -oE '"id": "[0-9a-f]+"'; }}
+        id > /tmp/before.$$; {LOG_OUT}; id || echo none; sleep 2.5; id | diff /tmp/before.$$ - && echo same
+        {THIRD} innkeeper pick 2>&1 | grep -c 'asked for'
+        kill $!; wait $! || true; rm /tmp/before.$$
+        {THIRD} innkeeper pick 2> /dev/null; ls /dev/shm/innkeeper
+        """
+    )
+    assert said.count(NOTE + "alice logs out") == 1
+    assert said.endswith(f"none\nsame\n1\n{uuid(0)}\nalloc.lock\n"), said
+
+
+@pytest.mark.slow  # it looks again after ten seconds
+@needs_root
+def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
+    said = sandbox(
+        f"""{MACHINE}
+        {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+        {LOG_OUT}; {THIRD} innkeeper run -- sleep 60 & sleep 3
+        {THIRD} innkeeper lease list
+        kill $!; sleep 11; innkeeper lease list
+        kill $(jobs -p); wait || true
+        """
+    )
+    assert re.search("the lease [0-9a-f]{16} was removed from /dev/shm/innkeeper by a logout", said)
+    assert said.count("was removed from") == 1
+    between, after = re.findall(r"uid 23456|alice", said)[-2:]
+    assert (between, after) == ("uid 23456", "alice"), said
+
+
+@pytest.mark.slow
+@needs_root
+@pytest.mark.parametrize("how", ["hold", "add"])
+def test_who_holds_a_lease_otherwise_has_it_again(sandbox: Sandbox, how: str) -> None:
+    command = {
+        "hold": f"{OTHER} innkeeper lease hold > /dev/null & sleep 0.5",
+        "add": f"mkdir -m 777 /run/home; HOME=/run/home {OTHER} innkeeper queue add -- sleep 60; sleep 1.5",
+    }[how]
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper pick > /dev/null 2>&1; export HOME=/run/home
+        {command}
+        {LOG_OUT}; sleep 3.5; innkeeper lease list | grep -c alice
+        pkill -u 12345 || true; sleep 0.5; pkill -KILL -u 12345 || true
+        """
+    )
+    assert said.endswith("1\n"), said
+
+
+@pytest.mark.slow
+@needs_root
+def test_who_waits_keeps_the_turn(sandbox: Sandbox) -> None:
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper run -- sleep 4 & sleep 0.5
+        {OTHER} innkeeper run --wait -- sh -c 'echo first; sleep 2' & sleep 0.5
+        {THIRD} innkeeper run --wait -- echo second & sleep 0.5
+        {LOG_OUT}; wait
+        """
+    )
+    assert re.search("first\nsecond\n$", said), said
+
+
+@pytest.mark.slow
+@needs_root
+def test_what_is_ended_stays_ended(sandbox: Sandbox) -> None:
+    """A release by its user, by root, and from inside, are no logouts."""
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper pick > /dev/null 2>&1
+        for who in "{OTHER}" ""; do
+          {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+          id=$(innkeeper lease list | grep -oE '[0-9a-f]{{16}}')
+          $who innkeeper lease release $id 2>&1 | grep -v '{NOTE}' || true
+          sleep 2.5; {THIRD} innkeeper pick 2> /dev/null; kill $!; wait $! || true
+        done
+        """
+    )
+    assert said.count(uuid(0)) == 2, said
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "machine",
+    [
+        "rm -r /run/systemd",
+        "mkdir -p /etc/systemd; echo RemoveIPC=no > /etc/systemd/logind.conf",
+        "mount -t tmpfs tmpfs /var/lib; cd /var/lib; mkdir -p systemd/linger; touch systemd/linger/alice",
+        "innkeeper setup > /dev/null",
+        f"OTHER='{OTHER.replace('12345', '998')}'",
+    ],
+    ids=["no systemd", "configured", "lingers", "set up", "system user"],
+)
+def test_where_leases_stay_nothing_is_said(sandbox: Sandbox, machine: str) -> None:
+    said = sandbox(
+        f"""{MACHINE} OTHER='{OTHER}'; $OTHER innkeeper pick
+        {machine}
+        $OTHER innkeeper pick; $OTHER innkeeper doctor || true
+        """
+    )
+    assert said.count(NOTE) == 1 and not re.search("(hint|trouble) +logout", said), said
+
+
+@needs_root
+def test_doctor_says_it(sandbox: Sandbox) -> None:
+    said = sandbox(f"{MACHINE} {OTHER} innkeeper pick > /dev/null 2>&1; {OTHER} innkeeper doctor || true")
+    assert re.search(f"trouble +logout +{NOTE}", said) and "innkeeper setup" in said, said
