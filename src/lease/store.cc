@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "base/clock.h"
+#include "base/room.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "lease/logout.h"
@@ -46,8 +47,16 @@ int64_t touched_ns(const timespec& time) {
 }
 
 Status failed(const Directory& directory, const std::string& what, int error) {
-  return Status(Code::io_error,
-                "cannot " + what + " in the lease folder " + directory.path() + ": " + std::strerror(error));
+  return Status(Code::io_error, "cannot " + what + " in the lease folder " + directory.path() + ": " +
+                                    std::strerror(error) +
+                                    (error == ENOSPC ? room_left(directory.path()) : ""));
+}
+
+// So that no change of the record fails for want of room: a record grows by its holder's name and numbers.
+bool reserve(int fd, size_t slot) {
+  const size_t most = std::min(kSlotBytes, slot + 2 * kMaxTextLength);
+  return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kSlotBytes + most)) == 0 ||
+         errno == EOPNOTSUPP || errno == ENOSYS;
 }
 
 // Is it the file of this name?
@@ -205,7 +214,9 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   step("created");
   bool good = lock_for_life(fd);
   step("life locked");
-  good = good && pwrite(fd, slot.value().data(), slot.value().size(), 0) == ssize_t(slot.value().size());
+  if (good) errno = ENOSPC;  // what a short write means
+  good = good && pwrite(fd, slot.value().data(), slot.value().size(), 0) == ssize_t(slot.value().size()) &&
+         reserve(fd, slot.value().size());
   step("written");
   good = good && fchmod(fd, 0644) == 0;
   if (made.record.kind == Kind::waiting) touch(fd);

@@ -2,14 +2,14 @@
 
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 
-#include "base/types.h"
+#include "base/room.h"
 #include "lease/record.h"
 
 namespace innkeeper::queue {
@@ -17,16 +17,6 @@ namespace {
 
 constexpr int kBusyMs = 20'000;
 constexpr int kWalTries = 500;
-
-// What the disk says of itself: free bytes may be left that are not ours to take.
-std::string room(const std::string& path) {
-  struct statvfs about {};
-  if (statvfs(path.c_str(), &about) != 0) return "";
-  const auto bytes = [&](fsblkcnt_t blocks) {
-    return to_string(Bytes(static_cast<int64_t>(blocks) * static_cast<int64_t>(about.f_frsize)));
-  };
-  return " (" + bytes(about.f_bavail) + " free of " + bytes(about.f_blocks) + ")";
-}
 
 // SQLite's words may repeat what stands in a damaged file.
 Status describe(int code, const std::string& path, const std::string& words) {
@@ -45,7 +35,7 @@ Status describe(int code, const std::string& path, const std::string& words) {
       return Status(Code::busy, "the queue's database " + path + " has been locked by somebody else for " +
                                     std::to_string(kBusyMs / 1000) + " s");
     case SQLITE_FULL:
-      return Status(Code::io_error, "no room for the queue's database " + path + room(path) +
+      return Status(Code::io_error, "no room for the queue's database " + path + room_left(path) +
                                         ": `innkeeper queue prune` forgets old jobs and their output");
     default: return Status(Code::io_error, "the queue's database " + path + ": " + detail);
   }
@@ -57,8 +47,11 @@ Status Database::failure() const {
   const int code = sqlite3_extended_errcode(handle_);
   if ((code & 0xff) == SQLITE_CORRUPT) damage_ = true;
   std::string detail = sqlite3_errmsg(handle_);
-  if (const int error = sqlite3_system_errno(handle_); (code & 0xff) == SQLITE_IOERR && error != 0)
-    detail += std::string(": ") + std::strerror(error);
+  const int error = sqlite3_system_errno(handle_);
+  // Of the files beside the database.
+  const bool beside = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
+  if (beside && error == ENOSPC) return describe(SQLITE_FULL, path_, detail);
+  if ((code & 0xff) == SQLITE_IOERR && error != 0) detail += std::string(": ") + std::strerror(error);
   return describe(code, path_, detail);
 }
 

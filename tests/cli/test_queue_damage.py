@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from innkeeper_program import Jobs, wait_until
+from small_disk import fill, small_disk
+
+__all__ = ["small_disk"]
 
 PAGE = 4096
 SAID = (
@@ -168,3 +171,23 @@ def test_an_interrupted_mending_is_begun_anew(filled: Jobs) -> None:
     (filled.folder / "queue.db.mended").write_bytes(os.urandom(10_000))
     assert re.search(SAID, listed(filled)[1])
     assert not (filled.folder / "queue.db.mended").exists()
+
+
+def test_on_a_full_disk_it_is_mended_later(jobs: Jobs, small_disk: Path) -> None:
+    jobs.put_on(small_disk)
+    jobs("pause")
+    jobs.add("--gpus=0", "--array=1-300", "--", "echo", "waits")
+    file = checkpoint(jobs)
+    damage(file, pages_of(jobs, "jobs")[0], b"x")
+    was = file.read_bytes()
+    filler = fill(small_disk)
+    for words in (["list", "--all"], ["add", "--gpus=0", "--", "true"]):
+        done = jobs.machine.run("queue", *words)
+        assert done.returncode == 73 and "0 B free of 1.0 MiB" in done.stderr, done
+    assert file.read_bytes() == was, "it is as it was"
+    assert list(jobs.folder.glob("queue.db.*")) == []
+    filler.unlink()
+    states, said = listed(jobs)
+    found = re.search(SAID, said)
+    assert found is not None and len(states) == 300 - int(found[1]) > 0, said
+    forget_damage(jobs)

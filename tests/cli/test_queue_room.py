@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from innkeeper_program import PROGRAM, Jobs, Machine, wait_until
+from innkeeper_program import PROGRAM, Jobs, wait_until
+from small_disk import fill, small_disk
+
+__all__ = ["small_disk"]
 
 
 def count(folder: Path) -> int:
@@ -76,31 +77,8 @@ def test_output_that_is_followed_stays(jobs: Jobs) -> None:
     assert jobs("prune", "--keep=0") == "pruned 1 job and 11 B of output\n"
 
 
-@pytest.fixture
-def small_disk(machine: Machine) -> Iterator[Path]:
-    """A file system of one MiB. Where none can be mounted the tests that need it have nothing to fill."""
-    folder = machine.folder / "disk"
-    folder.mkdir()
-    if machine.command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder).returncode != 0:
-        pytest.skip("no small disk can be mounted here")
-    yield folder
-    machine.command("umount", "-l", folder, check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Leaves no byte free."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return filler
-
-
 def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_disk: Path) -> None:
-    jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(small_disk / "queue")
-    jobs.folder = small_disk / "queue"
+    jobs.put_on(small_disk)
     jobs("slots", "1")
     running = jobs.shell(jobs.until_go, "--gpus=0")
     wait_until(lambda: jobs.show(running)["state"] == "running")
@@ -141,8 +119,7 @@ def test_a_limit_on_files_refuses_and_loses_nothing(jobs: Jobs) -> None:
 
 
 def test_a_folder_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path) -> None:
-    jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(small_disk / "queue")
-    jobs.folder = small_disk / "queue"
+    jobs.put_on(small_disk)
     jobs("pause")
     job = jobs.shell("true", "--gpus=0")
     jobs.machine.command("mount", "-o", "remount,ro", small_disk, check=True)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from innkeeper_program import Jobs, wait_until
+from small_disk import fill, small_disk
+
+__all__ = ["small_disk"]
 
 FIRST = """
 CREATE TABLE commands(
@@ -82,8 +86,8 @@ INSERT INTO attempts(job, number, started, ended, cards, how, boot) VALUES(1, 1,
 """
 
 
-@pytest.mark.parametrize("version", TABLES)
-def test_an_older_database_goes_on(jobs: Jobs, version: str) -> None:
+def make(jobs: Jobs, version: str) -> None:
+    """Puts the database in which that version left four jobs in place of the queue's."""
     jobs("list")  # makes the folder
     for file in jobs.folder.glob("queue.db*"):
         file.unlink()
@@ -93,6 +97,11 @@ def test_an_older_database_goes_on(jobs: Jobs, version: str) -> None:
             f"PRAGMA auto_vacuum=INCREMENTAL; BEGIN; {tables} {ROWS} "
             f"PRAGMA application_id={0x494E4B51}; PRAGMA user_version={number}; COMMIT;"
         )
+
+
+@pytest.mark.parametrize("version", TABLES)
+def test_an_older_database_goes_on(jobs: Jobs, version: str) -> None:
+    make(jobs, version)
     added = jobs.add("-n0", "--", "/bin/echo", "new")
     assert added == "5"
     wait_until(lambda: all(job["state"] == "done" for job in listed(jobs)))
@@ -106,6 +115,18 @@ def test_an_older_database_goes_on(jobs: Jobs, version: str) -> None:
 
 def listed(jobs: Jobs) -> list[dict[str, object]]:
     return json.loads(jobs("list", "--all", "--json"))["jobs"]
+
+
+def test_on_a_full_disk_it_goes_on_later(jobs: Jobs, small_disk: Path) -> None:
+    jobs.put_on(small_disk)
+    make(jobs, "1")
+    filler = fill(small_disk)
+    done = jobs.machine.run("queue", "list", "--all")
+    assert done.returncode == 73 and "0 B free of 1.0 MiB" in done.stderr, done
+    with jobs.database() as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    filler.unlink()
+    assert [job["id"] for job in listed(jobs)] == [1, 2, 3, 4]
 
 
 def test_a_newer_one_is_left_alone(jobs: Jobs) -> None:

@@ -205,12 +205,16 @@ class Jobs:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.folder = machine.folder / "queue"
+        self.put_on(machine.folder)
         self.go = machine.folder / "go"
         self.until_go = f"while [ ! -e {self.go} ]; do sleep 0.02; done"
         """A job's script: it goes on when the test touches the file `go`."""
-        machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
         machine.env["PATH"] = "/usr/bin:/bin"
+
+    def put_on(self, disk: Path) -> None:
+        """Its folder is there from now on."""
+        self.folder = disk / "queue"
+        self.machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
 
     def __call__(self, *words: str) -> str:
         return self.machine.ok("queue", *words)

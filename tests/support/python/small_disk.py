@@ -1,0 +1,31 @@
+"""A disk to fill: `small_disk` is a fixture, which a test module names in its `__all__`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from innkeeper_program import Machine
+
+
+@pytest.fixture
+def small_disk(machine: Machine) -> Iterator[Path]:
+    """A file system of one MiB. Where none can be mounted the tests that need it have nothing to fill."""
+    folder = machine.folder / "disk"
+    folder.mkdir()
+    if machine.command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder).returncode != 0:
+        pytest.skip("no small disk can be mounted here")
+    yield folder
+    machine.command("umount", "-l", folder, check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leaves no byte free."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return filler
