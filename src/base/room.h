@@ -1,5 +1,5 @@
-// What is left on a disk, for an error that says there is too little. It is what the disk says of itself: free
-// bytes may be left that are not ours to take.
+// What is left on a disk, for an error that says there is too little. It is what the disk says of itself:
+// free bytes may be left that are not ours to take.
 #pragma once
 
 #include <string>

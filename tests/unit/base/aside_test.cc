@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <future>
 #include <thread>
@@ -107,6 +109,29 @@ TEST(Aside, AChildOfForkMayDestroyIt) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// The mutex may be held by a thread that the child has not.
+TEST(Aside, ChildrenOfAForkAtAnyMomentMayDestroyIt) {
+  for (int round = 0; round < 100; ++round) {
+    auto aside = std::make_unique<Aside>();
+    std::atomic<bool> stop{false};
+    std::thread gives([&] {
+      while (!stop) aside->run([] {});
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(10 * round));
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      aside.reset();
+      _exit(0);
+    }
+    stop = true;
+    gives.join();
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "round " << round;
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "device/checksum.h"
@@ -30,6 +31,7 @@ struct DiskFaults {
   std::atomic<bool> flip_a_bit = false;
   std::atomic<int> interruptions = 0;   // of the next writes and reads, by a signal
   std::atomic<off_t> room = INT64_MAX;  // of the disk
+  std::atomic<size_t> most = SIZE_MAX;  // larger writes wait until it grows
 } disk_faults;
 
 bool interrupted() {
@@ -41,6 +43,7 @@ bool interrupted() {
 
 ssize_t faulty_write(int file, const void* data, size_t size, off_t offset) {
   if (interrupted()) return -1;
+  while (size > disk_faults.most) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (disk_faults.write_error != 0) {
     errno = disk_faults.write_error;
     return -1;
@@ -80,6 +83,7 @@ class Disk : public testing::TestWithParam<bool> {  // whether it tries to go pa
          {&disk_faults.short_writes, &disk_faults.short_reads, &disk_faults.flip_a_bit})
       *fault = false;
     disk_faults.room = INT64_MAX;
+    disk_faults.most = SIZE_MAX;
   }
   void open(Bytes capacity) {
     Result<std::unique_ptr<DiskDevice>> disk =
@@ -265,6 +269,29 @@ TEST_P(Disk, AFailureThatNobodyAskedForIsToldOnce) {
   EXPECT_TRUE(failed->done());
   EXPECT_EQ(failed->synchronize().code(), Code::io_error);
   EXPECT_TRUE(disk_->synchronize().ok()) << "once";
+}
+
+TEST_P(Disk, AQueuesEventIsDoneWhenAllOfItIs) {
+  const Memory small = take(KiB(4));
+  const Memory large = take(KiB(64));
+  const std::vector<char> bytes = noise(64 << 10);
+  disk_faults.most = 0;
+  const Event first = disk_->copy_in(small.data(), bytes.data(), KiB(4)).value();
+  const Event second = disk_->copy_in(large.data(), bytes.data(), KiB(64)).value();
+  const Event all = disk_->record(Queue::copy_in).value();
+  disk_faults.most = 32 << 10;
+  ASSERT_TRUE(first->synchronize().ok());
+  EXPECT_FALSE(all->done());
+  std::atomic<bool> waited{false};
+  std::thread waits([&] {
+    EXPECT_TRUE(all->synchronize().ok());
+    waited = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(waited);
+  disk_faults.most = SIZE_MAX;
+  waits.join();
+  EXPECT_TRUE(second->done() && all->done());
 }
 
 TEST_P(Disk, SpaceIsNotReusedUnderAWrite) {
