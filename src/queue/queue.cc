@@ -78,10 +78,14 @@ auto Queue::asking(const Ask& ask) -> decltype(ask()) {
   return ask();
 }
 
+Status Queue::set(const char* setting, int64_t value) {
+  return asking([&] { return store_.set(setting, value); });
+}
+
 Result<std::string> Queue::said_of_damage() {
   const std::string kept = kept_damage(*folder_);
   if (kept.empty()) return kept;
-  const Result<int64_t> lost = store_.setting(kLostSetting, 0);
+  const Result<int64_t> lost = asking([&] { return store_.setting(kLostSetting, 0); });
   if (!lost.ok()) return lost.status();
   return "the queue's database was damaged and has been mended; " + std::to_string(lost.value()) +
          " jobs are lost. " + kept + " is what it was; this is said until it is removed";
@@ -213,23 +217,25 @@ Status Queue::pause(const std::vector<JobId>& ids) { return hold(ids, true); }
 Status Queue::resume(const std::vector<JobId>& ids) { return hold(ids, false); }
 
 Status Queue::pause_all() {
-  IK_RETURN_IF_ERROR(store_.set(kPausedSetting, 1));
+  IK_RETURN_IF_ERROR(set(kPausedSetting, 1));
   folder_->wake();
   return Status::okay();
 }
 
 Status Queue::resume_all() {
-  IK_RETURN_IF_ERROR(store_.set(kPausedSetting, 0));
+  IK_RETURN_IF_ERROR(set(kPausedSetting, 0));
   changed();
   return Status::okay();
 }
 
-Result<bool> Queue::paused() { return store_.paused(); }
+Result<bool> Queue::paused() {
+  return asking([&] { return store_.paused(); });
+}
 
 Status Queue::drain(std::optional<milliseconds> limit, const std::function<bool()>& cancelled) {
   IK_RETURN_IF_ERROR(pause_all());
   return wait_until(*folder_, program_, store_, limit, cancelled, [this]() -> Result<bool> {
-    const Result<std::vector<Running>> running = store_.running();
+    const Result<std::vector<Running>> running = asking([&] { return store_.running(); });
     if (!running.ok()) return running.status();
     return running.value().empty();
   });
@@ -246,7 +252,8 @@ Result<std::vector<JobId>> Queue::resolve(std::string_view text) {
     if (second < id || second - id > 1'000'000) return form;
     std::vector<JobId> ids;
     for (JobId each = id; each <= second; ++each) {
-      if (const Result<JobLine> line = store_.known(each); !line.ok()) return line.status();
+      const Result<JobLine> line = asking([&] { return store_.known(each); });
+      if (!line.ok()) return line.status();
       ids.push_back(each);
     }
     return ids;
@@ -255,7 +262,7 @@ Result<std::vector<JobId>> Queue::resolve(std::string_view text) {
   if (!line.ok()) return line.status();
   std::vector<JobId> ids = {id};
   if (line.value().array == id) {
-    Result<std::vector<JobId>> all = store_.members(id);
+    Result<std::vector<JobId>> all = asking([&] { return store_.members(id); });
     if (!all.ok()) return all.status();
     ids = std::move(all).value();
   }
@@ -268,7 +275,7 @@ Result<std::vector<JobId>> Queue::resolve(std::string_view text) {
 }
 
 Result<Measured> Queue::measured(const std::string& directory, const std::vector<std::string>& command) {
-  return store_.measured_of(directory, command);
+  return asking([&] { return store_.measured_of(directory, command); });
 }
 
 Result<std::optional<Bytes>> Queue::proposed_memory(const JobSpec& spec) {
@@ -287,31 +294,35 @@ Result<std::optional<Bytes>> Queue::proposed_memory(const JobSpec& spec) {
 Result<Pruned> Queue::prune(const Keep& keep) {
   Pruned all;
   for (;;) {
-    const Result<Pruned> some = store_.prune(keep, *folder_, kPrunedAtOnce);
+    const Result<Pruned> some = asking([&] { return store_.prune(keep, *folder_, kPrunedAtOnce); });
     if (!some.ok()) return some.status();
     if (some.value().jobs == 0) break;
     all.jobs += some.value().jobs;
     all.output += some.value().output;
   }
-  if (all.jobs > 0) IK_RETURN_IF_ERROR(store_.tidy());
+  if (all.jobs > 0) IK_RETURN_IF_ERROR(asking([&] { return store_.tidy(); }));
   return all;
 }
 
-Result<Keep> Queue::keep() { return keep_setting(store_); }
+Result<Keep> Queue::keep() {
+  return asking([&] { return keep_setting(store_); });
+}
 
 Status Queue::set_keep(const Keep& keep) {
   if ((keep.age && keep.age->count() < 0) || (keep.jobs && *keep.jobs < 0))
     return Status(Code::invalid_argument, "history is kept for no less than 0 seconds, and 0 jobs");
-  IK_RETURN_IF_ERROR(store_.set(kKeepAgeSetting, keep.age ? keep.age->count() : -1));
-  return store_.set(kKeepJobsSetting, keep.jobs.value_or(-1));
+  IK_RETURN_IF_ERROR(set(kKeepAgeSetting, keep.age ? keep.age->count() : -1));
+  return set(kKeepJobsSetting, keep.jobs.value_or(-1));
 }
 
-Result<int64_t> Queue::cpu_slots() { return store_.setting(kSlotsSetting, usable_cpus()); }
+Result<int64_t> Queue::cpu_slots() {
+  return asking([&] { return store_.setting(kSlotsSetting, usable_cpus()); });
+}
 
 Status Queue::set_cpu_slots(int64_t slots) {
   if (slots < 1 || slots > kMostCpuSlots)
     return Status(Code::invalid_argument, std::to_string(slots) + " CPU slots: there are 1 to 1000000");
-  IK_RETURN_IF_ERROR(store_.set(kSlotsSetting, slots));
+  IK_RETURN_IF_ERROR(set(kSlotsSetting, slots));
   changed();
   return Status::okay();
 }

@@ -117,6 +117,7 @@ class Queue {
   // Asks the store, and once more where its database was damaged and has been mended (salvage.h).
   template <class Ask>
   auto asking(const Ask& ask) -> decltype(ask());
+  Status set(const char* setting, int64_t value);
   Status hold(const std::vector<JobId>& ids, bool held);
   Status catch_up();
   void catch_up_or_say();
