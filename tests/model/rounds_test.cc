@@ -330,20 +330,30 @@ TEST(Rounds, GoOnBesideOtherThreads) {
 }
 
 // The host has no room for what a plan says should leave, and another thread's operator runs there: that one
-// may be waiting to tell the planner of its end.
+// may be waiting to tell the planner of the end of a block that is this program's.
 TEST(Rounds, WaitForNobody) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.budget = KiB(36), .host_budget = KiB(64), .host_computes = true});
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 10; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
   const auto write = [&](uint64_t i) { (void)machine.write(*blocks[i], machine.sim(), pattern(4096, i)); };
+  std::atomic<Block*> given{nullptr};  // for the other thread to end in an operator, where it is told so
+  std::atomic<bool> ends_it{false}, in_operator{false};
   const auto pass = [&] {
     for (uint64_t i = 0; i < 10; ++i) write(i);
+    Block* const next = machine.make(machine.sim(), pattern(1024, 40)).value();
+    if (Block* const left = given.exchange(next)) machine->destroy(left);
   };
   Block* const small = machine.make(machine.host(), pattern(1024, 20)).value();
   std::atomic<bool> over{false};
   std::thread beside([&] {
-    const auto slow = [](auto) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+    const auto slow = [&](auto) {
+      in_operator = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      Block* const block = ends_it ? given.exchange(nullptr) : nullptr;
+      if (block != nullptr) machine->destroy(block);
+      in_operator = false;
+    };
     while (!over) {
       (void)machine.run(machine.host(), {{.block = small, .write = true}}, slow);
       std::this_thread::sleep_for(std::chrono::milliseconds(2));  // turns are not fair: others want one, too
@@ -363,7 +373,11 @@ TEST(Rounds, WaitForNobody) {
       }
     })
         .join();
+    while (in_operator) std::this_thread::yield();
+    ends_it = true;
+    while (!in_operator) std::this_thread::yield();
     for (uint64_t i = filled_before; i < 10; ++i) write(i);
+    ends_it = false;
     for (Block* block : full) {
       machine->unpin(*block);
       machine->destroy(block);
@@ -371,6 +385,7 @@ TEST(Rounds, WaitForNobody) {
   }
   over = true;
   beside.join();
+  if (Block* const left = given.exchange(nullptr)) machine->destroy(left);
   for (uint64_t i = 0; i < 10; ++i)
     EXPECT_EQ(machine.read(*blocks[i], machine.sim()).value(), pattern(4096, i));
   for (Block* block : blocks) machine->destroy(block);
