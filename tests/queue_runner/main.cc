@@ -8,6 +8,7 @@
 //   killed.
 // INNKEEPER_WAIT_STEP=NAME and INNKEEPER_WAIT_FILE=PATH: makes the file at the first such step, and waits
 //   until it is removed.
+// INNKEEPER_CLOCK_ERROR=HOURS: it takes the wall clock to be so far ahead.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/clock.h"
 #include "lease/kill_point.h"
 #include "queue/folder.h"
 #include "queue/runner.h"
@@ -62,5 +64,7 @@ int main(int count, char** arguments) {
   if (count != 2) return 2;
   if (std::getenv("INNKEEPER_KILL_STEP") != nullptr) innkeeper::lease::kill_point = die_at;
   if (std::getenv("INNKEEPER_WAIT_STEP") != nullptr) innkeeper::lease::kill_point = wait_at;
+  if (const char* const hours = std::getenv("INNKEEPER_CLOCK_ERROR"))
+    innkeeper::wall_clock_error_ns = std::atoll(hours) * 3'600'000'000'000;
   return innkeeper::queue::run_runner(arguments[1], {{arguments[0]}});
 }

@@ -1,6 +1,6 @@
 // Many processes ask for random leases and are killed at every named step of the protocol, and from outside
-// at any moment. Never are more bytes promised than a card has, nothing is left over, and nothing repairs
-// anything.
+// at any moment, while somebody sets the wall clock by up to 400 days. Never are more bytes promised than a
+// card has, no lease ends before its hour, nothing is left over, and nothing repairs anything.
 //
 // The judge knows nothing of lease files. Each worker writes what it was granted into shared memory, then
 // adds up what all have: of two who were promised the same bytes the one who wrote later sees both. A worker
@@ -26,6 +26,7 @@
 #include <random>
 #include <thread>
 
+#include "base/clock.h"
 #include "lease/kill_point.h"
 #include "support/child.h"
 #include "support/environment.h"
@@ -51,6 +52,8 @@ constexpr size_t kStepCount = std::size(kSteps);
 // In memory that all processes share.
 struct Shared {
   std::atomic<int64_t> units[kWorkers][kCards];
+  std::atomic<int64_t> clock_error_ns;  // of the machine's wall clock
+  std::atomic<uint64_t> jumps, renewed;
   std::atomic<uint64_t> grants, refusals, resized, waited, twice, errors;
   std::atomic<uint64_t> kills[kStepCount];
   std::atomic<bool> dying[kWorkers];  // waits at its step to be killed
@@ -124,13 +127,25 @@ class Worker {
     request.count = below(4) == 0 ? 2 : 1;
     if (below(8) != 0) request.memory = MiB(static_cast<int64_t>(50 + below(500)));
     request.foreign_allowed = Bytes(0);
+    if (below(2) == 0) request.expires_after = 1h;
     if (below(4) != 0) return request;
     request.wait = true;
     request.wait_limit = std::chrono::milliseconds(5 + below(50));
     return request;
   }
 
+  void set_clock() {
+    constexpr int64_t kMostDays = 400;
+    if (below(16) == 0) {
+      const int64_t hours = static_cast<int64_t>(below(2 * kMostDays * 24)) - kMostDays * 24;
+      shared->clock_error_ns = hours * 3'600'000'000'000;
+      ++shared->jumps;
+    }
+    wall_clock_error_ns = shared->clock_error_ns.load();
+  }
+
   void one_lease() {
+    set_clock();
     const Request request = any_request();
     Result<Lease> result = arbiter_.acquire(request, [this]() -> Result<Machine> { return machine_; });
     if (!result.ok()) {
@@ -144,6 +159,8 @@ class Worker {
     judge();
     if (!lease.exclusive() && below(3) == 0) resize(lease);
     if (below(2) == 0) std::this_thread::sleep_for(std::chrono::microseconds(below(2000)));
+    set_clock();
+    if (request.expires_after && below(3) == 0 && arbiter_.renew(lease, 1h).ok()) ++shared->renewed;
     if (!lease.intact()) ++shared->errors;  // somebody removed a live one
     take_back(self);
     lease.release();
@@ -286,10 +303,12 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
       "%lu grants (%lu of them waited for), %lu refusals, %lu resized, %lu killed at named steps and %lu "
-      "from outside, %d users, %d processes in PID namespaces of their own, %.1f s\n",
+      "from outside, %d users, %d processes in PID namespaces of their own, %lu jumps of the clock, %lu "
+      "renewed, %.1f s\n",
       (unsigned long)shared->grants, (unsigned long)shared->waited, (unsigned long)shared->refusals,
       (unsigned long)shared->resized, (unsigned long)storm.own_kills(), (unsigned long)storm.outside_kills(),
-      storm.users(), storm.namespaces(), seconds);
+      storm.users(), storm.namespaces(), (unsigned long)shared->jumps, (unsigned long)shared->renewed,
+      seconds);
   for (size_t step = 0; step < kStepCount; ++step)
     std::printf("  %-16s %lu\n", kSteps[step], (unsigned long)shared->kills[step]);
   EXPECT_EQ(shared->twice, 0U);
@@ -297,6 +316,7 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   EXPECT_GE(shared->grants, grants);
   EXPECT_GE(storm.own_kills() + storm.outside_kills(), kills);
   EXPECT_TRUE(storm.every_step());
+  EXPECT_GT(shared->jumps, 0U);
 
   // Nothing leaks: all can be had at once, by the next caller, and that call leaves no dead file behind.
   Request all;

@@ -1,5 +1,6 @@
 // The runner is killed at random, and at each named step of what it and the supervisors do, while jobs come,
-// run and end. Each job has run exactly once, or is reported as interrupted; none is lost, none ran twice.
+// run and end, and while the wall clock is set by up to 400 days. Each job has run exactly once, or is
+// reported as interrupted; none is lost, none ran twice, none is forgotten.
 //
 // The judge is outside the queue: each job adds its own line to a file, by one write.
 //
@@ -48,6 +49,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   std::mt19937_64 random(seed);
 
   const QueueFolder folder;
+  test::Environment clock;
   Queue queue = folder.queue();
   ASSERT_TRUE(queue.set_cpu_slots(4).ok());
   const std::string ran = (folder.outer() / "ran").string();
@@ -59,6 +61,8 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   // Jobs are added while runners die, so that every state meets every kill. Where none is left the runner
   // leaves at once, and is hardly ever met alive: one more job is due then, also beyond `jobs`.
   while (added < jobs || killed < kills) {
+    const int64_t hours = static_cast<int64_t>(random() % (2 * 400 * 24)) - 400 * 24;
+    clock.set("INNKEEPER_CLOCK_ERROR", std::to_string(random() % 2 == 0 ? hours : 0));
     const bool due = added < jobs && added * kills <= killed * jobs + 4 * kills;
     if (due || nothing_left()) {
       JobSpec spec = counted(added, ran, random() % 2 == 0 ? "0" : "0.03");
@@ -88,6 +92,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
       EXPECT_EQ(times, 1) << "job " << line.id << " is lost";
     }
   }
+  EXPECT_EQ(queue.list().value().size(), static_cast<size_t>(added)) << "history was pruned";
   // Only runners were killed, and a supervisor outlives its runner: nothing needed to be interrupted.
   EXPECT_EQ(interrupted, 0);
   std::printf("%d jobs, %d runners killed, %d interrupted\n", added, killed, interrupted);
