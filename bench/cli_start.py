@@ -4,7 +4,8 @@
 gpustat. GPUtil starts nvidia-smi: here a script stands for it that only prints the answer, so the driver's
 own tool costs it nothing. Each is started many times, in turn. Wall time depends on what else the machine
 does; processor time (user and system, with children) hardly does. ``true`` is what starting any process
-costs.
+costs. ``run`` grants what ``pick`` does, starts a keeper and a command, which is ``true``, and waits for
+them; how much memory the two processes have that stay beside a command is printed, too.
 
 The others are taken from build/peers, else from this Python. ``python bench/cli_start.py --install`` makes
 build/peers by pip; what is missing is named and left out. ROUNDS says how often (21), --quick: once.
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "wheel"
 PEERS = ROOT / "build" / "peers"
 PACKAGES = ["nvitop", "gpustat", "gputil", "setuptools"]  # GPUtil imports distutils
+SETTLED_S = 2.5  # a keeper gives back what it needs no more after a second
 ROUNDS = int(os.environ.get("ROUNDS", "21"))
 SCRIPT = """driver 550.54.15
 card GPU-1000aaaa-0000-0000-0000-000000000000
@@ -86,6 +88,7 @@ def contenders(program: Path, python: str) -> tuple[dict[str, Contender], list[s
     found = {
         "true": ["true"],
         "innkeeper pick": [str(program), "pick"],
+        "innkeeper run -- true": [str(program), "run", "--", "true"],
         "innkeeper status": [str(program), "status"],
         "innkeeper status --json": [str(program), "status", "--json"],
         "python -c pass": [python, "-c", "pass"],
@@ -103,6 +106,23 @@ def contenders(program: Path, python: str) -> tuple[dict[str, Contender], list[s
         elif module not in missing:
             missing.append(module)
     return {name: Contender(command) for name, command in found.items()}, missing
+
+
+def memory_beside(program: Path, env: dict[str, str]) -> int:
+    """KiB of the process that waits for a command and of its keeper, once they have settled (PSS)."""
+    waits = subprocess.Popen([str(program), "run", "--", "sleep", "60"], env=env, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(SETTLED_S)
+        keeper = Path(f"/proc/{waits.pid}/task/{waits.pid}/children").read_text().split()[0]
+        lines = [
+            line
+            for pid in (str(waits.pid), keeper)
+            for line in Path("/proc", pid, "smaps_rollup").read_text().splitlines()
+        ]
+    finally:
+        waits.terminate()
+        waits.wait()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 def install() -> None:
@@ -159,7 +179,9 @@ def main() -> None:
         for _ in range(rounds):
             for row in table.values():
                 row.run(env)
+        beside = memory_beside(program, env)
     report(rounds, table, missing)
+    print(f"run and its keeper, beside a command: {beside} KiB")
 
 
 if __name__ == "__main__":
