@@ -6,7 +6,6 @@
 #      network unless INNKEEPER_FETCH is OFF.
 # Where none is, the configuration stops with the packages to install. INNKEEPER_CLI=OFF does without the program.
 include(FetchContent)
-option(INNKEEPER_FETCH "Fetch archives of CLI11, nlohmann-json and SQLite where they are not installed" ON)
 set(INNKEEPER_ARCHIVES "" CACHE PATH "A folder that has these archives, in place of the network")
 set(INNKEEPER_CLI11_SHA256 aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22
     CACHE STRING "The checksum of CLI11's archive")

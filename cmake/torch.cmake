@@ -6,7 +6,8 @@
 # From 2.11 on all builds use the compiler's own C++ ABI.
 # Nothing is cached, so that another environment (pip's isolated builds) is noticed on each configure.
 set(INNKEEPER_HAS_TORCH OFF)
-if(INNKEEPER_TORCH STREQUAL "OFF")
+string(TOUPPER "${INNKEEPER_TORCH}" wanted)
+if(NOT wanted STREQUAL "AUTO" AND NOT INNKEEPER_TORCH)
   return()
 endif()
 
@@ -20,7 +21,7 @@ else()
     RESULT_VARIABLE facts_rc OUTPUT_VARIABLE facts ERROR_VARIABLE facts_error ERROR_STRIP_TRAILING_WHITESPACE)
 endif()
 if(NOT facts_rc EQUAL 0)
-  if(INNKEEPER_TORCH STREQUAL "ON")
+  if(NOT wanted STREQUAL "AUTO")
     message(FATAL_ERROR "INNKEEPER_TORCH=ON: ${facts_error}. Set Python3_EXECUTABLE to a Python with PyTorch.")
   endif()
   message(STATUS "Building core alone: ${facts_error}")

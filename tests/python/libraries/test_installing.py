@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -183,3 +184,23 @@ def test_cuda_is_left_out_by_nobody_but_the_user(configure: Configure, cuda_pyth
 def test_without_a_compiler_one_line_says_what_to_install(configure: Configure):
     said = message(configure(CORE_ALONE, CXX="/no/such/compiler"))
     assert "innkeeper needs a C++20 compiler (apt install g++" in said
+
+
+def test_an_old_compiler_is_refused_in_one_line(configure: Configure, compiler: str, tmp_path: Path):
+    old = tmp_path / "old"
+    old.write_text(f'#!/bin/sh\nexec {shutil.which(compiler)} "$@" -std=c++17\n')
+    old.chmod(0o755)
+    said = message(configure(CORE_ALONE, CXX=str(old)))
+    assert f"innkeeper needs a C++20 compiler, as GCC 12 or Clang 14 and newer; {old} is" in said
+
+
+@pytest.mark.parametrize("option", ["TORCH", "CLI", "CUDA", "FETCH"])
+def test_an_option_is_on_or_off(configure: Configure, option: str):
+    said = message(configure(CORE_ALONE, f"-DINNKEEPER_{option}=MAYBE"))
+    expected = "ON or OFF, or AUTO" if option == "TORCH" else "ON or OFF"
+    assert f"INNKEEPER_{option}=MAYBE: expected {expected}" in said
+
+
+def test_small_letters_are_understood(configure: Configure):
+    done = configure("-DINNKEEPER_TORCH=off", "-DINNKEEPER_CLI=off")
+    assert done.returncode == 0 and "torch" not in done.stdout.lower(), done.stdout
