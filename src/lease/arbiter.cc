@@ -241,10 +241,14 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
   sign(own.record);
   GlobalLock lock;
   IK_RETURN_IF_ERROR(lock_to_grant(lock));
-  struct stat about {};
-  if (fstatat(directory_->fd(), ("l" + own.id).c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0) return over();
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
+  std::optional<std::string> id = own.id;
+  struct stat about {};
+  if (fstatat(directory_->fd(), ("l" + own.id).c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (about.st_uid == geteuid()) return over();  // another process of the lease was first
+    id.reset();                                    // anybody can make a file of that name
+  }
   std::vector<Entry> live = std::move(found.value().live);
   live.push_back(own);
   std::sort(live.begin(), live.end(), [](const Entry& a, const Entry& b) { return a.id < b.id; });
@@ -262,7 +266,7 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
                                   ", others have been granted " + to_string(standing.promised - claim.bytes) +
                                   " of " + to_string(standing.capacity) + " since");
   }
-  Result<LeaseFile> made = create(directory_, own.record, lock, own.id);
+  Result<LeaseFile> made = create(directory_, own.record, lock, std::move(id));
   if (!made.ok()) return made.status();
   lock.unlock();
   lease = Lease(std::move(made).value());

@@ -54,6 +54,20 @@ def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
     assert (between, after) == ("uid 23456", "alice"), said
 
 
+@needs_root
+def test_a_file_of_its_name_does_not_keep_it_away(sandbox: Sandbox) -> None:
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper pick > /dev/null 2>&1
+        {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+        file=$(ls /dev/shm/innkeeper/l*)
+        {LOG_OUT}; {THIRD} touch $file; sleep 2.5
+        {THIRD} innkeeper pick 2>&1 | grep -c 'asked for'; kill $!; wait $! || true
+        """
+    )
+    assert said.endswith("\n1\n"), said
+
+
 @pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize("how", ["hold", "add"])
