@@ -17,6 +17,7 @@
 #include "keep/children.h"
 #include "keep/keeper.h"
 #include "keep/light.h"
+#include "keep/restore.h"
 #include "keep/signals.h"
 #include "lease/process.h"
 
@@ -42,8 +43,11 @@ class Attendant {
     keeper_ = keeper.value();
     while (true) {
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {keeper_.channel, POLLIN, 0}};
-      if (poll(events, std::size(events), light_ ? -1 : kSoonMs) == 0 && !std::exchange(light_, true))
+      const bool looks = keeper_.channel < 0 && restore_.is_needed();  // as the keeper did
+      if (poll(events, std::size(events), light_ && !looks ? -1 : kSoonMs) == 0 &&
+          !std::exchange(light_, true))
         drop_code();
+      if (looks && restore_.look(lease_) == Restore::Found::lost) say_lost();
       read_signals();
       if (std::optional<Result<int>> failed = read_channel()) return *std::move(failed);
       reap();
@@ -80,7 +84,7 @@ class Attendant {
   void say_lost() const {
     const std::string line = "innkeeper: the lease " + lease_.id() + " was removed from " +
                              arbiter_.directory().path() +
-                             " by a logout, and others have its GPUs now; its command goes on\n";
+                             " by a logout, and could not be made anew yet: others may be given its GPUs\n";
     (void)!write(STDERR_FILENO, line.data(), line.size());
   }
 
@@ -136,6 +140,7 @@ class Attendant {
   Children children_;
   Keeper keeper_;
   bool light_ = false;
+  Restore restore_{arbiter_.directory()};
 };
 
 }  // namespace

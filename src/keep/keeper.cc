@@ -20,8 +20,7 @@
 #include "keep/channel.h"
 #include "keep/children.h"
 #include "keep/light.h"
-#include "lease/here.h"
-#include "lease/logout.h"
+#include "keep/restore.h"
 #include "lease/process.h"
 
 namespace innkeeper::keep {
@@ -35,9 +34,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSameSignal{2000};
 // No process is notified of a SIGSTOP to the process that waits, so its state is read this often.
 constexpr milliseconds kLookForStop{1000};
-// So is whether a logout has removed the lease's file.
-constexpr milliseconds kLookForLease{1000};
-constexpr milliseconds kRestoreAgain{10'000};
 
 // What ps shows. The name has no part of this program's, so that `pkill innkeeper` finds the one that passes
 // its signal on, and not both, as a signal to the group would.
@@ -70,7 +66,7 @@ class Keeping {
     set_title(title);
     let_go({signals_.fd(), channel_, lease_.descriptor(), arbiter_.directory().fd()});
     while (true) {
-      const bool looks = may_be_lost_ || (channel_ >= 0 && children_.running());
+      const bool looks = restore_.is_needed() || (channel_ >= 0 && children_.running());
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {channel_, POLLIN, 0}};
       const int ready = poll(events, std::size(events), looks ? static_cast<int>(kLookForStop.count()) : -1);
       if (ready == 0 && !std::exchange(light_, true)) drop_code();
@@ -78,7 +74,7 @@ class Keeping {
       read_channel();
       reap();
       if (ready == 0) look_for_stop();
-      if (may_be_lost_) look_for_lease();
+      look_for_lease();
     }
   }
 
@@ -189,19 +185,12 @@ class Keeping {
     }
   }
 
-  // Where others have its GPUs by now it may have them back later.
   void look_for_lease() {
-    const Clock::time_point now = Clock::now();
-    if (now < look_for_lease_) return;
-    look_for_lease_ = now + kLookForLease;
-    if (!lease_.lost()) return;
-    if (lease::restore_here(lease_).ok()) {
-      ours_ = true;
-      drop_code();
-    } else {
-      if (!std::exchange(told_lost_, true)) report({Event::lost});
-      look_for_lease_ = now + kRestoreAgain;
-    }
+    const Restore::Found found = restore_.look(lease_);
+    if (found == Restore::Found::lost) report({Event::lost});
+    if (found != Restore::Found::made_anew) return;
+    ours_ = true;
+    drop_code();
   }
 
   // The lease's record named the process that waited. Where it cannot be changed (the folder is gone, or
@@ -222,9 +211,7 @@ class Keeping {
     Clock::time_point last{};
   };
   std::array<Seen, 65> seen_{};
-  const bool may_be_lost_ = !lease::removed_at_logout(arbiter_.directory()).empty();
-  Clock::time_point look_for_lease_{};
-  bool told_lost_ = false;
+  Restore restore_{arbiter_.directory()};
   Clock::time_point continued_{};  // when the command went on after a stop that was told
   bool light_ = false;
   bool told_stop_ = false;

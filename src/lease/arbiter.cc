@@ -239,6 +239,7 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
   if (!lease.lost()) return over();
   Entry own{lease.id(), lease.file_->record, 0};
   sign(own.record);
+  own.record.command = lease.file_->record.command;
   GlobalLock lock;
   IK_RETURN_IF_ERROR(lock_to_grant(lock));
   Result<Scan> found = scan(*directory_, &lock);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -121,9 +122,11 @@ Status take_over_here(Lease& lease) {
 }
 
 Status restore_here(Lease& lease) {
+  constexpr std::chrono::milliseconds kLockLimit{50};  // who asks has others to wait for, and asks again
   if (!lease.lost()) return Status(Code::unavailable, "this lease was not lost");
   Result<Arbiter> arbiter = Arbiter::open();
   if (!arbiter.ok()) return arbiter.status();
+  arbiter.value().set_lock_limit(kLockLimit);
   return arbiter.value().restore(lease, from_snapshot(telemetry::snapshot(telemetry::Wanted::memory)));
 }
 

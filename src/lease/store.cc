@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,9 +55,11 @@ Status failed(const Directory& directory, const std::string& what, int error) {
 
 // So that no change of the record fails for want of room: a record grows by its holder's name and numbers.
 bool reserve(int fd, size_t slot) {
-  const size_t most = std::min(kSlotBytes, slot + 2 * kMaxTextLength);
-  return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kSlotBytes + most)) == 0 ||
-         errno == EOPNOTSUPP || errno == ENOSYS;
+  const size_t most = kSlotBytes + std::min(kSlotBytes, slot + 2 * kMaxTextLength);
+  rlimit limit{};  // beyond it the kernel ends the process
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < most) return true;
+  return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(most)) == 0 || errno == EOPNOTSUPP ||
+         errno == ENOSYS;
 }
 
 // Is it the file of this name?
@@ -203,11 +206,12 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   record.revision = 1;
   Result<std::string> slot = encode(record);
   if (!slot.ok()) return slot.status();
-  if (!id) id = new_id();
-  if (!id) return failed(*directory, "name a lease", errno);
+  const std::optional<std::string> fresh = new_id();
+  if (!id) id = fresh;
+  if (!fresh) return failed(*directory, "name a lease", errno);
   LeaseFile made{std::move(directory), {}, *std::move(id), std::move(record)};
   const int folder = made.directory->fd();
-  const std::string draft = "t" + made.id;
+  const std::string draft = "t" + *fresh;  // which nobody can have guessed, as he may know the lease's
   made.file = OpenFile([&] { return openat(folder, draft.c_str(), kMakeFlags, 0600); });
   if (!made.file.valid()) return failed(*made.directory, "make a lease", errno);
   const int fd = made.file.fd();

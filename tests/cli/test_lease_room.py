@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from innkeeper_program import Machine, wait_until
+from innkeeper_program import PROGRAM, Machine, wait_until
 from small_disk import fill, small_disk
 
 __all__ = ["small_disk"]
@@ -84,3 +84,9 @@ def test_who_has_a_lease_or_a_place_keeps_it(full: Machine, small_disk: Path, tm
     assert held(full) == [before[0]["id"]]
     os.kill(int(pid.read_text()), signal.SIGKILL)
     wait_until(lambda: held(full) == [])
+
+
+def test_a_limit_on_files_is_no_end(machine: Machine) -> None:
+    """The room for a lease's changes lies beyond it."""
+    done = machine.command("bash", "-c", f"ulimit -f 4; {PROGRAM} pick && {PROGRAM} run -- true")
+    assert done.returncode == 0 and done.stdout, done

@@ -48,7 +48,9 @@ def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
         kill $(jobs -p); wait || true
         """
     )
-    assert re.search("the lease [0-9a-f]{16} was removed from /dev/shm/innkeeper by a logout", said)
+    assert re.search(
+        "the lease [0-9a-f]{16} was removed from /dev/shm/innkeeper by a logout, and could not be made", said
+    )
     assert said.count("was removed from") == 1
     between, after = re.findall(r"uid 23456|alice", said)[-2:]
     assert (between, after) == ("uid 23456", "alice"), said
@@ -61,7 +63,7 @@ def test_a_file_of_its_name_does_not_keep_it_away(sandbox: Sandbox) -> None:
         {THIRD} innkeeper pick > /dev/null 2>&1
         {OTHER} innkeeper run -- sleep 60 & sleep 0.5
         file=$(ls /dev/shm/innkeeper/l*)
-        {LOG_OUT}; {THIRD} touch $file; sleep 2.5
+        {LOG_OUT}; {THIRD} touch $file /dev/shm/innkeeper/t${{file##*/l}}; sleep 2.5
         {THIRD} innkeeper pick 2>&1 | grep -c 'asked for'; kill $!; wait $! || true
         """
     )
@@ -70,18 +72,69 @@ def test_a_file_of_its_name_does_not_keep_it_away(sandbox: Sandbox) -> None:
 
 @pytest.mark.slow
 @needs_root
+@pytest.mark.parametrize("first", ["keeper", "logout", "restored"])
+def test_where_the_keeper_is_killed_run_does_it(sandbox: Sandbox, first: str) -> None:
+    steps = {
+        "keeper": f"pkill -KILL -P $run; sleep 0.3; {LOG_OUT}",
+        "logout": f"{LOG_OUT}; pkill -KILL -P $run",
+        "restored": f"{LOG_OUT}; sleep 2.5; pkill -KILL -P $run",
+    }[first]
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper pick > /dev/null 2>&1
+        {OTHER} innkeeper run -- sleep 60 & run=$!; sleep 0.5
+        {steps}; sleep 2.5
+        {THIRD} innkeeper pick 2>&1 | grep -c 'asked for'; kill $run; wait $run || true
+        """
+    )
+    assert said.endswith("\n1\n"), said
+
+
+@pytest.mark.slow
+@needs_root
+def test_where_the_supervisor_is_killed_the_job_keeps_it(sandbox: Sandbox) -> None:
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper pick > /dev/null 2>&1; mkdir -m 777 /run/home; export HOME=/run/home
+        {OTHER} innkeeper queue add -- sleep 61; sleep 1.5
+        {LOG_OUT}; sleep 3
+        kill -KILL $(innkeeper lease list --json | grep -oE '"pid": ?[0-9]+' | grep -oE '[0-9]+'); sleep 5
+        innkeeper lease list | grep -c alice
+        pkill -u 12345 -f '^sleep 61'
+        """
+    )
+    assert said.endswith("1\n"), said
+
+
+@pytest.mark.slow
+@needs_root
+def test_a_held_lock_stops_nothing_else(sandbox: Sandbox) -> None:
+    said = sandbox(
+        f"""{MACHINE}
+        {THIRD} innkeeper pick > /dev/null 2>&1
+        {OTHER} innkeeper run -- sleep 3 & run=$!; sleep 0.5
+        {THIRD} flock /dev/shm/innkeeper/alloc.lock sleep 12 & {LOG_OUT}
+        begin=$(date +%s); wait $run; echo took $(( $(date +%s) - begin )); kill %2
+        """
+    )
+    took = re.search(r"took (\d+)", said)
+    assert took and int(took[1]) <= 5, said
+
+
+@pytest.mark.slow
+@needs_root
 @pytest.mark.parametrize("how", ["hold", "add"])
 def test_who_holds_a_lease_otherwise_has_it_again(sandbox: Sandbox, how: str) -> None:
-    command = {
-        "hold": f"{OTHER} innkeeper lease hold > /dev/null & sleep 0.5",
-        "add": f"mkdir -m 777 /run/home; HOME=/run/home {OTHER} innkeeper queue add -- sleep 60; sleep 1.5",
+    command, end = {
+        "hold": (f"{OTHER} innkeeper lease hold > /dev/null & sleep 0.5", "kill $!; wait $! || true"),
+        "add": (f"{OTHER} innkeeper queue add -- sleep 60; sleep 1.5", f"{OTHER} innkeeper queue cancel 1"),
     }[how]
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1; export HOME=/run/home
+        {THIRD} innkeeper pick > /dev/null 2>&1; mkdir -m 777 /run/home; export HOME=/run/home
         {command}
         {LOG_OUT}; sleep 3.5; innkeeper lease list | grep -c alice
-        pkill -u 12345 || true; sleep 0.5; pkill -KILL -u 12345 || true
+        {end}
         """
     )
     assert said.endswith("1\n"), said

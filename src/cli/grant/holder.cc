@@ -11,7 +11,7 @@
 
 #include "base/descriptors.h"
 #include "cli/command.h"
-#include "lease/here.h"
+#include "keep/restore.h"
 #include "lease/request.h"
 #include "lease/watch.h"
 
@@ -46,8 +46,12 @@ void catch_signals() {
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter) {
   lease::Watch watch(arbiter.directory());
   // The pause also bounds how late a signal just before the waiting, or an expiry, is seen.
-  while (caught == 0 && (lease.intact() || lease::restore_here(lease).ok()))
+  keep::Restore restore(arbiter.directory());
+  while (caught == 0 && (lease.intact() || lease.lost())) {
+    if (restore.look(lease) == keep::Restore::Found::lost)
+      note("the lease " + lease.id() + " was removed by a logout, and could not be made anew yet");
     watch.wait(std::chrono::milliseconds(200));
+  }
   lease.release();
   return caught;
 }

@@ -1,4 +1,4 @@
-// innkeeper run -- COMMAND: a command that has a lease for exactly as long as it runs.
+// innkeeper run -- COMMAND: a command that has a lease for as long as it, or anything that it started, runs.
 //
 // The command runs below this program (src/keep), with the lease's descriptor open: what it starts and leaves
 // behind keeps the lease, also where it closes that, since its memory may still be in use. For its user it is
