@@ -231,6 +231,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "CUDA_VISIBLE_DEVICES=$(innkeeper pick --hold 1m) python train.py": Short(
         "CUDA_VISIBLE_DEVICES=$(innkeeper pick --hold 1m) python -c pass"
     ),
+    "innkeeper run -- true": Short("innkeeper run -- true"),
     "innkeeper run --mem 20G --wait -- python train.py": Short(
         "innkeeper run --mem 20G --wait -- python -c pass"
     ),
