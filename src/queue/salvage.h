@@ -1,4 +1,4 @@
-// A queue's database of which a part cannot be read: a disk that lost a page, a copy that was cut off.
+// A queue's database of which a page cannot be read: a disk has lost it. One that was cut off is left alone.
 //
 // What can be read is put into a new one, which takes its place at once for all who have it open. The damaged
 // one is kept beside it, as queue.db.damaged-<seconds since 1970>. Output files are left as they are: a job
