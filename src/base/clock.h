@@ -16,7 +16,7 @@ int64_t machine_clock_ns();
 // Nanoseconds since 1970, as the machine is set.
 int64_t wall_clock_ns();
 
-// The wall clock's reading minus the machine clock's. It changes whenever somebody sets the wall clock.
+// The wall clock minus the machine's clock, in nanoseconds. Setting the wall clock changes it.
 int64_t wall_ahead_ns();
 
 // Added to the wall clock by tests, which may not set the machine's.

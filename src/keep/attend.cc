@@ -43,7 +43,7 @@ class Attendant {
     keeper_ = keeper.value();
     while (true) {
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {keeper_.channel, POLLIN, 0}};
-      const bool looks = keeper_.channel < 0 && restore_.is_needed();  // as the keeper did
+      const bool looks = keeper_.channel < 0;  // for a lost lease, as the keeper did
       if (poll(events, std::size(events), light_ && !looks ? -1 : kSoonMs) == 0 &&
           !std::exchange(light_, true))
         drop_code();
@@ -140,7 +140,7 @@ class Attendant {
   Children children_;
   Keeper keeper_;
   bool light_ = false;
-  Restore restore_{arbiter_.directory()};
+  Restore restore_;
 };
 
 }  // namespace

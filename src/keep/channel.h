@@ -12,7 +12,7 @@ enum class Event : int {
   stopped,    // it was, by this signal
   continued,  // it goes on
   ended,      // it has: the status of wait()
-  lost,       // its lease was, and could not be made anew yet
+  lost,       // a logout removed the lease, and it could not be restored yet
 };
 
 // By the keeper, and first by the process that is to be the command.

@@ -21,6 +21,7 @@
 #include "keep/children.h"
 #include "keep/light.h"
 #include "keep/restore.h"
+#include "lease/logout.h"
 #include "lease/process.h"
 
 namespace innkeeper::keep {
@@ -66,7 +67,7 @@ class Keeping {
     set_title(title);
     let_go({signals_.fd(), channel_, lease_.descriptor(), arbiter_.directory().fd()});
     while (true) {
-      const bool looks = restore_.is_needed() || (channel_ >= 0 && children_.running());
+      const bool looks = may_be_lost_ || (channel_ >= 0 && children_.running());
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {channel_, POLLIN, 0}};
       const int ready = poll(events, std::size(events), looks ? static_cast<int>(kLookForStop.count()) : -1);
       if (ready == 0 && !std::exchange(light_, true)) drop_code();
@@ -188,7 +189,7 @@ class Keeping {
   void look_for_lease() {
     const Restore::Found found = restore_.look(lease_);
     if (found == Restore::Found::lost) report({Event::lost});
-    if (found != Restore::Found::made_anew) return;
+    if (found != Restore::Found::restored) return;
     ours_ = true;
     drop_code();
   }
@@ -211,7 +212,8 @@ class Keeping {
     Clock::time_point last{};
   };
   std::array<Seen, 65> seen_{};
-  Restore restore_{arbiter_.directory()};
+  const bool may_be_lost_ = !lease::removed_at_logout(arbiter_.directory()).empty();
+  Restore restore_;
   Clock::time_point continued_{};  // when the command went on after a stop that was told
   bool light_ = false;
   bool told_stop_ = false;

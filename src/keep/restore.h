@@ -1,46 +1,41 @@
-// Makes a lease anew that a logout has removed (lease/logout.h), for those who look at it again and again.
+// Restores a lease whose file a logout has removed (lease/logout.h). For processes that check this
+// repeatedly.
 #pragma once
 
 #include <chrono>
-#include <utility>
+#include <cstdint>
 
-#include "lease/arbiter.h"
+#include "base/status.h"
 #include "lease/here.h"
-#include "lease/logout.h"
 
 namespace innkeeper::keep {
 
 class Restore {
  public:
-  enum class Found : uint8_t { nothing, made_anew, lost, still_lost };
+  enum class Found : uint8_t { nothing, restored, lost, still_lost };
 
-  // How often look() is to be called where is_needed().
-  static constexpr std::chrono::milliseconds kPeriod{1000};
-
-  explicit Restore(const lease::Directory& directory)
-      : needed_(!lease::removed_at_logout(directory).empty()) {}
-  bool is_needed() const { return needed_; }
-
-  // Where others have its GPUs by now it may have them back later: that is tried less often. Takes some
-  // milliseconds, where it was lost.
+  // Checks at most once a second, and after a failure less often: whoever was granted the GPUs may return
+  // them later. Costs one fstat(); a restoration takes milliseconds.
   Found look(lease::Lease& lease) {
-    if (!needed_ || Clock::now() < next_) return Found::nothing;
+    if (Clock::now() < next_) return Found::nothing;
     Found found = Found::nothing;
     if (lease.lost()) {
-      const bool made = lease::restore_here(lease).ok();
-      found = made ? Found::made_anew : std::exchange(told_, true) ? Found::still_lost : Found::lost;
-      if (made) told_ = false;
+      const bool told = !why_.ok();
+      why_ = lease::restore_here(lease);
+      found = why_.ok() ? Found::restored : told ? Found::still_lost : Found::lost;
     }
-    next_ = Clock::now() + (told_ ? kPause : kPeriod);
+    next_ = Clock::now() + (why_.ok() ? kPeriod : kPause);
     return found;
   }
+  // The reason for the last failure.
+  const Status& why() const { return why_; }
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kPeriod{1000};
   static constexpr std::chrono::milliseconds kPause{5000};
 
-  const bool needed_;
-  bool told_ = false;
+  Status why_;
   Clock::time_point next_{};
 };
 

@@ -9,7 +9,7 @@ Inherited::Inherited() {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &mask_);
   struct sigaction usual {};
-  // Where it is ignored the kernel reaps children, and nobody learns how they ended.
+  // While SIGCHLD is ignored, the kernel reaps children and discards their exit status.
   usual.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &usual, &children_);
 }

@@ -248,7 +248,7 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
   struct stat about {};
   if (fstatat(directory_->fd(), ("l" + own.id).c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0) {
     if (about.st_uid == geteuid()) return over();  // another process of the lease was first
-    id.reset();                                    // anybody can make a file of that name
+    id.reset();                                    // any user can create a file with this name
   }
   std::vector<Entry> live = std::move(found.value().live);
   live.push_back(own);

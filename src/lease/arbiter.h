@@ -78,10 +78,10 @@ class Arbiter {
   // is not the lease's. On failure it stays as it was, and holds as well.
   Status take_over(Lease& lease);
 
-  // Makes the file of a lost lease anew, under its id unless another user has put a file of that name there,
-  // in the folder that is in use now, and signs it. What other processes have of the lease is the lost file:
-  // it ends with this process. Fails with `busy` while its GPUs, or some of its bytes, are others' by now;
-  // `unavailable` if it is not lost.
+  // Creates the file of a lost lease again, in the folder in use now, and signs it. It keeps its id unless
+  // another user has created a file with that name. Other processes that share the lease have only the lost
+  // file open, so the lease ends with this process. Fails with `busy` while others have been granted its GPUs
+  // or part of its bytes; `unavailable` if it is not lost.
   Status restore(Lease& lease, const Machine& machine);
 
   // Ends a lease, or a place in the line, of this user (of any, for root) by its id: its file is removed.

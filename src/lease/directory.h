@@ -18,9 +18,9 @@
 // The folder's owner (and root) may remove anybody's file, and who owns alloc.lock may replace it. So unless
 // both are root's (protects()) leases protect among friends only.
 //
-// In a user namespace user 0 is the user who made it, and root has no number. There /run/innkeeper counts as
-// root's, since nobody but root can make anything in /run, and a folder of user 0 does not. Without
-// /run/innkeeper, if the choice depends on whether another folder is root's, none is used.
+// In a user namespace, user 0 is the user who created the namespace, and root has no number. There,
+// /run/innkeeper counts as root's, because only root can create files in /run; a folder of user 0 does not
+// count as root's. Without /run/innkeeper no folder is used if the choice depends on which one is root's.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,5 @@
 #include "lease/logout.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "lease/process.h"
 
@@ -52,8 +52,8 @@ void read_setting(const fs::path& path, std::optional<bool>& said, std::optional
 }
 
 bool is_there(const std::string& path) {
-  struct stat about {};
-  return stat(path.c_str(), &about) == 0;
+  std::error_code ignored;
+  return fs::exists(path, ignored);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/descriptors.h"
 #include "keep/children.h"
 #include "keep/light.h"
+#include "keep/restore.h"
 #include "lease/here.h"
 
 namespace innkeeper::queue {
@@ -32,6 +33,7 @@ void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder
   sigemptyset(&ended);
   sigaddset(&ended, SIGCHLD);
   bool killed = false, light = false;
+  keep::Restore restore;
   while (true) {
     const bool in_time = sigtimedwait(&ended, nullptr, &kLookAgain) < 0;
     children.look({});
@@ -39,7 +41,7 @@ void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder
     if (children.none()) break;
     // The record names the supervisor, which was killed.
     if (children.ended() && lease.held() && !std::exchange(killed, true)) (void)lease::take_over_here(lease);
-    if (in_time && killed) (void)lease::restore_here(lease);
+    if (killed) (void)restore.look(lease);
     if (in_time && !std::exchange(light, true)) keep::drop_code();
   }
   lease.leave();

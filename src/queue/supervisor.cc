@@ -14,11 +14,11 @@
 #include <cstring>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "keep/restore.h"
 #include "lease/here.h"
 #include "lease/kill_point.h"
 #include "lease/process.h"
@@ -211,11 +211,9 @@ class Supervisor {
   }
 
   void restore_lease() {
-    if (!launch_.lease.lost()) return;
-    const Status restored = lease::restore_here(launch_.lease);
-    if (!restored.ok() && !std::exchange(told_lost_, true))
-      log(LogLevel::warn, "job " + std::to_string(launch_.id) + ": a logout removed its lease " +
-                              launch_.lease.id() + ": " + restored.message());
+    if (restore_.look(launch_.lease) != keep::Restore::Found::lost) return;
+    log(LogLevel::warn, "job " + std::to_string(launch_.id) + ": a logout removed its lease " +
+                            launch_.lease.id() + ": " + restore_.why().message());
   }
 
   void handle(int signal) {
@@ -331,7 +329,7 @@ class Supervisor {
   Left left_;
   std::optional<How> why_;  // the job was ended
   bool had_ended_ = false;  // the program had by then
-  bool told_lost_ = false;  // that its lease is
+  keep::Restore restore_;
   // `left_until_`: what the program has left behind is left alone until then.
   std::optional<Clock::time_point> deadline_, left_until_, kill_at_, stopped_at_;
   Clock::time_point look_again_;

@@ -15,6 +15,10 @@ NOTE = "leases in /dev/shm/innkeeper are removed when "
 MACHINE = (
     "echo alice:x:12345:12345::/: >> /etc/passwd; chmod 0755 /run/lock; mkdir -p /run/systemd/sessions\n"
 )
+# The folder is another user's, so that the logout leaves it and its lock.
+FOLDER = f"{THIRD} innkeeper pick > /dev/null 2>&1"
+# Prints 1: another user is granted nothing.
+REFUSED = f"{THIRD} innkeeper pick 2>&1 | grep -c 'asked for'"
 # As systemd-logind does it (clean_ipc_by_uid).
 LOG_OUT = "find /dev/shm -user 12345 -type f -delete"
 
@@ -23,11 +27,11 @@ LOG_OUT = "find /dev/shm -user 12345 -type f -delete"
 def test_a_running_command_has_its_lease_again(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1
+        {FOLDER}
         {OTHER} innkeeper run -- sleep 60 & sleep 0.5
         id() {{ innkeeper lease list --json | grep -oE '"id": "[0-9a-f]+"'; }}
         id > /tmp/before.$$; {LOG_OUT}; id || echo none; sleep 2.5; id | diff /tmp/before.$$ - && echo same
-        {THIRD} innkeeper pick 2>&1 | grep -c 'asked for'
+        {REFUSED}
         kill $!; wait $! || true; rm /tmp/before.$$
         {THIRD} innkeeper pick 2> /dev/null; ls /dev/shm/innkeeper
         """
@@ -60,11 +64,11 @@ def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
 def test_a_file_of_its_name_does_not_keep_it_away(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1
+        {FOLDER}
         {OTHER} innkeeper run -- sleep 60 & sleep 0.5
         file=$(ls /dev/shm/innkeeper/l*)
         {LOG_OUT}; {THIRD} touch $file /dev/shm/innkeeper/t${{file##*/l}}; sleep 2.5
-        {THIRD} innkeeper pick 2>&1 | grep -c 'asked for'; kill $!; wait $! || true
+        {REFUSED}; kill $!; wait $! || true
         """
     )
     assert said.endswith("\n1\n"), said
@@ -81,10 +85,10 @@ def test_where_the_keeper_is_killed_run_does_it(sandbox: Sandbox, first: str) ->
     }[first]
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1
+        {FOLDER}
         {OTHER} innkeeper run -- sleep 60 & run=$!; sleep 0.5
         {steps}; sleep 2.5
-        {THIRD} innkeeper pick 2>&1 | grep -c 'asked for'; kill $run; wait $run || true
+        {REFUSED}; kill $run; wait $run || true
         """
     )
     assert said.endswith("\n1\n"), said
@@ -95,7 +99,7 @@ def test_where_the_keeper_is_killed_run_does_it(sandbox: Sandbox, first: str) ->
 def test_where_the_supervisor_is_killed_the_job_keeps_it(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1; mkdir -m 777 /run/home; export HOME=/run/home
+        {FOLDER}; mkdir -m 777 /run/home; export HOME=/run/home
         {OTHER} innkeeper queue add -- sleep 61; sleep 1.5
         {LOG_OUT}; sleep 3
         kill -KILL $(innkeeper lease list --json | grep -oE '"pid": ?[0-9]+' | grep -oE '[0-9]+'); sleep 5
@@ -111,7 +115,7 @@ def test_where_the_supervisor_is_killed_the_job_keeps_it(sandbox: Sandbox) -> No
 def test_a_held_lock_stops_nothing_else(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1
+        {FOLDER}
         {OTHER} innkeeper run -- sleep 3 & run=$!; sleep 0.5
         {THIRD} flock /dev/shm/innkeeper/alloc.lock sleep 12 & {LOG_OUT}
         begin=$(date +%s); wait $run; echo took $(( $(date +%s) - begin )); kill %2
@@ -131,7 +135,7 @@ def test_who_holds_a_lease_otherwise_has_it_again(sandbox: Sandbox, how: str) ->
     }[how]
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1; mkdir -m 777 /run/home; export HOME=/run/home
+        {FOLDER}; mkdir -m 777 /run/home; export HOME=/run/home
         {command}
         {LOG_OUT}; sleep 3.5; innkeeper lease list | grep -c alice
         {end}
@@ -160,7 +164,7 @@ def test_what_is_ended_stays_ended(sandbox: Sandbox) -> None:
     """A release by its user, by root, and from inside, are no logouts."""
     said = sandbox(
         f"""{MACHINE}
-        {THIRD} innkeeper pick > /dev/null 2>&1
+        {FOLDER}
         for who in "{OTHER}" ""; do
           {OTHER} innkeeper run -- sleep 60 & sleep 0.5
           id=$(innkeeper lease list | grep -oE '[0-9a-f]{{16}}')

@@ -46,10 +46,11 @@ void catch_signals() {
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter) {
   lease::Watch watch(arbiter.directory());
   // The pause also bounds how late a signal just before the waiting, or an expiry, is seen.
-  keep::Restore restore(arbiter.directory());
+  keep::Restore restore;
   while (caught == 0 && (lease.intact() || lease.lost())) {
     if (restore.look(lease) == keep::Restore::Found::lost)
-      note("the lease " + lease.id() + " was removed by a logout, and could not be made anew yet");
+      note("the lease " + lease.id() +
+           " was removed by a logout, and could not be made anew yet: " + restore.why().message());
     watch.wait(std::chrono::milliseconds(200));
   }
   lease.release();
