@@ -8,6 +8,7 @@ const char* to_string(Code code) {
     case Code::invalid_argument: return "invalid argument";
     case Code::out_of_memory: return "out of memory";
     case Code::io_error: return "I/O error";
+    case Code::damaged: return "damaged";
     case Code::device_failed: return "device failed";
     case Code::device_lost: return "device lost";
     case Code::unavailable: return "unavailable";

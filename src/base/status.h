@@ -15,6 +15,7 @@ enum class Code {
   invalid_argument,  // what the caller asked for makes no sense
   out_of_memory,     // no node has room, whatever is moved
   io_error,          // a disk, a file or a link failed
+  damaged,           // a file can be read, and what stands in it cannot be right
   device_failed,     // a call to an accelerator failed; what it holds is as it was
   device_lost,       // an accelerator is gone for good, and with it what only it held
   unavailable,       // a device is gone or was never there

@@ -18,18 +18,20 @@ namespace {
 constexpr int kBusyMs = 20'000;
 constexpr int kWalTries = 500;
 
+Status not_ours(Code code, const std::string& path) {
+  return Status(code,
+                path + " is not a queue's database; it is left as it is: move it away to begin a new one");
+}
+
 // SQLite's words may repeat what stands in a damaged file.
 Status describe(int code, const std::string& path, const std::string& words) {
   const std::string detail = lease::printable(words);
   switch (code & 0xff) {
-    case SQLITE_NOTADB:
-      return Status(Code::io_error, path +
-                                        " is not a queue's database; it is left as it is: move it away to "
-                                        "begin a new one");
+    case SQLITE_NOTADB: return not_ours(Code::damaged, path);
     case SQLITE_CORRUPT:
-      return Status(Code::io_error, "the queue's database " + path + " is damaged (" + detail +
-                                        "); it is left as it is: `sqlite3 " + path +
-                                        " .recover` shows what can be read");
+      return Status(Code::damaged, "the queue's database " + path + " is damaged (" + detail +
+                                       "); it is left as it is: `sqlite3 " + path +
+                                       " .recover` shows what can be read");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return Status(Code::busy, "the queue's database " + path + " has been locked by somebody else for " +
@@ -120,7 +122,7 @@ Status Database::begin_file(const Schema& schema) {
       return transaction.commit();
     }
   }
-  if (found_application != schema.application) return describe(SQLITE_NOTADB, path_, "");
+  if (found_application != schema.application) return not_ours(Code::io_error, path_);
   if (found_version >= 1 && found_version < schema.version) {
     Transaction transaction(*this);
     IK_RETURN_IF_ERROR(transaction.status());
@@ -174,6 +176,12 @@ Status Database::replace_by(Database& other) {
   code = sqlite3_backup_finish(copy);
   if (code != SQLITE_OK) return describe(code, path_, sqlite3_errmsg(handle_));
   return Status::okay();
+}
+
+bool Database::moved() const {
+  int moved = 0;
+  sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  return moved != 0;
 }
 
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(handle_); }

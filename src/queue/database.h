@@ -31,6 +31,7 @@ struct Schema {
 class Database {
  public:
   // Opens the file, or makes it. One of an older version is brought up to date at once, in one transaction.
+  // Code::damaged: it is no database, or its first pages are lost.
   static Result<Database> open(const std::string& path, Durable durable, const Schema& schema);
   ~Database();
   Database(Database&& other) noexcept;
@@ -40,6 +41,8 @@ class Database {
   Status execute(const char* sql);
   // A page that was read was damaged, since this was asked last. It says nothing of pages that were not read.
   bool take_damage() { return std::exchange(damage_, false); }
+  // Its name leads to another file by now, or to none.
+  bool moved() const;
   // Looks at all of it: what is wrong first, empty for nothing.
   Result<std::string> find_damage();
   // All that is in `other` becomes what is in this one, at once for everybody who has it open.

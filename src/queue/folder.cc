@@ -75,7 +75,7 @@ Result<std::shared_ptr<const Folder>> Folder::open(const std::string& name) {
   if ((about.st_mode & 0077) != 0 && chmod(path.c_str(), 0700) != 0)
     return failed("cannot make the queue's folder private", path, errno);
   const std::shared_ptr<const Folder> folder(new Folder(path));
-  for (const std::string& part : {folder->life_folder(), path + "/output"})
+  for (const std::string& part : {folder->life_folder(), folder->output_folder()})
     if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST)
       return failed("cannot make the queue's folder", part, errno);
   for (const std::string& file : {folder->runner_lock(), folder->wake_file()}) {
@@ -91,7 +91,7 @@ std::string Folder::life(int64_t job, int attempt) const {
 }
 
 std::string Folder::output(int64_t job, int attempt) const {
-  return path_ + "/output/" + std::to_string(job) + "." + std::to_string(attempt) + ".log";
+  return output_folder() + "/" + std::to_string(job) + "." + std::to_string(attempt) + ".log";
 }
 
 void Folder::wake() const { utimensat(AT_FDCWD, wake_file().c_str(), nullptr, 0); }

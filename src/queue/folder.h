@@ -7,6 +7,7 @@
 //   runner.lock     the runner holds a kernel lock on it; says the runner's process. Never removed by us
 //   runner.log      what the runner has to say
 //   wake            touched by everybody who changed something: the runner and those who wait watch it
+//   queue.db.*      what is kept of a database that was damaged (mend.h)
 //   life/           one file for each attempt that runs (life.h)
 //   output/         what jobs print: <job>.<attempt>.log
 //
@@ -36,6 +37,7 @@ class Folder {
   std::string runner_log() const { return path_ + "/runner.log"; }
   std::string wake_file() const { return path_ + "/wake"; }
   std::string life_folder() const { return path_ + "/life"; }
+  std::string output_folder() const { return path_ + "/output"; }
   std::string life(int64_t job, int attempt) const;
   std::string output(int64_t job, int attempt) const;
 

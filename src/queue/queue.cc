@@ -12,6 +12,7 @@
 #include "queue/life.h"
 #include "queue/limits.h"
 #include "queue/measure.h"
+#include "queue/mend.h"
 #include "queue/salvage.h"
 #include "queue/scheduler.h"
 #include "queue/sweep.h"
@@ -64,17 +65,39 @@ Result<Queue> Queue::open(Program program) {
 Result<Queue> Queue::open(const std::string& path, Program program) {
   Result<std::shared_ptr<const Folder>> folder = Folder::open(path);
   if (!folder.ok()) return folder.status();
-  Result<Store> store = Store::open(*folder.value(), Durable::processes);
+  Result<Store> store = open_store(*folder.value());
   if (!store.ok()) return store.status();
   return Queue(std::move(folder).value(), std::move(program), std::move(store).value());
 }
 
+// Mended first where its beginning is lost.
+Result<Store> Queue::open_store(const Folder& folder) {
+  const auto open = [&] { return Store::open(folder, Durable::processes); };
+  if (!is_emptied(folder)) {
+    Result<Store> store = open();
+    if (store.status().code() != Code::damaged) return store;
+  }
+  const Result<bool> mended = mend(folder);
+  if (!mended.ok()) return mended.status();
+  return open();
+}
+
+Status Queue::follow_if_moved() {
+  if (!store_.moved()) return Status::okay();
+  Result<Store> store = open_store(*folder_);
+  if (!store.ok()) return store.status();
+  store_ = std::move(store).value();
+  return Status::okay();
+}
+
 template <class Ask>
 auto Queue::asking(const Ask& ask) -> decltype(ask()) {
+  IK_RETURN_IF_ERROR(follow_if_moved());
   auto answer = ask();
   if (answer.ok() || !store_.take_damage()) return answer;
   const Result<bool> mended = mend(*folder_);
   if (!mended.ok()) return mended.status();
+  IK_RETURN_IF_ERROR(follow_if_moved());
   return ask();
 }
 
@@ -83,12 +106,18 @@ Status Queue::set(const char* setting, int64_t value) {
 }
 
 Result<std::string> Queue::said_of_damage() {
-  const std::string kept = kept_damage(*folder_);
-  if (kept.empty()) return kept;
+  const KeptDamage kept = kept_damage(*folder_);
+  if (kept.path.empty()) return std::string();
+  const std::string end = kept.path + " is what it was; this is said until it is removed";
+  if (kept.unreadable)
+    return "the queue's database could not be read at all, and a new one was made from the files of jobs "
+           "that "
+           "had begun; those that waited are lost. " +
+           end;
   const Result<int64_t> lost = asking([&] { return store_.setting(kLostSetting, 0); });
   if (!lost.ok()) return lost.status();
   return "the queue's database was damaged and has been mended; " + std::to_string(lost.value()) +
-         " jobs are lost. " + kept + " is what it was; this is said until it is removed";
+         " jobs are lost. " + end;
 }
 
 void Queue::changed() const {

@@ -114,7 +114,10 @@ class Queue {
  private:
   Queue(std::shared_ptr<const Folder> folder, Program program, Store store)
       : folder_(std::move(folder)), program_(std::move(program)), store_(std::move(store)) {}
-  // Asks the store, and once more where its database was damaged and has been mended (salvage.h).
+  static Result<Store> open_store(const Folder& folder);
+  // Opens the store again where another database has taken its place.
+  Status follow_if_moved();
+  // Asks the store, and once more where its database was damaged and has been mended (mend.h).
   template <class Ask>
   auto asking(const Ask& ask) -> decltype(ask());
   Status set(const char* setting, int64_t value);

@@ -17,7 +17,7 @@
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "queue/limits.h"
-#include "queue/salvage.h"
+#include "queue/mend.h"
 #include "queue/scheduler.h"
 #include "queue/watch.h"
 
@@ -84,6 +84,9 @@ Status work(const Folder& folder, const Program& program, int ready) {
     if (!lock.intact())
       return Status(Code::unavailable,
                     "the runner's lock was removed: jobs go on, another runner takes over");
+    if (scheduler.moved())
+      return Status(Code::unavailable,
+                    "the queue's database was replaced: another runner goes on with the new");
     IK_RETURN_IF_ERROR(scheduler.pass());
     Result<bool> idle = scheduler.nothing_to_do();
     if (!idle.ok()) return idle.status();

@@ -1,9 +1,7 @@
 #include "queue/salvage.h"
 
-#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,10 +12,6 @@
 
 #include "base/clock.h"
 #include "base/lines.h"
-#include "base/log.h"
-#include "lease/live_file.h"
-#include "lease/open_file.h"
-#include "lease/record.h"
 #include "queue/database.h"
 #include "queue/job.h"
 #include "queue/life.h"
@@ -25,8 +19,6 @@
 
 namespace innkeeper::queue {
 namespace {
-
-constexpr std::string_view kKept = "queue.db.damaged-";
 
 // A prepared statement that may fail, which here means a row less.
 class Statement {
@@ -62,13 +54,35 @@ class Statement {
   sqlite3_stmt* handle_ = nullptr;
 };
 
+// Of each job the last attempt that has left a file.
+void add_attempts(const std::string& folder, std::map<JobId, int>& seen) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    std::string_view rest = name;
+    JobId id = 0;
+    int attempt = 0;
+    if (read_number(cut(rest, '.'), id) && read_number(cut(rest, '.'), attempt) && id > 0)
+      seen[id] = std::max(seen[id], attempt);
+  }
+}
+
 class Salvage {
  public:
-  Salvage(Database& from, Database& to, const Folder& folder) : from_(from), to_(to), folder_(folder) {}
+  Salvage(Database* from, Database& to, const Folder& folder) : from_(from), to_(to), folder_(folder) {}
 
   Status run() {
     Transaction transaction(to_);
     IK_RETURN_IF_ERROR(transaction.status());
+    if (from_ != nullptr) copy_what_can_be_read();
+    IK_RETURN_IF_ERROR(know_lost_jobs());
+    IK_RETURN_IF_ERROR(fill_gaps());
+    return transaction.commit();
+  }
+  int64_t lost() const { return lost_; }
+
+ private:
+  void copy_what_can_be_read() {
     by_number("jobs", "id");
     by_number("commands", "id");
     by_number("environments", "id");
@@ -77,13 +91,8 @@ class Salvage {
     of_each_job("needs");
     of_each_job("attempts");
     all_of("settings");
-    IK_RETURN_IF_ERROR(know_lost_jobs());
-    IK_RETURN_IF_ERROR(fill_gaps());
-    return transaction.commit();
   }
-  int64_t lost() const { return lost_; }
 
- private:
   // A table's columns by name: one that was brought up to date has them in another order.
   std::vector<std::string> columns(const std::string& table) const {
     std::vector<std::string> names;
@@ -108,7 +117,7 @@ class Salvage {
   // Rows by their number, each by a search of its own, so that a page that cannot be read hides its own rows
   // alone. Where a search fails the next number is looked for from which one succeeds.
   void by_number(const std::string& table, const std::string& number) {
-    Statement next(from_.raw(), select(table) + " WHERE " + number + ">? ORDER BY " + number + " LIMIT 1");
+    Statement next(from_->raw(), select(table) + " WHERE " + number + ">? ORDER BY " + number + " LIMIT 1");
     Statement put(to_.raw(), insert(table));
     const auto search = [&](int64_t beyond) {
       next.reset();
@@ -153,7 +162,7 @@ class Salvage {
 
   void of_each_job(const std::string& table) {
     Statement jobs(to_.raw(), "SELECT id FROM jobs");
-    Statement rows(from_.raw(), select(table) + " WHERE job=?");
+    Statement rows(from_->raw(), select(table) + " WHERE job=?");
     Statement put(to_.raw(), insert(table));
     while (jobs.step() == SQLITE_ROW) {
       rows.reset();
@@ -163,7 +172,7 @@ class Salvage {
   }
 
   void all_of(const std::string& table) {
-    Statement rows(from_.raw(), select(table));
+    Statement rows(from_->raw(), select(table));
     Statement put(to_.raw(), insert(table));
     copy(rows, put);
   }
@@ -181,25 +190,10 @@ class Salvage {
     return query.step() == SQLITE_ROW ? query.integer(0) : 0;
   }
 
-  // Of each job the last attempt that has left a file.
-  std::map<JobId, int> files(const std::string& folder) const {
-    std::map<JobId, int> found;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-      const std::string name = entry.path().filename();
-      std::string_view rest = name;
-      JobId id = 0;
-      int attempt = 0;
-      if (read_number(cut(rest, '.'), id) && read_number(cut(rest, '.'), attempt) && id > 0)
-        found[id] = std::max(found[id], attempt);
-    }
-    return found;
-  }
-
   // What has left output, or runs, is known by its number at least.
   Status know_lost_jobs() {
-    std::map<JobId, int> seen = files(std::filesystem::path(folder_.output(1, 1)).parent_path());
-    for (const auto& [id, attempt] : files(folder_.life_folder())) seen[id] = std::max(seen[id], attempt);
+    std::map<JobId, int> seen;
+    for (const std::string& name : {folder_.output_folder(), folder_.life_folder()}) add_attempts(name, seen);
     Statement pruned(to_.raw(), "SELECT 1 FROM endings WHERE first<=? AND last>=?");
     Statement put(
         to_.raw(),
@@ -249,7 +243,8 @@ class Salvage {
 
   // The last number that was given to a job.
   int64_t last_number() const {
-    Statement sequence(from_.raw(), "SELECT seq FROM sqlite_sequence WHERE name='jobs'");
+    if (from_ == nullptr) return 0;
+    Statement sequence(from_->raw(), "SELECT seq FROM sqlite_sequence WHERE name='jobs'");
     return sequence.step() == SQLITE_ROW ? sequence.integer(0) : 0;
   }
 
@@ -281,85 +276,24 @@ class Salvage {
     return Status::okay();
   }
 
-  Database& from_;
+  Database* from_;
   Database& to_;
   const Folder& folder_;
   int64_t lost_ = 0;
 };
 
-// The file and what of it still stands in its log, as they are.
-Status keep_copy(const Folder& folder, const std::string& kept) {
-  for (const char* end : {"", "-wal"}) {
-    std::error_code error;
-    const std::string from = folder.database() + end;
-    if (!std::filesystem::exists(from, error)) continue;
-    std::filesystem::copy_file(from, kept + end, std::filesystem::copy_options::overwrite_existing, error);
-    if (error)
-      return Status(Code::io_error, "cannot keep a copy of the damaged " + from + ": " + error.message());
-  }
-  return Status::okay();
-}
-
-Result<Database> open_ours(const std::string& path) { return Database::open(path, Durable::power, kSchema); }
-
 }  // namespace
 
-Result<bool> mend(const Folder& folder) {
-  const lease::OpenFile lock([&] {
-    return open((folder.path() + "/mend.lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-  });
-  struct flock whole = lease::whole_file(F_WRLCK);
-  if (!lock.valid() || fcntl(lock.fd(), F_OFD_SETLKW, &whole) != 0)
-    return Status(Code::io_error, "cannot lock " + folder.path() + "/mend.lock");
-  Result<Database> live = open_ours(folder.database());
-  if (!live.ok()) return live.status();
-  const Result<std::string> damage = live.value().find_damage();
-  if (!damage.ok()) return damage.status();
-  if (damage.value().empty()) return false;
-  // Of several lines, of which the first says "in database main", the last.
-  const std::string what = damage.value().substr(damage.value().rfind('\n') + 1);
-
-  const std::string kept =
-      folder.path() + "/" + std::string(kKept) + std::to_string(wall_clock_ns() / 1'000'000'000);
-  const std::string fresh = folder.path() + "/queue.db.mended";
-  const auto remove_fresh = [&] {
-    for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((fresh + end).c_str());
-  };
-  remove_fresh();
-  Result<Database> made = open_ours(fresh);
-  if (!made.ok()) return made.status();
-  int64_t lost = 0;
-  Status status;
-  {
-    Transaction nobody_writes(live.value());
-    status = nobody_writes.status();
-    if (status.ok()) status = keep_copy(folder, kept);
-    Salvage salvage(live.value(), made.value(), folder);
-    if (status.ok()) status = salvage.run();
-    lost = salvage.lost();
-  }
-  if (status.ok()) status = live.value().replace_by(made.value());
-  { const Database closed = std::move(made).value(); }
-  remove_fresh();
-  if (!status.ok()) {
-    unlink(kept.c_str());
-    unlink((kept + "-wal").c_str());
-    return status;
-  }
-  log(LogLevel::warn, "the queue's database was damaged (" + lease::printable(what) + ") and is mended: " +
-                          std::to_string(lost) + " jobs are lost; " + kept + " is what it was");
-  return true;
+Result<int64_t> salvage(Database* from, Database& to, const Folder& folder) {
+  Salvage salvage(from, to, folder);
+  IK_RETURN_IF_ERROR(salvage.run());
+  return salvage.lost();
 }
 
-std::string kept_damage(const Folder& folder) {
-  std::error_code error;
-  std::string newest;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path(), error)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(kKept) && !name.ends_with("-wal") && !name.ends_with("-shm"))
-      newest = std::max(newest, entry.path().string());
-  }
-  return newest;
+bool has_traces(const Folder& folder) {
+  std::map<JobId, int> seen;
+  for (const std::string& name : {folder.output_folder(), folder.life_folder()}) add_attempts(name, seen);
+  return !seen.empty();
 }
 
 }  // namespace innkeeper::queue

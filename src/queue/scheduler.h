@@ -52,6 +52,8 @@ class Scheduler {
   Status clear_leftovers();
   // One look at everything. A failure is the database's.
   Status pass();
+  // The database has been replaced by another (mend.h): what this one does is lost.
+  bool moved() const { return store_.moved(); }
   Result<bool> nothing_to_do() { return queue::nothing_to_do(store_); }
   // Forgets some of what is older than is to be kept. False: there is no more.
   Result<bool> prune();

@@ -147,8 +147,10 @@ class Store {
   // Drops what no job refers to any more, and gives the room back to the disk. What commands needed stays.
   Status tidy();
 
-  // Something of it was damaged, since this was asked last (salvage.h).
+  // Something of it was damaged, since this was asked last (mend.h).
   bool take_damage() { return database_->take_damage(); }
+  // Another database has taken its place (mend.h): it is to be opened anew.
+  bool moved() const { return database_->moved(); }
 
   // Changes whenever another connection has changed something.
   int64_t data_version();

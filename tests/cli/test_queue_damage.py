@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from innkeeper_program import Jobs, wait_until
+from queue_damage import PAGE, SAID, checkpoint, filled, forget_damage, listed
 from small_disk import fill, small_disk
 
-__all__ = ["small_disk"]
-
-PAGE = 4096
-SAID = (
-    r"innkeeper: the queue's database was damaged and has been mended; (\d+) jobs are lost\. "
-    r"(\S+) is what it was"
-)
-
-
-def checkpoint(jobs: Jobs) -> Path:
-    """Brings all into the database's file, which it gives."""
-    wait_until(lambda: jobs.runner() is None)
-    file = jobs.folder / "queue.db"
-    with jobs.database() as connection:
-        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-    return file
+__all__ = ["filled", "small_disk"]
 
 
 def damage(file: Path, page: int, what: bytes) -> None:
@@ -36,13 +20,6 @@ def damage(file: Path, page: int, what: bytes) -> None:
     with file.open("r+b") as open_file:
         open_file.seek((page - 1) * PAGE)
         open_file.write((what * PAGE)[:PAGE])
-
-
-def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
-    """The jobs' states by id, and what is said on standard error."""
-    done = jobs.machine.run("queue", "list", "--all", "--json")
-    assert done.returncode == 0, done.stderr
-    return {job["id"]: job["state"] for job in json.loads(done.stdout)["jobs"]}, done.stderr
 
 
 def pages_of(jobs: Jobs, table: str) -> list[int]:
@@ -64,26 +41,6 @@ def pages_of(jobs: Jobs, table: str) -> list[int]:
             pointer = int.from_bytes(data[at + 12 + 2 * cell : at + 14 + 2 * cell], "big")
             inner.append(int.from_bytes(data[at + pointer : at + pointer + 4], "big"))
     return leaves
-
-
-def forget_damage(jobs: Jobs) -> None:
-    """So that no list says more of it."""
-    for file in jobs.folder.glob("queue.db.damaged-*"):
-        file.unlink()
-
-
-@pytest.fixture
-def filled(jobs: Jobs) -> Iterator[Jobs]:
-    """40 jobs that ended and said their number, and 300 that wait for cards that are not given."""
-    jobs("slots", "4")
-    for number in range(1, 41):
-        jobs.add("-n0", "--", "sh", "-c", f"echo said {number}")
-    assert jobs.wait("1-40") == 0
-    jobs("pause")
-    jobs.add("--array", "1-299", "--", "echo", "waits {index}")
-    jobs.add("--after", "41", "--", "echo", "last")
-    yield jobs
-    forget_damage(jobs)
 
 
 def test_a_lost_page_of_jobs(filled: Jobs) -> None:

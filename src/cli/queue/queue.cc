@@ -60,6 +60,7 @@ void fail_queue(const Status& status) {
   switch (status.code()) {
     case Code::invalid_argument: fail(kUsage, status.message());
     case Code::busy: fail(kBusy, status.message());
+    case Code::damaged:
     case Code::io_error: fail(kFolder, status.message());
     default: fail(kInternal, status.message());
   }

@@ -1,0 +1,146 @@
+"""`innkeeper queue` on a database that was cut off, emptied or removed: what has left output is known."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from innkeeper_program import Jobs, wait_until
+from queue_damage import PAGE, SAID, checkpoint, filled, forget_damage, listed
+
+__all__ = ["filled"]
+
+BEGUN_ANEW = "the queue's database could not be read at all, and a new one was made"
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def empty(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def cut_in_the_first_page(file: Path) -> None:
+    os.truncate(file, 700)
+
+
+def lose_the_first_page(file: Path) -> None:
+    with file.open("r+b") as open_file:
+        open_file.write(b"\xa5\x5a" * (PAGE // 2))
+
+
+LOSSES = [remove, empty, cut_in_the_first_page, lose_the_first_page]
+
+
+def test_cut_off_anywhere(filled: Jobs) -> None:
+    file = checkpoint(filled)
+    kept = file.read_bytes()
+    pages = len(kept) // PAGE
+    before = listed(filled)[0]
+    for size in [pages * PAGE - 1, *(page * PAGE + page % 3 for page in range(1, pages, 3))]:
+        wait_until(lambda: filled.runner() is None)  # that the queue was paused may be lost
+        for part in [*filled.folder.glob("queue.db*"), *filled.folder.glob("output/34?.*.log")]:
+            part.unlink()
+        file.write_bytes(kept[:size])
+        added = filled.machine.run("queue", "add", "-n0", "--", "true")
+        assert added.returncode == 0, (size, added.stderr)
+        assert int(added.stdout) in range(41, 342), size
+        after, said = listed(filled)
+        assert set(range(1, 41)) <= set(after), (size, said)
+        assert len(after) == 341 or SAID.search(said) or BEGUN_ANEW in said, (size, said)
+        assert filled.machine.run("queue", "log", "7").stdout == "said 7\n"
+        assert set(after) - {int(added.stdout)} <= set(before)
+        if size > pages * PAGE * 3 // 4:
+            assert len(after) > 100, "what was not cut off is kept"
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
+def test_nothing_can_be_read(filled: Jobs, lose) -> None:
+    """Numbers whose output is there are not given again, so that no output is written over."""
+    file = checkpoint(filled)
+    lose(file)
+    states, said = listed(filled)
+    assert states == dict.fromkeys(range(1, 41), "interrupted")
+    assert BEGUN_ANEW in said and len(said.splitlines()) == 2, said
+    assert len(listed(filled)[1].splitlines()) == 1
+    assert filled("log", "7") == "said 7\n"
+    added = filled.add("-n0", "--", "echo", "new")
+    assert added == "41"
+    assert filled.wait(added) == 0 and filled("log", "7") == "said 7\n"
+    kept = list(filled.folder.glob("queue.db.unreadable-*[0-9]"))
+    assert len(kept) == 1 and str(kept[0]) in said
+    forget_damage(filled)
+    assert listed(filled)[1] == ""
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
+def test_a_job_that_runs_goes_on(jobs: Jobs, lose) -> None:
+    """Also where a runner, and somebody who waits, have the database open."""
+    job = jobs.add("-n0", "--", "sh", "-c", f"echo begun; {jobs.until_go}; exit 3")
+    wait_until(lambda: jobs.machine.run("queue", "log", job).stdout == "begun\n")
+    waits = jobs.machine.start("queue", "wait", job)
+    with jobs.database() as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    lose(jobs.folder / "queue.db")
+    wait_until(lambda: listed(jobs)[0] == {int(job): "running"})
+    other = jobs.add("-n0", "--", "echo", "second")
+    assert other == str(int(job) + 1)
+    assert jobs.wait(other) == 0
+    jobs.go.touch()
+    assert jobs.wait(job) == 1
+    assert listed(jobs)[0] == {int(job): "failed", int(other): "done"}
+    assert jobs.log(job) == "begun\n"
+    assert waits.wait(timeout=10) == 1
+    forget_damage(jobs)
+
+
+def test_what_stands_in_the_log_alone_is_kept(jobs: Jobs) -> None:
+    """SQLite removes the log of an empty database."""
+    jobs("pause")
+    jobs.add("-n0", "--array=1-300", "--", "echo", "waits")
+    wait_until(lambda: jobs.runner() is None)
+    log = jobs.folder / "queue.db-wal"
+    assert log.stat().st_size > 10 * PAGE
+    job = jobs.add("-n0", "--", "true")
+    (jobs.folder / "output" / "1.1.log").write_text("said 1\n")
+    os.truncate(jobs.folder / "queue.db", 0)
+    states, said = listed(jobs)
+    assert len(states) == int(job), said
+    forget_damage(jobs)
+
+
+@pytest.fixture
+def new_folder(jobs: Jobs) -> Iterator[Jobs]:
+    (jobs.folder / "output").mkdir(parents=True)
+    yield jobs
+    (jobs.folder / "queue.db").unlink()
+    (jobs.folder / "output" / "1.1.log").unlink(missing_ok=True)
+
+
+def test_other_programs_files_are_left_alone(new_folder: Jobs) -> None:
+    jobs = new_folder
+    (jobs.folder / "output" / "1.1.log").write_text("said 1\n")
+    file = jobs.folder / "queue.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE theirs(a)")
+    was = file.read_bytes()
+    done = jobs.machine.run("queue", "list")
+    assert done.returncode == 73 and "is not a queue's database" in done.stderr
+    assert file.read_bytes() == was
+
+
+def test_a_file_of_text_where_no_queue_was(new_folder: Jobs) -> None:
+    file = new_folder.folder / "queue.db"
+    file.write_text("notes\n" * 2000)
+    done = new_folder.machine.run("queue", "list")
+    assert done.returncode == 73 and "is not a queue's database" in done.stderr
+    assert file.read_text() == "notes\n" * 2000
+
+
+def test_a_new_queue_begins_in_silence(new_folder: Jobs) -> None:
+    assert new_folder.add("-n0", "--", "true") == "1"
+    assert listed(new_folder)[1] == ""
