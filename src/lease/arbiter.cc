@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <random>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/repeat.h"
 #include "lease/attempt.h"
+#include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "lease/process.h"
 #include "lease/wait.h"
@@ -24,6 +27,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSlowLook{500};
 // A place must be touched well within kPlaceLost. When the process is stopped so is the thread that does it.
 constexpr std::chrono::seconds kTouch{1};
+constexpr milliseconds kMostBetweenTries{200};
+
 Status sensible(const Request& request, const Machine& machine, bool in_line = false) {
   IK_RETURN_IF_ERROR(check(request));
   if (machine.cards.empty())
@@ -50,17 +55,33 @@ Result<Arbiter> Arbiter::open() {
 }
 
 // Where all who ask now grant as well.
-Status Arbiter::lock_to_grant(GlobalLock& lock) {
-  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+Status Arbiter::lock_to_grant(GlobalLock& lock, LockWatch* watch) {
+  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_, watch));
   if (!directory_->superseded()) return Status::okay();
   lock.unlock();
   return Status(Code::io_error, "the leases of this machine are not in " + directory_->path() +
                                     " any more: an administrator has set up another folder. Ask again");
 }
 
-Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up) {
+bool Arbiter::was_alone(GlobalLock& lock, const std::vector<Entry>& before, const std::string& own) const {
+  if (lock.exclusive()) return true;
+  step("published alone?");
+  if (!lock.undisturbed(*directory_) || directory_->superseded()) return false;
+  const Result<Scan> now = scan(*directory_, nullptr);
+  if (!now.ok()) return false;
+  return std::all_of(now.value().live.begin(), now.value().live.end(), [&](const Entry& entry) {
+    if (entry.id == own || entry.record.kind == Kind::waiting) return true;
+    return std::any_of(before.begin(), before.end(), [&](const Entry& known) {
+      return known.id == entry.id && known.record.kind == entry.record.kind &&
+             known.record.revision == entry.record.revision;
+    });
+  });
+}
+
+std::optional<Result<Lease>> Arbiter::try_alone(Attempt& attempt, std::optional<LeaseFile>& place,
+                                                bool line_up, LockWatch& watch) {
   GlobalLock lock;
-  IK_RETURN_IF_ERROR(lock_to_grant(lock));
+  IK_RETURN_IF_ERROR(lock_to_grant(lock, &watch));
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
   attempt.live = std::move(found.value().live);
@@ -77,7 +98,12 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
   const std::vector<double> order = scores(attempt.machine, attempt.ledger, attempt.request.by, attempt.keys);
   const auto cards = choose(attempt.machine, attempt.ledger, attempt.wish, order);
   if (cards && place) {
+    const Record waiting = place->record;
     IK_RETURN_IF_ERROR(rewrite(*place, attempt.granted(*cards), lock));
+    if (!was_alone(lock, attempt.live, place->id)) {
+      IK_RETURN_IF_ERROR(rewrite(*place, waiting, lock));
+      return std::nullopt;
+    }
     lock.unlock();
     LeaseFile file = std::move(*place);
     place = std::nullopt;
@@ -86,6 +112,10 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
   if (cards) {
     Result<LeaseFile> made = create(directory_, attempt.granted(*cards), lock);
     if (!made.ok()) return made.status();
+    if (!was_alone(lock, attempt.live, made.value().id)) {
+      remove(made.value());
+      return std::nullopt;
+    }
     lock.unlock();
     return Lease(std::move(made).value());
   }
@@ -100,17 +130,35 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
   return attempt.refusal();
 }
 
+Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up,
+                                LockWatch& watch) {
+  const auto until = std::chrono::steady_clock::now() + lock_limit_;
+  std::minstd_rand spread(static_cast<unsigned>(machine_clock_ns()));
+  for (milliseconds pause{1};; pause = std::min(2 * pause, kMostBetweenTries)) {
+    std::optional<Result<Lease>> result = try_alone(attempt, place, line_up, watch);
+    if (watch.only_kept()) watch.tell(directory_->path() + "/" + kLockName);
+    if (result) return *std::move(result);
+    if (std::chrono::steady_clock::now() >= until)
+      return Status(Code::busy, "others are granted GPUs at the same moments again and again while " +
+                                    directory_->path() + "/" + kLockName + " is kept locked");
+    // Two who meet would meet again.
+    std::this_thread::sleep_for(pause + milliseconds(spread() % static_cast<unsigned>(pause.count() + 1)));
+  }
+}
+
 Result<Lease> Arbiter::acquire(const Request& request, const Machine& machine) {
   IK_RETURN_IF_ERROR(sensible(request, machine));
   Attempt attempt(request, machine, machine_clock_ns());
   std::optional<LeaseFile> no_place;
-  return try_once(attempt, no_place, false);
+  LockWatch watch;
+  return try_once(attempt, no_place, false, watch);
 }
 
 Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const Cancelled& cancelled) {
   const int64_t asked_ns = machine_clock_ns();
   Wait wait(*directory_, request, cancelled);
   std::optional<LeaseFile> place;
+  LockWatch watch;
   struct LeaveLine {
     std::optional<LeaseFile>& place;
     ~LeaveLine() {
@@ -132,7 +180,7 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
     const auto attempt_now = [&]() -> Result<Lease> {
       IK_RETURN_IF_ERROR(sensible(request, machine.value(), place.has_value()));
       Attempt attempt(request, machine.value(), asked_ns);
-      Result<Lease> result = try_once(attempt, place, request.wait);
+      Result<Lease> result = try_once(attempt, place, request.wait, watch);
       turn = attempt.turn;
       return result;
     };
@@ -193,7 +241,11 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
     }
     claim.bytes = each;
   }
-  return rewrite(file, std::move(record), lock);
+  const Record before = file.record;
+  IK_RETURN_IF_ERROR(rewrite(file, std::move(record), lock));
+  if (was_alone(lock, attempt.live, file.id)) return Status::okay();
+  IK_RETURN_IF_ERROR(rewrite(file, before, lock));
+  return Status(Code::busy, "others were granted GPUs at the same moment. Ask again");
 }
 
 Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
@@ -240,8 +292,9 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
   Entry own{lease.id(), lease.file_->record, 0};
   sign(own.record);
   own.record.command = lease.file_->record.command;
+  LockWatch watch;
   GlobalLock lock;
-  IK_RETURN_IF_ERROR(lock_to_grant(lock));
+  IK_RETURN_IF_ERROR(lock_to_grant(lock, &watch));
   Result<Scan> found = scan(*directory_, &lock);
   if (!found.ok()) return found.status();
   std::optional<std::string> id = own.id;
@@ -269,6 +322,10 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
   }
   Result<LeaseFile> made = create(directory_, own.record, lock, std::move(id));
   if (!made.ok()) return made.status();
+  if (!was_alone(lock, live, made.value().id)) {
+    remove(made.value());
+    return Status(Code::busy, "others were granted GPUs at the same moment. Ask again");
+  }
   lock.unlock();
   lease = Lease(std::move(made).value());
   return Status::okay();

@@ -99,8 +99,15 @@ class Arbiter {
  private:
   // Grants, or refuses. With a place it is the place's turn that counts, and it becomes the lease. Without
   // one, and with `line_up`, a refused attempt that may succeed later takes a place.
-  Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up);
-  Status lock_to_grant(GlobalLock& lock);
+  // Blocks: up to the lock's limit.
+  Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up, LockWatch& watch);
+  // Once. None: somebody else may have been granted the same at the same moment.
+  std::optional<Result<Lease>> try_alone(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up,
+                                         LockWatch& watch);
+  Status lock_to_grant(GlobalLock& lock, LockWatch* watch = nullptr);
+  // After a claim was published: nobody can have been granted anything since `before` was read, but for the
+  // one with this id.
+  bool was_alone(GlobalLock& lock, const std::vector<Entry>& before, const std::string& own) const;
   Status change(LeaseFile& file, const std::function<void(Record&)>& edit);
 
   std::shared_ptr<const Directory> directory_;

@@ -10,13 +10,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "lease/kill_point.h"
-#include "lease/process.h"
-#include "lease/record.h"
 
 namespace innkeeper::lease {
 namespace {
@@ -27,28 +23,11 @@ std::chrono::microseconds pause_after(int attempt) {
   return std::chrono::microseconds(attempt < 7 ? 20 << attempt : attempt < 1000 ? 1000 : 4000);
 }
 
-// "pid 123 (python3) of alice", from the kernel's list of locks; empty if it cannot be seen.
-std::string holder_of(ino_t inode) {
-  std::ifstream locks("/proc/locks");
-  std::string line;
-  while (std::getline(locks, line)) {
-    // 3: FLOCK  ADVISORY  WRITE 1234 00:19:5678 0 EOF
-    std::istringstream words(line);
-    std::string number, kind, advisory, mode, pid, file;
-    if (!(words >> number >> kind >> advisory >> mode >> pid >> file) || kind != "FLOCK") continue;
-    if (file.substr(file.rfind(':') + 1) != std::to_string(inode)) continue;
-    std::ifstream name("/proc/" + pid + "/comm");
-    std::string command;
-    std::getline(name, command);
-    struct stat about {};
-    const bool owned = stat(("/proc/" + pid).c_str(), &about) == 0;
-    return "pid " + pid + (command.empty() ? "" : " (" + printable(command) + ")") +
-           (owned ? " of " + user_name(about.st_uid) : "");
-  }
-  return "";
-}
-
 constexpr int kQuickAttempts = 4;
+// Only then is it asked who has it.
+constexpr std::chrono::milliseconds kSuspicious{200};
+// Less than it takes to be overridden.
+constexpr std::chrono::milliseconds kOverslept{1000};
 constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 }  // namespace
@@ -71,30 +50,51 @@ Status GlobalLock::open(const Directory& directory) {
   return Status::okay();
 }
 
-Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds limit) {
-  const auto until = std::chrono::steady_clock::now() + limit;
+// The name leads to this file still: the folder's owner may have replaced it.
+bool GlobalLock::in_force(const Directory& directory) const {
+  struct stat ours {
+  }, named{};
+  return fstat(file_.fd(), &ours) == 0 &&
+         fstatat(directory.fd(), kLockName, &named, AT_SYMLINK_NOFOLLOW) == 0 && ours.st_ino == named.st_ino;
+}
+
+bool GlobalLock::try_now(const Directory& directory) {
+  if (flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) return false;
+  if (in_force(directory)) return true;
+  file_.close();
+  return false;
+}
+
+bool GlobalLock::override_it(const Directory& directory, LockWatch& watch) {
+  struct stat about {};
+  if (!in_force(directory) || fstat(file_.fd(), &about) != 0) return false;
+  watch.look(about);
+  if (!watch.only_kept()) return false;
+  overridden_ = &watch;
+  return true;
+}
+
+Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds limit, LockWatch* watch) {
+  const auto begin = Clock::now();
+  const auto until = begin + limit;
   sigset_t all;
   sigfillset(&all);
   for (int attempt = 0;; ++attempt) {
     if (!file_.valid()) IK_RETURN_IF_ERROR(open(directory));
     pthread_sigmask(SIG_BLOCK, &all, &signals_);
-    if (flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) {
-      struct stat ours {
-      }, named{};
-      if (fstat(file_.fd(), &ours) == 0 &&
-          fstatat(directory.fd(), kLockName, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-          ours.st_ino == named.st_ino) {
-        held_ = true;
-        step("locked");
-        return Status::okay();
-      }
-      file_.close();  // the folder's owner has replaced it
+    const bool suspicious =
+        watch != nullptr && attempt > kQuickAttempts && Clock::now() - begin > kSuspicious;
+    if (try_now(directory) || (file_.valid() && suspicious && override_it(directory, *watch))) {
+      held_ = true;
+      since_ = Clock::now();
+      step("locked");
+      return Status::okay();
     }
     pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
-    if (std::chrono::steady_clock::now() >= until) {
+    if (Clock::now() >= until) {
       struct stat about {};
       const bool known = file_.valid() && fstat(file_.fd(), &about) == 0;
-      const std::string holder = known ? holder_of(about.st_ino) : "";
+      const std::string holder = known ? holders_of_lock(about) : "";
       file_.close();
       return Status(Code::busy, directory.path() + "/" + kLockName + " has been locked for " +
                                     std::to_string(limit.count()) + " ms" +
@@ -109,9 +109,22 @@ Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds li
   }
 }
 
+bool GlobalLock::exclusive() const {
+  return held_ && overridden_ == nullptr && Clock::now() - since_ < kOverslept;
+}
+
+// Who gets the lock itself knows that nobody has it; else those who have it are the ones who only keep it.
+bool GlobalLock::undisturbed(const Directory& directory) {
+  if (!in_force(directory)) return false;
+  if (overridden_ == nullptr || flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return true;
+  struct stat about {};
+  return fstat(file_.fd(), &about) == 0 && overridden_->unchanged(about);
+}
+
 void GlobalLock::unlock() {
   if (!held_) return;
   held_ = false;
+  overridden_ = nullptr;
   // Not by close() alone: a child that is being forked may have a copy at this moment.
   flock(file_.fd(), LOCK_UN);
   file_.close();

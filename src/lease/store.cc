@@ -136,7 +136,7 @@ class Reader {
   // Dead, or expired. Only under the lock: without it a draft is not yet locked.
   bool reap(const char* name, bool may) {
     ++result_.dead;
-    if (!may || lock_ == nullptr || !lock_->held()) return true;
+    if (!may || lock_ == nullptr || !lock_->exclusive()) return true;
     step("before reaping");
     if (unlinkat(directory_.fd(), name, 0) == 0) step("reaped");
     return true;

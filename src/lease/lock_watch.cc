@@ -1,0 +1,163 @@
+#include "lease/lock_watch.h"
+
+#include <signal.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "base/lines.h"
+#include "base/log.h"
+#include "base/namespaces.h"
+#include "lease/process.h"
+
+namespace innkeeper::lease {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBetweenLooks{50};
+constexpr milliseconds kAsleep{2000};
+constexpr int kLooks = 20;
+
+// The processes that hold a flock on it, by the numbers that they have here. `device` may be left out where
+// it only costs a name: file systems with subvolumes say another one than stat().
+std::vector<int64_t> holders(const struct stat& file, bool of_this_device) {
+  char device[32];
+  std::snprintf(device, sizeof device, "%02x:%02x", major(file.st_dev), minor(file.st_dev));
+  std::vector<int64_t> found;
+  std::ifstream locks("/proc/locks");
+  std::string line;
+  while (std::getline(locks, line)) {
+    // 3: FLOCK  ADVISORY  WRITE 1234 00:19:5678 0 EOF; who waits has "->" before the kind.
+    std::istringstream words(line);
+    std::string number, kind, advisory, mode, place;
+    int64_t pid = 0;
+    if (!(words >> number >> kind >> advisory >> mode >> pid >> place) || kind != "FLOCK") continue;
+    const size_t inode = place.rfind(':') + 1;
+    if (place.substr(inode) != std::to_string(file.st_ino)) continue;
+    if (!of_this_device || place.substr(0, inode - 1) == device) found.push_back(pid);
+  }
+  return found;
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// The user who started it. What it executed may run as another one, and /proc/<pid> may be root's.
+std::optional<uid_t> real_user(const std::string& process) {
+  std::ifstream status(process + "/status");
+  std::string word;
+  uid_t user = 0;
+  while (status >> word)
+    if (word == "Uid:" && status >> user) return user;
+  return std::nullopt;
+}
+
+// By the second version of control groups. One that is frozen by the first shows as waiting for a disk.
+bool frozen(const std::string& process) {
+  std::ifstream groups(process + "/cgroup");
+  std::string line, word;
+  while (std::getline(groups, line)) {
+    if (!line.starts_with("0::")) continue;
+    std::ifstream events("/sys/fs/cgroup" + line.substr(3) + "/cgroup.events");
+    int value = 0;
+    while (events >> word >> value)
+      if (word == "frozen") return value != 0;
+  }
+  return false;
+}
+
+std::string who_is(int64_t pid) {
+  const std::string process = "/proc/" + std::to_string(pid);
+  const std::string command = first_line(process + "/comm");
+  const std::optional<uid_t> user = real_user(process);
+  return "pid " + std::to_string(pid) + (command.empty() ? "" : " (" + printable(command) + ")") +
+         (user ? " of " + user_name(*user) : "");
+}
+
+// The process and its threads, all of which sleep. None: one does not, or it cannot be seen, or is root's.
+// One that is gone has left the lock to a child that it forked, and is in the middle of nothing.
+std::optional<std::pair<ProcessKey, std::set<int64_t>>> asleep(int64_t pid) {
+  if (!proc_is_ours()) return std::nullopt;
+  if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH)
+    return std::pair(ProcessKey{pid, 0}, std::set<int64_t>());
+  const std::string process = "/proc/" + std::to_string(pid);
+  const std::vector<ProcessKey> line = process_line(pid);
+  const std::optional<uid_t> user = real_user(process);
+  if (line.empty() || !user || *user == 0 || user == unmapped_user() || frozen(process)) return std::nullopt;
+  std::set<int64_t> threads;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(process + "/task", error)) {
+    const std::string stat = first_line(entry.path() / "stat");
+    const size_t name = stat.rfind(") ");
+    int64_t thread = 0;
+    if (name == std::string::npos || stat.size() < name + 3 || stat[name + 2] != 'S') return std::nullopt;
+    if (read_number(entry.path().filename().native(), thread)) threads.insert(thread);
+  }
+  if (error || threads.empty()) return std::nullopt;
+  return std::pair(line.front(), std::move(threads));
+}
+
+}  // namespace
+
+std::string holders_of_lock(const struct stat& file) {
+  std::string text;
+  for (const int64_t pid : holders(file, false)) text += (text.empty() ? "" : ", ") + who_is(pid);
+  return text;
+}
+
+void LockWatch::tell(const std::string& lock_path) {
+  if (std::exchange(told_, true)) return;
+  std::string text;
+  for (const auto& [process, threads] : holders_) text += (text.empty() ? "" : ", ") + who_is(process.pid);
+  log(LogLevel::warn,
+      lock_path + " is kept locked by " + text + ", who does nothing with it: GPUs are granted without it");
+}
+
+void LockWatch::look(const struct stat& file) {
+  const auto now = Clock::now();
+  if (now - last_ < kBetweenLooks) return;
+  last_ = now;
+  Holders found;
+  for (const int64_t pid : holders(file, true)) {
+    auto sleeper = asleep(pid);
+    if (!sleeper) {
+      found.clear();
+      break;
+    }
+    found.insert(std::move(*sleeper));
+  }
+  if (found.empty() || found != holders_) {
+    holders_ = std::move(found);
+    since_ = now;
+    looks_ = 0;
+    told_ = false;
+  }
+  ++looks_;
+}
+
+bool LockWatch::only_kept() const {
+  return !holders_.empty() && looks_ >= kLooks && last_ - since_ >= kAsleep;
+}
+
+bool LockWatch::unchanged(const struct stat& file) const {
+  const std::vector<int64_t> now = holders(file, true);
+  for (const int64_t pid : now) {
+    const auto sleeper = asleep(pid);
+    if (!sleeper || !holders_.contains(sleeper->first)) return false;
+  }
+  return !now.empty();
+}
+
+}  // namespace innkeeper::lease

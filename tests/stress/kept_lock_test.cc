@@ -1,0 +1,299 @@
+// Somebody keeps the global lock locked: others are granted GPUs all the same, and never the same twice.
+// Needs root, since root's own processes are never taken for such: each one here is a child that gives it up.
+#include <fcntl.h>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lease/kill_point.h"
+#include "support/lease_fixture.h"
+
+namespace innkeeper::lease {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uid_t kOther = 40001;
+constexpr uid_t kKeeper = 40002;
+
+// One process tells another that something has happened.
+class Bell {
+ public:
+  Bell() { EXPECT_EQ(pipe(ends_.data()), 0); }
+  ~Bell() { close(ends_[0]), close(ends_[1]); }
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+  void ring() const { EXPECT_EQ(write(ends_[1], "x", 1), 1); }
+  void wait() const {
+    char byte = 0;
+    EXPECT_EQ(read(ends_[0], &byte, 1), 1);
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+// What this process does the first time it comes to a step of the protocol.
+std::string at_step;            // NOLINT(cert-err58-cpp)
+std::function<void()> do_once;  // NOLINT(cert-err58-cpp)
+
+void at(const std::string& name, std::function<void()> what) {
+  at_step = name;
+  do_once = std::move(what);
+  kill_point.store([](const char* now) {
+    if (at_step != now) return;
+    at_step.clear();
+    do_once();
+  });
+}
+
+class LeaseKeptLockTest : public LeaseFixture {
+ protected:
+  LeaseKeptLockTest() : LeaseFixture(idle_machine(1)) {}
+  void SetUp() override {
+    IK_TEST_NEEDS_ROOT();
+    const Lease makes_the_lock = arbiter_.acquire(share(GiB(1)), machine_).value();
+  }
+  void TearDown() override {
+    kill_point.store(nullptr);
+    for (const pid_t child : children_) {
+      kill(child, SIGKILL);
+      wait_for(child);
+    }
+  }
+
+  pid_t as(uid_t user, const std::function<int()>& body) {
+    children_.push_back(in_child(
+        [&] { return setgroups(0, nullptr) == 0 && setgid(user) == 0 && setuid(user) == 0 ? body() : 77; }));
+    return children_.back();
+  }
+  int end_of(pid_t child) {
+    std::erase(children_, child);
+    return wait_for(child);
+  }
+  int take_lock() const {
+    const int fd = open(path(kLockName).c_str(), O_RDONLY | O_CLOEXEC);
+    EXPECT_EQ(flock(fd, LOCK_EX), 0);
+    return fd;
+  }
+  // A process of this user that has the lock until `until` rings, or for ever.
+  pid_t keep(uid_t user, const Bell* until = nullptr) {
+    Bell kept;
+    const pid_t child = as(user, [&] {
+      const int fd = take_lock();
+      kept.ring();
+      if (until == nullptr) return pause();
+      until->wait();
+      close(fd);
+      return pause();
+    });
+    kept.wait();
+    return child;
+  }
+  bool granted(const Request& request) { return arbiter_.acquire(request, machine_).ok(); }
+  // A child that holds what it was granted until the test ends; rings then. 3: it was refused.
+  pid_t holder(const Request& request, const Bell& has_it) {
+    return as(kOther, [&] {
+      const Result<Lease> lease = arbiter_.acquire(request, machine_);
+      if (!lease.ok()) return 3;
+      has_it.ring();
+      return pause();
+    });
+  }
+  size_t leases() { return arbiter_.list().value().size(); }
+
+  std::vector<pid_t> children_;
+};
+
+TEST_F(LeaseKeptLockTest, WhoKeepsItForEverStopsNobody) {
+  keep(kKeeper);
+  const auto begin = std::chrono::steady_clock::now();
+  testing::internal::CaptureStderr();
+  const Result<Lease> lease = arbiter_.acquire(share(GiB(60)), machine_);
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 2s) << "not before it is sure";
+  EXPECT_NE(said.find("alloc.lock is kept locked by pid " + std::to_string(children_[0])), std::string::npos)
+      << said;
+  EXPECT_FALSE(granted(share(GiB(60)))) << "what was granted counts";
+}
+
+TEST_F(LeaseKeptLockTest, WhoWaitsInLineIsServedInItsTurn) {
+  keep(kKeeper);
+  Lease first = arbiter_.acquire(whole(), machine_).value();
+  const Bell has_it;
+  const pid_t waiter = as(kOther, [&] {
+    const Result<Lease> lease = arbiter_.acquire(waiting(whole()), [&] { return Result<Machine>(machine_); });
+    if (!lease.ok()) return 3;
+    has_it.ring();
+    return pause();
+  });
+  ASSERT_TRUE(soon([&] { return leases() == 2; }));
+  first.release();
+  has_it.wait();
+  EXPECT_FALSE(granted(whole()));
+  EXPECT_EQ(kill(waiter, 0), 0);
+}
+
+TEST_F(LeaseKeptLockTest, RootsIsRespected) {
+  keep(0);
+  arbiter_.set_lock_limit(2800ms);
+  EXPECT_FALSE(granted(whole()));
+}
+
+TEST_F(LeaseKeptLockTest, AStoppedOneIsWaitedForAndNamed) {
+  const pid_t keeper = keep(kKeeper);
+  kill(keeper, SIGSTOP);
+  arbiter_.set_lock_limit(2800ms);
+  const Status status = arbiter_.acquire(whole(), machine_).status();
+  EXPECT_EQ(status.code(), Code::busy);
+  EXPECT_NE(status.message().find("by pid " + std::to_string(keeper)), std::string::npos) << status.message();
+}
+
+TEST_F(LeaseKeptLockTest, OneThatComputesIsWaitedFor) {
+  Bell kept;
+  as(kKeeper, [&] {
+    std::atomic<bool> computing{true};
+    std::thread computes([&] {
+      while (computing) {
+      }
+    });
+    take_lock();
+    kept.ring();
+    computes.join();
+    return 0;
+  });
+  kept.wait();
+  arbiter_.set_lock_limit(2800ms);
+  EXPECT_FALSE(granted(whole()));
+}
+
+// Two who override it at once: each has read what the other had not yet published.
+TEST_F(LeaseKeptLockTest, TwoAtOnceAreNotGrantedTheSame) {
+  keep(kKeeper);
+  const Bell has_it;
+  at("scanned", [&] {
+    at_step.clear();
+    holder(whole(), has_it);
+    has_it.wait();
+  });
+  EXPECT_FALSE(granted(whole()));
+  EXPECT_EQ(leases(), 1U);
+}
+
+// The lock comes free in the middle of an override, and somebody gets it, who has read the leases before this
+// one was published and publishes after this one has looked.
+TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
+  const Bell let_go, inside, go_on;
+  keep(kKeeper, &let_go);
+  pid_t other = 0;
+  at("scanned", [&] {
+    let_go.ring();
+    other = as(kOther, [&] {
+      at("scanned", [&] {
+        inside.ring();
+        go_on.wait();
+      });
+      const Result<Lease> lease = arbiter_.acquire(whole(), machine_);
+      if (!lease.ok()) return 3;
+      inside.ring();
+      return pause();
+    });
+    inside.wait();
+    at("unlocked", [&] { go_on.ring(); });  // this one has looked, and has drawn its conclusion
+  });
+  const bool both_refused = !granted(whole());
+  EXPECT_TRUE(both_refused);
+  inside.wait();  // the other has it
+  EXPECT_EQ(leases(), 1U);
+}
+
+// Somebody sleeps with the lock in the middle of a grant: a machine that was frozen, say. It was overridden.
+TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockLooksAgain) {
+  const Bell inside, go_on;
+  const pid_t slept = as(kOther, [&] {
+    at("scanned", [&] {
+      inside.ring();
+      go_on.wait();
+    });
+    return granted(whole()) ? 0 : 3;
+  });
+  inside.wait();
+  const Result<Lease> lease = arbiter_.acquire(whole(), machine_);
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  go_on.ring();
+  EXPECT_EQ(end_of(slept), 3);
+  EXPECT_EQ(leases(), 1U);
+}
+
+// The same, of one that grows its lease.
+TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockDoesNotGrow) {
+  const Bell has_it, grow, inside, go_on;
+  const pid_t slept = as(kOther, [&] {
+    Lease lease = arbiter_.acquire(share(GiB(20)), machine_).value();
+    has_it.ring();
+    grow.wait();
+    at("scanned", [&] {
+      inside.ring();
+      go_on.wait();
+    });
+    const bool grown = arbiter_.resize(lease, GiB(50), machine_).ok();
+    return grown ? 0 : lease.claims()[0].bytes == GiB(20) ? 3 : 4;
+  });
+  has_it.wait();
+  grow.ring();
+  inside.wait();
+  const Result<Lease> lease = arbiter_.acquire(share(GiB(50)), machine_);
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  go_on.ring();
+  EXPECT_EQ(end_of(slept), 3);
+  EXPECT_EQ(available(), GiB(30));
+}
+
+// Nothing is removed by who is not alone: a name that was seen may be another's by then.
+TEST_F(LeaseKeptLockTest, DeadOnesAreLeftLying) {
+  Lease lease = arbiter_.acquire(share(GiB(1)), machine_).value();
+  const std::string file = path("l" + lease.id());
+  lease.leave();  // nobody holds it
+  keep(kKeeper);
+  EXPECT_TRUE(granted(share(GiB(60))));
+  EXPECT_EQ(access(file.c_str(), F_OK), 0);
+}
+
+// A card has room for one of them at a time, which they see for themselves.
+TEST_F(LeaseKeptLockTest, AStormIsPromisedNothingTwice) {
+  keep(kKeeper);
+  auto* const there = static_cast<std::atomic<int>*>(
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto end = std::chrono::steady_clock::now() + 5s;
+  const auto over = [&] { return std::chrono::steady_clock::now() > end; };
+  std::vector<pid_t> stormers;
+  for (uid_t user = kOther + 10; user < kOther + 14; ++user)
+    stormers.push_back(as(user, [&] {
+      for (int wins = 0;; ++wins) {
+        Result<Lease> lease = arbiter_.acquire(
+            waiting(share(GiB(50))), [&] { return Result<Machine>(machine_); }, over);
+        if (!lease.ok() || over()) return wins > 0 ? 0 : 4;
+        if (there->fetch_add(1) != 0) return 5;
+        std::this_thread::sleep_for(1ms);
+        if (there->fetch_sub(1) != 1) return 6;
+      }
+    }));
+  const std::vector<pid_t> all = stormers;
+  for (const pid_t stormer : all) EXPECT_EQ(end_of(stormer), 0);
+  munmap(there, sizeof(std::atomic<int>));
+}
+
+}  // namespace
+}  // namespace innkeeper::lease
