@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,14 +59,28 @@ int usage(const CLI::App& program, const std::string& message) {
   return kUsage;
 }
 
+// An option before the name of the command that it is of.
+std::optional<std::string> before_its_command(const CLI::App& command) {
+  for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent())
+    for (const std::string& word : above->remaining())
+      if (word.size() > 1 && word.front() == '-' && command.get_option_no_throw(word) != nullptr)
+        return word + " goes behind the command, as in: " + full_name(command) + " " + word;
+  return std::nullopt;
+}
+
 // Words that the command does not know, and what may have been meant.
 std::string unexpected(const CLI::App& command, const std::string& otherwise) {
   const std::vector<std::string> words = command.remaining();
-  if (words.empty()) return otherwise;
+  if (words.empty()) return before_its_command(command).value_or(otherwise);
   const std::string& first = words.front();
   const std::string commands = below(command);
   if (first.size() > 1 && first.front() == '-') return "there is no option " + first;
   if (!commands.empty()) return "there is no command " + first + "; there are " + commands;
+  if (command.get_option_no_throw("--wait") != nullptr) {
+    for (const char* unit : {"", "s"})
+      if (lease::parse_duration(first + unit).ok())
+        return first + " is out of place: a limit is written --wait=" + first + unit;
+  }
   if (takes_job(command)) {
     const std::string whole = " " + joined(words, " ");
     const bool script = first.ends_with(".py");
@@ -75,11 +90,6 @@ std::string unexpected(const CLI::App& command, const std::string& otherwise) {
                            : "") +
            "the command goes behind --, as in: " + full_name(command) + " --mem 8G --" +
            (script ? " python" : "") + whole;
-  }
-  if (command.get_option_no_throw("--wait") != nullptr) {
-    for (const char* unit : {"", "s"})
-      if (lease::parse_duration(first + unit).ok())
-        return first + " is out of place: a limit is written --wait=" + first + unit;
   }
   return first + " is not expected here";
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 #include <iterator>
 #include <optional>
@@ -32,7 +33,14 @@ constexpr int kUntilTheKeeperEndsMs = 100;
 // Who still waits then may wait for long.
 constexpr int kSoonMs = 1000;
 
+// Whoever kills the command and the keeper with one `kill -9` kills them one after the other. If the command
+// left processes behind, and this one ended in between, nobody would hold the lease for them.
+constexpr std::chrono::milliseconds kUntilTheKeeperIsSafe{300};
+constexpr int kLookMs = 50;
+
 class Attendant {
+  using Clock = std::chrono::steady_clock;
+
  public:
   Attendant(lease::Arbiter& arbiter, lease::Lease lease) : arbiter_(arbiter), lease_(std::move(lease)) {}
 
@@ -44,13 +52,13 @@ class Attendant {
     while (true) {
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {keeper_.channel, POLLIN, 0}};
       const bool looks = keeper_.channel < 0;  // for a lost lease, as the keeper did
-      if (poll(events, std::size(events), light_ && !looks ? -1 : kSoonMs) == 0 &&
-          !std::exchange(light_, true))
-        drop_code();
+      const int patience = leaves_at_ ? kLookMs : light_ && !looks ? -1 : kSoonMs;
+      if (poll(events, std::size(events), patience) == 0 && !std::exchange(light_, true)) drop_code();
       if (looks && restore_.look(lease_) == Restore::Found::lost) say_lost();
       read_signals();
       if (std::optional<Result<int>> failed = read_channel()) return *std::move(failed);
       reap();
+      if (leaves_at_ && keeper_.channel >= 0 && Clock::now() >= *leaves_at_) end(*status_, /*left=*/true);
     }
   }
 
@@ -72,7 +80,10 @@ class Attendant {
       if (report.event == Event::stopped) stop = report.value;
       if (report.event == Event::continued) stop = 0;
       if (report.event == Event::lost) say_lost();
-      if (report.event == Event::ended) end(report.value, report.left);
+      if (report.event != Event::ended) continue;
+      if (!report.left) end(report.value, /*left=*/false);
+      status_ = report.value;
+      leaves_at_ = Clock::now() + kUntilTheKeeperIsSafe;
     }
     if (stop != 0 && lease::process_state(children_.command()) == 'T') suffer(stop);
     if (!gone) return std::nullopt;
@@ -114,7 +125,7 @@ class Attendant {
   // The keeper, and where it was killed the command and all that it started.
   void reap() {
     children_.look({.stopped = [](int signal) { suffer(signal); }, .continued = nullptr});
-    if (keeper_.channel < 0 && children_.none()) end(children_.status(), /*left=*/false);
+    if (keeper_.channel < 0 && children_.none()) end(status_.value_or(children_.status()), /*left=*/false);
   }
 
   [[noreturn]] void end(int status, bool left) {
@@ -140,6 +151,8 @@ class Attendant {
   Children children_;
   Keeper keeper_;
   bool light_ = false;
+  std::optional<int> status_;                   // of the command, where the keeper has told its end
+  std::optional<Clock::time_point> leaves_at_;  // and that it left processes behind
   Restore restore_;
 };
 

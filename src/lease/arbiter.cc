@@ -331,17 +331,24 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
   return Status::okay();
 }
 
-Status Arbiter::revoke(const std::string& id) {
+Status Arbiter::may_revoke(const std::string& id) const {
   if (!valid_id(id)) return Status(Code::invalid_argument, "\"" + printable(id) + "\" is no lease's id");
-  const std::string name = "l" + id;
   struct stat about {};
-  if (fstatat(directory_->fd(), name.c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0)
+  if (fstatat(directory_->fd(), ("l" + id).c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0)
     return Status(Code::unavailable, "there is no lease " + id);
+  // The folder's owner could remove it as well, but only its own can note in it that this was no logout.
+  if (about.st_uid != geteuid() && geteuid() != 0)
+    return Status(Code::busy, "the lease " + id + " is " + user_name(about.st_uid) + "'s");
+  return Status::okay();
+}
+
+Status Arbiter::revoke(const std::string& id) {
+  IK_RETURN_IF_ERROR(may_revoke(id));
+  const std::string name = "l" + id;
   const OpenFile file([&] { return openat(directory_->fd(), name.c_str(), kReadFlags); });
   if (file.valid()) mark_ended(file.fd());
   if (unlinkat(directory_->fd(), name.c_str(), 0) == 0 || errno == ENOENT) return Status::okay();
-  return Status(Code::busy,
-                "the lease " + id + " is " + user_name(about.st_uid) + "'s: " + std::strerror(errno));
+  return Status(Code::io_error, "cannot remove the lease " + id + ": " + std::strerror(errno));
 }
 
 Result<std::vector<Entry>> Arbiter::list() const {

@@ -86,6 +86,8 @@ class Arbiter {
 
   // Ends a lease, or a place in the line, of this user (of any, for root) by its id: its file is removed.
   Status revoke(const std::string& id);
+  // Whether it could: unavailable, there is none; busy, it is another user's.
+  Status may_revoke(const std::string& id) const;
 
   // What is held and waited for, by id, expired leases left out. Takes no lock.
   Result<std::vector<Entry>> list() const;

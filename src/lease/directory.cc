@@ -50,13 +50,14 @@ Status make(const std::string& path) {
   return Status::okay();
 }
 
-// INNKEEPER_LEASE_DIR, made absolute: who holds leases may leave for another folder.
-std::optional<std::string> named_folder() {
+// INNKEEPER_LEASE_DIR. A path that depends on where a program is would be another folder for each.
+Result<std::optional<std::string>> named_folder() {
   const char* const path = std::getenv(kVariable);
-  if (path == nullptr || *path == '\0') return std::nullopt;
-  std::error_code error;
-  const std::string absolute = std::filesystem::absolute(path, error);
-  return error ? path : absolute;
+  if (path == nullptr || *path == '\0') return std::optional<std::string>();
+  if (*path != '/')
+    return Status(Code::io_error, std::string(kVariable) + " is \"" + printable(path) +
+                                      "\", which is another folder wherever a program is: name it from / on");
+  return std::optional<std::string>(path);
 }
 
 std::string owner_name(uid_t owner) {
@@ -203,13 +204,17 @@ Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path
 }
 
 Result<std::shared_ptr<const Directory>> Directory::open_default() {
-  if (const auto named = named_folder()) return open(*named);
+  const Result<std::optional<std::string>> named = named_folder();
+  if (!named.ok()) return named.status();
+  if (named.value()) return open(*named.value());
   return open_best(default_folders());
 }
 
 Result<std::shared_ptr<const Directory>> Directory::find_default() {
   bool missing = true;
-  if (const auto named = named_folder()) return find_best({*named}, missing);
+  const Result<std::optional<std::string>> named = named_folder();
+  if (!named.ok()) return named.status();
+  if (named.value()) return find_best({*named.value()}, missing);
   return find_best(default_folders(), missing);
 }
 

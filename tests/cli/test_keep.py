@@ -100,6 +100,23 @@ def test_the_lease_stays_while_a_worker_lives(
     assert machine.ok("pick", "-n", "2") == f"{uuid(0)},{uuid(1)}\n"
 
 
+@pytest.mark.parametrize("pause", [0.002, 0.02, 0.1])
+def test_between_two_kills_there_is_time(machine: Machine, start: Callable[[str], Job], pause: float):
+    """As of `kill -9 LAUNCHER KEEPER` on a busy machine: `run`, told of the launcher's end, waits for the second."""
+    job = start(HIDDEN)
+    os.kill(job.launcher, signal.SIGKILL)
+    wait_until(lambda: not alive(job.launcher))
+    time.sleep(pause)
+    os.kill(job.keeper, signal.SIGKILL)
+    time.sleep(0.5)
+    assert [lease["claims"][0]["uuid"] for lease in machine.held()] == [uuid(0)]
+    assert alive(job.run)
+    os.kill(job.workers[0], signal.SIGKILL)
+    job.process.wait(10)
+    assert job.process.returncode == -signal.SIGKILL, "as the launcher's"
+    assert machine.held() == []
+
+
 def test_the_lease_names_who_keeps_it(machine: Machine, start: Callable[[str], Job]):
     job = start(PLAIN)
     assert machine.held()[0]["pid"] == job.run

@@ -61,6 +61,20 @@ def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
 
 
 @needs_root
+def test_the_folders_owner_releases_none_of_others(sandbox: Sandbox) -> None:
+    """He could remove it, and its holder would take that for a logout."""
+    said = sandbox(
+        f"""{MACHINE}
+        {FOLDER}
+        {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+        {THIRD} innkeeper lease release $(basename /dev/shm/innkeeper/l* | cut -c2-) || echo code $?
+        {REFUSED}; kill $!; wait $! || true
+        """
+    )
+    assert re.search(r"the lease [0-9a-f]{16} is alice's\ncode 77\n1\n", said), said
+
+
+@needs_root
 def test_a_file_of_its_name_does_not_keep_it_away(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}

@@ -58,7 +58,7 @@ def test_wait_says_whether_jobs_succeeded(jobs: Jobs) -> None:
     bad = jobs.shell("exit 3", "--gpus=0")
     done = jobs.machine.run("queue", "wait", bad)
     assert done.returncode == 1
-    assert done.stderr == f"innkeeper: job {bad} is failed\n"
+    assert done.stderr == f"innkeeper: job {bad} is failed; `innkeeper queue show {bad}` says more\n"
     assert jobs.show(bad)["code"] == 3
     assert "failed, exit 3" in jobs("list")
     slow = jobs.shell("sleep 20", "--gpus=0")

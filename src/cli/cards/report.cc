@@ -62,17 +62,18 @@ std::vector<Cell> card_row(const Survey& survey, const Place& place, const Scree
   std::string power = card.power ? fmt::format("{:.0f}", card.power->watts) : "?";
   if (card.power && card.power->limit_watts) power += fmt::format("/{:.0f}", *card.power->limit_watts);
   const Bytes left = standing.taken ? Bytes(0) : std::max(Bytes(0), standing.available);
+  const bool known = survey.folder.ok();  // who may have what
   return {{place.label, Colour::bold},
           {place.name.empty() ? "?" : place.name},
           {load ? fmt::format("{}%", card.utilization->compute_percent) : "?", load_colour(busy)},
           {load ? bar(screen, busy, 8) : "", load_colour(busy)},
           memory_cell(place),
-          bytes_cell(standing.promised, Colour::cyan),
-          bytes_cell(standing.foreign, Colour::yellow),
-          {place.memory ? gib(left) : "?", left > Bytes(0) ? Colour::green : Colour::red},
+          known ? bytes_cell(standing.promised, Colour::cyan) : Cell{"?"},
+          known ? bytes_cell(standing.foreign, Colour::yellow) : Cell{"?"},
+          known && place.memory ? Cell{gib(left), left > Bytes(0) ? Colour::green : Colour::red} : Cell{"?"},
           {card.temperature_c ? std::to_string(*card.temperature_c) : "?"},
           {power},
-          {holders_text(survey, place)},
+          {known ? holders_text(survey, place) : "?"},
           {place.uuid}};
 }
 
@@ -98,9 +99,10 @@ std::string driver_text(const Survey& survey) {
 
 std::string heading(const Survey& survey, const std::string& between) {
   const size_t cards = survey.snapshot.cards.size(), leases = survey.leases.size();
-  return fmt::format("{} GPU{}{}{}, {} lease{}, {} waiting", cards, cards == 1 ? "" : "s",
-                     between.empty() ? "" : ", ", between, leases, leases == 1 ? "" : "s",
-                     survey.line.size());
+  const std::string text =
+      fmt::format("{} GPU{}{}{}", cards, cards == 1 ? "" : "s", between.empty() ? "" : ", ", between);
+  if (!survey.folder.ok()) return text + ", leases not known";
+  return text + fmt::format(", {} lease{}, {} waiting", leases, leases == 1 ? "" : "s", survey.line.size());
 }
 
 Table cards_table(const Survey& survey, const Screen& screen) {

@@ -92,6 +92,7 @@ Json place_json(const Survey& survey, const Place& place) {
              {"limit_watts", card.power->limit_watts ? Json(*card.power->limit_watts) : Json(nullptr)}};
   const bool load = card.utilization.ok() && !place.instance;
   const lease::Standing& standing = place.standing;
+  const auto if_known = [&](int64_t bytes) { return survey.folder.ok() ? Json(bytes) : Json(nullptr); };
   return {{"gpu", place.label},
           {"uuid", place.uuid},
           {"bus_id", card.bus_id},
@@ -104,9 +105,9 @@ Json place_json(const Survey& survey, const Place& place) {
           {"temperature_celsius", reading(card.temperature_c)},
           {"sm_clock_mhz", card.clocks ? Json(card.clocks->sm_mhz) : Json(nullptr)},
           {"memory_clock_mhz", card.clocks ? Json(card.clocks->memory_mhz) : Json(nullptr)},
-          {"promised_bytes", standing.promised.count()},
-          {"foreign_bytes", standing.foreign.count()},
-          {"left_bytes", standing.taken ? 0 : std::max<int64_t>(0, standing.available.count())},
+          {"promised_bytes", if_known(standing.promised.count())},
+          {"foreign_bytes", if_known(standing.foreign.count())},
+          {"left_bytes", if_known(standing.taken ? 0 : std::max<int64_t>(0, standing.available.count()))},
           {"whole", standing.taken},
           {"waiting", standing.waiting},
           {"leases", holders},

@@ -77,15 +77,21 @@ std::string to_prometheus(const Survey& survey) {
   each("innkeeper_gpu_memory_total_bytes", "Memory of the GPU.", memory(&Memory::total));
   each("innkeeper_gpu_memory_used_bytes", "Memory used by processes.", memory(&Memory::used));
   each("innkeeper_gpu_memory_free_bytes", "Memory that nobody uses.", memory(&Memory::free));
+  const auto if_known = [&](double (*value)(const lease::Standing&)) -> Value {
+    return [&survey, value](const Place& place, const Card&) -> std::optional<double> {
+      return survey.folder.ok() ? std::optional(value(place.standing)) : std::nullopt;
+    };
+  };
+  using lease::Standing;
   each("innkeeper_gpu_promised_bytes", "Memory promised to leases.",
-       [](const Place& place, const Card&) { return std::optional(number(place.standing.promised)); });
+       if_known([](const Standing& standing) { return number(standing.promised); }));
   each("innkeeper_gpu_foreign_bytes", "Memory used by processes without a lease.",
-       [](const Place& place, const Card&) { return std::optional(number(place.standing.foreign)); });
-  each("innkeeper_gpu_left_bytes", "Memory that can be leased now.", [](const Place& place, const Card&) {
-    return std::optional(place.standing.taken ? 0.0 : std::max(0.0, number(place.standing.available)));
-  });
+       if_known([](const Standing& standing) { return number(standing.foreign); }));
+  each("innkeeper_gpu_left_bytes", "Memory that can be leased now.", if_known([](const Standing& standing) {
+         return standing.taken ? 0.0 : std::max(0.0, number(standing.available));
+       }));
   each("innkeeper_gpu_leases", "Leases on the GPU.",
-       [](const Place& place, const Card&) { return std::optional<double>(place.standing.leases); });
+       if_known([](const Standing& standing) { return static_cast<double>(standing.leases); }));
   each("innkeeper_gpu_utilization_ratio", "Part of the time in which a kernel ran.",
        [](const Place& place, const Card& card) -> std::optional<double> {
          if (!card.utilization || place.instance) return std::nullopt;

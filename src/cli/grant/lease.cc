@@ -67,18 +67,23 @@ int hold(const HoldOptions& options) {
   return kDone;
 }
 
+[[noreturn]] void fail_release(const Status& status) {
+  switch (status.code()) {
+    case Code::invalid_argument: fail(kUsage, status.message());
+    case Code::unavailable: fail(kNoLease, status.message());
+    case Code::busy: fail(kNotYours, status.message());
+    default: fail(status);
+  }
+}
+
+// All, or where one cannot be released none. One that ends by itself meanwhile is as good as released.
 int release(const std::vector<std::string>& ids) {
   lease::Arbiter arbiter = open_arbiter();
-  for (const std::string& id : ids) {
-    const Status done = arbiter.revoke(id);
-    if (done.ok()) continue;
-    switch (done.code()) {
-      case Code::invalid_argument: fail(kUsage, done.message());
-      case Code::unavailable: fail(kNoLease, done.message());
-      case Code::busy: fail(kNotYours, done.message());
-      default: fail(done);
-    }
-  }
+  for (const std::string& id : ids)
+    if (const Status may = arbiter.may_revoke(id); !may.ok()) fail_release(may);
+  for (const std::string& id : ids)
+    if (const Status done = arbiter.revoke(id); !done.ok() && done.code() != Code::unavailable)
+      fail_release(done);
   return kDone;
 }
 

@@ -32,6 +32,9 @@ lease::Request RequestOptions::request() const {
   if (exclusive_) words.emplace_back("--exclusive");
   // What CLI11 gives for a flag without a value.
   if (wait_option_->count() > 0) words.push_back(wait_ == "true" ? "--wait" : "--wait=" + wait_);
+  if (memory_ == "auto")
+    fail(kUsage,
+         "--mem auto is for a queue, which knows what its jobs needed before: name a size, as in --mem 20G");
   Result<lease::Request> parsed = lease::parse_request(words);
   if (!parsed.ok()) fail(kUsage, parsed.status().message());
   return std::move(parsed).value();

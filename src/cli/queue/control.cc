@@ -36,7 +36,9 @@ int wait(const Words& words, const std::string& limit) {
   for (const queue::JobLine& line : lines) {
     if (line.state == queue::State::done) continue;
     ++failed;
-    note("job " + std::to_string(line.id) + " is " + to_string(line.state));
+    note(fmt::format("job {} is {}", line.id, to_string(line.state)) +
+         (queue.show(line.id).ok() ? fmt::format("; `innkeeper queue show {}` says more", line.id)
+                                   : ""));  // it was pruned
   }
   return failed == 0 ? kDone : kTrouble;
 }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/size.h"
 #include "cli/command.h"
 #include "cli/grant/holder.h"
 #include "queue/environment.h"
@@ -102,6 +103,11 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
     queue::set_variable(*spec.environment, text.substr(0, equals), text.substr(equals + 1));
   }
   return spec;
+}
+
+std::optional<Bytes> JobOptions::memory() const {
+  const Result<Bytes> size = parse_size(memory_, SizeUnits::short_too);
+  return size.ok() ? std::optional<Bytes>(size.value()) : std::nullopt;
 }
 
 }  // namespace innkeeper::cli

@@ -29,6 +29,8 @@ class JobOptions {
   const std::vector<std::string>& variables() const { return variables_; }
   bool without_gpus() const { return gpus_ == "0"; }
   bool memory_named() const { return !memory_.empty(); }
+  // What it names of each GPU, if it names a size.
+  std::optional<Bytes> memory() const;
   bool memory_auto() const { return memory_ == "auto"; }
 
  private:

@@ -44,10 +44,19 @@ std::string slurm_folder() {
   return parent + "/innkeeper-" + std::to_string(geteuid()) + "-slurm-" + job;
 }
 
-// A job for GPUs waits where there is none yet: a driver may come back.
-void hint_without_cards() {
-  const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::nothing);
-  if (!seen.cards.empty()) return;
+// A job for GPUs waits where there is none yet: a driver may come back. One that asks for more than any GPU
+// has fails in its turn, unless there is a larger one by then.
+void hint_at_cards(const std::optional<Bytes>& each) {
+  const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::memory);
+  if (!seen.cards.empty()) {
+    Bytes largest;
+    for (const telemetry::Card& card : seen.cards)
+      if (card.memory) largest = std::max(largest, card.memory->total);
+    if (each && largest.count() > 0 && *each > largest)
+      note("it asks for " + to_string(*each) + " of each GPU, and the largest here has " +
+           to_string(largest) + ": it fails when its turn comes, unless there is a larger one by then");
+    return;
+  }
   const std::string why = seen.driver.text();
   note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
        "; `innkeeper doctor` says more, and --gpus 0 asks for none");
@@ -118,7 +127,8 @@ int print_added(queue::JobId id, const JobOptions& options) {
     note("job " + std::to_string(id) + " was added");  // who tries again would add it twice
     throw;
   }
-  if (!options.without_gpus()) hint_without_cards();  // after the number: a driver may take seconds to answer
+  // After the number: a driver may take seconds to answer.
+  if (!options.without_gpus()) hint_at_cards(options.memory());
   return kDone;
 }
 

@@ -106,6 +106,8 @@ void append_line(std::string& text, const JobLine& job) {
       json(job.title).dump(-1, ' ', false, json::error_handler_t::replace), job.program_ended);
 }
 
+constexpr int kMostAsked = 1'000'000'000;  // jobs, or attempts
+
 struct ListOptions {
   bool all = false, json = false;
   int64_t newest = 0;
@@ -285,11 +287,22 @@ void copy_rest(int fd) {
     print(std::string_view(buffer, static_cast<size_t>(length)));
 }
 
+std::string no_output(const Job& job, int attempt) {
+  const std::string see = fmt::format("; `innkeeper queue show {}` says more", job.id);
+  if (attempt > job.attempt)
+    return fmt::format("job {} has no attempt {}: it was begun {} time{}", job.id, attempt, job.attempt,
+                       job.attempt == 1 ? "" : "s") +
+           see;
+  return fmt::format("job {} has no output: it is {}", job.id, queue::to_string(job.state)) + see;
+}
+
 int show_log(const std::string& word, int attempt, bool follow) {
   queue::Queue queue = open_queue();
   const std::vector<JobId> ids = resolve(queue, {word});
   if (ids.size() != 1)
-    fail(kUsage, word + " is several jobs, and the output is of one: " + std::to_string(ids.front()) + "?");
+    fail(kUsage,
+         fmt::format("{} is {} jobs, and this prints the output of one: {}, say", word, ids.size(),
+                     word.find('-') == std::string::npos ? word + ".0" : std::to_string(ids.front())));
   int fd = -1, of = 0;
   for (;;) {
     const Result<std::vector<JobLine>> over = queue.wait(ids, std::chrono::milliseconds(follow ? 200 : 0));
@@ -305,8 +318,7 @@ int show_log(const std::string& word, int attempt, bool follow) {
     if (fd >= 0) copy_rest(fd);
     const bool last = queue::ended(job.state) || (attempt > 0 && job.attempt > attempt);
     if (!follow || last) {
-      if (fd < 0)
-        fail(kNoLease, fmt::format("job {} has no output: it is {}", job.id, queue::to_string(job.state)));
+      if (fd < 0) fail(kNoLease, no_output(job, attempt));
       close(fd);
       return kDone;
     }
@@ -322,7 +334,7 @@ void register_queue_show(CLI::App& command) {
   list_command.add_flag("--all", options->all, "All there ever were");
   list_command.add_option("--last", options->newest, "The last so many")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostAsked));
   list_command.add_flag("--json", options->json, "As JSON, for programs");
   on_run(list_command, [options] { return list(*options); });
 
@@ -341,7 +353,7 @@ void register_queue_show(CLI::App& command) {
   log_command.add_flag("-f,--follow", *follow, "And what it goes on to print, until it ends");
   log_command.add_option("--attempt", *attempt, "Of an earlier attempt")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostAsked));
   on_run(log_command, [word, attempt, follow] { return show_log(*word, *attempt, *follow); });
 }
 

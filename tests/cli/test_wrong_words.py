@@ -1,0 +1,62 @@
+"""What is said where a command is misspelt, or asks for what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from innkeeper_program import Jobs, Machine
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--wait", "30s", "--", "true"], "30s is out of place: a limit is written --wait=30s"),
+        (["run", "30", "--", "true"], "30 is out of place: a limit is written --wait=30s"),
+        (["run", "--mem", "auto", "--", "true"], "--mem auto is for a queue"),
+        (["--json", "status"], "--json goes behind the command, as in: innkeeper status --json"),
+        (["--mem", "3G", "run", "--", "true"], "--mem goes behind the command, as in: innkeeper run --mem"),
+        (["queue", "list", "--last", "0"], "--last: Value 0 not in range 1 to 1000000000"),
+    ],
+    ids=" ".join,
+)
+def test_words_in_the_wrong_place(machine: Machine, words: list[str], said: str) -> None:
+    done = machine.run(*words)
+    assert done.returncode == 64
+    assert said in done.stderr.splitlines()[0], done.stderr
+
+
+def test_the_output_of_several_jobs(jobs: Jobs) -> None:
+    jobs("pause")
+    jobs.add("-n0", "--array", "1-3", "--", "echo", "{index}")
+    for word, least in (("1", "1.0"), ("1-2", "1")):
+        done = jobs.machine.run("queue", "log", word)
+        assert done.returncode == 64 and f"the output of one: {least}, say" in done.stderr
+    jobs("resume")
+    assert jobs.wait("1") == 0
+    done = jobs.machine.run("queue", "log", "1.0", "--attempt", "2")
+    assert "job 1 has no attempt 2: it was begun 1 time; `innkeeper queue show 1` says more" in done.stderr
+
+
+def test_a_job_that_no_gpu_can_hold(jobs: Jobs) -> None:
+    done = jobs.machine.run("queue", "add", "--mem", "500G", "--", "true")
+    assert done.returncode == 0
+    assert "it asks for 500.0 GiB of each GPU, and the largest here has 139.0 GiB" in done.stderr
+    done = jobs.machine.run("queue", "wait", done.stdout.strip())
+    assert done.returncode == 1 and "`innkeeper queue show 1` says more" in done.stderr
+
+
+def test_several_leases_are_released_or_none(machine: Machine) -> None:
+    lease, _ = machine.ok("lease", "hold", "--mem", "1G", "--for", "60s", "--background").split()
+    for wrong, code in (("bad", 64), ("0" * 16, 66)):
+        assert machine.run("lease", "release", lease, wrong).returncode == code
+        assert lease in machine.ok("lease", "list")
+    machine.ok("lease", "release", lease)
+    assert machine.ok("lease", "list").startswith("no leases in ")
+
+
+def test_a_lease_folder_that_depends_on_where_one_is(machine: Machine) -> None:
+    folder = {"INNKEEPER_LEASE_DIR": "leases"}
+    done = machine.run("pick", env=folder)
+    assert done.returncode == 73 and 'INNKEEPER_LEASE_DIR is "leases"' in done.stderr
+    shown = machine.ok("status", env=folder)
+    first, _, card, *_ = shown.splitlines()
+    assert first.endswith(", leases not known") and card.count(" ?") >= 4
