@@ -58,6 +58,7 @@ def register() -> None:
         inductor,
         managed_device,
         pickling,
+        process_settings,
         sharded_random,
     )
 
@@ -72,5 +73,6 @@ def register() -> None:
     decompositions.tell()
     inductor.tell()
     checkpointed_rng.tell()
+    process_settings.tell()
     distributed.register()
     sharded_random.install()

@@ -3,6 +3,7 @@
 #include "bindings/bindings.h"
 #include "torch/errors.h"
 #include "torch/operator/library_operators.h"
+#include "torch/operator/process_settings.h"
 
 namespace innkeeper::bindings {
 namespace {
@@ -37,6 +38,9 @@ void bind_operators(py::module_& m) {
         "The same for all operators.");
   m.def("look_at_new", &torch_layer::look_at_new, WithoutGil(),
         "The same, where any operator was defined since.");
+  py::class_<torch_layer::SettingChange>(m, "SettingChange",
+                                         "While it lives a setting of all of the process may change.")
+      .def(py::init(), WithoutGil());
 }
 
 }  // namespace innkeeper::bindings

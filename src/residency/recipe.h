@@ -32,6 +32,9 @@ class Recipe {
   virtual uint32_t writes() const = 0;
   // Where the operator ran.
   virtual NodeId node() const = 0;
+  // False: the operator would make other bytes now, by what has been set for all of the process since. Asked
+  // under the engine's lock.
+  virtual bool in_force() const { return true; }
   // Runs the operator there once more, and has Engine::refill() give the block what it made.
   virtual Status follow(Block& block) = 0;
 };

@@ -40,6 +40,7 @@ bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
   const bool alone = replica.word.state() == ReplicaState::owned;
   if (!alone || is_moving(block) || dropped_.contains(&block)) return false;
   if (block.writes() != recipe->writes()) return false;
+  if (!recipe->in_force()) return false;
   if (!hold_inputs(block, *recipe)) return false;
   if (!replica.word.close_if_unpinned()) {
     let_inputs_go(block, *recipe);
@@ -106,6 +107,12 @@ Status Engine::recompute(std::span<const Access> accesses) {
     while (access.block->dropped.load(std::memory_order_relaxed))
       IK_RETURN_IF_ERROR(recompute(*access.block));
   }
+  return {};
+}
+
+Status Engine::recompute_all() {
+  MutexLock lock(mutex_);
+  while (!dropped_.empty()) IK_RETURN_IF_ERROR(recompute(*const_cast<Block*>(dropped_.begin()->first)));
   return {};
 }
 

@@ -148,11 +148,20 @@ class ComposedCall : public WholeAndOnce {
   Tensor real(OperatorCall& call, const Tensor& x) {
     if (!is_managed(x)) return x;
     if (!is_composed(x)) return call.real(next_operand_++);
-    Lent& lent = lent_[next_lent_++];
+    const size_t place = next_lent_++;
+    Lent& lent = lent_[place];
+    next_operand_ += parts_count(x);
+    // Kernels ask whether two operands are one tensor: sums and products of compressed sparse ones do.
+    const auto before = std::find_if(lent_.begin(), lent_.begin() + static_cast<std::ptrdiff_t>(place),
+                                     [&](const Lent& other) { return other.managed.is_same(x); });
+    if (&*before != &lent) {
+      lent.real = before->real;
+      lent.first = before->first;
+      return lent.real;
+    }
     lent.real = assemble(x, real_parts(call, lent));
     // _sparse_mm_reduce_impl asks its operands whether to keep what its backward pass will read.
     if (requires_grad_ && is_sparse(x)) lent.real.set_requires_grad(true);
-    next_operand_ += parts_count(x);
     return lent.real;
   }
 

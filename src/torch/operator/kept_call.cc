@@ -29,9 +29,14 @@ class HeldCall final : public Recipe {
   std::span<const Input> inputs() const override { return inputs_; }
   uint32_t writes() const override { return origin_.writes; }
   NodeId node() const override { return origin_.call->node(); }
+  bool in_force() const override { return origin_.call->in_force(); }
 
   Status follow(Block& block) override {
     try {
+      TORCH_CHECK(
+          origin_.call->computes_alike(),
+          "a setting of PyTorch for all of the process (oneDNN's switch, say) was changed from C++ since "
+          "its operator ran; Python's setters can be used");
       const OnNode here(node());
       const torch::jit::Stack results = origin_.call->run(held_);
       const at::Tensor& result = results[origin_.result].toTensor();
@@ -76,15 +81,12 @@ std::unique_ptr<Recipe> recipe_of(Block& block) {
   return std::make_unique<HeldCall>(*origin);
 }
 
-HostKernels HostKernels::now() {
-  return {at::get_num_threads(), flushes_denormals(), at::globalContext().userEnabledMkldnn()};
-}
+HostKernels HostKernels::now() { return {at::get_num_threads(), flushes_denormals()}; }
 
 void HostKernels::set() const {
   const HostKernels before = now();
   if (before.threads != threads) at::set_num_threads(threads);
   if (before.denormals_flushed != denormals_flushed) at::globalContext().setFlushDenormal(denormals_flushed);
-  if (before.mkldnn != mkldnn) at::globalContext().setUserEnabledMkldnn(mkldnn);
 }
 
 KeptCall::KeptCall(const ManagedOp& op, NodeId node) : op_(op), node_(node) {}

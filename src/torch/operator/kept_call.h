@@ -16,15 +16,14 @@
 #include "residency/recipe.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/operator_call.h"
+#include "torch/operator/process_settings.h"
 
 namespace innkeeper::torch_layer {
 
-// What decides the bits of the host's kernels beside their operands. The first two are a thread's; oneDNN's
-// switch is the process's, so threads beside see it, too, while it is another than it was.
+// What of a thread decides the bits of the host's kernels beside their operands.
 struct HostKernels {
   int threads;             // that part their work among them
   bool denormals_flushed;  // they may take the smallest numbers for none
-  bool mkldnn;             // they are oneDNN's where it has its own
 
   static HostKernels now();
   void set() const;
@@ -43,6 +42,10 @@ class KeptCall {
   // what hold() gave.
   torch::jit::Stack run(const std::vector<c10::Storage>& held) const;
   NodeId node() const { return node_; }
+  // Run again now it would compute as it did.
+  bool computes_alike() const { return process_ == ProcessSettings::now(); }
+  // And will go on doing so.
+  bool in_force() const { return !SettingChange::under_way() && computes_alike(); }
 
  private:
   struct Operand {
@@ -70,6 +73,7 @@ class KeptCall {
   const ManagedOp op_;
   const NodeId node_;
   const HostKernels host_ = HostKernels::now();
+  const ProcessSettings process_ = ProcessSettings::now();
   std::vector<Argument> arguments_;
   std::vector<Operand> operands_;  // in the order of the arguments
 };

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <numeric>
 #include <unordered_map>
 #include <vector>
@@ -92,19 +93,23 @@ class Lists {
     return all;
   }
 
-  // Whether an element writes memory that another has too.
+  // Whether an element writes memory that another has too, or that the call has beside the elements: a number
+  // that is one of them, say.
   bool depend() const {
+    constexpr size_t kBeside = SIZE_MAX;  // of what every part of the call has
     std::unordered_map<const Block*, size_t> writers;
     const auto any = [this](auto&& what) {
       for (size_t i = 0; i < signature_.args.size(); ++i) {
-        if (!is_cut(i)) continue;
-        const auto list = arguments_[i].toTensorList();
-        for (size_t k = 0; k < length_; ++k) {
-          const at::Tensor tensor = list.get(k);
-          if (is_managed(tensor) && tensor.numel() != 0 &&
-              what(block_of(tensor), k, signature_.args[i].written))
-            return true;
-        }
+        const bool written = signature_.args[i].written;
+        const auto is_so = [&](const at::Tensor& tensor, size_t k) {
+          return is_managed(tensor) && tensor.numel() != 0 && what(block_of(tensor), k, written);
+        };
+        const c10::IValue& value = arguments_[i];
+        if (value.isTensor() && is_so(value.toTensor(), kBeside)) return true;
+        if (!is_tensor_list(signature_.args[i], value)) continue;
+        const auto list = value.toTensorList();
+        for (size_t k = 0; k < list.size(); ++k)
+          if (is_so(list.get(k), is_cut(i) ? k : kBeside)) return true;
       }
       return false;
     };
@@ -288,7 +293,10 @@ bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack) {
   if (parts.size() == 1) return false;
   check_each_fits(runtime(), signature.op.schema().name(), elements);
 
-  const torch::jit::Stack whole(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  torch::jit::Stack whole(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  // A kernel reads all scalars before it writes anything.
+  if (const int at = signature.scalars_arg; at >= 0 && whole[static_cast<size_t>(at)].isTensor())
+    whole[static_cast<size_t>(at)] = whole[static_cast<size_t>(at)].toTensor().clone();
   const Lists lists(signature, whole);
   stack->resize(first);
   Results results(signature.nrets, elements.size());

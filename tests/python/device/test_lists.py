@@ -139,8 +139,22 @@ def views_of_one(t: list[Tensor]) -> list[Tensor]:
     return [t[2]]
 
 
+def by_one_of_them(t: list[Tensor]) -> list[Tensor]:
+    number = t[0].new_full((), 3.0)
+    torch._foreach_mul_([number, *t[:3]], number)
+    torch._foreach_div_([t[0], number, t[2]], number)
+    return [number, *t[:3]]
+
+
+def by_a_view_of_one(t: list[Tensor]) -> list[Tensor]:
+    torch._foreach_mul_([t[0], t[2][1:60001], t[1]], t[2][0])
+    return t[:3]
+
+
 @pytest.mark.parametrize("nodes", ["sim:1x2MiB,host:64MiB", "sim:2x64MiB,host:64MiB"])
-@pytest.mark.parametrize("call", [accumulate, the_last_wins, chain, views_of_one])
+@pytest.mark.parametrize(
+    "call", [accumulate, the_last_wins, chain, views_of_one, by_one_of_them, by_a_view_of_one]
+)
 def test_elements_that_depend_on_each_other_keep_their_order(
     configure: Callable[[str], None], call: Callable[..., list[torch.Tensor]], nodes: str
 ):

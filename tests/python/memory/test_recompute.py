@@ -304,6 +304,70 @@ def test_onednn_is_as_it_was_then_and_what_python_may_own_alone_is_left(run_pyth
     assert done.stdout.split() == ["2", "0"]
 
 
+BESIDE = """
+import threading
+
+import innkeeper
+import torch
+import torch.nn.functional as F
+
+torch.set_num_threads(1)
+innkeeper.configure("sim:256MiB,host:512MiB")
+base = torch.linspace(-4, 4, 200003)
+with_it = F.gelu(base)
+torch.backends.mkldnn.enabled = False
+without = F.gelu(base)
+assert not torch.equal(with_it, without), "or this shows nothing"
+x = base.to("managed")
+ours = [F.gelu(x) for _ in range(40)]  # each is dropped at once
+torch.backends.mkldnn.enabled = True
+wrong, over = 0, False
+
+
+def beside():
+    global wrong
+    z = base.to("managed")
+    while not over:
+        wrong += not torch.equal(F.gelu(z).cpu(), with_it)
+
+
+thread = threading.Thread(target=beside)
+thread.start()
+assert all(torch.equal(y.cpu(), without) for y in ours)
+over = True
+thread.join()
+print(wrong)
+"""
+
+
+def test_no_thread_computes_by_the_settings_of_another_time(run_python: RunProgram) -> None:
+    done = run_python("-c", BESIDE, INNKEEPER_STRESS="recompute")
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+ROOMLESS = """
+import innkeeper
+import torch
+
+innkeeper.configure("sim:1MiB,host:2MiB")
+x = torch.ones(100_000, device="managed")
+dropped = [x.sin() for _ in range(20)]  # far more than there is room for
+try:
+    torch.use_deterministic_algorithms(True)
+except torch.OutOfMemoryError as error:
+    print("a setting of PyTorch for all of the process" in str(error))
+print(torch.are_deterministic_algorithms_enabled())
+del dropped
+torch.use_deterministic_algorithms(True)
+print(torch.are_deterministic_algorithms_enabled())
+"""
+
+
+def test_where_there_is_no_room_a_setting_stays_as_it_is(run_python: RunProgram) -> None:
+    done = run_python("-c", ROOMLESS, INNKEEPER_STRESS="recompute")
+    assert (done.returncode, done.stdout.split()) == (0, ["True", "False", "True"]), done.stderr
+
+
 LEFT = """
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -47,6 +47,7 @@ class Kitchen {
   Engine* operator->() { return &machine_.engine(); }
   int followed = 0;
   std::function<Status()> before;  // a recipe is followed
+  bool in_force = true;            // recipes are
 
  private:
   struct How {
@@ -64,6 +65,7 @@ class Kitchen {
     std::span<const Input> inputs() const override { return {&input_, 1}; }
     uint32_t writes() const override { return how_.writes; }
     NodeId node() const override { return how_.node; }
+    bool in_force() const override { return kitchen_.in_force; }
     Status follow(Block& block) override {
       if (kitchen_.before) IK_RETURN_IF_ERROR(kitchen_.before());
       ++kitchen_.followed;
@@ -260,6 +262,35 @@ TEST_F(Recompute, WhatFailsIsTriedAgain) {
   EXPECT_EQ(seen(*made, at_), filled(7));
   EXPECT_EQ(seen(from, at_), filled(3));
   kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, WhatWouldBeMadeOtherwiseNowIsNotDropped) {
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 4, at_);
+  kitchen_.in_force = false;
+  EXPECT_FALSE(kitchen_->drop(*made, at_));
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  EXPECT_EQ(seen(*made, at_), filled(7));
+  EXPECT_EQ(kitchen_.followed, 0);
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, AllOfItIsMadeAgainAtOnce) {
+  Block& from = source(3);
+  std::vector<Block*> made;
+  for (unsigned char number = 1; number <= 5; ++number) made.push_back(dropped(from, number));
+  kitchen_.before = [] { return Status(Code::out_of_memory, "no room"); };
+  EXPECT_EQ(kitchen_->recompute_all().code(), Code::out_of_memory);
+  kitchen_.before = nullptr;
+  EXPECT_TRUE(kitchen_->recompute_all().ok());
+  EXPECT_EQ(kitchen_.followed, 5);
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  for (unsigned char number = 1; number <= 5; ++number) {
+    EXPECT_EQ(seen(*made[number - 1U], at_), filled(static_cast<unsigned char>(3 + number)));
+    kitchen_.destroy(made[number - 1U]);
+  }
+  EXPECT_EQ(kitchen_.followed, 5);
+  EXPECT_TRUE(kitchen_->recompute_all().ok());
 }
 
 TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
