@@ -144,8 +144,8 @@ class Engine final : public Accountant {
   bool drop(Block& block, NodeId node, std::unique_ptr<Recipe>& unused);  // which ends as the caller says
   // Has again what of these was dropped, and what is made of those to be written. Not in an OperatorScope.
   Status recompute(std::span<const Access> accesses);
-  // Of all that was dropped, before the process computes otherwise. No recipe is in force meanwhile, or there is
-  // no end of it. Not in an OperatorScope.
+  // Has again all that was dropped, before the process computes otherwise. No recipe is in force meanwhile,
+  // or there is no end of it. Not in an OperatorScope.
   Status recompute_all();
   // A recipe's operator has made the bytes of `block` anew, at `node` and as those of `made`, which has none
   // afterwards.

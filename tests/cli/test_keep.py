@@ -102,7 +102,7 @@ def test_the_lease_stays_while_a_worker_lives(
 
 @pytest.mark.parametrize("pause", [0.002, 0.02, 0.1])
 def test_between_two_kills_there_is_time(machine: Machine, start: Callable[[str], Job], pause: float):
-    """As of `kill -9 LAUNCHER KEEPER` on a busy machine: `run`, told of the launcher's end, waits for the second."""
+    """Of `kill -9 LAUNCHER KEEPER`: `run`, told of the launcher's end, waits for the second."""
     job = start(HIDDEN)
     os.kill(job.launcher, signal.SIGKILL)
     wait_until(lambda: not alive(job.launcher))

@@ -1,5 +1,5 @@
-// What is set for all threads of the process, and kernels read: oneDNN's switch, say. Calls that are kept to be
-// run again (kept_call.h) make the same bits only under the same settings.
+// What is set for all threads of the process, and kernels read: oneDNN's switch, say. Calls that are kept to
+// be run again (kept_call.h) make the same bits only under the same settings.
 //
 // PyTorch keeps these settings in its global context, and every thread's kernels read them at every moment.
 // So a call is never run again under other settings by putting back the old ones: threads beside would
