@@ -28,6 +28,8 @@ constexpr milliseconds kSlowLook{500};
 // A place must be touched well within kPlaceLost. When the process is stopped so is the thread that does it.
 constexpr std::chrono::seconds kTouch{1};
 constexpr milliseconds kMostBetweenTries{200};
+// For the name of who holds a lease, which nothing depends on.
+constexpr milliseconds kToSign{300};
 
 Status sensible(const Request& request, const Machine& machine, bool in_line = false) {
   IK_RETURN_IF_ERROR(check(request));
@@ -193,13 +195,18 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
   }
 }
 
-Status Arbiter::change(LeaseFile& file, const std::function<void(Record&)>& edit) {
+Status Arbiter::change(LeaseFile& file, milliseconds limit, const std::function<void(Record&)>& edit) {
   GlobalLock lock;
-  IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_));
+  IK_RETURN_IF_ERROR(lock.lock(*directory_, limit));
   IK_RETURN_IF_ERROR(refresh(file));
-  Record record = file.record;
+  const Record before = file.record;
+  Record record = before;
   edit(record);
-  return rewrite(file, std::move(record), lock);
+  IK_RETURN_IF_ERROR(rewrite(file, std::move(record), lock));
+  if (lock.exclusive() || !before.expired(machine_clock_ns())) return Status::okay();
+  // It may have been another's before it was written.
+  IK_RETURN_IF_ERROR(rewrite(file, before, lock));
+  return over();
 }
 
 Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
@@ -251,7 +258,7 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
 Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
   IK_RETURN_IF_ERROR(check_expiry(expires_after));
   if (!lease.held()) return over();
-  return change(*lease.file_, [expires_after](Record& record) {
+  return change(*lease.file_, lock_limit_, [expires_after](Record& record) {
     record.expires_ns = machine_clock_ns() + std::chrono::nanoseconds(expires_after).count();
   });
 }
@@ -259,7 +266,7 @@ Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
 Result<Lease> Arbiter::adopt(int descriptor) {
   Result<LeaseFile> adopted = adopt_file(directory_, descriptor);
   if (!adopted.ok()) return adopted.status();
-  const Status signed_over = change(adopted.value(), [](Record& record) {
+  const Status signed_over = change(adopted.value(), std::min(lock_limit_, kToSign), [](Record& record) {
     const uint32_t owner = record.uid;
     sign(record);
     record.uid = owner;

@@ -110,7 +110,7 @@ class Arbiter {
   // After a claim was published: nobody can have been granted anything since `before` was read, but for the
   // one with this id.
   bool was_alone(GlobalLock& lock, const std::vector<Entry>& before, const std::string& own) const;
-  Status change(LeaseFile& file, const std::function<void(Record&)>& edit);
+  Status change(LeaseFile& file, std::chrono::milliseconds limit, const std::function<void(Record&)>& edit);
 
   std::shared_ptr<const Directory> directory_;
   std::chrono::milliseconds lock_limit_{10'000};

@@ -60,6 +60,7 @@ bool GlobalLock::in_force(const Directory& directory) const {
 
 bool GlobalLock::try_now(const Directory& directory) {
   if (flock(file_.fd(), LOCK_EX | LOCK_NB) != 0) return false;
+  step("lock taken");
   if (in_force(directory)) return true;
   file_.close();
   return false;
@@ -82,16 +83,15 @@ Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds li
   for (int attempt = 0;; ++attempt) {
     if (!file_.valid()) IK_RETURN_IF_ERROR(open(directory));
     pthread_sigmask(SIG_BLOCK, &all, &signals_);
-    const bool suspicious =
-        watch != nullptr && attempt > kQuickAttempts && Clock::now() - begin > kSuspicious;
+    since_ = Clock::now();  // not later: this thread may sleep before it reads the clock
+    const bool suspicious = watch != nullptr && attempt > kQuickAttempts && since_ - begin > kSuspicious;
     if (try_now(directory) || (file_.valid() && suspicious && override_it(directory, *watch))) {
       held_ = true;
-      since_ = Clock::now();
       step("locked");
       return Status::okay();
     }
     pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
-    if (Clock::now() >= until) {
+    if (since_ >= until) {
       struct stat about {};
       const bool known = file_.valid() && fstat(file_.fd(), &about) == 0;
       const std::string holder = known ? holders_of_lock(about) : "";

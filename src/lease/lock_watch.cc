@@ -25,13 +25,19 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBetweenLooks{50};
 constexpr milliseconds kAsleep{2000};
 constexpr int kLooks = 20;
+// All who share the lock, one after the other too, are as one who keeps it.
+const ProcessKey kSharing{};
 
 // The processes that hold a flock on it, by the numbers that they have here. `device` may be left out where
 // it only costs a name: file systems with subvolumes say another one than stat().
-std::vector<int64_t> holders(const struct stat& file, bool of_this_device) {
+struct Holder {
+  int64_t pid = 0;
+  bool shares = false;  // LOCK_SH, which this program never takes
+};
+std::vector<Holder> holders(const struct stat& file, bool of_this_device) {
   char device[32];
   std::snprintf(device, sizeof device, "%02x:%02x", major(file.st_dev), minor(file.st_dev));
-  std::vector<int64_t> found;
+  std::vector<Holder> found;
   std::ifstream locks("/proc/locks");
   std::string line;
   while (std::getline(locks, line)) {
@@ -42,7 +48,7 @@ std::vector<int64_t> holders(const struct stat& file, bool of_this_device) {
     if (!(words >> number >> kind >> advisory >> mode >> pid >> place) || kind != "FLOCK") continue;
     const size_t inode = place.rfind(':') + 1;
     if (place.substr(inode) != std::to_string(file.st_ino)) continue;
-    if (!of_this_device || place.substr(0, inode - 1) == device) found.push_back(pid);
+    if (!of_this_device || place.substr(0, inode - 1) == device) found.push_back({pid, mode == "READ"});
   }
   return found;
 }
@@ -86,41 +92,40 @@ std::string who_is(int64_t pid) {
          (user ? " of " + user_name(*user) : "");
 }
 
-// The process and its threads, all of which sleep. None: one does not, or it cannot be seen, or is root's.
-// One that is gone has left the lock to a child that it forked, and is in the middle of nothing.
-std::optional<std::pair<ProcessKey, std::set<int64_t>>> asleep(int64_t pid) {
+// The process, where all of its threads sleep or have ended. None: one does not, or it cannot be seen, or is
+// root's. One that is gone has left the lock to a child that it forked, and is in the middle of nothing.
+std::optional<ProcessKey> asleep(int64_t pid) {
   if (!proc_is_ours()) return std::nullopt;
-  if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH)
-    return std::pair(ProcessKey{pid, 0}, std::set<int64_t>());
+  if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return ProcessKey{pid, 0};
   const std::string process = "/proc/" + std::to_string(pid);
   const std::vector<ProcessKey> line = process_line(pid);
   const std::optional<uid_t> user = real_user(process);
   if (line.empty() || !user || *user == 0 || user == unmapped_user() || frozen(process)) return std::nullopt;
-  std::set<int64_t> threads;
+  bool any = false;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(process + "/task", error)) {
     const std::string stat = first_line(entry.path() / "stat");
     const size_t name = stat.rfind(") ");
-    int64_t thread = 0;
-    if (name == std::string::npos || stat.size() < name + 3 || stat[name + 2] != 'S') return std::nullopt;
-    if (read_number(entry.path().filename().native(), thread)) threads.insert(thread);
+    const char state = name == std::string::npos || stat.size() < name + 3 ? '?' : stat[name + 2];
+    if (state != 'S' && state != 'Z' && state != 'X') return std::nullopt;
+    any = true;
   }
-  if (error || threads.empty()) return std::nullopt;
-  return std::pair(line.front(), std::move(threads));
+  return any && !error ? std::optional(line.front()) : std::nullopt;
 }
 
 }  // namespace
 
 std::string holders_of_lock(const struct stat& file) {
   std::string text;
-  for (const int64_t pid : holders(file, false)) text += (text.empty() ? "" : ", ") + who_is(pid);
+  for (const Holder& holder : holders(file, false)) text += (text.empty() ? "" : ", ") + who_is(holder.pid);
   return text;
 }
 
 void LockWatch::tell(const std::string& lock_path) {
   if (std::exchange(told_, true)) return;
   std::string text;
-  for (const auto& [process, threads] : holders_) text += (text.empty() ? "" : ", ") + who_is(process.pid);
+  for (const ProcessKey& process : holders_)
+    text += (text.empty() ? "" : ", ") + who_is(process == kSharing ? sharing_ : process.pid);
   log(LogLevel::warn,
       lock_path + " is kept locked by " + text + ", who does nothing with it: GPUs are granted without it");
 }
@@ -129,14 +134,15 @@ void LockWatch::look(const struct stat& file) {
   const auto now = Clock::now();
   if (now - last_ < kBetweenLooks) return;
   last_ = now;
-  Holders found;
-  for (const int64_t pid : holders(file, true)) {
-    auto sleeper = asleep(pid);
+  std::set<ProcessKey> found;
+  for (const Holder& holder : holders(file, true)) {
+    const std::optional<ProcessKey> sleeper = holder.shares ? kSharing : asleep(holder.pid);
     if (!sleeper) {
       found.clear();
       break;
     }
-    found.insert(std::move(*sleeper));
+    found.insert(*sleeper);
+    if (holder.shares) sharing_ = holder.pid;
   }
   if (found.empty() || found != holders_) {
     holders_ = std::move(found);
@@ -152,10 +158,11 @@ bool LockWatch::only_kept() const {
 }
 
 bool LockWatch::unchanged(const struct stat& file) const {
-  const std::vector<int64_t> now = holders(file, true);
-  for (const int64_t pid : now) {
-    const auto sleeper = asleep(pid);
-    if (!sleeper || !holders_.contains(sleeper->first)) return false;
+  const std::vector<Holder> now = holders(file, true);
+  for (const Holder& holder : now) {
+    if (holder.shares) continue;
+    const std::optional<ProcessKey> sleeper = asleep(holder.pid);
+    if (!sleeper || !holders_.contains(*sleeper)) return false;
   }
   return !now.empty();
 }

@@ -1,16 +1,17 @@
 // Who holds the global lock, from the kernel's list of locks, and whether he has taken it only to keep it.
 //
 // Any user can open the lock's file and keep it locked. Who uses the lock has it for some hundred
-// microseconds, in which his thread computes or waits for a disk. So a process of which every thread sleeps,
-// look after look for two seconds, does not use it. Root's processes never count as such, since `setup` moves
-// the folder under the lock; nor do stopped and frozen ones, which may go on in the middle of a grant.
+// microseconds, in which his thread computes or waits for a disk. So a process of which every thread
+// sleeps or has ended, look after look for two seconds, does not use it. Nor does who shares it (LOCK_SH),
+// since this program never does. Root's processes that have it alone never count as such, since `setup`
+// moves the folder under the lock; nor do stopped and frozen ones, which may go on in the middle of a
+// grant.
 #pragma once
 
 #include <sys/stat.h>
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 
@@ -36,10 +37,9 @@ class LockWatch {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Threads of the holders: a process that starts or ends one does something.
-  using Holders = std::map<ProcessKey, std::set<int64_t>>;
 
-  Holders holders_;  // as long as they have been asleep
+  std::set<ProcessKey> holders_;  // as long as they have been asleep
+  int64_t sharing_ = 0;           // one of those who have it by LOCK_SH
   Clock::time_point since_;
   Clock::time_point last_;
   int looks_ = 0;

@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -11,17 +12,13 @@
 
 #include "base/room.h"
 #include "lease/record.h"
+#include "queue/raw_file.h"
 
 namespace innkeeper::queue {
 namespace {
 
 constexpr int kBusyMs = 20'000;
 constexpr int kWalTries = 500;
-
-Status not_ours(Code code, const std::string& path) {
-  return Status(code,
-                path + " is not a queue's database; it is left as it is: move it away to begin a new one");
-}
 
 // SQLite's words may repeat what stands in a damaged file.
 Status describe(int code, const std::string& path, const std::string& words) {
@@ -45,6 +42,31 @@ Status describe(int code, const std::string& path, const std::string& words) {
 
 }  // namespace
 
+Status not_ours(Code code, const std::string& path) {
+  return Status(code,
+                path + " is not a queue's database; it is left as it is: move it away to begin a new one");
+}
+
+Header read_header(const std::string& path, const Schema& schema) {
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  constexpr size_t kPageSizeAt = 16, kPagesAt = 28, kApplicationAt = 68;
+  std::array<unsigned char, 100> bytes{};
+  const RawFile file(path);
+  if (!file.valid()) return {};
+  const ssize_t length = file.read(0, bytes.data(), bytes.size());
+  if (length == 0) return {};
+  if (length != ssize_t{bytes.size()} || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+    return {Header::unreadable, 0};
+  const auto big_endian = [&](size_t at, size_t count) {
+    int64_t value = 0;
+    for (size_t i = 0; i < count; ++i) value = value << 8 | bytes[at + i];
+    return value;
+  };
+  if (big_endian(kApplicationAt, 4) != schema.application) return {Header::foreign, 0};
+  const int64_t page = big_endian(kPageSizeAt, 2);
+  return {Header::ours, (page == 1 ? 65536 : page) * big_endian(kPagesAt, 4)};
+}
+
 Status Database::failure() const {
   const int code = sqlite3_extended_errcode(handle_);
   if ((code & 0xff) == SQLITE_CORRUPT) damage_ = true;
@@ -57,7 +79,7 @@ Status Database::failure() const {
   return describe(code, path_, detail);
 }
 
-Result<Database> Database::open(const std::string& path, Durable durable, const Schema& schema) {
+Result<Database> Database::connect(const std::string& path) {
   sqlite3* handle = nullptr;
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
@@ -69,6 +91,27 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   IK_RETURN_IF_ERROR(database.execute("PRAGMA cell_size_check=ON"));
+  return database;
+}
+
+Result<Database> Database::open_part(const std::string& path, const Schema& schema) {
+  Result<Database> database = connect(path);
+  if (database.ok()) IK_RETURN_IF_ERROR(database.value().begin_file(schema));
+  return database;
+}
+
+Result<Database> Database::open(const std::string& path, Durable durable, const Schema& schema) {
+  // First the log: who makes a new database makes its file first.
+  struct stat about {};
+  const bool has_log = stat((path + "-wal").c_str(), &about) == 0 && about.st_size > 0;
+  const Header header = read_header(path, schema);
+  if (header.kind == Header::foreign) return not_ours(Code::io_error, path);
+  if (header.kind == Header::unreadable) return not_ours(Code::damaged, path);
+  if (header.kind == Header::none && has_log && (lstat(path.c_str(), &about) != 0 || S_ISREG(about.st_mode)))
+    return Status(Code::damaged, "the queue's database " + path + " is empty, and its log is not");
+  Result<Database> connected = connect(path);
+  if (!connected.ok()) return connected;
+  Database& database = connected.value();
   IK_RETURN_IF_ERROR(database.begin_file(schema));
   // WAL: readers never wait for the runner, and a commit is one write. NORMAL loses no commit to a kill of
   // any process, only to a power cut; FULL waits for the disk at each commit (see Durable).
@@ -77,9 +120,10 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
       database.execute(durable == Durable::power ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
   // Else each program that adds one job while nobody else has the file open would copy the log into it and
   // wait for the disk three times. The log is as safe where it is; it is copied when it has grown.
-  if (durable == Durable::processes) sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  if (durable == Durable::processes)
+    sqlite3_db_config(database.handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   IK_RETURN_IF_ERROR(database.execute("PRAGMA journal_size_limit=16777216"));
-  return database;
+  return connected;
 }
 
 // Of two who switch a new file at once one is told "busy" without having waited.

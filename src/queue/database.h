@@ -28,11 +28,24 @@ struct Schema {
   Status (*upgrade)(class Database&, int from) = nullptr;  // to the next version
 };
 
+// What the first bytes of a file say.
+struct Header {
+  enum Kind : uint8_t { none, ours, foreign, unreadable } kind = none;  // none: no file, or an empty one
+  int64_t length = 0;  // of ours: how many bytes it should have
+};
+Header read_header(const std::string& path, const Schema& schema);
+
+// "... is not a queue's database; it is left as it is".
+Status not_ours(Code code, const std::string& path);
+
 class Database {
  public:
   // Opens the file, or makes it. One of an older version is brought up to date at once, in one transaction.
-  // Code::damaged: it is no database, or its first pages are lost.
+  // Code::damaged: it is no database, or its beginning is lost. Such a file, and another program's, is not
+  // given to SQLite, which would write what stands in a log of ours beside it into it.
   static Result<Database> open(const std::string& path, Durable durable, const Schema& schema);
+  // One that may have lost its beginning but for what stands in its log. To be read alone.
+  static Result<Database> open_part(const std::string& path, const Schema& schema);
   ~Database();
   Database(Database&& other) noexcept;
   Database& operator=(Database&&) = delete;
@@ -58,6 +71,7 @@ class Database {
   Status failure() const;
   Status use_wal();
   Status begin_file(const Schema& schema);
+  static Result<Database> connect(const std::string& path);
 
   sqlite3* handle_ = nullptr;
   std::string path_;

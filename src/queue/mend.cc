@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -21,6 +20,7 @@
 #include "lease/open_file.h"
 #include "lease/record.h"
 #include "queue/database.h"
+#include "queue/raw_file.h"
 #include "queue/salvage.h"
 #include "queue/schema.h"
 
@@ -29,59 +29,58 @@ namespace {
 
 constexpr std::string_view kDamaged = "queue.db.damaged-";
 constexpr std::string_view kUnreadable = "queue.db.unreadable-";
+constexpr int64_t kPage = 4096;
+// A length beyond it is damage, too.
+constexpr int64_t kMostLength = int64_t{1} << 36;
 
 int64_t size_of(const std::string& path) {
   struct stat about {};
-  return stat(path.c_str(), &about) == 0 ? int64_t{about.st_size} : 0;
-}
-
-// How many bytes the database should have by what its first page says; 0: that cannot be read.
-int64_t length_by_header(const std::string& path) {
-  constexpr std::string_view kMagic("SQLite format 3\0", 16);
-  constexpr size_t kPageSizeAt = 16, kPagesAt = 28;
-  std::array<unsigned char, 100> header{};
-  const lease::OpenFile file(
-      [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
-  if (!file.valid() || pread(file.fd(), header.data(), header.size(), 0) != int64_t{header.size()}) return 0;
-  if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) return 0;
-  const auto big_endian = [&](size_t at, size_t bytes) {
-    int64_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) value = value << 8 | header[at + i];
-    return value;
-  };
-  int64_t page = big_endian(kPageSizeAt, 2);
-  if (page == 1) page = 65536;
-  return page * big_endian(kPagesAt, 4);
+  return lstat(path.c_str(), &about) == 0 ? int64_t{about.st_size} : 0;
 }
 
 // A file that was cut off gets back its length: pages of zeros are lost pages like others, while SQLite does
 // not open a file that is shorter than it says, and throws away the log of one that is empty.
-void restore_length(const std::string& path) {
-  constexpr int64_t kMost = int64_t{1} << 36;
-  constexpr int64_t kPage = 4096;
-  const int64_t size = size_of(path);
-  int64_t length = length_by_header(path);
-  if (length > kMost) length = 0;
-  if (length == 0 && size < kPage && size_of(path + "-wal") > 0) length = kPage;
-  if (size < length && truncate(path.c_str(), length) != 0)
-    log(LogLevel::warn, "cannot make " + path + " as long as it was: " + std::strerror(errno));
+Status lengthen(const std::string& path, int64_t length) {
+  if (size_of(path) >= length) return Status::okay();
+  if (RawFile(path, /*writable=*/true).lengthen(length)) return Status::okay();
+  return Status(Code::io_error, "cannot make " + path + " as long as it was" + room_left(path));
 }
 
 // The file and what of it still stands in its log, as they are.
 Status keep_copy(const Folder& folder, const std::string& kept) {
-  for (const char* end : {"", "-wal"}) {
-    std::error_code error;
-    const std::string from = folder.database() + end;
-    if (!std::filesystem::exists(from, error)) continue;
-    std::filesystem::copy_file(from, kept + end, std::filesystem::copy_options::overwrite_existing, error);
-    if (error)
-      return Status(Code::io_error, "cannot keep a copy of the damaged " + from + ": " + error.message() +
-                                        room_left(folder.path()));
-  }
-  return Status::okay();
+  IK_RETURN_IF_ERROR(copy_file(folder.database(), kept));
+  return size_of(folder.database() + "-wal") > 0 ? copy_file(folder.database() + "-wal", kept + "-wal")
+                                                 : Status::okay();
 }
 
 Result<Database> open_ours(const std::string& path) { return Database::open(path, Durable::power, kSchema); }
+
+// Of a database without its beginning, which may stand in its log.
+class Copy {
+ public:
+  Copy(std::string path, const std::string& from) : path_(std::move(path)) {
+    remove();
+    for (const char* end : {"", "-wal"}) {
+      std::error_code error;
+      if (std::filesystem::exists(from + end, error))
+        std::filesystem::copy_file(from + end, path_ + end, error);
+    }
+  }
+  ~Copy() { remove(); }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+
+  Result<Database> open() const {
+    IK_RETURN_IF_ERROR(lengthen(path_, kPage));
+    return Database::open_part(path_, kSchema);
+  }
+
+ private:
+  void remove() const {
+    for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((path_ + end).c_str());
+  }
+  const std::string path_;
+};
 
 // One mending, under its lock.
 class Mending {
@@ -94,10 +93,23 @@ class Mending {
   }
 
   Result<bool> run() {
-    if (is_emptied(folder_) && size_of(folder_.database() + "-wal") == 0) return begin_anew();
-    restore_length(folder_.database());
-    Result<Database> live = open_ours(folder_.database());
-    if (live.status().code() == Code::damaged && has_traces(folder_)) return begin_anew();
+    const std::string path = folder_.database();
+    const Header header = read_header(path, kSchema);
+    const bool has_log = size_of(path + "-wal") > 0;
+    switch (header.kind) {
+      case Header::foreign: return not_ours(Code::io_error, path);
+      case Header::none:
+        if (!has_log && !has_traces(folder_)) return false;
+        return begin_anew();
+      case Header::unreadable:
+        // Without a trace of jobs it may be anybody's.
+        if (!has_log && !has_traces(folder_)) return not_ours(Code::io_error, path);
+        return begin_anew();
+      case Header::ours: break;
+    }
+    if (header.length <= kMostLength) IK_RETURN_IF_ERROR(lengthen(path, header.length));
+    Result<Database> live = open_ours(path);
+    if (live.status().code() == Code::damaged) return begin_anew();
     if (!live.ok()) return live.status();
     const Result<std::string> damage = live.value().find_damage();
     if (!damage.ok()) return damage.status();
@@ -134,28 +146,30 @@ class Mending {
     return true;
   }
 
-  // Under the old one's name, so that who has that open sees that it has moved (Database::moved).
+  // Of what is left of the old one, looked at in a copy: whoever has it open goes on writing its log. The new
+  // one gets the old one's name, and he sees that his has moved (Database::moved).
   Result<bool> begin_anew() {
     kept_ = name_kept(kUnreadable);
     remove(fresh_);
+    IK_RETURN_IF_ERROR(keep_copy(folder_, kept_));
+    Result<int64_t> lost = int64_t{0};
     {
       Result<Database> made = open_ours(fresh_);
       if (!made.ok()) return made.status();
-      const Result<int64_t> lost = salvage(nullptr, made.value(), folder_);
+      const Copy copy(folder_.path() + "/queue.db.looked-at", kept_);
+      Result<Database> old = copy.open();
+      lost = salvage(old.ok() ? &old.value() : nullptr, made.value(), folder_);
       if (!lost.ok()) return lost.status();
     }
-    IK_RETURN_IF_ERROR(keep_copy(folder_, kept_));
-    const lease::OpenFile note(
-        [&] { return open(kept_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); });
-    if (!note.valid()) return Status(Code::io_error, "cannot make " + kept_ + ": " + std::strerror(errno));
     for (const char* end : {"-wal", "-shm"}) unlink((folder_.database() + end).c_str());
     if (rename(fresh_.c_str(), folder_.database().c_str()) != 0)
       return Status(Code::io_error, "cannot put a new " + folder_.database() +
                                         " in the place of the old: " + std::strerror(errno));
     done_ = true;
     log(LogLevel::warn,
-        "the queue's database could not be read at all and is made anew from the jobs' output; " + kept_ +
-            " is what it was");
+        "the queue's database could not be read and is made anew from its log and the jobs' "
+        "output; " +
+            kept_ + " is what it was");
     return true;
   }
 

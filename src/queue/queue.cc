@@ -110,9 +110,9 @@ Result<std::string> Queue::said_of_damage() {
   if (kept.path.empty()) return std::string();
   const std::string end = kept.path + " is what it was; this is said until it is removed";
   if (kept.unreadable)
-    return "the queue's database could not be read at all, and a new one was made from the files of jobs "
-           "that "
-           "had begun; those that waited are lost. " +
+    return "the queue's database could not be read, and a new one was made from its log and the files of "
+           "jobs "
+           "that had begun; of those that waited some may be lost. " +
            end;
   const Result<int64_t> lost = asking([&] { return store_.setting(kLostSetting, 0); });
   if (!lost.ok()) return lost.status();

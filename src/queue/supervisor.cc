@@ -89,11 +89,22 @@ class Supervisor {
       (void)launch_.lease.share_through_exec();
   }
 
+  // What another job of this number has said stays: a database that lost its end, or an old copy of one that
+  // was put in its place, gives numbers again.
+  int open_output() const {
+    const std::string path = folder_.output(launch_.id, launch_.attempt);
+    const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND | O_CLOEXEC;
+    struct stat about {};
+    const bool used = lstat(path.c_str(), &about) == 0 && about.st_size > 0;
+    if (used && rename(path.c_str(), (path + ".of-" + std::to_string(about.st_mtim.tv_sec)).c_str()) != 0)
+      return -1;
+    return open(path.c_str(), flags, 0600);
+  }
+
   bool start_job() {
     int go[2], wrong[2];
     if (pipe2(go, O_CLOEXEC) != 0 || pipe2(wrong, O_CLOEXEC) != 0) return cannot_start(errno);
-    const int output = open(folder_.output(launch_.id, launch_.attempt).c_str(),
-                            O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600);
+    const int output = open_output();
     if (output < 0) return cannot_start(errno);
     if (launch_.lease.held()) {
       set_variable(launch_.environment, lease::kLeaseVariable, launch_.lease.id());

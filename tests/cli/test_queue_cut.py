@@ -13,7 +13,7 @@ from queue_damage import PAGE, SAID, checkpoint, filled, forget_damage, listed
 
 __all__ = ["filled"]
 
-BEGUN_ANEW = "the queue's database could not be read at all, and a new one was made"
+BEGUN_ANEW = "the queue's database could not be read, and a new one was made"
 
 
 def remove(file: Path) -> None:
@@ -98,39 +98,107 @@ def test_a_job_that_runs_goes_on(jobs: Jobs, lose) -> None:
     forget_damage(jobs)
 
 
-def test_what_stands_in_the_log_alone_is_kept(jobs: Jobs) -> None:
-    """SQLite removes the log of an empty database."""
+@pytest.mark.parametrize("size", [None, 0, 50, 3000])
+def test_what_stands_in_the_log_alone_is_kept(jobs: Jobs, size: int | None) -> None:
+    """SQLite removes the log of a database that is empty or gone. No job has begun, so no output tells of them."""
     jobs("pause")
     jobs.add("-n0", "--array=1-300", "--", "echo", "waits")
+    last = jobs.add("-n0", "--", "true")
     wait_until(lambda: jobs.runner() is None)
-    log = jobs.folder / "queue.db-wal"
-    assert log.stat().st_size > 10 * PAGE
-    job = jobs.add("-n0", "--", "true")
-    (jobs.folder / "output" / "1.1.log").write_text("said 1\n")
-    os.truncate(jobs.folder / "queue.db", 0)
+    assert (jobs.folder / "queue.db-wal").stat().st_size > 10 * PAGE
+    if size is None:
+        (jobs.folder / "queue.db").unlink()
+    else:
+        os.truncate(jobs.folder / "queue.db", size)
     states, said = listed(jobs)
-    assert len(states) == int(job), said
+    assert list(states) == list(range(1, int(last) + 1)), said
+    assert set(states.values()) == {"queued"}
+    assert jobs.add("-n0", "--", "true") == str(int(last) + 1)
     forget_damage(jobs)
+
+
+def test_an_old_copy_in_its_place_overwrites_no_output(jobs: Jobs) -> None:
+    jobs("pause")
+    first = jobs.add("-n0", "--", "sh", "-c", "echo by $$")
+    checkpoint(jobs)
+    old = (jobs.folder / "queue.db").read_bytes()
+    jobs("resume")
+    assert jobs.wait(first) == 0
+    said = jobs.log(first)
+    wait_until(lambda: jobs.runner() is None)
+    for part in jobs.folder.glob("queue.db*"):
+        part.unlink()
+    (jobs.folder / "queue.db").write_bytes(old)
+    jobs("resume")
+    assert jobs.wait(first) == 0
+    (kept,) = (jobs.folder / "output").glob("1.1.log.of-*")
+    assert kept.read_text() == said != jobs.log(first)
 
 
 @pytest.fixture
 def new_folder(jobs: Jobs) -> Iterator[Jobs]:
     (jobs.folder / "output").mkdir(parents=True)
     yield jobs
-    (jobs.folder / "queue.db").unlink()
-    (jobs.folder / "output" / "1.1.log").unlink(missing_ok=True)
+    wait_until(lambda: jobs.runner() is None)
+    for part in [*jobs.folder.glob("queue.db*"), *jobs.folder.glob("output/*")]:
+        part.unlink()
+
+
+def foreign(file: Path) -> None:
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE theirs(a)")
+        connection.executemany("INSERT INTO theirs VALUES(?)", [("theirs" * 50,)] * 500)
 
 
 def test_other_programs_files_are_left_alone(new_folder: Jobs) -> None:
     jobs = new_folder
     (jobs.folder / "output" / "1.1.log").write_text("said 1\n")
     file = jobs.folder / "queue.db"
-    with sqlite3.connect(file) as connection:
-        connection.execute("CREATE TABLE theirs(a)")
+    foreign(file)
     was = file.read_bytes()
     done = jobs.machine.run("queue", "list")
     assert done.returncode == 73 and "is not a queue's database" in done.stderr
     assert file.read_bytes() == was
+
+
+@pytest.mark.parametrize("kind", ["copied", "moved", "linked"])
+def test_so_they_are_beside_a_log_of_ours(jobs: Jobs, kind: str) -> None:
+    """Which SQLite would write into them."""
+    jobs("pause")
+    jobs.add("-n0", "--array=1-300", "--", "true")
+    wait_until(lambda: jobs.runner() is None)
+    assert (jobs.folder / "queue.db-wal").stat().st_size > 10 * PAGE
+    theirs, file = jobs.machine.folder / "theirs.db", jobs.folder / "queue.db"
+    ours = file.read_bytes()
+    foreign(theirs)
+    was = theirs.read_bytes()
+    if kind == "copied":
+        file.write_bytes(was)
+    else:
+        file.unlink()
+        theirs.rename(file) if kind == "moved" else file.symlink_to(theirs)
+    for _ in range(2):
+        done = jobs.machine.run("queue", "list")
+        assert done.returncode == 73 and len(done.stderr.splitlines()) == 1, done
+    assert (theirs if kind == "linked" else file).read_bytes() == was
+    file.unlink()
+    file.write_bytes(ours)
+    assert len(listed(jobs)[0]) == 300, "the log is as it was"
+
+
+def test_an_empty_file_behind_a_link_is_left_alone(jobs: Jobs) -> None:
+    jobs("pause")
+    jobs.add("-n0", "--", "true")
+    file, other = jobs.folder / "queue.db", jobs.machine.folder / "other"
+    ours = file.read_bytes()
+    file.unlink()
+    other.touch()
+    file.symlink_to(other)
+    done = jobs.machine.run("queue", "list")
+    assert done.returncode == 73 and other.stat().st_size == 0, done
+    file.unlink()
+    file.write_bytes(ours)
+    assert listed(jobs)[0] == {1: "queued"}
 
 
 def test_a_file_of_text_where_no_queue_was(new_folder: Jobs) -> None:

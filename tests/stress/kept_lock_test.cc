@@ -146,6 +146,66 @@ TEST_F(LeaseKeptLockTest, WhoWaitsInLineIsServedInItsTurn) {
   EXPECT_EQ(kill(waiter, 0), 0);
 }
 
+// Who shares it in turns with another, so that somebody else has it each second.
+TEST_F(LeaseKeptLockTest, WhoSharesItStopsNobody) {
+  Bell kept;
+  for (const auto offset : {0ms, 300ms})
+    as(kKeeper, [&] {
+      const int fd = open(path(kLockName).c_str(), O_RDONLY | O_CLOEXEC);
+      std::this_thread::sleep_for(offset);
+      for (bool first = true;; first = false) {
+        EXPECT_EQ(flock(fd, LOCK_SH), 0);
+        if (first) kept.ring();
+        std::this_thread::sleep_for(500ms);
+        flock(fd, LOCK_UN);
+        std::this_thread::sleep_for(100ms);
+      }
+      return 0;
+    });
+  kept.wait();
+  kept.wait();
+  EXPECT_TRUE(granted(share(GiB(60))));
+}
+
+// Its process has ended, and is not waited for; a child of its own has the lock.
+TEST_F(LeaseKeptLockTest, WhoHasEndedStopsNobody) {
+  Bell kept;
+  as(kKeeper, [&] {
+    const pid_t ends = in_child([&] {
+      take_lock();
+      const pid_t keeps = in_child([] { return pause(); });
+      kept.ring();
+      return keeps > 0 ? 0 : 1;
+    });
+    return ends > 0 ? pause() : 1;
+  });
+  kept.wait();
+  EXPECT_TRUE(granted(share(GiB(60))));
+}
+
+TEST_F(LeaseKeptLockTest, WhoStartsThreadsAllTheTimeStopsNobody) {
+  Bell kept;
+  as(kKeeper, [&] {
+    take_lock();
+    kept.ring();
+    for (;;) std::thread([] { std::this_thread::sleep_for(200ms); }).join();
+    return 0;
+  });
+  kept.wait();
+  EXPECT_TRUE(granted(share(GiB(60))));
+}
+
+// It costs the name in the record alone.
+TEST_F(LeaseKeptLockTest, WhoTakesALeaseOverDoesNotWaitLong) {
+  Lease lease = arbiter_.acquire(share(GiB(60)), machine_).value();
+  ASSERT_TRUE(lease.share_with_children().ok());
+  keep(kKeeper);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(arbiter_.take_over(lease).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+  EXPECT_TRUE(lease.intact());
+}
+
 TEST_F(LeaseKeptLockTest, RootsIsRespected) {
   keep(0);
   arbiter_.set_lock_limit(2800ms);
@@ -235,6 +295,26 @@ TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockLooksAgain) {
   go_on.ring();
   EXPECT_EQ(end_of(slept), 3);
   EXPECT_EQ(leases(), 1U);
+}
+
+// The same, of one that sleeps before it reads the clock, and only a little afterwards.
+TEST_F(LeaseKeptLockTest, TheTimeCountsFromBeforeTheLock) {
+  const Bell inside, go_on;
+  const pid_t slept = as(kOther, [&] {
+    at("lock taken", [&] {
+      inside.ring();
+      go_on.wait();  // until it has been overridden, by who has read the leases but not yet published
+      at("scanned", [] { std::this_thread::sleep_for(700ms); });
+    });
+    return granted(whole()) ? 0 : 3;
+  });
+  inside.wait();
+  at("scanned", [&] {
+    go_on.ring();
+    std::this_thread::sleep_for(300ms);
+  });
+  const Result<Lease> first = arbiter_.acquire(whole(), machine_);
+  EXPECT_EQ((first.ok() ? 1 : 0) + (end_of(slept) == 0 ? 1 : 0), 1) << "to one of the two";
 }
 
 // The same, of one that grows its lease.

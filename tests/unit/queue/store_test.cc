@@ -1,6 +1,7 @@
 // The queue's parts without processes: its database, life files, arrays and sweeps, measuring.
 #include "queue/store.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -8,7 +9,11 @@
 
 #include "queue/life.h"
 #include "queue/measure.h"
+#include "queue/mend.h"
+#include "queue/raw_file.h"
+#include "queue/schema.h"
 #include "queue/sweep.h"
+#include "support/child.h"
 #include "support/environment.h"
 #include "support/lease_folder.h"
 #include "support/queue_fixture.h"
@@ -336,6 +341,30 @@ TEST(Measure, OfItsFullestCard) {
   EXPECT_EQ(used, (std::map<JobId, Bytes>{{1, GiB(4)}, {2, GiB(1)}}));
   EXPECT_EQ(propose(MiB(7000)), MiB(7936));
   EXPECT_EQ(propose(Bytes(1)), MiB(256));
+}
+
+// SQLite's locks are the process's, and end with any descriptor of the file that it closes.
+TEST_F(StoreTest, WhoLooksAtTheFileKeepsItsLocks) {
+  Store ours = good(Store::open(*folder_, Durable::processes));
+  (void)good(ours.add(spec()));
+  struct flock question {};
+  question.l_type = F_WRLCK;
+  question.l_whence = SEEK_SET;
+  const auto locked = [&] {
+    return test::holds_in_child([&] {
+      const int fd = open(folder_->database().c_str(), O_RDWR | O_CLOEXEC);
+      return fcntl(fd, F_GETLK, &question) == 0 && question.l_type != F_UNLCK;
+    });
+  };
+  ASSERT_TRUE(locked());
+  EXPECT_EQ(read_header(folder_->database(), kSchema).kind, Header::ours);
+  EXPECT_TRUE(locked());
+  EXPECT_TRUE(copy_file(folder_->database(), folder_->path() + "/copy").ok());
+  EXPECT_TRUE(locked());
+  EXPECT_TRUE(Store::open(*folder_, Durable::processes).ok());
+  EXPECT_TRUE(locked());
+  EXPECT_FALSE(good(mend(*folder_)));
+  EXPECT_TRUE(locked());
 }
 
 }  // namespace
