@@ -100,7 +100,7 @@ def test_a_job_that_runs_goes_on(jobs: Jobs, lose) -> None:
 
 @pytest.mark.parametrize("size", [None, 0, 50, 3000])
 def test_what_stands_in_the_log_alone_is_kept(jobs: Jobs, size: int | None) -> None:
-    """SQLite removes the log of a database that is empty or gone. No job has begun, so no output tells of them."""
+    """SQLite removes the log of an empty database. No job has begun, so no output tells of them."""
     jobs("pause")
     jobs.add("-n0", "--array=1-300", "--", "echo", "waits")
     last = jobs.add("-n0", "--", "true")
