@@ -66,7 +66,7 @@ class CopyCall : public WholeAndOnce {
   }
 
   NodeId node(OperatorCall& call) const {
-    const NodeId node = where(call);
+    const NodeId node = with_room(call.runtime(), where(call));
     if (needs_no_kernel() && device_with_copy_queues(call.runtime(), node) != nullptr)
       call.use_queue(to_managed_ ? Queue::copy_in : Queue::copy_out);
     return node;
@@ -97,6 +97,19 @@ class CopyCall : public WholeAndOnce {
     }
     if (!from_managed_) return where_to_write(call.runtime(), call, source_, *block_of(target_));
     return call.choose();
+  }
+
+  // The host, where what a kernel makes of the bytes, because it converts or gathers them, does not fit beside
+  // the tensor at `node`. A tensor is written where its user has pinned it.
+  NodeId with_room(Runtime& runtime, NodeId node) const {
+    const bool on_host = from_managed_ == to_managed_ || !host_end().is_cpu() || runtime.backend(node).host;
+    if (on_host || source_.numel() == 0 || has_equal_layout(source_, target_)) return node;
+    Engine& engine = runtime.engine();
+    const Block& block = *block_of(from_managed_ ? source_ : target_);
+    const bool pinned = block.replica(node).user_pins != 0;
+    const Bytes made(host_end().numel() * static_cast<int64_t>(host_end().element_size()));
+    const bool fits = (pinned ? made : block.size() + made) <= engine.room(node);
+    return fits || (pinned && to_managed_) ? node : engine.host();
   }
 
   const at::Tensor& host_end() const { return to_managed_ ? source_ : target_; }
