@@ -99,8 +99,8 @@ class CopyCall : public WholeAndOnce {
     return call.choose();
   }
 
-  // The host, where what a kernel makes of the bytes, because it converts or gathers them, does not fit beside
-  // the tensor at `node`. A tensor is written where its user has pinned it.
+  // The host, where what a kernel makes of the bytes, because it converts or gathers them, does not fit
+  // beside the tensor at `node`. A tensor is written where its user has pinned it.
   NodeId with_room(Runtime& runtime, NodeId node) const {
     const bool on_host = from_managed_ == to_managed_ || !host_end().is_cpu() || runtime.backend(node).host;
     if (on_host || source_.numel() == 0 || has_equal_layout(source_, target_)) return node;
