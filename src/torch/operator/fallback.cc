@@ -88,6 +88,8 @@ class BoxedCall {
         if (!value.isTensor()) continue;
         const at::Tensor& tensor = value.toTensor();
         if (is_managed(tensor)) {
+          if (arg.written && signature_.op.schema().arguments()[i].is_out())
+            made_.push_back(call.operand_count());
           call.borrow(tensor, arg.written);
         } else {
           foreign_ = foreign_ || tensor.defined();
@@ -181,9 +183,11 @@ class BoxedCall {
   }
 
   // The arguments as they came, for an operator that the host may run again: only where no operand has been
-  // written (I9). What one of PyTorch's own drew is put back.
+  // written (I9), but for what is given as `out`, which may have to grow beyond the node's room. What one of
+  // PyTorch's own drew is put back.
   void remember(const OperatorCall& call) {
-    if (signature_.metadata_write || call.runtime().backend(call.node()).host || call.overwrites()) return;
+    if (signature_.metadata_write || call.runtime().backend(call.node()).host || call.overwrites(made_))
+      return;
     given_.assign(stack_.begin() + static_cast<std::ptrdiff_t>(first_), stack_.end());
     if (signature_.draws) [[unlikely]]
       drawn_.emplace(signature_, given_, call.index_or_current());
@@ -266,7 +270,8 @@ class BoxedCall {
   const size_t first_;
   torch::jit::Stack& stack_;
   size_t next_ = 0;
-  bool foreign_ = false;  // some operand is a tensor of another device
+  bool foreign_ = false;              // some operand is a tensor of another device
+  c10::SmallVector<size_t, 3> made_;  // operands that are given as `out`
   c10::SmallVector<c10::IValue, 8> given_;
   std::optional<Drawn> drawn_;
 };

@@ -54,10 +54,15 @@ OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtim
     seen = on_first_use_of_thread();
 }
 
-bool OperatorCall::overwrites() const {
-  return std::any_of(operands_.begin(), operands_.end(), [](const Operand& operand) {
-    return operand.written && operand.block->size() != Bytes(0);
-  });
+bool OperatorCall::overwrites(std::span<const size_t> made) const {
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    const Operand& operand = operands_[i];
+    if (!operand.written || operand.block->size() == Bytes(0)) continue;
+    if (std::find(made.begin(), made.end(), i) == made.end()) return true;
+    for (size_t k = 0; k < operands_.size(); ++k)
+      if (k != i && operands_[k].block == operand.block) return true;
+  }
+  return false;
 }
 
 OperatorCall::~OperatorCall() { give_up(); }

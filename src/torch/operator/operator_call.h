@@ -92,8 +92,9 @@ class OperatorCall {
   // The node that choose() found too small for the operands; kNoNode if none, and what to say of one.
   NodeId too_small() const { return too_small_; }
   std::string why_too_small() const;
-  // Whether an operand that has any bytes is written.
-  bool overwrites() const;
+  // Whether an operand that has any bytes is written, but for these, which the operator only makes: they may
+  // be made again, unless another operand is over the same bytes.
+  bool overwrites(std::span<const size_t> made) const;
   // Whether the operands alone are larger than every accelerator.
   bool too_large() {
     if (fits_somewhere()) [[likely]]

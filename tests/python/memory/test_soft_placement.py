@@ -305,6 +305,25 @@ def test_results_that_must_be_resized():
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, out: torch.mm(x, x.t(), out=out),
+        lambda x, out: torch.cumsum(x[:1, :1].expand(1000, 1000), 0, out=out),
+        lambda x, out: torch.outer(x[:, 0], x[:, 1], out=out),
+        lambda x, out: torch.cat([x] * 300, out=out),
+    ],
+    ids=["mm", "cumsum", "outer", "cat"],
+)
+def test_an_out_that_must_grow_beyond_the_accelerators(call: Callable[..., torch.Tensor], size: int):
+    x = matrix(1, 1000, 4)
+    out, plain = torch.empty(size, device="managed"), torch.empty(size)
+    assert same(call(x.to("managed"), out), call(x, plain))
+    assert same(out, plain)
+
+
+@pytest.mark.usefixtures("small")
 def test_operands_that_overlap_are_refused_as_ever():
     a = matrix(1).to("managed")
     before = a.cpu()
