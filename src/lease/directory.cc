@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "base/namespaces.h"
+#include "lease/record.h"
 
 namespace innkeeper::lease {
 namespace {

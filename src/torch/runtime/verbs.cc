@@ -51,6 +51,16 @@ Block& block_for(const at::Tensor& x, const char* what) {
   return *block_of(x);
 }
 
+// Of a tensor that a kernel can be given.
+Block& plain_block_for(const at::Tensor& x, const char* what) {
+  Block& block = block_for(x, what);
+  TORCH_CHECK_TYPE(!x.is_nested(), what, ": a nested tensor's bytes are those of x.values(); name these");
+  TORCH_CHECK_TYPE(!x.is_quantized(), what,
+                   ": kernels know no managed quantized tensor; x.int_repr() is one of its "
+                   "integers");
+  return block;
+}
+
 // The node that was asked for; else the computing node where the block is; else the thread's home.
 NodeId node_for(Block& block, const std::optional<std::string>& node, const char* what) {
   if (node.has_value()) return node_named(*node, what);
@@ -151,7 +161,7 @@ void set_replicated(const at::Tensor& x, bool replicated) {
 void evict(const at::Tensor& x) { throw_if_error(runtime().engine().evict(block_for(x, "evict")), "evict"); }
 
 Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& node, bool write)
-    : handle_((block_for(managed, "resident"), managed.storage())), write_(write) {
+    : handle_((plain_block_for(managed, "resident"), managed.storage())), write_(write) {
   Runtime& machine = runtime();
   Block& block = *block_of(managed);
   const NodeId id = node_for(block, node, "resident");

@@ -106,6 +106,16 @@ def test_a_cpu_tensor_that_is_written_stays_on_the_cpu():
     assert x._version == version + 1
 
 
+def test_so_it_is_for_who_calls_operators_without_autograd():
+    """There nothing above the kernels gives back the operand that was written."""
+    x = torch.zeros(3)
+    with torch.inference_mode():
+        for call in (torch.ops.aten.add_.Tensor, torch.ops.aten.mul_.Tensor):
+            returned = call(x, torch.full((3,), 2.0, device=M))
+            assert returned.device.type == "cpu" and returned.data_ptr() == x.data_ptr()
+    assert x.tolist() == [4, 4, 4]
+
+
 def test_an_operator_that_fails_leaves_what_it_was_to_write():
     x = torch.zeros(3)
     with pytest.raises(RuntimeError, match="shape"):

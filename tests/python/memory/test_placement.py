@@ -119,6 +119,17 @@ def test_a_module_that_fits_in_part_stays_unpinned():
     innkeeper.evict(module)
 
 
+def test_resident_says_what_it_cannot_give():
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="managed")
+    with pytest.raises(TypeError, match=r"nested tensor's bytes are those of x.values\(\); name these"):
+        innkeeper.resident(nested).__enter__()
+    with innkeeper.resident(nested.values()) as real:
+        assert real.shape == (5,)
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8).to("managed")
+    with pytest.raises(TypeError, match=r"x.int_repr\(\) is one of its integers"):
+        innkeeper.resident(quantized).__enter__()
+
+
 def test_resident_gives_the_real_tensor_and_keeps_writes():
     x = torch.arange(6.0, device="managed").view(2, 3).t()
     with innkeeper.resident(x) as real:
