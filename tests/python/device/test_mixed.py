@@ -109,11 +109,20 @@ def test_a_cpu_tensor_that_is_written_stays_on_the_cpu():
 def test_so_it_is_for_who_calls_operators_without_autograd():
     """There nothing above the kernels gives back the operand that was written."""
     x = torch.zeros(3)
+    two, places = torch.full((3,), 2.0, device=M), torch.arange(3)
+    calls = [
+        lambda: torch.ops.aten.add_.Tensor(x, two),
+        lambda: torch.ops.aten.index_add_.default(x, 0, places, two),
+        lambda: torch.ops.aten.addcmul_.default(x, two, two),
+        lambda: torch.ops.aten.lerp_.Scalar(x, two, 0.5),
+        lambda: torch.ops.aten.hypot_.default(x, two * 0),
+        lambda: torch.ops.aten.mul.out(x, two, out=x),
+    ]
     with torch.inference_mode():
-        for call in (torch.ops.aten.add_.Tensor, torch.ops.aten.mul_.Tensor):
-            returned = call(x, torch.full((3,), 2.0, device=M))
+        for call in calls:
+            returned = call()
             assert returned.device.type == "cpu" and returned.data_ptr() == x.data_ptr()
-    assert x.tolist() == [4, 4, 4]
+    assert x.tolist() == [10, 10, 10]
 
 
 def test_an_operator_that_fails_leaves_what_it_was_to_write():

@@ -338,6 +338,11 @@ except RuntimeError as error:
 def test_an_experiment_and_on_choose_the_device(scripts: Scripts):
     code = """
 import torch, innkeeper
+torch.cuda.set_device(1)  # before this thread has had any home
+with innkeeper.experiment("zero"):
+    print(torch.cuda.current_device(), end=" ")
+print(torch.cuda.current_device())
+torch.cuda.set_device(0)
 with innkeeper.on("sim:1"):
     x = torch.ones(2, device="cuda")
     print(x.device, torch.cuda.current_device(), torch.ones(1).cuda().device)
@@ -352,7 +357,7 @@ with innkeeper.experiment("one"):
     print(y.get_device(), torch.cuda.current_device())
 print(torch.cuda.current_device())
 """
-    assert scripts.ok(code).splitlines() == ["cuda:1 1 cuda:1", "0 cuda:0", "0 1", "0 0", "1"]
+    assert scripts.ok(code).splitlines() == ["0 1", "cuda:1 1 cuda:1", "0 cuda:0", "0 1", "0 0", "1"]
 
 
 def test_a_tensor_sent_to_another_process_arrives_on_its_device(scripts: Scripts):
