@@ -106,22 +106,21 @@ def test_a_cpu_tensor_that_is_written_stays_on_the_cpu():
     assert x._version == version + 1
 
 
+@torch.inference_mode()
 def test_so_it_is_for_who_calls_operators_without_autograd():
     """There nothing above the kernels gives back the operand that was written."""
     x = torch.zeros(3)
     two, places = torch.full((3,), 2.0, device=M), torch.arange(3)
-    calls = [
+    for call in (
         lambda: torch.ops.aten.add_.Tensor(x, two),
         lambda: torch.ops.aten.index_add_.default(x, 0, places, two),
         lambda: torch.ops.aten.addcmul_.default(x, two, two),
         lambda: torch.ops.aten.lerp_.Scalar(x, two, 0.5),
         lambda: torch.ops.aten.hypot_.default(x, two * 0),
         lambda: torch.ops.aten.mul.out(x, two, out=x),
-    ]
-    with torch.inference_mode():
-        for call in calls:
-            returned = call()
-            assert returned.device.type == "cpu" and returned.data_ptr() == x.data_ptr()
+    ):
+        returned = call()
+        assert returned.device.type == "cpu" and returned.data_ptr() == x.data_ptr()
     assert x.tolist() == [10, 10, 10]
 
 
