@@ -134,8 +134,19 @@ class Keeping {
     if (Clock::now() - seen.last > kSameSignal) seen.count = 0;
     const bool to_all = seen.count > 0;
     if (to_all) --seen.count;
-    if (to_all && getpgid(children_.command()) == getpgrp()) return;
+    if ((to_all || was_undone(passed.signal)) && getpgid(children_.command()) == getpgrp()) return;
     children_.signal(passed.signal, passed.code, passed.value);
+  }
+
+  // A stop and a continuation take each other away from a process that has not taken the first yet: so the
+  // process that waits may have had one that this one never saw. The other, which this one has had, came later.
+  bool was_undone(int signal) const {
+    const auto had = [this](int other) {
+      const Seen& seen = seen_.at(static_cast<size_t>(other));
+      return seen.count > 0 && Clock::now() - seen.last <= kSameSignal;
+    };
+    if (signal == SIGCONT) return had(SIGTSTP) || had(SIGTTIN) || had(SIGTTOU);
+    return (signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) && had(SIGCONT);
   }
 
   void reap() {

@@ -254,6 +254,29 @@ for line in sys.stdin:
 """
 
 
+def children(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
+def test_a_stop_right_after_a_continue_holds(machine: Machine, terminal: Terminal):
+    """Each takes the other away from a process that has not taken it yet; `run` and the keeper take them apart."""
+    terminal.type("innkeeper run -- sleep 60\n")
+    wait_until(lambda: len(machine.held()) == 1)
+    run = machine.held()[0]["pid"]
+    keeper = int(children(run))
+    wait_until(lambda: children(keeper))
+    command = int(children(keeper))
+    os.killpg(run, signal.SIGTSTP)
+    wait_until(lambda: state(run) == state(command) == "T")
+    for attempt in range(80):
+        os.killpg(run, signal.SIGCONT)
+        time.sleep(attempt % 20 * 0.0001)
+        os.killpg(run, signal.SIGTSTP)
+        time.sleep(0.01)
+        wait_until(lambda: state(run) == state(command) == "T")
+    os.killpg(run, signal.SIGKILL)
+
+
 def test_a_terminals_keys_and_job_control(machine: Machine, terminal: Terminal):
     script = machine.folder / "reader.py"
     script.write_text(READER)
