@@ -138,8 +138,9 @@ class Keeping {
     children_.signal(passed.signal, passed.code, passed.value);
   }
 
-  // A stop and a continuation take each other away from a process that has not taken the first yet: so the
-  // process that waits may have had one that this one never saw. The other, which this one has had, came later.
+  // A stop and a continuation take each other away from a process that has not taken the first yet. So the
+  // process that waits may have had one that this one never saw; the other, which this one has had, came
+  // later.
   bool was_undone(int signal) const {
     const auto had = [this](int other) {
       const Seen& seen = seen_.at(static_cast<size_t>(other));
