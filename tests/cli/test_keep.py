@@ -259,7 +259,7 @@ def children(pid: int) -> str:
 
 
 def test_a_stop_right_after_a_continue_holds(machine: Machine, terminal: Terminal):
-    """Each takes the other away from a process that has not taken it yet; `run` and the keeper take them apart."""
+    """Each takes the other from a process that has not taken it yet; `run` and the keeper take them apart."""
     terminal.type("innkeeper run -- sleep 60\n")
     wait_until(lambda: len(machine.held()) == 1)
     run = machine.held()[0]["pid"]
