@@ -33,9 +33,11 @@ constexpr int kUntilTheKeeperEndsMs = 100;
 // Who still waits then may wait for long.
 constexpr int kSoonMs = 1000;
 
-// Whoever kills the command and the keeper with one `kill -9` kills them one after the other. If the command
-// left processes behind, and this one ended in between, nobody would hold the lease for them.
+// One `kill -9` of the command and the keeper kills them one after the other. If this process ended between
+// the two kills, no process would hold the lease for the processes that the command left behind. So it waits
+// this long.
 constexpr std::chrono::milliseconds kUntilTheKeeperIsSafe{300};
+// How often it looks meanwhile whether the keeper lives.
 constexpr int kLookMs = 50;
 
 class Attendant {
@@ -52,13 +54,14 @@ class Attendant {
     while (true) {
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {keeper_.channel, POLLIN, 0}};
       const bool looks = keeper_.channel < 0;  // for a lost lease, as the keeper did
-      const int patience = leaves_at_ ? kLookMs : light_ && !looks ? -1 : kSoonMs;
+      const int patience = leaving_ ? kLookMs : light_ && !looks ? -1 : kSoonMs;
       if (poll(events, std::size(events), patience) == 0 && !std::exchange(light_, true)) drop_code();
       if (looks && restore_.look(lease_) == Restore::Found::lost) say_lost();
       read_signals();
       if (std::optional<Result<int>> failed = read_channel()) return *std::move(failed);
       reap();
-      if (leaves_at_ && keeper_.channel >= 0 && Clock::now() >= *leaves_at_) end(*status_, /*left=*/true);
+      if (leaving_ && keeper_.channel >= 0 && Clock::now() >= leaving_->at)
+        end(leaving_->status, /*left=*/true);
     }
   }
 
@@ -82,8 +85,7 @@ class Attendant {
       if (report.event == Event::lost) say_lost();
       if (report.event != Event::ended) continue;
       if (!report.left) end(report.value, /*left=*/false);
-      status_ = report.value;
-      leaves_at_ = Clock::now() + kUntilTheKeeperIsSafe;
+      leaving_ = Leaving{report.value, Clock::now() + kUntilTheKeeperIsSafe};
     }
     if (stop != 0 && lease::process_state(children_.command()) == 'T') suffer(stop);
     if (!gone) return std::nullopt;
@@ -125,7 +127,8 @@ class Attendant {
   // The keeper, and where it was killed the command and all that it started.
   void reap() {
     children_.look({.stopped = [](int signal) { suffer(signal); }, .continued = nullptr});
-    if (keeper_.channel < 0 && children_.none()) end(status_.value_or(children_.status()), /*left=*/false);
+    if (keeper_.channel >= 0 || !children_.none()) return;
+    end(leaving_ ? leaving_->status : children_.status(), /*left=*/false);
   }
 
   [[noreturn]] void end(int status, bool left) {
@@ -151,8 +154,11 @@ class Attendant {
   Children children_;
   Keeper keeper_;
   bool light_ = false;
-  std::optional<int> status_;                   // of the command, where the keeper has told its end
-  std::optional<Clock::time_point> leaves_at_;  // and that it left processes behind
+  struct Leaving {
+    int status;            // The command's, of wait().
+    Clock::time_point at;  // When this process ends, if the keeper lives until then.
+  };
+  std::optional<Leaving> leaving_;  // Set once the command has ended and left processes behind.
   Restore restore_;
 };
 

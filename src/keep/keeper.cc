@@ -138,8 +138,8 @@ class Keeping {
     children_.signal(passed.signal, passed.code, passed.value);
   }
 
-  // A stop and a continuation take each other away from a process that has not taken the first yet. So the
-  // process that waits may have had one that this one never saw; the other, which this one has had, came
+  // The kernel drops a pending stop signal when a SIGCONT arrives, and the reverse. So the process that waits
+  // may pass on a signal that this process never received. The opposite signal, which it did receive, came
   // later.
   bool was_undone(int signal) const {
     const auto had = [this](int other) {

@@ -14,8 +14,8 @@ class Restore {
  public:
   enum class Found : uint8_t { nothing, restored, lost, still_lost };
 
-  // Checks at most once a second, and after a failure less often: whoever was granted the GPUs may return
-  // them later. Costs one fstat(); a restoration takes milliseconds.
+  // Checks at most once a second, and after a failure less often, because other leases may end later. Costs
+  // one fstat(); a restoration takes milliseconds.
   Found look(lease::Lease& lease) {
     if (Clock::now() < next_) return Found::nothing;
     Found found = Found::nothing;

@@ -27,8 +27,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSlowLook{500};
 // A place must be touched well within kPlaceLost. When the process is stopped so is the thread that does it.
 constexpr std::chrono::seconds kTouch{1};
+// Longest pause between two attempts without the lock.
 constexpr milliseconds kMostBetweenTries{200};
-// For the name of who holds a lease, which nothing depends on.
+// Longest wait for the lock to write the holder's name. No grant depends on the name.
 constexpr milliseconds kToSign{300};
 
 Status sensible(const Request& request, const Machine& machine, bool in_line = false) {
@@ -40,6 +41,8 @@ Status sensible(const Request& request, const Machine& machine, bool in_line = f
 }
 
 Status over() { return Status(Code::unavailable, "this lease is over, or another process's"); }
+
+Status contested() { return Status(Code::busy, "others were granted GPUs at the same moment. Ask again"); }
 
 // Under the lock: is it a lease still? Its record is then the one in force.
 Status refresh(LeaseFile& file) {
@@ -80,6 +83,25 @@ bool Arbiter::was_alone(GlobalLock& lock, const std::vector<Entry>& before, cons
   });
 }
 
+Result<std::optional<LeaseFile>> Arbiter::create_alone(Record record, GlobalLock& lock,
+                                                       const std::vector<Entry>& before,
+                                                       std::optional<std::string> id) {
+  Result<LeaseFile> made = create(directory_, std::move(record), lock, std::move(id));
+  if (!made.ok()) return made.status();
+  if (was_alone(lock, before, made.value().id)) return std::optional(std::move(made).value());
+  remove(made.value());
+  return std::optional<LeaseFile>();
+}
+
+Result<bool> Arbiter::rewrite_alone(LeaseFile& file, Record record, GlobalLock& lock,
+                                    const std::vector<Entry>& before) {
+  const Record old = file.record;
+  IK_RETURN_IF_ERROR(rewrite(file, std::move(record), lock));
+  if (was_alone(lock, before, file.id)) return true;
+  IK_RETURN_IF_ERROR(rewrite(file, old, lock));
+  return false;
+}
+
 std::optional<Result<Lease>> Arbiter::try_alone(Attempt& attempt, std::optional<LeaseFile>& place,
                                                 bool line_up, LockWatch& watch) {
   GlobalLock lock;
@@ -100,26 +122,20 @@ std::optional<Result<Lease>> Arbiter::try_alone(Attempt& attempt, std::optional<
   const std::vector<double> order = scores(attempt.machine, attempt.ledger, attempt.request.by, attempt.keys);
   const auto cards = choose(attempt.machine, attempt.ledger, attempt.wish, order);
   if (cards && place) {
-    const Record waiting = place->record;
-    IK_RETURN_IF_ERROR(rewrite(*place, attempt.granted(*cards), lock));
-    if (!was_alone(lock, attempt.live, place->id)) {
-      IK_RETURN_IF_ERROR(rewrite(*place, waiting, lock));
-      return std::nullopt;
-    }
+    const Result<bool> alone = rewrite_alone(*place, attempt.granted(*cards), lock, attempt.live);
+    if (!alone.ok()) return alone.status();
+    if (!alone.value()) return std::nullopt;
     lock.unlock();
     LeaseFile file = std::move(*place);
     place = std::nullopt;
     return Lease(std::move(file));
   }
   if (cards) {
-    Result<LeaseFile> made = create(directory_, attempt.granted(*cards), lock);
+    Result<std::optional<LeaseFile>> made = create_alone(attempt.granted(*cards), lock, attempt.live);
     if (!made.ok()) return made.status();
-    if (!was_alone(lock, attempt.live, made.value().id)) {
-      remove(made.value());
-      return std::nullopt;
-    }
+    if (!made.value()) return std::nullopt;
     lock.unlock();
-    return Lease(std::move(made).value());
+    return Lease(*std::move(made).value());
   }
   if (line_up && !place) {
     if (const auto wanted = choose_to_wait_for(attempt.machine, attempt.ledger, attempt.wish)) {
@@ -143,7 +159,7 @@ Result<Lease> Arbiter::try_once(Attempt& attempt, std::optional<LeaseFile>& plac
     if (std::chrono::steady_clock::now() >= until)
       return Status(Code::busy, "others are granted GPUs at the same moments again and again while " +
                                     directory_->path() + "/" + kLockName + " is kept locked");
-    // Two who meet would meet again.
+    // Two processes that collide would collide again after equal pauses.
     std::this_thread::sleep_for(pause + milliseconds(spread() % static_cast<unsigned>(pause.count() + 1)));
   }
 }
@@ -204,7 +220,7 @@ Status Arbiter::change(LeaseFile& file, milliseconds limit, const std::function<
   edit(record);
   IK_RETURN_IF_ERROR(rewrite(file, std::move(record), lock));
   if (lock.exclusive() || !before.expired(machine_clock_ns())) return Status::okay();
-  // It may have been another's before it was written.
+  // Its bytes may have been granted to others before the renewal was written.
   IK_RETURN_IF_ERROR(rewrite(file, before, lock));
   return over();
 }
@@ -248,11 +264,9 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
     }
     claim.bytes = each;
   }
-  const Record before = file.record;
-  IK_RETURN_IF_ERROR(rewrite(file, std::move(record), lock));
-  if (was_alone(lock, attempt.live, file.id)) return Status::okay();
-  IK_RETURN_IF_ERROR(rewrite(file, before, lock));
-  return Status(Code::busy, "others were granted GPUs at the same moment. Ask again");
+  const Result<bool> alone = rewrite_alone(file, std::move(record), lock, attempt.live);
+  if (!alone.ok()) return alone.status();
+  return alone.value() ? Status::okay() : contested();
 }
 
 Status Arbiter::renew(Lease& lease, milliseconds expires_after) {
@@ -327,14 +341,11 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
                                   ", others have been granted " + to_string(standing.promised - claim.bytes) +
                                   " of " + to_string(standing.capacity) + " since");
   }
-  Result<LeaseFile> made = create(directory_, own.record, lock, std::move(id));
+  Result<std::optional<LeaseFile>> made = create_alone(own.record, lock, live, std::move(id));
   if (!made.ok()) return made.status();
-  if (!was_alone(lock, live, made.value().id)) {
-    remove(made.value());
-    return Status(Code::busy, "others were granted GPUs at the same moment. Ask again");
-  }
+  if (!made.value()) return contested();
   lock.unlock();
-  lease = Lease(std::move(made).value());
+  lease = Lease(*std::move(made).value());
   return Status::okay();
 }
 
@@ -343,7 +354,8 @@ Status Arbiter::may_revoke(const std::string& id) const {
   struct stat about {};
   if (fstatat(directory_->fd(), ("l" + id).c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0)
     return Status(Code::unavailable, "there is no lease " + id);
-  // The folder's owner could remove it as well, but only its own can note in it that this was no logout.
+  // The folder's owner could remove the file, too. But only the file's owner can note in it that this was no
+  // logout.
   if (about.st_uid != geteuid() && geteuid() != 0)
     return Status(Code::busy, "the lease " + id + " is " + user_name(about.st_uid) + "'s");
   return Status::okay();

@@ -103,13 +103,21 @@ class Arbiter {
   // one, and with `line_up`, a refused attempt that may succeed later takes a place.
   // Blocks: up to the lock's limit.
   Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up, LockWatch& watch);
-  // Once. None: somebody else may have been granted the same at the same moment.
+  // One attempt. None: another process may have been granted the same bytes meanwhile, so the claim was taken
+  // back.
   std::optional<Result<Lease>> try_alone(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up,
                                          LockWatch& watch);
   Status lock_to_grant(GlobalLock& lock, LockWatch* watch = nullptr);
-  // After a claim was published: nobody can have been granted anything since `before` was read, but for the
-  // one with this id.
+  // Ensures: no process has been granted anything since `before` was read, except the lease with this id.
+  // Requires: that lease is published.
   bool was_alone(GlobalLock& lock, const std::vector<Entry>& before, const std::string& own) const;
+  // Publish a claim that was chosen with `before` in mind. None, or false: was_alone() was not, and the claim
+  // was taken back.
+  Result<std::optional<LeaseFile>> create_alone(Record record, GlobalLock& lock,
+                                                const std::vector<Entry>& before,
+                                                std::optional<std::string> id = std::nullopt);
+  Result<bool> rewrite_alone(LeaseFile& file, Record record, GlobalLock& lock,
+                             const std::vector<Entry>& before);
   Status change(LeaseFile& file, std::chrono::milliseconds limit, const std::function<void(Record&)>& edit);
 
   std::shared_ptr<const Directory> directory_;

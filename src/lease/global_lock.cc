@@ -24,7 +24,7 @@ std::chrono::microseconds pause_after(int attempt) {
 }
 
 constexpr int kQuickAttempts = 4;
-// Only then is it asked who has it.
+// A lock that has been held for longer than this is looked at by the watch.
 constexpr std::chrono::milliseconds kSuspicious{200};
 // Less than it takes to be overridden.
 constexpr std::chrono::milliseconds kOverslept{1000};
@@ -113,7 +113,8 @@ bool GlobalLock::exclusive() const {
   return held_ && overridden_ == nullptr && Clock::now() - since_ < kOverslept;
 }
 
-// Who gets the lock itself knows that nobody has it; else those who have it are the ones who only keep it.
+// If the lock can be taken now, no process is in the middle of a grant. Else the holders must be the
+// overridden ones.
 bool GlobalLock::undisturbed(const Directory& directory) {
   if (!in_force(directory)) return false;
   if (overridden_ == nullptr || flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return true;

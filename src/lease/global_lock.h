@@ -6,9 +6,10 @@
 // noticed. Signals are held back meanwhile in this thread, so that Ctrl-Z or a handler does not stop
 // everybody. Nothing slow is done under it: no NVML, no CUDA, no name of a user, no /proc.
 //
-// Any user can hold the file locked for ever. Who only keeps it (lock_watch.h) is overridden by those who ask
-// with a watch: what they then publish counts once nobody was found to have been in between (exclusive(),
-// undisturbed()). Else each caller is told after its limit who holds it: a denial, never a wrong grant.
+// Any user can hold the file locked for ever. A caller with a watch overrides a process that only keeps the
+// lock (lock_watch.h). The claim that this caller publishes counts once it has found that no other process
+// granted anything meanwhile (exclusive(), undisturbed()). In all other cases the caller is told after its
+// limit which process holds the lock: a denial, never a wrong grant.
 #pragma once
 
 #include <csignal>
@@ -30,33 +31,34 @@ class GlobalLock {
   GlobalLock(const GlobalLock&) = delete;
   GlobalLock& operator=(const GlobalLock&) = delete;
 
-  // Blocks: up to `limit`. Fails with Code::busy and who holds it. With a watch it may be left to somebody
-  // who only keeps it: held() is true then, and exclusive() is not.
-  // Requires: not held. The same thread takes and gives back.
+  // Blocks: up to `limit`. Fails with Code::busy and who holds it. With a watch, a process that only keeps
+  // the lock is overridden: held() is true then, and exclusive() is false. Requires: not held. The same
+  // thread takes and gives back.
   Status lock(const Directory& directory, std::chrono::milliseconds limit, LockWatch* watch = nullptr);
   void unlock();
   // This caller may publish.
   bool held() const { return held_; }
-  // Nobody else can have published since. False also where this caller took so long that others may have
-  // taken it for one who only keeps the lock.
+  // No other process can have published since. Also false if this caller took so long that others may have
+  // overridden it.
   bool exclusive() const;
-  // After publishing without exclusive(): nobody is in the middle of a grant. Whoever was there since this
-  // lock was taken has published by now.
+  // Requires: the caller has published. True: no process is in the middle of a grant, so each grant that
+  // began before is published by now.
   bool undisturbed(const Directory& directory);
 
  private:
   using Clock = std::chrono::steady_clock;
   Status open(const Directory& directory);
   bool in_force(const Directory& directory) const;
-  // Takes it if nobody has it. False: somebody has, or the file was closed because its name leads to another.
+  // Takes the lock if it is free. False: it is held, or the file was closed because its name leads to
+  // another.
   bool try_now(const Directory& directory);
   bool override_it(const Directory& directory, LockWatch& watch);
 
   OpenFile file_;
   sigset_t signals_ = {};
   bool held_ = false;
-  const LockWatch* overridden_ = nullptr;  // by what it was seen that its holder only keeps it
-  Clock::time_point since_;
+  const LockWatch* overridden_ = nullptr;  // The watch that saw the holder; null: no holder was overridden.
+  Clock::time_point since_;                // A time before the lock was taken.
 };
 
 }  // namespace innkeeper::lease

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -25,15 +24,15 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBetweenLooks{50};
 constexpr milliseconds kAsleep{2000};
 constexpr int kLooks = 20;
-// All who share the lock, one after the other too, are as one who keeps it.
+// All processes that share the lock count as one holder, also if they take turns.
 const ProcessKey kSharing{};
 
-// The processes that hold a flock on it, by the numbers that they have here. `device` may be left out where
-// it only costs a name: file systems with subvolumes say another one than stat().
 struct Holder {
   int64_t pid = 0;
   bool shares = false;  // LOCK_SH, which this program never takes
 };
+// The processes that hold a flock on the file. Without `of_this_device` the inode's number alone is compared:
+// a file system with subvolumes gives stat() another device than it gives the list of locks.
 std::vector<Holder> holders(const struct stat& file, bool of_this_device) {
   char device[32];
   std::snprintf(device, sizeof device, "%02x:%02x", major(file.st_dev), minor(file.st_dev));
@@ -60,7 +59,8 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// The user who started it. What it executed may run as another one, and /proc/<pid> may be root's.
+// The user who started the process. A program that it executed may run as another user, and /proc/<pid> may
+// belong to root.
 std::optional<uid_t> real_user(const std::string& process) {
   std::ifstream status(process + "/status");
   std::string word;
@@ -70,7 +70,7 @@ std::optional<uid_t> real_user(const std::string& process) {
   return std::nullopt;
 }
 
-// By the second version of control groups. One that is frozen by the first shows as waiting for a disk.
+// Whether the process is frozen by a control group of version 2. Version 1 shows a frozen process in state D.
 bool frozen(const std::string& process) {
   std::ifstream groups(process + "/cgroup");
   std::string line, word;
@@ -92,8 +92,9 @@ std::string who_is(int64_t pid) {
          (user ? " of " + user_name(*user) : "");
 }
 
-// The process, where all of its threads sleep or have ended. None: one does not, or it cannot be seen, or is
-// root's. One that is gone has left the lock to a child that it forked, and is in the middle of nothing.
+// The process, if all of its threads sleep or have ended. None: a thread runs, or the process cannot be seen
+// or is root's. A process that is gone has left the lock to a forked child, and is not in the middle of a
+// grant.
 std::optional<ProcessKey> asleep(int64_t pid) {
   if (!proc_is_ours()) return std::nullopt;
   if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return ProcessKey{pid, 0};
@@ -101,16 +102,9 @@ std::optional<ProcessKey> asleep(int64_t pid) {
   const std::vector<ProcessKey> line = process_line(pid);
   const std::optional<uid_t> user = real_user(process);
   if (line.empty() || !user || *user == 0 || user == unmapped_user() || frozen(process)) return std::nullopt;
-  bool any = false;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(process + "/task", error)) {
-    const std::string stat = first_line(entry.path() / "stat");
-    const size_t name = stat.rfind(") ");
-    const char state = name == std::string::npos || stat.size() < name + 3 ? '?' : stat[name + 2];
-    if (state != 'S' && state != 'Z' && state != 'X') return std::nullopt;
-    any = true;
-  }
-  return any && !error ? std::optional(line.front()) : std::nullopt;
+  const std::string states = thread_states(pid);
+  const bool asleep = !states.empty() && states.find_first_not_of("SZX") == std::string::npos;
+  return asleep ? std::optional(line.front()) : std::nullopt;
 }
 
 }  // namespace

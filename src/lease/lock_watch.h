@@ -1,11 +1,11 @@
-// Who holds the global lock, from the kernel's list of locks, and whether he has taken it only to keep it.
+// Which processes hold the global lock, and whether they only keep it without using it.
 //
-// Any user can open the lock's file and keep it locked. Who uses the lock has it for some hundred
-// microseconds, in which his thread computes or waits for a disk. So a process of which every thread
-// sleeps or has ended, look after look for two seconds, does not use it. Nor does who shares it (LOCK_SH),
-// since this program never does. Root's processes that have it alone never count as such, since `setup`
-// moves the folder under the lock; nor do stopped and frozen ones, which may go on in the middle of a
-// grant.
+// Any user can open the lock's file and keep it locked. A process that uses the lock holds it for some
+// hundred microseconds, in which its thread computes or waits for a disk. So a process whose threads all
+// sleep or have ended, in look after look for two seconds, does not use the lock. A process that shares the
+// lock (LOCK_SH) does not use it either, because this program never shares it. Processes of root that hold it
+// alone are never counted so, since `setup` moves the folder under the lock. Stopped and frozen processes are
+// not either, since they may go on in the middle of a grant.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,27 +19,27 @@
 
 namespace innkeeper::lease {
 
-// "pid 123 (python3) of alice, pid 4 (cat) of bob"; empty: nobody has it, or it cannot be seen. Slow (names
-// of users).
+// "pid 123 (python3) of alice, pid 4 (cat) of bob"; empty: no process holds it, or none can be seen. Slow:
+// looks up user names.
 std::string holders_of_lock(const struct stat& file);
 
-// One thread's. It may be kept between attempts to take the lock.
+// Used by one thread. It may be kept between attempts to take the lock.
 class LockWatch {
  public:
-  // Looks at all who hold the lock on this file, but no more often than is useful. Reads /proc.
+  // Records who holds the lock on this file, at most every 50 ms. Reads /proc.
   void look(const struct stat& file);
-  // All who held it at the last look only keep it.
+  // All holders at the last look only keep the lock.
   bool only_kept() const;
-  // Warns of them, once. Slow, as above.
+  // Warns of these holders, once. Slow: looks up user names.
   void tell(const std::string& lock_path);
-  // Those of whom that was said, and nobody else, hold it at this moment.
+  // These holders, and no other process, hold the lock at this moment.
   bool unchanged(const struct stat& file) const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::set<ProcessKey> holders_;  // as long as they have been asleep
-  int64_t sharing_ = 0;           // one of those who have it by LOCK_SH
+  std::set<ProcessKey> holders_;  // The holders since `since_`; empty while one of them runs.
+  int64_t sharing_ = 0;           // The last process seen to hold it by LOCK_SH.
   Clock::time_point since_;
   Clock::time_point last_;
   int looks_ = 0;

@@ -10,8 +10,10 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string_view>
+#include <system_error>
 
 #include "base/namespaces.h"
 
@@ -119,6 +121,18 @@ char process_state(const ProcessKey& process) {
 char process_state(int64_t pid) {
   Stat stat;
   return read_stat(pid, stat) ? stat.state : '\0';
+}
+
+std::string thread_states(int64_t pid) {
+  std::string states;
+  std::error_code error;
+  const std::string tasks = std::to_string(pid) + "/task/";
+  if (!proc_is_ours()) return states;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + tasks, error)) {
+    Stat stat;
+    states += read_stat_of(tasks + entry.path().filename().string(), stat) ? stat.state : '?';
+  }
+  return error ? "" : states;
 }
 
 uint64_t own_pid_namespace() {

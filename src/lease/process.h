@@ -34,6 +34,9 @@ uint64_t own_pid_namespace();
 // What ps shows as its state, 'T' of one that is stopped; 0: it is gone, or cannot be seen.
 char process_state(const ProcessKey& process);
 char process_state(int64_t pid);  // where it is known that the number is still its own
+// The states of all threads of a process, "SSR" say; '?' of one that cannot be read. Empty: the process is
+// gone, or cannot be seen.
+std::string thread_states(int64_t pid);
 
 // Fills in who holds the lease: this process.
 void sign(Record& record);

@@ -46,41 +46,17 @@ Status lengthen(const std::string& path, int64_t length) {
   return Status(Code::io_error, "cannot make " + path + " as long as it was" + room_left(path));
 }
 
-// The file and what of it still stands in its log, as they are.
-Status keep_copy(const Folder& folder, const std::string& kept) {
-  IK_RETURN_IF_ERROR(copy_file(folder.database(), kept));
-  return size_of(folder.database() + "-wal") > 0 ? copy_file(folder.database() + "-wal", kept + "-wal")
-                                                 : Status::okay();
+// A database and its log, as they are.
+Status copy_database(const std::string& from, const std::string& to) {
+  IK_RETURN_IF_ERROR(copy_file(from, to));
+  return size_of(from + "-wal") > 0 ? copy_file(from + "-wal", to + "-wal") : Status::okay();
+}
+
+void remove_database(const std::string& path) {
+  for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((path + end).c_str());
 }
 
 Result<Database> open_ours(const std::string& path) { return Database::open(path, Durable::power, kSchema); }
-
-// Of a database without its beginning, which may stand in its log.
-class Copy {
- public:
-  Copy(std::string path, const std::string& from) : path_(std::move(path)) {
-    remove();
-    for (const char* end : {"", "-wal"}) {
-      std::error_code error;
-      if (std::filesystem::exists(from + end, error))
-        std::filesystem::copy_file(from + end, path_ + end, error);
-    }
-  }
-  ~Copy() { remove(); }
-  Copy(const Copy&) = delete;
-  Copy& operator=(const Copy&) = delete;
-
-  Result<Database> open() const {
-    IK_RETURN_IF_ERROR(lengthen(path_, kPage));
-    return Database::open_part(path_, kSchema);
-  }
-
- private:
-  void remove() const {
-    for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((path_ + end).c_str());
-  }
-  const std::string path_;
-};
 
 // One mending, under its lock.
 class Mending {
@@ -88,8 +64,9 @@ class Mending {
   explicit Mending(const Folder& folder)
       : folder_(folder), seconds_(std::to_string(wall_clock_ns() / 1'000'000'000)) {}
   ~Mending() {
-    remove(fresh_);
-    if (!done_ && !kept_.empty()) remove(kept_);
+    remove_database(fresh_);
+    remove_database(part_);
+    if (!done_ && !kept_.empty()) remove_database(kept_);
   }
 
   Result<bool> run() {
@@ -102,7 +79,7 @@ class Mending {
         if (!has_log && !has_traces(folder_)) return false;
         return begin_anew();
       case Header::unreadable:
-        // Without a trace of jobs it may be anybody's.
+        // Without a trace of jobs the file may be another program's.
         if (!has_log && !has_traces(folder_)) return not_ours(Code::io_error, path);
         return begin_anew();
       case Header::ours: break;
@@ -119,23 +96,20 @@ class Mending {
   }
 
  private:
-  static void remove(const std::string& database) {
-    for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((database + end).c_str());
-  }
   std::string name_kept(std::string_view kind) const {
     return folder_.path() + "/" + std::string(kind) + seconds_;
   }
 
   Result<bool> replace(Database& live, const std::string& what) {
     kept_ = name_kept(kDamaged);
-    remove(fresh_);
+    remove_database(fresh_);
     Result<Database> made = open_ours(fresh_);
     if (!made.ok()) return made.status();
     Result<int64_t> lost = int64_t{0};
     {
       Transaction nobody_writes(live);
       IK_RETURN_IF_ERROR(nobody_writes.status());
-      IK_RETURN_IF_ERROR(keep_copy(folder_, kept_));
+      IK_RETURN_IF_ERROR(copy_database(folder_.database(), kept_));
       lost = salvage(&live, made.value(), folder_);
       if (!lost.ok()) return lost.status();
     }
@@ -146,19 +120,21 @@ class Mending {
     return true;
   }
 
-  // Of what is left of the old one, looked at in a copy: whoever has it open goes on writing its log. The new
-  // one gets the old one's name, and he sees that his has moved (Database::moved).
+  // Reads a copy of the old database and its log, because a process that has the old one open still writes
+  // the log. The new database takes the old one's name; those processes see that theirs has moved
+  // (Database::moved).
   Result<bool> begin_anew() {
     kept_ = name_kept(kUnreadable);
-    remove(fresh_);
-    IK_RETURN_IF_ERROR(keep_copy(folder_, kept_));
-    Result<int64_t> lost = int64_t{0};
+    remove_database(fresh_);
+    remove_database(part_);
+    IK_RETURN_IF_ERROR(copy_database(folder_.database(), kept_));
+    IK_RETURN_IF_ERROR(copy_database(kept_, part_));
+    IK_RETURN_IF_ERROR(lengthen(part_, kPage));  // else SQLite throws the log away
     {
       Result<Database> made = open_ours(fresh_);
       if (!made.ok()) return made.status();
-      const Copy copy(folder_.path() + "/queue.db.looked-at", kept_);
-      Result<Database> old = copy.open();
-      lost = salvage(old.ok() ? &old.value() : nullptr, made.value(), folder_);
+      Result<Database> old = Database::open_part(part_, kSchema);
+      const Result<int64_t> lost = salvage(old.ok() ? &old.value() : nullptr, made.value(), folder_);
       if (!lost.ok()) return lost.status();
     }
     for (const char* end : {"-wal", "-shm"}) unlink((folder_.database() + end).c_str());
@@ -167,8 +143,7 @@ class Mending {
                                         " in the place of the old: " + std::strerror(errno));
     done_ = true;
     log(LogLevel::warn,
-        "the queue's database could not be read and is made anew from its log and the jobs' "
-        "output; " +
+        "the queue's database could not be read and is made anew from its log and the jobs' output; " +
             kept_ + " is what it was");
     return true;
   }
@@ -176,6 +151,7 @@ class Mending {
   const Folder& folder_;
   const std::string seconds_;
   const std::string fresh_ = folder_.path() + "/queue.db.mended";
+  const std::string part_ = folder_.path() + "/queue.db.looked-at";  // a copy without its beginning
   std::string kept_;
   bool done_ = false;
 };

@@ -1,10 +1,9 @@
-// A queue's database of which something is lost: pages that a disk cannot read any more, the end of a file
-// that was cut off, or all of it.
+// Mends a queue's database that lost pages, its end, or all of its bytes.
 //
-// What can be read is put into a new one (salvage.h), which takes its place for all who have it open. The
-// damaged one is kept beside it, as queue.db.damaged-<seconds since 1970>, or where nothing of it could be
-// read as queue.db.unreadable-<seconds>. Other programs' databases are left alone, and so is a file that is
-// none in a folder where no job has left anything.
+// What can be read is copied into a new database (salvage.h), which takes the old one's place for all
+// processes that have it open. The old one is kept as queue.db.damaged-<seconds since 1970>, or as
+// queue.db.unreadable-<seconds> if SQLite could not open it. Another program's database is never changed. Nor
+// is a file that is no database, if no job has left a file in the queue's folder.
 #pragma once
 
 #include <string>
@@ -14,12 +13,12 @@
 
 namespace innkeeper::queue {
 
-// Looks at all of the database, and mends it if it must. One at a time; whoever comes second finds it mended.
-// True: it was damaged, and is not any more. A job that is added by somebody else in the moment in which the
-// new one takes its place may be lost.
+// Checks the whole database, and mends it if it is damaged. True: it was damaged. A second caller waits, and
+// finds it mended. A job that another process adds in the moment of the replacement may be lost. Blocks: as
+// long as reading and copying the database takes.
 Result<bool> mend(const Folder& folder);
 
-// There is no database, or an empty one, and jobs have left files: a new one would give their numbers again.
+// The database is missing or empty, although jobs have left files. A new one would use their numbers again.
 bool is_emptied(const Folder& folder);
 
 // The newest damaged file that is kept.

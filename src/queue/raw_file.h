@@ -1,8 +1,8 @@
-// The bytes of a database's file, which this process may have open as a database at the same time.
+// Reads and lengthens a database's file, which this process may have open as a database at the same time.
 //
-// SQLite locks databases by POSIX locks. close() of any descriptor of a file drops all of this process's
-// locks on it, whoever has them: others then take the database for nobody's, and remove its log. So SQLite
-// opens the file here, and closes it when that harms nobody.
+// SQLite locks databases by POSIX locks. close() of any descriptor of a file drops all locks that this
+// process has on the file. Other processes then take the database for unused, and remove its log. So SQLite
+// opens the file here, and delays the close until it drops no lock.
 #pragma once
 
 #include <sys/types.h>

@@ -149,7 +149,7 @@ class Store {
 
   // Something of it was damaged, since this was asked last (mend.h).
   bool take_damage() { return database_->take_damage(); }
-  // Another database has taken its place (mend.h): it is to be opened anew.
+  // Another database has taken its place (mend.h), so that the store must be opened again.
   bool moved() const { return database_->moved(); }
 
   // Changes whenever another connection has changed something.

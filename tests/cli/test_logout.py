@@ -17,6 +17,8 @@ MACHINE = (
 )
 # The folder is another user's, so that the logout leaves it and its lock.
 FOLDER = f"{THIRD} innkeeper pick > /dev/null 2>&1"
+# And alice's command has a lease there.
+RUNNING = f"{FOLDER}; {OTHER} innkeeper run -- sleep 60 & sleep 0.5"
 # Prints 1: another user is granted nothing.
 REFUSED = f"{THIRD} innkeeper pick 2>&1 | grep -c 'asked for'"
 # As systemd-logind does it (clean_ipc_by_uid).
@@ -27,8 +29,7 @@ LOG_OUT = "find /dev/shm -user 12345 -type f -delete"
 def test_a_running_command_has_its_lease_again(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}
-        {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+        {RUNNING}
         id() {{ innkeeper lease list --json | grep -oE '"id": "[0-9a-f]+"'; }}
         id > /tmp/before.$$; {LOG_OUT}; id || echo none; sleep 2.5; id | diff /tmp/before.$$ - && echo same
         {REFUSED}
@@ -65,8 +66,7 @@ def test_the_folders_owner_releases_none_of_others(sandbox: Sandbox) -> None:
     """He could remove it, and its holder would take that for a logout."""
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}
-        {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+        {RUNNING}
         {THIRD} innkeeper lease release $(basename /dev/shm/innkeeper/l* | cut -c2-) || echo code $?
         {REFUSED}; kill $!; wait $! || true
         """
@@ -78,8 +78,7 @@ def test_the_folders_owner_releases_none_of_others(sandbox: Sandbox) -> None:
 def test_a_file_of_its_name_does_not_keep_it_away(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}
-        {OTHER} innkeeper run -- sleep 60 & sleep 0.5
+        {RUNNING}
         file=$(ls /dev/shm/innkeeper/l*)
         {LOG_OUT}; {THIRD} touch $file /dev/shm/innkeeper/t${{file##*/l}}; sleep 2.5
         {REFUSED}; kill $!; wait $! || true

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from innkeeper_program import Jobs, wait_until
-from queue_damage import PAGE, SAID, checkpoint, filled, forget_damage, listed
+from queue_damage import PAGE, SAID, checkpoint, filled, forget_damage, listed, put_back
 
 __all__ = ["filled"]
 
@@ -42,10 +42,9 @@ def test_cut_off_anywhere(filled: Jobs) -> None:
     pages = len(kept) // PAGE
     before = listed(filled)[0]
     for size in [pages * PAGE - 1, *(page * PAGE + page % 3 for page in range(1, pages, 3))]:
-        wait_until(lambda: filled.runner() is None)  # that the queue was paused may be lost
-        for part in [*filled.folder.glob("queue.db*"), *filled.folder.glob("output/34?.*.log")]:
-            part.unlink()
-        file.write_bytes(kept[:size])
+        put_back(filled, kept[:size])
+        for output in filled.folder.glob("output/34?.*.log"):  # that the queue was paused may have been lost
+            output.unlink()
         added = filled.machine.run("queue", "add", "-n0", "--", "true")
         assert added.returncode == 0, (size, added.stderr)
         assert int(added.stdout) in range(41, 342), size
@@ -125,10 +124,7 @@ def test_an_old_copy_in_its_place_overwrites_no_output(jobs: Jobs) -> None:
     jobs("resume")
     assert jobs.wait(first) == 0
     said = jobs.log(first)
-    wait_until(lambda: jobs.runner() is None)
-    for part in jobs.folder.glob("queue.db*"):
-        part.unlink()
-    (jobs.folder / "queue.db").write_bytes(old)
+    put_back(jobs, old)
     jobs("resume")
     assert jobs.wait(first) == 0
     (kept,) = (jobs.folder / "output").glob("1.1.log.of-*")

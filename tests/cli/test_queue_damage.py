@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from innkeeper_program import Jobs, wait_until
-from queue_damage import PAGE, SAID, checkpoint, filled, forget_damage, listed
+from queue_damage import PAGE, SAID, checkpoint, filled, forget_damage, listed, put_back
 from small_disk import fill, small_disk
 
 __all__ = ["filled", "small_disk"]
@@ -76,9 +76,7 @@ def test_any_page_but_the_first(filled: Jobs) -> None:
     kept = file.read_bytes()
     before = listed(filled)[0]
     for page in range(2, len(kept) // PAGE + 1, 2):
-        for part in filled.folder.glob("queue.db*"):
-            part.unlink()
-        file.write_bytes(kept)
+        put_back(filled, kept)
         damage(file, page, os.urandom(7) if page % 4 else b"\0")
         added = filled.machine.run("queue", "add", "-n0", "--", "true")
         assert added.returncode == 0, (page, added.stderr)
@@ -116,10 +114,7 @@ def test_each_command_mends_it(filled: Jobs, words: list[str]) -> None:
         damage(file, pages_of(filled, table)[-1], b"\xa5\x5a\x01")
         done = filled.machine.run("queue", *words)
         assert done.returncode == 0 or "there is no job" in done.stderr, (table, done.stderr)
-        wait_until(lambda: filled.runner() is None)
-        for part in filled.folder.glob("queue.db*"):
-            part.unlink()
-        file.write_bytes(kept)
+        put_back(filled, kept)
 
 
 def test_a_running_job_goes_on(jobs: Jobs) -> None:

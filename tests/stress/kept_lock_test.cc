@@ -1,4 +1,4 @@
-// Somebody keeps the global lock locked: others are granted GPUs all the same, and never the same twice.
+// A process keeps the global lock locked: others are granted GPUs all the same, and never the same twice.
 // Needs root, since root's own processes are never taken for such: each one here is a child that gives it up.
 #include <fcntl.h>
 #include <grp.h>
@@ -55,6 +55,14 @@ void at(const std::string& name, std::function<void()> what) {
     if (at_step != now) return;
     at_step.clear();
     do_once();
+  });
+}
+
+// This process stops in the middle of its next grant: it has read the leases, and has published nothing.
+void stop_once_scanned(const Bell& inside, const Bell& go_on) {
+  at("scanned", [&] {
+    inside.ring();
+    go_on.wait();
   });
 }
 
@@ -146,7 +154,7 @@ TEST_F(LeaseKeptLockTest, WhoWaitsInLineIsServedInItsTurn) {
   EXPECT_EQ(kill(waiter, 0), 0);
 }
 
-// Who shares it in turns with another, so that somebody else has it each second.
+// Two processes share the lock in turns, so that the holder changes all the time.
 TEST_F(LeaseKeptLockTest, WhoSharesItStopsNobody) {
   Bell kept;
   for (const auto offset : {0ms, 300ms})
@@ -173,7 +181,8 @@ TEST_F(LeaseKeptLockTest, WhoHasEndedStopsNobody) {
   as(kKeeper, [&] {
     const pid_t ends = in_child([&] {
       take_lock();
-      const pid_t keeps = in_child([] { return static_cast<int>(sleep(8)); });  // nobody is left to end it
+      const pid_t keeps =
+          in_child([] { return static_cast<int>(sleep(8)); });  // no process is left to end it
       kept.ring();
       return keeps > 0 ? 0 : 1;
     });
@@ -250,8 +259,8 @@ TEST_F(LeaseKeptLockTest, TwoAtOnceAreNotGrantedTheSame) {
   EXPECT_EQ(leases(), 1U);
 }
 
-// The lock comes free in the middle of an override, and somebody gets it, who has read the leases before this
-// one was published and publishes after this one has looked.
+// The lock comes free in the middle of an override, and another process gets it, which has read the leases
+// before this one was published and publishes after this one has looked.
 TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
   const Bell let_go, inside, go_on;
   keep(kKeeper, &let_go);
@@ -259,10 +268,7 @@ TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
   at("scanned", [&] {
     let_go.ring();
     other = as(kOther, [&] {
-      at("scanned", [&] {
-        inside.ring();
-        go_on.wait();
-      });
+      stop_once_scanned(inside, go_on);
       const Result<Lease> lease = arbiter_.acquire(whole(), machine_);
       if (!lease.ok()) return 3;
       inside.ring();
@@ -277,14 +283,12 @@ TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
   EXPECT_EQ(leases(), 1U);
 }
 
-// Somebody sleeps with the lock in the middle of a grant: a machine that was frozen, say. It was overridden.
+// A process sleeps with the lock in the middle of a grant, on a machine that was frozen, say. It is
+// overridden.
 TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockLooksAgain) {
   const Bell inside, go_on;
   const pid_t slept = as(kOther, [&] {
-    at("scanned", [&] {
-      inside.ring();
-      go_on.wait();
-    });
+    stop_once_scanned(inside, go_on);
     return granted(whole()) ? 0 : 3;
   });
   inside.wait();
@@ -322,10 +326,7 @@ TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockDoesNotGrow) {
     Lease lease = arbiter_.acquire(share(GiB(20)), machine_).value();
     has_it.ring();
     grow.wait();
-    at("scanned", [&] {
-      inside.ring();
-      go_on.wait();
-    });
+    stop_once_scanned(inside, go_on);
     const bool grown = arbiter_.resize(lease, GiB(50), machine_).ok();
     return grown ? 0 : lease.claims()[0].bytes == GiB(20) ? 3 : 4;
   });
@@ -339,7 +340,7 @@ TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockDoesNotGrow) {
   EXPECT_EQ(available(), GiB(30));
 }
 
-// Nothing is removed by who is not alone: a name that was seen may be another's by then.
+// A process without the lock removes no file: the name may be another lease's by then.
 TEST_F(LeaseKeptLockTest, DeadOnesAreLeftLying) {
   Lease lease = arbiter_.acquire(share(GiB(1)), machine_).value();
   const std::string file = path("l" + lease.id());

@@ -44,22 +44,21 @@ std::string slurm_folder() {
   return parent + "/innkeeper-" + std::to_string(geteuid()) + "-slurm-" + job;
 }
 
-// A job for GPUs waits where there is none yet: a driver may come back. One that asks for more than any GPU
-// has fails in its turn, unless there is a larger one by then.
+// A job for GPUs waits while no GPU is seen, because a driver may come back. A job that asks for more memory
+// than any GPU has fails in its turn, unless a larger GPU is there by then.
 void hint_at_cards(const std::optional<Bytes>& each) {
   const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::memory);
-  if (!seen.cards.empty()) {
-    Bytes largest;
-    for (const telemetry::Card& card : seen.cards)
-      if (card.memory) largest = std::max(largest, card.memory->total);
-    if (each && largest.count() > 0 && *each > largest)
-      note("it asks for " + to_string(*each) + " of each GPU, and the largest here has " +
-           to_string(largest) + ": it fails when its turn comes, unless there is a larger one by then");
-    return;
+  if (seen.cards.empty()) {
+    const std::string why = seen.driver.text();
+    note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
+         "; `innkeeper doctor` says more, and --gpus 0 asks for none");
   }
-  const std::string why = seen.driver.text();
-  note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
-       "; `innkeeper doctor` says more, and --gpus 0 asks for none");
+  Bytes largest;
+  for (const telemetry::Card& card : seen.cards)
+    if (card.memory) largest = std::max(largest, card.memory->total);
+  if (each && largest.count() > 0 && *each > largest)
+    note("it asks for " + to_string(*each) + " of each GPU, and the largest here has " + to_string(largest) +
+         ": it fails when its turn comes, unless there is a larger one by then");
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// What is set for all threads of the process, and kernels read: oneDNN's switch, say. Calls that are kept to
-// be run again (kept_call.h) make the same bits only under the same settings.
+// Settings of PyTorch for the whole process that kernels read, such as oneDNN's switch. A recorded call
+// (kept_call.h) makes the same bits only under the same settings.
 //
-// PyTorch keeps these settings in its global context, and every thread's kernels read them at every moment.
-// So a call is never run again under other settings by putting back the old ones: threads beside would
-// compute with them. What was dropped is computed again before a setting changes, and what was made before
-// is kept, or copied, from then on. Python's setters are made to do so (process_settings.py); one that is
-// called from C++ is noticed when the call is to be run again, which fails then.
+// PyTorch keeps these settings in its global context, where the kernels of every thread read them at any
+// time. So the engine never puts old settings back to run a call again: kernels of other threads would read
+// them. Instead, everything that was dropped is computed again before a setting changes. What was made under
+// other settings is not dropped any more. Python's setters take care of this (process_settings.py). A setter
+// that is called from C++ is noticed when a call is to be run again, which then fails.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class ProcessSettings {
   uint64_t bits_ = 0;
 };
 
-// While a setting changes nothing is dropped. Begins by computing again all that was dropped, which throws
-// where there is no room; may be nested. Not in an operator.
+// Nothing is dropped while an object of this class lives. The constructor computes everything again that was
+// dropped, and throws if there is no room for it. Objects may be nested. Not to be used within an operator.
 class IK_EXPORT SettingChange {
  public:
   SettingChange();
