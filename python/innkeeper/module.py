@@ -50,7 +50,8 @@ class ManagedModule(nn.Module):
     A wrapped module is the same object: its parameters, ``state_dict`` and type (``isinstance``) stay what
     they were. What the outermost constructor made is moved when it ends. What comes later, a layer that is
     put in, loaded weights, or all after ``.cpu()``, is moved at the next call, the parameters as the same
-    objects, so that an optimizer goes on.
+    objects, so that an optimizer goes on. A module that ``torch.compile`` has compiled leaves its parameters
+    where ``.cpu()`` put them, and computes with copies of them on the device.
 
     ``.cuda()`` and ``.to("cuda")`` mean the managed device, with a GPU and without.
     """

@@ -161,7 +161,7 @@ class Engine final : public Accountant {
   Status write_back(Block& block);  // likewise of dirty bytes to the host; the replica stays
   Status evict(Block& block);       // from every accelerator to the host, or from the host to disk
   Status evict_all();               // every unpinned block, for INNKEEPER_STRESS=evict
-  std::vector<NodeId> where(const Block& block) const;  // the owner first
+  std::vector<NodeId> where(const Block& block) const;  // the owner first, and what has come unseen
   // Valid bytes, on a device that is there to read them.
   bool has_replica(const Block& block, NodeId node) const {
     return is_valid(block.replica(node).word.state()) && !device(node).is_lost();

@@ -74,8 +74,11 @@ std::vector<NodeId> Engine::where(const Block& block) const {
   MutexLock lock(mutex_);
   std::vector<NodeId> found;
   for (const auto& at : nodes_) {
-    const ReplicaState state = block.replica(at->id).word.state();
-    if (!is_valid(state)) continue;
+    const Replica& replica = block.replica(at->id);
+    const ReplicaState state = replica.word.state();
+    const Move* const move = is_moving(block) ? nullptr : replica.copies.move();
+    const bool has_come = move != nullptr && !move->is_over() && is_all_issued(*move) && is_done(move->last);
+    if (!is_valid(state) && !has_come) continue;
     found.insert(state == ReplicaState::owned ? found.begin() : found.end(), at->id);
   }
   return found;

@@ -54,6 +54,41 @@ def test_the_python_is_the_named_one_else_the_active_environments(
     assert machine.held() == []
 
 
+@pytest.mark.parametrize(
+    ("packages", "alone", "path", "refused"),
+    [
+        (["pip"], True, None, True),
+        (["pip", "distutils-precedence.pth"], True, None, True),
+        (["pip", "innkeeper-0.9.dist-info"], True, None, False),
+        (["pip", "mine.pth"], True, None, False),  # may lead to it
+        (["pip"], False, None, False),  # the system's packages count too
+        (["pip"], True, "/elsewhere", False),
+        ([], True, None, False),  # not as environments are
+    ],
+)
+def test_an_active_environment_without_the_package_is_named(
+    machine: Machine,
+    tmp_path: Path,
+    active: str,
+    packages: list[str],
+    alone: bool,
+    path: str | None,
+    refused: bool,
+):
+    venv = tmp_path / "venv"
+    (venv / "pyvenv.cfg").write_text(
+        f"home = /usr/bin\ninclude-system-site-packages = {str(not alone).lower()}\n"
+    )
+    for each in packages:
+        (venv / "lib" / "python3.11" / "site-packages" / each).mkdir(parents=True)
+    if path is not None:
+        machine.env["PYTHONPATH"] = path
+    done = machine.run("run", "--managed", "train.py")
+    assert done.returncode == (127 if refused else 0)
+    assert (f"the active environment {venv} has no innkeeper" in done.stderr) == refused
+    assert machine.run("run", "--nproc", "2", "--gpus", "2", "--", "train.py").returncode == 0
+
+
 def test_or_the_one_beside_the_program(machine: Machine, tmp_path: Path):
     machine.env.pop("VIRTUAL_ENV", None)
     python = python_in(tmp_path)

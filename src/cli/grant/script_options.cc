@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "cli/command.h"
@@ -24,8 +25,35 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-std::string python_here() {
-  if (const std::string active = variable("VIRTUAL_ENV"); !active.empty()) return active + "/bin/python";
+// Whether a virtual environment's own packages are all there is to import, and innkeeper is none of them. A
+// path file of any package, an editable one's too, may lead elsewhere.
+bool lacks_innkeeper(const std::filesystem::path& environment) {
+  if (!variable("PYTHONPATH").empty()) return false;
+  std::ifstream settings(environment / "pyvenv.cfg");
+  bool is_alone = false;
+  for (std::string line; std::getline(settings, line);)
+    is_alone |= line.starts_with("include-system-site-packages") && line.ends_with("false");
+  if (!is_alone) return false;
+  bool found_folder = false;
+  std::error_code error;
+  for (const auto& python : std::filesystem::directory_iterator(environment / "lib", error)) {
+    for (const auto& entry : std::filesystem::directory_iterator(python.path() / "site-packages", error)) {
+      found_folder = true;
+      const std::string name = entry.path().filename().string();
+      const bool leads_elsewhere = name.ends_with(".pth") && name != "distutils-precedence.pth";
+      if (leads_elsewhere || name.find("innkeeper") != std::string::npos) return false;
+    }
+  }
+  return found_folder;
+}
+
+std::string python_here(bool runs_innkeeper) {
+  if (const std::string active = variable("VIRTUAL_ENV"); !active.empty()) {
+    if (runs_innkeeper && lacks_innkeeper(active))
+      fail(kNotFound, "the active environment " + active +
+                          " has no innkeeper: install it there, or name another Python by --python");
+    return active + "/bin/python";
+  }
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::string beside = (program.parent_path() / "python").string();
@@ -64,7 +92,7 @@ std::vector<std::string> ScriptOptions::command(const std::vector<std::string>& 
   if (managed_ && named.starts_with("python") && !std::filesystem::is_regular_file(script.front()))
     fail(kUsage, "--managed runs a script by its own Python: leave " + in_quotes(script.front()) +
                      " out, as in: innkeeper run --managed train.py");
-  std::vector<std::string> words = {python_.empty() ? python_here() : python_};
+  std::vector<std::string> words = {python_.empty() ? python_here(managed_) : python_};
   if (managed_) words.insert(words.end(), {"-m", "innkeeper"});
   if (nproc_given())
     words.insert(words.end(),

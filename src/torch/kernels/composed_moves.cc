@@ -1,14 +1,15 @@
 // Operators that PyTorch composes of others, and that compare their operands' devices before any of those
-// runs. CPU operands beside managed ones are moved first (operator/mixed_move.h). All others move at the
-// operators that they are composed of. Not rms_norm, which models call in each layer: it would pay for the
-// look at its operands, and only a CPU input with a managed weight is amiss, whose result stays on the CPU.
+// runs, or the device of `out`. CPU operands beside managed ones are moved first (operator/mixed_move.h), and
+// what was written goes back. All others move at the operators that they are composed of. Not rms_norm, which
+// models call in each layer: it would pay for the look at its operands, and only a CPU input with a managed
+// weight is amiss, whose result stays on the CPU.
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
 #include <array>
 #include <optional>
-#include <string>
+#include <utility>
 
 #include "torch/kernels/own_kernels.h"
 #include "torch/operator/mixed_move.h"
@@ -16,30 +17,67 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-constexpr std::array<const char*, 15> kCompareDevices = {
+constexpr std::array<const char*, 44> kCompareDevices = {
     "ctc_loss.IntList",
     "ctc_loss.Tensor",
     "cartesian_prod",
+    "diff.out",
     "gradient.tensorarray",
     "inner",
+    "inner.out",
     "istft",
+    "linalg_cond.out",
+    "linalg_cond.p_str_out",
+    "linalg_matrix_norm.out",
+    "linalg_matrix_norm.str_ord_out",
+    "linalg_matrix_power.out",
+    "linalg_matrix_rank.atol_rtol_float_out",
+    "linalg_matrix_rank.atol_rtol_tensor_out",
+    "linalg_matrix_rank.out",
+    "linalg_matrix_rank.out_tol_tensor",
     "linalg_matrix_rank.tol_tensor",
     "linalg_multi_dot",
+    "linalg_multi_dot.out",
+    "linalg_norm.ord_str_out",
+    "linalg_norm.out",
+    "linalg_pinv.atol_rtol_float_out",
+    "linalg_pinv.out",
+    "linalg_pinv.out_rcond_tensor",
+    "linalg_tensorinv.out",
+    "linalg_tensorsolve.out",
+    "linalg_vecdot.out",
     "meshgrid",
     "meshgrid.indexing",
     "nanquantile",
+    "nanquantile.out",
+    "nanquantile.scalar_out",
+    "nuclear_norm.dim_out",
+    "nuclear_norm.out",
     "quantile",
+    "quantile.out",
+    "quantile.scalar_out",
+    "special_ndtr.out",
     "stft",
     "stft.center",
     "take_along_dim",
+    "take_along_dim.out",
+    "tensordot.out",
 };
+
+bool is_written(const c10::OperatorHandle& op, size_t argument) {
+  const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
+  return alias != nullptr && alias->isWrite();
+}
+
+// One without dimensions, too: these operators compare its device as any other's.
+bool moves(const at::Tensor& x) { return x.defined() && x.device().is_cpu(); }
 
 // The device of the first managed operand, if there is one and a CPU operand is to move to it.
 std::optional<c10::Device> device_to_move_to(c10::ArrayRef<c10::IValue> operands) {
   std::optional<c10::Device> device;
   bool mixed = false;
   const auto look = [&](const at::Tensor& x) {
-    mixed |= moves_beside_managed(x);
+    mixed |= moves(x);
     if (!device && x.defined() && is_managed(x)) device = x.device();
   };
   for (const c10::IValue& value : operands) {
@@ -50,22 +88,54 @@ std::optional<c10::Device> device_to_move_to(c10::ArrayRef<c10::IValue> operands
   return mixed && moves_cpu_tensors() ? device : std::nullopt;
 }
 
-void compose_of_moved(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const size_t count = op.schema().arguments().size();
-  if (const auto device = device_to_move_to(torch::jit::last(*stack, count))) [[unlikely]] {
-    const auto moved = [&](const at::Tensor& x) {
-      return moves_beside_managed(x) ? note_and_move(op.schema().name(), x, *device) : x;
-    };
-    for (size_t i = stack->size() - count; i < stack->size(); ++i) {
-      c10::IValue& value = (*stack)[i];
-      if (value.isTensor()) value = moved(value.toTensor());
-      if (!value.isTensorList()) continue;
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& x : value.toTensorVector()) list.push_back(moved(x));
-      value = std::move(list);
+// The CPU operands of one call moved to the device; after it, what was written of them goes back.
+class Moved {
+ public:
+  Moved(const c10::OperatorHandle& op, c10::Device device, torch::jit::Stack& stack)
+      : op_(op), device_(device), stack_(stack) {
+    const size_t count = op.schema().arguments().size();
+    const size_t first = stack.size() - count;
+    for (size_t i = 0; i < count; ++i) {
+      c10::IValue& value = stack[first + i];
+      if (value.isTensor()) {
+        value = moved(value.toTensor(), is_written(op, i));
+      } else if (value.isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& x : value.toTensorVector()) list.push_back(moved(x, false));
+        value = std::move(list);
+      }
     }
   }
+
+  // None of these operators writes more than one tensor, which it returns.
+  void give_back() {
+    if (!written_.defined()) return;
+    const at::Tensor result = stack_.back().toTensor();
+    if (written_.sizes() != result.sizes()) written_.resize_(result.sizes());
+    written_.copy_(result);
+    stack_.back() = written_;
+  }
+
+ private:
+  at::Tensor moved(const at::Tensor& x, bool written) {
+    if (!moves(x)) return x;
+    if (written) written_ = x;
+    return note_and_move(op_.schema().name(), x, device_);
+  }
+
+  const c10::OperatorHandle& op_;
+  const c10::Device device_;
+  torch::jit::Stack& stack_;
+  at::Tensor written_;
+};
+
+void compose_of_moved(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto operands = torch::jit::last(*stack, op.schema().arguments().size());
+  std::optional<Moved> moved;
+  if (const auto device = device_to_move_to(operands)) [[unlikely]]
+    moved.emplace(op, *device, *stack);
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+  if (moved) moved->give_back();
 }
 
 }  // namespace

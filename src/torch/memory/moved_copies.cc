@@ -49,8 +49,8 @@ struct Entry {
 };
 
 bool can_be_kept(const at::Tensor& x) {
-  return x.layout() == c10::kStrided && x.has_storage() && x.numel() > 0 && !x.is_conj() && !x.is_neg() &&
-         !x.unsafeGetTensorImpl()->is_python_dispatch() && x.is_non_overlapping_and_dense() &&
+  return x.layout() == c10::kStrided && !x.is_nested() && x.has_storage() && x.numel() > 0 && !x.is_conj() &&
+         !x.is_neg() && !x.unsafeGetTensorImpl()->is_python_dispatch() && x.is_non_overlapping_and_dense() &&
          Bytes(static_cast<int64_t>(x.nbytes())) <= kMost;
 }
 

@@ -56,6 +56,12 @@ Bytes bytes_of(const Tensor& x) {
   return Bytes(x.layout() == c10::kStrided ? static_cast<int64_t>(x.nbytes()) : 0);
 }
 
+// Of a nested tensor, the number of its tensors: their sizes differ.
+std::vector<int64_t> sizes_of(const Tensor& x) {
+  if (x.is_nested()) return {x._nested_tensor_size().size(0)};
+  return x.sizes().vec();
+}
+
 void count_moved(const Tensor& x) { moved_bytes.fetch_add(bytes_of(x).count(), std::memory_order_relaxed); }
 
 // The operands of one call, with those of the CPU moved.
@@ -73,7 +79,8 @@ class MovedOperands {
   // After the operator: what it wrote goes back, and its results name the program's own tensors.
   void give_back() {
     for (const Written& each : written_) {
-      if (each.original.sizes() != each.moved.sizes()) each.original.resize_(each.moved.sizes());
+      if (!each.original.is_nested() && each.original.sizes() != each.moved.sizes())
+        each.original.resize_(each.moved.sizes());
       each.original.copy_(each.moved);
       count_moved(each.moved);
     }
@@ -171,7 +178,7 @@ void run_moved(const ManagedOp& op, torch::jit::Stack* stack,
 }
 
 at::Tensor note_and_move(std::string_view op, const at::Tensor& cpu_tensor, c10::Device device) {
-  if (const MixedNotice& tell = notice()) tell(op, cpu_tensor.sizes(), bytes_of(cpu_tensor));
+  if (const MixedNotice& tell = notice()) tell(op, sizes_of(cpu_tensor), bytes_of(cpu_tensor));
   count_moved(cpu_tensor);
   return cpu_tensor.to(device);
 }

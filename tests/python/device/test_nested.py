@@ -163,3 +163,8 @@ def test_gradients_go_through_its_values():
         assert x.grad is not None
         grads.append(parts(x.grad))
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def test_one_of_the_cpu_beside_one_of_the_device_moves():
+    assert_same_bits(lambda device: nested("cpu") + nested(device))
+    assert_same_bits(lambda device: nested(device) * nested("cpu"))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import innkeeper
 import pytest
+from processes import wait_until
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +80,14 @@ def test_prefetch_brings_a_module_to_a_node():
     with innkeeper.resident(module, "sim:1"):
         assert all("sim:1" in places for places in innkeeper.where(module).values())
     assert innkeeper.stats()["bytes_fetched"] == before["bytes_fetched"]  # all was there
+
+
+def test_a_prefetched_copy_is_named_before_its_first_use():
+    x = torch.ones(1 << 18, device="managed")
+    innkeeper.evict(x)
+    innkeeper.prefetch(x, "sim:1")
+    torch.managed.synchronize()
+    wait_until(lambda: "sim:1" in innkeeper.where(x))
 
 
 def test_pinned_bytes_do_not_move_whatever_else_needs_room():
