@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/descriptors.h"
 #include "keep/channel.h"
 #include "keep/children.h"
@@ -56,7 +57,7 @@ class Attendant {
       const bool looks = keeper_.channel < 0;  // for a lost lease, as the keeper did
       const int patience = leaving_ ? kLookMs : light_ && !looks ? -1 : kSoonMs;
       if (poll(events, std::size(events), patience) == 0 && !std::exchange(light_, true)) drop_code();
-      if (looks && restore_.look(lease_) == Restore::Found::lost) say_lost();
+      if (looks) look_for_lease();
       read_signals();
       if (std::optional<Result<int>> failed = read_channel()) return *std::move(failed);
       reap();
@@ -83,6 +84,7 @@ class Attendant {
       if (report.event == Event::stopped) stop = report.value;
       if (report.event == Event::continued) stop = 0;
       if (report.event == Event::lost) say_lost();
+      if (report.event == Event::released) say_released();
       if (report.event != Event::ended) continue;
       if (!report.left) end(report.value, /*left=*/false);
       leaving_ = Leaving{report.value, Clock::now() + kUntilTheKeeperIsSafe};
@@ -94,10 +96,26 @@ class Attendant {
     return did_not_begin(Status(Code::unavailable, "the process that was to keep the lease was killed"));
   }
 
+  void look_for_lease() {
+    const Restore::Found found = restore_.look(lease_);
+    if (found == Restore::Found::lost) say_lost();
+    if (found == Restore::Found::ended) say_released();
+  }
+
   void say_lost() const {
-    const std::string line = "innkeeper: the lease " + lease_.id() + " was removed from " +
-                             arbiter_.directory().path() +
-                             " by a logout, and could not be made anew yet: others may be given its GPUs\n";
+    say(" was removed from " + arbiter_.directory().path() +
+        " by a logout, and could not be made anew yet: others may be given its GPUs");
+  }
+
+  void say_released() const {
+    const int64_t expires = lease_.expires_ns();
+    const bool expired = expires != 0 && expires <= machine_clock_ns();
+    say(std::string(expired ? " has expired" : " was released") +
+        ": others may be given its GPUs, which the command goes on to use");
+  }
+
+  void say(const std::string& what) const {
+    const std::string line = "innkeeper: the lease " + lease_.id() + what + "\n";
     (void)!write(STDERR_FILENO, line.data(), line.size());
   }
 

@@ -13,6 +13,7 @@ enum class Event : int {
   continued,  // it goes on
   ended,      // it has: the status of wait()
   lost,       // a logout removed the lease, and it could not be restored yet
+  released,   // another process released the lease, or it has expired
 };
 
 // By the keeper, and first by the process that is to be the command.

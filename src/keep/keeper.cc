@@ -201,6 +201,7 @@ class Keeping {
   void look_for_lease() {
     const Restore::Found found = restore_.look(lease_);
     if (found == Restore::Found::lost) report({Event::lost});
+    if (found == Restore::Found::ended) report({Event::released});
     if (found != Restore::Found::restored) return;
     ours_ = true;
     drop_code();

@@ -1,5 +1,5 @@
-// Restores a lease whose file a logout has removed (lease/logout.h). For processes that check this
-// repeatedly.
+// Restores a lease whose file a logout has removed (lease/logout.h), and finds that another process has
+// ended a lease. For processes that check this repeatedly.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,16 @@ namespace innkeeper::keep {
 
 class Restore {
  public:
-  enum class Found : uint8_t { nothing, restored, lost, still_lost };
+  enum class Found : uint8_t {
+    nothing,
+    restored,
+    lost,        // And not restored yet; why() says why.
+    still_lost,  // As said before.
+    ended,       // Released by another process, removed, or expired. Said once.
+  };
 
   // Checks at most once a second, and after a failure less often, because other leases may end later. Costs
-  // one fstat(); a restoration takes milliseconds.
+  // two calls of stat(); a restoration takes milliseconds.
   Found look(lease::Lease& lease) {
     if (Clock::now() < next_) return Found::nothing;
     Found found = Found::nothing;
@@ -23,6 +29,9 @@ class Restore {
       const bool told = !why_.ok();
       why_ = lease::restore_here(lease);
       found = why_.ok() ? Found::restored : told ? Found::still_lost : Found::lost;
+    } else if (!ended_ && lease.held() && !lease.intact()) {
+      ended_ = true;
+      found = Found::ended;
     }
     next_ = Clock::now() + (why_.ok() ? kPeriod : kPause);
     return found;
@@ -36,6 +45,7 @@ class Restore {
   static constexpr std::chrono::milliseconds kPause{5000};
 
   Status why_;
+  bool ended_ = false;
   Clock::time_point next_{};
 };
 

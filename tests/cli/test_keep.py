@@ -375,3 +375,21 @@ def test_it_costs_two_mebibytes_at_most(machine: Machine, start: Callable[[str],
         return int(re.search(r"^Pss:\s+(\d+)", rollup, re.M)[1]) << 10  # type: ignore[index]
 
     wait_until(lambda: own(job.run) + own(job.keeper) < 2 << 20, 20)
+
+
+@pytest.mark.parametrize("kills_the_keeper", [False, True])
+def test_a_release_by_another_is_said_once(machine: Machine, kills_the_keeper: bool):
+    job = machine.start("run", "--", "sleep", "60")
+    command = machine.command_below(job)
+    keeper = int(Path(f"/proc/{command}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    (lease,) = machine.held()
+    if kills_the_keeper:
+        os.kill(keeper, signal.SIGKILL)
+    machine.ok("lease", "release", lease["id"])
+    assert job.stderr is not None
+    said = job.stderr.readline()
+    assert f"the lease {lease['id']} was released: others may be given its GPUs" in said
+    time.sleep(2.5)  # it looks every second
+    assert alive(command)
+    os.kill(command, signal.SIGTERM)
+    assert job.stderr.read() == ""
