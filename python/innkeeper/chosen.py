@@ -41,9 +41,8 @@ def tell(uuids: list[str], mode: int | str, key: Key | None) -> None:
     print(f"innkeeper: chose {names} of {len(found)}: {reason}{shared}", file=sys.stderr, flush=True)
     if not _told_all:
         _told_all = True
-        lines = [*_table(found, uuids, leases)]
-        if unseen := _C.leases_unseen_outside():
-            lines.append(f"innkeeper: {unseen}")
+        warnings = [f"innkeeper: {line}" for line in _C.lease_warnings()]
+        lines = [*_table(found, uuids, leases), *warnings]
         print("\n".join(lines), file=sys.stderr, flush=True)
 
 

@@ -8,7 +8,6 @@
 #include "bindings/bindings.h"
 #include "config/machine.h"
 #include "innkeeper/choice.h"
-#include "lease/container.h"
 #include "lease/here.h"
 #include "lease/shown.h"
 #include "telemetry/cuda_view.h"
@@ -128,9 +127,9 @@ py::list gpu_dicts() {
   return list;
 }
 
-std::string leases_unseen_outside() {
+std::vector<std::string> lease_warnings() {
   const Result<lease::Arbiter> arbiter = lease::Arbiter::open();
-  return arbiter.ok() ? lease::unseen_outside(arbiter.value().directory()) : std::string();
+  return arbiter.ok() ? lease::warnings_of(arbiter.value().directory()) : std::vector<std::string>();
 }
 
 // How many leases are on each card; nothing where they cannot be read, since it is for people.
@@ -210,8 +209,8 @@ void bind_leases(py::module_& m) {
   m.def("simulated_node", &simulated_node, py::arg("uuid"),
         "The name of the simulated node with this UUID; empty for a card.");
   m.def("lease_counts", &lease_counts, WithoutGil(), "UUID to the number of leases on it.");
-  m.def("leases_unseen_outside", &leases_unseen_outside, WithoutGil(),
-        "Why nobody outside of this container sees its leases; empty where they do.");
+  m.def("lease_warnings", &lease_warnings, WithoutGil(),
+        "Why leases may not be what their user expects, a line each: in a container, or after a logout.");
   m.def("gpus", &gpu_dicts, "Each GPU of the machine, as a dict.");
   py::class_<lease::Shown>(m, "Shown").def("end", &lease::Shown::end, WithoutGil());
   m.def("show_gpus", &show, py::arg("uuids"), py::arg("lease"), WithoutGil(),

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/size.h"
+#include "lease/container.h"
 #include "lease/from_snapshot.h"
+#include "lease/logout.h"
 #include "lease/shown.h"
 #include "telemetry/cuda_view.h"
 
@@ -119,6 +121,13 @@ Result<Lease> adopt_here(std::optional<int> descriptor) {
 Status take_over_here(Lease& lease) {
   Result<Arbiter> arbiter = Arbiter::open();
   return arbiter.ok() ? arbiter.value().take_over(lease) : arbiter.status();
+}
+
+std::vector<std::string> warnings_of(const Directory& directory) {
+  std::vector<std::string> lines;
+  for (std::string line : {unseen_outside(directory), removed_at_logout(directory)})
+    if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
 }
 
 Status restore_here(Lease& lease) {

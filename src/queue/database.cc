@@ -35,7 +35,7 @@ Status describe(int code, const std::string& path, const std::string& words) {
                                     std::to_string(kBusyMs / 1000) + " s");
     case SQLITE_FULL:
       return Status(Code::io_error, "no room for the queue's database " + path + room_left(path) +
-                                        ": `innkeeper queue prune` forgets old jobs and their output");
+                                        ": make room there; `innkeeper queue prune` forgets old jobs and their output");
     default: return Status(Code::io_error, "the queue's database " + path + ": " + detail);
   }
 }

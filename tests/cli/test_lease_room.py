@@ -46,11 +46,14 @@ def test_it_is_refused_with_the_numbers(full: Machine, small_disk: Path) -> None
         assert done.returncode == 73 and done.stderr.count("\n") == 1, (words, done)
         assert "No space left on device (0 B free of 1.0 MiB)" in done.stderr, done.stderr
         assert str(full.leases) in done.stderr
+    assert "there is no room for a lease" in (said := full.run("doctor").stdout), said
+    assert "(0 B free of 1.0 MiB)" in said
     assert held(full) == before
     names = sorted(path.name for path in full.leases.iterdir())
     assert names == ["alloc.lock", f"l{before[0]}"], "nothing is left behind"
     filler.unlink()
     assert full.run("run", "--", "true").returncode == 0
+    assert "no room" not in full.run("doctor").stdout
 
 
 def test_where_no_more_files_can_be_made_it_says_so(full: Machine, small_disk: Path) -> None:

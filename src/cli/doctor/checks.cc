@@ -149,6 +149,10 @@ void check_folder(const Patient& patient, Findings& findings) {
   if (!survey.folder_writable)
     add(findings, Grade::trouble, "folder-rights", "this user may make no lease in " + survey.folder_path,
         "ask to join its group (ls -ld " + survey.folder_path + "), then log in anew; or " + set_up);
+  if (!patient.folder_full.empty())
+    add(findings, Grade::trouble, "folder-full",
+        "there is no room for a lease in " + survey.folder_path + patient.folder_full,
+        "remove other files there: df " + survey.folder_path + "; or " + set_up);
   for (const std::string& line : survey.other_folders)
     add(findings, Grade::trouble, "other-folder", line, set_up + " removes it once nobody has leases there");
   if (patient.shared_room > Bytes(0))

@@ -33,6 +33,7 @@ struct Patient {
   bool folder_named = false;      // by INNKEEPER_LEASE_DIR
   bool folder_mounted = false;    // the lease folder is a mount of its own, or in one
   std::string removed_at_logout;  // that this user's leases are, and why; empty: they stay
+  std::string folder_full;        // the lease folder has no room for a lease, and what is left; empty: it has
   Bytes shared_room;              // that a default lease folder shares with other files; 0: it has its own
   bool watches_left = true;       // inotify can be used
   int protected_regular = -1;     // fs.protected_regular; -1: unknown

@@ -11,11 +11,13 @@
 #include <memory>
 #include <string_view>
 
+#include "base/room.h"
 #include "cli/doctor/checks.h"
 #include "lease/container.h"
 #include "lease/directory.h"
 #include "lease/global_lock.h"
 #include "lease/logout.h"
+#include "lease/record.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -68,6 +70,15 @@ Bytes shared_room(const std::string& path) {
   return Bytes(static_cast<int64_t>(system.f_blocks) * static_cast<int64_t>(system.f_frsize));
 }
 
+// What is left where a lease's file has no room.
+std::string why_full(const std::string& path) {
+  struct statvfs about {};
+  if (path.empty() || statvfs(path.c_str(), &about) != 0) return {};
+  const bool has_files = about.f_favail > 0 || about.f_files == 0;
+  const bool has_bytes = about.f_bavail * about.f_frsize >= 2 * lease::kSlotBytes;
+  return has_files && has_bytes ? std::string() : room_left(path);
+}
+
 Status try_lock(int limit_ms) {
   const auto directory = lease::Directory::open_default();
   if (!directory.ok()) return Status::okay();  // the folder's own finding says so
@@ -91,6 +102,7 @@ Patient examine(int lock_limit_ms) {
   patient.folder_mounted = lease::is_from_outside(patient.survey.folder_path);
   if (const auto directory = lease::Directory::find_default(); directory.ok())
     patient.removed_at_logout = lease::removed_at_logout(*directory.value());
+  patient.folder_full = why_full(patient.survey.folder_path);
   patient.shared_room = shared_room(patient.survey.folder_path);
   patient.watches_left = inotify_works();
   std::ifstream("/proc/sys/fs/protected_regular") >> patient.protected_regular;

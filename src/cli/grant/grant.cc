@@ -8,9 +8,8 @@
 
 #include "cli/cards/survey.h"
 #include "cli/command.h"
-#include "lease/container.h"
 #include "lease/from_snapshot.h"
-#include "lease/logout.h"
+#include "lease/here.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper::cli {
@@ -36,8 +35,7 @@ lease::Arbiter open_arbiter() {
   if (!arbiter.ok()) fail(kFolder, arbiter.status().message());
   for (const std::string& line : other_folders(arbiter.value().directory()))
     note("leases are in " + arbiter.value().directory().path() + "; " + line);
-  if (const std::string why = lease::unseen_outside(arbiter.value().directory()); !why.empty()) note(why);
-  if (const std::string why = lease::removed_at_logout(arbiter.value().directory()); !why.empty()) note(why);
+  for (const std::string& line : lease::warnings_of(arbiter.value().directory())) note(line);
   return std::move(arbiter).value();
 }
 

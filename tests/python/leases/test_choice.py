@@ -68,9 +68,9 @@ kept = [auto_choice(1), GPUManager().auto_choice(), auto_choice(key=lambda gpu: 
     ]
     for level in ("warn", "warning", "error"):
         assert machine.fail_free(code, INNKEEPER_LOG=level).stderr == ""
-    in_container = "from innkeeper import _C\n_C.leases_unseen_outside = lambda: 'nobody outside'\n"
+    in_container = "from innkeeper import _C\n_C.lease_warnings = lambda: ['nobody outside', 'a logout']\n"
     alone = machine.fail_free(in_container + code).stderr.splitlines()
-    assert alone == [*told[:5], "innkeeper: nobody outside", *told[5:]]
+    assert alone == [*told[:5], "innkeeper: nobody outside", "innkeeper: a logout", *told[5:]]
 
 
 def test_the_cpu_stands_in_where_there_is_no_gpu(machine: FakeMachine):
