@@ -34,8 +34,9 @@ Status describe(int code, const std::string& path, const std::string& words) {
       return Status(Code::busy, "the queue's database " + path + " has been locked by somebody else for " +
                                     std::to_string(kBusyMs / 1000) + " s");
     case SQLITE_FULL:
-      return Status(Code::io_error, "no room for the queue's database " + path + room_left(path) +
-                                        ": make room there; `innkeeper queue prune` forgets old jobs and their output");
+      return Status(Code::io_error,
+                    "no room for the queue's database " + path + room_left(path) +
+                        ": make room there; `innkeeper queue prune` forgets old jobs and their output");
     default: return Status(Code::io_error, "the queue's database " + path + ": " + detail);
   }
 }

@@ -225,8 +225,8 @@ class Supervisor {
     const keep::Restore::Found found = restore_.look(launch_.lease);
     const std::string whose = "job " + std::to_string(launch_.id) + ": ";
     if (found == keep::Restore::Found::lost)
-      log(LogLevel::warn, whose + "a logout removed its lease " + launch_.lease.id() + ": " +
-                              restore_.why().message());
+      log(LogLevel::warn,
+          whose + "a logout removed its lease " + launch_.lease.id() + ": " + restore_.why().message());
     if (found == keep::Restore::Found::ended)
       log(LogLevel::warn, whose + "its lease " + launch_.lease.id() +
                               " was released: others may be given its GPUs, which it goes on to use");
