@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ using replay::Alternative;
 using replay::Comparison;
 using replay::Row;
 using replay::StepCost;
+using replay::Varied;
+using replay::VariedComparison;
 
 constexpr double kGiga = 1e9;
 
@@ -32,6 +35,7 @@ struct Options {
   std::vector<double> shares = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
   int64_t steps = 12;
   double host_bandwidth = replay::kHostBandwidth / kGiga;  // GB/s
+  bool as_recorded = false;
   bool json = false;
 };
 
@@ -68,8 +72,15 @@ Json to_json(const Alternative& other) {
   return json;
 }
 
+Json to_json(const std::vector<StepCost>& steps) {
+  Json all = Json::array();
+  for (const StepCost& step : steps) all.push_back(to_json(step));
+  return all;
+}
+
 // Without the engine's advice at its end, which is for a program of one's own.
-std::string too_little(const Row& row) {
+template <class AnyRow>
+std::string too_little(const AnyRow& row) {
   const std::string& why = row.fits.message();
   return "too little: " + why.substr(0, why.find("; a larger budget"));
 }
@@ -131,6 +142,69 @@ std::string as_text(const Comparison& found, const Options& options) {
   return text;
 }
 
+Json to_json(const VariedComparison& found, const Options& options) {
+  Json rows = Json::array();
+  for (const Varied& row : found.rows) {
+    Json json = {{"share", row.share}, {"budget", row.budget.count()}};
+    if (row.fits.ok()) {
+      json.update({{"planned", to_json(row.planned)}, {"asked", to_json(row.asked)}});
+    } else {
+      json["failed"] = too_little(row);
+    }
+    rows.push_back(std::move(json));
+  }
+  return {{"card", options.card},
+          {"link", options.link},
+          {"peak", found.peak.count()},
+          {"kernel_seconds", found.kernels},
+          {"rows", std::move(rows)}};
+}
+
+StepCost sum_of(const std::vector<StepCost>& steps) {
+  StepCost sum;
+  for (const StepCost& step : steps) {
+    sum.seconds += step.seconds;
+    sum.in += step.in;
+    sum.out += step.out;
+  }
+  return sum;
+}
+
+std::string as_text(const VariedComparison& found, const Options& options) {
+  const double kernels = std::accumulate(found.kernels.begin(), found.kernels.end(), 0.0);
+  std::string text = fmt::format(
+      "{} steps as recorded, {} at their peak; {:.3f} ms of kernels in all on a simulated {}, {}\n\n"
+      "room                  planned  asked for  in, planned  asked for  out, planned  asked for\n",
+      found.kernels.size(), to_string(found.peak), kernels * 1e3, options.card, options.link);
+  for (const Varied& row : found.rows) {
+    if (!row.fits.ok()) {
+      text += fmt::format("{:>3.0f} % {:>12}  {}\n", 100 * row.share, to_string(row.budget), too_little(row));
+      continue;
+    }
+    const StepCost planned = sum_of(row.planned), asked = sum_of(row.asked);
+    text += fmt::format("{:>3.0f} % {:>12}  {:>8.2f}x {:>9.2f}x  {:>11}  {:>9}  {:>12}  {:>9}\n",
+                        100 * row.share, to_string(row.budget), planned.seconds / kernels,
+                        asked.seconds / kernels, to_string(planned.in), to_string(asked.in),
+                        to_string(planned.out), to_string(asked.out));
+  }
+  return text;
+}
+
+template <class Found>
+void show(const Found& found, const Options& options) {
+  print(options.json ? to_json(found, options).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                     : as_text(found, options));
+}
+
+template <class Found>
+int outcome_of(const Result<Found>& found, const Options& options) {
+  if (!found.ok()) fail(kUsage, options.file + ": " + found.status().message());
+  show(found.value(), options);
+  const auto& rows = found.value().rows;
+  const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.fits.ok(); });
+  return any ? kDone : kTrouble;
+}
+
 int run(const Options& options) {
   for (const double share : options.shares)
     if (!(share >= kLeast && share <= 1)) fail(kUsage, "--share: a part is from 0.01 to 1");
@@ -138,15 +212,11 @@ int run(const Options& options) {
   const auto link = known<sim::Link>("link", options.link, sim::links(), sim::find_link);
   const Result<trace::Record> record = trace::parse_record(read_all(options.file));
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
-  const Result<Comparison> found = replay::compare(record.value(), card, link, options.shares, options.steps,
-                                                   options.host_bandwidth * kGiga);
-  if (!found.ok()) fail(kUsage, options.file + ": " + found.status().message());
-  print(options.json
-            ? to_json(found.value(), options).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-            : as_text(found.value(), options));
-  const auto& rows = found.value().rows;
-  return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.fits.ok(); }) ? kDone
-                                                                                             : kTrouble;
+  if (options.as_recorded)
+    return outcome_of(replay::compare_as_recorded(record.value(), card, link, options.shares), options);
+  return outcome_of(replay::compare(record.value(), card, link, options.shares, options.steps,
+                                    options.host_bandwidth * kGiga),
+                    options);
 }
 
 }  // namespace
@@ -170,6 +240,8 @@ void register_replay(CLI::App& program) {
                    "GB/s of the host's memory, where the host makes the optimizer's step")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
+  command->add_flag("--as-recorded", options->as_recorded,
+                    "Each step as it was recorded, and no more: with plans and without");
   command->add_flag("--json", options->json, "As JSON: seconds and bytes a step");
   on_run(*command, [options] { return run(*options); });
 }

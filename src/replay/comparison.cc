@@ -106,4 +106,35 @@ Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card,
   return found;
 }
 
+namespace {
+
+Status fill(Varied& row, const trace::Record& record, Setup setup) {
+  setup.budget = row.budget;
+  Result<Played> planned = play(record, setup);
+  IK_RETURN_IF_ERROR(planned.status());
+  setup.planning = false;
+  Result<Played> asked = play(record, setup);
+  IK_RETURN_IF_ERROR(asked.status());
+  row.planned = std::move(planned.value().steps);
+  row.asked = std::move(asked.value().steps);
+  return {};
+}
+
+}  // namespace
+
+Result<VariedComparison> compare_as_recorded(const trace::Record& record, const sim::Card& card,
+                                             const sim::Link& link, std::span<const double> shares) {
+  VariedComparison found{.peak = most_alive(record), .kernels = kernel_seconds(record, card)};
+  if (found.kernels.empty())
+    return Status(Code::invalid_argument, "the record has no steps: recording.step() ends one");
+  for (const double share : shares) {
+    Varied row{.share = share,
+               .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
+    row.fits = fill(row, record, {.card = card, .link = link});
+    if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
+    found.rows.push_back(std::move(row));
+  }
+  return found;
+}
+
 }  // namespace innkeeper::replay

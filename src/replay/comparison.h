@@ -42,4 +42,23 @@ Result<Comparison> compare(const trace::Record& record, const sim::Card& card, c
                            std::span<const double> shares, int64_t more,
                            double host_bandwidth = kHostBandwidth);
 
+// The steps of a program that varies, each as it was recorded: with plans and without.
+struct Varied {
+  double share = 1;  // of the peak
+  Bytes budget{0};
+  Status fits = {};  // else an operator did not, and nothing below is there
+  std::vector<StepCost> planned = {};
+  std::vector<StepCost> asked = {};
+};
+
+struct VariedComparison {
+  Bytes peak{0};
+  std::vector<double> kernels = {};  // seconds of each step, with room for all
+  std::vector<Varied> rows = {};     // in the order of the shares
+};
+
+// Plays each share with the steps that were recorded. Fails where none was.
+Result<VariedComparison> compare_as_recorded(const trace::Record& record, const sim::Card& card,
+                                             const sim::Link& link, std::span<const double> shares);
+
 }  // namespace innkeeper::replay
