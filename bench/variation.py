@@ -75,7 +75,9 @@ def cell(row: dict[str, Any]) -> Cell | str:
         return str(row["failed"])
 
     def times(keys: list[str], first: int = 0) -> float:
-        planned, asked = (sum(s[key] for s in row[way][first:] for key in keys) for way in ("planned", "asked"))
+        planned, asked = (
+            sum(s[key] for s in row[way][first:] for key in keys) for way in ("planned", "asked")
+        )
         return planned / asked if asked else 1.0
 
     return {
@@ -118,7 +120,9 @@ def main() -> None:
             table.add_row(name, str(seed), *map(shown, cells))
             results.append({"program": name, "seed": seed, "cells": cells})
     Console(soft_wrap=True, width=None if sys.stdout.isatty() else 140).print(table)
-    over = sum(not isinstance(c, str) and any(c[k] > MOST[k] for k in MOST) for r in results for c in r["cells"])
+    over = sum(
+        not isinstance(c, str) and any(c[k] > MOST[k] for k in MOST) for r in results for c in r["cells"]
+    )
     print(f"{over} of {sum(len(r['cells']) for r in results)} cells have more than {MOST}")
     if args.json:
         args.json.write_text(json.dumps(results))

@@ -217,7 +217,9 @@ def layers(draw: Random, **form: bool | float) -> Step:
 def heads(draw: Random) -> Step:
     """One task of several is drawn, each with a head of its own behind a common trunk."""
     trunk = gpt(768, 4, 12, LENGTH, 768)
-    tops = nn.ModuleList(nn.Sequential(nn.Linear(768, 3072), nn.GELU(), nn.Linear(3072, 1000)) for _ in range(4))
+    tops = nn.ModuleList(
+        nn.Sequential(nn.Linear(768, 3072), nn.GELU(), nn.Linear(3072, 1000)) for _ in range(4)
+    )
     optimizer = adam(trunk, tops)
 
     def step(_: int) -> None:

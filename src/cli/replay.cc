@@ -182,10 +182,10 @@ std::string as_text(const VariedComparison& found, const Options& options) {
       continue;
     }
     const StepCost planned = sum_of(row.planned), asked = sum_of(row.asked);
-    text += fmt::format("{:>3.0f} % {:>12}  {:>8.2f}x {:>9.2f}x  {:>11}  {:>9}  {:>12}  {:>9}\n",
-                        100 * row.share, to_string(row.budget), planned.seconds / kernels,
-                        asked.seconds / kernels, to_string(planned.in), to_string(asked.in),
-                        to_string(planned.out), to_string(asked.out));
+    text +=
+        fmt::format("{:>3.0f} % {:>12}  {:>8.2f}x {:>9.2f}x  {:>11}  {:>9}  {:>12}  {:>9}\n", 100 * row.share,
+                    to_string(row.budget), planned.seconds / kernels, asked.seconds / kernels,
+                    to_string(planned.in), to_string(asked.in), to_string(planned.out), to_string(asked.out));
   }
   return text;
 }

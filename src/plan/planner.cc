@@ -27,6 +27,8 @@ void Planner::forget(Name name) {
     elders_.erase(name);
   }
   history_.died(name);
+  for (const auto& model : on_demand_)
+    if (model != nullptr) model->died(name);
 }
 
 Block* Planner::block_of(Name name) const {
@@ -39,15 +41,48 @@ Block* Planner::block_of(Name name) const {
 
 // ---------------------------------------------------------------- following
 
-namespace {
+// What the operator would have cost on demand, beside what it has cost.
+void Planner::count(NodeId node, std::span<const Touch> touches, double seconds, double clock,
+                    Bytes arrived) {
+  const auto room_here = [this](size_t i) { return room_(NodeId(static_cast<uint8_t>(i))); };
+  std::unique_ptr<OnDemand>& here = on_demand_[index_of(node)];
+  if (here == nullptr) here = std::make_unique<OnDemand>(about_ ? about_(node).speed : Speed());
+  Score::Count now{.operators = history_.end(), .clock = 0, .arrived = arrived};
+  clocks_[index_of(node)] = clock;
+  bool timed = true;
+  for (size_t i = 0; i < kMaxNodes; ++i) {
+    OnDemand* const model = on_demand_[i].get();
+    if (model == nullptr) continue;
+    if (history_.end() % kRoomEvery == kRoomFirst) model->set_room(room_here(i));
+    if (i == index_of(node)) {
+      model->ended(touches, seconds);
+    } else {
+      for (const Touch& touch : touches)
+        if (touch.write) model->written_elsewhere(touch.block);
+    }
+    now.clock += clocks_[i];
+    timed = timed && clocks_[i] > 0;
+    now.on_demand += model->cost().seconds;
+    now.by_model += model->cost().arrived;
+  }
+  if (!timed) now.clock = 0;
+  const bool suspended = score_.suspended();
+  score_.count(now);
+  if (score_.suspended() == suspended) return;
+  whole_ = steady_ = false;  // of this round a part alone has orders
+  stop_ordering();
+}
 
-// 0 where nobody knows one of them.
-double seconds_between(double began, double ended) { return began > 0 && ended > began ? ended - began : 0; }
+void Planner::stop_ordering() {
+  has_left_ = true;
+  leaving_.clear();
+  for (Arrivals& arriving : arriving_) arriving.due.clear();
+}
 
-}  // namespace
-
-void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds, double clock) {
+void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds, double clock,
+                    Bytes arrived) {
   history_.ended(node, touches, seconds, clock);
+  count(node, touches, seconds, clock, arrived);
   for (Arrivals& arriving : arriving_) {
     arriving.postponed = false;
     if (arriving.due.empty()) continue;
@@ -80,6 +115,7 @@ void Planner::guess_what_is_wanted() {
 void Planner::order_step() {
   const std::vector<Move>& moves = known_->moves;
   for (; move_ < moves.size() && moves[move_].after == step_; ++move_) {
+    if (score_.suspended()) continue;
     const Move& move = moves[move_];
     auto& due = move.arrives ? arriving_at(move.node).due : leaving_;
     due.push_back({move.node, move.slot.name(births_before_), move.drops});
@@ -88,16 +124,14 @@ void Planner::order_step() {
 }
 
 void Planner::end_round() {
-  const double seconds = seconds_between(began_, history_.at(history_.end() - 1).clock);
   if (whole_) {
     ++rounds_;
     followed_times_ += known_->cost.times;
     cost_ = known_->cost;
     followed_ = known_;
   }
-  const bool again =
-      known_->making == nullptr && (room_changed(*known_) || (steady_ && learn_what_lacks(*known_)));
-  if (steady_ && !again && known_->making == nullptr) judge(*known_, seconds);
+  const bool again = known_->making == nullptr && !score_.suspended() &&
+                     (room_changed(*known_) || (steady_ && learn_what_lacks(*known_)));
   if (again) {
     make_plan(*known_);
     if (known_ == nullptr) return;  // it has none
@@ -143,51 +177,6 @@ bool Planner::learn_what_lacks(Known& known) {
   return true;
 }
 
-// Of rounds that are followed from end to end, one after the other, the schedule being what it was.
-void Planner::judge(Known& known, double seconds) {
-  Trial& trial = known.trial;
-  if (trial.over || trial.asked <= 0 || seconds <= 0) return;
-  const bool planned = trial.aside.empty();
-  if (trial.timed < 0) {  // it began with what the schedule had left where it was
-    trial.timed = 0;
-    return;
-  }
-  double& least = planned ? trial.planned : trial.unplanned;
-  least = trial.timed == 0 ? seconds : std::min(least, seconds);
-  if (++trial.timed < kTimed) return;
-  trial.timed = 0;
-  if (planned) {
-    trial.over = trial.planned <= kSlower * trial.asked;
-    if (trial.over) return;
-    trial.aside = std::exchange(known.moves, {});
-    trial.timed = -1;
-    return;
-  }
-  trial.over = true;
-  if (trial.planned <= trial.unplanned) {
-    known.moves = std::exchange(trial.aside, {});
-    return;
-  }
-  trial.aside.clear();
-  known.cost.arriving = known.cost.leaving = Bytes(0);
-  if (log_enabled(LogLevel::info)) {
-    log(LogLevel::info, "planned no more: a round of " + std::to_string(known.cost.operators) +
-                            " operators, since it takes " + std::to_string(trial.planned / trial.unplanned) +
-                            " times as long as where nothing is moved ahead");
-  }
-}
-
-// Of the faster of the last two rounds, which have ended just now.
-double Planner::seconds_before(int64_t length) const {
-  const int64_t last = history_.end() - 1;
-  const auto taken = [&](int64_t end) {
-    if (end - length < history_.begin()) return 0.0;
-    return seconds_between(history_.at(end - length).clock, history_.at(end).clock);
-  };
-  const double before = taken(last - length);
-  return before > 0 ? std::min(before, taken(last)) : taken(last);
-}
-
 // The engine has another room than when the schedule was made: a budget was set, something was pinned,
 // another program came or went. Looked for in each round, and less often where it happens again and again.
 bool Planner::room_changed(Known& known) {
@@ -204,7 +193,6 @@ bool Planner::room_changed(Known& known) {
   }
   known.settles_at = rounds_ + (int64_t{1} << std::min(known.changes++, kMostChanges));
   known.forget_what_lacked();
-  known.trial = {};  // what a round took with another room says nothing
   return true;
 }
 
@@ -216,7 +204,6 @@ void Planner::enter(Known& known, int64_t step, int64_t births_before) {
   steady_ = false;
   unplanned_.fill(0);
   wants_.follow(known.wanted, known.program->length());
-  began_ = history_.at(history_.end() - 1).clock;
   const auto first = std::lower_bound(known.moves.begin(), known.moves.end(), step,
                                       [](const Move& move, int64_t at) { return move.after < at; });
   move_ = static_cast<size_t>(first - known.moves.begin());
@@ -225,14 +212,12 @@ void Planner::enter(Known& known, int64_t step, int64_t births_before) {
 void Planner::diverge() {
   ++divergences_;
   known_ = nullptr;
-  leaving_.clear();
-  for (Arrivals& arriving : arriving_) arriving.due.clear();
+  stop_ordering();
 }
 
 void Planner::interrupt() {
   known_ = nullptr;
-  leaving_.clear();
-  for (Arrivals& arriving : arriving_) arriving.due.clear();
+  stop_ordering();
   unplanned_.fill(0);
   for (Known& known : programs_) {
     known.forget_what_lacked();
@@ -321,7 +306,6 @@ void Planner::learn(int64_t length) {
   Known& known = programs_.emplace_front();
   known.cost.operators = length;
   if (length < kShort) known.cost.times = (kShort + length - 1) / length;
-  known.trial.asked = seconds_before(length) * static_cast<double>(known.cost.times);
   known.program = std::make_shared<const Program>(known.cost.times > 1 ? repeated(*found, known.cost.times)
                                                                        : std::move(*found));
   for (const NodeId node : known.program->nodes())
@@ -416,8 +400,7 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   }
   for (const std::string& line : plan.said) log(LogLevel::info, line);
   known.planned = true;
-  known.trial.timed = 0;
-  known.trial.aside.clear();
+  score_.begin(known.program->length());
   known.moves = std::move(plan.moves);
   known.cost = plan.cost;
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet

@@ -33,9 +33,11 @@
 
 #include "base/types.h"
 #include "plan/history.h"
+#include "plan/on_demand.h"
 #include "plan/period.h"
 #include "plan/program.h"
 #include "plan/round_plan.h"
+#include "plan/score.h"
 #include "plan/wants.h"
 
 namespace innkeeper {
@@ -71,7 +73,9 @@ class Planner {
   Name meet(Block* block);
   void forget(Name name);
   // `seconds`: of its kernels; `clock`: of the node, now; 0 where nobody knows, or others work there, too.
-  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0, double clock = 0);
+  // `arrived`: bytes of the program's blocks, at nodes where they are used, so far.
+  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0, double clock = 0,
+             Bytes arrived = Bytes(0));
   // The next thing to move, if there is one left.
   bool next(Order& order);
   // There was no room for what next() gave last. It is ordered again after the next operator, unless that has
@@ -80,8 +84,10 @@ class Planner {
   // The engine had to evict so many bytes at a node by itself.
   void unplanned(NodeId node, Bytes size);
 
-  bool follows() const { return known_ != nullptr && known_->planned; }  // with orders
-  Wants& wants() { return wants_; }                                      // so that others may have the rest
+  bool follows() const { return known_ != nullptr && known_->planned && !score_.suspended(); }  // with orders
+  Wants& wants() { return wants_; }  // so that others may have the rest
+  // It has left its plan since this was asked last, so that what is planned may not be wanted.
+  bool has_left() { return std::exchange(has_left_, false); }
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last,
   std::vector<Moved> moved() const;                     // and what it moves; of each block once
@@ -101,16 +107,6 @@ class Planner {
     std::atomic<bool> done{false};  // the plan is there, and nobody writes it any more
     RoundPlan plan;
   };
-  // A schedule that takes longer than none did is set aside for some rounds, and then for good if these take
-  // less. In seconds of a round; 0 where nobody knows.
-  struct Trial {
-    double asked = 0;         // before there was a schedule
-    double planned = 0;       // the least of those with it,
-    double unplanned = 0;     // and of those without it again
-    int timed = 0;            // rounds that either is the least of
-    bool over = false;        // nothing is to be found out
-    std::vector<Move> aside;  // the schedule, while it is not followed
-  };
   struct Known {
     std::shared_ptr<const Program> program;
     std::shared_ptr<Making> making;  // its plan, or another one; null: none is being made
@@ -128,7 +124,6 @@ class Planner {
     int scheduled = 0;                         // times, for what was lacking
     int changes = 0;         // of the room, that led to another schedule, since it was quiet
     int64_t settles_at = 0;  // the round from which on such a change is looked for
-    Trial trial;
 
     void forget_what_lacked() {
       lacking.fill(0);
@@ -158,24 +153,26 @@ class Planner {
   };
 
   static constexpr size_t kRecent = size_t{1} << 16;
-  static constexpr size_t kKnown = 8;        // programs
-  static constexpr int64_t kJoined = 8;      // operators that must be a program's before it is taken up
-  static constexpr int kPlaces = 64;         // that are tried for one key
-  static constexpr int kSchedules = 8;       // of one program
-  static constexpr int64_t kShort = 256;     // operators: shorter rounds are scheduled several at a time,
-  static constexpr int64_t kLong = 2048;     // and those from here on beside the program: half as long ones
-                                             // where things may be computed again, which takes more time
-  static constexpr int kTimed = 2;           // rounds, of which the fastest counts
-  static constexpr double kSlower = 1.01;    // times as long as without a schedule: it is doubted
-  static constexpr int64_t kQuiet = 16;      // rounds without another room,
-  static constexpr int kMostChanges = 4;     // and as many as two to the power of this are not looked at
+  static constexpr int64_t kRoomEvery = 256;  // operators: then the models are told the room,
+  static constexpr int64_t kRoomFirst = 16;   // and first behind this one
+  static constexpr size_t kKnown = 8;         // programs
+  static constexpr int64_t kJoined = 8;       // operators that must be a program's before it is taken up
+  static constexpr int kPlaces = 64;          // that are tried for one key
+  static constexpr int kSchedules = 8;        // of one program
+  static constexpr int64_t kShort = 256;      // operators: shorter rounds are scheduled several at a time,
+  static constexpr int64_t kLong = 2048;      // and those from here on beside the program: half as long ones
+                                              // where things may be computed again, which takes more time
+  static constexpr int64_t kQuiet = 16;       // rounds without another room,
+  static constexpr int kMostChanges = 4;      // and as many as two to the power of this are not looked at
   static constexpr int64_t kLackShare = 16;  // of the room, that may be lacking more after one round, or must
                                              // have changed for another schedule
 
   Block* block_of(Name name) const;
+  void count(NodeId node, std::span<const Touch> touches, double seconds, double clock, Bytes arrived);
   bool give(std::deque<Due>& due, bool arrives, Order& order);
   Arrivals& arriving_at(NodeId node);
   void order_step();
+  void stop_ordering();
   void end_round();
   void diverge();
   void rejoin();
@@ -187,8 +184,6 @@ class Planner {
   void drop(const Known& known);
   void guess_what_is_wanted();
   bool learn_what_lacks(Known& known);
-  void judge(Known& known, double seconds);
-  double seconds_before(int64_t length) const;
   bool room_changed(Known& known);
   void enter(Known& known, int64_t step, int64_t births_before);
 
@@ -207,18 +202,22 @@ class Planner {
   int64_t step_ = 0;                                 // of it, that is expected next
   int64_t births_before_ = 0;                        // this round
   size_t move_ = 0;                                  // the first that is not ordered yet
-  bool whole_ = false;                               // the round is followed from its begin on,
-  bool steady_ = false;                              // and so was the one before
-  std::array<int64_t, kMaxNodes> unplanned_{};       // bytes in this round
-  std::deque<Due> leaving_;                          // to be ordered now
-  std::vector<Arrivals> arriving_;                   // likewise, after those; by node, once any did there
-  Due given_;                                        // by next(), last
+  bool has_left_ = false;
+  bool whole_ = false;                          // the round is followed from its begin on,
+  bool steady_ = false;                         // and so was the one before
+  std::array<int64_t, kMaxNodes> unplanned_{};  // bytes in this round
+  std::deque<Due> leaving_;                     // to be ordered now
+  std::vector<Arrivals> arriving_;              // likewise, after those; by node, once any did there
+  Due given_;                                   // by next(), last
   RoundCost cost_;
   const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned anew
   int64_t rounds_ = 0;               // that were followed from end to end, as scheduled;
   int64_t followed_times_ = 0;       // as the program goes round
   int64_t divergences_ = 0;
-  double began_ = 0;  // the clock, as the round that is followed began
+  // What all would have cost on demand: a model of each node that has too little room.
+  std::array<std::unique_ptr<OnDemand>, kMaxNodes> on_demand_;
+  std::array<double, kMaxNodes> clocks_{};
+  Score score_;
   Wants wants_;
 
   std::vector<Met> recent_;                  // by name

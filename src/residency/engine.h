@@ -360,6 +360,7 @@ class Engine final : public Accountant {
   Status wait_landing(Node& node) IK_REQUIRES(mutex_);
   Status wait_landed(MovePtr move) IK_REQUIRES(mutex_);
   bool cancel_last_waiting(Node& node) IK_REQUIRES(mutex_);
+  void cancel_planned(int64_t program) IK_EXCLUDES(mutex_);
   void count_under_way() IK_REQUIRES(mutex_);
   bool may_be_helped() const IK_REQUIRES(mutex_);
   bool polls_links() const IK_REQUIRES(mutex_);

@@ -57,6 +57,17 @@ MovePtr Link::take_last() {
   return nullptr;
 }
 
+MovePtr Link::take_last_planned(const std::function<bool(const Move&)>& which) {
+  auto& queue = waiting_[static_cast<size_t>(Priority::planned)];
+  const auto last = std::find_if(queue.rbegin(), queue.rend(), [&](const MovePtr& move) {
+    return move->state() == MoveState::reserved && which(*move);
+  });
+  if (last == queue.rend()) return nullptr;
+  MovePtr found = std::move(*last);
+  queue.erase(std::next(last).base());
+  return found;
+}
+
 size_t Link::waiting() const {
   size_t count = 0;
   for (const auto& queue : waiting_) count += queue.size();

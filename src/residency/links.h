@@ -10,6 +10,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 
 #include "residency/move.h"
 
@@ -39,6 +40,8 @@ class Link {
   // The last that asked, of the least priority, which has no copy yet; it waits no longer. Null if there is
   // none.
   MovePtr take_last();
+  // Likewise the last that is planned, of those that `which` wants.
+  MovePtr take_last_planned(const std::function<bool(const Move&)>& which);
   size_t waiting() const;
 
  private:

@@ -168,7 +168,8 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
     seconds = time.kernels - remade;
     seconds -= std::exchange(follower.kernels_before[index_of(id)], time.kernels);
   }
-  planner.ended(id, follower.touches, seconds, clock);
+  planner.ended(id, follower.touches, seconds, clock,
+                Bytes(follower.arrived.load(std::memory_order_relaxed)));
   if (planner.begins()) {
     const ComputeTime taken = time_since_round_before(follower);
     const int64_t arrived = follower.arrived.load(std::memory_order_relaxed);
@@ -180,6 +181,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
     }
     follower.arrived_before = arrived;
   }
+  if (planner.has_left()) cancel_planned(follower.program.load(std::memory_order_relaxed));
   if (planner.wants().changed()) {
     for (const auto& at : nodes_)
       follower.demand[index_of(at->id)].store(planner.wants().at(at->id).count(), std::memory_order_relaxed);
@@ -196,6 +198,23 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
       planner.postpone();
     }
   }
+}
+
+// The program has left its plan: its planned moves that have no copy yet give up their room.
+void Engine::cancel_planned(int64_t program) {
+  if (under_way_.load(std::memory_order_relaxed) == 0) return;
+  MutexLock lock(mutex_);
+  const auto is_its = [&](const Move& move) IK_REQUIRES(mutex_) {
+    const BlockName name(move.block->name_.load(std::memory_order_relaxed));
+    return name.program() == program && !is_moving(*move.block);
+  };
+  for (const NodeId each : computing_) {
+    while (const MovePtr move = node(each).in.take_last_planned(is_its)) {
+      const MoveScope scope(*this, *move->block);
+      drop_replica(*move->block, move->to);
+    }
+  }
+  count_under_way();
 }
 
 // Of the node that took most; kernels less those that made anew what was dropped.

@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/room_clock.h"
 #include "device/arena.h"
 #include "sim/clock.h"
-#include "sim/room_clock.h"
 #include "sim/work_queue.h"
 
 namespace innkeeper::sim {

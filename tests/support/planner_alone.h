@@ -25,7 +25,7 @@ class Follower {
   }
   int op(std::vector<Touch> touches) {
     clock += step;
-    planner.ended(kCard, touches, 0, clock);
+    planner.ended(kCard, touches, kernel, clock);
     int orders = 0;
     for (Order order; planner.next(order);) ++orders;
     return orders;
@@ -34,6 +34,7 @@ class Follower {
   Planner planner;
   double clock = 0;  // seconds; stands still as long as an operator takes none
   double step = 0;
+  double kernel = 0;  // likewise, of an operator by itself
 
  private:
   uintptr_t fake_ = 0;

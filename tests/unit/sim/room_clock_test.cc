@@ -1,9 +1,9 @@
 // From when on there is room, in virtual time.
-#include "sim/room_clock.h"
+#include "base/room_clock.h"
 
 #include <gtest/gtest.h>
 
-namespace innkeeper::sim {
+namespace innkeeper {
 namespace {
 
 TEST(RoomClock, WhatWasNeverUsedIsFreeFromTheStart) {
@@ -41,4 +41,4 @@ TEST(RoomClock, ALowerLimitTakesRoomAway) {
 }
 
 }  // namespace
-}  // namespace innkeeper::sim
+}  // namespace innkeeper

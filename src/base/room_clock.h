@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <map>
 
-namespace innkeeper::sim {
+namespace innkeeper {
 
 class RoomClock {
  public:
@@ -34,4 +34,4 @@ class RoomClock {
   std::map<double, int64_t> free_;
 };
 
-}  // namespace innkeeper::sim
+}  // namespace innkeeper

@@ -1,9 +1,9 @@
-#include "sim/room_clock.h"
+#include "base/room_clock.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace innkeeper::sim {
+namespace innkeeper {
 
 void RoomClock::give(double time, int64_t bytes) {
   const int64_t kept = std::min(owed_, bytes);
@@ -47,4 +47,4 @@ void RoomClock::set_limit(int64_t limit, double now) {
   }
 }
 
-}  // namespace innkeeper::sim
+}  // namespace innkeeper

@@ -1,0 +1,197 @@
+#include "plan/on_demand.h"
+
+#include <algorithm>
+
+namespace innkeeper::plan {
+
+void OnDemand::ended(std::span<const Touch> touches, double seconds) {
+  if (room_ <= Bytes(0)) return;  // nothing leaves
+  ++now_;
+  double begin = cost_.seconds;
+  // What is there is used first, so that it does not leave for what is not.
+  for (const Touch& touch : touches) {
+    const Place place = place_of(touch);
+    Entry& entry = entries_[place];
+    entry.stays = touch.stays;
+    if (!entry.there) continue;
+    entry.last_use = now_;
+    take_out(place);
+    link_in(place);
+  }
+  for (const Touch& touch : touches) {
+    const Place place = places_.find(touch.block)->second;
+    if (!entries_[place].there) {
+      const bool returns = entries_[place].spare;
+      make_room(touch.size);
+      Entry& entry = entries_[place];
+      double ready = 0;
+      if (returns) {
+        ready = std::max(free_.take_oldest(touch.size.count()), in_free_) + copy_seconds(touch.size);
+        in_free_ = ready;
+        cost_.arrived += touch.size;
+        entry.returns.came(entry.last_use, now_);
+      } else {
+        ready = free_.take_newest(touch.size.count(), cost_.seconds);
+      }
+      entry.there = true;
+      entry.last_use = now_;
+      link_in(place);
+      begin = std::max(begin, ready);
+    }
+    Entry& entry = entries_[place];
+    if (touch.write) entry.spare = false;
+  }
+  if (seconds > 0) cost_.seconds = begin + seconds;
+  mark(touches);
+}
+
+void OnDemand::mark(std::span<const Touch> touches) {
+  for (const Touch& touch : touches) written_ += touch.write ? touch.size : Bytes(0);
+  if (++unmarked_ < kFew && written_ < kMuch) return;
+  unmarked_ = 0;
+  written_ = Bytes(0);
+  marks_[next_mark_ % kMarks] = {now_, cost_.seconds};
+  ++next_mark_;
+}
+
+// By the first mark that is not before it: as late as that is.
+double OnDemand::done_at(uint64_t operation) const {
+  const size_t oldest = next_mark_ > kMarks ? next_mark_ - kMarks : 0;
+  size_t low = oldest, high = next_mark_;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (marks_[middle % kMarks].operation < operation) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low == next_mark_ ? cost_.seconds : marks_[low % kMarks].seconds;
+}
+
+OnDemand::Place OnDemand::place_of(const Touch& touch) {
+  const auto [found, is_new] = places_.try_emplace(touch.block, kNone);
+  if (!is_new) {
+    Entry& entry = entries_[found->second];
+    if (entry.there && entry.size != touch.size) {  // a kernel has made it larger
+      take_out(found->second);
+      free_.give(cost_.seconds, entry.size.count());
+      entry.size = touch.size;
+      (void)free_.take_oldest(touch.size.count());
+      link_in(found->second);
+    }
+    entry.size = touch.size;
+    return found->second;
+  }
+  if (unused_.empty()) {
+    found->second = static_cast<Place>(entries_.size());
+    entries_.emplace_back();
+  } else {
+    found->second = unused_.back();
+    unused_.pop_back();
+  }
+  entries_[found->second] = {.name = touch.block, .size = touch.size};
+  return found->second;
+}
+
+void OnDemand::set_room(Bytes room) {
+  if (room == room_) return;
+  room_ = room;
+  free_.set_limit(room.count(), cost_.seconds);
+}
+
+void OnDemand::died(Name name) {
+  const auto found = places_.find(name);
+  if (found == places_.end()) return;
+  remove(found->second, cost_.seconds);
+  unused_.push_back(found->second);
+  places_.erase(found);
+}
+
+void OnDemand::written_elsewhere(Name name) {
+  const auto found = places_.find(name);
+  if (found == places_.end()) return;
+  remove(found->second, cost_.seconds);
+  entries_[found->second].spare = true;
+}
+
+void OnDemand::remove(Place place, double free_at) {
+  Entry& entry = entries_[place];
+  if (!entry.there) return;
+  take_out(place);
+  entry.there = false;
+  free_.give(free_at, entry.size.count());
+}
+
+void OnDemand::make_room(Bytes size) {
+  while (large_.size + small_.size + size > room_) {
+    const Place place = victim();
+    if (place == kNone) return;
+    Entry& leaving = entries_[place];
+    double free_at = done_at(leaving.last_use);
+    if (!leaving.spare) out_free_ = free_at = std::max(out_free_, free_at) + copy_seconds(leaving.size);
+    leaving.returns.left(leaving.last_use);
+    remove(place, free_at);
+    leaving.spare = true;
+  }
+}
+
+// As VictimIndex::pop.
+OnDemand::Place OnDemand::victim() {
+  const bool few_small = small_.size.count() <= room_.count() / kSmallShare;
+  Place found = oldest(large_);
+  if (found == kNone || !few_small) {
+    const Place small = oldest(small_);
+    if (found == kNone || (small != kNone && entries_[small].last_use < entries_[found].last_use))
+      return small;
+  }
+  const auto view_of = [](const Entry& entry) {
+    return EvictionView{entry.size, entry.last_use, entry.spare, entry.returns};
+  };
+  uint64_t latest = policy_->next_use(view_of(entries_[found]), now_);
+  if (latest == 0) return found;
+  for (size_t looks = std::min(kLooks, entries_.size()); looks > 0; --looks) {
+    hand_ = hand_ + 1 < entries_.size() ? hand_ + 1 : 0;
+    const Entry& entry = entries_[hand_];
+    if (!entry.there || !entry.spare || entry.stays || entry.last_use == now_ || entry.size <= kSmall)
+      continue;
+    const uint64_t next = policy_->next_use(view_of(entry), now_);
+    if (next <= latest) continue;
+    latest = next;
+    found = static_cast<Place>(hand_);
+  }
+  return found;
+}
+
+// Null where all are used by the operator that runs now, or stay.
+OnDemand::Place OnDemand::oldest(const Order& order) const {
+  Place found = order.first;
+  while (found != kNone && (entries_[found].stays || entries_[found].last_use == now_))
+    found = entries_[found].after;
+  return found;
+}
+
+void OnDemand::link_in(Place place) {
+  Entry& entry = entries_[place];
+  Order& order = order_of(entry);
+  entry.before = order.last;
+  entry.after = kNone;
+  (order.last == kNone ? order.first : entries_[order.last].after) = place;
+  order.last = place;
+  order.size += entry.size;
+}
+
+void OnDemand::take_out(Place place) {
+  const Entry& entry = entries_[place];
+  Order& order = order_of(entry);
+  (entry.before == kNone ? order.first : entries_[entry.before].after) = entry.after;
+  (entry.after == kNone ? order.last : entries_[entry.after].before) = entry.before;
+  order.size -= entry.size;
+}
+
+double OnDemand::copy_seconds(Bytes size) const {
+  if (speed_.link <= 0) return 0;
+  return kLatency + static_cast<double>(size.count()) / speed_.link;
+}
+
+}  // namespace innkeeper::plan
