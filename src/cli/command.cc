@@ -35,11 +35,19 @@ int& code() {
 
 void fail(int exit_code, std::string message) { throw Failure{exit_code, std::move(message)}; }
 
+namespace {
+
+// The one inside which GPUs were asked for, which has ended. A script that takes the status of "no GPU" for
+// leave to use the CPU should not.
+bool is_about_a_lease(const Status& status) { return status.message().starts_with("the lease "); }
+
+}  // namespace
+
 void fail(const Status& status) {
   switch (status.code()) {
     case Code::invalid_argument: fail(kNever, status.message());
     case Code::busy: fail(kBusy, status.message());
-    case Code::unavailable: fail(kNoGpu, status.message());
+    case Code::unavailable: fail(is_about_a_lease(status) ? kNoLease : kNoGpu, status.message());
     case Code::io_error: fail(kFolder, status.message());
     default: fail(kInternal, status.message());
   }

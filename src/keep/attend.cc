@@ -169,7 +169,7 @@ class Attendant {
   lease::Lease lease_;
   Inherited inherited_;
   Signals signals_;
-  Children children_;
+  Children children_{Children::Queues::do_not_count};
   Keeper keeper_;
   bool light_ = false;
   struct Leaving {

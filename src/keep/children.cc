@@ -3,10 +3,28 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include "lease/process.h"
 
 namespace innkeeper::keep {
 
-Children::Children() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+namespace {
+
+// Whether all children of this process are those of a queue. Reads all processes of the machine.
+bool all_are_queues() {
+  bool any = false;
+  for (const lease::Descendant& each : lease::descendants(getpid())) {
+    if (each.parent != getpid()) continue;
+    if (each.name != kQueueName && each.name != kJobKeeperName) return false;
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace
+
+Children::Children(Queues queues) : queues_(queues) { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 void Children::look(const Hear& hear) {
   int status = 0;
@@ -25,7 +43,7 @@ void Children::look(const Hear& hear) {
       status_ = status;
     }
   }
-  none_ = child < 0;
+  none_ = child < 0 || (ended_ && queues_ == Queues::do_not_count && all_are_queues());
 }
 
 // The kernel gives its process number to no other process before it has been waited for.

@@ -218,7 +218,7 @@ class Keeping {
   int channel_;
   const pid_t parent_ = getppid();
   Signals signals_;
-  Children children_;
+  Children children_{Children::Queues::do_not_count};
   // Of each signal: those that this process has had and the process that waits has not told yet.
   struct Seen {
     int count = 0;

@@ -49,7 +49,7 @@ std::string holders(const std::vector<Entry>& live, const std::string& uuid) {
       }
       text += (text.empty() ? "" : ", ") + to_string(claim.bytes) + (record.exclusive ? " (all of it)" : "") +
               " to " + user_name(record.uid) + " pid " + std::to_string(record.process.pid) + " (" +
-              record.command.substr(0, 40) + ")";
+              shown_command(record).substr(0, 40) + ")";
     }
   }
   if (more > 0) text += " and " + std::to_string(more) + " more";
@@ -84,9 +84,11 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
       return entry.id == request.inside && entry.record.kind == Kind::held && entry.record.uid == record.uid;
     });
     if (outer == live.end())
-      return Status(Code::unavailable,
-                    "the lease " + printable(request.inside) +
-                        ", of which a part was asked, is over or belongs to somebody else");
+      return Status(
+          Code::unavailable,
+          "the lease " + printable(request.inside) +
+              ", inside which GPUs were asked for, has ended or is another user's; to ask outside of "
+              "it: unset INNKEEPER_LEASE INNKEEPER_LEASE_FD");
     record.inside = outer->record.inside;
     record.inside.insert(record.inside.begin(), outer->id);
     if (record.inside.size() > kMaxWholes)

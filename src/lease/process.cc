@@ -86,7 +86,8 @@ std::vector<Descendant> descendants(int64_t pid) {
     const int64_t number = std::strtoll(entry->d_name, &end, 10);
     Stat stat;
     if (*end != '\0' || number <= 0 || !read_stat_of(entry->d_name, stat)) continue;
-    by_parent.insert({stat.parent, {{number, stat.start_ticks}, stat.group, std::move(stat.name)}});
+    by_parent.insert(
+        {stat.parent, {{number, stat.start_ticks}, stat.parent, stat.group, std::move(stat.name)}});
   }
   closedir(all);
   std::vector<Descendant> found;

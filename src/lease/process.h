@@ -15,6 +15,7 @@ std::vector<ProcessKey> process_line(int64_t pid);
 // One that descends from some process.
 struct Descendant {
   ProcessKey process;
+  int64_t parent = 0;
   int64_t group = 0;  // its process group
   std::string name;   // as ps shows it, printable
 };

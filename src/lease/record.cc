@@ -186,4 +186,8 @@ std::optional<Record> decode(std::string_view file) {
   return second;
 }
 
+std::string shown_command(const Record& record) {
+  return record.job.empty() ? record.command : record.job + ": " + record.command;
+}
+
 }  // namespace innkeeper::lease

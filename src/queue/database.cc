@@ -63,7 +63,9 @@ Header read_header(const std::string& path, const Schema& schema) {
     for (size_t i = 0; i < count; ++i) value = value << 8 | bytes[at + i];
     return value;
   };
-  if (big_endian(kApplicationAt, 4) != schema.application) return {Header::foreign, 0};
+  const int64_t application = big_endian(kApplicationAt, 4);
+  if (application == 0) return {Header::unmarked, 0};
+  if (application != schema.application) return {Header::foreign, 0};
   const int64_t page = big_endian(kPageSizeAt, 2);
   return {Header::ours, (page == 1 ? 65536 : page) * big_endian(kPagesAt, 4)};
 }
@@ -106,7 +108,8 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
   struct stat about {};
   const bool has_log = stat((path + "-wal").c_str(), &about) == 0 && about.st_size > 0;
   const Header header = read_header(path, schema);
-  if (header.kind == Header::foreign) return not_ours(Code::io_error, path);
+  if (header.kind == Header::foreign || (header.kind == Header::unmarked && has_log))
+    return not_ours(Code::io_error, path);
   if (header.kind == Header::unreadable) return not_ours(Code::damaged, path);
   if (header.kind == Header::none && has_log && (lstat(path.c_str(), &about) != 0 || S_ISREG(about.st_mode)))
     return Status(Code::damaged, "the queue's database " + path + " is empty, and its log is not");

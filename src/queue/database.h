@@ -30,7 +30,8 @@ struct Schema {
 
 // What the first bytes of a file say.
 struct Header {
-  enum Kind : uint8_t { none, ours, foreign, unreadable } kind = none;  // none: no file, or an empty one
+  // none: no file, or an empty one; unmarked: no program has written its mark, as in one that is half made.
+  enum Kind : uint8_t { none, ours, foreign, unmarked, unreadable } kind = none;
   int64_t length = 0;  // of ours: how many bytes it should have
 };
 Header read_header(const std::string& path, const Schema& schema);

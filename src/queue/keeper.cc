@@ -21,7 +21,7 @@ constexpr timespec kLookAgain{2, 0};
 
 void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder, const Program& program,
           const std::function<void()>& supervise) {
-  prctl(PR_SET_NAME, "innkeeper-keep");
+  prctl(PR_SET_NAME, keep::kJobKeeperName);
   setsid();
   keep::Children children;
   const pid_t supervisor = fork();

@@ -75,6 +75,9 @@ class Mending {
     const bool has_log = size_of(path + "-wal") > 0;
     switch (header.kind) {
       case Header::foreign: return not_ours(Code::io_error, path);
+      case Header::unmarked:  // opening it makes it whole, unless another program has made it
+        if (has_log) return not_ours(Code::io_error, path);
+        return false;
       case Header::none:
         if (!has_log && !has_traces(folder_)) return false;
         return begin_anew();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "keep/children.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "queue/limits.h"
@@ -170,6 +172,7 @@ int run_runner(const std::string& path, const Program& program) {
   if (watcher == 0) {
     close(ready[0]);
     setsid();
+    prctl(PR_SET_NAME, keep::kQueueName);
     if (chdir("/") != 0) log(LogLevel::warn, "the runner stays in the caller's folder");
     watch_over(folder, program, ready[1]);
   }

@@ -178,8 +178,11 @@ class Supervisor {
     std::vector<char*> variables = pointers(launch_.environment);
     take_limits(launch_.limits);
     environ = variables.data();  // before execvp: it is the job's PATH that counts
-    if (chdir(launch_.directory.c_str()) == 0) execvp(arguments[0], arguments.data());
+    const bool is_there = chdir(launch_.directory.c_str()) == 0;
+    if (is_there) execvp(arguments[0], arguments.data());
     const int error = errno;
+    if (!is_there)
+      dprintf(2, "innkeeper: the job's folder %s: %s\n", launch_.directory.c_str(), std::strerror(error));
     const ssize_t told = write(wrong[1], &error, sizeof error);
     _exit(told > 0 ? 127 : 126);
   }

@@ -131,3 +131,15 @@ def test_a_time_namespace_ends_no_lease(machine: Machine):
     assert abs(lease["expires_in_seconds"] - outside["expires_in_seconds"]) < 60
     assert machine.command(*namespace, PROGRAM, "run", "--mem", "1G", "--", "true").returncode == 0
     assert len(machine.held()) == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("lease", "hold", "--for", "20s", "--background"), ("pick", "--hold", "20s")]
+)
+def test_what_stays_behind_keeps_no_lock_of_its_caller(
+    machine: Machine, tmp_path: Path, words: tuple[str, ...]
+):
+    lock = tmp_path / "lock"
+    machine.command("flock", lock, PROGRAM, *words, "--mem", "1G", check=True)
+    assert len(machine.held()) == 1
+    machine.command("flock", "-n", lock, "true", check=True)

@@ -151,7 +151,9 @@ def test_jobs_keep_to_the_cards_they_were_given(jobs: Jobs) -> None:
 
 
 def test_what_can_never_run_fails_with_the_reason(jobs: Jobs) -> None:
-    job = jobs.shell("true", "--gpus=3")
+    added = jobs.machine.run("queue", "add", "--gpus=3", "--", "true")
+    job = added.stdout.strip()
+    assert "it asks for 3 GPUs, and there are 2 here" in added.stderr
     assert jobs.wait(job) == 1
     assert "3" in jobs.show(job)["reason"]
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from innkeeper_program import Jobs, wait_until
+from innkeeper_program import PROGRAM, Jobs, wait_until
 from processes import alive, parent
 from test_keep import HIDDEN
 
@@ -75,3 +75,23 @@ def test_the_keeper_starts_a_runner(jobs: Jobs, running: Running):
     os.kill(running.supervisor, signal.SIGCONT)
     jobs("cancel", running.id)
     wait_until(lambda: jobs.show(running.id)["state"] == "cancelled")
+
+
+def test_a_queue_that_is_first_used_in_a_command_is_no_part_of_it(jobs: Jobs):
+    """The job waits for the GPU that the command has: were the runner the command's, each would wait for both."""
+    machine = jobs.machine
+    done = machine.run("run", "-n", "1", "--", PROGRAM, "queue", "add", "--", "echo", "hello")
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.split()[-1]
+    assert jobs.wait(job) == 0 and jobs.log(job) == "hello\n"
+
+
+def test_what_a_command_leaves_beside_a_queue_keeps_its_gpus(jobs: Jobs):
+    machine = jobs.machine
+    script = f"{PROGRAM} queue add --gpus=0 -- sleep 60 > /dev/null; setsid sleep 3 > /dev/null 2>&1 & exit 0"
+    done = machine.run("run", "-n", "1", "--", "sh", "-c", script)
+    assert done.returncode == 0
+    assert len(machine.held()) == 1, "the job has none"
+    wait_until(lambda: machine.held() == [], 20)
+    assert jobs.runner() is not None
+    jobs("cancel", "1")

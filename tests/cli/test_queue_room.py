@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from innkeeper_program import PROGRAM, Jobs, wait_until
 from small_disk import fill, small_disk
 
@@ -133,3 +134,27 @@ def test_a_folder_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path) -
     jobs.machine.command("mount", "-o", "remount,rw", small_disk, check=True)
     jobs("resume")
     assert jobs.wait(job) == 0
+
+
+@pytest.mark.parametrize("size", ["8k", "16k", "32k", "48k", "64k", "80k", "96k", "128k"])
+def test_a_queue_that_found_no_room_for_its_database_begins_once_there_is(
+    jobs: Jobs, small_disk: Path, size: str
+) -> None:
+    machine = jobs.machine
+    machine.command("mount", "-o", f"remount,size={size}", small_disk, check=True)
+    machine.env["INNKEEPER_QUEUE_DIR"] = str(small_disk / "queue")
+    refused = machine.run("queue", "add", "--gpus=0", "--", "true")
+    assert refused.returncode in (0, 73), refused
+    machine.command("mount", "-o", "remount,size=8m", small_disk, check=True)
+    for words in (["add", "--gpus=0", "--", "true"], ["list"], ["wait"], ["prune"]):
+        done = machine.run("queue", *words)
+        assert done.returncode == 0, (words, done.stderr)
+    jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(jobs.folder)
+
+
+@pytest.mark.parametrize("limit", [1, 4, 8, 16])
+def test_a_first_command_that_is_killed_for_its_file_size_leaves_no_half_database(
+    jobs: Jobs, limit: int
+) -> None:
+    jobs.machine.command("bash", "-c", f"ulimit -f {limit}; {PROGRAM} queue add --gpus=0 -- true")
+    assert jobs.wait(jobs.add("--gpus=0", "--", "true")) == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from innkeeper_program import Jobs, Machine
+from innkeeper_program import PROGRAM, Jobs, Machine, wait_until
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,47 @@ def test_a_lease_folder_that_depends_on_where_one_is(machine: Machine) -> None:
     shown = machine.ok("status", env=folder)
     first, _, card, *_ = shown.splitlines()
     assert first.endswith(", leases not known") and card.count(" ?") >= 4
+
+
+def test_more_gpus_than_there_are(jobs: Jobs) -> None:
+    done = jobs.machine.run("queue", "add", "-n", "9", "--", "true")
+    assert "it asks for 9 GPUs, and there are" in done.stderr
+
+
+def test_a_lease_that_has_ended_is_named_with_the_cure(machine: Machine) -> None:
+    lease = machine.ok("lease", "hold", "--mem", "1G", "--for", "60s", "--background").split()[0]
+    machine.ok("lease", "release", lease)
+    done = machine.run("run", "--mem", "5G", "--", "true", env={"INNKEEPER_LEASE": lease})
+    assert done.returncode == 66, "69 would say that there is no GPU"
+    assert f"the lease {lease}, inside which GPUs were asked for, has ended" in done.stderr
+    assert "unset INNKEEPER_LEASE INNKEEPER_LEASE_FD" in done.stderr
+
+
+def test_a_job_does_not_wait_for_itself(jobs: Jobs) -> None:
+    script = f"{PROGRAM} queue add -n0 -- sleep 1; {PROGRAM} queue wait --timeout 20s"
+    job = jobs.shell(script, "-n0")
+    assert jobs.wait(job) == 0, jobs.log(job)
+    named = jobs.shell(f"{PROGRAM} queue wait $INNKEEPER_JOB_ID", "-n0")
+    assert jobs.wait(named) == 1
+    assert "is the one in which this runs: it cannot wait for its own end" in jobs.log(named)
+
+
+def test_a_job_whose_folder_is_gone_says_so(jobs: Jobs, tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    jobs("pause")
+    job = jobs.add("-n0", "--directory", str(folder), "--", "true")
+    folder.rmdir()
+    jobs("resume")
+    assert jobs.wait(job) == 1
+    assert jobs.log(job) == f"innkeeper: the job's folder {folder}: No such file or directory\n"
+
+
+def test_the_lease_of_a_job_names_it(jobs: Jobs) -> None:
+    job = jobs.add("--", "sleep", "30")
+    wait_until(lambda: f"queue {job}: " in jobs.machine.ok("lease", "list"))
+    jobs("cancel", job)
+
+
+def test_an_empty_folder_of_roots_is_no_weakness(machine: Machine) -> None:
+    assert "is not root's" not in machine.run("status").stderr + machine.run("doctor").stdout

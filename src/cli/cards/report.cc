@@ -145,7 +145,7 @@ Table leases_table(const Survey& survey, const Screen& screen) {
                           {std::to_string(record.process.pid)},
                           {age_text(survey.now_ns - record.since_ns)},
                           {record.expires_ns == 0 ? "-" : age_text(record.expires_ns - survey.now_ns)},
-                          {record.command}});
+                          {lease::shown_command(record)}});
   }
   return table;
 }
@@ -168,7 +168,7 @@ Table line_table(const Survey& survey, const Screen& screen) {
                           {held.owner},
                           {std::to_string(record.process.pid)},
                           {age_text(survey.now_ns - record.since_ns)},
-                          {record.command}});
+                          {lease::shown_command(record)}});
   }
   return table;
 }

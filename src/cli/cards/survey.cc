@@ -148,7 +148,9 @@ std::string weakness_of(const lease::Directory& directory) {
   if (directory.protects()) return {};
   if (!directory.is_roots())
     return directory.path() + " is " + lease::user_name(directory.owner()) + "'s, not root's";
-  return directory.path() + "/" + lease::kLockName + " is not root's";
+  const std::string lock = directory.path() + "/" + lease::kLockName;
+  if (access(lock.c_str(), F_OK) != 0) return {};  // whoever is granted a lease first makes it
+  return lock + " is not root's";
 }
 
 std::vector<Entry> read_files(Survey& survey) {

@@ -11,6 +11,7 @@
 
 #include "base/descriptors.h"
 #include "cli/command.h"
+#include "keep/light.h"
 #include "keep/restore.h"
 #include "lease/request.h"
 #include "lease/watch.h"
@@ -26,7 +27,8 @@ volatile std::sig_atomic_t caught = 0;
   catch_signals();
   const bool own = arbiter.take_over(inherited).ok();
   open_nowhere();
-  if (chdir("/") != 0) _exit(1);
+  // A lock or a pipe of the caller's would be held for as long as the lease.
+  keep::let_go({ready, inherited.descriptor(), arbiter.directory().fd()});
   const char good = own ? '+' : '-';
   const bool told = write(ready, &good, 1) == 1;
   close(ready);

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "base/lines.h"
@@ -21,7 +23,14 @@ std::optional<std::chrono::milliseconds> limit_of(const std::string& text) {
   return duration(text, "--timeout");
 }
 
-// Those that are named, or all that have not ended.
+// The job in which this process runs; 0: none.
+queue::JobId own_job() {
+  queue::JobId own = 0;
+  const char* const text = std::getenv("INNKEEPER_JOB_ID");
+  return text != nullptr && read_number(text, own) ? own : 0;
+}
+
+// Those that are named, or all that have not ended. A job that waited for itself would wait for ever.
 int wait(const Words& words, const std::string& limit) {
   queue::Queue queue = open_queue();
   std::vector<queue::JobId> ids = resolve(queue, words);
@@ -29,7 +38,11 @@ int wait(const Words& words, const std::string& limit) {
     queue::Filter filter;
     filter.states = std::vector<queue::State>{queue::State::queued, queue::State::running};
     const std::vector<queue::JobLine> lines = value_of(queue.list(filter));
-    for (const queue::JobLine& line : lines) ids.push_back(line.id);
+    for (const queue::JobLine& line : lines)
+      if (line.id != own_job()) ids.push_back(line.id);
+  } else if (std::find(ids.begin(), ids.end(), own_job()) != ids.end()) {
+    fail(kUsage,
+         fmt::format("job {} is the one in which this runs: it cannot wait for its own end", own_job()));
   }
   int failed = 0;
   const std::vector<queue::JobLine> lines = value_of(queue.wait(ids, limit_of(limit)));

@@ -28,6 +28,7 @@ class JobOptions {
   // The words behind --env.
   const std::vector<std::string>& variables() const { return variables_; }
   bool without_gpus() const { return gpus_ == "0"; }
+  const std::string& gpus() const { return gpus_; }
   bool memory_named() const { return !memory_.empty(); }
   // What it names of each GPU, if it names a size.
   std::optional<Bytes> memory() const;

@@ -46,13 +46,19 @@ std::string slurm_folder() {
 
 // A job for GPUs waits while no GPU is seen, because a driver may come back. A job that asks for more memory
 // than any GPU has fails in its turn, unless a larger GPU is there by then.
-void hint_at_cards(const std::optional<Bytes>& each) {
+void hint_at_cards(const std::string& gpus, const std::optional<Bytes>& each) {
   const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::memory);
   if (seen.cards.empty()) {
     const std::string why = seen.driver.text();
     note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
          "; `innkeeper doctor` says more, and --gpus 0 asks for none");
   }
+  int count = 1;
+  if (!seen.cards.empty() && read_number(gpus, count) && count > static_cast<int>(seen.cards.size()))
+    note(fmt::format(
+        "it asks for {} GPUs, and there are {} here: it fails when its turn comes, unless there are as "
+        "many by then",
+        count, seen.cards.size()));
   Bytes largest;
   for (const telemetry::Card& card : seen.cards)
     if (card.memory) largest = std::max(largest, card.memory->total);
@@ -127,7 +133,7 @@ int print_added(queue::JobId id, const JobOptions& options) {
     throw;
   }
   // After the number: a driver may take seconds to answer.
-  if (!options.without_gpus()) hint_at_cards(options.memory());
+  if (!options.without_gpus()) hint_at_cards(options.gpus(), options.memory());
   return kDone;
 }
 
