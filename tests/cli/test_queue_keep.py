@@ -78,7 +78,7 @@ def test_the_keeper_starts_a_runner(jobs: Jobs, running: Running):
 
 
 def test_a_queue_that_is_first_used_in_a_command_is_no_part_of_it(jobs: Jobs):
-    """The job waits for the GPU that the command has: were the runner the command's, each would wait for both."""
+    """The job waits for the GPU that the command has, so neither may wait for the other."""
     machine = jobs.machine
     done = machine.run("run", "-n", "1", "--", PROGRAM, "queue", "add", "--", "echo", "hello")
     assert done.returncode == 0, done.stderr
