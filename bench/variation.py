@@ -6,7 +6,7 @@ and the bytes that are moved in both directions, planned over asked for. ``time`
 of those from the 13th on, when plans have been tried.
 
     python bench/variation.py
-    python bench/variation.py --only 'GAN' --seeds 1
+    python bench/variation.py --only GAN --seeds 1
 """
 
 from __future__ import annotations
@@ -103,10 +103,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=TOP / "build" / "variation", help="keeps the records")
     parser.add_argument("--program", type=Path, default=PROGRAM, help="the innkeeper that plays them")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="one program, to see that it works")
     parser.add_argument("--record", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.record:
         return record(args.record[0], int(args.record[1]), Path(args.record[2]))
+    if args.quick:
+        args.only, args.seeds = "^fixed$", 1
     sys.path.insert(0, str(TOP / "bench" / "traces"))
     from varied import PROGRAMS
 

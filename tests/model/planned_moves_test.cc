@@ -2,6 +2,7 @@
 // programs beside each other leave one another.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <barrier>
 #include <thread>
@@ -70,6 +71,36 @@ TEST(Rounds, ReadAheadFromADiskBelowACard) {
 
 TEST(Rounds, ReadAheadFromADiskBelowAHostThatComputes) {
   read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
+}
+
+// A program that does something else may not want what its plan has ordered: what has no copy yet is not fetched.
+TEST(Rounds, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
+  Machine machine({.budget = KiB(64), .links = {.part = KiB(1), .few = 1, .enough = Bytes(0)}});
+  const NodeId card = machine.sim();
+  std::vector<Block*> blocks;
+  for (uint64_t i = 0; i < 40; ++i) blocks.push_back(machine.make(card, pattern(4096, i)).value());
+  Block* const other = machine.make(card, pattern(64, 1)).value();
+  const auto waiting = [&] {
+    return std::count_if(blocks.begin(), blocks.end(), [&](const Block* block) {
+      const Move* const move = block->replica(card).copies.move();
+      return move != nullptr && move->state() == MoveState::reserved;
+    });
+  };
+  std::ptrdiff_t most = 0;
+  for (int round = 0; round < 60; ++round) {
+    for (uint64_t i = 0; i < blocks.size(); ++i) {
+      ASSERT_TRUE(machine.read(*blocks[i], card).ok());
+      if (round % 8 != 7 || waiting() == 0) continue;
+      most = std::max(most, waiting());
+      ASSERT_TRUE(machine.read(*other, card).ok());  // which is not the round's
+      EXPECT_EQ(waiting(), 0);
+    }
+  }
+  EXPECT_GT(most, 0) << "else nothing was tried";
+  for (uint64_t i = 0; i < blocks.size(); ++i)
+    EXPECT_EQ(machine.read(*blocks[i], card).value(), pattern(4096, i));
+  for (Block* block : blocks) machine->destroy(block);
+  machine->destroy(other);
 }
 
 // What another thread brings, as the engine's own one does what comes by way of a disk, arrives in the round.

@@ -47,10 +47,17 @@ TEST(OnDemand, WhatFitsCostsItsKernels) {
 TEST(OnDemand, WhatHasDiedGivesItsRoomBack) {
   Model model(MiB(4));
   for (Name name = 1; name <= 100; ++name) {
-    model.ended(std::vector{of(1000), of(name, true)}, 1e-6);
-    model.died(name);
+    model.ended(std::vector{of(name, true)}, 1e-6);
+    if (name > 3) model.died(name - 3);
   }
   EXPECT_EQ(model.cost().arrived, Bytes(0));
+  EXPECT_NEAR(model.cost().seconds, 100e-6, 1e-9) << "no result waits for a copy out";
+}
+
+TEST(OnDemand, AResultWaitsForTheRoomThatCopiesOutGiveBack) {
+  Model model(MiB(4));
+  for (Name name = 1; name <= 100; ++name) model.ended(std::vector{of(name, true)}, 1e-6);
+  EXPECT_GT(model.cost().seconds, 96 * 20e-6) << "a MiB takes 20 us on the link";
 }
 
 TEST(OnDemand, WhatAnotherNodeWritesComesBack) {
