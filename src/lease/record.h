@@ -76,7 +76,8 @@ struct Record {
 // One slot's bytes. Fails if it does not fit or breaks a limit.
 Result<std::string> encode(const Record& record);
 
-// Which command it is for, to be shown: a queued job's has its number in front, since its process is the queue's.
+// Which command it is for, to be shown. A queued job's has its number in front, since its process is the
+// queue's.
 std::string shown_command(const Record& record);
 
 // The record in force in a file's first 2 * kSlotBytes, if any.

@@ -73,7 +73,8 @@ TEST(Rounds, ReadAheadFromADiskBelowAHostThatComputes) {
   read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
 }
 
-// A program that does something else may not want what its plan has ordered: what has no copy yet is not fetched.
+// A program that does something else may not want what its plan has ordered: what has no copy yet is not
+// fetched.
 TEST(Rounds, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
   Machine machine({.budget = KiB(64), .links = {.part = KiB(1), .few = 1, .enough = Bytes(0)}});
   const NodeId card = machine.sim();
