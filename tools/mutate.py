@@ -39,6 +39,8 @@ CORE_FOLDERS = ["src/plan", "src/residency", "src/sim", "src/trace"]
 TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/scripts/test_cuda_devices.py",
     "tests/python/device/test_mixed.py",
+    "tests/python/device/test_mixed_modes.py",
+    "tests/python/device/test_moved_copies.py",
     "tests/python/memory/test_overlap.py",
     "tests/python/autograd/test_known_bugs.py",
     "tests/python/device/test_known_bugs_tensors.py",

@@ -70,6 +70,24 @@ Status Engine::evict(Block& block) {
   return {};
 }
 
+Status Engine::read(Block& block, void* to) {
+  MutexLock lock(mutex_);
+  take_in(block);
+  wait_move(block);
+  const NodeId from = has_replica(block, host_) ? host_ : source_of(block, host_);
+  if (from == kNoNode) {
+    const Status lost = lost_with(block);
+    return lost.ok() ? Status(Code::unavailable, "the block has no bytes") : lost;
+  }
+  const MoveScope move(*this, block);
+  Device& origin = device(from);
+  if (origin.kind() == NodeKind::accelerator)
+    IK_RETURN_IF_ERROR(order_copy(origin, Queue::copy_out, block, from));
+  const Result<Event> copied = origin.copy_out(to, block.replica(from).memory.data(), block.size());
+  if (!copied.ok()) return copied.status();
+  return copied.value() == nullptr ? Status() : copied.value()->synchronize();
+}
+
 std::vector<NodeId> Engine::where(const Block& block) const {
   MutexLock lock(mutex_);
   std::vector<NodeId> found;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "residency/pinned_copies.h"
 #include "residency/program_copy.h"
@@ -214,10 +215,51 @@ class ResizeCall : public WholeAndOnce {
 
 }  // namespace
 
+namespace {
+
+// The tensor on the CPU, over a copy of all bytes of its block that no budget counts: for a reader where every
+// node is full. Undefined where it cannot be made.
+at::Tensor uncounted_copy(const at::Tensor& managed) {
+  Runtime& machine = runtime();
+  if (!machine.has_data() || !managed.has_storage() || managed.is_quantized() ||
+      !owns_block(*managed.storage().unsafeGetStorageImpl()))
+    return {};
+  Block& block = *block_of(managed);
+  if (block.size() == Bytes(0)) return {};
+  const Unseen unseen;
+  const at::TensorOptions on_cpu = at::TensorOptions().device(at::kCPU);
+  at::Tensor bytes = at::empty({block.size().count()}, on_cpu.dtype(at::kByte));
+  if (!machine.engine().read(block, bytes.mutable_data_ptr()).ok()) return {};
+  at::Tensor whole = at::empty({0}, on_cpu.dtype(managed.dtype()));
+  whole.unsafeGetTensorImpl()->set_storage_keep_dtype(bytes.storage());
+  copy_geometry(*managed.unsafeGetTensorImpl(), *whole.unsafeGetTensorImpl());
+  return whole;
+}
+
+// Reading needs no room: what finds none beside what fills the nodes is read where it lies.
+template <class Call, class Read>
+auto drive_or_read(Call& call, const at::Tensor& managed, const Read& read)
+    -> std::decay_t<decltype(drive(call))> {
+  try {
+    return drive(call);
+  } catch (const c10::OutOfMemoryError&) {
+    const at::Tensor copy = uncounted_copy(managed);
+    if (!copy.defined()) throw;
+    return read(copy);
+  }
+}
+
+}  // namespace
+
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   if (copy_across(source, target, non_blocking)) return target;
   CopyCall call(source, target, non_blocking);
-  return drive(call);
+  if (!target.device().is_cpu()) return drive(call);
+  return drive_or_read(call, source, [&](const at::Tensor& copy) -> at::Tensor {
+    const Unseen unseen;
+    target.copy_(copy);
+    return target;
+  });
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target) {
@@ -228,7 +270,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& targ
 
 at::Scalar read_scalar(const at::Tensor& self) {
   ScalarCall call(self);
-  return drive(call);
+  return drive_or_read(call, self, [](const at::Tensor& copy) { return copy.item(); });
 }
 
 void resize_storage(const c10::Storage& storage, size_t size) {

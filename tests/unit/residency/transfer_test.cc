@@ -291,5 +291,32 @@ INSTANTIATE_TEST_SUITE_P(Visibilities, TransferTest,
                          testing::Values(sim::Visibility::late, sim::Visibility::random,
                                          sim::Visibility::early));
 
+// Where every node is full a reader is given a copy of the bytes, wherever they are, and nothing moves.
+TEST_P(TransferTest, BytesAreReadWhereTheyAre) {
+  MachineOptions full = options();
+  full.host_budget = KiB(8);
+  full.disk_budget = MiB(1);
+  Machine machine(full);
+  const auto read = [&](Block& block) {
+    Contents bytes(kSize);
+    EXPECT_TRUE(machine->read(block, bytes.data()).ok());
+    return bytes;
+  };
+  Block* block = make(machine, machine.sim(0), 1);
+  EXPECT_EQ(read(*block), pattern(kSize, 1)) << "at the card, after the kernel that wrote it";
+  ASSERT_TRUE(machine->evict(*block).ok());
+  EXPECT_EQ(read(*block), pattern(kSize, 1)) << "at the host";
+  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  EXPECT_EQ(read(*block), pattern(kSize, 1)) << "on the disk";
+  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  EXPECT_EQ(machine->check_invariants(), "");
+  machine->destroy(block);
+  Block* const never_written = machine->create(Bytes(kSize));
+  Contents bytes(kSize);
+  EXPECT_EQ(machine->read(*never_written, bytes.data()).code(), Code::unavailable);
+  machine->destroy(never_written);
+}
+
 }  // namespace
 }  // namespace innkeeper::test
