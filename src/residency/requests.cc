@@ -81,8 +81,11 @@ Status Engine::read(Block& block, void* to) {
   }
   const MoveScope move(*this, block);
   Device& origin = device(from);
-  if (origin.kind() == NodeKind::accelerator)
+  if (origin.kind() == NodeKind::accelerator) {
     IK_RETURN_IF_ERROR(order_copy(origin, Queue::copy_out, block, from));
+  } else if (const Event into = block.replica(from).copies.into(); into != nullptr) {
+    IK_RETURN_IF_ERROR(into->synchronize());
+  }
   const Result<Event> copied = origin.copy_out(to, block.replica(from).memory.data(), block.size());
   if (!copied.ok()) return copied.status();
   return copied.value() == nullptr ? Status() : copied.value()->synchronize();
