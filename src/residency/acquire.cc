@@ -1,6 +1,7 @@
 // Bringing operands together and pinning them.
 #include <algorithm>
 
+#include "base/heap_reserve.h"
 #include "base/test_point.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
@@ -55,7 +56,12 @@ Status gather(Engine& engine, NodeId node, std::span<Access> accesses, Bytes ope
   for (;;) {
     scope.reset();  // one at another node must not be open
     scope.emplace(engine, node, operands);
-    Status status = engine.acquire(node, accesses);
+    IK_RETURN_IF_ERROR(heap_reserve_ready());
+    Status status;
+    {
+      const NeedsHeap books;
+      status = engine.acquire(node, accesses);
+    }
     if (status.code() != Code::dropped) [[likely]]
       return status;
     scope.reset();
@@ -85,10 +91,13 @@ void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
 }
 
 void Engine::release(NodeId id, std::span<Access> accesses, const trace::Operation& what) {
-  let_pins_go(id, accesses);
-  advance();
-  if (node(id).ahead.load(std::memory_order_relaxed) > 0) [[unlikely]]
-    write_back_ahead(node(id));
+  {
+    const NeedsHeap books;
+    let_pins_go(id, accesses);
+    advance();
+    if (node(id).ahead.load(std::memory_order_relaxed) > 0) [[unlikely]]
+      write_back_ahead(node(id));
+  }
   if (!is_heard()) [[likely]]
     return;
   if (thread_state().recomputing != 0) return;
@@ -99,7 +108,7 @@ void Engine::release(NodeId id, std::span<Access> accesses, const trace::Operati
     const Kind kind = access.born ? made : access.write ? Kind::write : Kind::read;
     return trace::RecordedAccess{access.block->id(), access.block->size(), kind};
   });
-  if (follows_.load(std::memory_order_relaxed)) follow(id, told.accesses, accesses);
+  if (follows_.load(std::memory_order_relaxed)) follow_if_memory_allows(id, told.accesses, accesses);
 }
 
 Status Engine::lend(NodeId id, std::span<Access> accesses) {
@@ -234,6 +243,7 @@ Status Engine::pin(Block& block, NodeId id) {
   Access access{.block = &block};
   std::optional<OperatorScope> scope;
   IK_RETURN_IF_ERROR(gather(*this, id, std::span(&access, 1), block.size(), scope));
+  const NeedsHeap books;
   MutexLock lock(mutex_);
   take_in(block);
   ++block.replica(id).user_pins;
@@ -270,6 +280,7 @@ Status Engine::hold(Block& block, NodeId id, bool write) {
   Access access{.block = &block, .write = write};
   std::optional<OperatorScope> scope;
   IK_RETURN_IF_ERROR(gather(*this, id, std::span(&access, 1), block.size(), scope));
+  const NeedsHeap books;
   MutexLock lock(mutex_);
   take_in(block);
   holds_.push_back({&block, id, write, &thread_state()});
@@ -291,6 +302,7 @@ Access Engine::let_go(Block& block, NodeId id) {
 
 void Engine::keep_escaped(NodeId id, Access& access) {
   if (!access.pinned) return;
+  const NeedsHeap books;
   access.pinned = false;  // the pin stays, and belongs to the escape now
   MutexLock lock(mutex_);
   take_in(*access.block);

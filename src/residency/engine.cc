@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/heap_reserve.h"
 #include "base/test_point.h"
 #include "residency/moving.h"
 #include "residency/operator_scope.h"
@@ -247,6 +248,7 @@ NodeId Engine::any_replica(const Block& block) const {
 }
 
 Block::Space Engine::destroy(Block* block) {
+  const NeedsHeap books;
   if (stream_->on() && thread_state().recomputing == 0) [[unlikely]]
     stream_->freed(block->id());
   forget(*block);  // first: a plan drops it no more
@@ -305,6 +307,7 @@ void Engine::die(Block& block) {
 }
 
 void Engine::adopt(Block& block, NodeId id, Memory memory) {
+  const NeedsHeap books;
   Replica& replica = block.replica(id);
   // Its kernel is on the queue, and has no stamp until its operator ends (let_pins_go).
   const Stamp now = now_.load(std::memory_order_relaxed);
@@ -330,6 +333,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
 }
 
 void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
+  const NeedsHeap books;
   Replica& replica = block.replica(id);
   touched(replica);  // by the kernel that is on the queue
   MutexLock lock(mutex_);

@@ -387,6 +387,7 @@ class Engine final : public Accountant {
 
   // planned.cc
   ComputeTime time_since_round_before(Follower& follower) const IK_REQUIRES(follower.mutex);
+  void follow_if_memory_allows(NodeId id, const trace::Accesses& told, std::span<const Access> accesses);
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
   plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
   void forget(const Block& block) {

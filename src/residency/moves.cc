@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/heap_reserve.h"
 #include "base/log.h"
 #include "base/test_point.h"
 #include "residency/engine.h"
@@ -290,6 +291,7 @@ void Engine::forget_onward(Block& block) {
 
 // Finishes what has landed, starts what may start. Moves whose blocks another thread works on come later.
 void Engine::advance_moves() {
+  const NeedsHeap books;
   MutexLock lock(mutex_);
   for (size_t looks = std::min(watched_.size(), kLandedAtOnce); looks > 0 && !watched_.empty(); --looks) {
     const MovePtr move = std::move(watched_.front());

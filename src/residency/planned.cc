@@ -2,8 +2,11 @@
 // and what it orders is carried out, by the thread whose operator that was. Nothing here waits for room or
 // for another thread's move: what cannot be done at once is left to whoever needs it.
 #include <algorithm>
+#include <new>
 #include <utility>
 
+#include "base/heap_reserve.h"
+#include "base/log.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
 #include "residency/thread_state.h"
@@ -111,6 +114,21 @@ plan::Name Engine::name_of(Follower& follower, Block& block) {
   return name;
 }
 
+// A program is as well off without plans: where there is no memory for them it goes on without.
+void Engine::follow_if_memory_allows(NodeId id, const trace::Accesses& told,
+                                     std::span<const Access> accesses) {
+  if (!heap_reserve_ready().ok()) return;
+  try {
+    follow(id, told, accesses);
+  } catch (const std::bad_alloc&) {
+    may_plan_.store(false, std::memory_order_seq_cst);
+    follows_.store(false, std::memory_order_relaxed);
+    // What its planner knows may be half of it: no block is its any more.
+    if (Follower* const follower = followers_.of_thread(thread_state())) follower->program.store(0);
+    log(LogLevel::warn, "planning is off from here on: there is no memory for it");
+  }
+}
+
 // What the stream has been told, of the blocks of `accesses`.
 void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) {
   if (!may_plan_.load(std::memory_order_relaxed)) {
@@ -202,6 +220,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
 
 // The program has left its plan: its planned moves that have no copy yet give up their room.
 void Engine::cancel_planned(int64_t program) {
+  const NeedsHeap books;
   if (under_way_.load(std::memory_order_relaxed) == 0) return;
   MutexLock lock(mutex_);
   const auto is_its = [&](const Move& move) IK_REQUIRES(mutex_) {
@@ -240,6 +259,7 @@ void Engine::forget(BlockName name) {
 }
 
 void Engine::leave_as_planned(Block& block, NodeId id) {
+  const NeedsHeap books;
   MutexLock lock(mutex_);
   Replica& replica = block.replica(id);
   if (is_moving(block) || !is_valid(replica.word.state()) || !replica.word.close_if_unpinned()) return;
@@ -251,6 +271,7 @@ void Engine::leave_as_planned(Block& block, NodeId id) {
 
 // False: there is no room yet.
 bool Engine::arrive_as_planned(Block& block, NodeId id) {
+  const NeedsHeap books;
   MutexLock lock(mutex_);
   if (is_moving(block) || block.replica(id).word.state() != ReplicaState::absent) return true;
   if (free(id) < round_up(block.size())) return false;

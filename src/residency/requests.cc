@@ -1,6 +1,7 @@
 // What is asked of one block from outside: by the user, and by tools.
 #include <algorithm>
 
+#include "base/heap_reserve.h"
 #include "residency/engine.h"
 #include "residency/moving.h"
 
@@ -8,6 +9,8 @@ namespace innkeeper {
 
 Status Engine::prefetch(Block& block, NodeId id) {
   if (block.size() == Bytes(0)) return {};
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   MutexLock lock(mutex_);
   for (;;) {
@@ -25,6 +28,8 @@ Status Engine::prefetch(Block& block, NodeId id) {
 }
 
 Status Engine::write_back(Block& block) {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   MutexLock lock(mutex_);
   for (;;) {
@@ -44,6 +49,8 @@ Status Engine::write_back(Block& block) {
 }
 
 Status Engine::evict(Block& block) {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   MutexLock lock(mutex_);
   bool left = false;
   for (const NodeKind kind : {NodeKind::accelerator, NodeKind::host}) {
@@ -71,6 +78,8 @@ Status Engine::evict(Block& block) {
 }
 
 Status Engine::read(Block& block, void* to) {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   MutexLock lock(mutex_);
   take_in(block);
   wait_move(block);

@@ -1,6 +1,7 @@
 // Making room inside an allocation, and the accounting that says how much there is (I4, I7).
 #include <algorithm>
 
+#include "base/heap_reserve.h"
 #include "base/log.h"
 #include "base/test_point.h"
 #include "residency/engine.h"
@@ -67,6 +68,8 @@ bool Engine::others_run(const Node& node) {
 
 Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
   if (mode == Reserve::free_room) return Status(Code::busy, "no free room at " + node.device->name());
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   ThreadState& self = thread_state();
   MutexLock lock(mutex_);
   if (size > Bytes(node.budget.load(std::memory_order_relaxed))) {
@@ -350,6 +353,8 @@ Status Engine::copy_to_peer(Block& block, const Node& from) {
 }
 
 Status Engine::evict_all() {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   for (const auto& at : nodes_) {
     if (at->kind == NodeKind::disk || backing(*at) == kNoNode) continue;
     std::vector<Block*> victims;
@@ -368,6 +373,8 @@ Status Engine::evict_all() {
 }
 
 Status Engine::set_budget(NodeId id, Bytes wanted) {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   Node& at = node(id);
   if (wanted <= Bytes(0)) return Status(Code::invalid_argument, "a budget is a positive number of bytes");
   MutexLock lock(mutex_);
@@ -414,6 +421,8 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
 }
 
 Status Engine::relieve(NodeId id, Bytes size) {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
   Node& at = node(id);
   MutexLock lock(mutex_);
   for (;;) {

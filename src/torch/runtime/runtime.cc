@@ -8,6 +8,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "base/heap_reserve.h"
 #include "base/log.h"
 #include "config/machine.h"
 #include "config/misspelt.h"
@@ -302,6 +303,7 @@ Runtime::Runtime(Prepared prepared)
     throw;
   }
 #endif
+  install_heap_reserve();
   engine_->start_helper();
   settle_vector_math();
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
