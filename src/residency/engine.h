@@ -161,8 +161,9 @@ class Engine final : public Accountant {
   Status write_back(Block& block);  // likewise of dirty bytes to the host; the replica stays
   Status evict(Block& block);       // from every accelerator to the host, or from the host to disk
   Status evict_all();               // every unpinned block, for INNKEEPER_STRESS=evict
-  // Copies the block's bytes, from where they are, to memory that the engine does not know: for a reader where
-  // every node is full. Nothing moves. Waits for the copy. Fails (unavailable) where there are no bytes.
+  // Copies the block's bytes, from where they are, to memory that the engine does not know: for a reader
+  // where every node is full. Nothing moves. Waits for the copy. Fails (unavailable) where there are no
+  // bytes.
   Status read(Block& block, void* to);
   std::vector<NodeId> where(const Block& block) const;  // the owner first, and what has come unseen
   // Valid bytes, on a device that is there to read them.

@@ -217,8 +217,8 @@ class ResizeCall : public WholeAndOnce {
 
 namespace {
 
-// The tensor on the CPU, over a copy of all bytes of its block that no budget counts: for a reader where every
-// node is full. Undefined where it cannot be made.
+// The tensor on the CPU, over a copy of all bytes of its block that no budget counts: for a reader where
+// every node is full. Undefined where it cannot be made.
 at::Tensor uncounted_copy(const at::Tensor& managed) {
   Runtime& machine = runtime();
   if (!machine.has_data() || !managed.has_storage() || managed.is_quantized() ||
