@@ -55,6 +55,6 @@ def test_what_is_read_may_be_freed_and_written_again(full: list[Tensor], tmp_pat
 
 
 def test_an_operator_that_computes_says_what_is_full(full: list[Tensor]) -> None:
-    with pytest.raises(torch.OutOfMemoryError, match="9.0 MiB of its budget of 9.0 MiB in use"):
+    with pytest.raises(torch.OutOfMemoryError, match=r"9\.0 MiB of its budget of 9\.0 MiB in use"):
         full[0] + full[1]
     assert full[0].cpu().unique().tolist() == [0.0]
