@@ -101,3 +101,33 @@ def test_refuses_what_it_cannot_play(
     done = machine.run("replay", *(word.format(**files) for word in words))
     assert (done.returncode, done.stdout) == (64, "")
     assert says in done.stderr, done.stderr
+
+
+def test_steps_that_differ_are_played_as_they_were_recorded(machine: Machine, tmp_path: Path):
+    mib = 1 << 20
+    lines = [f"O make {block}:{mib}o" for block in range(1, 21)]
+    for step in range(40):  # an evaluation of half of it now and then
+        for block in range(1, 11 if step % 7 == 3 else 21):
+            lines.append(f"O use =100000000,{mib},1 {block}:{mib}r")
+        lines.append("M step")
+    trace = tmp_path / "varied.trace"
+    trace.write_text("\n".join(lines) + "\n")
+    words = ("replay", str(trace), "--as-recorded", "--share", "1,0.9,0.5,0.01")
+    text = machine.ok(*words)
+    assert text.startswith("40 steps as recorded, 20.0 MiB at their peak")
+    found = json.loads(machine.ok(*words, "--json"))
+    assert len(found["kernel_seconds"]) == 40
+    whole, nine, half, none = found["rows"]
+    assert "too little" in none["failed"] and "out of memory" in none["failed"]
+    for row in (whole, nine, half):
+        assert len(row["planned"]) == len(row["asked"]) == 40
+    sums = [
+        [sum(step["seconds"] for step in row[way]) for way in ("planned", "asked")]
+        for row in (whole, nine, half)
+    ]
+    assert sums[0][0] == pytest.approx(sum(found["kernel_seconds"]), rel=0.01)
+    assert all(planned <= 1.05 * asked for planned, asked in sums)
+    empty = tmp_path / "empty.trace"
+    empty.write_text("O make 1:64o\n")
+    refused = machine.run("replay", str(empty), "--as-recorded")
+    assert refused.returncode == 64 and "the record has no steps: recording.step() ends one" in refused.stderr

@@ -144,7 +144,7 @@ def test_a_run_inside_a_run_gets_a_part(machine: Machine):
 
 def test_a_part_of_a_lease_that_is_over(machine: Machine):
     done = machine.run("run", "--", "true", env={"INNKEEPER_LEASE": "0123456789abcdef"})
-    assert done.returncode == 69 and "0123456789abcdef" in done.stderr
+    assert done.returncode == 66 and "0123456789abcdef" in done.stderr
 
 
 def test_a_command_that_cannot_run(machine: Machine, tmp_path: Path):

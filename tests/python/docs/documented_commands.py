@@ -227,6 +227,9 @@ TRIED: dict[str, Short | Elsewhere] = {
         "zcat bench/traces/lstm.trace.gz | innkeeper replay - --share 0.9", "operators a step"
     ),
     "innkeeper replay FILE": REPLAY,
+    "innkeeper replay --as-recorded train.trace": Elsewhere(
+        "tests/cli/test_replay.py::test_steps_that_differ_are_played_as_they_were_recorded"
+    ),
     'innkeeper replay build/train.trace --card "RTX 4090" --link "PCIe 4 x16" --share 0.9,0.7,0.5': REPLAY,
     "innkeeper completion bash": Short("innkeeper completion bash", "complete "),
     "innkeeper pick": Short("innkeeper pick", "GPU-"),
