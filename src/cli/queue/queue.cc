@@ -1,4 +1,5 @@
 // innkeeper queue: the user's jobs on this machine. This file: add, and the hidden runner.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/lines.h"
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
 #include "cli/queue/common.h"
