@@ -17,7 +17,7 @@ constinit thread_local int NeedsHeap::depth = 0;
 
 namespace {
 
-// Of the heap itself: larger ones would be mapped, and given back to the system.
+// malloc() maps larger pieces separately, and returns them to the system when they are freed.
 constexpr size_t kPart = size_t{64} << 10;
 constexpr size_t kParts = kHeapReserve / kPart;
 
@@ -29,9 +29,9 @@ struct HeapReserve {
   std::new_handler before = nullptr;
 };
 
-constinit HeapReserve reserve;  // constant-initialized: `new` may fail before main()
+constinit HeapReserve reserve;  // Constant-initialized, because `new` may fail before main().
 
-// Gives the heap one part back.
+// Frees one part. False: no part is left.
 bool give() {
   for (auto& part : reserve.parts) {
     void* const memory = part.exchange(nullptr);
@@ -43,7 +43,7 @@ bool give() {
   return false;
 }
 
-// Takes what is missing. Whether all is there.
+// Allocates the missing parts. False: a part is still missing.
 bool refill() {
   MutexLock lock(reserve.refilling);
   for (auto& part : reserve.parts) {
@@ -58,7 +58,7 @@ bool refill() {
 
 }  // namespace
 
-// By `new`, which tries again if this returns.
+// Called by `new`, which tries again if this returns.
 void on_failed_new() {
   if (give()) return;
   if (NeedsHeap::depth > 0) {

@@ -1,14 +1,13 @@
-// Heap memory that is set aside for the engine's own books, for a process that may have no more: under
-// `ulimit -v`, as clusters set it, `new` fails anywhere, and a verb that fails in the middle of what it does
-// to a block would leave the books wrong.
+// Reserves heap memory for the engine's bookkeeping in a process with a memory limit. Under `ulimit -v`, as
+// clusters set it, any `new` may fail. A verb that fails while it changes a block would leave the engine's
+// bookkeeping inconsistent.
 //
-// Where `new` finds nothing it is given a part of the reserve, and tries again. A verb begins only while the
-// reserve is whole, or can be made whole again; else it fails before it has changed anything. So what it
-// needs in between is there. If the reserve is used up in the middle of a verb all the same, the process ends
-// with one line that says why.
+// When `new` finds no memory, the reserve frees one part, and `new` tries again. A verb starts only if the
+// reserve is complete or can be completed; otherwise it fails before it has changed any state. If a verb uses
+// up the whole reserve, the process ends with one line that says why.
 //
-//     IK_RETURN_IF_ERROR(heap_reserve_ready());  // nothing has changed yet
-//     const NeedsHeap books;                     // from here on it must not fail
+//     IK_RETURN_IF_ERROR(heap_reserve_ready());  // No state has changed yet.
+//     const NeedsHeap books;                     // From here on `new` must not fail.
 //
 // Thread safety: all functions.
 #pragma once
@@ -21,14 +20,14 @@ namespace innkeeper {
 
 inline constexpr size_t kHeapReserve = size_t{4} << 20;
 
-// Sets the memory aside, and has `new` ask for it (std::set_new_handler); whom it asked before is asked when
-// the reserve is empty. Again: does nothing.
+// Allocates the reserve and registers it with std::set_new_handler. The previous handler is called when the
+// reserve is empty. A second call has no effect.
 void install_heap_reserve();
 
-// Ok while the reserve is whole, or is not installed. Costs one load then. Fails with out_of_memory.
+// Ok if the reserve is complete or not installed; costs one load then. Fails with out_of_memory.
 Status heap_reserve_ready();
 
-// For a scope in which `new` must not fail.
+// A scope in which `new` must not fail.
 class NeedsHeap {
  public:
   NeedsHeap() { ++depth; }

@@ -5,10 +5,10 @@
 namespace innkeeper::plan {
 
 void OnDemand::ended(std::span<const Touch> touches, double seconds) {
-  if (room_ <= Bytes(0)) return;  // nothing leaves
+  if (room_ <= Bytes(0)) return;  // No block has to leave.
   ++now_;
   double begin = cost_.seconds;
-  // What is there is used first, so that it does not leave for what is not.
+  // Operands at the node are marked as used first, so that they are not evicted for the others.
   for (const Touch& touch : touches) {
     const Place place = place_of(touch);
     Entry& entry = entries_[place];
@@ -54,7 +54,6 @@ void OnDemand::mark(std::span<const Touch> touches) {
   ++next_mark_;
 }
 
-// By the first mark that is not before it: as late as that is.
 double OnDemand::done_at(uint64_t operation) const {
   const size_t oldest = next_mark_ > kMarks ? next_mark_ - kMarks : 0;
   size_t low = oldest, high = next_mark_;
@@ -73,7 +72,7 @@ OnDemand::Place OnDemand::place_of(const Touch& touch) {
   const auto [found, is_new] = places_.try_emplace(touch.block, kNone);
   if (!is_new) {
     Entry& entry = entries_[found->second];
-    if (entry.there && entry.size != touch.size) {  // a kernel has made it larger
+    if (entry.there && entry.size != touch.size) {  // A kernel has resized it.
       take_out(found->second);
       free_.give(cost_.seconds, entry.size.count());
       entry.size = touch.size;
@@ -136,7 +135,7 @@ void OnDemand::make_room(Bytes size) {
   }
 }
 
-// As VictimIndex::pop.
+// The same rule as VictimIndex::pop.
 OnDemand::Place OnDemand::victim() {
   const bool few_small = small_.size.count() <= room_.count() / kSmallShare;
   Place found = oldest(large_);
@@ -163,7 +162,7 @@ OnDemand::Place OnDemand::victim() {
   return found;
 }
 
-// Null where all are used by the operator that runs now, or stay.
+// kNone if the current operator uses all of them, or the user has pinned them.
 OnDemand::Place OnDemand::oldest(const Order& order) const {
   Place found = order.first;
   while (found != kNone && (entries_[found].stays || entries_[found].last_use == now_))

@@ -1,11 +1,13 @@
-// What a program would have cost so far if nothing had been planned for it: a model of one node at which each
-// block moves when an operator asks for it. The planner compares what its plans cost with this (score.h). A
-// program that varies has no other measure: no two of its steps need be alike.
+// Models one node with on-demand movement: what a program would have cost so far if the planner had moved
+// nothing. score.h compares the cost of plans with it. A program that varies has no other measure, because no
+// two of its periods need be alike.
 //
-// The model runs behind the program, operator by operator, with what the planner is told anyway. It evicts in
-// the order in which the engine does (policy/eviction.h), copies in and out over one link each way, and lets
-// an operator wait for its operands and for the room that its victims give back. It is cheaper than the
-// engine, not exact: score.h compares its times by their ratio to the node's clock.
+// The planner feeds the model each operator after it has run. The model evicts in the engine's order
+// (policy/eviction.h), copies over one link in each direction, and delays an operator until its operands and
+// the space for its results are there. Its bytes are the engine's to a few per cent. Its seconds leave out
+// scratch memory and the host's time, so score.h scales them.
+//
+// Cost: two hash lookups and O(1) amortised list operations for each operand.
 //
 // Thread safety: none; the planner's owner guards it.
 #pragma once
@@ -27,20 +29,20 @@ namespace innkeeper::plan {
 
 class OnDemand {
  public:
-  // Since the beginning.
+  // Totals since the model was created.
   struct Cost {
-    double seconds = 0;  // 0 where nobody knows how long kernels take
-    Bytes arrived{0};
+    double seconds = 0;  // The model's clock; 0 where the time of kernels is not known.
+    Bytes arrived{0};    // Bytes copied to the node.
   };
 
   explicit OnDemand(const Speed& speed) : speed_(speed), policy_(make_returns_policy()) {}
 
-  // Bytes that the program's blocks may have.
+  // Free space for the program's blocks. Until it is set, the model ignores operators.
   void set_room(Bytes room);
-  // `seconds`: of its kernels.
+  // `seconds`: time of the operator's kernels.
   void ended(std::span<const Touch> touches, double seconds);
   void died(Name name);
-  // An operator at another node has written it: what is here is out of date.
+  // An operator at another node has written the block, so its replica at this node is out of date.
   void written_elsewhere(Name name);
 
   const Cost& cost() const { return cost_; }
@@ -53,20 +55,20 @@ class OnDemand {
   static constexpr int64_t kSmallShare = 16;
   static constexpr double kLatency = 10e-6;  // of a copy
 
-  // A block that this node has, or had.
+  // A block that the node has, or had.
   struct Entry {
     Name name = 0;
     Bytes size{0};
     bool there = false;
-    bool spare = false;  // the host has its bytes
+    bool spare = false;  // The host has a valid copy, so eviction needs none.
     bool stays = false;
-    uint64_t last_use = 0;  // operators
+    uint64_t last_use = 0;  // The number of the operator.
     Returns returns = {};
-    Place before = kNone, after = kNone;  // in the order of use, of those that are there
+    Place before = kNone, after = kNone;  // Neighbours in the order of use.
   };
 
   Place place_of(const Touch& touch);
-  // Of the blocks that are there, the one that was used longest ago, and the one that was used last.
+  // A list of the blocks at the node by last use, the least recent first.
   struct Order {
     Place first = kNone, last = kNone;
     Bytes size{0};
@@ -80,7 +82,7 @@ class OnDemand {
   void remove(Place place, double free_at);
   double copy_seconds(Bytes size) const;
   void mark(std::span<const Touch> touches);
-  // When an operator's kernels are known to be done.
+  // The time from which the engine knows that an operator's kernels are done.
   double done_at(uint64_t operation) const;
 
   const Speed speed_;
@@ -92,9 +94,10 @@ class OnDemand {
   std::vector<Place> unused_;
   Order large_, small_;
   size_t hand_ = 0;
-  uint64_t now_ = 0;  // operators
+  uint64_t now_ = 0;  // Operators so far.
   double in_free_ = 0, out_free_ = 0;
-  // Events as the engine records them (residency/stamps.h), of which it keeps so many.
+  // The events that the engine records and keeps (residency/stamps.h, device/marks.h). A copy out of a block
+  // whose last operator is older than all of them waits for the oldest.
   struct Mark {
     uint64_t operation = 0;
     double seconds = 0;
@@ -104,8 +107,8 @@ class OnDemand {
   static constexpr Bytes kMuch = MiB(1);
   std::array<Mark, kMarks> marks_{};
   size_t next_mark_ = 0;
-  int64_t unmarked_ = 0;  // operators since the last one,
-  Bytes written_{0};      // and what they wrote
+  int64_t unmarked_ = 0;  // Operators since the last mark.
+  Bytes written_{0};      // Bytes written since the last mark.
   Cost cost_;
 };
 

@@ -62,8 +62,8 @@ void Planner::count(NodeId node, std::span<const Touch> touches, double seconds,
     }
     now.clock += clocks_[i];
     timed = timed && clocks_[i] > 0;
-    now.on_demand += model->cost().seconds;
-    now.by_model += model->cost().arrived;
+    now.model_clock += model->cost().seconds;
+    now.model_arrived += model->cost().arrived;
   }
   if (!timed) now.clock = 0;
   const bool suspended = score_.suspended();
@@ -400,7 +400,7 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   }
   for (const std::string& line : plan.said) log(LogLevel::info, line);
   known.planned = true;
-  score_.begin(known.program->length());
+  score_.start(known.program->length());
   known.moves = std::move(plan.moves);
   known.cost = plan.cost;
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet

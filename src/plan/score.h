@@ -1,14 +1,15 @@
-// Whether a program's plans save what they cost: its node's clock, and the bytes that arrive, against what
-// they would have been on demand (on_demand.h). Where they cost more, planning is suspended, and tried again
-// ever more rarely.
+// Compares what a program's plans cost with what on-demand movement would have cost (on_demand.h), by the
+// node's clock and by the bytes that arrive there. The planner suspends plans that cost more, and resumes
+// them ever more rarely.
 //
-// What was lost by planning is summed up, and so is what was saved. A plan is given time: its first round
-// begins with other blocks at the node than it thinks, and a program that varies loses in one round and saves
-// in the next. It is suspended when it has lost more than part of a round since it stood best. It is tried
-// again when one more such loss would still be a small part of all the time since the first plan.
+// The score sums up the time that plans lost, and subtracts what they saved. A plan may lose at first: its
+// first period begins with other blocks at the node than the schedule assumes. A program that varies loses in
+// one period and saves in the next. So plans are suspended only when the sum has risen by a large part of a
+// period's time above its lowest value. They are resumed when another such loss would be a small part of all
+// time since the first plan.
 //
-// The model's times are not the node's: their ratio is measured while nothing is planned. Where no clock is
-// known bytes alone count.
+// The model's seconds are not the node's. The score measures their ratio while nothing is planned. Where the
+// clock is not known, only bytes count.
 //
 // Thread safety: none; the planner's owner guards it.
 #pragma once
@@ -22,61 +23,77 @@ namespace innkeeper::plan {
 
 class Score {
  public:
-  // All since the beginning.
+  // Totals since the planner was created.
   struct Count {
     int64_t operators = 0;
-    double clock = 0;      // of the node; 0 where nobody knows
-    Bytes arrived{0};      // at the node, of the program's blocks
-    double on_demand = 0;  // seconds by the model,
-    Bytes by_model{0};     // and what would have arrived
+    double clock = 0;        // The node's clock, seconds; 0 where it is not known.
+    Bytes arrived{0};        // Bytes of the program's blocks that arrived at the node.
+    double model_clock = 0;  // The on-demand model's clock, seconds.
+    Bytes model_arrived{0};  // Bytes that arrived in the on-demand model.
   };
 
-  // After each operator.
+  // The planner calls this after each operator. Amortised O(1).
   void count(const Count& now);
-  // A schedule of a round of so many operators comes into force.
-  void begin(int64_t operators);
+  // A schedule for a period of `operators` operators takes effect.
+  void start(int64_t operators);
 
   bool suspended() const { return suspended_; }
 
  private:
-  static constexpr int64_t kEvery = 32;       // operators between two marks
-  static constexpr size_t kMarks = 1024;      // that are kept
-  static constexpr int64_t kFewest = 256;     // operators that count as a round
-  static constexpr double kMostAtFirst = 1;   // rounds' time that may be lost since it stood best,
-  static constexpr double kMostLost = 0.5;    // and after it was suspended once,
-  static constexpr double kMostMore = 1.5;    // and rounds' bytes, since it stood best; bytes are no reason
-  static constexpr double kSaves = 0.97;      // where it takes so much less time
-  static constexpr int64_t kLooks = 4;        // in a round
-  static constexpr double kShare = 0.015;     // of all time, that may be lost when it is tried again
-  static constexpr double kMoreShare = 0.08;  // likewise of bytes
-  static constexpr double kSettled = 1.05;    // times as long as on demand: what plans left is used up
-  static constexpr int64_t kPause = 4;        // rounds at least, and twice as many each time
-  static constexpr int kMostDoubled = 10;
+  // Operators between two marks, from which the first ratio is measured.
+  static constexpr int64_t kMarkEvery = 32;
+  // Number of marks kept.
+  static constexpr size_t kMarks = 1024;
+  // Shortest length of a period, operators.
+  static constexpr int64_t kShortest = 256;
+  // Evaluations in a period.
+  static constexpr int64_t kEvaluations = 4;
+  // Loss that suspends plans for the first time, in times of a period.
+  static constexpr double kFirstLossLimit = 1;
+  // Loss that suspends plans later, in times of a period.
+  static constexpr double kLossLimit = 0.5;
+  // Additional bytes that suspend plans, in bytes that arrive in a period on demand.
+  static constexpr double kByteLimit = 1.5;
+  // Planned over on-demand time up to which additional bytes do not suspend plans.
+  static constexpr double kSaves = 0.97;
+  // Part of all time that may be lost when plans are resumed, their next loss included.
+  static constexpr double kLossShare = 0.015;
+  // Part of all bytes that may be moved additionally, likewise.
+  static constexpr double kByteShare = 0.08;
+  // Actual over on-demand time below which the effects of suspended plans are over.
+  static constexpr double kSettled = 1.05;
+  // Length of the first suspension, periods. Each further one takes at least twice as long.
+  static constexpr int64_t kPause = 4;
+  static constexpr int kMostDoublings = 10;
 
-  void look();
+  void evaluate();
   void suspend();
   bool may_resume() const;
 
   Count now_;
-  Count last_;                // at the last look
-  std::vector<Count> marks_;  // a ring
+  Count last_;                // At the last evaluation.
+  std::vector<Count> marks_;  // A ring; empty once plans have started.
   size_t next_mark_ = 0;
-  int64_t length_ = kFewest;  // operators of a round
-  double ratio_ = 1;          // of the clock to the model, on demand
-  double round_time_ = 0;     // of a round on demand, lately,
-  double round_bytes_ = 0;    // and what arrives in it
+  int64_t length_ = kShortest;  // Operators of a period.
+  double ratio_ = 1;            // Seconds of the node's clock for one of the model's, on demand.
+  double period_time_ = 0;      // Moving average of a period's seconds on demand.
+  double period_bytes_ = 0;     // Moving average of the bytes that arrive in a period on demand.
 
-  double lost_ = 0, least_lost_ = 0;              // seconds; less than 0: saved
-  double more_ = 0, least_more_ = 0;              // bytes
-  double all_time_ = 0, all_bytes_ = 0;           // on demand, since the first plan
-  double recent_time_ = 0, recent_expected_ = 0;  // of rounds with a plan; older ones count less
+  double lost_ = 0;          // Seconds lost by plans; negative where they saved time.
+  double least_lost_ = 0;    // Lowest value of lost_ since plans started or resumed.
+  double resumed_lost_ = 0;  // Value of lost_ when plans started or resumed.
+  double more_ = 0;          // Bytes moved additionally by plans; negative where they saved bytes.
+  double least_more_ = 0;    // Lowest value of more_ since plans started or resumed.
+  double all_time_ = 0;      // Seconds on demand since the first plan.
+  double all_bytes_ = 0;     // Bytes on demand since the first plan.
+  double recent_time_ = 0;   // Seconds of the last planned periods; older ones count less.
+  double recent_model_ = 0;  // The same periods' seconds on demand.
 
-  int64_t suspended_at_ = 0;  // operators
-  double began_lost_ = 0;     // as it was tried last
-  int suspensions_ = 0;       // since plans have saved a round's time
-  bool began_ = false;
+  int64_t suspended_at_ = 0;  // Operators counted when plans were suspended last.
+  int suspensions_ = 0;       // Suspensions since plans last saved a period's time.
+  bool started_ = false;
   bool suspended_ = false;
-  bool settled_ = false;  // and what plans have left where it is costs no more
+  bool settled_ = false;  // The effects of the suspended plans are over.
 };
 
 }  // namespace innkeeper::plan

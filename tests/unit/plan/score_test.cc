@@ -17,11 +17,11 @@ class Scored : public ::testing::Test {
     for (int i = 0; i < kRound; ++i) {
       ++now_.operators;
       now_.clock += seconds / kRound;
-      now_.on_demand += 1.0 / kRound;
+      now_.model_clock += 1.0 / kRound;
       arrived_ += arrived * static_cast<double>(MiB(1).count()) / kRound;
       by_model_ += static_cast<double>(MiB(1).count()) / kRound;
       now_.arrived = Bytes(static_cast<int64_t>(arrived_));
-      now_.by_model = Bytes(static_cast<int64_t>(by_model_));
+      now_.model_arrived = Bytes(static_cast<int64_t>(by_model_));
       score_.count(now_);
     }
   }
@@ -35,7 +35,7 @@ class Scored : public ::testing::Test {
   }
   void begin() {
     for (int i = 0; i < 3; ++i) round(1);
-    score_.begin(kRound);
+    score_.start(kRound);
   }
 
   Score::Count now_{.clock = 1};
@@ -149,7 +149,7 @@ TEST_F(Scored, WithoutAClockBytesAloneCount) {
 
 TEST_F(Scored, TheModelMayBeWrongByAFactor) {
   for (int i = 0; i < 3; ++i) round(1.4);  // what it says takes a second
-  score_.begin(kRound);
+  score_.start(kRound);
   for (int i = 0; i < 100; ++i) round(1.35);
   EXPECT_FALSE(score_.suspended());
   for (int i = 0; i < 20; ++i) round(score_.suspended() ? 1.4 : 1.6);
