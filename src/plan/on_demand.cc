@@ -9,8 +9,10 @@ void OnDemand::ended(std::span<const Touch> touches, double seconds) {
   ++now_;
   double begin = cost_.seconds;
   // Operands at the node are marked as used first, so that they are not evicted for the others.
+  operands_.clear();
   for (const Touch& touch : touches) {
     const Place place = place_of(touch);
+    operands_.push_back(place);
     Entry& entry = entries_[place];
     entry.stays = touch.stays;
     if (!entry.there) continue;
@@ -18,8 +20,9 @@ void OnDemand::ended(std::span<const Touch> touches, double seconds) {
     take_out(place);
     link_in(place);
   }
-  for (const Touch& touch : touches) {
-    const Place place = places_.find(touch.block)->second;
+  for (size_t i = 0; i < touches.size(); ++i) {
+    const Touch& touch = touches[i];
+    const Place place = operands_[i];
     if (!entries_[place].there) {
       const bool returns = entries_[place].spare;
       make_room(touch.size);

@@ -92,6 +92,7 @@ class OnDemand {
   std::unordered_map<Name, Place> places_;
   std::vector<Entry> entries_;
   std::vector<Place> unused_;
+  std::vector<Place> operands_;  // Of the current operator.
   Order large_, small_;
   size_t hand_ = 0;
   uint64_t now_ = 0;  // Operators so far.

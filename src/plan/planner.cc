@@ -27,8 +27,8 @@ void Planner::forget(Name name) {
     elders_.erase(name);
   }
   history_.died(name);
-  for (const auto& model : on_demand_)
-    if (model != nullptr) model->died(name);
+  for (size_t i = 0; i < models_; ++i)
+    if (on_demand_[i] != nullptr) on_demand_[i]->died(name);
 }
 
 Block* Planner::block_of(Name name) const {
@@ -46,11 +46,14 @@ void Planner::count(NodeId node, std::span<const Touch> touches, double seconds,
                     Bytes arrived) {
   const auto room_here = [this](size_t i) { return room_(NodeId(static_cast<uint8_t>(i))); };
   std::unique_ptr<OnDemand>& here = on_demand_[index_of(node)];
-  if (here == nullptr) here = std::make_unique<OnDemand>(about_ ? about_(node).speed : Speed());
+  if (here == nullptr) {
+    here = std::make_unique<OnDemand>(about_ ? about_(node).speed : Speed());
+    models_ = std::max(models_, index_of(node) + 1);
+  }
   Score::Count now{.operators = history_.end(), .clock = 0, .arrived = arrived};
   clocks_[index_of(node)] = clock;
   bool timed = true;
-  for (size_t i = 0; i < kMaxNodes; ++i) {
+  for (size_t i = 0; i < models_; ++i) {
     OnDemand* const model = on_demand_[i].get();
     if (model == nullptr) continue;
     if (history_.end() % kRoomEvery == kRoomFirst) model->set_room(room_here(i));

@@ -216,6 +216,7 @@ class Planner {
   int64_t divergences_ = 0;
   // What all would have cost on demand: a model of each node that has too little room.
   std::array<std::unique_ptr<OnDemand>, kMaxNodes> on_demand_;
+  size_t models_ = 0;  // All models have a lower index.
   std::array<double, kMaxNodes> clocks_{};
   Score score_;
   Wants wants_;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/heap_reserve.h"
 #include "base/room_clock.h"
 #include "device/arena.h"
 #include "sim/clock.h"
@@ -229,6 +230,7 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
 }
 
 void Accelerator::free(void* data) {
+  const NeedsHeap books;  // It is called where nothing may be thrown.
   WorkQueue& compute = impl_->queue(kCompute);
   const bool poison = impl_->options.poison;
   if (poison || !compute.idle()) {
@@ -240,6 +242,7 @@ void Accelerator::free(void* data) {
 }
 
 void Accelerator::free_after(void* data, std::span<const Event> users) {
+  const NeedsHeap books;
   Impl::Fence fence{.users = {}, .in_order = false};
   for (const Event& user : users) {
     if (auto simulated = std::dynamic_pointer_cast<SimEvent>(user)) {

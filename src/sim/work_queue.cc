@@ -37,7 +37,8 @@ Status SimEvent::synchronize() {
 Hidden::Hidden(std::shared_ptr<Arena> arena, WrittenRange range, bool poison)
     : arena_(std::move(arena)), range_(range), bytes_(nullptr) {
   Result<Arena::Piece> piece = arena_->allocate(Bytes(static_cast<int64_t>(range.size)));
-  IK_CHECK(piece.ok(), "the simulator needs host memory to hide what a kernel wrote; use Visibility::early");
+  IK_CHECK(piece.ok(),
+           "the simulator needs host memory to hide what a kernel wrote; INNKEEPER_SIM=early hides nothing");
   bytes_ = piece.value().data;
   std::memcpy(bytes_, range.data, range.size);
   if (poison) std::memset(range.data, kPoison, range.size);

@@ -17,10 +17,11 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-constexpr std::array<const char*, 44> kCompareDevices = {
+constexpr std::array<const char*, 45> kCompareDevices = {
     "ctc_loss.IntList",
     "ctc_loss.Tensor",
     "cartesian_prod",
+    "chain_matmul.out",
     "diff.out",
     "gradient.tensorarray",
     "inner",

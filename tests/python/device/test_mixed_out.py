@@ -44,6 +44,7 @@ CALLS: dict[str, tuple[Call, tuple[int, ...], torch.dtype]] = {
         torch.long,
     ),
     "several products": (lambda x, out: LINALG.multi_dot([x, x, x], out=out), (3, 3), torch.float32),
+    "a chain of products": (lambda x, out: torch.chain_matmul(x, x, out=out), (3, 3), torch.float32),
     "norm": (LINALG.norm, (), torch.float32),
     "norm, nuclear": (lambda x, out: LINALG.norm(x, "nuc", out=out), (), torch.float32),
     "pseudo-inverse": (LINALG.pinv, (3, 3), torch.float32),
