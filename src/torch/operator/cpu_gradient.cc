@@ -19,29 +19,25 @@ using torch::autograd::InputMetadata;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Moves one gradient to the device that its tensor has by then. Among the node's own hooks: a tensor's are
-// taken away when the program adds one to it.
+// Moves one gradient to the device of its tensor. PyTorch gives a tensor whose data move to another device
+// another node, so the device never changes. The hook is among the node's own hooks, because PyTorch removes
+// a tensor's hooks when the program adds one to it.
 class ToOwnDevice final : public FunctionPreHook {
  public:
-  ToOwnDevice(uint32_t input, const at::Tensor& tensor)
-      : input_(input), tensor_(tensor.getIntrusivePtr()), device_(tensor.device()) {}
+  ToOwnDevice(uint32_t input, c10::Device device) : input_(input), device_(device) {}
   variable_list operator()(const variable_list& gradients) override {
     variable_list moved = gradients;
     if (input_ < moved.size()) move(moved[input_]);
     return moved;
   }
   void move(at::Tensor& gradient) const {
-    if (!gradient.defined()) return;
-    const auto tensor = tensor_.lock();
-    const c10::Device device = tensor ? tensor->device() : device_;
-    if (gradient.device() != device) gradient = gradient.to(device);
+    if (gradient.defined() && gradient.device() != device_) gradient = gradient.to(device_);
   }
   uint32_t input() const { return input_; }
 
  private:
   const uint32_t input_;
-  const c10::weak_intrusive_ptr<c10::TensorImpl> tensor_;
-  const c10::Device device_;  // where the tensor itself is gone
+  const c10::Device device_;
 };
 
 // That of the node's input; null if its gradients come from one device.
@@ -114,7 +110,7 @@ bool expect_gradient_from(const at::Tensor& tensor, c10::Device other) {
   Node& node = *edge.function;
   take_any_device(node, edge.input_nr, other.is_cpu() ? tensor.device() : other);
   if (mover_of(node, edge.input_nr) == nullptr) {
-    node.add_pre_hook(std::make_unique<ToOwnDevice>(edge.input_nr, tensor));
+    node.add_pre_hook(std::make_unique<ToOwnDevice>(edge.input_nr, tensor.device()));
   }
   return true;
 }

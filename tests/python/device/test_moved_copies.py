@@ -107,3 +107,15 @@ def test_threads_share_a_copy() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(8)))
     assert moved() <= 4 * mask.nbytes
+
+
+def test_copies_take_a_small_part_of_small_nodes(configure: Callable[[str], None]) -> None:
+    configure("sim:1MiB,host:15MiB")
+    one = torch.ones(1 << 15, device=M)
+    kept = [torch.full((1 << 15,), float(i)) for i in range(40)]  # 5 MiB
+    for x in kept:
+        assert (one + x)[3].item() == x[3] + 1
+    resident = sum(node["resident"] for node in innkeeper.stats()["nodes"].values())
+    assert resident <= (1 << 20) + 4 * one.nbytes, "a sixteenth of the budgets"
+    del one
+    torch.managed.empty_cache()
