@@ -1,9 +1,9 @@
-"""Programs whose steps differ: what plans cost them, or save, beside moving what is asked for.
+"""Compares planned with on-demand movement for programs whose training steps differ.
 
-Each program of ``bench/traces/varied.py`` is recorded once for each seed, without data, and played on a
-simulated card with 90, 70 and 50 % of the memory that it wants at its peak, with plans and without: the time,
-and the bytes that are moved in both directions, planned over asked for. ``time``: of all steps; ``later``:
-of those from the 13th on, when plans have been tried.
+The script records each program of ``bench/traces/varied.py`` once for each seed, without data. It replays
+the record on a simulated GPU with 90, 70 and 50 % of the program's peak memory. The table has ratios, planned
+over on demand: ``time`` of all steps, ``later`` the time of steps 13 to 60, when the planner has tried its
+plans, and ``bytes`` moved in both directions in those steps.
 
     python bench/variation.py
     python bench/variation.py --only GAN --seeds 1

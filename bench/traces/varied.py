@@ -136,9 +136,8 @@ def batches(draw: Random, every: int) -> Step:
     return lambda i: update(optimizer, words_loss(model, tokens(left if i % every == every - 1 else BATCH)))
 
 
-def evaluated(draw: Random, every: int, times: int) -> Step:
-    """Some batches are evaluated every few steps."""
-    model = small_gpt()
+def then(draw: Random, every: int, model: nn.Module, also: Callable[[], None]) -> Step:
+    """Trains the model, and does something without gradients every few steps."""
     optimizer = adam(model)
     first = draw.randrange(every)
 
@@ -146,10 +145,20 @@ def evaluated(draw: Random, every: int, times: int) -> Step:
         update(optimizer, words_loss(model, tokens()))
         if i % every == first:
             with torch.no_grad():
-                for _ in range(times):
-                    words_loss(model, tokens(2 * BATCH))
+                also()
 
     return step
+
+
+def evaluated(draw: Random, every: int, times: int) -> Step:
+    """Some batches are evaluated every few steps."""
+    model = small_gpt()
+
+    def evaluate() -> None:
+        for _ in range(times):
+            words_loss(model, tokens(2 * BATCH))
+
+    return then(draw, every, model, evaluate)
 
 
 def several(draw: Random, count: int, drawn: bool) -> Step:
@@ -167,17 +176,12 @@ def several(draw: Random, count: int, drawn: bool) -> Step:
 def averaged(draw: Random, every: int) -> Step:
     """A running average of the weights every few steps."""
     model, average = small_gpt(), small_gpt().requires_grad_(False)
-    optimizer = adam(model)
-    first = draw.randrange(every)
 
-    def step(i: int) -> None:
-        update(optimizer, words_loss(model, tokens()))
-        if i % every == first:
-            with torch.no_grad():
-                for mean, now in zip(average.parameters(), model.parameters(), strict=True):
-                    mean.lerp_(now, 0.01)
+    def average_weights() -> None:
+        for mean, now in zip(average.parameters(), model.parameters(), strict=True):
+            mean.lerp_(now, 0.01)
 
-    return step
+    return then(draw, every, model, average_weights)
 
 
 class Dropped(nn.Module):

@@ -65,9 +65,8 @@ void on_failed_new() {
   if (give()) return;
   if (NeedsHeap::depth > 0) {
     constexpr char kWhy[] =
-        "innkeeper: out of memory for the engine's own books in the middle of a move: the process may have "
-        "no "
-        "more (ulimit -v), and its reserve of 4 MiB is used up\n";
+        "innkeeper: out of memory for the engine's own books in the middle of a move: "
+        "the process may have no more (ulimit -v), and its reserve of 4 MiB is used up\n";
     (void)!write(STDERR_FILENO, kWhy, sizeof kWhy - 1);
     std::abort();
   }

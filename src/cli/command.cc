@@ -37,8 +37,8 @@ void fail(int exit_code, std::string message) { throw Failure{exit_code, std::mo
 
 namespace {
 
-// The one inside which GPUs were asked for, which has ended. A script that takes the status of "no GPU" for
-// leave to use the CPU should not.
+// Whether the request failed because the lease that INNKEEPER_LEASE names has ended. A script that uses the
+// CPU after the exit status for "no GPU" must not do so after this.
 bool is_about_a_lease(const Status& status) { return status.message().starts_with("the lease "); }
 
 }  // namespace

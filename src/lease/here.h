@@ -52,8 +52,8 @@ Result<Lease> adopt_here(std::optional<int> descriptor);
 // that fails (the folder is gone, or locked for long) the lease is as good: it ends with its last descriptor.
 Status take_over_here(Lease& lease);
 
-// Why the folder's leases may not be what their users expect, a line each: no process outside of this
-// container sees them, or a logout removes them. For the user who is granted one.
+// Warnings to show when a lease in this folder is granted, one line each: processes outside this container do
+// not see the lease, or a logout removes it. Empty if neither holds.
 std::vector<std::string> warnings_of(const Directory& directory);
 
 // Makes a lost lease's file anew (Arbiter::restore). Fails (unavailable) if it is not lost.

@@ -152,10 +152,10 @@ OnDemand::Place OnDemand::victim() {
   };
   uint64_t latest = policy_->next_use(view_of(entries_[found]), now_);
   if (latest == 0) return found;
-  for (size_t looks = std::min(kLooks, entries_.size()); looks > 0; --looks) {
+  for (size_t looks = std::min(kVictimLooks, entries_.size()); looks > 0; --looks) {
     hand_ = hand_ + 1 < entries_.size() ? hand_ + 1 : 0;
     const Entry& entry = entries_[hand_];
-    if (!entry.there || !entry.spare || entry.stays || entry.last_use == now_ || entry.size <= kSmall)
+    if (!entry.there || !entry.spare || entry.stays || entry.last_use == now_ || entry.size <= kSmallReplica)
       continue;
     const uint64_t next = policy_->next_use(view_of(entry), now_);
     if (next <= latest) continue;

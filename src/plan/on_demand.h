@@ -50,10 +50,7 @@ class OnDemand {
  private:
   using Place = uint32_t;
   static constexpr Place kNone = UINT32_MAX;
-  static constexpr size_t kLooks = 16;      // as VictimIndex::kLooks
-  static constexpr Bytes kSmall = KiB(64);  // likewise,
-  static constexpr int64_t kSmallShare = 16;
-  static constexpr double kLatency = 10e-6;  // of a copy
+  static constexpr double kLatency = 10e-6;  // Of a copy, seconds.
 
   // A block that the node has, or had.
   struct Entry {
@@ -73,7 +70,7 @@ class OnDemand {
     Place first = kNone, last = kNone;
     Bytes size{0};
   };
-  Order& order_of(const Entry& entry) { return entry.size <= kSmall ? small_ : large_; }
+  Order& order_of(const Entry& entry) { return entry.size <= kSmallReplica ? small_ : large_; }
   void link_in(Place place);
   void take_out(Place place);
   Place oldest(const Order& order) const;

@@ -207,7 +207,7 @@ class Planner {
   bool steady_ = false;                         // and so was the one before
   std::array<int64_t, kMaxNodes> unplanned_{};  // bytes in this round
   std::deque<Due> leaving_;                     // to be ordered now
-  std::vector<Arrivals> arriving_;              // likewise, after those; by node, once any did there
+  std::vector<Arrivals> arriving_;              // Planned fetches due now, by node; issued after leaving_.
   Due given_;                                   // by next(), last
   RoundCost cost_;
   const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned anew

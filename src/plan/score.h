@@ -58,7 +58,7 @@ class Score {
   static constexpr double kSaves = 0.97;
   // Part of all time that may be lost when plans are resumed, their next loss included.
   static constexpr double kLossShare = 0.015;
-  // Part of all bytes that may be moved additionally, likewise.
+  // Part of all bytes that may be moved additionally when plans are resumed, their next excess included.
   static constexpr double kByteShare = 0.08;
   // Actual over on-demand time below which the effects of suspended plans are over.
   static constexpr double kSettled = 1.05;

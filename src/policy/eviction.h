@@ -3,6 +3,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -11,6 +12,12 @@
 #include "policy/returns.h"
 
 namespace innkeeper {
+
+// How a node chooses a victim beside the order of keys. The engine's index (residency/index.h) and the
+// planner's model of it (plan/on_demand.h) share these.
+inline constexpr Bytes kSmallReplica = KiB(64);  // Copied in some 3 us; starting the copy takes 10.
+inline constexpr int64_t kSmallShare = 16;  // Small replicas stay while they take 1/16 of the budget or less.
+inline constexpr size_t kVictimLooks = 16;  // Replicas compared with the first one.
 
 // What a policy is told of a replica.
 struct EvictionView {

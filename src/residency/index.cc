@@ -64,7 +64,7 @@ size_t VictimIndex::used_last() {
   size_t place = 0;
   uint64_t last = policy_.next_use(view_of(*large_.front().block), now);
   if (last == 0) return place;
-  for (size_t looks = std::min(kLooks, large_.size()); looks > 0; --looks) {
+  for (size_t looks = std::min(kVictimLooks, large_.size()); looks > 0; --looks) {
     hand_ = hand_ + 1 < large_.size() ? hand_ + 1 : 0;
     const Block& block = *large_[hand_].block;
     const uint64_t word = block.replica(node_).word.load();

@@ -22,10 +22,6 @@ namespace innkeeper {
 
 class VictimIndex {
  public:
-  static constexpr Bytes kSmall = KiB(64);  // copied in some 3 us; starting the copy takes 10
-  static constexpr int64_t kSmallShare = 16;
-  static constexpr size_t kLooks = 16;  // at others than the first
-
   // `policy` and `clock` must outlive the index.
   VictimIndex(NodeId node, const EvictionPolicy& policy, const std::atomic<Stamp>& clock)
       : node_(node), policy_(policy), clock_(clock) {}
@@ -53,7 +49,7 @@ class VictimIndex {
   using Heap = std::vector<Entry>;  // each is less than the two at 2 i + 1 and 2 i + 2
 
   EvictionView view_of(const Block& block) const;
-  bool is_small(const Block& block) const { return block.replica(node_).memory.size() <= kSmall; }
+  bool is_small(const Block& block) const { return block.replica(node_).memory.size() <= kSmallReplica; }
   Heap& heap_of(const Block& block) { return is_small(block) ? small_ : large_; }
   // Of the large ones, the place of the first, or of the spare among some others that will be used later.
   size_t used_last();

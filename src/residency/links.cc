@@ -44,21 +44,8 @@ MovePtr Link::take() {
 }
 
 // The last is nearly always one that will do: what has copies already stands in front.
-MovePtr Link::take_last() {
-  for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
-    while (!queue->empty() && queue->back()->is_over()) queue->pop_back();
-    const auto last = std::find_if(queue->rbegin(), queue->rend(),
-                                   [](const MovePtr& move) { return move->state() == MoveState::reserved; });
-    if (last == queue->rend()) continue;
-    MovePtr found = std::move(*last);
-    queue->erase(std::next(last).base());
-    return found;
-  }
-  return nullptr;
-}
-
-MovePtr Link::take_last_planned(const std::function<bool(const Move&)>& which) {
-  auto& queue = waiting_[static_cast<size_t>(Priority::planned)];
+template <class Which>
+MovePtr Link::take_last_of(std::deque<MovePtr>& queue, const Which& which) {
   const auto last = std::find_if(queue.rbegin(), queue.rend(), [&](const MovePtr& move) {
     return move->state() == MoveState::reserved && which(*move);
   });
@@ -66,6 +53,18 @@ MovePtr Link::take_last_planned(const std::function<bool(const Move&)>& which) {
   MovePtr found = std::move(*last);
   queue.erase(std::next(last).base());
   return found;
+}
+
+MovePtr Link::take_last() {
+  for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
+    while (!queue->empty() && queue->back()->is_over()) queue->pop_back();
+    if (MovePtr found = take_last_of(*queue, [](const Move&) { return true; })) return found;
+  }
+  return nullptr;
+}
+
+MovePtr Link::take_last_planned(const std::function<bool(const Move&)>& which) {
+  return take_last_of(waiting_[static_cast<size_t>(Priority::planned)], which);
 }
 
 size_t Link::waiting() const {

@@ -40,11 +40,14 @@ class Link {
   // The last that asked, of the least priority, which has no copy yet; it waits no longer. Null if there is
   // none.
   MovePtr take_last();
-  // Likewise the last that is planned, of those that `which` wants.
+  // Removes and returns the last planned move without a copy for which `which` is true. Null if there is
+  // none.
   MovePtr take_last_planned(const std::function<bool(const Move&)>& which);
   size_t waiting() const;
 
  private:
+  template <class Which>
+  static MovePtr take_last_of(std::deque<MovePtr>& queue, const Which& which);
   struct Flight {
     Event copy;
     Bytes size;

@@ -34,7 +34,7 @@ class Follower {
   Planner planner;
   double clock = 0;  // seconds; stands still as long as an operator takes none
   double step = 0;
-  double kernel = 0;  // likewise, of an operator by itself
+  double kernel = 0;  // Time of an operator's kernels, seconds.
 
  private:
   uintptr_t fake_ = 0;

@@ -149,7 +149,7 @@ std::string weakness_of(const lease::Directory& directory) {
   if (!directory.is_roots())
     return directory.path() + " is " + lease::user_name(directory.owner()) + "'s, not root's";
   const std::string lock = directory.path() + "/" + lease::kLockName;
-  if (access(lock.c_str(), F_OK) != 0) return {};  // whoever is granted a lease first makes it
+  if (access(lock.c_str(), F_OK) != 0) return {};  // The first grant creates it.
   return lock + " is not root's";
 }
 

@@ -34,15 +34,15 @@ queue::JobId own_job() {
 int wait(const Words& words, const std::string& limit) {
   queue::Queue queue = open_queue();
   std::vector<queue::JobId> ids = resolve(queue, words);
+  const queue::JobId own = own_job();
   if (words.empty()) {
     queue::Filter filter;
     filter.states = std::vector<queue::State>{queue::State::queued, queue::State::running};
     const std::vector<queue::JobLine> lines = value_of(queue.list(filter));
     for (const queue::JobLine& line : lines)
-      if (line.id != own_job()) ids.push_back(line.id);
-  } else if (std::find(ids.begin(), ids.end(), own_job()) != ids.end()) {
-    fail(kUsage,
-         fmt::format("job {} is the one in which this runs: it cannot wait for its own end", own_job()));
+      if (line.id != own) ids.push_back(line.id);
+  } else if (std::find(ids.begin(), ids.end(), own) != ids.end()) {
+    fail(kUsage, fmt::format("job {} is the one in which this runs: it cannot wait for its own end", own));
   }
   int failed = 0;
   const std::vector<queue::JobLine> lines = value_of(queue.wait(ids, limit_of(limit)));
