@@ -1,6 +1,6 @@
 // Named places in the code where a test may let another thread go first, so that an order of events that is
 // rare becomes common, and one that was bad can be repeated. Off the fast paths only, and never while a lock
-// is held.
+// is held that other threads need to go on.
 //
 // Without a test it costs one relaxed load.
 #pragma once

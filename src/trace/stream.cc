@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/test_point.h"
+
 namespace innkeeper::trace {
 namespace {
 
@@ -55,7 +57,9 @@ Stream::Thread& Stream::give_ring(std::shared_ptr<const ThreadLife> life) {
 // one, another may write what happened later and leave its own, which would then go back in time.
 uint64_t Stream::next_order() {
   if (!on_.load(std::memory_order_acquire)) return 0;
-  const uint64_t order = next_.fetch_add(1, std::memory_order_relaxed);
+  reach("order");
+  // Whose place is in a record sees what start() wrote before, and so leaves out no later event.
+  const uint64_t order = next_.fetch_add(1, std::memory_order_acquire);
   return order < end_.load(std::memory_order_relaxed) ? order : 0;
 }
 
@@ -99,9 +103,13 @@ void Stream::start(size_t most) {
   const MutexLock lock(mutex_);
   on_.store(false, std::memory_order_relaxed);
   for (const auto& thread : threads_) thread->ring.take();
-  first_ = next_.load(std::memory_order_relaxed);
-  end_.store(first_ + std::min<uint64_t>(most, UINT64_MAX / 2), std::memory_order_relaxed);
+  const uint64_t next = next_.load(std::memory_order_relaxed);
+  end_.store(next + std::min<uint64_t>(most, UINT64_MAX / 2), std::memory_order_relaxed);
   on_.store(true, std::memory_order_release);
+  reach("record");
+  // After that: a thread that found the record before this one being made may take its event's place only
+  // now. Were that in this record, its next event would be left out if `on_` were still false then.
+  first_ = next_.fetch_add(0, std::memory_order_acq_rel);
 }
 
 Merged Stream::stop() {

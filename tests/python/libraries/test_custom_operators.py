@@ -97,7 +97,8 @@ def test_however_it_is_written(form: str, early: bool):
     if not early:
         general_and_cpu(kernels, name, key)
     getattr(getattr(torch.ops, space), name.partition(".")[0])(torch.ones(3, device="managed"))
-    assert RAN == ["the CPU's, cpu"]
+    # Where PyTorch was built with CUDA, an operator composed of others without a kernel for CUDA is its parts there.
+    assert RAN == ["general, managed" if not key and torch.version.cuda else "the CPU's, cpu"]
 
 
 def test_views_are_views():

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/at_points.h"
 #include "support/told.h"
 #include "trace/record.h"
 #include "trace/recorder.h"
@@ -104,6 +105,44 @@ TEST(Stream, AnEventLargerThanTheRingIsInItsPlace) {
     EXPECT_TRUE(told.kind != EventKind::operation || seen == told);
   }
   EXPECT_EQ(read_all(stream.stop(), stream), all);
+}
+
+// A thread finds that a record is being made, and takes its event's place when the next record begins.
+TEST(Stream, AnEventOfTwoRecordsLeavesNoHole) {
+  Stream stream;
+  std::atomic<bool> found{false}, go_on{false}, told_two{false};
+  std::thread::id writer;
+  const test::AtPoints points([&](std::string_view name) {
+    const bool writes = std::this_thread::get_id() == writer;
+    if (name == "order" && writes && !found.exchange(true)) go_on.wait(false);
+    if (name == "record" && found) {
+      go_on = true;
+      go_on.notify_all();
+      told_two.wait(false);
+    }
+  });
+  stream.start(100);
+  std::atomic<bool> named{false};
+  std::thread thread([&] {
+    named.wait(false);
+    for (const uint64_t number : {1, 2}) stream.freed(BlockId{number});
+    told_two = true;
+    told_two.notify_all();
+  });
+  writer = thread.get_id();
+  named = true;
+  named.notify_all();
+  while (!found) std::this_thread::yield();
+  stream.stop();
+  stream.start(100);
+  thread.join();
+  writer = std::this_thread::get_id();
+  stream.freed(BlockId{3});
+  const std::vector<Told> seen = read_all(stream.stop(), stream);
+  const std::vector<Told> all = {freed(1), freed(2), freed(3)};
+  ASSERT_FALSE(seen.empty());
+  ASSERT_LE(seen.size(), all.size());
+  EXPECT_TRUE(std::equal(seen.rbegin(), seen.rend(), all.rbegin())) << "the last ones, without a hole";
 }
 
 // A program that is followed for days writes into the same words.
