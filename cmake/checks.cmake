@@ -19,7 +19,9 @@ unset(CMAKE_REQUIRED_FLAGS)
 if(NOT INNKEEPER_COMPILER_HAS_CXX20)
   unset(INNKEEPER_COMPILER_HAS_CXX20 CACHE)  # so that another one is tried anew
   message(FATAL_ERROR "innkeeper needs a C++20 compiler, as GCC 12 or Clang 14 and newer; ${CMAKE_CXX_COMPILER} is "
-          "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}. CXX names another one")
+          "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}. Install one, or "
+          "name another by CXX:\n  Debian, Ubuntu: apt install g++-12\n  Fedora: dnf install gcc-c++\n"
+          "  conda: conda install -c conda-forge gxx")
 endif()
 
 # The options: CMake takes a word that it does not know for OFF.

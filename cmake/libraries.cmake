@@ -35,7 +35,8 @@ function(innkeeper_check_libraries)
   message(FATAL_ERROR "Libraries of the program innkeeper and its queue are not here:\n  ${lines}\n"
           "Install them:\n  Debian, Ubuntu: apt install ${debian}\n  Fedora: dnf install ${fedora}\n"
           "  conda: conda install -c conda-forge ${conda}\n"
-          "Or build the device alone: INNKEEPER_CLI=OFF (pip install . -C cmake.define.INNKEEPER_CLI=OFF)")
+          "Or build the device alone, with INNKEEPER_CLI=OFF:\n"
+          "  pip install . --config-settings=cmake.define.INNKEEPER_CLI=OFF")
 endfunction()
 
 # innkeeper_archive(FOLDER WHY FILE URL SHA256): FOLDER is where the archive was unpacked, or empty; WHY says why.
@@ -84,8 +85,9 @@ function(innkeeper_headers target folder)
 endfunction()
 
 # SQLite: of a static library where there is one, so that what we build needs no library of the machine it runs on.
-find_path(INNKEEPER_SQLITE_INCLUDE sqlite3.h)
-find_library(INNKEEPER_SQLITE_LIBRARY NAMES libsqlite3.a sqlite3)
+# A conda environment is searched, as CMake's packages are by PATH, whichever compiler and CMake are used.
+find_path(INNKEEPER_SQLITE_INCLUDE sqlite3.h HINTS ENV CONDA_PREFIX PATH_SUFFIXES include)
+find_library(INNKEEPER_SQLITE_LIBRARY NAMES libsqlite3.a sqlite3 HINTS ENV CONDA_PREFIX PATH_SUFFIXES lib)
 if(INNKEEPER_SQLITE_INCLUDE AND INNKEEPER_SQLITE_LIBRARY)
   add_library(innkeeper_sqlite INTERFACE)
   target_include_directories(innkeeper_sqlite SYSTEM INTERFACE "${INNKEEPER_SQLITE_INCLUDE}")

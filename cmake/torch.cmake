@@ -22,7 +22,8 @@ else()
 endif()
 if(NOT facts_rc EQUAL 0)
   if(NOT wanted STREQUAL "AUTO")
-    message(FATAL_ERROR "INNKEEPER_TORCH=ON: ${facts_error}. Set Python3_EXECUTABLE to a Python with PyTorch.")
+    message(FATAL_ERROR "INNKEEPER_TORCH=ON: ${facts_error}. Install PyTorch, 2.11 or newer, or set "
+            "Python3_EXECUTABLE to a Python that has it:\n  pip install torch==2.13.*")
   endif()
   message(STATUS "Building core alone: ${facts_error}")
   return()
@@ -30,11 +31,13 @@ endif()
 cmake_language(EVAL CODE "${facts}")
 set(INNKEEPER_HAS_TORCH ON)
 if(INNKEEPER_TORCH_VERSION VERSION_LESS 2.11)
-  message(FATAL_ERROR "PyTorch ${INNKEEPER_TORCH_VERSION} of ${Python3_EXECUTABLE} is too old: 2.11 is the oldest")
+  message(FATAL_ERROR "PyTorch ${INNKEEPER_TORCH_VERSION} of ${Python3_EXECUTABLE} is too old: 2.11 is the oldest\n"
+          "  pip install torch==2.13.*")
 endif()
 if(NOT EXISTS "${INNKEEPER_TORCH_PYTHON_INCLUDE_DIR}/Python.h")
-  message(FATAL_ERROR "The headers of ${Python3_EXECUTABLE} are not in ${INNKEEPER_TORCH_PYTHON_INCLUDE_DIR}: "
-          "apt install python3-dev, or dnf install python3-devel")
+  message(FATAL_ERROR "The headers of ${Python3_EXECUTABLE} are not in ${INNKEEPER_TORCH_PYTHON_INCLUDE_DIR}\n"
+          "Install them:\n  Debian, Ubuntu: apt install python3-dev\n  Fedora: dnf install python3-devel\n"
+          "  conda: conda install -c conda-forge python")
 endif()
 message(STATUS "PyTorch ${INNKEEPER_TORCH_VERSION} of ${Python3_EXECUTABLE}")
 
@@ -62,10 +65,12 @@ if(INNKEEPER_TORCH_CUDA AND INNKEEPER_CUDA)
   if(NOT INNKEEPER_TORCH_CUDA_INCLUDE_DIRS)
     message(FATAL_ERROR
       "PyTorch ${INNKEEPER_TORCH_VERSION} is built for CUDA ${INNKEEPER_TORCH_CUDA}, whose headers are not here.\n"
-      "Install them for ${Python3_EXECUTABLE}: pip install 'nvidia-cuda-runtime==${INNKEEPER_TORCH_CUDA}.*' "
-      "'nvidia-cuda-crt==${INNKEEPER_TORCH_CUDA}.*' (of CUDA 12: nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12), "
-      "conda install -c conda-forge cuda-cudart-dev cuda-crt, or set CUDA_HOME to a toolkit.\n"
-      "Or build without CUDA GPUs: INNKEEPER_CUDA=OFF (pip install . -C cmake.define.INNKEEPER_CUDA=OFF)")
+      "Install them for ${Python3_EXECUTABLE}, or set CUDA_HOME to a toolkit:\n"
+      "  CUDA 13: pip install 'nvidia-cuda-runtime==${INNKEEPER_TORCH_CUDA}.*' 'nvidia-cuda-crt==${INNKEEPER_TORCH_CUDA}.*'\n"
+      "  CUDA 12: pip install nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12\n"
+      "  conda: conda install -c conda-forge cuda-cudart-dev cuda-crt\n"
+      "Or build without CUDA GPUs, with INNKEEPER_CUDA=OFF:\n"
+      "  pip install . --config-settings=cmake.define.INNKEEPER_CUDA=OFF")
   endif()
   foreach(name IN ITEMS c10_cuda torch_cuda)
     innkeeper_import_torch_library(${name})

@@ -6,6 +6,7 @@ with 2.15, which pip would install by itself.
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
 
 
@@ -13,5 +14,11 @@ def dynamic_metadata(field: str, settings: object = None) -> list[str]:
     """The value of [project] `dependencies` (the build backend's provider interface)."""
     if field != "dependencies":
         raise ValueError(f"no value for {field}")
-    major, minor = metadata.version("torch").split(".")[:2]
+    try:
+        major, minor = metadata.version("torch").split(".")[:2]
+    except metadata.PackageNotFoundError:
+        raise SystemExit(
+            f"innkeeper is built for the PyTorch that is installed, and {sys.executable} has none:\n"
+            "  pip install torch==2.13.*"
+        ) from None
     return [f"torch=={major}.{minor}.*"]

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 
-from innkeeper._built_for import TORCH
+_FOLDER = Path(__file__).parent
+
+try:
+    from innkeeper._built_for import TORCH
+except ModuleNotFoundError:
+    raise ImportError(
+        f"{_FOLDER} is innkeeper's source, which is not built there: pip install {_FOLDER.parent.parent}, "
+        "and import it from another folder"
+    ) from None
 
 try:
     import torch
@@ -25,11 +35,17 @@ def register() -> None:
     """Loads the backend and registers ``torch.managed``. Doing it again does nothing.
 
     Raises:
-        ImportError: innkeeper was built for another series of PyTorch, or another out-of-tree device has
-            taken PyTorch's one slot for such devices.
+        ImportError: innkeeper was built for another Python or series of PyTorch, or another out-of-tree
+            device has taken PyTorch's one slot for such devices.
 
     """
-    version = re.match(r"\d+\.\d+", getattr(torch, "__version__", ""))
+    if not any((_FOLDER / f"_C{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+        built = ", ".join(sorted(file.name for file in _FOLDER.glob("_C*.so"))) or "no _C at all"
+        raise ImportError(
+            f"innkeeper was built for another Python than {sys.executable}, which loads "
+            f"_C{EXTENSION_SUFFIXES[0]}: {_FOLDER} has {built}. pip install it with this Python"
+        )
+    version = re.match(r"\d+\.\d+", str(getattr(torch, "__version__", "")))
     found = version[0] if version is not None else "none"
     if found != TORCH:
         again = "pip install --no-build-isolation --force-reinstall --no-deps . in innkeeper's source"
@@ -47,6 +63,9 @@ def register() -> None:
         )
     if f"torch.{DEVICE}" in sys.modules:
         return
+    from torch.nn.utils.rnn import PackedSequence
+    from torch.storage import UntypedStorage
+
     # torch must be loaded before the extension that links to it; importing it registers the backend.
     from innkeeper import (
         _C,  # noqa: F401
@@ -62,10 +81,17 @@ def register() -> None:
         sharded_random,
     )
 
+    # Threads that have computed nothing yet take the count that any thread set last, and a DataLoader's that
+    # pins memory sets 1: with other threads CPU kernels round otherwise. To ask for it fixes this thread's.
+    torch.get_num_threads()
     torch.utils.rename_privateuse1_backend(DEVICE)  # the Python side of the name; C++ has it already
     torch._register_device_module(DEVICE, managed_device)
+    # Some of them may be there: a program may have given the slot this name, and asked for its methods.
     torch.utils.generate_methods_for_privateuse1_backend(
-        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+        for_tensor=not hasattr(torch.Tensor, f"is_{DEVICE}"),
+        for_module=not hasattr(torch.nn.Module, DEVICE),
+        for_packed_sequence=not hasattr(PackedSequence, f"is_{DEVICE}"),
+        for_storage=not hasattr(UntypedStorage, f"is_{DEVICE}"),
     )
     pickling.register()
     by_name.tell()

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 namespace innkeeper {
@@ -19,26 +20,33 @@ void write_line(LogLevel level, std::string_view message) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-int level_from_environment() {
-  const char* value = std::getenv("INNKEEPER_LOG");
-  const std::string_view wanted = value == nullptr ? "" : value;
+std::string_view level_wanted() {
+  const char* const value = std::getenv("INNKEEPER_LOG");
+  return value == nullptr ? "" : value;
+}
+
+std::optional<int> level_from_environment() {
+  const std::string_view wanted = level_wanted();
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (wanted == kNames[i]) return static_cast<int>(i);
   }
-  if (wanted == "warning") return static_cast<int>(LogLevel::warn);  // as Python calls it
-  if (!wanted.empty()) {
-    write_line(LogLevel::warn, "INNKEEPER_LOG: \"" + std::string(wanted) +
-                                   "\" is no level; expected error, warn, info or debug. Going on with warn");
-  }
-  return static_cast<int>(LogLevel::warn);
+  // Python calls it warning.
+  if (wanted.empty() || wanted == "warning") return static_cast<int>(LogLevel::warn);
+  return std::nullopt;
 }
 
 std::atomic<int>& current_level() {
-  static std::atomic<int> level{level_from_environment()};
+  static std::atomic<int> level{level_from_environment().value_or(static_cast<int>(LogLevel::warn))};
   return level;
 }
 
 }  // namespace
+
+std::string wrong_log_level() {
+  if (level_from_environment()) return "";
+  return "INNKEEPER_LOG: \"" + std::string(level_wanted()) +
+         "\" is no level; expected error, warn, info or debug. Going on with warn";
+}
 
 void set_log_level(LogLevel level) {
   current_level().store(static_cast<int>(level), std::memory_order_relaxed);

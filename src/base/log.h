@@ -2,11 +2,15 @@
 // and can be changed at run time. Thread safe; a line is written by one system call.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace innkeeper {
 
 enum class LogLevel { error = 0, warn = 1, info = 2, debug = 3 };
+
+// What is wrong with INNKEEPER_LOG, for a line; empty if nothing is.
+std::string wrong_log_level();
 
 void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);

@@ -1,4 +1,5 @@
 #include "bindings/bindings.h"
+#include "config/said_once.h"
 #include "innkeeper/torch/runtime.h"
 #include "torch/runtime/nodes_setting.h"
 
@@ -20,6 +21,9 @@ void bind_settings(py::module_& m) {
   m.def("started", &started, "Whether the runtime has started.");
   m.def("expected_nodes", &expected_nodes, py::arg("visible_gpus"), WithoutGil(),
         "Names of the nodes that will compute, before the runtime starts. Does not start it.");
+  m.def(
+      "may_say_hidden", [] { return !is_in_run() || may_say_once(SaidOnce::hidden_devices); },
+      "Whether this process is the one of its run that says that every device is hidden.");
   m.def("is_bad_fork", &is_bad_fork, "Whether this process was forked after the runtime had started.");
   py::class_<NodeInfo>(m, "NodeInfo", "One memory: its name, kind, budget and capacity in bytes.")
       .def_readonly("name", &NodeInfo::name)

@@ -34,7 +34,7 @@ inline constexpr std::array kExitMeanings = {
     ExitMeaning{
         kTrouble,
         "doctor found trouble, a job that was waited for did not succeed, or replay had too little room"},
-    ExitMeaning{kUsage, "the command line makes no sense"},
+    ExitMeaning{kUsage, "the command line, or INNKEEPER_NODES, makes no sense"},
     ExitMeaning{kNever, "this machine can never grant the request"},
     ExitMeaning{kNoLease, "there is no such lease or job"},
     ExitMeaning{kNoGpu, "no GPU can be seen, or none is given to this process"},

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/need_subcommand.h"
 #include "cli/queue/common.h"
@@ -118,8 +119,10 @@ int run(int argc, char** argv) {
   const auto says_it_itself = [](std::string_view word) {
     return word == "--managed" || word.starts_with("--nproc");
   };
-  if (std::none_of(words.begin(), words.end(), says_it_itself))
+  if (std::none_of(words.begin(), words.end(), says_it_itself)) {
     for (const std::string& line : misspelt_settings(environ)) note(line);
+    if (const std::string level = wrong_log_level(); !level.empty()) note(level);
+  }
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     program.parse(words);

@@ -50,6 +50,14 @@ size_t distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
+std::string in_capitals(std::string_view text) {
+  std::string capitals(text);
+  for (char& letter : capitals) {
+    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+  }
+  return capitals;
+}
+
 // In a short name one letter is much.
 size_t slips_in(std::string_view setting) { return setting.size() - kPrefix.size() < 5 ? 1 : 2; }
 
@@ -64,14 +72,15 @@ std::vector<std::string> misspelt_settings(const char* const* environment) {
     if (std::find(kOurs.begin(), kOurs.end(), said) != kOurs.end()) continue;
     std::string_view nearest;
     size_t slips = SIZE_MAX;
+    const std::string capitals = in_capitals(said);
     for (const std::string_view setting : kSettings) {
-      const size_t now = distance(said, setting);
+      const size_t now = distance(capitals, setting);
       if (now < slips) {
         slips = now;
         nearest = setting;
       }
     }
-    if (slips == 0) continue;
+    if (said == nearest) continue;
     const bool near = slips <= slips_in(nearest);
     if (!near && !said.starts_with(kPrefix)) continue;
     lines.push_back(std::string(said) + " is set, and no setting" +

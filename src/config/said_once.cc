@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -10,8 +11,27 @@
 #include "base/lines.h"
 
 namespace innkeeper {
+namespace {
 
-bool may_say_once() {
+// Sets the byte; false if it was set. A process that is killed meanwhile leaves no lock.
+bool set_byte(int file, off_t at) {
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  while (fcntl(file, F_OFD_SETLKW, &whole) != 0) {
+    if (errno != EINTR) return false;
+  }
+  char byte = 0;
+  if (pread(file, &byte, 1, at) == 1 && byte != 0) return false;
+  byte = 1;
+  return pwrite(file, &byte, 1, at) == 1;
+}
+
+}  // namespace
+
+bool is_in_run() { return std::getenv(kFirstVariable) != nullptr; }
+
+bool may_say_once(SaidOnce what) {
   const char* const said = std::getenv(kFirstVariable);
   std::string_view text = said == nullptr ? "" : said;
   int process = 0, descriptor = 0;
@@ -25,7 +45,7 @@ bool may_say_once() {
     return false;
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return false;
-  const bool first = fcntl(file, F_ADD_SEALS, F_SEAL_SEAL) == 0;
+  const bool first = set_byte(file, static_cast<off_t>(what));
   close(file);
   return first;
 }

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -38,15 +39,24 @@ Status choose_seed(std::string_view text, std::string_view option, uint64_t& see
   return Status::okay();
 }
 
+// Words that exclude each other are of one kind.
+std::string_view kind_of(std::string_view key) {
+  const bool orders = key == "late" || key == "early" || key.starts_with("random");
+  return orders ? "visibility" : key;
+}
+
 }  // namespace
 
 Result<sim::Options> parse_sim_options(std::string_view text) {
   sim::Options options;
   std::optional<bool> poison;
+  std::map<std::string_view, std::string_view> said;  // Options by their kind.
   for (std::string_view option : split_items(text)) {
     const size_t equals = option.find('=');
     const std::string_view key = option.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? "" : option.substr(equals + 1);
+    if (const std::string_view before = std::exchange(said[kind_of(key)], option); !before.empty())
+      return refuse_sim(in_quotes(before) + " and " + in_quotes(option) + " stand together; leave one out");
     if (option == "late") {
       options.visibility = sim::Visibility::late;
     } else if (option == "early") {

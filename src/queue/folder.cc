@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/printable.h"
 #include "lease/directory.h"
 
 namespace innkeeper::queue {
@@ -42,7 +43,13 @@ std::string variable(const char* name) {
 }  // namespace
 
 Result<std::shared_ptr<const Folder>> Folder::open_default() {
-  if (const std::string path = variable(kFolderVariable); !path.empty()) return open(path);
+  if (const std::string path = variable(kFolderVariable); !path.empty()) {
+    if (path.front() != '/')
+      return Status(Code::io_error,
+                    std::string(kFolderVariable) + " is \"" + printable(path, 200) +
+                        "\", which is another folder wherever a program is: name it from / on");
+    return open(path);
+  }
   // The standard says that a relative path there is to be ignored.
   if (const std::string state = variable("XDG_STATE_HOME"); state.starts_with('/'))
     return open(state + "/innkeeper/queue");

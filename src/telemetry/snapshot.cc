@@ -78,9 +78,10 @@ Snapshot snapshot(Wanted wanted) {
   if (!result.driver.ok()) {
     parts.push_back(read_simulated(wanted));
     result.simulated = !parts.back().cards.empty();
-    const std::string& wrong = parts.back().text;
-    if (!wrong.empty())
-      result.driver = Reading<Driver>::none(result.driver.outcome(), wrong + "; " + result.driver.text());
+    if (const std::string& wrong = parts.back().text; !wrong.empty()) {
+      result.trouble = Trouble::wrong_setting;
+      result.driver = Reading<Driver>::none(result.driver.outcome(), wrong);
+    }
   }
   merge_cards(parts, has(wanted, Wanted::links), result);
   result.taken = std::chrono::steady_clock::now();

@@ -178,6 +178,7 @@ enum class Trouble : uint8_t {
   not_loaded,        // the kernel's driver is not there
   version_mismatch,  // the library and the kernel's driver are of different versions
   no_permission,     // /dev/nvidia* or /dev/kfd cannot be opened
+  wrong_setting,     // INNKEEPER_NODES names simulated GPUs, and cannot be read
   other,
 };
 

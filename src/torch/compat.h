@@ -34,6 +34,9 @@ inline constexpr c10::DebugInfoKind kContextKind(&kContextName);
 inline constexpr auto kContextKind = c10::DebugInfoKind::TEST_INFO_2;
 #endif
 
+// Whether a packed sequence of equally long ones goes through oneDNN's LSTM on a CPU, as a padded one does.
+inline constexpr bool kPadsEquallyLong = INNKEEPER_TORCH_AT_LEAST(2, 13);
+
 // Makes `Hooks` answer for DeviceType::HPU. PyTorch asks the registry at the first use of the hooks and keeps
 // the answer, so this must come before any: afterwards it has no effect.
 template <class Hooks>

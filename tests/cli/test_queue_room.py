@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from innkeeper_program import PROGRAM, Jobs, wait_until
+from innkeeper_program import PROGRAM, Jobs, Machine, wait_until
 from small_disk import fill, small_disk
 
 __all__ = ["small_disk"]
@@ -158,3 +158,15 @@ def test_a_first_command_that_is_killed_for_its_file_size_leaves_no_half_databas
 ) -> None:
     jobs.machine.command("bash", "-c", f"ulimit -f {limit}; {PROGRAM} queue add --gpus=0 -- true")
     assert jobs.wait(jobs.add("--gpus=0", "--", "true")) == 0
+
+
+def test_a_folder_that_depends_on_where_one_stands_is_refused(machine: Machine, tmp_path: Path) -> None:
+    done = machine.command(
+        PROGRAM, "queue", "list", env=machine.env | {"INNKEEPER_QUEUE_DIR": "rel"}, cwd=tmp_path
+    )
+    assert done.returncode != 0 and done.stdout == ""
+    assert (
+        'INNKEEPER_QUEUE_DIR is "rel", which is another folder wherever a program is: name it from / on'
+        in done.stderr
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -99,9 +100,18 @@ print(len(innkeeper.stats()["nodes"]))
 
 def test_nodes_that_cannot_be_read_are_told(simulated: Machine) -> None:
     simulated.env["INNKEEPER_NODES"] = "sim:2x64mb"
-    for words in (["status"], ["pick"], ["run", "--gpus", "1", "--", "true"]):
+    line = r'INNKEEPER_NODES: "sim:2x64mb": size "64mb" has the unknown unit "mb", expected [^;]*\n'
+    for words in (
+        ["pick"],
+        ["run", "--gpus", "1", "--", "true"],
+        ["queue", "add", "--gpus", "1", "--", "true"],
+    ):
         said = simulated.run(*words)
-        assert 'INNKEEPER_NODES: "sim:2x64mb": size "64mb"' in said.stdout + said.stderr, words
+        assert re.search("^innkeeper( [a-z ]+)?: " + line, said.stderr, re.MULTILINE), said.stderr
+        assert said.returncode == 64, words
+    for command, cure in (("status", ""), ("doctor", "cure: correct INNKEEPER_NODES, or unset it")):
+        said = simulated.run(command)
+        assert re.search(line, said.stdout) and cure in said.stdout, said.stdout
 
 
 def test_a_misspelt_setting_is_told_once(simulated: Machine) -> None:

@@ -164,6 +164,8 @@ class Properties(NamedTuple):
 
 
 def _known(device: Any, otherwise: str) -> int:
+    if isinstance(device, int) and device < 0:
+        raise AssertionError(otherwise)
     try:
         return index_of(device)
     except RuntimeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 import torch
@@ -20,10 +21,15 @@ def hidden() -> bool:
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
     if _used or said is None or _C.expected_nodes(visible_gpus()):
         return False
-    note(
-        "hidden", f"CUDA_VISIBLE_DEVICES={said.strip()!r} hides every device, so this script is told of none"
-    )
+    if not _hidden_said():
+        note("hidden", f"CUDA_VISIBLE_DEVICES={said.strip()!r} hides every device, so this script sees none")
     return True
+
+
+@functools.cache
+def _hidden_said() -> bool:
+    """Whether another process of the run has said so."""
+    return not _C.may_say_hidden()
 
 
 def keep_visible() -> None:

@@ -60,7 +60,8 @@ _LOOKS = 1000
 
 def prepare() -> None:
     """Waits for the libraries. Where ``cuda_names`` is loaded most need nothing."""
-    wanted = _in_managed_run if launch.is_preloaded() else functools.partial(_change, _is_on())
+    on = _is_on()  # Now, so that a wrong word is refused where the package is imported.
+    wanted = _in_managed_run if launch.is_preloaded() else functools.partial(_change, on)
     imports.after_import(wanted)
 
 

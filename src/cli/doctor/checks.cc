@@ -40,6 +40,7 @@ const char* cure_of(Trouble trouble) {
              "modules";
     case Trouble::no_permission:
       return "ask for the group that owns /dev/nvidia* (ls -l /dev/nvidia0), then log in anew";
+    case Trouble::wrong_setting: return "correct INNKEEPER_NODES, or unset it";
     case Trouble::other: return "run nvidia-smi, and look at dmesg for lines with NVRM";
   }
   return "";

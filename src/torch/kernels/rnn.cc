@@ -2,7 +2,8 @@
 // backward included. (For an out-of-tree device PyTorch would take fused cells that CPUs lack, which round
 // differently.) Where a CUDA node computes, PyTorch's own composition for devices runs.
 //
-// LSTMs on padded sequences go through oneDNN under the same conditions as on a CPU.
+// LSTMs on padded sequences, and on packed ones that are all equally long, go through oneDNN under the same
+// conditions as on a CPU.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/NativeFunctions.h>
@@ -11,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "torch/compat.h"
 #include "torch/kernels/host_kernels.h"
 #include "torch/kernels/own_kernels.h"
 #include "torch/kernels/rnn_layers.h"
@@ -111,8 +113,15 @@ std::tuple<Tensor, Tensor, Tensor> lstm_data(const Tensor& data, const Tensor& b
     return at::native::lstm(data, batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional);
   }
   TORCH_CHECK(hx.size() == 2, "lstm expects two hidden states");
-  const Result result = run(lstm_step, data, sizes_of(batch_sizes), hx[0], hx[1], params,
-                            {has_biases, layers, dropout, train, bidirectional});
+  const at::IntArrayRef sizes = sizes_of(batch_sizes);
+  const Options options{has_biases, layers, dropout, train, bidirectional};
+  if (compat::kPadsEquallyLong && sizes.front() == sizes.back() && takes_onednn(data, hx)) {
+    const auto length = static_cast<int64_t>(sizes.size());
+    const Tensor padded = data.reshape({length, sizes.front(), data.size(-1)});
+    const Result result = run_onednn_lstm(padded, hx, params, options, /*batch_first=*/false);
+    return {result.output.reshape({data.size(0), -1}), result.h, result.c};
+  }
+  const Result result = run(lstm_step, data, sizes, hx[0], hx[1], params, options);
   return {result.output, result.h, result.c};
 }
 

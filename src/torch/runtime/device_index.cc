@@ -70,10 +70,13 @@ void check_device_index(c10::DeviceIndex index) {
   if (index <= 0) return;
   if (has_device_per_node()) {
     const size_t devices = runtime().engine().computing_nodes().size();
-    TORCH_CHECK(index < index_limit(), "CUDA error: invalid device ordinal: ", device_at(index),
-                ", and there ", devices == 1 ? "is 1 device" : "are " + std::to_string(devices) + " devices",
-                ". INNKEEPER_NODES=sim:2x8GiB gives two, simulated");
-    return;
+    if (index < index_limit()) return;
+    const std::string who = who_says_which_devices();
+    TORCH_CHECK(false, "CUDA error: invalid device ordinal: ", device_at(index), ", and there ",
+                devices == 1 ? "is 1 device" : "are " + std::to_string(devices) + " devices",
+                who.empty() ? ". INNKEEPER_NODES=sim:" + std::to_string(index + 1) + "x8GiB gives " +
+                                  std::to_string(index + 1) + ", simulated"
+                            : ", as " + who + " has it");
   }
   TORCH_CHECK(index == local_rank(),
               "there is one managed device, managed:0, and no managed:", static_cast<int>(index),

@@ -60,13 +60,13 @@ void refuse_what_is_not_leased(const MachineSpec& spec) {
   if (others.empty()) return;
   const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
   throw_status(
-      Status(
-          Code::invalid_argument,
-          "the lease " + from_environment("INNKEEPER_LEASE") + ", in which this runs, holds " + leased +
-              "; " +
-              (list == nullptr ? "without CUDA_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES=" + in_quotes(list)) +
-              " this process would use " + others +
-              ": leave the variable as it was set for the lease, or name a GPU of the lease by its UUID"),
+      Status(Code::invalid_argument,
+             "the lease " + from_environment("INNKEEPER_LEASE") + ", in which this runs, holds " + leased +
+                 "; " +
+                 (list == nullptr ? "without CUDA_VISIBLE_DEVICES"
+                                  : "with CUDA_VISIBLE_DEVICES=" + in_quotes(list)) +
+                 " this process would use " + others +
+                 ": leave the variable as it was set for the lease, or name a GPU of the lease by its UUID"),
       "");
 }
 
@@ -131,6 +131,14 @@ std::vector<std::string> expected_nodes(int visible_gpus) {
   const char* const list = visible_list();
   if (list == nullptr || lists_device_0_first(list)) names.emplace_back("host");
   return names;
+}
+
+std::string who_says_which_devices() {
+  const char* const list = visible_list();
+  if (list == nullptr) return "";
+  const std::string lease = from_environment("INNKEEPER_LEASE");
+  return lease.empty() ? "CUDA_VISIBLE_DEVICES=" + in_quotes(list)
+                       : "the lease " + lease + ", in which this runs,";
 }
 
 // ---------------------------------------------------------------- runtime.h

@@ -28,4 +28,7 @@ MachineSpec parse_nodes(const std::string& nodes);
 // `auto` or `cuda`. Throws as parse_nodes() does.
 IK_EXPORT std::vector<std::string> expected_nodes(int visible_gpus);
 
+// What selects among the nodes, as the subject of a sentence; empty if nothing does.
+std::string who_says_which_devices();
+
 }  // namespace innkeeper::torch_layer

@@ -144,6 +144,14 @@ Status resolve_cards(MachineSpec&) { return {}; }  // parse_nodes() has refused 
 
 #endif
 
+// By one process of a run, and by the first of a process group.
+void name_wrong_settings() {
+  std::vector<std::string> lines = misspelt_settings(environ);
+  if (std::string level = wrong_log_level(); !level.empty()) lines.push_back(std::move(level));
+  if (lines.empty() || local_rank() > 0 || (is_in_run() && !may_say_once(SaidOnce::settings))) return;
+  for (const std::string& line : lines) log(LogLevel::warn, line);
+}
+
 // Who runs a program made for CUDA on a machine without a GPU would take the CPU's time for a GPU's.
 void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
   if (!are_devices_called_cuda() || !(text.empty() || text.find("auto") < text.find_first_of(",:"))) return;
@@ -152,7 +160,7 @@ void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
     if (node.make == NodeMake::cuda || node.make == NodeMake::sim) return;
     if (node.make == NodeMake::host) host = node.budget.value_or(Bytes(0));
   }
-  if (!may_say_once()) return;
+  if (!may_say_once(SaidOnce::no_gpu)) return;
   log(LogLevel::warn, "no GPU: cuda is simulated on the CPU with " + to_string(host) +
                           " of host memory (INNKEEPER_NODES names other nodes)");
 }
@@ -171,11 +179,8 @@ struct Runtime::Prepared {
 };
 
 Runtime::Prepared Runtime::prepare(const std::string& text) {
-  (void)log_enabled(LogLevel::warn);  // a bad INNKEEPER_LOG is named now, not at the first line
   static std::once_flag named;
-  std::call_once(named, [] {
-    for (const std::string& line : misspelt_settings(environ)) log(LogLevel::warn, line);
-  });
+  std::call_once(named, &name_wrong_settings);
   Prepared prepared;
   const char* const said = std::getenv("INNKEEPER_STRESS");
   const std::string stress = said == nullptr ? "" : said;

@@ -121,8 +121,12 @@ def test_rnns_have_the_cpus_bits(kind: type[nn.RNNBase], bidirectional: bool, dt
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_packed_rnns_have_the_cpus_bits(kind: type[nn.RNNBase], bidirectional: bool):
-    sequences = [torch.randn(length, 6) for length in (7, 4, 4, 1)]
+@pytest.mark.parametrize("lengths", [(7, 4, 4, 1), (4, 4, 4), (5,), (1, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_packed_rnns_have_the_cpus_bits(
+    kind: type[nn.RNNBase], bidirectional: bool, lengths: tuple[int, ...], dtype: torch.dtype
+):
+    sequences = [torch.randn(length, 6, dtype=dtype) for length in lengths]
 
     def run(model: nn.Module, device: str) -> Tensor:
         packed = nn.utils.rnn.pack_sequence(sequences).to(device)
@@ -130,7 +134,7 @@ def test_packed_rnns_have_the_cpus_bits(kind: type[nn.RNNBase], bidirectional: b
         last = hidden[0] if isinstance(hidden, tuple) else hidden
         return nn.utils.rnn.pad_packed_sequence(output)[0].sum() + last.sum()
 
-    assert_same_bits(on_both(lambda: kind(6, 8, 2, bidirectional=bidirectional), run))
+    assert_same_bits(on_both(lambda: kind(6, 8, 2, bidirectional=bidirectional, dtype=dtype), run))
 
 
 def test_lstm_with_projections_without_biases_and_without_onednn():

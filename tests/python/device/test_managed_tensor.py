@@ -155,7 +155,7 @@ def test_cuda_of_others_is_pytorch_s() -> None:
         nn.Linear(1, 1).cuda,
     ]
     for call in calls:
-        with pytest.raises((AssertionError, RuntimeError), match="CUDA|NVIDIA driver"):
+        with pytest.raises((AssertionError, RuntimeError), match=r"CUDA|NVIDIA driver"):
             call()
 
 

@@ -97,8 +97,9 @@ def test_however_it_is_written(form: str, early: bool):
     if not early:
         general_and_cpu(kernels, name, key)
     getattr(getattr(torch.ops, space), name.partition(".")[0])(torch.ones(3, device="managed"))
-    # Where PyTorch was built with CUDA, an operator composed of others without a kernel for CUDA is its parts there.
-    assert RAN == ["general, managed" if not key and torch.version.cuda else "the CPU's, cpu"]
+    # Where PyTorch was built with CUDA, an operator that is composed, and has no kernel for CUDA, is its parts.
+    is_its_parts = key == "" and torch.version.cuda is not None
+    assert (["general, managed"] if is_its_parts else ["the CPU's, cpu"]) == RAN
 
 
 def test_views_are_views():

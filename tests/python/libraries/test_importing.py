@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import textwrap
 from pathlib import Path
 
+import innkeeper
 import pytest
 from processes import RunProgram
 
@@ -22,6 +25,56 @@ def test_beside_another_series_of_pytorch(run_python: RunProgram):
     said = last_line(run_python, "import torch; torch.__version__ = '2.99.1+cu130'; import innkeeper")
     assert said.startswith("ImportError: innkeeper was built for PyTorch 2.")
     assert "found 2.99.1+cu130" in said and "pip install torch==2." in said
+
+
+def test_beside_a_pytorch_without_a_version(run_python: RunProgram):
+    said = last_line(run_python, "import torch; torch.__version__ = None; import innkeeper")
+    assert said.startswith("ImportError: innkeeper was built for PyTorch 2.") and "found None" in said
+
+
+def copied(folder: Path) -> Path:
+    """The installed package's files but for its extension, which is a link, in a folder of their own."""
+    there = folder / "innkeeper"
+    shutil.copytree(
+        Path(innkeeper.__file__).parent, there, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+    )
+    return there
+
+
+def test_an_extension_for_another_python(run_python: RunProgram, tmp_path: Path):
+    (copied(tmp_path) / "_C.cpython-39-x86_64-linux-gnu.so").touch()
+    said = last_line(run_python, f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import innkeeper")
+    assert said.startswith(
+        f"ImportError: innkeeper was built for another Python than {sys.executable}, which "
+    )
+    assert said.endswith("has _C.cpython-39-x86_64-linux-gnu.so. pip install it with this Python")
+
+
+def test_a_source_that_is_not_built(run_python: RunProgram, tmp_path: Path):
+    (copied(tmp_path) / "_built_for.py").unlink()
+    said = last_line(run_python, f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import innkeeper")
+    assert said.startswith(f"ImportError: {tmp_path / 'innkeeper'} is innkeeper's source, which is not built")
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        "",
+        "for_module=False",
+        "for_tensor=False, for_module=False, for_packed_sequence=False, for_storage=True",
+    ],
+)
+def test_beside_methods_of_its_own_name(run_python: RunProgram, which: str):
+    code = f"""
+    import torch
+    torch.utils.rename_privateuse1_backend("managed")
+    torch.utils.generate_methods_for_privateuse1_backend({which})
+    import innkeeper
+    module = torch.nn.Linear(1, 1).managed()
+    storage = torch.ones(1).untyped_storage()
+    print(torch.ones(2).managed().is_managed, module.weight.is_managed, storage.is_managed)
+    """
+    assert run_python("-c", textwrap.dedent(code)).stdout == "True True False\n"
 
 
 @pytest.mark.parametrize("version", [".77", "+cpu", ".0a0+git1234", "a0"])
@@ -128,3 +181,30 @@ if __name__ == "__main__":
     done = run_python("-m", "innkeeper", script, nodes="auto")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("no GPU: cuda is simulated") == 1, done.stderr
+
+
+def test_a_thread_that_pins_memory_takes_no_threads_from_kernels(
+    run_python: RunProgram, monkeypatch: pytest.MonkeyPatch
+):
+    """A DataLoader's sets ``torch.set_num_threads(1)``, and CPU kernels of fewer threads round otherwise."""
+    for name, value in {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "MKL_DYNAMIC": "FALSE"}.items():
+        monkeypatch.setenv(name, value)
+    code = """
+    import threading, torch, innkeeper
+    pins = threading.Thread(target=torch.set_num_threads, args=(1,))
+    pins.start()
+    pins.join()
+    print(torch.get_num_threads())
+    """
+    assert run_python("-c", textwrap.dedent(code)).stdout == "2\n"
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_a_wrong_switch_is_refused_at_the_import(
+    run_python: RunProgram, monkeypatch: pytest.MonkeyPatch, managed: bool
+):
+    monkeypatch.setenv("INNKEEPER_LIBRARIES", "x")
+    words = ["-m", "innkeeper"] if managed else []
+    done = run_python(*words, "-c", "import torch" if managed else "import innkeeper")
+    lines = done.stderr.splitlines()
+    assert lines[-1] == 'ValueError: INNKEEPER_LIBRARIES: "x": expected on or off' and len(lines) < 30

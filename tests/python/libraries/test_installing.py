@@ -50,13 +50,15 @@ def message(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_what_is_lacking_is_named_for_each_system(configure: Configure):
-    said = message(configure(*NOTHING, CORE_ALONE, "-DINNKEEPER_FETCH=OFF"))
+    done = configure(*NOTHING, CORE_ALONE, "-DINNKEEPER_FETCH=OFF")
+    said = message(done)
     for library in ("SQLite", "CLI11", "fmt", "nlohmann-json"):
         assert f"{library}: not installed" in said
     assert "apt install libsqlite3-dev libcli11-dev libfmt-dev nlohmann-json3-dev" in said
     assert "dnf install sqlite-devel cli11-devel fmt-devel json-devel" in said
     assert "conda install -c conda-forge sqlite cli11 fmt nlohmann_json" in said
-    assert "pip install . -C cmake.define.INNKEEPER_CLI=OFF" in said
+    # To be pasted: a line of its own, which CMake leaves whole, for any pip.
+    assert "  pip install . --config-settings=cmake.define.INNKEEPER_CLI=OFF\n" in done.stderr
 
 
 def test_who_wants_the_device_alone_needs_none(configure: Configure):
@@ -173,10 +175,11 @@ def cuda_python(run_python: RunProgram, tmp_path: Path) -> Path:
 
 def test_cuda_is_left_out_by_nobody_but_the_user(configure: Configure, cuda_python: Path):
     options = (f"-DPython3_EXECUTABLE={cuda_python}", "-DINNKEEPER_TORCH=ON", "-DINNKEEPER_CLI=OFF")
-    said = message(configure(*options))
+    done = configure(*options)
+    said = message(done)
     assert "PyTorch 2.13.0+cu130 is built for CUDA 13.0, whose headers are not here" in said
     assert "'nvidia-cuda-runtime==13.0.*'" in said and "set CUDA_HOME" in said
-    assert "pip install . -C cmake.define.INNKEEPER_CUDA=OFF" in said
+    assert "  pip install . --config-settings=cmake.define.INNKEEPER_CUDA=OFF\n" in done.stderr
     done = configure(*options, "-DINNKEEPER_CUDA=OFF")
     assert done.returncode == 0, done.stderr
 

@@ -281,6 +281,9 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
        "\"random:18446744073709551616\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"poison=yes", "\"poison=yes\": expected poison=on or poison=off"},
       {"data=", "\"data=\": expected data=on or data=off"},
+      {"late,early", "\"late\" and \"early\" stand together; leave one out"},
+      {"random:1,poison=on,late", "\"random:1\" and \"late\" stand together; leave one out"},
+      {"card=A100,card=H100", "\"card=A100\" and \"card=H100\" stand together; leave one out"},
       {"data=off,poison=on", "poison=on has nothing to fill beside data=off; leave one of them out"},
       {"card=H900", "\"card=H900\" is not known; known are H200, H100, A100, RTX 4090, L4"},
       {"link=rope",
@@ -299,6 +302,8 @@ TEST(Settings, ThatAreAlmostRightAreNamed) {
                                   "INNKEEPER_SOFTPLACEMENT=off",
                                   "INNKEEPER_LEASEDIR=/tmp",
                                   "INNKEEPER_NODSE",
+                                  "INNKEEPER_nodes=host",
+                                  "innkeeper_sim=early",
                                   "INNKEEPER_BUDGET=8GiB",
                                   "INNKEEPER_GPU_MEMORY=8GiB",
                                   static_cast<const char*>(nullptr)};
@@ -309,6 +314,8 @@ TEST(Settings, ThatAreAlmostRightAreNamed) {
                 "INNKEEPER_SOFTPLACEMENT is set, and no setting: INNKEEPER_SOFT_PLACEMENT is one",
                 "INNKEEPER_LEASEDIR is set, and no setting: INNKEEPER_LEASE_DIR is one",
                 "INNKEEPER_NODSE is set, and no setting: INNKEEPER_NODES is one",
+                "INNKEEPER_nodes is set, and no setting: INNKEEPER_NODES is one",
+                "innkeeper_sim is set, and no setting: INNKEEPER_SIM is one",
                 "INNKEEPER_BUDGET is set, and no setting (docs/settings.md has all)",
                 "INNKEEPER_GPU_MEMORY is set, and no setting (docs/settings.md has all)",
             }));

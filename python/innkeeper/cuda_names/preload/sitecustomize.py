@@ -64,7 +64,7 @@ def _keep_what_says_once() -> None:
     ``src/config/said_once.h`` has the rest.
     """
     if os.environ.get("INNKEEPER_FIRST") == str(os.getpid()):
-        file = os.memfd_create("innkeeper-run", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        file = os.memfd_create("innkeeper-run", os.MFD_CLOEXEC)
         os.environ["INNKEEPER_FIRST"] += f":{file}"
 
 
