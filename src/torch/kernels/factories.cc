@@ -142,8 +142,6 @@ const Tensor& resize(const Tensor& self, c10::SymIntArrayRef size, std::optional
 
 Tensor& set_storage_offset(Tensor& self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
                            c10::SymIntArrayRef stride) {
-  TORCH_CHECK(source.device_type() == kManagedType, "set_: expected a storage on managed:0, got one on ",
-              source.device());
   TORCH_CHECK(source.device() == self.device(), "Attempted to set the storage of a tensor on device \"",
               self.device(), "\" to a storage on different device \"", source.device(),
               "\".  This is no longer allowed; the devices must match.");

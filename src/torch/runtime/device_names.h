@@ -3,7 +3,8 @@
 // PyTorch reads a device's name in one function of libc10 and writes it in another. Here both are replaced in
 // PyTorch's own libraries: `cuda:1` is read as `managed:1`, and each managed device shows itself as `cuda`,
 // in error messages too. `managed` is still read. Dispatch keys and the registered name of the back end stay
-// as they are. Libraries of others, which are not changed, still read `cuda` as CUDA's own device.
+// as they are, but an error's text says CUDA in their place when PyTorch's binding raises it in Python.
+// Libraries of others, which are not changed, still read `cuda` as CUDA's own device.
 #pragma once
 
 #include "innkeeper/export.h"

@@ -95,3 +95,41 @@ print(torch.managed.current_device(), x.device, (x + torch.ones(4).to("managed")
 print(torch.managed.memory_allocated() > 0)
 """
     assert run_python("-c", code).stdout.splitlines() == ["0 managed:0 8.0", "True"]
+
+
+def test_errors_name_cuda_s_types_and_back_ends(lines: Run):
+    code = """
+x, cpu, at = torch.ones(2, device="cuda"), torch.ones(2), torch.tensor([[0, 1]])
+quantized = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+tries = [
+    lambda: x.type("torch.cuda.Foo"), lambda: x.type("torch.cuda.sparse.Foo"),
+    x.pin_memory, quantized.pin_memory, lambda: torch.sparse_coo_tensor(at.cuda(), x, pin_memory=True),
+    lambda: x.set_(cpu), lambda: x.set_(cpu.untyped_storage()), lambda: x.new(cpu.storage()),
+    lambda: torch.sparse_coo_tensor(at, x), lambda: torch.sparse_coo_tensor(at.cuda(), cpu),
+    lambda: torch.ones(2, 2).cuda().to_sparse_csr().new(2, 2), lambda: quantized.new(2),
+]
+for each in tries:
+    try:
+        each()
+    except (RuntimeError, ValueError) as error:
+        print(str(error).partition(".  ")[0])
+"""
+    pinned = "cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"
+    moved = (
+        'Attempted to set the storage of a tensor on device "cuda:0" to a storage on different device "cpu"'
+    )
+    assert lines(code) == [
+        "invalid type: 'torch.cuda.Foo'",
+        "invalid type: 'torch.cuda.sparse.Foo'",
+        pinned,
+        "cannot pin 'QuantizedCUDAQInt8Type' only dense CPU tensors can be pinned",
+        pinned,
+        moved,
+        moved,
+        moved,
+        "backend of indices (CPU) must match backend of values (CUDA)",
+        "backend of indices (CUDA) must match backend of values (CPU)",
+        "Cannot map DispatchKey SparseCsrCUDA to a unique layout.",
+        "new(): expected key in DispatchKeySet(CPU, CUDA, HIP, XLA, MPS, IPU, XPU, HPU, Lazy, PrivateUse1, "
+        "Meta) but got: QuantizedCUDA",
+    ]
