@@ -20,6 +20,7 @@ from innkeeper.cuda_names.put import put
 from innkeeper.managed_device import memory, streams
 from innkeeper.managed_device.device import computing_nodes, index_of, nodes_of
 from innkeeper.managed_device.device import device as device_context
+from innkeeper.managed_device.types import SPARSE
 from innkeeper.managed_device.types import __all__ as types
 
 # Names of torch.managed. Those of the second list start the runtime.
@@ -61,6 +62,7 @@ def install() -> None:
         for name in ("_exchange_device", "_maybe_exchange_device"):
             del answers[name]
     put(torch.cuda, **answers)
+    _install_types()
     initialization.install()
     for part in (torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.profiler):
         put(part, **{name: answer for name, answer in answers.items() if hasattr(part, name)})
@@ -70,6 +72,15 @@ def install() -> None:
     put(torch.cuda.nvtx, **dict.fromkeys(_MARKS, do_nothing), range=_Range)
     # Asked by RNNs, for how their weights lie; it would say that PyTorch was built without cuDNN.
     put(torch.backends.cudnn, is_acceptable=lambda tensor: False)
+
+
+def _install_types() -> None:
+    """Has the old types say that they are CUDA's; PyTorch reads a storage type's device from that name."""
+    for name in types:
+        put(getattr(managed_device, name), __module__="torch.cuda")
+    for kind in SPARSE.values():
+        put(kind, __module__="torch.cuda.sparse")
+    put(torch.cuda.sparse, **SPARSE)
 
 
 def do_nothing(*_: Any, **__: Any) -> int:

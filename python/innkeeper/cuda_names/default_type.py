@@ -24,9 +24,12 @@ def install() -> None:
 
 
 def _set_default_tensor_type(kind: Any, /) -> None:
-    # The whole name of a CUDA type is the class's __name__ here (managed_device/types.py).
-    name = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
-    module, _, short = name.rpartition(".")
+    if isinstance(kind, str):
+        module, _, short = kind.rpartition(".")
+    else:
+        module, short = getattr(kind, "__module__", ""), getattr(kind, "__name__", "")
+    if module == "torch.cuda.sparse":
+        raise TypeError("only dense types are supported as the default type")
     if module in ("torch.cuda", f"torch.{DEVICE}") and hasattr(torch.cuda, short):
         torch.set_default_dtype(getattr(torch.cuda, short).dtype)
         torch.set_default_device("cuda")

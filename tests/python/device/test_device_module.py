@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -137,6 +138,21 @@ def made(kind: Any) -> bool:
 def test_names_that_work(name: str):
     assert hasattr(managed, name) and name in managed.__all__
     assert CALLS[name]()
+
+
+def test_types_say_what_they_are():
+    x, T = torch.ones(2, 2, device="managed"), managed.FloatTensor
+    assert (T.__name__, T.__module__, str(T)) == (
+        "FloatTensor",
+        "torch.managed",
+        "<class 'torch.managed.FloatTensor'>",
+    )
+    assert (T.layout, T.is_sparse, T.is_sparse_csr, T.is_xpu) == (torch.strided, False, False, False)
+    assert T.is_cuda is x.is_cuda is False and pickle.loads(pickle.dumps(T)) is T
+    assert T.add(x, 1).sum().item() == 8 and not hasattr(T, "nothing") and torch.typename(T) == x.type()
+    assert x.double().type(T).type() == "torch.managed.FloatTensor"
+    nested = torch.nested.nested_tensor([x], layout=torch.jagged)
+    assert not any(isinstance(each, T) for each in (x.to_sparse(), x.to_sparse_csr(), nested, x.cpu(), None))
 
 
 def test_another_device_index_or_kind_is_refused():
