@@ -5,6 +5,7 @@ A tensor type makes tensors, recognises them with ``isinstance``, and is accepte
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from torch.storage import _LegacyStorage
@@ -65,12 +66,20 @@ class TensorType(type):
             return False
         return _C.is_managed(x.device) and x.dtype == cls.dtype and x.layout == cls.layout
 
-    def __call__(cls, *data: Any, device: Any = None) -> Tensor:
+    def __call__(cls, *data: Any, device: Any = None, **options: Any) -> Tensor:
         """Sizes give an uninitialised tensor; a sequence, an array or a tensor gives its values."""
         there = torch.device(DEVICE, index_of(device))
-        if len(data) == 1 and not isinstance(data[0], int | torch.Size):
+        if len(data) == 1 and isinstance(data[0], Tensor | torch.TypedStorage | torch.UntypedStorage):
             return torch.as_tensor(data[0], dtype=cls.dtype, device=there)
-        return torch.empty(*data or (0,), dtype=cls.dtype, device=there)
+        sizes = data[0] if len(data) == 1 and isinstance(data[0], torch.Size) else data
+        if not options and all(isinstance(size, Integral) and not isinstance(size, bool) for size in sizes):
+            return torch.empty(tuple(sizes) or (0,), dtype=cls.dtype, device=there)
+        return cls._made_on_cpu(torch, *data, **options).to(there)
+
+    def _made_on_cpu(cls, module: Any, *data: Any, **options: Any) -> Tensor:
+        """What PyTorch's type of the CPU makes of the arguments, which it also refuses in its own words."""
+        made: Tensor = getattr(module, cls.__name__)(*data, **options)
+        return made
 
 
 class SparseTensorType(TensorType):
@@ -82,7 +91,7 @@ class SparseTensorType(TensorType):
     def __call__(cls, *data: Any, device: Any = None, **options: Any) -> Tensor:
         """Sizes give a tensor without elements; indices and values give a tensor where these are."""
         there = torch.device(DEVICE, index_of(device))
-        made: Tensor = getattr(torch.sparse, cls.__name__)(*data, **options)
+        made = cls._made_on_cpu(torch.sparse, *data, **options)
         given = (*data, *options.values())
         # As with CUDA, the type does not move indices and values.
         return made if any(isinstance(x, Tensor) for x in given) else made.to(there)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import innkeeper
+import numpy
 import pytest
 from innkeeper.managed_device.table import NOT_APPLICABLE, REFUSED, WORKS
 from processes import RunProgram
@@ -153,6 +154,26 @@ def test_types_say_what_they_are():
     assert x.double().type(T).type() == "torch.managed.FloatTensor"
     nested = torch.nested.nested_tensor([x], layout=torch.jagged)
     assert not any(isinstance(each, T) for each in (x.to_sparse(), x.to_sparse_csr(), nested, x.cpu(), None))
+
+
+def test_a_type_takes_what_its_counterpart_on_the_cpu_takes():
+    """Sizes in each form, values in each form, and in the same words what is neither."""
+    two, three = torch.tensor(2), numpy.int64(3)
+    sizes: list[tuple[Any, ...]] = [(), (2, 3), (three,), (three, 2), (two, 3), (torch.Size([2, 3]),)]
+    values = [[1, 2], (1.5, 2), range(3), numpy.ones((2, 3)), [[True], [False]], [torch.ones(1).squeeze()]]
+    for given in sizes:
+        x = managed.FloatTensor(*given)
+        assert x.shape == torch.FloatTensor(*given).shape and x.device.type == "managed"
+    for value in values:
+        x, expected = managed.FloatTensor(value), torch.FloatTensor(value)
+        assert x.device.type == "managed" and x.dtype == expected.dtype and torch.equal(x.cpu(), expected)
+    assert managed.FloatTensor(size=(2, 3)).shape == (2, 3)
+    for wrong in (2.5, None, True, "a"):
+        with pytest.raises(TypeError) as expected_error:
+            torch.FloatTensor(wrong)
+        with pytest.raises(TypeError) as error:
+            managed.FloatTensor(wrong)
+        assert str(error.value) == str(expected_error.value)
 
 
 def test_another_device_index_or_kind_is_refused():
