@@ -20,6 +20,7 @@ enum ExitCode : int {
   kOutput = 74,
   kBusy = 75,
   kNotYours = 77,
+  kSetting = 78,
   kCannotRun = 126,
   kNotFound = 127,
 };
@@ -34,7 +35,7 @@ inline constexpr std::array kExitMeanings = {
     ExitMeaning{
         kTrouble,
         "doctor found trouble, a job that was waited for did not succeed, or replay had too little room"},
-    ExitMeaning{kUsage, "the command line, or INNKEEPER_NODES, makes no sense"},
+    ExitMeaning{kUsage, "the command line makes no sense"},
     ExitMeaning{kNever, "this machine can never grant the request"},
     ExitMeaning{kNoLease, "there is no such lease or job"},
     ExitMeaning{kNoGpu, "no GPU can be seen, or none is given to this process"},
@@ -44,6 +45,7 @@ inline constexpr std::array kExitMeanings = {
     ExitMeaning{kOutput, "the output cannot be written"},
     ExitMeaning{kBusy, "not now: what was asked for is leased or in use"},
     ExitMeaning{kNotYours, "the lease is somebody else's, or only root may do it"},
+    ExitMeaning{kSetting, "what INNKEEPER_NODES says makes no sense"},
     ExitMeaning{kCannotRun, "run: the command cannot be executed"},
     ExitMeaning{kNotFound, "run: the command was not found; slurm: there is no sbatch"},
 };

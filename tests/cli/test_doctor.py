@@ -80,7 +80,7 @@ def test_the_order_is_no_trouble_once_it_is_set(machine: Machine):
 
 def test_foreign_memory_on_a_leased_card(machine: Machine):
     machine.start("run", "--mem", "1G", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     machine.set(cards(2, {0: f"  memory 139G 512M 5G\n  process {os.getpid()} 5G\n"}))
     found = findings(machine, 1)["foreign"]
     assert found["grade"] == "trouble" and "5.0 GiB" in found["what"] and str(os.getpid()) in found["what"]

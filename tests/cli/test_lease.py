@@ -101,7 +101,7 @@ def test_somebody_elses_lease_cannot_be_released(machine: Machine):
 
 def test_who_waits_is_listed_apart(machine: Machine):
     machine.start("run", "-n2", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     machine.start("pick", "--mem", "5G", "--wait")
     wait_until(lambda: len(machine.files()) == 2)
     listed = json.loads(machine.ok("lease", "list", "--json"))
@@ -124,7 +124,7 @@ def test_a_time_namespace_ends_no_lease(machine: Machine):
     if machine.command(*namespace, "true").returncode != 0:
         pytest.skip("no time namespace may be made here")
     machine.start("lease", "hold", "--mem", "10G", "--for", "1h")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     (outside,) = machine.held()
     inside = machine.command(*namespace, PROGRAM, "lease", "list", "--json")
     (lease,) = json.loads(inside.stdout)["leases"]

@@ -36,7 +36,7 @@ def test_modes_differ(machine: Machine):
 
 def test_leased_cards_are_not_picked(machine: Machine):
     machine.start("run", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     assert machine.ok("pick") == uuid(1) + "\n"
 
 
@@ -59,7 +59,7 @@ def test_hold_promises_it_for_a_while(machine: Machine):
 def test_wait_is_served_when_a_lease_ends(machine: Machine):
     machine.set(cards(1))
     holder = machine.start("run", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     waiting = machine.start("pick", "--wait")
     wait_until(lambda: len(machine.files()) == 2)
     assert waiting.poll() is None
@@ -70,7 +70,7 @@ def test_wait_is_served_when_a_lease_ends(machine: Machine):
 def test_wait_has_a_limit(machine: Machine):
     machine.set(cards(1))
     machine.start("run", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     begin = time.monotonic()
     done = machine.run("pick", "--wait=1s")
     assert done.returncode == 75 and 1 <= time.monotonic() - begin < 60
@@ -163,7 +163,7 @@ def test_never_and_not_now_are_told_apart_with_numbers(machine: Machine):
     never = machine.run("pick", "--mem", "200G")
     assert never.returncode == 65 and "200.0 GiB" in never.stderr and "138.5 GiB" in never.stderr
     machine.start("run", "--mem", "100G", "-n2", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     busy = machine.run("pick", "--mem", "50G")
     assert busy.returncode == 75 and "promised 100.0 GiB" in busy.stderr and "--wait" in busy.stderr
 

@@ -179,7 +179,7 @@ def test_the_table_shows_holders_and_strangers(machine: Machine):
 
 def test_nothing_is_left_of_a_card_that_is_leased_whole(machine: Machine):
     machine.start("run", "--mem", "1G", "--exclusive", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     first, second = document(machine)["gpus"]
     assert (first["whole"], first["left_bytes"]) == (True, 0)
     assert (second["whole"], second["left_bytes"]) == (False, (139 << 30) - (512 << 20))
@@ -260,7 +260,7 @@ def test_block_characters_need_utf8(machine: Machine, lang: str, is_block: bool)
 
 def test_hostile_text_stays_printable(machine: Machine):
     job = machine.start("run", "--mem", "1G", "--", "sh", "-c", "\033[2J; sleep 60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     machine.set(cards(1, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))
     assert "\033" not in machine.ok("status") + machine.ok("lease", "list")
 

@@ -59,7 +59,7 @@ def start(terminal: Terminal, *words: str) -> None:
 
 def test_shows_cards_leases_and_plots_and_quits(machine: Machine, terminal: Terminal):
     machine.start("run", "--mem", "8G", "--", "sleep", "60")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     machine.set(cards(2, {0: "  memory 139G 512M 69G\n  utilization 50 0\n"}))
     start(terminal, "--interval", "0.5")
     terminal.shows(r"promised 8\.0")
@@ -109,7 +109,7 @@ def test_keys(machine: Machine, terminal: Terminal):
 
 def test_a_chosen_card_shows_its_own_leases(machine: Machine, terminal: Terminal):
     machine.start("run", "--", "sleep", "77")
-    wait_until(lambda: len(machine.files()) == 1)
+    wait_until(lambda: len(machine.held()) == 1)
     machine.start("run", "--", "sleep", "88")
     wait_until(lambda: len(machine.files()) == 2)
     start(terminal)

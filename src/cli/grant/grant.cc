@@ -41,7 +41,7 @@ lease::Arbiter open_arbiter() {
 
 void need_cards(const Snapshot& snapshot) {
   if (!snapshot.cards.empty()) return;
-  if (snapshot.trouble == Trouble::wrong_setting) fail(kUsage, snapshot.driver.text());
+  if (snapshot.trouble == Trouble::wrong_setting) fail(kSetting, snapshot.driver.text());
   if (snapshot.trouble == Trouble::none || snapshot.trouble == Trouble::no_library) {
     std::string why = snapshot.driver.text().empty() ? "the driver sees none" : snapshot.driver.text();
     if (!snapshot.lost.empty())

@@ -97,7 +97,7 @@ def test_however_it_is_written(form: str, early: bool):
     if not early:
         general_and_cpu(kernels, name, key)
     getattr(getattr(torch.ops, space), name.partition(".")[0])(torch.ones(3, device="managed"))
-    # Where PyTorch was built with CUDA, an operator that is composed, and has no kernel for CUDA, is its parts.
+    # Where PyTorch was built with CUDA, an operator that is composed and has no kernel for CUDA is its parts.
     is_its_parts = key == "" and torch.version.cuda is not None
     assert (["general, managed"] if is_its_parts else ["the CPU's, cpu"]) == RAN
 
