@@ -48,6 +48,7 @@ TORCH_TESTS = [  # those that most mutants fail first
     "tests/python/memory/test_placement.py",
     "tests/python/device/test_managed_tensor.py",
     "tests/python/memory/test_recording.py",
+    "tests/python/memory/test_work.py",
     "tests/python/device/test_opinfo.py",
 ]
 KEPT_OUTPUT = 4 << 20

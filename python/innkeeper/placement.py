@@ -104,6 +104,7 @@ def evict(x: Tensor | nn.Module) -> None:
 
     Raises:
         ValueError: it is pinned.
+        RuntimeError: an operator of another thread uses it.
 
     """
     for tensor in managed_tensors(x).values():

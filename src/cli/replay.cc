@@ -9,12 +9,14 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/size.h"
 #include "cli/command.h"
 #include "replay/comparison.h"
+#include "replay/truth.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -36,6 +38,8 @@ struct Options {
   int64_t steps = 12;
   double host_bandwidth = replay::kHostBandwidth / kGiga;  // GB/s
   bool as_recorded = false;
+  std::string times = "told";
+  std::optional<uint64_t> truth;
   bool json = false;
 };
 
@@ -208,14 +212,24 @@ int outcome_of(const Result<Found>& found, const Options& options) {
 int run(const Options& options) {
   for (const double share : options.shares)
     if (!(share >= kLeast && share <= 1)) fail(kUsage, "--share: a part is from 0.01 to 1");
-  const auto card = known<sim::Card>("card", options.card, sim::cards(), sim::find_card);
-  const auto link = known<sim::Link>("link", options.link, sim::links(), sim::find_link);
+  auto card = known<sim::Card>("card", options.card, sim::cards(), sim::find_card);
+  auto link = known<sim::Link>("link", options.link, sim::links(), sim::find_link);
   const Result<trace::Record> record = trace::parse_record(read_all(options.file));
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
+  trace::Record truth = record.value();
+  if (options.truth) {
+    truth = replay::with_true_kernels(truth, *options.truth);
+    card = replay::with_true_memory(card, *options.truth);
+    link = replay::with_true_bandwidth(link, *options.truth);
+  }
+  using By = replay::KernelTimes::By;
+  replay::KernelTimes times;
+  if (options.times == "model") times = {By::model, &record.value()};
+  if (options.times == "unknown") times.by = By::none;
   if (options.as_recorded)
-    return outcome_of(replay::compare_as_recorded(record.value(), card, link, options.shares), options);
-  return outcome_of(replay::compare(record.value(), card, link, options.shares, options.steps,
-                                    options.host_bandwidth * kGiga),
+    return outcome_of(replay::compare_as_recorded(truth, card, link, options.shares, times), options);
+  return outcome_of(replay::compare(truth, card, link, options.shares, options.steps,
+                                    options.host_bandwidth * kGiga, times),
                     options);
 }
 
@@ -242,6 +256,16 @@ void register_replay(CLI::App& program) {
       ->capture_default_str();
   command->add_flag("--as-recorded", options->as_recorded,
                     "Each step as it was recorded, and no more: with plans and without");
+  command
+      ->add_option("--times", options->times,
+                   "How plans know what kernels take: told by the card, by the model, or unknown")
+      ->check(CLI::IsMember({"told", "model", "unknown"}))
+      ->capture_default_str();
+  command
+      ->add_option("--truth", options->truth,
+                   "A seed: kernels take half to twice what the model says, memory and link 0.6 to all of "
+                   "their rates")
+      ->type_name("SEED");
   command->add_flag("--json", options->json, "As JSON: seconds and bytes a step");
   on_run(*command, [options] { return run(*options); });
 }

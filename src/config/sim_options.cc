@@ -68,6 +68,10 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
       IK_RETURN_IF_ERROR(choose_flag(key, value, option, poison));
     } else if (key == "data") {
       IK_RETURN_IF_ERROR(choose_flag(key, value, option, options.data));
+    } else if (key == "times") {
+      if (value != "told" && value != "hidden")
+        return refuse_sim(in_quotes(option) + ": expected times=told or times=hidden");
+      options.times_hidden = value == "hidden";
     } else if (key == "card") {
       IK_RETURN_IF_ERROR(choose(sim::find_card(value), sim::cards(), option, options.card));
     } else if (key == "link") {
@@ -77,7 +81,8 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
     } else {
       return refuse_sim(in_quotes(option) +
                         " is no option; expected late, early, random:SEED, poison=on, poison=off, " +
-                        "data=on, data=off, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100");
+                        "data=on, data=off, times=told, times=hidden, card=NAME, link=NAME or peer=NAME, as "
+                        "in random:42,card=H100");
     }
   }
   if (!options.data && poison.value_or(false)) {

@@ -1,6 +1,7 @@
 #include "replay/comparison.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "replay/laps.h"
@@ -51,9 +52,8 @@ int64_t last_step(const trace::Record& record) {
   return last;
 }
 
-Status fill(Row& row, const trace::Record& record, const sim::Card& card, const sim::Link& link,
-            const Comparison& found) {
-  Setup setup{.card = card, .link = link, .budget = row.budget};
+Status fill(Row& row, const trace::Record& record, Setup setup, const Comparison& found) {
+  setup.budget = row.budget;
   const Result<Played> planned = play(record, setup);
   IK_RETURN_IF_ERROR(planned.status());
   setup.recompute = true;
@@ -74,10 +74,10 @@ Status fill(Row& row, const trace::Record& record, const sim::Card& card, const 
   row.recompute = average(recompute.value().steps);
   row.asked = average(asked.value().steps);
   row.by_use = average(by_use.value().steps);
-  row.pager = cost_of(paged.value(), found.kernels, &link);
+  row.pager = cost_of(paged.value(), found.kernels, &setup.link);
   row.offline = cost_of(farthest.value(), found.kernels, nullptr);
-  row.roofline = std::max({found.kernels, static_cast<double>(row.offline.in.count()) / link.bandwidth,
-                           static_cast<double>(row.offline.out.count()) / link.bandwidth});
+  row.roofline = std::max({found.kernels, static_cast<double>(row.offline.in.count()) / setup.link.bandwidth,
+                           static_cast<double>(row.offline.out.count()) / setup.link.bandwidth});
   row.host = planned.value().host;
   row.least_in = planned.value().bound;
   return {};
@@ -86,9 +86,17 @@ Status fill(Row& row, const trace::Record& record, const sim::Card& card, const 
 }  // namespace
 
 Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card, const sim::Link& link,
-                           std::span<const double> shares, int64_t more, double host_bandwidth) {
+                           std::span<const double> shares, int64_t more, double host_bandwidth,
+                           const KernelTimes& times) {
   const Result<trace::Record> extended = with_more_steps(recorded, more);
   IK_RETURN_IF_ERROR(extended.status());
+  KernelTimes extended_times = times;
+  std::optional<trace::Record> model;
+  if (times.model != nullptr) {
+    Result<trace::Record> longer = with_more_steps(*times.model, more);
+    IK_RETURN_IF_ERROR(longer.status());
+    extended_times.model = &model.emplace(std::move(longer).value());
+  }
   const trace::Record& record = extended.value();
   Comparison found{.peak = most_alive(record),
                    .operators = last_step(recorded),
@@ -97,7 +105,7 @@ Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card,
   for (const double share : shares) {
     Row row{.share = share,
             .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
-    row.fits = fill(row, record, card, link, found);
+    row.fits = fill(row, record, {.card = card, .link = link, .times = extended_times}, found);
     // An operator that is too large by itself is so for all.
     if (row.fits.ok()) row.others = alternatives(program, link, row.budget, host_bandwidth);
     if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
@@ -123,14 +131,15 @@ Status fill(Varied& row, const trace::Record& record, Setup setup) {
 }  // namespace
 
 Result<VariedComparison> compare_as_recorded(const trace::Record& record, const sim::Card& card,
-                                             const sim::Link& link, std::span<const double> shares) {
+                                             const sim::Link& link, std::span<const double> shares,
+                                             const KernelTimes& times) {
   VariedComparison found{.peak = most_alive(record), .kernels = kernel_seconds(record, card)};
   if (found.kernels.empty())
     return Status(Code::invalid_argument, "the record has no steps: recording.step() ends one");
   for (const double share : shares) {
     Varied row{.share = share,
                .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
-    row.fits = fill(row, record, {.card = card, .link = link});
+    row.fits = fill(row, record, {.card = card, .link = link, .times = times});
     if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
     found.rows.push_back(std::move(row));
   }

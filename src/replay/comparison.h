@@ -36,11 +36,11 @@ struct Comparison {
   std::vector<Row> rows = {};  // in the order of the shares
 };
 
-// Plays each share with `more` steps than were recorded. Fails where with_more_steps() does.
-// Requires: two steps more.
+// Plays each share with `more` steps than were recorded. `times`: of plans. Fails where with_more_steps()
+// does. Requires: two steps more.
 Result<Comparison> compare(const trace::Record& record, const sim::Card& card, const sim::Link& link,
                            std::span<const double> shares, int64_t more,
-                           double host_bandwidth = kHostBandwidth);
+                           double host_bandwidth = kHostBandwidth, const KernelTimes& times = {});
 
 // The steps of a program that varies, each as it was recorded: with plans and without.
 struct Varied {
@@ -59,6 +59,7 @@ struct VariedComparison {
 
 // Plays each share with the steps that were recorded. Fails where none was.
 Result<VariedComparison> compare_as_recorded(const trace::Record& record, const sim::Card& card,
-                                             const sim::Link& link, std::span<const double> shares);
+                                             const sim::Link& link, std::span<const double> shares,
+                                             const KernelTimes& times = {});
 
 }  // namespace innkeeper::replay

@@ -25,18 +25,10 @@ using trace::Work;
 
 constexpr Bytes kHost = GiB(1 << 20);  // addresses alone
 
-// Of an operator of which nobody knew: one kernel that touches its operands once.
-Work work_of(const Record& record, const Entry& entry) {
-  if (entry.work.kernels != 0) return entry.work;
-  Work work{.kernels = 1};
-  for (const RecordedAccess& access : record.of(entry))
-    work.bytes += static_cast<double>(access.size.count());
-  return work;
-}
-
 class Player {
  public:
-  Player(const Record& record, const Setup& setup) : record_(record) {
+  Player(const Record& record, const Setup& setup)
+      : record_(record), model_(setup.times.model), model_card_(setup.card) {
     const Bytes room = setup.budget == Bytes(0) ? kHost : setup.budget;
     card_ = std::make_shared<Accelerator>(sim::Options{.capacity = room,
                                                        .visibility = sim::Visibility::early,
@@ -45,10 +37,12 @@ class Player {
                                                        .card = setup.card,
                                                        .host_link = setup.link});
     std::vector<NodeSetup> nodes;
-    nodes.push_back(
-        {sim::make_device(card_), room, true, {setup.card.bandwidth, setup.link.bandwidth}, [card = card_] {
-           return ComputeTime{card->time(0), card->busy(0)};
-         }});
+    nodes.push_back({sim::make_device(card_), room, true, {setup.card.bandwidth, setup.link.bandwidth}});
+    if (setup.times.by != KernelTimes::By::none) {
+      nodes.back().time = [this] {
+        return ComputeTime{card_->time(0), model_ == nullptr ? card_->busy(0) : modelled_};
+      };
+    }
     auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
     slabs_ = &host->slabs();
     nodes.push_back({std::move(host), kHost, false});
@@ -105,7 +99,7 @@ class Player {
     if (const Status there = gather(*engine_, kCard, accesses, operands, scope); !there.ok())
       return Status(there.code(), entry.text + ": " + there.message());
     const Status made = make(born, accesses);
-    if (made.ok()) compute(work_of(record_, entry));
+    if (made.ok()) compute(entry);
     if (made.ok() && engine_->recomputes()) remember(entry, born);
     engine_->count_operator(kCard);
     engine_->release(kCard, std::span(accesses));
@@ -147,7 +141,12 @@ class Player {
     return block;
   }
 
-  void compute(const Work& work) {
+  void compute(const Entry& entry) {
+    if (model_ != nullptr) {
+      const auto place = static_cast<size_t>(&entry - record_.entries.data());
+      modelled_ += seconds_of(*model_, model_->entries[place], model_card_);
+    }
+    const Work work = work_of(record_, entry);
     const auto parts = static_cast<double>(work.kernels);
     for (int64_t i = 0; i < work.kernels; ++i) {
       card_->begin_kernel(0);
@@ -226,7 +225,7 @@ class Player {
     std::optional<OperatorScope> scope;
     IK_RETURN_IF_ERROR(gather(*engine_, kCard, accesses, operands, scope));
     const Result<Handle> made = make(block.size(), accesses);
-    if (made.ok()) compute(work_of(record_, entry));
+    if (made.ok()) compute(entry);
     engine_->release(kCard, std::span(accesses));
     scope.reset();
     return made.ok() ? engine_->refill(block, *made.value(), kCard) : made.status();
@@ -240,6 +239,9 @@ class Player {
   }
 
   const Record& record_;
+  const Record* const model_;
+  const sim::Card model_card_;
+  double modelled_ = 0;  // Seconds of kernels, by the model.
   std::shared_ptr<Accelerator> card_;
   const Slabs* slabs_ = nullptr;  // the host's
   std::unique_ptr<Engine> engine_;
@@ -251,6 +253,14 @@ class Player {
 };
 
 }  // namespace
+
+Work work_of(const Record& record, const Entry& operation) {
+  if (operation.work.kernels != 0) return operation.work;
+  Work work{.kernels = 1};
+  for (const RecordedAccess& access : record.of(operation))
+    work.bytes += static_cast<double>(access.size.count());
+  return work;
+}
 
 Result<Played> play(const Record& record, const Setup& setup) { return Player(record, setup).play(); }
 

@@ -2,6 +2,7 @@
 // would take on any card, with any room. The engine, its policy and its plans are those that programs use.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -13,6 +14,18 @@
 
 namespace innkeeper::replay {
 
+// How plans know what kernels take.
+struct KernelTimes {
+  enum class By : uint8_t {
+    card,   // It tells, and its clock is known.
+    model,  // Its clock is known; a model says what each kernel takes.
+    none,   // Kernels and clock are unknown, and plans count bytes.
+  };
+  By by = By::card;
+  // By a model: the same operators with the work that it takes them for.
+  const trace::Record* model = nullptr;
+};
+
 struct Setup {
   sim::Card card = sim::default_card();
   sim::Link link = sim::default_host_link();
@@ -20,6 +33,7 @@ struct Setup {
   bool planning = true;
   bool recompute = false;  // blocks may be dropped and computed again
   std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
+  KernelTimes times = {};
 };
 
 struct StepCost {
@@ -45,7 +59,9 @@ struct Played {
 // Fails as the program would: an operator that does not fit is out_of_memory.
 Result<Played> play(const trace::Record& record, const Setup& setup);
 
-// What an operator's kernels take by themselves.
+// What an operator's kernels do; one kernel that touches its operands once where the record does not say.
+trace::Work work_of(const trace::Record& record, const trace::Entry& operation);
+// What they take by themselves.
 double seconds_of(const trace::Record& record, const trace::Entry& operation, const sim::Card& card);
 // Likewise those of each step.
 std::vector<double> kernel_seconds(const trace::Record& record, const sim::Card& card);

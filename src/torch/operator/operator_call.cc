@@ -6,6 +6,8 @@
 #include <c10/util/flat_hash_map.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <utility>
 
 #include "torch/accelerator/c10_device.h"
@@ -14,6 +16,7 @@
 #include "torch/memory/real_memory.h"
 #include "torch/operator/kept_call.h"
 #include "torch/operator/soft_placement.h"
+#include "torch/operator/work.h"
 #include "torch/runtime/device_index.h"
 #include "torch/runtime/samples.h"
 #include "torch/sim/kernel_call.h"
@@ -21,6 +24,21 @@
 
 namespace innkeeper::torch_layer {
 namespace {
+
+// The rule of an operator, by where its name stands: a call has no other handle of it. Names live as long as
+// their operators do; one that stands where another stood would be priced as that.
+WorkRule rule_of(std::string_view name) {
+  struct Known {
+    const char* name = nullptr;
+    WorkRule rule = nullptr;
+  };
+  constexpr size_t kKept = 256;
+  thread_local std::array<Known, kKept> known;
+  Known& place = known[(reinterpret_cast<uintptr_t>(name.data()) >> 4) % kKept];
+  if (place.name != name.data()) [[unlikely]]
+    place = {name.data(), work_rule(name)};
+  return place.rule;
+}
 
 at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
   auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey),
@@ -372,11 +390,32 @@ trace::Operation OperatorCall::recorded() const {
           host ? trace::Work() : std::exchange(sim_backend::work_of_thread(), {})};
 }
 
+void OperatorCall::price_kernels(KernelClock& clock) const {
+  c10::SmallVector<const at::Tensor*, 8> operands, results;
+  double bytes = 0;
+  const auto add = [&bytes](auto& tensors, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    tensors.push_back(&tensor);
+    bytes += static_cast<double>(tensor.numel()) * static_cast<double>(tensor.itemsize());
+  };
+  for (const Operand& operand : operands_) add(operands, operand.real);
+  for (const Adopted& adopted : adopted_) add(results, adopted.real);
+  if (results.empty()) {
+    for (const Operand& operand : operands_)
+      if (operand.written && operand.real.defined()) results.push_back(&operand.real);
+  }
+  const WorkRule rule = rule_of(name_);
+  clock.add({.flops = rule == nullptr ? 0 : rule(operands, results), .bytes = bytes});
+}
+
 void OperatorCall::finish() {
   if (read_check_.has_value()) [[unlikely]]
     read_check_->after(name_);
   settle_written();
   Engine& engine = runtime_.engine();
+  if (const auto& clock = runtime_.backend(node_).kernel_clock; clock != nullptr && engine.is_heard())
+      [[unlikely]]
+    price_kernels(*clock);
   engine.count_operator(node_);
   release(engine.stream()->on() ? recorded() : trace::Operation());
   if (sampling()) [[unlikely]]

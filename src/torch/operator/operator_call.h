@@ -180,6 +180,7 @@ class OperatorCall {
   void hash_operands();
   void release(const trace::Operation& what = {}) noexcept;
   trace::Operation recorded() const;
+  void price_kernels(KernelClock& clock) const;
 
   Runtime& runtime_;
   const std::string_view name_;

@@ -251,7 +251,14 @@ Runtime::Runtime(Prepared prepared)
             sim_backend::make_memory_order(accelerator));
         setup.computes = true;
         setup.speed = {accelerator->options().card.bandwidth, accelerator->options().host_link.bandwidth};
-        setup.time = [accelerator] { return ComputeTime{accelerator->time(0), accelerator->busy(0)}; };
+        if (accelerator->options().times_hidden) {
+          backend.kernel_clock = std::make_shared<KernelClock>(accelerator->options().card);
+          setup.time = [accelerator, kernels = backend.kernel_clock] {
+            return ComputeTime{accelerator->time(0), kernels->seconds()};
+          };
+        } else {
+          setup.time = [accelerator] { return ComputeTime{accelerator->time(0), accelerator->busy(0)}; };
+        }
         break;
       }
       case NodeMake::host: {

@@ -13,6 +13,7 @@
 #include "board/publisher.h"
 #include "residency/engine.h"
 #include "residency/pinned_copies.h"
+#include "torch/operator/kernel_clock.h"
 
 namespace innkeeper::torch_layer {
 
@@ -23,6 +24,7 @@ struct NodeBackend {
   bool host = true;  // computes with CPU kernels over host memory
   std::string kind;  // "sim", "cuda", "host", "disk"
   Bytes capacity{0};
+  std::shared_ptr<KernelClock> kernel_clock = nullptr;  // null: it measures its kernels, or nobody asks
 };
 
 class Runtime {

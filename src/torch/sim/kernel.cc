@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
+#include <span>
 
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
@@ -124,10 +125,9 @@ class Arguments {
   c10::DispatchKeySet keys_{c10::DispatchKey::CPU};
 };
 
-void give_back(KernelCall& call, c10::IValue& value, at::Tensor& first) {
+void give_back(KernelCall& call, c10::IValue& value) {
   if (value.isTensor()) {
     value = call.give_back(std::move(value).toTensor());
-    if (!first.defined()) first = value.toTensor();
   } else if (value.isTensorList()) {
     const auto faces = std::move(value).toTensorList();
     c10::List<at::Tensor> tensors;
@@ -137,9 +137,19 @@ void give_back(KernelCall& call, c10::IValue& value, at::Tensor& first) {
   }
 }
 
+double flops_of(WorkRule rule, const KernelCall& call, c10::ArrayRef<c10::IValue> returned) {
+  if (rule == nullptr) return 0;
+  c10::SmallVector<const at::Tensor*, 8> operands, results;
+  for (const Operand& operand : call.operands()) operands.push_back(&operand.tensor);
+  for (const c10::IValue& value : returned) {
+    if (value.isTensor() && value.toTensor().defined()) results.push_back(&value.toTensor());
+  }
+  return rule(operands, results);
+}
+
 }  // namespace
 
-void run_on_accelerator(const Signature& signature, FlopsFn flops, c10::Stack* stack) {
+void run_on_accelerator(const Signature& signature, WorkRule rule, c10::Stack* stack) {
   const Faces faces = faces_for(signature);
   KernelCall call(faces);
   Arguments arguments(call, faces, signature, *stack);
@@ -148,14 +158,13 @@ void run_on_accelerator(const Signature& signature, FlopsFn flops, c10::Stack* s
   call.begin(signature.host_result);
   signature.op.redispatchBoxed(arguments.keys(), stack);
   call.computed();
-  at::Tensor first;
-  for (size_t i = stack->size() - signature.nrets; i < stack->size(); ++i)
-    give_back(call, (*stack)[i], first);
-  call.end(flops == nullptr ? 0 : flops(call.operands(), first));
+  const std::span<c10::IValue> returned(stack->data() + stack->size() - signature.nrets, signature.nrets);
+  for (c10::IValue& value : returned) give_back(call, value);
+  call.end(flops_of(rule, call, c10::ArrayRef<c10::IValue>(returned.data(), returned.size())));
 }
 
 void fallback(const c10::OperatorHandle& op, c10::Stack* stack) {
-  run_on_accelerator(*signature_of(op), nullptr, stack);
+  run_on_accelerator(*signature_of(op), work_rule(op.schema().name()), stack);
 }
 
 }  // namespace innkeeper::torch_layer::sim_backend

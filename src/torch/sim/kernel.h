@@ -4,26 +4,26 @@
 #include <ATen/core/boxing/KernelFunction.h>
 
 #include "torch/operator/signature.h"
-#include "torch/sim/cost.h"
+#include "torch/operator/work.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 
 // Runs the operator's CPU kernel on the operands' bytes as one kernel of their accelerator. The arguments are
 // on top of the stack, and are replaced by the results.
-void run_on_accelerator(const Signature& signature, FlopsFn flops, c10::Stack* stack);
+void run_on_accelerator(const Signature& signature, WorkRule rule, c10::Stack* stack);
 
 // One operator's kernel: holds its signature, so that a call looks nothing up.
 class BoxedKernel final : public c10::OperatorKernel {
  public:
   explicit BoxedKernel(const c10::OperatorHandle& op)
-      : signature_(read_signature(op)), flops_(flops_of(op)) {}
+      : signature_(read_signature(op)), rule_(work_rule(op.schema().name())) {}
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) {
-    run_on_accelerator(*signature_, flops_, stack);
+    run_on_accelerator(*signature_, rule_, stack);
   }
 
  private:
   const Signature* const signature_;
-  const FlopsFn flops_;
+  const WorkRule rule_;
 };
 
 // For operators without a kernel of their own: those of libraries that are loaded later.

@@ -1,0 +1,123 @@
+"""What plans are worth where nobody tells how long kernels take, as on a real GPU.
+
+The recorded steps of ``bench/traces`` are played on simulated cards that differ from the model. Each kind
+of kernel takes half to twice what the model says, and memory and link have 0.6 to all of their rates, drawn
+from a seed. Plans are made three times:
+
+``told``: the card says what each kernel takes, as the simulator does;
+``model``: a model prices each kernel by its work, and knows nothing of the factors;
+``unknown``: nobody says anything, and plans count bytes.
+
+The table has each as a multiple of ``told``, over all models, cards, rooms and seeds, and ``model`` as a
+multiple of movement on demand, which needs no plan.
+
+    python bench/unknown_times.py
+    python bench/unknown_times.py --seeds 10 --share 0.9,0.8,0.7,0.6,0.5,0.4  # takes hours
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from replay import CARDS, PROGRAM, TRACES
+
+WAYS = ("told", "model", "unknown")
+Cell = dict[str, Any]
+
+
+def played(record: bytes, card: str, seed: int | None, way: str, shares: str) -> list[dict[str, Any]]:
+    """The rows of one record on one machine."""
+    name, link = CARDS[card]
+    truth = [] if seed is None else ["--truth", str(seed)]
+    done = subprocess.run(
+        [
+            PROGRAM,
+            "replay",
+            "-",
+            "--json",
+            "--card",
+            name,
+            "--link",
+            link,
+            "--share",
+            shares,
+            "--times",
+            way,
+            *truth,
+        ],
+        input=record,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SystemExit(done.stderr.decode())
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+    return rows
+
+
+def cells_of(trace: Path, card: str, seed: int | None, shares: str) -> Iterator[Cell]:
+    """Seconds a step by each way, of the rooms that fit."""
+    record = gzip.decompress(trace.read_bytes())
+    for rows in zip(*(played(record, card, seed, way, shares) for way in WAYS), strict=True):
+        if "failed" in rows[0]:
+            continue
+        yield {
+            "of": trace.name.removesuffix(".trace.gz"),
+            "card": card,
+            "seed": seed,
+            "share": rows[0]["share"],
+            "asked": rows[0]["asked"]["seconds"],
+            **{way: row["planned"]["seconds"] for way, row in zip(WAYS, rows, strict=True)},
+        }
+
+
+def line_of(what: str, cells: list[Cell], ratio: Callable[[Cell], float]) -> str:
+    """The distribution of a ratio, and where it is largest."""
+    found = sorted(cells, key=ratio)
+    at = [ratio(found[int(part * (len(found) - 1))]) for part in (0, 0.5, 0.95, 1)]
+    worst = found[-1]
+    where = f"{worst['of']}, {worst['card']}, {worst['share']:.0%}, seed {worst['seed']}"
+    return f"{what:28} " + "".join(f"{value:8.3f}" for value in at) + f"   {where}"
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="models whose names match")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--share", default="0.8,0.5", help="rooms, as parts of the peak")
+    parser.add_argument("--json", type=Path, help="all cells")
+    parser.add_argument("--quick", action="store_true", help="one small model, to see that it works")
+    options = parser.parse_args()
+    if options.quick:
+        options.only, options.share = "lstm", "0.8"
+    traces = [path for path in sorted(TRACES.glob("*.trace.gz")) if re.search(options.only, path.name)]
+    machines = [(trace, card, seed) for trace in traces for card in CARDS for seed in range(options.seeds)]
+    known = [(trace, card, None) for trace in traces for card in CARDS]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda at: list(cells_of(*at, options.share)), machines))
+        right = list(pool.map(lambda at: list(cells_of(*at, options.share)), known))
+    cells = [cell for each in found for cell in each]
+    exact = [cell for each in right for cell in each]
+    print(f"{len(cells)} cells, {options.seeds} seeds:{'':9}least  middle    95 %    most   the largest")
+    print(line_of("by the model, of told", cells, lambda cell: cell["model"] / cell["told"]))
+    print(line_of("unknown, of told", cells, lambda cell: cell["unknown"] / cell["told"]))
+    print(line_of("by the model, of unknown", cells, lambda cell: cell["model"] / cell["unknown"]))
+    print(line_of("by the model, of on demand", cells, lambda cell: cell["model"] / cell["asked"]))
+    print(line_of("told, of on demand", cells, lambda cell: cell["told"] / cell["asked"]))
+    print(f"\n{len(exact)} cells where the model is right")
+    print(line_of("by the model, of told", exact, lambda cell: cell["model"] / cell["told"]))
+    if options.json:
+        options.json.write_text(json.dumps(cells + exact, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+// A machine that is not what the model takes it for, by numbers drawn from a seed: to try plans that are made
+// with kernel times which nobody has measured (`innkeeper replay --times model --truth SEED`).
+#pragma once
+
+#include <cstdint>
+
+#include "sim/cards.h"
+#include "trace/record.h"
+
+namespace innkeeper::replay {
+
+// Each kind of kernel, by its operator and the power of two of its bytes, takes between half and twice as
+// long as the model says, drawn evenly on a logarithmic scale.
+trace::Record with_true_kernels(const trace::Record& record, uint64_t seed);
+
+// The card's memory and the link reach 0.6 to all of what they were made for. A probe measures these two, so
+// the model knows them.
+sim::Card with_true_memory(sim::Card card, uint64_t seed);
+sim::Link with_true_bandwidth(sim::Link link, uint64_t seed);
+
+}  // namespace innkeeper::replay
