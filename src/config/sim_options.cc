@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "config/machine.h"
 #include "config/text.h"
