@@ -87,6 +87,7 @@ def test_a_job_uses_none_that_it_did_not_lease(simulated: Machine, tmp_path: Pat
         assert f"this process would use {used}: leave the variable as it was set for the lease" in said
 
 
+@pytest.mark.slow
 def test_a_job_may_configure_nodes_of_its_own(simulated: Machine) -> None:
     code = """
 import os
@@ -109,6 +110,7 @@ def test_nodes_that_cannot_be_read_are_told(simulated: Machine) -> None:
     assert re.search(line, said.stdout) and "cure: correct INNKEEPER_NODES, or unset it" in said.stdout
 
 
+@pytest.mark.slow
 def test_a_misspelt_setting_is_told_once(simulated: Machine) -> None:
     simulated.env["INNKEEPER_LEASEDIR"] = "/nowhere"
     told = "innkeeper: INNKEEPER_LEASEDIR is set, and no setting: INNKEEPER_LEASE_DIR is one\n"
