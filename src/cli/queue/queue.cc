@@ -55,6 +55,7 @@ void hint_at_cards(const std::string& gpus, const std::optional<Bytes>& each) {
     note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
          "; `innkeeper doctor` says more, and --gpus 0 asks for none");
   }
+  if (!seen.lost.empty()) return;  // No job fails while a card may come back.
   int count = 1;
   if (!seen.cards.empty() && read_number(gpus, count) && count > static_cast<int>(seen.cards.size()))
     note(fmt::format(
