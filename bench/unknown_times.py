@@ -1,4 +1,4 @@
-"""What plans are worth where nobody tells how long kernels take, as on a real GPU.
+"""What plans are worth where the device does not report kernel times, as on a real GPU.
 
 The recorded steps of ``bench/traces`` are played on simulated cards that differ from the model. Each kind
 of kernel takes half to twice what the model says, and memory and link have 0.6 to all of their rates, drawn
@@ -6,7 +6,7 @@ from a seed. Plans are made three times:
 
 ``told``: the card says what each kernel takes, as the simulator does;
 ``model``: a model prices each kernel by its work, and knows nothing of the factors;
-``unknown``: nobody says anything, and plans count bytes.
+``unknown``: kernel times are not available, and plans count bytes.
 
 The table has each as a multiple of ``told``, over all models, cards, rooms and seeds, and ``model`` as a
 multiple of movement on demand, which needs no plan.

@@ -86,7 +86,7 @@ def register() -> None:
     torch.get_num_threads()
     torch.utils.rename_privateuse1_backend(DEVICE)  # the Python side of the name; C++ has it already
     torch._register_device_module(DEVICE, managed_device)
-    # Some of them may be there: a program may have given the slot this name, and asked for its methods.
+    # A program may have given the slot this name and generated methods; PyTorch refuses to do so twice.
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=not hasattr(torch.Tensor, f"is_{DEVICE}"),
         for_module=not hasattr(torch.nn.Module, DEVICE),

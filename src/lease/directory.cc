@@ -51,22 +51,21 @@ Status make(const std::string& path) {
   return Status::okay();
 }
 
-// INNKEEPER_LEASE_DIR. A path that depends on where a program is would be another folder for each.
-Result<std::optional<std::string>> named_folder() {
-  const char* const path = std::getenv(kVariable);
-  if (path == nullptr || *path == '\0') return std::optional<std::string>();
-  if (*path != '/')
-    return Status(Code::io_error, std::string(kVariable) + " is \"" + printable(path) +
-                                      "\", which is another folder wherever a program is: name it from / on");
-  return std::optional<std::string>(path);
-}
-
 std::string owner_name(uid_t owner) {
   if (owner == 0 && !unmapped_user()) return "root's";
   return owner == geteuid() ? "this user's own" : "uid " + std::to_string(owner) + "'s";
 }
 
 }  // namespace
+
+Result<std::optional<std::string>> folder_named_by(const char* variable) {
+  const char* const path = std::getenv(variable);
+  if (path == nullptr || *path == '\0') return std::optional<std::string>();
+  if (*path != '/')
+    return Status(Code::io_error, std::string(variable) + " is \"" + printable(path) +
+                                      "\", which is another folder wherever a program is: name it from / on");
+  return std::optional<std::string>(path);
+}
 
 std::vector<std::string> default_folders() {
   return {kSetUpFolder, "/run/lock/innkeeper", "/dev/shm/innkeeper"};
@@ -205,7 +204,7 @@ Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path
 }
 
 Result<std::shared_ptr<const Directory>> Directory::open_default() {
-  const Result<std::optional<std::string>> named = named_folder();
+  const Result<std::optional<std::string>> named = folder_named_by(kVariable);
   if (!named.ok()) return named.status();
   if (named.value()) return open(*named.value());
   return open_best(default_folders());
@@ -213,7 +212,7 @@ Result<std::shared_ptr<const Directory>> Directory::open_default() {
 
 Result<std::shared_ptr<const Directory>> Directory::find_default() {
   bool missing = true;
-  const Result<std::optional<std::string>> named = named_folder();
+  const Result<std::optional<std::string>> named = folder_named_by(kVariable);
   if (!named.ok()) return named.status();
   if (named.value()) return find_best({*named.value()}, missing);
   return find_best(default_folders(), missing);

@@ -38,6 +38,10 @@ namespace innkeeper::lease {
 inline constexpr const char* kLockName = "alloc.lock";
 inline constexpr const char* kSetUpFolder = "/run/innkeeper";
 
+// The folder that an environment variable names; none if it is not set. Fails on a relative path, which would
+// be another folder for each program.
+Result<std::optional<std::string>> folder_named_by(const char* variable);
+
 // Where leases may be without INNKEEPER_LEASE_DIR.
 std::vector<std::string> default_folders();
 

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/printable.h"
 #include "lease/directory.h"
 
 namespace innkeeper::queue {
@@ -43,13 +42,9 @@ std::string variable(const char* name) {
 }  // namespace
 
 Result<std::shared_ptr<const Folder>> Folder::open_default() {
-  if (const std::string path = variable(kFolderVariable); !path.empty()) {
-    if (path.front() != '/')
-      return Status(Code::io_error,
-                    std::string(kFolderVariable) + " is \"" + printable(path, 200) +
-                        "\", which is another folder wherever a program is: name it from / on");
-    return open(path);
-  }
+  const Result<std::optional<std::string>> named = lease::folder_named_by(kFolderVariable);
+  IK_RETURN_IF_ERROR(named.status());
+  if (named.value()) return open(*named.value());
   // The standard says that a relative path there is to be ignored.
   if (const std::string state = variable("XDG_STATE_HOME"); state.starts_with('/'))
     return open(state + "/innkeeper/queue");

@@ -1,5 +1,5 @@
-// A machine that is not what the model takes it for, by numbers drawn from a seed: to try plans that are made
-// with kernel times which nobody has measured (`innkeeper replay --times model --truth SEED`).
+// Simulated machines that differ from the cost model by factors drawn from a seed. They test plans that are
+// made with modelled kernel times (`innkeeper replay --times model --truth SEED`).
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ struct Options {
   // Without: memory is addresses alone (Arena::Options::blank), nothing is poisoned, copies and kernels cost
   // their time and move nothing, except that whoever copies to memory of his own gets zeros.
   bool data = true;
-  // Nobody is told what a kernel takes, as by a real GPU; its clock can be read.
+  // The planner cannot read kernel times, as on a real GPU. It can read the clock.
   bool times_hidden = false;
   Card card = default_card();
   Link host_link = default_host_link();

@@ -1,5 +1,5 @@
-// What kernels take on a node where nobody measures them, by a model of their work. So plans know which
-// operators are long, and which copies fit behind them, where the device tells nothing.
+// Estimated time of a node's kernels, by a model of their work, for devices that do not report kernel times.
+// By it the planner knows which operators are long enough to hide a copy.
 //
 // Thread safety: all methods.
 #pragma once

@@ -1,5 +1,5 @@
-// What operators compute: floating-point operations, by the shapes of their operands and results. The
-// simulated accelerators' clock counts by it, records tell it, and plans price by it what nobody has timed.
+// Floating-point operations of an operator, by the shapes of its operands and results. The clock of simulated
+// accelerators, records, and the price of kernels that are not timed (kernel_clock.h) use it.
 //
 // A multiplication with its addition counts as two, as torch.utils.flop_counter has it.
 #pragma once
@@ -16,8 +16,8 @@ namespace innkeeper::torch_layer {
 using Shapes = c10::ArrayRef<const at::Tensor*>;
 
 // Operations of one call. `operands`: the tensors among its arguments, in order, those of lists one by one,
-// without those that were not given. `results`: the same of what it returned; in a backward pass the
-// gradients that were not asked for are not among them.
+// without those that were not given. `results`: the tensors that it returned, likewise; a gradient that was
+// not requested is left out.
 using WorkRule = double (*)(Shapes operands, Shapes results);
 
 // The rule of the operator of this name, as aten::mm; nullptr where it does little more than to touch its

@@ -24,7 +24,7 @@ struct NodeBackend {
   bool host = true;  // computes with CPU kernels over host memory
   std::string kind;  // "sim", "cuda", "host", "disk"
   Bytes capacity{0};
-  std::shared_ptr<KernelClock> kernel_clock = nullptr;  // null: it measures its kernels, or nobody asks
+  std::shared_ptr<KernelClock> kernel_clock = nullptr;  // null: reports its times, or has none
 };
 
 class Runtime {
