@@ -64,12 +64,14 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
         assert whole[way]["bytes_in"] == 0
         assert whole[way]["seconds"] == pytest.approx(found["kernel_seconds"])
         assert five[way]["least_room"] > five["budget"] and "seconds" not in five[way]
-    by_host = eight["optimizer"]
+    with_fast_host = json.loads(machine.ok(*words, "--json", "--host-bandwidth", "1000"))
+    assert with_fast_host["host_bandwidth"] == 1000e9
+    by_host = with_fast_host["rows"][1]["optimizer"]
     assert by_host["by_host"], "gradients go there and parameters come back"
     assert by_host["bytes_in"] == pytest.approx(by_host["bytes_out"], rel=0.01)
+    assert by_host["seconds"] < eight["optimizer"]["seconds"]
     slow = json.loads(machine.ok(*words, "--json", "--host-bandwidth", "50"))
-    assert slow["host_bandwidth"] == 50e9
-    assert slow["rows"][1]["optimizer"]["seconds"] > by_host["seconds"]
+    assert "by_host" not in slow["rows"][1]["optimizer"], "the card's step is faster than such a host's"
     assert slow["rows"][1]["planned"] == eight["planned"]
 
 
