@@ -38,27 +38,20 @@ from rich.table import Table
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from replay import TRACES, played, times_of
+from replay import CARDS, TRACES, played, times_of
 
 SMALL = 64 << 10
 GB = 1e9  # the program's unit of bytes: what a solver is given should be of one order
 
 
 class Machine(NamedTuple):
-    """A card and the link to its host, as ``src/sim/cards.cc`` has them: operations, bytes and seconds."""
+    """A card and the link to its host, as ``innkeeper replay --json`` has them: of a second, and seconds."""
 
-    flops: float
-    bandwidth: float
-    launch: float
-    link: float
-    latency: float
-
-
-MACHINES = {
-    "H100, PCIe 5": Machine(989e12, 3.35e12, 4e-6, 55e9, 10e-6),
-    "A100, PCIe 4": Machine(312e12, 2.039e12, 4e-6, 25e9, 10e-6),
-    "RTX 4090, PCIe 4": Machine(165.2e12, 1.008e12, 4e-6, 25e9, 10e-6),
-}
+    flops: dict[str, float]  # by precision
+    bytes: float
+    launch_seconds: float
+    link_bytes: float
+    link_seconds: float
 
 
 class Gap(NamedTuple):
@@ -113,13 +106,19 @@ def steps_of(record: Path, machine: Machine) -> list[Step]:
                     (int(block), int(size[:-1]), size[-1] != "r")
                     for block, size in (each.split(":") for each in rest[2 if known else 1 :])
                 ]
-                flops, touched, kernels = (
-                    (float(number) for number in rest[1][1:].split(","))
-                    if known
-                    else (0.0, float(sum(size for _, size, _ in accesses)), 1.0)
-                )
+                if known:
+                    flops, touched, kernels, *precision = rest[1][1:].split(",")
+                else:
+                    flops, touched, kernels, precision = (
+                        "0",
+                        str(sum(size for _, size, _ in accesses)),
+                        "1",
+                        [],
+                    )
+                rate = machine.flops[precision[0] if precision else "bf16"]
                 now.seconds.append(
-                    kernels * machine.launch + max(flops / machine.flops, touched / machine.bandwidth)
+                    int(kernels) * machine.launch_seconds
+                    + max(float(flops) / rate, float(touched) / machine.bytes)
                 )
                 now.accesses.append(accesses)
     return steps[:-1]  # behind the last mark there is no step
@@ -218,13 +217,15 @@ class Program:
             written = None
             if version.written is not None:
                 written = self.interval(version.written) + whole - shift
-            paid = 1.0 if version.size <= SMALL else 1 + machine.latency * machine.link / version.size
+            paid = (
+                1.0 if version.size <= SMALL else 1 + machine.link_seconds * machine.link_bytes / version.size
+            )
             alike[paid, written, moved] += version.size
         for (paid, written, moved), size in alike.items():
             self.add(written, moved, size / GB, paid)
         for at in range(self.count):
             for way in ("out", "in"):
-                self.limit(dict(self.links[way, at]) | {at: -machine.link / GB}, 0)
+                self.limit(dict(self.links[way, at]) | {at: -machine.link_bytes / GB}, 0)
             if self.is_short(at):
                 self.limit(dict.fromkeys(self.elsewhere[at], -1.0), -self.short[at] / GB)
 
@@ -302,7 +303,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", metavar="PATTERN", help="of the models' names")
-    parser.add_argument("--card", choices=MACHINES, default="H100, PCIe 5")
+    parser.add_argument("--card", choices=CARDS, default="H100, PCIe 5")
     parser.add_argument("--share", default="0.7,0.5", help="parts of the peak")
     parser.add_argument("--intervals", type=int, default=60)
     parser.add_argument("--quick", action="store_true", help="one small model, cut coarsely")
@@ -316,7 +317,7 @@ def main() -> None:
         if not re.search(args.only, trace.name):
             continue
         found = played(trace, args.card, args.share, 12)
-        machine = MACHINES[args.card]
+        machine = Machine(**found["model"])
         steps = round_of(steps_of(trace, machine))
         kernels = float(steps.seconds.sum())
         if abs(kernels - found["kernel_seconds"]) > 1e-6 * kernels:

@@ -47,7 +47,7 @@ CARDS = {  # name: the simulator's card and link
     "H100, PCIe 5": ("H100", "PCIe 5 x16"),
     "A100, PCIe 4": ("A100", "PCIe 4 x16"),
     "RTX 4090, PCIe 4": ("RTX 4090", "PCIe 4 x16"),
-    "GH200": ("H100", "NVLink 4"),
+    "GH200": ("GH200", "NVLink-C2C"),
 }
 SHARES = "0.9,0.8,0.7,0.6,0.5,0.4"
 WAYS = {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "base/size.h"
 #include "cli/command.h"
 #include "replay/comparison.h"
@@ -33,7 +34,7 @@ constexpr double kGiga = 1e9;
 
 struct Options {
   std::string file;
-  std::string card = "H100", link = "PCIe 5 x16";
+  std::string card = "H100", link;
   std::vector<double> shares = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
   int64_t steps = 12;
   double host_bandwidth = replay::kHostBandwidth / kGiga;  // GB/s
@@ -41,6 +42,7 @@ struct Options {
   std::string times = "told";
   std::optional<uint64_t> truth;
   bool json = false;
+  Json model;  // of card and link, as JSON
 };
 
 constexpr double kLeast = 0.01;
@@ -59,10 +61,22 @@ std::string read_all(const std::string& path) {
   return text;
 }
 
-template <typename Known, typename Find>
-Known known(const std::string& what, const std::string& name, std::span<const Known> all, Find find) {
-  if (const auto found = find(name)) return *found;
-  fail(kUsage, "no " + what + " \"" + name + "\" is known; these are: " + sim::names_of(all));
+template <class Model>
+Model known(const std::string& what, const std::string& name, Result<Model> model) {
+  if (!model.ok()) fail(kUsage, what + ": " + in_quotes(name) + " " + model.status().message());
+  return std::move(model.value());
+}
+
+// What kernels and copies take, per second where it is no time.
+Json to_json(const cost::GpuModel& gpu, const cost::LinkModel& link) {
+  Json flops;
+  for (size_t i = 0; i < cost::kPrecisionNames.size(); ++i)
+    flops[cost::kPrecisionNames[i]] = gpu.flops(static_cast<cost::Precision>(i));
+  return {{"flops", std::move(flops)},
+          {"bytes", gpu.bytes()},
+          {"launch_seconds", gpu.launch_seconds},
+          {"link_bytes", link.bandwidth},
+          {"link_seconds", link.latency}};
 }
 
 Json to_json(const StepCost& cost) {
@@ -114,6 +128,7 @@ Json to_json(const Comparison& found, const Options& options) {
   }
   return {{"card", options.card},
           {"link", options.link},
+          {"model", options.model},
           {"host_bandwidth", options.host_bandwidth * kGiga},
           {"peak", found.peak.count()},
           {"operators", found.operators},
@@ -209,11 +224,15 @@ int outcome_of(const Result<Found>& found, const Options& options) {
   return any ? kDone : kTrouble;
 }
 
-int run(const Options& options) {
+int run(Options options) {
   for (const double share : options.shares)
     if (!(share >= kLeast && share <= 1)) fail(kUsage, "--share: a part is from 0.01 to 1");
-  auto card = known<sim::Card>("card", options.card, sim::cards(), sim::find_card);
-  auto link = known<sim::Link>("link", options.link, sim::links(), sim::find_link);
+  auto card = known("--card", options.card, cost::gpu_named(options.card));
+  if (options.link.empty()) options.link = card.link;
+  auto link = known("--link", options.link, cost::link_named(options.link));
+  options.card = card.name;
+  options.link = link.name;
+  options.model = to_json(card, link);
   const Result<trace::Record> record = trace::parse_record(read_all(options.file));
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
   trace::Record truth = record.value();
@@ -241,8 +260,12 @@ void register_replay(CLI::App& program) {
       "replay", "What a recorded program would take on another card, or with less room");
   command->add_option("FILE", options->file, "A record that innkeeper.record() wrote; - is standard input")
       ->required();
-  command->add_option("--card", options->card, "A card that the simulator knows")->capture_default_str();
-  command->add_option("--link", options->link, "The link between it and the host")->capture_default_str();
+  command
+      ->add_option("--card", options->card,
+                   "A GPU that the simulator knows (docs/settings.md), or custom:TFLOPS:GB/s:SIZE")
+      ->capture_default_str();
+  command->add_option("--link", options->link, "The link between it and the host, or custom:GB/s")
+      ->default_str("the card's usual one");
   command->add_option("--share", options->shares, "Room, as parts of what the program wants at its peak")
       ->delimiter(',')
       ->capture_default_str();

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <numeric>
 #include <string_view>
+
+#include "base/edit_distance.h"
 
 namespace innkeeper {
 namespace {
@@ -35,21 +36,6 @@ constexpr auto kOurs = std::to_array<std::string_view>({
     "INNKEEPER_TEST_STATS",      "INNKEEPER_WAIT_FILE",    "INNKEEPER_WAIT_STEP",
 });
 
-// Levenshtein's distance.
-size_t distance(std::string_view from, std::string_view to) {
-  std::vector<size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < from.size(); ++i) {
-    size_t diagonal = row[0]++;
-    for (size_t j = 0; j < to.size(); ++j) {
-      const size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
 std::string in_capitals(std::string_view text) {
   std::string capitals(text);
   for (char& letter : capitals) {
@@ -74,7 +60,7 @@ std::vector<std::string> misspelt_settings(const char* const* environment) {
     size_t slips = SIZE_MAX;
     const std::string capitals = in_capitals(said);
     for (const std::string_view setting : kSettings) {
-      const size_t now = distance(capitals, setting);
+      const size_t now = edit_distance(capitals, setting);
       if (now < slips) {
         slips = now;
         nearest = setting;

@@ -1,12 +1,12 @@
 #include <charconv>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "config/machine.h"
 #include "config/text.h"
-#include "sim/cards.h"
+#include "cost/gpu_model.h"
+#include "cost/link_model.h"
 
 namespace innkeeper {
 namespace {
@@ -15,10 +15,10 @@ Status refuse_sim(const std::string& what) {
   return Status(Code::invalid_argument, "INNKEEPER_SIM: " + what);
 }
 
-template <class Row>
-Status choose(std::optional<Row> row, std::span<const Row> known, std::string_view option, Row& chosen) {
-  if (!row) return refuse_sim(in_quotes(option) + " is not known; known are " + sim::names_of(known));
-  chosen = *row;
+template <class Model>
+Status choose(Result<Model> model, std::string_view option, Model& chosen) {
+  if (!model.ok()) return refuse_sim(in_quotes(option) + " " + model.status().message());
+  chosen = std::move(model.value());
   return Status::okay();
 }
 
@@ -74,11 +74,11 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
         return refuse_sim(in_quotes(option) + ": expected times=told or times=hidden");
       options.times_hidden = value == "hidden";
     } else if (key == "card") {
-      IK_RETURN_IF_ERROR(choose(sim::find_card(value), sim::cards(), option, options.card));
+      IK_RETURN_IF_ERROR(choose(cost::gpu_named(value), option, options.gpu));
     } else if (key == "link") {
-      IK_RETURN_IF_ERROR(choose(sim::find_link(value), sim::links(), option, options.host_link));
+      IK_RETURN_IF_ERROR(choose(cost::link_named(value), option, options.host_link));
     } else if (key == "peer") {
-      IK_RETURN_IF_ERROR(choose(sim::find_link(value), sim::links(), option, options.peer_link));
+      IK_RETURN_IF_ERROR(choose(cost::link_named(value), option, options.peer_link));
     } else {
       return refuse_sim(in_quotes(option) +
                         " is no option; expected late, early, random:SEED, poison=on, poison=off, " +
@@ -86,6 +86,8 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
                         "in random:42,card=H100");
     }
   }
+  if (!said.contains("link"))  // A GPU comes with its usual link.
+    options.host_link = cost::link_named(options.gpu.link).value();
   if (!options.data && poison.value_or(false)) {
     return refuse_sim("poison=on has nothing to fill beside data=off; leave one of them out");
   }

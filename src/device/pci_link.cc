@@ -7,7 +7,7 @@
 namespace innkeeper {
 namespace {
 
-// What packets' headers leave: some 25 of 31.5 GB/s on PCIe 4, 55 of 63 on PCIe 5 (sim/cards.cc).
+// What packets' headers leave: some 25 of 31.5 GB/s on PCIe 4, 55 of 63 on PCIe 5 (cost/link_model.cc).
 constexpr double kPayload = 0.85;
 
 std::optional<double> number_in(const std::filesystem::path& file) {

@@ -230,7 +230,7 @@ Course course_by_host(const Program& whole, const Program& rest, const Modules* 
 // The fastest of what is tried.
 class Best {
  public:
-  Best(const sim::Link& link, Bytes room) : link_(link), room_(room) {}
+  Best(const cost::LinkModel& link, Bytes room) : link_(link), room_(room) {}
 
   void consider(const Program& program, const Course& course) {
     const Bytes least = least_room(program, course);
@@ -245,13 +245,13 @@ class Best {
   const Alternative& found() const { return found_; }
 
  private:
-  const sim::Link& link_;
+  const cost::LinkModel& link_;
   const Bytes room_;
   bool any_ = false;
   Alternative found_;
 };
 
-Alternative in_parts(const Program& program, const sim::Link& link, Bytes room,
+Alternative in_parts(const Program& program, const cost::LinkModel& link, Bytes room,
                      std::initializer_list<Role> roles) {
   Best best(link, room);
   const std::vector<int64_t> parts = parts_of(program, roles);
@@ -272,7 +272,8 @@ Alternative in_parts(const Program& program, const sim::Link& link, Bytes room,
   return best.found();
 }
 
-Alternative of_optimizer(const Program& program, const sim::Link& link, Bytes room, double host_bandwidth) {
+Alternative of_optimizer(const Program& program, const cost::LinkModel& link, Bytes room,
+                         double host_bandwidth) {
   Best best(link, room);
   const Program rest = without_optimizer(program);
   const auto all = [&](std::initializer_list<Role> roles) { return up_to(parts_of(program, roles), kParts); };
@@ -289,7 +290,8 @@ Alternative of_optimizer(const Program& program, const sim::Link& link, Bytes ro
 
 }  // namespace
 
-Alternatives alternatives(const Program& program, const sim::Link& link, Bytes room, double host_bandwidth) {
+Alternatives alternatives(const Program& program, const cost::LinkModel& link, Bytes room,
+                          double host_bandwidth) {
   Alternatives all{in_parts(program, link, room, {Role::parameter, Role::gradient, Role::state}),
                    in_parts(program, link, room, {Role::saved}),
                    of_optimizer(program, link, room, host_bandwidth)};

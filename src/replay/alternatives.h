@@ -30,9 +30,10 @@
 #include <optional>
 
 #include "base/types.h"
+#include "cost/gpu_model.h"
+#include "cost/link_model.h"
 #include "replay/player.h"
 #include "replay/program.h"
-#include "sim/cards.h"
 
 namespace innkeeper::replay {
 
@@ -52,7 +53,7 @@ struct Alternatives {
 };
 
 // Requires: four steps.
-Alternatives alternatives(const Program& program, const sim::Link& link, Bytes room,
+Alternatives alternatives(const Program& program, const cost::LinkModel& link, Bytes room,
                           double host_bandwidth = kHostBandwidth);
 
 }  // namespace innkeeper::replay

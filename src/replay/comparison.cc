@@ -28,7 +28,7 @@ StepCost average(const std::vector<StepCost>& steps) {
 }
 
 // With the time of the kernels, and of the copies if they are waited for.
-StepCost cost_of(const std::vector<Traffic>& steps, double kernels, const sim::Link* waited) {
+StepCost cost_of(const std::vector<Traffic>& steps, double kernels, const cost::LinkModel* waited) {
   std::vector<StepCost> costs;
   for (const Traffic& step : steps) {
     double seconds = kernels;
@@ -85,9 +85,9 @@ Status fill(Row& row, const trace::Record& record, Setup setup, const Comparison
 
 }  // namespace
 
-Result<Comparison> compare(const trace::Record& recorded, const sim::Card& card, const sim::Link& link,
-                           std::span<const double> shares, int64_t more, double host_bandwidth,
-                           const KernelTimes& times) {
+Result<Comparison> compare(const trace::Record& recorded, const cost::GpuModel& card,
+                           const cost::LinkModel& link, std::span<const double> shares, int64_t more,
+                           double host_bandwidth, const KernelTimes& times) {
   const Result<trace::Record> extended = with_more_steps(recorded, more);
   IK_RETURN_IF_ERROR(extended.status());
   KernelTimes extended_times = times;
@@ -130,8 +130,8 @@ Status fill(Varied& row, const trace::Record& record, Setup setup) {
 
 }  // namespace
 
-Result<VariedComparison> compare_as_recorded(const trace::Record& record, const sim::Card& card,
-                                             const sim::Link& link, std::span<const double> shares,
+Result<VariedComparison> compare_as_recorded(const trace::Record& record, const cost::GpuModel& card,
+                                             const cost::LinkModel& link, std::span<const double> shares,
                                              const KernelTimes& times) {
   VariedComparison found{.peak = most_alive(record), .kernels = kernel_seconds(record, card)};
   if (found.kernels.empty())

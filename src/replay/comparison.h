@@ -38,8 +38,8 @@ struct Comparison {
 
 // Plays each share with `more` steps than were recorded. `times`: of plans. Fails where with_more_steps()
 // does. Requires: two steps more.
-Result<Comparison> compare(const trace::Record& record, const sim::Card& card, const sim::Link& link,
-                           std::span<const double> shares, int64_t more,
+Result<Comparison> compare(const trace::Record& record, const cost::GpuModel& card,
+                           const cost::LinkModel& link, std::span<const double> shares, int64_t more,
                            double host_bandwidth = kHostBandwidth, const KernelTimes& times = {});
 
 // The steps of a program that varies, each as it was recorded: with plans and without.
@@ -58,8 +58,8 @@ struct VariedComparison {
 };
 
 // Plays each share with the steps that were recorded. Fails where none was.
-Result<VariedComparison> compare_as_recorded(const trace::Record& record, const sim::Card& card,
-                                             const sim::Link& link, std::span<const double> shares,
+Result<VariedComparison> compare_as_recorded(const trace::Record& record, const cost::GpuModel& card,
+                                             const cost::LinkModel& link, std::span<const double> shares,
                                              const KernelTimes& times = {});
 
 }  // namespace innkeeper::replay

@@ -34,10 +34,10 @@ class Player {
                                                        .visibility = sim::Visibility::early,
                                                        .poison = false,
                                                        .data = false,
-                                                       .card = setup.card,
+                                                       .gpu = setup.card,
                                                        .host_link = setup.link});
     std::vector<NodeSetup> nodes;
-    nodes.push_back({sim::make_device(card_), room, true, {setup.card.bandwidth, setup.link.bandwidth}});
+    nodes.push_back({sim::make_device(card_), room, true, {setup.card.bytes(), setup.link.bandwidth}});
     if (setup.times.by != KernelTimes::By::none) {
       nodes.back().time = [this] {
         return ComputeTime{card_->time(0), model_ == nullptr ? card_->busy(0) : modelled_};
@@ -150,7 +150,8 @@ class Player {
     const auto parts = static_cast<double>(work.kernels);
     for (int64_t i = 0; i < work.kernels; ++i) {
       card_->begin_kernel(0);
-      card_->end_kernel(0, {}, {.flops = work.flops / parts, .bytes = work.bytes / parts});
+      card_->end_kernel(
+          0, {}, {.flops = work.flops / parts, .bytes = work.bytes / parts, .precision = work.precision});
     }
   }
 
@@ -240,7 +241,7 @@ class Player {
 
   const Record& record_;
   const Record* const model_;
-  const sim::Card model_card_;
+  const cost::GpuModel model_card_;
   double modelled_ = 0;  // Seconds of kernels, by the model.
   std::shared_ptr<Accelerator> card_;
   const Slabs* slabs_ = nullptr;  // the host's
@@ -264,13 +265,15 @@ Work work_of(const Record& record, const Entry& operation) {
 
 Result<Played> play(const Record& record, const Setup& setup) { return Player(record, setup).play(); }
 
-double seconds_of(const Record& record, const Entry& operation, const sim::Card& card) {
+double seconds_of(const Record& record, const Entry& operation, const cost::GpuModel& card) {
   const Work work = work_of(record, operation);
   const auto kernels = static_cast<double>(work.kernels);
-  return kernels * sim::kernel_seconds(card, {.flops = work.flops / kernels, .bytes = work.bytes / kernels});
+  return kernels * cost::kernel_seconds(card, {.flops = work.flops / kernels,
+                                               .bytes = work.bytes / kernels,
+                                               .precision = work.precision});
 }
 
-std::vector<double> kernel_seconds(const Record& record, const sim::Card& card) {
+std::vector<double> kernel_seconds(const Record& record, const cost::GpuModel& card) {
   std::vector<double> steps;
   double seconds = 0;
   for (const Entry& entry : record.entries) {

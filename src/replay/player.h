@@ -8,8 +8,9 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "cost/gpu_model.h"
+#include "cost/link_model.h"
 #include "policy/eviction.h"
-#include "sim/cards.h"
 #include "trace/record.h"
 
 namespace innkeeper::replay {
@@ -27,8 +28,8 @@ struct KernelTimes {
 };
 
 struct Setup {
-  sim::Card card = sim::default_card();
-  sim::Link link = sim::default_host_link();
+  cost::GpuModel card = cost::default_gpu();
+  cost::LinkModel link = cost::default_host_link();
   Bytes budget{0};  // of the card; 0: room for all
   bool planning = true;
   bool recompute = false;  // blocks may be dropped and computed again
@@ -62,8 +63,8 @@ Result<Played> play(const trace::Record& record, const Setup& setup);
 // What an operator's kernels do; one kernel that touches its operands once where the record does not say.
 trace::Work work_of(const trace::Record& record, const trace::Entry& operation);
 // What they take by themselves.
-double seconds_of(const trace::Record& record, const trace::Entry& operation, const sim::Card& card);
+double seconds_of(const trace::Record& record, const trace::Entry& operation, const cost::GpuModel& card);
 // Likewise those of each step.
-std::vector<double> kernel_seconds(const trace::Record& record, const sim::Card& card);
+std::vector<double> kernel_seconds(const trace::Record& record, const cost::GpuModel& card);
 
 }  // namespace innkeeper::replay

@@ -15,7 +15,7 @@ using trace::RecordedAccess;
 
 class Reader {
  public:
-  Reader(const Record& record, const sim::Card& card) : record_(record), card_(card) {}
+  Reader(const Record& record, const cost::GpuModel& card) : record_(record), card_(card) {}
 
   Program read(size_t steps) {
     const std::vector<size_t> ends = step_ends(record_);
@@ -132,14 +132,14 @@ class Reader {
   static constexpr int64_t kAlive = INT64_MAX;
 
   const Record& record_;
-  const sim::Card& card_;
+  const cost::GpuModel& card_;
   std::unordered_map<BlockId, size_t> names_;
   Program program_;
 };
 
 }  // namespace
 
-Program last_steps(const Record& record, const sim::Card& card, size_t steps) {
+Program last_steps(const Record& record, const cost::GpuModel& card, size_t steps) {
   return Reader(record, card).read(steps);
 }
 

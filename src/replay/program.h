@@ -14,7 +14,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/cards.h"
+#include "cost/gpu_model.h"
+#include "cost/link_model.h"
 #include "trace/record.h"
 
 namespace innkeeper::replay {
@@ -60,6 +61,6 @@ struct Program {
 };
 
 // The last `steps` steps of the record, or as many as there are, on that card.
-Program last_steps(const trace::Record& record, const sim::Card& card, size_t steps);
+Program last_steps(const trace::Record& record, const cost::GpuModel& card, size_t steps);
 
 }  // namespace innkeeper::replay

@@ -36,7 +36,7 @@ std::vector<int64_t> occupied(const Program& program, const Course& course) {
 
 class Simulation {
  public:
-  Simulation(const Program& program, const Course& course, const sim::Link& link, Bytes room)
+  Simulation(const Program& program, const Course& course, const cost::LinkModel& link, Bytes room)
       : program_(program),
         course_(course),
         link_(link),
@@ -171,7 +171,7 @@ class Simulation {
 
   const Program& program_;
   const Course& course_;
-  const sim::Link& link_;
+  const cost::LinkModel& link_;
   int64_t free_;
   std::deque<Release> leaving_;  // in the order of time
   double now_ = 0, in_free_ = 0, out_free_ = 0, host_begin_ = 0;
@@ -191,7 +191,7 @@ Bytes least_room(const Program& program, const Course& course) {
   return Bytes(there.empty() ? 0 : *std::max_element(there.begin(), there.end()));
 }
 
-StepCost cost(const Program& program, const Course& course, const sim::Link& link, Bytes room) {
+StepCost cost(const Program& program, const Course& course, const cost::LinkModel& link, Bytes room) {
   IK_CHECK(program.steps.size() >= 4, "two steps are measured, between two");
   return Simulation(program, course, link, room).run();
 }

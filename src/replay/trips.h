@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "base/types.h"
+#include "cost/gpu_model.h"
+#include "cost/link_model.h"
 #include "replay/player.h"
 #include "replay/program.h"
-#include "sim/cards.h"
 
 namespace innkeeper::replay {
 
@@ -47,6 +48,6 @@ Bytes least_room(const Program& program, const Course& course);
 
 // Of a step: the mean of the two before the last. Those before are on the way to it, and the last one has no
 // next for which it fetches. Requires: least_room() fits, four steps.
-StepCost cost(const Program& program, const Course& course, const sim::Link& link, Bytes room);
+StepCost cost(const Program& program, const Course& course, const cost::LinkModel& link, Bytes room);
 
 }  // namespace innkeeper::replay

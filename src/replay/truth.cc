@@ -47,12 +47,12 @@ trace::Record with_true_kernels(const trace::Record& record, uint64_t seed) {
   return truth;
 }
 
-sim::Card with_true_memory(sim::Card card, uint64_t seed) {
+cost::GpuModel with_true_memory(cost::GpuModel card, uint64_t seed) {
   card.bandwidth *= rate("memory", seed);
   return card;
 }
 
-sim::Link with_true_bandwidth(sim::Link link, uint64_t seed) {
+cost::LinkModel with_true_bandwidth(cost::LinkModel link, uint64_t seed) {
   link.bandwidth *= rate("link", seed);
   return link;
 }

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "sim/cards.h"
+#include "cost/gpu_model.h"
+#include "cost/link_model.h"
 #include "trace/record.h"
 
 namespace innkeeper::replay {
@@ -15,7 +16,7 @@ trace::Record with_true_kernels(const trace::Record& record, uint64_t seed);
 
 // The card's memory and the link reach 0.6 to all of what they were made for. A probe measures these two, so
 // the model knows them.
-sim::Card with_true_memory(sim::Card card, uint64_t seed);
-sim::Link with_true_bandwidth(sim::Link link, uint64_t seed);
+cost::GpuModel with_true_memory(cost::GpuModel card, uint64_t seed);
+cost::LinkModel with_true_bandwidth(cost::LinkModel link, uint64_t seed);
 
 }  // namespace innkeeper::replay

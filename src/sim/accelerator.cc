@@ -157,7 +157,7 @@ class Accelerator::Impl {
   }
 
   double seconds(size_t size, Direction direction, HostMemory host_end) const {
-    if (direction == Direction::within) return copy_within_seconds(options.card, size);
+    if (direction == Direction::within) return copy_within_seconds(options.gpu, size);
     if (direction == Direction::peer) return copy_seconds(options.peer_link, size);
     return copy_seconds(options.host_link, size, host_end);
   }
@@ -311,10 +311,11 @@ void Accelerator::begin_kernel(QueueIndex queue) {
   impl_->computing.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Accelerator::end_kernel(QueueIndex queue, std::span<const WrittenRange> written, KernelCost cost) {
+void Accelerator::end_kernel(QueueIndex queue, std::span<const WrittenRange> written,
+                             cost::KernelCost kernel) {
   impl_->computing.fetch_sub(1, std::memory_order_relaxed);
   WorkQueue& target = impl_->queue(queue);
-  const double seconds = kernel_seconds(impl_->options.card, cost);
+  const double seconds = cost::kernel_seconds(impl_->options.gpu, kernel);
   if (written.empty() || !impl_->options.data) return target.spend(seconds);
   if (impl_->at_once() && target.idle()) return target.spend(seconds);
   std::vector<Hidden> results;

@@ -10,8 +10,7 @@
 // Visibility::late publishes as late as it may, early at once, random draws for each item (seeded).
 //
 // What it is not: a model of how a card splits a kernel among its processors. Time is virtual (sim/clock.h):
-// a kernel takes max(flops / peak, bytes / memory bandwidth) + launch time, a copy latency + bytes /
-// bandwidth; it is the same on every run with the same program, whatever the real machine does and whatever
+// a kernel takes what cost/gpu_model.h says, a copy latency + bytes / bandwidth; it is the same on every run with the same program, whatever the real machine does and whatever
 // is visible when.
 //
 // Thread safety: all methods. Kernels of several threads may compute at the same time, on one queue too:
@@ -31,8 +30,9 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "cost/gpu_model.h"
+#include "cost/link_model.h"
 #include "device/device_api.h"
-#include "sim/cards.h"
 
 namespace innkeeper::sim {
 
@@ -55,19 +55,13 @@ struct Options {
   bool data = true;
   // The planner cannot read kernel times, as on a real GPU. It can read the clock.
   bool times_hidden = false;
-  Card card = default_card();
-  Link host_link = default_host_link();
-  Link peer_link = default_peer_link();
+  cost::GpuModel gpu = cost::default_gpu();
+  cost::LinkModel host_link = cost::default_host_link();
+  cost::LinkModel peer_link = cost::default_peer_link();
 };
 
 // Names a queue of one accelerator. 0, 1, 2 are innkeeper::Queue's compute, copy_in, copy_out.
 using QueueIndex = uint32_t;
-
-// What a kernel cost, for the clock.
-struct KernelCost {
-  double flops = 0;
-  double bytes = 0;
-};
 
 struct WrittenRange {
   void* data;
@@ -128,7 +122,7 @@ class Accelerator {
   // and writing accelerator memory directly; then end_kernel hides what was written and moves the clock. If
   // the kernel throws, end_kernel must be called all the same (its writes count).
   void begin_kernel(QueueIndex queue);
-  void end_kernel(QueueIndex queue, std::span<const WrittenRange> written, KernelCost cost);
+  void end_kernel(QueueIndex queue, std::span<const WrittenRange> written, cost::KernelCost kernel);
 
   // The virtual time at which all work put on the queue so far is done, in seconds since the start.
   double time(QueueIndex queue) const;

@@ -31,7 +31,7 @@ Part read_simulated(Wanted wanted) {
     if (node.make != NodeMake::sim) continue;
     Card card;
     card.uuid = simulated_uuid(*node.index);
-    card.name = "simulated " + std::string(node.sim.card.name);
+    card.name = "simulated " + std::string(node.sim.gpu.name);
     card.driver_index = *node.index;
     if (has(wanted, Wanted::memory)) {
       const Bytes all = *node.budget;

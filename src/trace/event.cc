@@ -44,7 +44,7 @@ bool read_event(std::span<const uint64_t>& words, Event& event) {
       if ((first & 4) != 0) {
         const auto work = take(3);
         event.work = {std::bit_cast<double>(work[0]), std::bit_cast<double>(work[1]),
-                      static_cast<int64_t>(work[2])};
+                      static_cast<int64_t>(work[2] >> 8), static_cast<cost::Precision>(work[2] & 0xFF)};
       }
       event.accesses = Accesses(take(2 * count));
       break;

@@ -1,14 +1,15 @@
 // What operators do to blocks, as words of 64 bits: how it is passed on and kept. Whoever wants to know it,
 // plans, records, reports, reads it here.
 //
-//     operation   head, order, [flops, bytes, kernels,] then for each access: block and kind, size
+//     operation   head, order, [flops, bytes, kernels and precision,] then for each access: block and kind, size
 //     freed       head, order, block
 //     mark        head, order, letters, eight a word
 //     gap         head: so many words, the head among them, say nothing
 //
 // The head has the kind (bits 0 and 1), whether work is known (2), the node (4 to 11), the operator's name
 // (12 to 31) and how many accesses, letters or words there are (32 to 63). An access's first word is its
-// block's id times four, and 0 (read), 1 (written), 2 (born) or 3 (pure).
+// block's id times four, and 0 (read), 1 (written), 2 (born) or 3 (pure). The precision of flops is the lowest
+// byte of its word.
 //
 // The order is the event's place among all events of a stream, whichever thread's; 0 is no record's event.
 #pragma once
@@ -20,6 +21,7 @@
 #include <string_view>
 
 #include "base/types.h"
+#include "cost/precision.h"
 
 namespace innkeeper::trace {
 
@@ -28,11 +30,12 @@ enum class AccessKind : char { read = 'r', write = 'w', born = 'o', pure = 'p' }
 
 constexpr bool is_born(AccessKind kind) { return kind == AccessKind::born || kind == AccessKind::pure; }
 
-// What an operator had its node do; no kernels: nobody knows.
+// What an operator had its node do; no kernels: unknown.
 struct Work {
   double flops = 0;
   double bytes = 0;  // read and written
   int64_t kernels = 0;
+  cost::Precision precision = cost::Precision::bf16;  // of `flops`
 };
 
 struct RecordedAccess {
@@ -101,7 +104,7 @@ void write_operation(uint64_t* to, uint64_t order, NodeId node, const Operation&
   if (known) {
     *to++ = std::bit_cast<uint64_t>(what.work.flops);
     *to++ = std::bit_cast<uint64_t>(what.work.bytes);
-    *to++ = static_cast<uint64_t>(what.work.kernels);
+    *to++ = static_cast<uint64_t>(what.work.kernels) << 8 | static_cast<uint64_t>(what.work.precision);
   }
   for (size_t i = 0; i < accesses; ++i) {
     const RecordedAccess access = each(i);

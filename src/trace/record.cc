@@ -43,8 +43,11 @@ std::optional<Work> read_work(std::string_view word) {
   const auto bytes = take_number(word);
   if (!bytes || !take(word, ',')) return std::nullopt;
   const auto kernels = take_number(word);
-  if (!kernels || *kernels > kMostKernels || !word.empty()) return std::nullopt;
-  return Work{static_cast<double>(*flops), static_cast<double>(*bytes), *kernels};
+  if (!kernels || *kernels > kMostKernels) return std::nullopt;
+  const bool is_said = take(word, ',');
+  const auto precision = is_said ? cost::precision_named(word) : cost::Precision::bf16;
+  if (!precision || (!is_said && !word.empty())) return std::nullopt;
+  return Work{static_cast<double>(*flops), static_cast<double>(*bytes), *kernels, *precision};
 }
 
 std::optional<RecordedAccess> read_access(std::string_view word) {

@@ -23,6 +23,8 @@ void append_operation(std::string& text, std::string_view name, const Event& eve
     append(text.append(" ="), static_cast<int64_t>(event.work.flops));
     append(text.append(","), static_cast<int64_t>(event.work.bytes));
     append(text.append(","), event.work.kernels);
+    if (event.work.flops > 0 && event.work.precision != cost::Precision::bf16)
+      text.append(",").append(cost::name_of(event.work.precision));
   }
   for (size_t i = 0; i < event.accesses.size(); ++i) {
     const RecordedAccess access = event.accesses[i];

@@ -2,9 +2,10 @@
 // of an access stream's events (stream.h) when it ends; until then they are words.
 //
 // One line an event:
-//     O <operator> [=<flops>,<bytes>,<kernels>] <block>:<bytes><kind> ...
+//     O <operator> [=<flops>,<bytes>,<kernels>[,<precision>]] <block>:<bytes><kind> ...
 //                    an operator, what it cost where that is known; kind is r (read), w (written), o (born)
-//                    or p (born, with the same bits whenever the operator reads the same)
+//                    or p (born, with the same bits whenever the operator reads the same); precision is that
+//                    of the flops (cost/precision.h), bf16 where none is given
 //     F <block>      a block was freed
 //     M <text>       a mark, for example "step" at the end of a training step
 //

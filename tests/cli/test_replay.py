@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,32 @@ def test_says_so_where_the_room_is_too_little_and_fails_where_it_is_throughout(m
     assert "INNKEEPER_NODES" not in done.stdout, "advice for a program, and none is running"
 
 
+def test_a_card_by_any_of_its_names_with_its_link_or_of_ones_own(machine: Machine, trace: Path):
+    words = ("replay", str(trace), "--share", "0.9", "--json")
+    found = json.loads(machine.ok(*words, "--card", "NVIDIA GeForce RTX 4060 Ti"))
+    assert (found["card"], found["link"]) == ("RTX 4060 Ti", "PCIe 4 x8")
+    found = json.loads(machine.ok(*words, "--card", "h200", "--link", "pcie4x16"))
+    assert (found["card"], found["link"]) == ("H200", "PCIe 4 x16")
+    own = json.loads(machine.ok(*words, "--card", "custom:100:500:8GiB", "--link", "custom:48"))
+    assert own["model"]["flops"]["bf16"] == own["model"]["flops"]["fp32"] == 100e12
+    assert (own["model"]["bytes"], own["model"]["link_bytes"]) == (500e9, 48e9)
+    twice = json.loads(machine.ok(*words, "--card", "custom:200:1000:8GiB", "--link", "custom:48"))
+    assert twice["kernel_seconds"] < own["kernel_seconds"]
+
+
+def test_the_cards_in_the_documents_are_those_that_are_known(machine: Machine, trace: Path):
+    text = (ROOT / "docs" / "settings.md").read_text()
+    for kind, source, row in (
+        ("card", "gpu_table.cc", r'Figures\{\s*"([^"]+)"'),
+        ("link", "link_model.cc", r'^      \{"([^"]+)"'),
+    ):
+        line = re.search(rf"^{kind.title()}s: ((?:[^.]|\.\d)+)\.", text, re.MULTILINE)
+        assert line, kind
+        named = re.findall(r"`([^`]+)`", line[1])
+        known = re.findall(row, (ROOT / "src" / "cost" / source).read_text(), re.MULTILINE)
+        assert sorted(named) == sorted(known) and len(set(known)) == len(known) > 10
+
+
 def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
     words = ("replay", str(trace), "--share", "1,0.8,0.5")
     head, *rows = machine.ok(*words).splitlines()[2:]
@@ -79,8 +106,15 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
     ("words", "says"),
     [
         (("nowhere",), "cannot read nowhere"),
-        (("{trace}", "--card", "H9000"), 'no card "H9000" is known; these are: '),
-        (("{trace}", "--link", "rope"), 'no link "rope" is known; these are: '),
+        (
+            ("{trace}", "--card", "H9000"),
+            '--card: "H9000" is no GPU that is known; the nearest are H200, H100, ',
+        ),
+        (
+            ("{trace}", "--card", "custom:1:2"),
+            "expected custom:TFLOPS:GB/s:SIZE, as in custom:165:1008:23GiB",
+        ),
+        (("{trace}", "--link", "rope"), '--link: "rope" is no link that is known; the nearest are NVMe 4, '),
         (("{trace}", "--share", "0"), "--share"),
         (("{trace}", "--share", "2"), "--share"),
         (("{trace}", "--share", "nan"), "--share"),

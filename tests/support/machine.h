@@ -42,8 +42,8 @@ struct MachineOptions {
   DiskCalls disk_calls = DiskCalls::of_the_system();
   std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
   LinkLimits links = {};
-  sim::Card card = sim::default_card();
-  sim::Link link = sim::default_host_link();
+  cost::GpuModel card = cost::default_gpu();
+  cost::LinkModel link = cost::default_host_link();
   bool unseen = false;   // accelerators work unseen
   bool measured = true;  // the engine knows the accelerators' speeds and clocks
 };
@@ -58,11 +58,11 @@ class Machine {
                                                                        .capacity = MiB(64),
                                                                        .visibility = options.visibility,
                                                                        .seed = options.seed + i,
-                                                                       .card = options.card,
+                                                                       .gpu = options.card,
                                                                        .host_link = options.link}));
       nodes.push_back({wrap(sim::make_device(cards_.back()), options), options.budget, true});
       if (!options.measured) continue;
-      nodes.back().speed = {cards_.back()->options().card.bandwidth, options.link.bandwidth};
+      nodes.back().speed = {cards_.back()->options().gpu.bytes(), options.link.bandwidth};
       nodes.back().time = [card = cards_.back()] { return ComputeTime{card->time(0), card->busy(0)}; };
     }
     const bool host_computes = options.host_computes || options.accelerators == 0;

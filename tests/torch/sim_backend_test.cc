@@ -42,8 +42,8 @@ TEST_F(SimBackendTest, an_operator_is_one_kernel) {
   const double before = device.time(0);
   const at::Tensor y = at::layer_norm(x, {8});
   const double took = device.time(0) - before;
-  EXPECT_GE(took, device.options().card.launch_seconds);
-  EXPECT_LT(took, 2 * device.options().card.launch_seconds);
+  EXPECT_GE(took, device.options().gpu.launch_seconds);
+  EXPECT_LT(took, 2 * device.options().gpu.launch_seconds);
 }
 
 TEST_F(SimBackendTest, matrix_products_cost_arithmetic) {
@@ -51,10 +51,11 @@ TEST_F(SimBackendTest, matrix_products_cost_arithmetic) {
   sim::Accelerator& device = sim_backend::accelerator(0);
   const double before = device.time(0);
   const at::Tensor y = at::mm(x, x);
-  const sim::Card& card = device.options().card;
+  const cost::GpuModel& card = device.options().gpu;
   const double flops = 2.0 * 512 * 512 * 512, bytes = 3.0 * 512 * 512 * 4;
   EXPECT_NEAR(device.time(0) - before,
-              card.launch_seconds + std::max(flops / card.flops, bytes / card.bandwidth), 1e-12);
+              card.launch_seconds + std::max(flops / card.flops(cost::Precision::fp32), bytes / card.bytes()),
+              1e-12);
 }
 
 TEST_F(SimBackendTest, attention_costs_two_products_over_the_keys) {
@@ -62,9 +63,10 @@ TEST_F(SimBackendTest, attention_costs_two_products_over_the_keys) {
   sim::Accelerator& device = sim_backend::accelerator(0);
   const double before = device.time(0);
   const auto result = at::_scaled_dot_product_flash_attention_for_cpu(query, key, key);
-  const sim::Card& card = device.options().card;
+  const cost::GpuModel& card = device.options().gpu;
   const double flops = 2 * (2.0 * 1024 * 2048 * 64);
-  EXPECT_NEAR(device.time(0) - before, card.launch_seconds + flops / card.flops, 1e-12);
+  EXPECT_NEAR(device.time(0) - before, card.launch_seconds + flops / card.flops(cost::Precision::fp32),
+              1e-12);
 }
 
 TEST_F(SimBackendTest, views_share_memory) {

@@ -1,4 +1,4 @@
-// What calibrate measures: rates in bytes per second and latencies in seconds, as src/sim/cards.h has them of
+// What calibrate measures: rates in bytes per second and latencies in seconds, as src/cost/gpu_model.h has them of
 // data sheets, of this machine.
 #pragma once
 

@@ -17,6 +17,8 @@
 #include <optional>
 #include <string>
 
+#include "cost/derived_gpu.h"
+#include "cost/link_model.h"
 #include "device/numa.h"
 #include "device/pci_link.h"
 #include "torch/cuda/charging_allocator.h"
@@ -37,8 +39,7 @@ constexpr int64_t kReserveShare = 16;
 // The caching allocator takes segments of 2 and 20 MiB and of multiples of 2 MiB, and cannot fill them all.
 constexpr Bytes kSegmentRoom = MiB(64);
 constexpr int64_t kSegmentShare = 16;
-// NVIDIA's Grace Hopper white paper: NVLink-C2C, 900 GB/s in both directions together, so 450 in one.
-constexpr double kCoherentLink = 450e9;
+constexpr std::string_view kCoherentLink = "NVLink-C2C";
 // Of the caching allocator's counters, those over all its pools.
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 // Above PyTorch's own (0), so that it stays.
@@ -185,13 +186,26 @@ Status resolve(MachineSpec& spec) {
 
 Bytes capacity(c10::DeviceIndex index) { return memory_of(index).total; }
 
+cost::GpuModel model(c10::DeviceIndex index) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  constexpr double kKilo = 1e3;  // clocks are in kHz
+  return cost::model_of({.name = properties.name,
+                         .major = attribute(cudaDevAttrComputeCapabilityMajor, index),
+                         .minor = attribute(cudaDevAttrComputeCapabilityMinor, index),
+                         .multiprocessors = attribute(cudaDevAttrMultiProcessorCount, index),
+                         .clock = kKilo * attribute(cudaDevAttrClockRate, index),
+                         .memory_clock = kKilo * attribute(cudaDevAttrMemoryClockRate, index),
+                         .memory_bits = attribute(cudaDevAttrGlobalMemoryBusWidth, index),
+                         .memory = capacity(index)});
+}
+
 plan::Speed speed(c10::DeviceIndex index) {
-  if (is_integrated(index)) return {};
-  // Twice a cycle on each wire; the clock is in kHz.
-  const double memory = 2e3 * attribute(cudaDevAttrMemoryClockRate, index) *
-                        attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8;
+  const double memory = model(index).bytes();
+  if (is_integrated(index))
+    return {memory, memory / 2};  // a copy within one memory reads and writes each byte
   if (attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, index) != 0)
-    return {memory, kCoherentLink};
+    return {memory, cost::link_named(kCoherentLink).value().bandwidth};
   return {memory, pci_link_bandwidth(pci_address(index)).value_or(0)};
 }
 

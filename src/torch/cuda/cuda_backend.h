@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "config/machine.h"
+#include "cost/gpu_model.h"
 #include "device/device_api.h"
 #include "device/slabs.h"
 #include "plan/speed.h"
@@ -36,6 +37,9 @@ Status resolve(MachineSpec& spec);
 
 // The memory that card has.
 Bytes capacity(c10::DeviceIndex index);
+
+// How fast it computes: the table's figures where the table has this GPU, otherwise by what the driver says.
+cost::GpuModel model(c10::DeviceIndex index);
 
 // Of its memory and its link to the host, by what both were made for; 0 where card or system does not say.
 plan::Speed speed(c10::DeviceIndex index);

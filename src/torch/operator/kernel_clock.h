@@ -5,25 +5,24 @@
 #pragma once
 
 #include <atomic>
+#include <utility>
 
-#include "sim/cards.h"
-#include "sim/clock.h"
+#include "cost/gpu_model.h"
 
 namespace innkeeper::torch_layer {
 
 class KernelClock {
  public:
-  explicit KernelClock(const sim::Card& card) : card_(card) {}
+  explicit KernelClock(cost::GpuModel gpu) : gpu_(std::move(gpu)) {}
 
-  // One kernel that does so many floating-point operations and touches so many bytes.
-  void add(const sim::KernelCost& kernel) {
-    seconds_.fetch_add(sim::kernel_seconds(card_, kernel), std::memory_order_relaxed);
+  void add(const cost::KernelCost& kernel) {
+    seconds_.fetch_add(cost::kernel_seconds(gpu_, kernel), std::memory_order_relaxed);
   }
   // Of all kernels so far.
   double seconds() const { return seconds_.load(std::memory_order_relaxed); }
 
  private:
-  const sim::Card card_;
+  const cost::GpuModel gpu_;
   std::atomic<double> seconds_{0};
 };
 

@@ -25,21 +25,6 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// The rule of an operator, by where its name stands: a call has no other handle of it. Names live as long as
-// their operators do; one that stands where another stood would be priced as that.
-WorkRule rule_of(std::string_view name) {
-  struct Known {
-    const char* name = nullptr;
-    WorkRule rule = nullptr;
-  };
-  constexpr size_t kKept = 256;
-  thread_local std::array<Known, kKept> known;
-  Known& place = known[(reinterpret_cast<uintptr_t>(name.data()) >> 4) % kKept];
-  if (place.name != name.data()) [[unlikely]]
-    place = {name.data(), work_rule(name)};
-  return place.rule;
-}
-
 at::Tensor new_managed(c10::Storage storage, const at::Tensor& real) {
   auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey),
                                                    real.dtype());
@@ -404,8 +389,9 @@ void OperatorCall::price_kernels(KernelClock& clock) const {
     for (const Operand& operand : operands_)
       if (operand.written && operand.real.defined()) results.push_back(&operand.real);
   }
-  const WorkRule rule = rule_of(name_);
-  clock.add({.flops = rule == nullptr ? 0 : rule(operands, results), .bytes = bytes});
+  cost::KernelCost kernel = work_of(remembered_work_rule(name_), operands, results);
+  kernel.bytes = bytes;
+  clock.add(kernel);
 }
 
 void OperatorCall::finish() {

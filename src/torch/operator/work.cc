@@ -1,7 +1,10 @@
 #include "torch/operator/work.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -19,6 +22,12 @@ double size(const at::Tensor* tensor, int64_t dim) {
   if (tensor == nullptr || dim >= tensor->dim() || -dim > tensor->dim()) return 1;
   return static_cast<double>(tensor->size(dim));
 }
+
+// Whose switch allows tf32.
+enum class Library : uint8_t { products, convolutions, recurrent };
+
+// Operations of one call.
+using Flops = double (*)(Shapes operands, Shapes results);
 
 // ---------------------------------------------------------------- products
 
@@ -89,10 +98,10 @@ double attention(Shapes operands, Shapes) {
 }
 
 // (batch, heads, length, width), and (batch, length, heads, width).
-constexpr WorkRule kAttention = &attention<0, 1, 1, -2>;
-constexpr WorkRule kAttentionBackward = &attention<1, 3, 2, -2>;
-constexpr WorkRule kFlash = &attention<0, 1, 1, -3>;
-constexpr WorkRule kFlashBackward = &attention<1, 3, 2, -3>;
+constexpr Flops kAttention = &attention<0, 1, 1, -2>;
+constexpr Flops kAttentionBackward = &attention<1, 3, 2, -2>;
+constexpr Flops kFlash = &attention<0, 1, 1, -3>;
+constexpr Flops kFlashBackward = &attention<1, 3, 2, -3>;
 
 // ---------------------------------------------------------------- recurrent networks
 
@@ -122,85 +131,141 @@ double recurrent_layer(Shapes operands, Shapes) {
   return operands.size() < 3 ? 0 : recurrent(operands[0], operands.slice(1, 2), kProducts);
 }
 
-// ---------------------------------------------------------------- the table
+}  // namespace
 
-struct Rule {
+struct WorkRule {
   std::string_view name;
-  WorkRule rule;
+  Flops flops;
+  Library library = Library::products;
 };
 
+namespace {
+
+// ---------------------------------------------------------------- precisions
+
+bool allows_tf32(Library library) {
+  using Op = at::Float32Op;
+  const Op op = library == Library::products       ? Op::MATMUL
+                : library == Library::convolutions ? Op::CONV
+                                                   : Op::RNN;
+  const auto precision = at::globalContext().float32Precision(at::Float32Backend::CUDA, op);
+  // Convolutions and recurrent networks use it unless the program refuses, products where it asks.
+  return library == Library::products ? precision == at::Float32Precision::TF32
+                                      : precision != at::Float32Precision::IEEE;
+}
+
+cost::Precision precision_of(const at::Tensor& tensor, Library library) {
+  using cost::Precision;
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+    case at::kComplexDouble: return Precision::fp64;
+    case at::kBFloat16: return Precision::bf16;
+    case at::kHalf:
+    case at::kComplexHalf: return Precision::fp16;
+    case at::kFloat8_e4m3fn:
+    case at::kFloat8_e4m3fnuz:
+    case at::kFloat8_e5m2:
+    case at::kFloat8_e5m2fnuz: return Precision::fp8;
+    case at::kChar:
+    case at::kByte:
+    case at::kQInt8:
+    case at::kQUInt8: return Precision::int8;
+    default: return allows_tf32(library) ? Precision::tf32 : Precision::fp32;
+  }
+}
+
+// ---------------------------------------------------------------- the table
+
 constexpr std::array kRules = {
-    Rule{"aten::mm", &product<0>},
-    Rule{"aten::mv", &product<0>},
-    Rule{"aten::bmm", &product<0>},
-    Rule{"aten::dot", &dot},
-    Rule{"aten::vdot", &dot},
-    Rule{"aten::addmm", &product<1>},
-    Rule{"aten::addmm_", &product<1>},
-    Rule{"aten::addmv", &product<1>},
-    Rule{"aten::addmv_", &product<1>},
-    Rule{"aten::addbmm", &summed_batch},
-    Rule{"aten::baddbmm", &product<1>},
-    Rule{"aten::baddbmm_", &product<1>},
-    Rule{"aten::_addmm_activation", &product<1>},
-    Rule{"aten::linear", &product<0>},
-    Rule{"aten::_int_mm", &product<0>},
-    Rule{"aten::_scaled_mm", &product<0>},
-    Rule{"aten::_scaled_mm_v2", &product<0>},
-    Rule{"aten::_grouped_mm", &grouped},
-    Rule{"aten::_scaled_grouped_mm", &grouped},
-    Rule{"aten::_scaled_grouped_mm_v2", &grouped},
-    Rule{"aten::_weight_int8pack_mm", &product<0>},
-    Rule{"aten::_weight_int4pack_mm", &product<0>},
-    Rule{"aten::_weight_int4pack_mm_for_cpu", &product<0>},
-    Rule{"quantized::linear", &product<0>},
-    Rule{"quantized::linear_relu", &product<0>},
-    Rule{"quantized::linear_dynamic", &product<0>},
-    Rule{"quantized::linear_relu_dynamic", &product<0>},
-    Rule{"mkldnn::_linear_pointwise", &product<0>},
-    Rule{"mkl::_mkl_linear", &product<0>},
-    Rule{"aten::convolution", &convolution},
-    Rule{"aten::_convolution", &convolution},
-    Rule{"aten::cudnn_convolution", &convolution},
-    Rule{"aten::cudnn_convolution_relu", &convolution},
-    Rule{"aten::cudnn_convolution_transpose", &convolution},
-    Rule{"aten::mkldnn_convolution", &convolution},
-    Rule{"aten::_slow_conv2d_forward", &convolution},
-    Rule{"aten::_conv_depthwise2d", &convolution},
-    Rule{"aten::conv_depthwise3d", &convolution},
-    Rule{"aten::convolution_overrideable", &convolution},
-    Rule{"mkldnn::_convolution_pointwise", &convolution},
-    Rule{"aten::convolution_backward", &convolution_backward},
-    Rule{"aten::convolution_backward_overrideable", &convolution_backward},
-    Rule{"aten::_scaled_dot_product_flash_attention_for_cpu", kAttention},
-    Rule{"aten::_scaled_dot_product_flash_attention", kAttention},
-    Rule{"aten::_scaled_dot_product_efficient_attention", kAttention},
-    Rule{"aten::_scaled_dot_product_cudnn_attention", kAttention},
-    Rule{"aten::_scaled_dot_product_fused_attention_overrideable", kAttention},
-    Rule{"aten::_scaled_dot_product_flash_attention_for_cpu_backward", kAttentionBackward},
-    Rule{"aten::_scaled_dot_product_flash_attention_backward", kAttentionBackward},
-    Rule{"aten::_scaled_dot_product_efficient_attention_backward", kAttentionBackward},
-    Rule{"aten::_scaled_dot_product_cudnn_attention_backward", kAttentionBackward},
-    Rule{"aten::_scaled_dot_product_fused_attention_overrideable_backward", kAttentionBackward},
-    Rule{"aten::_flash_attention_forward", kFlash},
-    Rule{"aten::_efficient_attention_forward", kFlash},
-    Rule{"aten::_cudnn_attention_forward", kAttention},
-    Rule{"aten::_flash_attention_backward", kFlashBackward},
-    Rule{"aten::_efficient_attention_backward", kFlashBackward},
-    Rule{"aten::mkldnn_rnn_layer", &recurrent_layer<1>},
-    Rule{"aten::mkldnn_rnn_layer_backward", &recurrent_layer<2>},
-    Rule{"aten::_cudnn_rnn", &recurrent_network<1>},
-    Rule{"aten::_cudnn_rnn_backward", &recurrent_network<2>},
-    Rule{"aten::miopen_rnn", &recurrent_network<1>},
-    Rule{"aten::miopen_rnn_backward", &recurrent_network<2>},
+    WorkRule{"aten::mm", &product<0>},
+    WorkRule{"aten::mv", &product<0>},
+    WorkRule{"aten::bmm", &product<0>},
+    WorkRule{"aten::dot", &dot},
+    WorkRule{"aten::vdot", &dot},
+    WorkRule{"aten::addmm", &product<1>},
+    WorkRule{"aten::addmm_", &product<1>},
+    WorkRule{"aten::addmv", &product<1>},
+    WorkRule{"aten::addmv_", &product<1>},
+    WorkRule{"aten::addbmm", &summed_batch},
+    WorkRule{"aten::baddbmm", &product<1>},
+    WorkRule{"aten::baddbmm_", &product<1>},
+    WorkRule{"aten::_addmm_activation", &product<1>},
+    WorkRule{"aten::linear", &product<0>},
+    WorkRule{"aten::_int_mm", &product<0>},
+    WorkRule{"aten::_scaled_mm", &product<0>},
+    WorkRule{"aten::_scaled_mm_v2", &product<0>},
+    WorkRule{"aten::_grouped_mm", &grouped},
+    WorkRule{"aten::_scaled_grouped_mm", &grouped},
+    WorkRule{"aten::_scaled_grouped_mm_v2", &grouped},
+    WorkRule{"aten::_weight_int8pack_mm", &product<0>},
+    WorkRule{"aten::_weight_int4pack_mm", &product<0>},
+    WorkRule{"aten::_weight_int4pack_mm_for_cpu", &product<0>},
+    WorkRule{"quantized::linear", &product<0>},
+    WorkRule{"quantized::linear_relu", &product<0>},
+    WorkRule{"quantized::linear_dynamic", &product<0>},
+    WorkRule{"quantized::linear_relu_dynamic", &product<0>},
+    WorkRule{"mkldnn::_linear_pointwise", &product<0>},
+    WorkRule{"mkl::_mkl_linear", &product<0>},
+    WorkRule{"aten::convolution", &convolution, Library::convolutions},
+    WorkRule{"aten::_convolution", &convolution, Library::convolutions},
+    WorkRule{"aten::cudnn_convolution", &convolution, Library::convolutions},
+    WorkRule{"aten::cudnn_convolution_relu", &convolution, Library::convolutions},
+    WorkRule{"aten::cudnn_convolution_transpose", &convolution, Library::convolutions},
+    WorkRule{"aten::mkldnn_convolution", &convolution, Library::convolutions},
+    WorkRule{"aten::_slow_conv2d_forward", &convolution, Library::convolutions},
+    WorkRule{"aten::_conv_depthwise2d", &convolution, Library::convolutions},
+    WorkRule{"aten::conv_depthwise3d", &convolution, Library::convolutions},
+    WorkRule{"aten::convolution_overrideable", &convolution, Library::convolutions},
+    WorkRule{"mkldnn::_convolution_pointwise", &convolution, Library::convolutions},
+    WorkRule{"aten::convolution_backward", &convolution_backward, Library::convolutions},
+    WorkRule{"aten::convolution_backward_overrideable", &convolution_backward, Library::convolutions},
+    WorkRule{"aten::_scaled_dot_product_flash_attention_for_cpu", kAttention},
+    WorkRule{"aten::_scaled_dot_product_flash_attention", kAttention},
+    WorkRule{"aten::_scaled_dot_product_efficient_attention", kAttention},
+    WorkRule{"aten::_scaled_dot_product_cudnn_attention", kAttention},
+    WorkRule{"aten::_scaled_dot_product_fused_attention_overrideable", kAttention},
+    WorkRule{"aten::_scaled_dot_product_flash_attention_for_cpu_backward", kAttentionBackward},
+    WorkRule{"aten::_scaled_dot_product_flash_attention_backward", kAttentionBackward},
+    WorkRule{"aten::_scaled_dot_product_efficient_attention_backward", kAttentionBackward},
+    WorkRule{"aten::_scaled_dot_product_cudnn_attention_backward", kAttentionBackward},
+    WorkRule{"aten::_scaled_dot_product_fused_attention_overrideable_backward", kAttentionBackward},
+    WorkRule{"aten::_flash_attention_forward", kFlash},
+    WorkRule{"aten::_efficient_attention_forward", kFlash},
+    WorkRule{"aten::_cudnn_attention_forward", kAttention},
+    WorkRule{"aten::_flash_attention_backward", kFlashBackward},
+    WorkRule{"aten::_efficient_attention_backward", kFlashBackward},
+    WorkRule{"aten::mkldnn_rnn_layer", &recurrent_layer<1>, Library::recurrent},
+    WorkRule{"aten::mkldnn_rnn_layer_backward", &recurrent_layer<2>, Library::recurrent},
+    WorkRule{"aten::_cudnn_rnn", &recurrent_network<1>, Library::recurrent},
+    WorkRule{"aten::_cudnn_rnn_backward", &recurrent_network<2>, Library::recurrent},
+    WorkRule{"aten::miopen_rnn", &recurrent_network<1>, Library::recurrent},
+    WorkRule{"aten::miopen_rnn_backward", &recurrent_network<2>, Library::recurrent},
 };
 
 }  // namespace
 
-WorkRule work_rule(std::string_view name) {
+const WorkRule* work_rule(std::string_view name) {
   const auto* const found =
-      std::find_if(kRules.begin(), kRules.end(), [&](const Rule& rule) { return rule.name == name; });
-  return found == kRules.end() ? nullptr : found->rule;
+      std::find_if(kRules.begin(), kRules.end(), [&](const WorkRule& rule) { return rule.name == name; });
+  return found == kRules.end() ? nullptr : found;
+}
+
+const WorkRule* remembered_work_rule(std::string_view name) {
+  struct Known {
+    const char* name = nullptr;
+    const WorkRule* rule = nullptr;
+  };
+  constexpr size_t kKept = 256;
+  thread_local std::array<Known, kKept> known;
+  Known& place = known[(reinterpret_cast<uintptr_t>(name.data()) >> 4) % kKept];
+  if (place.name != name.data()) [[unlikely]]
+    place = {name.data(), work_rule(name)};
+  return place.rule;
+}
+
+cost::KernelCost work_of(const WorkRule* rule, Shapes operands, Shapes results) {
+  if (rule == nullptr || operands.empty()) return {};
+  return {.flops = rule->flops(operands, results), .precision = precision_of(*operands[0], rule->library)};
 }
 
 }  // namespace innkeeper::torch_layer

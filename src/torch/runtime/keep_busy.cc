@@ -21,7 +21,7 @@ void keep_busy(double seconds) {
   sim::Accelerator& accelerator = sim_backend::accelerator(backend.device.index());
   accelerator.begin_kernel(sim_backend::kComputeQueue);
   accelerator.end_kernel(sim_backend::kComputeQueue, {},
-                         {.flops = seconds * accelerator.options().card.flops});
+                         {.flops = seconds * accelerator.options().gpu.flops(cost::Precision::bf16)});
 }
 
 }  // namespace innkeeper::torch_layer

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
@@ -250,9 +251,9 @@ Runtime::Runtime(Prepared prepared)
             node.name, backend.device, backend.key, [accelerator] { return accelerator->live(); },
             sim_backend::make_memory_order(accelerator));
         setup.computes = true;
-        setup.speed = {accelerator->options().card.bandwidth, accelerator->options().host_link.bandwidth};
+        setup.speed = {accelerator->options().gpu.bytes(), accelerator->options().host_link.bandwidth};
         if (accelerator->options().times_hidden) {
-          backend.kernel_clock = std::make_shared<KernelClock>(accelerator->options().card);
+          backend.kernel_clock = std::make_shared<KernelClock>(accelerator->options().gpu);
           setup.time = [accelerator, kernels = backend.kernel_clock] {
             return ComputeTime{accelerator->time(0), kernels->seconds()};
           };
@@ -290,6 +291,12 @@ Runtime::Runtime(Prepared prepared)
         backend = card_backend(static_cast<c10::DeviceIndex>(*node.index));
         setup.device = card_device(node.name, backend);
         setup.speed = cuda_backend::speed(backend.device.index());
+        backend.kernel_clock = std::make_shared<KernelClock>(cuda_backend::model(backend.device.index()));
+        // Nobody asks the GPU how far it is: over a period it is as far as the host.
+        setup.time = [kernels = backend.kernel_clock] {
+          const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+          return ComputeTime{now.count(), kernels->seconds()};
+        };
         setup.computes = true;
 #endif
         break;

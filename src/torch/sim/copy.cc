@@ -89,7 +89,7 @@ void copy_bytes_between(const Tensor& to, const Tensor& from) {
   const sim::QueueIndex source_queue = current_queue(source_index);
   if (index == source_index) {
     source.copy(source_queue, to.data_ptr(), from.const_data_ptr(), byte_count(to), Direction::within);
-    note_kernel(0, 2.0 * static_cast<double>(byte_count(to)));
+    note_kernel({.bytes = 2.0 * static_cast<double>(byte_count(to))});
     return;
   }
   sim::Accelerator& destination = accelerator(index);
@@ -114,7 +114,7 @@ void copy_by_kernel(const Tensor& to, const Tensor& from) {
   call.computed();
   to_face.reset();
   from_face.reset();
-  call.end(0);
+  call.end({});
 }
 
 Tensor dense_like(const Tensor& shape, const Tensor& type, c10::Device device) {

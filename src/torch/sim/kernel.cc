@@ -137,19 +137,20 @@ void give_back(KernelCall& call, c10::IValue& value) {
   }
 }
 
-double flops_of(WorkRule rule, const KernelCall& call, c10::ArrayRef<c10::IValue> returned) {
-  if (rule == nullptr) return 0;
+cost::KernelCost kernel_of(const WorkRule* rule, const KernelCall& call,
+                           c10::ArrayRef<c10::IValue> returned) {
+  if (rule == nullptr) return {};
   c10::SmallVector<const at::Tensor*, 8> operands, results;
   for (const Operand& operand : call.operands()) operands.push_back(&operand.tensor);
   for (const c10::IValue& value : returned) {
     if (value.isTensor() && value.toTensor().defined()) results.push_back(&value.toTensor());
   }
-  return rule(operands, results);
+  return work_of(rule, operands, results);
 }
 
 }  // namespace
 
-void run_on_accelerator(const Signature& signature, WorkRule rule, c10::Stack* stack) {
+void run_on_accelerator(const Signature& signature, const WorkRule* rule, c10::Stack* stack) {
   const Faces faces = faces_for(signature);
   KernelCall call(faces);
   Arguments arguments(call, faces, signature, *stack);
@@ -160,11 +161,11 @@ void run_on_accelerator(const Signature& signature, WorkRule rule, c10::Stack* s
   call.computed();
   const std::span<c10::IValue> returned(stack->data() + stack->size() - signature.nrets, signature.nrets);
   for (c10::IValue& value : returned) give_back(call, value);
-  call.end(flops_of(rule, call, c10::ArrayRef<c10::IValue>(returned.data(), returned.size())));
+  call.end(kernel_of(rule, call, c10::ArrayRef<c10::IValue>(returned.data(), returned.size())));
 }
 
 void fallback(const c10::OperatorHandle& op, c10::Stack* stack) {
-  run_on_accelerator(*signature_of(op), work_rule(op.schema().name()), stack);
+  run_on_accelerator(*signature_of(op), remembered_work_rule(op.schema().name()), stack);
 }
 
 }  // namespace innkeeper::torch_layer::sim_backend

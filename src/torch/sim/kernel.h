@@ -10,7 +10,7 @@ namespace innkeeper::torch_layer::sim_backend {
 
 // Runs the operator's CPU kernel on the operands' bytes as one kernel of their accelerator. The arguments are
 // on top of the stack, and are replaced by the results.
-void run_on_accelerator(const Signature& signature, WorkRule rule, c10::Stack* stack);
+void run_on_accelerator(const Signature& signature, const WorkRule* rule, c10::Stack* stack);
 
 // One operator's kernel: holds its signature, so that a call looks nothing up.
 class BoxedKernel final : public c10::OperatorKernel {
@@ -23,7 +23,7 @@ class BoxedKernel final : public c10::OperatorKernel {
 
  private:
   const Signature* const signature_;
-  const WorkRule rule_;
+  const WorkRule* const rule_;
 };
 
 // For operators without a kernel of their own: those of libraries that are loaded later.

@@ -40,7 +40,7 @@ struct Operand {
 
 // What the calling thread's kernels have cost since somebody took it, for records.
 trace::Work& work_of_thread();
-void note_kernel(double flops, double bytes);
+void note_kernel(const cost::KernelCost& kernel);
 
 // What the kernel is lent: the accelerator's bytes (which read as zeros where it holds no data), or shapes.
 enum class Faces : uint8_t { bytes, shapes };
@@ -67,8 +67,9 @@ class KernelCall {
   // The hpu tensor for a tensor that the kernel returned: the operand itself, a view of an operand's storage,
   // or a new tensor that takes over the memory. Undefined tensors stay so.
   at::Tensor give_back(at::Tensor face);
-  // Ends the kernel; `flops` for its cost. No face may be in use any more.
-  void end(double flops) noexcept;
+  // Ends the kernel, which does this work; of bytes count those that it touched. No face may be in use any
+  // more.
+  void end(cost::KernelCost kernel) noexcept;
 
  private:
   struct Lent {

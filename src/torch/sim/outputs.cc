@@ -183,14 +183,15 @@ trace::Work& work_of_thread() {
   return work;
 }
 
-void note_kernel(double flops, double bytes) {
+void note_kernel(const cost::KernelCost& kernel) {
   trace::Work& work = work_of_thread();
-  work.flops += flops;
-  work.bytes += bytes;
+  work.flops += kernel.flops;
+  work.bytes += kernel.bytes;
+  if (kernel.flops > 0) work.precision = kernel.precision;
   ++work.kernels;
 }
 
-void KernelCall::end(double flops) noexcept {
+void KernelCall::end(cost::KernelCost kernel) noexcept {
   running_ = false;
   armed_.reset();
   below_.reset();
@@ -199,9 +200,9 @@ void KernelCall::end(double flops) noexcept {
   for (const Operand& operand : operands_) {
     if (operand.written) add_range(operand.tensor);
   }
-  accelerator(index_).end_kernel(queue_, {written_.data(), written_.size()},
-                                 {.flops = flops, .bytes = bytes_});
-  note_kernel(flops, bytes_);
+  kernel.bytes = bytes_;
+  accelerator(index_).end_kernel(queue_, {written_.data(), written_.size()}, kernel);
+  note_kernel(kernel);
 }
 
 }  // namespace innkeeper::torch_layer::sim_backend

@@ -59,6 +59,7 @@ int attribute(int which) {
     case 1: return 1024;                          // threads in a block
     case 8: return 48 << 10;                      // shared memory of a block
     case 10: return 32;                           // warp
+    case 13: return 1'980'000;                    // the processors' clock, kHz
     case 16: return 8;                            // processors
     case 36: return 2'619'000;                    // the memory's clock, kHz
     case 37: return 5120;                         // its wires

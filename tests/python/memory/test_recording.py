@@ -41,7 +41,7 @@ def test_operators_births_and_deaths_are_recorded(
     found = lines(tmp_path / name)
     size = 4 * 256 * 256
     product = re.fullmatch(
-        rf"O aten::mm =(\d+),(\d+),1 (\d+):{size}r (?:\3:{size}r )?(\d+):{size}o", found[0]
+        rf"O aten::mm =(\d+),(\d+),1,fp32 (\d+):{size}r (?:\3:{size}r )?(\d+):{size}o", found[0]
     )
     assert product, found
     assert int(product[1]) == 2 * 256**3 and int(product[2]) >= 3 * size

@@ -113,6 +113,41 @@ def test_as_many_as_pytorch_counts(counted: Callable[[Work], float], name: str) 
     assert counted(KNOWN[name]) == pytest.approx(expected, rel=0.01)
 
 
+def test_the_precision_of_what_is_counted(configure: Callable[[str], None], tmp_path: Path) -> None:
+    """GPUs compute float32 products without tensor cores unless the program allows it; convolutions with."""
+    configure("sim:512MiB,host:1GiB")
+
+    def precision(work: Work) -> str:
+        with innkeeper.record(tmp_path / "record"):
+            work("managed")
+        found = re.findall(r" =[1-9]\d*,\d+,\d+(?:,(\w+))?", (tmp_path / "record").read_text())
+        assert len(found) == 1
+        return str(found[0]) or "bf16"
+
+    def product(dtype: torch.dtype) -> Work:
+        return lambda device: torch.ones(4, 4, device=device, dtype=dtype).mm(
+            torch.ones(4, 4, device=device, dtype=dtype)
+        )
+
+    conv = lambda device: F.conv1d(torch.ones(1, 2, 8, device=device), torch.ones(2, 2, 3, device=device))  # noqa: E731
+    for dtype, name in (
+        (torch.float64, "fp64"),
+        (torch.float32, "fp32"),
+        (torch.bfloat16, "bf16"),
+        (torch.float16, "fp16"),
+    ):
+        assert precision(product(dtype)) == name
+    assert precision(conv) == "tf32"
+    before = torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        torch.backends.cudnn.conv.fp32_precision = "ieee"
+        assert precision(product(torch.float32)) == "tf32"
+        assert precision(conv) == "fp32"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision = before
+
+
 def test_products_in_place(counted: Callable[[Work], float]) -> None:
     def in_place(device: str) -> None:
         a, b = torch.randn(3, 8, 16, device=device), torch.randn(3, 16, 4, device=device)

@@ -109,7 +109,7 @@ TEST(Machine, GivesEachSimulatedNodeItsOptions) {
   EXPECT_EQ(second.sim.name, "sim:1");
   EXPECT_EQ(second.sim.capacity, MiB(64));
   EXPECT_EQ(second.sim.seed, 41u);
-  EXPECT_EQ(second.sim.card.name, "H100");
+  EXPECT_EQ(second.sim.gpu.name, "H100");
   EXPECT_EQ(second.sim.host_link.name, "PCIe 5 x16");
   EXPECT_EQ(second.sim.visibility, sim::Visibility::random);
 }
@@ -262,8 +262,20 @@ TEST(SimOptions, AreRead) {
   const sim::Options full =
       parse_sim_options("random:18446744073709551615,card=RTX 4090,peer=NVLink 4").value();
   EXPECT_EQ(full.seed, UINT64_MAX);
-  EXPECT_EQ(full.card.name, "RTX 4090");
+  EXPECT_EQ(full.gpu.name, "RTX 4090");
   EXPECT_EQ(full.peer_link.name, "NVLink 4");
+  EXPECT_EQ(full.host_link.name, "PCIe 4 x16");
+}
+
+TEST(SimOptions, AGpuComesWithItsUsualLink) {
+  EXPECT_EQ(parse_sim_options("").value().host_link.name, "PCIe 4 x16");
+  EXPECT_EQ(parse_sim_options("card=h100").value().host_link.name, "PCIe 5 x16");
+  EXPECT_EQ(parse_sim_options("card=GH200").value().host_link.name, "NVLink-C2C");
+  EXPECT_EQ(parse_sim_options("card=4060ti").value().host_link.name, "PCIe 4 x8");
+  EXPECT_EQ(parse_sim_options("link=PCIe 3 x16,card=H100").value().host_link.name, "PCIe 3 x16");
+  const sim::Options own = parse_sim_options("card=custom:100:500:8GiB,link=custom:48").value();
+  EXPECT_DOUBLE_EQ(own.gpu.bytes(), 500e9);
+  EXPECT_DOUBLE_EQ(own.host_link.bandwidth, 48e9);
 }
 
 TEST(SimOptions, SayInOneLineWhatIsWrong) {
@@ -286,9 +298,9 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
       {"random:1,poison=on,late", "\"random:1\" and \"late\" stand together; leave one out"},
       {"card=A100,card=H100", "\"card=A100\" and \"card=H100\" stand together; leave one out"},
       {"data=off,poison=on", "poison=on has nothing to fill beside data=off; leave one of them out"},
-      {"card=H900", "\"card=H900\" is not known; known are H200, H100, A100, RTX 4090, L4"},
-      {"link=rope",
-       "\"link=rope\" is not known; known are PCIe 4 x16, PCIe 5 x16, NVLink 3, NVLink 4, NVMe 4, NVMe 5"},
+      {"card=H900", "\"card=H900\" is no GPU that is known; the nearest are H200, H100, and B200"},
+      {"link=PCIe 5",
+       "\"link=PCIe 5\" is no link that is known; the nearest are PCIe 5 x8, PCIe 5 x16, and PCIe 4 x8"},
   };
   for (const auto& [text, message] : cases) {
     const Result<MachineSpec> spec = parse_machine("sim:1MiB", text, kHostMemory);

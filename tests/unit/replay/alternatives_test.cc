@@ -21,9 +21,13 @@ namespace {
 using test::parsed;
 
 constexpr double kMs = 1e-3;
-constexpr sim::Card kCard{
-    .name = "plain", .memory = GiB(1), .flops = 1e9, .bandwidth = 1e15, .launch_seconds = 0};
-constexpr sim::Link kLink{.name = "plain", .bandwidth = 1024.0 * (1 << 20) / 1.024, .latency = 0};
+const cost::GpuModel kCard{.name = "plain",
+                           .memory = GiB(1),
+                           .rates = {0, 0, 0, 1e9},
+                           .bandwidth = 1e15,
+                           .launch_seconds = 0,
+                           .reached_flops = 1};
+const cost::LinkModel kLink{.name = "plain", .bandwidth = 1024.0 * (1 << 20) / 1.024, .latency = 0};
 
 // A chain of layers, trained: each kernel takes 1 ms. Blocks of layer i in step s, in MiB as given:
 // parameter 100 + i, state 200 + i; activation, its gradient and the parameter's gradient are the step's.

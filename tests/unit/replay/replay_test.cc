@@ -147,7 +147,7 @@ TEST(Offline, RulesMoveWhatIsKnownOfACircle) {
 
 TEST(Player, TakesTheKernelsTimeWhereAllFits) {
   const Record record = parsed(circle(4));
-  const sim::Card card = sim::default_card();
+  const cost::GpuModel card = cost::default_gpu();
   const Result<Played> played = play(record, {.card = card});
   ASSERT_TRUE(played.ok()) << played.status().message();
   EXPECT_EQ(played.value().operators, 50);
@@ -234,7 +234,7 @@ TEST(Player, SaysWhatDoesNotFit) {
 TEST(Comparison, HasARowForEachShareAndSaysWhichDoesNotFit) {
   const std::array shares = {1.0, 0.95, 0.1};
   const Result<Comparison> found =
-      compare(parsed(circle(3)), sim::default_card(), sim::default_host_link(), shares, 40);
+      compare(parsed(circle(3)), cost::default_gpu(), cost::default_host_link(), shares, 40);
   ASSERT_TRUE(found.ok()) << found.status().message();
   ASSERT_EQ(found.value().rows.size(), 3u);
   EXPECT_EQ(found.value().rows[0].planned.in, Bytes(0));

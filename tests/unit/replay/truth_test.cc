@@ -58,9 +58,9 @@ TEST(Truth, EachKindOfKernelHasOneFactorFromHalfToTwice) {
     EXPECT_EQ(factors.size(), 4u);
     EXPECT_NE(factors["mm"], factors["add"]);
     const double memory =
-        with_true_memory(sim::default_card(), seed).bandwidth / sim::default_card().bandwidth;
+        with_true_memory(cost::default_gpu(), seed).bandwidth / cost::default_gpu().bandwidth;
     const double link =
-        with_true_bandwidth(sim::default_host_link(), seed).bandwidth / sim::default_host_link().bandwidth;
+        with_true_bandwidth(cost::default_host_link(), seed).bandwidth / cost::default_host_link().bandwidth;
     EXPECT_TRUE(memory >= 0.6 && memory < 1 && link >= 0.6 && link < 1 && memory != link);
   }
   EXPECT_GE(least, 0.5);
@@ -81,8 +81,8 @@ TEST(Truth, IsTheSameForASeed) {
 TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
   const Record record = parsed(unlike_kernels(3));
   const std::vector<double> shares = {0.8, 0.6};
-  const sim::Card card = sim::default_card();
-  const sim::Link link = sim::default_host_link();
+  const cost::GpuModel card = cost::default_gpu();
+  const cost::LinkModel link = cost::default_host_link();
   const Comparison told = compare(record, card, link, shares, 12).value();
   const Comparison modelled =
       compare(record, card, link, shares, 12, kHostBandwidth, {KernelTimes::By::model, &record}).value();
@@ -100,8 +100,8 @@ TEST(Truth, KernelsTakeWhatTheyTakeWhoeverPlans) {
   const Record model = parsed(unlike_kernels(3));
   const Record truth = with_true_kernels(model, 3);
   const std::vector<double> all = {1};
-  const sim::Card card = sim::default_card();
-  const sim::Link link = sim::default_host_link();
+  const cost::GpuModel card = cost::default_gpu();
+  const cost::LinkModel link = cost::default_host_link();
   const Comparison told = compare(truth, card, link, all, 4).value();
   const Comparison modelled =
       compare(truth, card, link, all, 4, kHostBandwidth, {KernelTimes::By::model, &model}).value();

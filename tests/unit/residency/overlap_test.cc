@@ -22,7 +22,7 @@ constexpr double kLong = 1.0;  // seconds of a kernel; copies take some microsec
 
 void compute_for(sim::Accelerator& card, double seconds) {
   card.begin_kernel(kCompute);
-  card.end_kernel(kCompute, {}, {.flops = seconds * card.options().card.flops});
+  card.end_kernel(kCompute, {}, {.flops = seconds * card.options().gpu.flops(cost::Precision::bf16)});
 }
 
 class Overlap : public testing::Test {

@@ -27,7 +27,8 @@ class PinnedCopiesTest : public testing::Test {
  protected:
   PinnedCopiesTest() {
     machine_.card(node_)->begin_kernel(0);
-    machine_.card(node_)->end_kernel(0, {}, {.flops = machine_.card(node_)->options().card.flops});
+    machine_.card(node_)->end_kernel(
+        0, {}, {.flops = machine_.card(node_)->options().gpu.flops(cost::Precision::bf16)});
     after_a_second_ = machine_->device(node_).record(Queue::compute).value();
   }
   HostRange range(size_t begin, size_t end, bool written) { return {&bytes_[begin], end - begin, written}; }

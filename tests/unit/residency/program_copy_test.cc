@@ -21,7 +21,7 @@ using test::kSize;
 using test::Machine;
 using test::pattern;
 
-constexpr sim::Link kSlow{"slow", 4096, 0};  // One second for a block of kSize bytes.
+constexpr cost::LinkModel kSlow{"slow", 4096, 0};  // One second for a block of kSize bytes.
 constexpr unsigned kAnyFault = static_cast<unsigned>(Fault::allocation) | static_cast<unsigned>(Fault::copy) |
                                static_cast<unsigned>(Fault::order);
 
@@ -30,7 +30,7 @@ class ProgramCopies : public testing::Test {
   static constexpr sim::QueueIndex kCompute = 0, kIn = 1, kOut = 2;
   static constexpr double kLong = 1.0;  // Seconds of a kernel; copies take some microseconds.
 
-  explicit ProgramCopies(sim::Link link = sim::default_host_link()) : machine_({.link = link}) {}
+  explicit ProgramCopies(cost::LinkModel link = cost::default_host_link()) : machine_({.link = link}) {}
   void TearDown() override { EXPECT_EQ(machine_->check_invariants(), ""); }
 
   double time(sim::QueueIndex queue) { return machine_.card(node_)->time(queue); }
@@ -38,8 +38,8 @@ class ProgramCopies : public testing::Test {
   Block* fresh() { return machine_->create(Bytes(kSize)); }
   void compute_for(double seconds) {
     machine_.card(node_)->begin_kernel(kCompute);
-    machine_.card(node_)->end_kernel(kCompute, {},
-                                     {.flops = seconds * machine_.card(node_)->options().card.flops});
+    machine_.card(node_)->end_kernel(
+        kCompute, {}, {.flops = seconds * machine_.card(node_)->options().gpu.flops(cost::Precision::bf16)});
   }
   // Has an event recorded, which covers the work so far.
   void mark() {

@@ -24,7 +24,7 @@ RoundStats round_of(MachineOptions options, double seconds) {
     for (Block* block : blocks) {
       EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
       card.begin_kernel(0);
-      card.end_kernel(0, {}, {.flops = seconds * card.options().card.flops});
+      card.end_kernel(0, {}, {.flops = seconds * card.options().gpu.flops(cost::Precision::bf16)});
     }
   }
   const RoundStats round = machine->planning().round;
@@ -35,7 +35,7 @@ RoundStats round_of(MachineOptions options, double seconds) {
 }
 
 double kernels(double seconds) {
-  const double launch = sim::default_card().launch_seconds;
+  const double launch = cost::default_gpu().launch_seconds;
   return static_cast<double>(kRoundBlocks) * (seconds + 2 * launch);
 }
 
@@ -49,7 +49,7 @@ TEST(RoundSeconds, AreThoseOfKernelsWhereTheyTakeLonger) {
 }
 
 TEST(RoundSeconds, AreThoseOfCopiesWhereTheyTakeLonger) {
-  const sim::Link slow{"slow", 1e8, 0};
+  const cost::LinkModel slow{"slow", 1e8, 0};
   const RoundStats round = round_of({.link = slow}, 1e-6);
   EXPECT_NEAR(round.kernel_seconds, kernels(1e-6), 1e-6);
   EXPECT_NEAR(round.seconds_bound, static_cast<double>(kRoundBlockSize.count() * kLacking) / slow.bandwidth,
@@ -67,9 +67,9 @@ TEST(RoundSeconds, AreUnknownWhereNobodyMeasuresThem) {
 
 // What is away while kernels take long, not while they touch much: its copies have the time.
 TEST(RoundSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
-  sim::Card quick = sim::default_card();
+  cost::GpuModel quick = cost::default_gpu();
   quick.launch_seconds = 1e-9;
-  const sim::Link link{"fast", quick.bandwidth / 3, 0};  // a block in the time of touching three
+  const cost::LinkModel link{"fast", quick.bytes() / 3, 0};  // a block in the time of touching three
   const Bytes size = MiB(4);
   Machine machine({.budget = Bytes(size.count() * 4 - KiB(512).count()), .card = quick, .link = link});
   sim::Accelerator& card = *machine.card(machine.sim());
@@ -82,7 +82,7 @@ TEST(RoundSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   const auto run = [&](Block* block, double seconds = 0) {
     EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
     card.begin_kernel(0);
-    card.end_kernel(0, {}, {.flops = seconds * quick.flops});
+    card.end_kernel(0, {}, {.flops = seconds * quick.flops(cost::Precision::bf16)});
   };
   run(large);
   ASSERT_TRUE(machine->pin(*large, machine.sim()).ok());

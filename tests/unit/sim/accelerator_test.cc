@@ -262,7 +262,13 @@ TEST(Accelerator, LongChainsOfWaitsBetweenQueuesEnd) {
 
 Options simple_clock(Visibility visibility) {
   Options result = options(visibility);
-  result.card = {"test", MiB(1), 1000, 100, 0.5};
+  result.gpu = {.name = "test",
+                .memory = MiB(1),
+                .bandwidth = 100,
+                .launch_seconds = 0.5,
+                .reached_flops = 1,
+                .reached_bandwidth = 1};
+  result.gpu.rates.fill(1000);
   result.host_link = {"test", 64, 1};
   result.peer_link = {"test", 640, 0.25};
   return result;

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "trace/record.h"
 #include "trace/recorder.h"
 
 namespace innkeeper::trace {
@@ -33,6 +34,27 @@ TEST(Recorder, WritesALineForEachEvent) {
       recorder.stop(),
       "O aten::mm.out =2000000000000,4096,1 3:64r 4:0w 17:1048576o\nO aten::empty\nF 3\nM step 1 F 4\n");
   EXPECT_FALSE(recorder.on());
+}
+
+// A record says what precision its flops have, but for bf16, and is read back as it was written.
+TEST(Recorder, WritesThePrecisionOfFlops) {
+  Recorder recorder;
+  recorder.start(100);
+  for (size_t i = 0; i < cost::kPrecisionNames.size(); ++i)
+    recorder.op(
+        "mm", {.flops = 8, .bytes = 4, .kernels = 1 << 20, .precision = static_cast<cost::Precision>(i)}, {});
+  recorder.op("add", {.flops = 0, .bytes = 4, .kernels = 1, .precision = cost::Precision::fp64}, {});
+  const std::string text = recorder.stop();
+  EXPECT_EQ(text,
+            "O mm =8,4,1048576,fp64\nO mm =8,4,1048576,fp32\nO mm =8,4,1048576,tf32\nO mm =8,4,1048576\n"
+            "O mm =8,4,1048576,fp16\nO mm =8,4,1048576,fp8\nO mm =8,4,1048576,int8\nO add =0,4,1\n");
+  const Record record = parse_record(text).value();
+  for (size_t i = 0; i < cost::kPrecisionNames.size(); ++i) {
+    EXPECT_EQ(record.entries[i].work.precision, static_cast<cost::Precision>(i));
+    EXPECT_EQ(record.entries[i].work.kernels, 1 << 20);
+  }
+  for (const char* bad : {"O mm =8,4,1,\n", "O mm =8,4,1,fp31\n", "O mm =8,4,1fp32\n", "O mm =8,4,1,fp32,\n"})
+    EXPECT_FALSE(parse_record(bad).ok()) << bad;
 }
 
 TEST(Recorder, RecordsNothingWhenOff) {

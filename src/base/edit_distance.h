@@ -1,0 +1,12 @@
+// How many letters differ between two words.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace innkeeper {
+
+// Levenshtein's distance: insertions, deletions, and changes of one letter.
+size_t edit_distance(std::string_view from, std::string_view to);
+
+}  // namespace innkeeper
