@@ -1,5 +1,5 @@
-// What calibrate measures: rates in bytes per second and latencies in seconds, as src/cost/gpu_model.h has them of
-// data sheets, of this machine.
+// What calibrate measures of this machine: rates in bytes per second and latencies in seconds. src/cost has
+// them of data sheets.
 #pragma once
 
 #include <string>
