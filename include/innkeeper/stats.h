@@ -44,6 +44,7 @@ struct Stats {
   int64_t fetches = 0;
   int64_t evictions = 0;           // replicas that were given up to make room or on request
   int64_t recomputed = 0;          // blocks whose operator ran again, instead of a copy each way
+  int64_t other_bits = 0;          // kinds of operators that gave other bits when they ran again
   int64_t bytes_fetched = 0;       // host or disk to an accelerator, or disk to host
   int64_t bytes_written_back = 0;  // the other way
   int64_t bytes_between = 0;       // accelerator to accelerator

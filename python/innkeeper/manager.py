@@ -43,7 +43,7 @@ def configure(
             move when they are asked for. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else True.
         recompute: whether what is planned may be to drop what cheap operators made, and to run these again
             where it is used next, instead of a copy out and back; to the same bits. None: as it was; at
-            first as ``INNKEEPER_RECOMPUTE`` says, else False.
+            first as ``INNKEEPER_RECOMPUTE`` says, else True.
         devices: ``"each"`` gives each node that computes a device index, ``managed:0``, ``managed:1`` and so
             on, with CUDA's rules, as programs made for CUDA have under ``run --managed``. It is for the rest
             of the process. ``"one"``: one device for all nodes. None: as it was; at first one.

@@ -21,7 +21,8 @@ def stats() -> dict[str, Any]:
 
     Returns:
         ``ops``, ``fetches``, ``evictions`` (counts), ``recomputed`` (blocks whose operator ran again instead
-        of a copy each way), ``bytes_fetched``, ``bytes_written_back``,
+        of a copy each way), ``other_bits`` (kinds of operators that gave other bits when they were tried
+        again, in this process: what they make is copied), ``bytes_fetched``, ``bytes_written_back``,
         ``bytes_between`` (bytes that crossed links), ``bytes_from_disk``, ``bytes_to_disk`` (of the first two
         of these), ``escaped`` (replicas that somebody else holds now),
         ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in

@@ -38,6 +38,7 @@ py::dict to_dict(const Stats& s) {
   d["ops"] = s.ops;
   d["fetches"] = s.fetches;
   d["recomputed"] = s.recomputed;
+  d["other_bits"] = s.other_bits;
   d["evictions"] = s.evictions;
   d["bytes_fetched"] = s.bytes_fetched;
   d["bytes_written_back"] = s.bytes_written_back;

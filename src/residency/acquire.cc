@@ -240,15 +240,19 @@ Status Engine::written(const Block& block, const Node& at) const {
 // ---------------------------------------------------------------- pins of users, and escapes
 
 Status Engine::pin(Block& block, NodeId id) {
+  recompute_while_there_is_room();
   Access access{.block = &block};
   std::optional<OperatorScope> scope;
   IK_RETURN_IF_ERROR(gather(*this, id, std::span(&access, 1), block.size(), scope));
   const NeedsHeap books;
   MutexLock lock(mutex_);
   take_in(block);
-  ++block.replica(id).user_pins;
+  Replica& replica = block.replica(id);
+  const Bytes size = replica.user_pins == 0 ? round_up(replica.memory.size()) : Bytes(0);
+  ++replica.user_pins;
   if (id == host_) pinned_to_host_.store(true, std::memory_order_relaxed);
-  pinned_at_[&block].push_back(id);
+  pinned_at_[&block].push_back({id, size});
+  node(id).pinned_by_user += size;
   return {};
 }
 
@@ -257,8 +261,10 @@ void Engine::unpin(Block& block) {
     MutexLock lock(mutex_);
     const auto found = pinned_at_.find(&block);
     if (found == pinned_at_.end()) return;
-    Replica& replica = block.replica(found->second.back());
-    VictimIndex& at = *node(found->second.back()).index;
+    const Pin pin = found->second.back();
+    Replica& replica = block.replica(pin.node);
+    VictimIndex& at = *node(pin.node).index;
+    node(pin.node).pinned_by_user -= pin.size;
     found->second.pop_back();
     if (found->second.empty()) pinned_at_.erase(found);
     --replica.user_pins;

@@ -46,6 +46,7 @@
 #include "residency/node.h"
 #include "residency/observers.h"
 #include "residency/recipe.h"
+#include "residency/thread_state.h"
 #include "residency/ticket.h"
 #include "trace/event.h"
 #include "trace/stream.h"
@@ -136,7 +137,7 @@ class Engine final : public Accountant {
   NodeId place(std::span<const Access> accesses, NodeId home) const;
 
   // ---- bytes that are computed again (recompute.cc)
-  // Whether what is planned may be to drop blocks (not by default).
+  // Whether what is planned may be to drop blocks.
   void set_recompute(bool on);
   bool recomputes() const { return may_drop_.load(std::memory_order_relaxed); }
   // Gives the block's bytes at `node` up, as what it reads allows; false: it stays.
@@ -150,6 +151,10 @@ class Engine final : public Accountant {
   // A recipe's operator has made the bytes of `block` anew, at `node` and as those of `made`, which has none
   // afterwards.
   Status refill(Block& block, Block& made, NodeId node);
+  // Has the calling thread run operators that are no part of its program: neither a planner nor a record hears
+  // of them, and their kernels at `node` do not count as the program's.
+  void run_unheard(NodeId node, const std::function<void()>& run);
+  static bool is_unheard() { return thread_state().recomputing != 0; }
 
   // ---- requests about one block
   Status pin(Block& block, NodeId node);  // kept until unpinned as often
@@ -382,6 +387,8 @@ class Engine final : public Accountant {
     bool under_way = false;  // somebody follows it
   };
   Status recompute(Block& block) IK_REQUIRES(mutex_);
+  void recompute_while_there_is_room() IK_EXCLUDES(mutex_);
+  bool has_room_for(const Recipe& recipe, const Block& result) const IK_REQUIRES(mutex_);
   bool hold_inputs(Block& block, const Recipe& recipe) IK_REQUIRES(mutex_);
   void let_inputs_go(Block& block, const Recipe& recipe) IK_REQUIRES(mutex_);
   void forget_dropped(Block& block) IK_EXCLUDES(mutex_);
@@ -452,7 +459,11 @@ class Engine final : public Accountant {
   };
   std::vector<Hold> holds_ IK_GUARDED_BY(mutex_);
   std::atomic<bool> pinned_to_host_{false};  // some block was, once
-  std::unordered_map<const Block*, std::vector<NodeId>> pinned_at_
+  struct Pin {
+    NodeId node;
+    Bytes size;  // of the replica; 0 where another pin holds it
+  };
+  std::unordered_map<const Block*, std::vector<Pin>> pinned_at_
       IK_GUARDED_BY(mutex_);  // by the user, in order
 
   std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);                         // somebody must see them land

@@ -53,6 +53,7 @@ struct Node {
   // Guarded by Engine::mutex_:
   Block* first = nullptr;  // resident replicas
   Bytes replica_bytes{0};
+  Bytes pinned_by_user{0};
   Bytes vacating{0};      // of these, what leaves once moves have landed
   bool has_turn = false;  // some thread has the turn
   int stuck = 0;          // of `running`, operators that wait for room here or for their operands

@@ -81,9 +81,9 @@ Bytes Engine::plannable(NodeId id) {
   for (const Leaving& parked : at.leaving) blocks += round_up(parked.memory.size());
   const Bytes kernels = std::max(Bytes(at.used.load(std::memory_order_relaxed)) - blocks, Bytes(0));
   Bytes unknown{0};
-  for (const auto& [block, nodes] : pinned_at_) {
+  for (const auto& [block, pins] : pinned_at_) {
     if (block->name_.load(std::memory_order_relaxed) == 0 &&
-        std::find(nodes.begin(), nodes.end(), id) != nodes.end())
+        std::any_of(pins.begin(), pins.end(), [id](const Pin& pin) { return pin.node == id; }))
       unknown += round_up(block->size());
   }
   return budget(id) - kernels - unknown;

@@ -12,6 +12,7 @@
 #include "residency/operator_scope.h"
 
 namespace innkeeper {
+
 namespace {
 
 // While it lives nobody is told of what this thread's operators do: they are no part of the program.
@@ -41,6 +42,7 @@ bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
   if (!alone || is_moving(block) || dropped_.contains(&block)) return false;
   if (block.writes() != recipe->writes()) return false;
   if (!recipe->in_force()) return false;
+  if (!has_room_for(*recipe, block)) return false;
   if (!hold_inputs(block, *recipe)) return false;
   if (!replica.word.close_if_unpinned()) {
     let_inputs_go(block, *recipe);
@@ -64,6 +66,14 @@ bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
                             ", to be computed again");
   }
   return true;
+}
+
+// Whether the operator's operands and result fit beside what the user has pinned, which cannot leave for them.
+bool Engine::has_room_for(const Recipe& recipe, const Block& result) const {
+  const Node& at = node(recipe.node());
+  Bytes needed = round_up(result.size());
+  for (const Recipe::Input& input : recipe.inputs()) needed += round_up(input.block->size());
+  return needed <= Bytes(at.budget.load(std::memory_order_relaxed)) - at.pinned_by_user;
 }
 
 // False, and nothing is held, where an input is not what it was, or may be written unseen.
@@ -116,6 +126,15 @@ Status Engine::recompute_all() {
   return {};
 }
 
+// Before room is taken for good: later there may be too little for an operator's operands and result.
+// What cannot be computed now stays dropped.
+void Engine::recompute_while_there_is_room() {
+  MutexLock lock(mutex_);
+  for (size_t left = dropped_.size(); left > 0 && !dropped_.empty(); --left) {
+    if (!recompute(*const_cast<Block*>(dropped_.begin()->first)).ok()) return;
+  }
+}
+
 // One step towards the block's bytes: computes them, or waits a while for who does. The block may be gone
 // afterwards, as somebody else's.
 Status Engine::recompute(Block& block) {
@@ -129,14 +148,7 @@ Status Engine::recompute(Block& block) {
   entry.under_way = true;
   mutex_.unlock();
   Status status;
-  {
-    const Unheard unheard;
-    const Node& at = node(entry.recipe->node());
-    double& remade = thread_state().remade[index_of(at.id)];
-    const double before = at.time == nullptr ? 0 : at.time().kernels - remade;
-    status = entry.recipe->follow(block);
-    if (at.time != nullptr) remade = at.time().kernels - before;  // those of recipes that it took, too
-  }
+  run_unheard(entry.recipe->node(), [&] { status = entry.recipe->follow(block); });
   mutex_.lock();
   entry.under_way = false;
   changed_.notify_all();
@@ -149,6 +161,15 @@ Status Engine::recompute(Block& block) {
   recipe = nullptr;
   mutex_.lock();
   return {};
+}
+
+void Engine::run_unheard(NodeId id, const std::function<void()>& run) {
+  const Unheard unheard;
+  const Node& at = node(id);
+  double& remade = thread_state().remade[index_of(id)];
+  const double before = at.time == nullptr ? 0 : at.time().kernels - remade;
+  run();
+  if (at.time != nullptr) remade = at.time().kernels - before;  // those of recipes that it took, too
 }
 
 Status Engine::refill(Block& block, Block& made, NodeId id) {

@@ -377,6 +377,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
   const NeedsHeap books;
   Node& at = node(id);
   if (wanted <= Bytes(0)) return Status(Code::invalid_argument, "a budget is a positive number of bytes");
+  if (wanted < budget(id)) recompute_while_there_is_room();
   MutexLock lock(mutex_);
   const int64_t before = at.budget.exchange(wanted.count());
   for (;;) {

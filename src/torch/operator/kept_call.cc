@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "torch/operator/soft_placement.h"
+#include "torch/runtime/faults.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -72,6 +73,23 @@ class AsThen {
  private:
   const HostKernels before_ = HostKernels::now();
 };
+
+// No mode of PyTorch's that is on sees what this thread calls while it lives.
+class NoModes {
+  const c10::impl::ForceDispatchKeyGuard no_mode_{c10::default_included_set,
+                                                  c10::default_excluded_set | kAboveKernels};
+  const c10::impl::DisablePythonDispatcher no_python_;
+};
+
+// All of a result's memory.
+at::Tensor as_bytes(const at::Tensor& managed) {
+  c10::Storage storage = managed.storage();
+  const auto size = static_cast<int64_t>(storage.nbytes());
+  auto made = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(kManagedKey),
+                                                   caffe2::TypeMeta::Make<uint8_t>());
+  made->set_sizes_contiguous(size);
+  return at::Tensor(std::move(made));
+}
 
 }  // namespace
 
@@ -180,6 +198,23 @@ at::Tensor KeptCall::tensor_over(const Operand& operand, const c10::Storage& sto
   return at::Tensor(std::move(made));
 }
 
+std::optional<bool> KeptCall::gives_again(const std::vector<at::Tensor>& results) const try {
+  const std::vector<c10::Storage> held = hold();
+  if (held.size() != operands_.size() || !in_force()) return std::nullopt;
+  bool same = !faults::injected(faults::Fault::other_bits);
+  runtime().engine().run_unheard(node_, [&] {
+    const OnNode here(node_);
+    const torch::jit::Stack again = run(held);
+    const NoModes no_modes;
+    for (size_t i = 0; i < results.size(); ++i)
+      same =
+          same && (!is_managed(results[i]) || at::equal(as_bytes(results[i]), as_bytes(again[i].toTensor())));
+  });
+  return same;
+} catch (const std::exception&) {  // out of memory; what else there is the program's next operator says
+  return std::nullopt;
+}
+
 torch::jit::Stack KeptCall::run(const std::vector<c10::Storage>& held) const {
   torch::jit::Stack stack;
   stack.reserve(arguments_.size());
@@ -200,9 +235,7 @@ torch::jit::Stack KeptCall::run(const std::vector<c10::Storage>& held) const {
     }
   }
   const AsThen as_then(host_);
-  const c10::impl::ForceDispatchKeyGuard no_mode(c10::default_included_set,
-                                                 c10::default_excluded_set | kAboveKernels);
-  const c10::impl::DisablePythonDispatcher no_python;
+  const NoModes no_modes;
   run_managed(op_, &stack);
   return stack;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/log.h"
 #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
 #include "torch/memory/composed.h"
@@ -352,10 +353,32 @@ std::shared_ptr<const KeptCall> OperatorCall::keep(const ManagedOp& op,
   return runtime_.backend(node_).host ? nullptr : KeptCall::of(op, arguments, node_);
 }
 
+namespace {
+std::atomic<int64_t> other_bits{0};
+}
+
+int64_t kinds_with_other_bits() { return other_bits.load(std::memory_order_relaxed); }
+
+struct OperatorCall::Trial {
+  std::shared_ptr<const KeptCall> call;
+  std::vector<at::Tensor> results;
+  std::vector<c10::ScalarType> dtypes;  // that are tried
+};
+
 void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results) {
   const bool remembers = runtime_.engine().recomputes();
+  const bool is_tried = remembers && runtime_.has_data() && !runtime_.stress_recompute();
   for (size_t i = 0; i < results.size(); ++i) {
     if (!is_managed(results[i]) || is_composed(results[i])) continue;
+    const c10::ScalarType dtype = results[i].scalar_type();
+    const auto found = call->op().signature->repeated.of(dtype);
+    if (is_tried && found != RepeatedBits::Found::same) {
+      if (found == RepeatedBits::Found::other || Engine::is_unheard()) continue;
+      if (trial_ == nullptr)
+        trial_ = std::make_unique<Trial>(Trial{call, {results.begin(), results.end()}, {}});
+      trial_->dtypes.push_back(dtype);
+      continue;
+    }
     Block* const block = block_of(results[i]);
     const auto made = std::find_if(accesses_.begin(), accesses_.end(), [&](const Access& access) {
       return access.born && access.block == block;
@@ -404,6 +427,8 @@ void OperatorCall::finish() {
     price_kernels(*clock);
   engine.count_operator(node_);
   release(engine.stream()->on() ? recorded() : trace::Operation());
+  if (trial_ != nullptr) [[unlikely]]
+    try_again();
   if (sampling()) [[unlikely]]
     sample(engine);
   if (runtime_.stress_recompute()) [[unlikely]] {
@@ -415,6 +440,22 @@ void OperatorCall::finish() {
   }
   if (too_small_ != kNoNode) [[unlikely]]
     warn_of_host(name_, why_too_small());
+}
+
+// After the operator, whose operands and results are as it left them.
+void OperatorCall::try_again() noexcept {
+  const Trial trial = std::move(*std::exchange(trial_, nullptr));
+  const Signature& signature = *trial.call->op().signature;
+  const std::optional<bool> same = trial.call->gives_again(trial.results);
+  if (!same && !signature.repeated.failed()) return;
+  using Found = RepeatedBits::Found;
+  for (const c10::ScalarType dtype : trial.dtypes) {
+    if (!signature.repeated.found(dtype, same.value_or(false) ? Found::same : Found::other)) continue;
+    if (same != false) continue;
+    other_bits.fetch_add(1, std::memory_order_relaxed);
+    log(LogLevel::warn, std::string(name_) + " of " + c10::toString(dtype) +
+                               " gave other bits when it ran again: what it makes is copied, not recomputed");
+  }
 }
 
 void OperatorCall::release(const trace::Operation& what) noexcept {

@@ -179,6 +179,7 @@ class OperatorCall {
   void show_other_storage(Operand& operand);
   void hash_operands();
   void release(const trace::Operation& what = {}) noexcept;
+  void try_again() noexcept;
   trace::Operation recorded() const;
   void price_kernels(KernelClock& clock) const;
 
@@ -197,6 +198,8 @@ class OperatorCall {
   c10::SmallVector<Adopted, 1> adopted_;
   struct Index;  // of all these by what they are over, where lists are long
   std::unique_ptr<Index> index_;
+  struct Trial;  // of a kind that never ran twice
+  std::unique_ptr<Trial> trial_;
   std::optional<OperatorScope> scope_;
   std::optional<ArmedCpu> armed_;
   // Of an accelerator.

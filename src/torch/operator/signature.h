@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "innkeeper/export.h"
+#include "torch/operator/repeated_bits.h"
 
 namespace innkeeper::torch_layer {
 
@@ -62,7 +63,8 @@ struct Signature {
   // Reads its operands and makes new tensors of them, the same bits each time, by a kernel that costs little
   // more than to touch them once.
   bool pure = false;
-  int8_t dropout_arg = -1;  // index of `dropout_p`: where it is 0, nothing is drawn
+  mutable RepeatedBits repeated = {};  // of a pure one: learned while it runs
+  int8_t dropout_arg = -1;             // index of `dropout_p`: where it is 0, nothing is drawn
 };
 
 // Never null. Every call makes a signature anew: callers keep what they got.

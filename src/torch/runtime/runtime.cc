@@ -83,7 +83,7 @@ SwitchSetting& planning_setting() {
 }
 
 SwitchSetting& recompute_setting() {
-  static SwitchSetting it("INNKEEPER_RECOMPUTE", /*by_default=*/false);
+  static SwitchSetting it("INNKEEPER_RECOMPUTE");
   return it;
 }
 

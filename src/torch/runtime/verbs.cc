@@ -15,6 +15,7 @@
 #include "torch/memory/real_memory.h"
 #include "torch/operator/mixed_move.h"
 #include "torch/operator/operator_call.h"
+#include "torch/operator/repeated_bits.h"
 #include "torch/runtime/fork.h"
 #include "torch/runtime/home.h"
 #include "torch/runtime/runtime_state.h"
@@ -113,6 +114,7 @@ Stats stats() {
   const KeptRuntime machine;
   Stats stats = machine->engine().stats();
   stats.moved_from_cpu = bytes_moved_from_cpu();
+  stats.other_bits = kinds_with_other_bits();
   for (c10::DeviceIndex i = 0; i < sim_backend::count(); ++i) {
     stats.simulated_seconds = std::max(stats.simulated_seconds, sim_backend::accelerator(i).time());
   }

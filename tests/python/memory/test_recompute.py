@@ -153,6 +153,54 @@ def test_a_plan_computes_again_instead_of_copying(run_python: RunProgram) -> Non
     assert int(with_it[2]) >= 3, "the rounds are followed"
 
 
+OTHER_BITS = """
+import sys
+
+import innkeeper._C
+
+FAULTS = 32  # an operator that is tried again gives other bits
+def trained(nodes, faults):
+    innkeeper.configure(nodes)
+    model, optimizer = encoder("managed", 64, 4, 0.0)
+    x = torch.randn(16, 32, 64).to("managed")
+    if faults:
+        innkeeper._C.inject_faults(FAULTS, 1, 3)  # of the first four kinds
+    for step in range(8):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+    stats = innkeeper.stats()
+    innkeeper._C.inject_faults(0, 0)
+    return [p.detach().cpu() for p in model.parameters()], stats
+
+
+weights, stats = trained("sim:1GiB,host:4GiB", False)
+room = f"sim:{stats['nodes']['sim:0']['peak'] // 2}B,host:4GiB"
+tight, stats = trained(room, len(sys.argv) > 1)
+assert all(map(torch.equal, weights, tight))
+print(stats["recomputed"], stats["other_bits"])
+"""
+
+
+def test_a_kind_of_operator_that_gives_other_bits_is_left_out_and_said(run_python: RunProgram) -> None:
+    alike = run_python("-c", ENCODER + OTHER_BITS)
+    assert alike.returncode == 0, alike.stderr
+    recomputed, other_bits = map(int, alike.stdout.split())
+    assert recomputed > 20 and other_bits == 0, "by default"
+    assert "other bits" not in alike.stderr
+    done = run_python("-c", ENCODER + OTHER_BITS, "faults")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1] == "4" and int(done.stdout.split()[0]) < recomputed
+    said = [line for line in done.stderr.splitlines() if "other bits" in line]
+    assert len(said) == 4 and all("aten::" in line and "Float" in line for line in said), done.stderr
+
+
+def test_it_can_be_turned_off(run_python: RunProgram) -> None:
+    off = run_python("-c", ENCODER + OTHER_BITS, INNKEEPER_RECOMPUTE="off")
+    assert off.returncode == 0, off.stderr
+    assert off.stdout.split()[0] == "0"
+
+
 @pytest.mark.parametrize("value", ["yes", "1.5"])
 def test_the_variable_is_checked(run_python: RunProgram, value: str) -> None:
     code = "import innkeeper, torch; torch.ones(1, device='managed')"

@@ -293,6 +293,54 @@ TEST_F(Recompute, AllOfItIsMadeAgainAtOnce) {
   EXPECT_TRUE(kitchen_->recompute_all().ok());
 }
 
+// While there is room: what is pinned then could not leave for the operator's operands and result.
+TEST_F(Recompute, AllOfItIsMadeBeforeTheUserTakesRoomForGood) {
+  Block& from = source(3);
+  Block* made = dropped(from, 1);
+  Block& pinned = source(9);
+  ASSERT_TRUE(kitchen_->pin(pinned, at_).ok());
+  EXPECT_EQ(kitchen_.followed, 1);
+  ASSERT_TRUE(kitchen_->drop(*made, at_)) << "there is room for it still";
+  ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(4 * 4096)).ok());
+  EXPECT_EQ(kitchen_.followed, 2);
+  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(5 * 4096)).ok());
+  EXPECT_EQ(kitchen_.followed, 2) << "more room is no reason";
+  kitchen_->unpin(pinned);
+  EXPECT_EQ(seen(*made, at_), filled(4));
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, WhatWouldNotFitBesidePinsIsNotDropped) {
+  ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(4 * 4096)).ok());
+  Block& from = source(3);
+  Block* made = kitchen_.made_of(from, 1, at_);
+  std::vector<Block*> pinned;
+  for (int i = 0; i < 2; ++i) {
+    pinned.push_back(&source(9));
+    ASSERT_TRUE(kitchen_->pin(*pinned.back(), at_).ok());
+  }
+  ASSERT_TRUE(kitchen_->pin(*pinned[0], at_).ok()) << "twice is not twice the room";
+  EXPECT_TRUE(kitchen_->drop(*made, at_)) << "operand, result, and two that are pinned";
+  EXPECT_EQ(seen(*made, at_), filled(4));
+  ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(3 * 4096)).ok());
+  EXPECT_EQ(seen(*made, at_), filled(4));
+  EXPECT_FALSE(kitchen_->drop(*made, at_));
+  kitchen_->unpin(*pinned[0]);
+  EXPECT_FALSE(kitchen_->drop(*made, at_)) << "it is pinned once more";
+  kitchen_->unpin(*pinned[0]);
+  EXPECT_EQ(seen(*made, at_), filled(4));
+  EXPECT_TRUE(kitchen_->drop(*made, at_));
+  EXPECT_EQ(seen(*made, at_), filled(4));
+  kitchen_.destroy(made);
+  kitchen_.destroy(pinned[1]);  // with its pin
+  std::erase(sources_, pinned[1]);
+  Block* again = kitchen_.made_of(from, 2, at_);
+  ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(2 * 4096)).ok());
+  EXPECT_TRUE(kitchen_->drop(*again, at_)) << "nothing is pinned any more";
+  kitchen_.destroy(again);
+}
+
 TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
   Block& from = source(3);
   Block* made = dropped(from);

@@ -1,0 +1,45 @@
+// Whether an operator gives the same bits when it runs again on the same operands. Its schema cannot say so:
+// it depends on the kernels that a library chooses. So each kind of operator, which is one dtype of its result,
+// runs twice before what it makes is recomputed for the first time; where the two differ it never is.
+//
+// Thread safety: all functions.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace innkeeper::torch_layer {
+
+class RepeatedBits {
+ public:
+  enum class Found : uint8_t { unknown, same, other };
+
+  Found of(c10::ScalarType dtype) const {
+    if ((same_.load(std::memory_order_relaxed) & bit(dtype)) != 0) return Found::same;
+    return (other_.load(std::memory_order_relaxed) & bit(dtype)) != 0 ? Found::other : Found::unknown;
+  }
+  // What a trial found first stays. True: this one was the first.
+  bool found(c10::ScalarType dtype, Found what) {
+    std::atomic<uint64_t>& bits = what == Found::same ? same_ : other_;
+    return (bits.fetch_or(bit(dtype), std::memory_order_relaxed) & bit(dtype)) == 0;
+  }
+  // A trial found no room. True: it was the last one that may be made, of all dtypes.
+  bool failed() { return failures_.fetch_add(1, std::memory_order_relaxed) + 1 >= kMostFailures; }
+
+ private:
+  static constexpr int kMostFailures = 8;
+  static uint64_t bit(c10::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); }
+
+  std::atomic<uint64_t> same_{0};   // by dtype
+  std::atomic<uint64_t> other_{0};  // likewise, or not to be tried again
+  std::atomic<int> failures_{0};
+};
+
+static_assert(static_cast<int>(c10::ScalarType::NumOptions) <= 64);
+
+// Kinds of operators that gave other bits in this process.
+int64_t kinds_with_other_bits();
+
+}  // namespace innkeeper::torch_layer
