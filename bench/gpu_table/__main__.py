@@ -20,12 +20,13 @@ import re
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # The folder where this package lies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The folder where this package lies.
+
+from rich.console import Console
 
 from gpu_table import gpu_tests, measure, results, runner, table
 from gpu_table.cells import DEFAULT, Cell, all_cells, trial_cells
 from gpu_table.results import Result
-from rich.console import Console
 
 
 def parsed() -> argparse.Namespace:
@@ -92,7 +93,7 @@ def main() -> int:
                 if result is not None:
                     console.print(f"{result.wall_s:6.1f} s  {cell.key}: {result.status}", highlight=False)
 
-            left = runner.run_all(chosen, machine, path, args.minutes, args.again, tell)
+            left = runner.run_all(chosen, machine, path, args.minutes, args.again or trial, tell)
     known = results.latest(results.load(path), machine)
     print("\n".join(table.lines(chosen, known, machine, trial)))
     for one in left:

@@ -81,7 +81,7 @@ class Cell:
     @property
     def limit_s(self) -> float:
         """Seconds after which it is stopped."""
-        return max(60.0, 3 * self.estimate_s)
+        return max(60.0, round(3 * self.estimate_s))
 
 
 def parameters(work: Workload) -> int:

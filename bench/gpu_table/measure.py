@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import statistics
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import torch
 from gpu_table.cells import Cell
 from gpu_table.program import Program
-
-import torch
 from torch import Tensor
 
 Figures = dict[str, Any]
@@ -22,7 +20,7 @@ AT_ONCE = 16  # Parameters whose bytes are at the host at once, for their hash.
 
 
 def memory_fraction(cap: int, total: int) -> float:
-    """The fraction for PyTorch's allocator, which takes ``int(fraction * total)`` bytes: never over the cap."""
+    """The fraction for PyTorch's allocator, whose ``int(fraction * total)`` bytes are never over the cap."""
     fraction = min(1.0, cap / total)
     while int(fraction * total) > cap:
         fraction = math.nextafter(fraction, 0.0)
@@ -33,7 +31,7 @@ def digest(parameters: Iterable[Tensor]) -> str:
     """The SHA-256 of the SHA-256 of each parameter's bytes, in order."""
 
     def of(x: Tensor) -> bytes:
-        return hashlib.sha256(x.contiguous().view(-1).view(torch.uint8).numpy()).digest()
+        return hashlib.sha256(x.contiguous().view(-1).view(torch.uint8).numpy().data).digest()
 
     whole = hashlib.sha256()
     pending = [x.detach() for x in parameters]
@@ -90,7 +88,8 @@ def prepare(cell: Cell, has_gpu: bool) -> Program:
         torch.set_num_threads(1)
     # Otherwise attention's backward pass adds up in another order in each run.
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    # It would run a kernel more for each tensor.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     way, cap = cell.how, cell.cap_bytes
     if has_gpu and cap is not None and not way.is_managed:
         total = torch.cuda.get_device_properties(0).total_memory
@@ -130,7 +129,9 @@ def train(cell: Cell, program: Program) -> Figures:
         if warm_up < step <= warm_up + measured:
             seconds.append(time.perf_counter() - began)
         if step == warm_up + measured:
-            figures = memory_figures(device, (moved_bytes() - moved) // measured if device == "managed" else 0)
+            figures = memory_figures(
+                device, (moved_bytes() - moved) // measured if device == "managed" else 0
+            )
         if step in cell.last_steps:
             digests[str(step)] = digest(program.model.parameters())
     return {
@@ -162,7 +163,7 @@ def run(cell: Cell) -> Figures:
         figures = train(cell, prepare(cell, has_gpu))
     except torch.OutOfMemoryError as error:
         return {"status": "out of memory", "peak_bytes": peak_bytes(device), "message": first_line(error)}
-    return {"status": "measured", "process": os.getpid(), **figures}
+    return {"status": "measured", **figures}
 
 
 def first_line(error: BaseException) -> str:

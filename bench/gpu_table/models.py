@@ -156,9 +156,7 @@ class Llama(nn.Module):
             for _ in range(shape.layers)
         )
         self.norm = nn.RMSNorm(shape.width, eps=1e-5)
-        self.head = (
-            self.embedding if shape.tied else nn.Linear(shape.width, shape.words, bias=False)
-        )
+        self.head = self.embedding if shape.tied else nn.Linear(shape.width, shape.words, bias=False)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """(batch, length) of tokens and of targets to the mean loss."""

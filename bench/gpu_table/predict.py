@@ -2,8 +2,9 @@
 
 Records three steps of each workload without data on a simulated GPU with room for all, and has ``innkeeper
 replay`` play the record at the workload's caps. A row has the step's kernels in seconds, and for each way the
-share of the full speed: the kernels' time by the step's. AdamW's step is recorded for each tensor, as a
-record wants it; the table's own is fused.
+share of the full speed: the kernels' time by the step's. Beside Innkeeper's ways stand the rules that
+``innkeeper replay`` plays for what others do, ``-`` where a rule does not fit. AdamW's step is recorded for
+each tensor, as a record wants it; the table's own is fused.
 
     python bench/gpu_table/predict.py
     python bench/gpu_table/predict.py --only T1 --card H100
@@ -20,18 +21,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # The folder where this package lies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The folder where this package lies.
 
-from gpu_table.program import Program
-from gpu_table.workloads import GIB, WORKLOADS, Workload
 from rich.console import Console
 
 import torch
+from gpu_table.program import Program
+from gpu_table.workloads import GIB, WORKLOADS, Workload
 
 PROGRAM = Path(sys.executable).parent / "innkeeper"  # This environment's.
 TRACES = Path(__file__).resolve().parents[2] / "build" / "gpu_table"
 STEPS = 3  # The first makes the optimizer's state, the other two are alike.
-WAYS = {"on demand": "asked", "planned": "planned", "planned with recompute": "recompute"}
+WAYS = {  # Column: what innkeeper replay calls it.
+    "on demand": "asked",
+    "planned": "planned",
+    "planned with recompute": "recompute",
+    "rule: optimizer at the host": "optimizer",
+    "rule: modules at the host": "modules",
+    "rule: activations at the host": "activations",
+}
 
 
 def record(work: Workload, path: Path) -> None:
@@ -78,14 +86,12 @@ def rows(work: Workload, args: argparse.Namespace) -> list[str]:
     path = recorded(work, args)
     peak = replayed(path, [0.9], args)["peak"]
     caps = [0.6 * peak / GIB] if args.quick else list(work.caps)
-    found = replayed(path, [cap * GIB / peak for cap in caps], args)
+    found = replayed(path, [min(1.0, cap * GIB / peak) for cap in caps], args)
     kernels = found["kernel_seconds"]
     lines = []
     for cap, row in zip(caps, found["rows"], strict=True):
-        shares = [
-            f"{kernels / row[key]['seconds']:.2f}" if "failed" not in row else "does not fit"
-            for key in WAYS.values()
-        ]
+        ways = [row.get(key, {}) for key in WAYS.values()]
+        shares = [f"{kernels / way['seconds']:.2f}" if "seconds" in way else "-" for way in ways]
         needs = f"{peak / GIB:.1f} GiB"
         lines.append(f"| {work.name} | {cap:g} GiB | {needs} | {1e3 * kernels:,.0f} | {' | '.join(shares)} |")
     return lines

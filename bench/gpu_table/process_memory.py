@@ -14,7 +14,7 @@ SMI = ("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,nohea
 
 
 class PeakOf:
-    """While the context lasts, samples what a process has of the GPU. ``bytes`` is None where nobody tells."""
+    """Samples what a process has of the GPU while the context lasts. ``bytes`` is None where unknown."""
 
     def __init__(self, pid: int) -> None:
         self.bytes: int | None = None

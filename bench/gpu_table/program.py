@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gpu_table.workloads import Workload
 from torch.utils.checkpoint import checkpoint
 
 import torch
+from gpu_table.workloads import Workload
 from torch import Tensor, nn
 
 PIECE = 1 << 24  # Elements that are filled at once, so that filling takes little memory.

@@ -48,8 +48,13 @@ def this_machine() -> Machine:
 
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
     driver = output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0]
+    return Machine(gpu, driver or "-", torch.__version__, this_commit(), date.today().isoformat())
+
+
+def this_commit() -> str:
+    """The commit that stands here. With ``-changed`` where files differ: no document takes such a figure."""
     commit = output_of("git", "rev-parse", "--short", "HEAD") or "unknown"
-    return Machine(gpu, driver or "-", torch.__version__, commit, date.today().isoformat())
+    return f"{commit}-changed" if output_of("git", "status", "--porcelain", "-uno") else commit
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def default_file(trial: bool) -> Path:
 
 
 def append(path: Path, result: Result) -> None:
-    """Adds a line, whole or not at all for whoever reads a line at once."""
+    """Adds a line in one write."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(asdict(result)) + "\n")

@@ -1,7 +1,8 @@
-"""Runs cells, each in a process of its own with a time limit, and writes each result as soon as it is there."""
+"""Runs cells, each in a process of its own with a time limit, and writes each result at once."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -88,16 +89,14 @@ def run_cell(
         printed, complaint = out.read(), err.read()
     wall_s = time.monotonic() - began
     if over:
-        return Result(cell.key, machine, f"over the limit of {limit_s:.0f} s", wall_s=wall_s)
+        return Result(cell.key, machine, f"over the limit of {limit_s:g} s", wall_s=wall_s)
     return ended(cell, machine, process.returncode, printed, complaint, wall_s, peak.bytes)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Ends a process that leads a group, and the group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

@@ -106,7 +106,11 @@ def note_of(cell: Cell, result: Result) -> str:
         return result.status.replace("|", "/")
     if not cell.how.is_managed:
         return ""
-    note = f"{size(result.figures['moved_bytes'])} moved a step" if result.figures["moved_bytes"] else "0 B moved"
+    note = (
+        f"{size(result.figures['moved_bytes'])} moved a step"
+        if result.figures["moved_bytes"]
+        else "0 B moved"
+    )
     if cell.how.plans and result.figures["moved_bytes"] and not result.figures["planned_periods"]:
         note += ", no plan was followed"
     return note

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from gpu_table.program import Program
-
 import torch
+from gpu_table.program import Program
 
 Change = Callable[[Program], None]
 
@@ -204,6 +203,5 @@ RIVALS = {
     "T6": RIVALS_OF_STATES,
 }
 WAYS = {
-    way.name: way
-    for way in (*MANAGED, *RIVALS_OF_STATES, CHECKPOINTING, SELECTIVE, COMPILED, MICRO_BATCHES)
+    way.name: way for way in (*MANAGED, *RIVALS_OF_STATES, CHECKPOINTING, SELECTIVE, COMPILED, MICRO_BATCHES)
 }

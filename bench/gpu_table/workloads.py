@@ -59,7 +59,7 @@ class Workload:
         )
 
 
-SMALL_CAP_MIB = 1  # The cap of a simulated GPU at the smallest shape.
+SMALL_CAP_MIB = 0.75  # The cap of a simulated GPU at the smallest shape.
 
 WORKLOADS = {
     workload.name: workload
@@ -100,7 +100,7 @@ WORKLOADS = {
             LLAMA_1B,
             batch=1,
             length=65_536,
-            caps=(24,),
+            caps=(24, 16),
             step_s=4.5,
             measured=2,
         ),
