@@ -11,6 +11,7 @@ from gpu_table.workloads import GIB, WORKLOADS, Workload
 START_S = 7.0  # Estimate: import PyTorch, start CUDA, make the model, read the parameters for their hash.
 HASH_BYTES_S = 4e9  # Estimate: bytes of parameters that are copied to the host and hashed in a second.
 TRIAL_S = 6.0  # Estimate: a cell at the smallest shape.
+TRIAL_LIMIT_S = 250.0  # Its limit, for a machine that others keep busy.
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Cell:
     @property
     def limit_s(self) -> float:
         """Seconds after which it is stopped."""
-        return max(60.0, round(3 * self.estimate_s))
+        return TRIAL_LIMIT_S if self.trial else max(60.0, round(3 * self.estimate_s))
 
 
 def parameters(work: Workload) -> int:

@@ -180,7 +180,6 @@ ADAMW_8BIT = Way(
     "torchao, 8-bit AdamW",
     after=(adamw_8bit,),
     package="torchao",
-    needs_gpu=True,
     other_numbers=True,
     start_s=20,
 )
