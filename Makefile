@@ -6,6 +6,7 @@
 #   make verify  sanitizers, fuzzing, clang-tidy, documented commands and more (JOB="asan tsan": these alone)
 #   make nightly what takes an hour a job (JOB=soak), and docs/nightly.md of it
 #   make bench   benchmarks                                         make gpu     the tests that need one
+#   make table   training under one cap of GPU memory, beside what others use (ALL=1: every cell; tools/table.sh --help)
 #   make format  clang-format and ruff, in place                    make lint    style, layers, sizes, clang-tidy
 #   make clean   remove build/ (not .venv)
 #   make cuda    the CUDA part without a card: PyTorch's CUDA build on a runtime of our own (fetches it once)
@@ -16,7 +17,7 @@
 #   QUICK=1      behind demo, bench, lint, asan, compat or check-torch: the shortest form, to see that it works
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test verify nightly bench gpu cuda lint format clean check-torch asan compat fresh
+.PHONY: help setup demo check test verify nightly bench gpu table cuda lint format clean check-torch asan compat fresh
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -55,6 +56,9 @@ bench:
 
 gpu:
 	@tools/gpu.sh
+
+table:
+	@tools/table.sh
 
 cuda:
 	@tools/cuda.sh

@@ -31,7 +31,7 @@ fi
 # What needs a card's speed, its own random numbers, or kernels that are not here (cuDNN, fused attention) is left out.
 # By --deselect, since pytest heeds its last -k alone and PYTEST_ARGS may have one.
 mapfile -t left_out < <("$python" -m pytest -q -p no:cacheprovider --collect-only tests/gpu \
-  -k "overhead or overlap or oversubscription or attention or lstm" |
+  -k "overhead or overlap or attention or lstm" |
   sed -n 's/^tests/--deselect=tests/p')
 FAKE_CUDA_MEMORY=$((6 << 30)) suite "what make gpu asks of a card" tests/gpu "${left_out[@]}"
 export INNKEEPER_TEST_ON=cuda FAKE_CUDA_CARDS=2 FAKE_CUDA_MEMORY=$((1 << 30))

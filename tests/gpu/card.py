@@ -116,7 +116,7 @@ def machine() -> dict[str, str]:
 
 
 def record(test: str, **figures: Any) -> None:
-    """Adds a test's figures to the results; `python3 tools/gpu_rows.py` prints them as rows."""
+    """Adds a test's figures to the results; `bench/gpu_table --tests FILE` prints them as rows."""
     path = results_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     results = json.loads(path.read_text()) if path.exists() else {}

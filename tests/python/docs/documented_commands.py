@@ -30,6 +30,10 @@ TRAIN = Short(
 )
 DDP = Elsewhere("tests/python/docs/test_examples.py::test_ddp_gives_the_same_weights_as_on_the_cpu")
 GPU_TESTS = Elsewhere("tests/python/docs/test_gpu_tests.py::test_they_pass_on_a_simulated_card")
+GPU_TABLE = Elsewhere(
+    "tests/python/docs/test_gpu_table.py::"
+    "test_innkeepers_ways_have_the_bits_of_plain_pytorch_on_a_simulated_gpu"
+)
 LIST_DRAWN = Short("tools/mutate --random 3 --seed 1 --list", " src/")
 LIST_MUTANTS = Short("tools/mutate --list", "torch/copy-write")
 INSTALL = Short("pip install --dry-run --no-build-isolation --no-deps .", "Would install innkeeper-")
@@ -72,6 +76,13 @@ TRIED: dict[str, Short | Elsewhere] = {
         """OUT=$TMPDIR CUDA_VISIBLE_DEVICES= PYTEST_ARGS="-k 'a or b'" make gpu""", "gpu tests skipped: "
     ),
     "make gpu": Short("CUDA_VISIBLE_DEVICES= make gpu", "gpu tests skipped: "),
+    "make table": Short(
+        "CUDA_VISIBLE_DEVICES= make table ONLY='T5.*(plain|compile)'", "No measurement: there is no GPU here."
+    ),
+    "ALL=1 MINUTES=60 make table": Short(
+        "CUDA_VISIBLE_DEVICES= ALL=1 MINUTES=60 make table ONLY='fits 8x256'", "0 B moved"
+    ),
+    "tools/table.sh --help": AS_IT_IS,
     "make lint": Short("make lint QUICK=1", "== tidy =="),
     "make format": Elsewhere("tests/python/docs/test_commands.py::test_make_format_formats"),
     "make clean": Elsewhere("tests/python/docs/test_commands.py::test_make_clean_removes_what_was_built"),
@@ -187,7 +198,11 @@ TRIED: dict[str, Short | Elsewhere] = {
     "INNKEEPER_NODES=sim:1x110MiB,host:2GiB .venv/bin/innkeeper run --nproc 2 -- examples/ddp.py"
     " --steps 20": DDP,
     "INNKEEPER_GPU_TESTS=sim .venv/bin/python -m pytest tests/gpu": GPU_TESTS,
-    "python3 tools/gpu_rows.py FILE": GPU_TESTS,
+    "python3 bench/gpu_table --tests FILE": GPU_TESTS,
+    "python3 bench/gpu_table --print": GPU_TABLE,
+    "python bench/gpu_table/predict.py": Elsewhere(
+        "tests/python/docs/test_gpu_table.py::test_predictions_are_rows_of_shares"
+    ),
     # tools
     "python3 tools/repeat.py --busy 4 50 .venv/bin/python -m pytest -q tests/cli": Elsewhere(
         "tests/python/docs/test_tools.py::test_repeating_names_what_failed_and_what_took_long"

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 from processes import RunProgram
-from repository import ROOT
 
-CHOSEN = (
-    "room or random or experiments or (overlap and not training) or (bits and gpt-fused) or oversubscription "
-    "or compiled"
-)
+CHOSEN = "room or random or experiments or (overlap and not training) or (bits and gpt-fused) or compiled"
 
 
 def test_they_pass_on_a_simulated_card(
@@ -25,7 +21,7 @@ def test_they_pass_on_a_simulated_card(
     assert " passed" in done.stdout
     figures = json.loads((tmp_path / "results-sim.json").read_text())
     assert figures["bits"]["gpt-fused"]["equal_at_percent"] == ["100", "70", "40"]
-    rows = run_python("tools/gpu_rows.py", str(tmp_path / "results-sim.json"))
+    rows = run_python("bench/gpu_table", "--tests", str(tmp_path / "results-sim.json"))
     assert "| bits | gpt-fused equal to plain | yes |" in rows.stdout
 
 
@@ -33,13 +29,13 @@ def test_rows_say_where_they_come_from(run_python: RunProgram, tmp_path: Path) -
     """So that they can stand in a document: tools/check_figures.py asks for it."""
     machine = {"card": "H200", "PyTorch": "2.11", "CUDA": "", "commit": "0123abc"}
     (tmp_path / "results.json").write_text(json.dumps({"machine": machine, "room": {"highest": 1.5}}))
-    rows = run_python("tools/gpu_rows.py", str(tmp_path / "results.json")).stdout
+    rows = run_python("bench/gpu_table", "--tests", str(tmp_path / "results.json")).stdout
     assert rows.startswith(
         "Measured at 0123abc by `make gpu`, of `src/residency` and `src/torch`: card H200, PyTorch 2.11\n"
     )
 
 
 def test_nothing_measured_is_said_in_one_line(run_python: RunProgram, tmp_path: Path) -> None:
-    rows = run_python(str(ROOT / "tools/gpu_rows.py"), str(tmp_path / "none.json"))
+    rows = run_python("bench/gpu_table", "--tests", str(tmp_path / "none.json"))
     assert rows.returncode == 1
     assert "nothing has been measured" in rows.stdout

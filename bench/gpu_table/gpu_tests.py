@@ -1,17 +1,11 @@
-"""Prints what tests/gpu measured on a card as rows for docs/gpu-results.md.
-
-python3 tools/gpu_rows.py [build/gpu/results-cuda.json]
-"""
+"""What tests/gpu measured, as rows for docs/gpu-results.md."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-RESULTS = Path(__file__).resolve().parent.parent / "build/gpu/results-cuda.json"
 
 
 def shown(name: str, value: Any) -> str:
@@ -59,20 +53,15 @@ def rows(results: dict[str, Any]) -> Iterator[str]:
             yield f"| {test} | {' '.join(path).replace('_', ' ')} | {shown(path[-1], value)} |"
 
 
-def main(arguments: list[str]) -> int:
-    """Exits with 1 where nothing has been measured on a card."""
-    path = Path(arguments[0]) if arguments else RESULTS
+def main(path: Path) -> int:
+    """Prints the rows. Returns 1 where nothing has been measured on a GPU."""
     if not path.exists():
-        print(f"{path} is not there: nothing has been measured; run make gpu on a machine with a card")
+        print(f"{path} is not there: nothing has been measured; run make gpu on a machine with a GPU")
         return 1
     results = json.loads(path.read_text())
     card = results.get("machine", {}).get("card", "")
     if "Fake" in card:
-        print(f"{path} is of {card}, which is no card: these are no results")
+        print(f"{path} is of {card}, which is no GPU: these are no results")
         return 1
     print("\n".join(rows(results)))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
