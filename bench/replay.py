@@ -4,7 +4,7 @@ Each row of the table is a model on a card with a part of the memory that it wan
 those of a step, in multiples of its kernels':
 
 ``planned``: as Innkeeper does it once it knows the round;
-``recompute``: likewise with ``configure(recompute=True)``: what cheap operators made may be made again;
+``recompute``: as programs run by default: what cheap operators made may be made again;
 ``asked for``: likewise without plans: each block moves when it is asked for, beside the kernels;
 ``pager``: least recently used leaves, and the program waits for each copy, as for unified memory's;
 ``modules``, ``activations``, ``optimizer``: what people do today, each a rule about which tensors are at the

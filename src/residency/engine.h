@@ -151,8 +151,8 @@ class Engine final : public Accountant {
   // A recipe's operator has made the bytes of `block` anew, at `node` and as those of `made`, which has none
   // afterwards.
   Status refill(Block& block, Block& made, NodeId node);
-  // Has the calling thread run operators that are no part of its program: neither a planner nor a record hears
-  // of them, and their kernels at `node` do not count as the program's.
+  // Has the calling thread run operators that are no part of its program: neither a planner nor a record
+  // hears of them, and their kernels at `node` do not count as the program's.
   void run_unheard(NodeId node, const std::function<void()>& run);
   static bool is_unheard() { return thread_state().recomputing != 0; }
 

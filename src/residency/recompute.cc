@@ -68,7 +68,8 @@ bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
   return true;
 }
 
-// Whether the operator's operands and result fit beside what the user has pinned, which cannot leave for them.
+// Whether the operator's operands and result fit beside what the user has pinned, which cannot leave for
+// them.
 bool Engine::has_room_for(const Recipe& recipe, const Block& result) const {
   const Node& at = node(recipe.node());
   Bytes needed = round_up(result.size());

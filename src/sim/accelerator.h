@@ -10,8 +10,8 @@
 // Visibility::late publishes as late as it may, early at once, random draws for each item (seeded).
 //
 // What it is not: a model of how a GPU splits a kernel among its processors. Time is virtual: a kernel takes
-// what cost/gpu_model.h says, a copy latency + bytes / bandwidth (sim/clock.h). It is the same on every run with
-// the same program, whatever the real machine does and whatever is visible when.
+// what cost/gpu_model.h says, a copy latency + bytes / bandwidth (sim/clock.h). It is the same on every run
+// with the same program, whatever the real machine does and whatever is visible when.
 //
 // Thread safety: all methods. Kernels of several threads may compute at the same time, on one queue too:
 // those are ordered only as far as their threads are. No lock is held while bytes are copied

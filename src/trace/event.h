@@ -1,15 +1,15 @@
 // What operators do to blocks, as words of 64 bits: how it is passed on and kept. Whoever wants to know it,
 // plans, records, reports, reads it here.
 //
-//     operation   head, order, [flops, bytes, kernels and precision,] then for each access: block and kind, size
+//     operation   head, order, [flops, bytes, kernels,] then for each access: block and kind, size
 //     freed       head, order, block
 //     mark        head, order, letters, eight a word
 //     gap         head: so many words, the head among them, say nothing
 //
 // The head has the kind (bits 0 and 1), whether work is known (2), the node (4 to 11), the operator's name
 // (12 to 31) and how many accesses, letters or words there are (32 to 63). An access's first word is its
-// block's id times four, and 0 (read), 1 (written), 2 (born) or 3 (pure). The precision of flops is the lowest
-// byte of its word.
+// block's id times four, and 0 (read), 1 (written), 2 (born) or 3 (pure). The lowest byte of the kernels'
+// word is the precision of the flops.
 //
 // The order is the event's place among all events of a stream, whichever thread's; 0 is no record's event.
 #pragma once

@@ -42,8 +42,8 @@ class KeptCall {
   // Runs it once more, as if nothing had changed since: no mode is on, and the threads are as many. `held`:
   // what hold() gave.
   torch::jit::Stack run(const std::vector<c10::Storage>& held) const;
-  // Runs it once more on operands that have not changed, and compares. nullopt: an operand is gone, or there is
-  // no room. Called while no lock is held.
+  // Runs it once more on operands that have not changed, and compares. nullopt: an operand is gone, or there
+  // is no room. Called while no lock is held.
   std::optional<bool> gives_again(const std::vector<at::Tensor>& results) const;
   NodeId node() const { return node_; }
   const ManagedOp& op() const { return op_; }

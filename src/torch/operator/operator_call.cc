@@ -454,7 +454,7 @@ void OperatorCall::try_again() noexcept {
     if (same != false) continue;
     other_bits.fetch_add(1, std::memory_order_relaxed);
     log(LogLevel::warn, std::string(name_) + " of " + c10::toString(dtype) +
-                               " gave other bits when it ran again: what it makes is copied, not recomputed");
+                            " gave other bits when it ran again: what it makes is copied, not recomputed");
   }
 }
 

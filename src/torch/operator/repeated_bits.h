@@ -1,6 +1,6 @@
 // Whether an operator gives the same bits when it runs again on the same operands. Its schema cannot say so:
-// it depends on the kernels that a library chooses. So each kind of operator, which is one dtype of its result,
-// runs twice before what it makes is recomputed for the first time; where the two differ it never is.
+// it depends on the kernels that a library chooses. So each kind of operator, which is one dtype of its
+// result, runs twice before what it makes is recomputed for the first time; where the two differ it never is.
 //
 // Thread safety: all functions.
 #pragma once

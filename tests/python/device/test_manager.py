@@ -171,7 +171,16 @@ def test_statistics():
             "bytes_bound",
             "time_bound",
         ),
-        *("recomputed", "other_bits", "escaped", "planned_rounds", "divergences", "round", "simulated_seconds", "nodes"),
+        *(
+            "recomputed",
+            "other_bits",
+            "escaped",
+            "planned_rounds",
+            "divergences",
+            "round",
+            "simulated_seconds",
+            "nodes",
+        ),
         "moved_from_cpu",
     }
     assert (
