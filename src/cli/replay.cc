@@ -237,9 +237,10 @@ int run(Options options) {
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
   trace::Record truth = record.value();
   if (options.truth) {
-    truth = replay::with_true_kernels(truth, *options.truth);
-    card = replay::with_true_memory(card, *options.truth);
-    link = replay::with_true_bandwidth(link, *options.truth);
+    const cost::Truth drawn(*options.truth);
+    truth = replay::with_true_kernels(truth, drawn);
+    card = drawn.with_true_memory(card);
+    link = drawn.with_true_rate(link);
   }
   using By = replay::KernelTimes::By;
   replay::KernelTimes times;

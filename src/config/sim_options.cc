@@ -73,6 +73,12 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
       if (value != "told" && value != "hidden")
         return refuse_sim(in_quotes(option) + ": expected times=told or times=hidden");
       options.times_hidden = value == "hidden";
+    } else if (key == "truth") {
+      if (!value.starts_with("random:"))
+        return refuse_sim(in_quotes(option) + ": expected truth=random:SEED");
+      uint64_t seed = 0;
+      IK_RETURN_IF_ERROR(choose_seed(value.substr(7), option, seed));
+      options.truth.emplace(seed);
     } else if (key == "card") {
       IK_RETURN_IF_ERROR(choose(cost::gpu_named(value), option, options.gpu));
     } else if (key == "link") {
@@ -80,14 +86,19 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
     } else if (key == "peer") {
       IK_RETURN_IF_ERROR(choose(cost::link_named(value), option, options.peer_link));
     } else {
-      return refuse_sim(in_quotes(option) +
-                        " is no option; expected late, early, random:SEED, poison=on, poison=off, " +
-                        "data=on, data=off, times=told, times=hidden, card=NAME, link=NAME or peer=NAME, as "
-                        "in random:42,card=H100");
+      return refuse_sim(
+          in_quotes(option) +
+          " is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
+          "times=told, times=hidden, truth=random:SEED, card=NAME, link=NAME or peer=NAME, as "
+          "in random:42,card=H100");
     }
   }
   if (!said.contains("link"))  // A GPU comes with its usual link.
     options.host_link = cost::link_named(options.gpu.link).value();
+  if (options.truth) {
+    options.gpu = options.truth->with_true_memory(std::move(options.gpu));
+    options.host_link = options.truth->with_true_rate(std::move(options.host_link));
+  }
   if (!options.data && poison.value_or(false)) {
     return refuse_sim("poison=on has nothing to fill beside data=off; leave one of them out");
   }

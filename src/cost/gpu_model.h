@@ -39,12 +39,13 @@ struct KernelCost {
   double flops = 0;
   double bytes = 0;
   Precision precision = Precision::bf16;
+  double slower = 1;  // it takes as many times as long (truth.h)
 };
 
 // Roofline: arithmetic or memory bounds a kernel, and each launch takes time as well.
 inline double kernel_seconds(const GpuModel& gpu, const KernelCost& kernel) {
-  return gpu.launch_seconds +
-         std::max(kernel.flops / gpu.flops(kernel.precision), kernel.bytes / gpu.bytes());
+  const double arithmetic = kernel.flops / gpu.flops(kernel.precision);
+  return gpu.launch_seconds + kernel.slower * std::max(arithmetic, kernel.bytes / gpu.bytes());
 }
 
 std::span<const GpuModel> gpu_models();

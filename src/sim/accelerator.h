@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@
 #include "base/types.h"
 #include "cost/gpu_model.h"
 #include "cost/link_model.h"
+#include "cost/truth.h"
 #include "device/device_api.h"
 
 namespace innkeeper::sim {
@@ -55,6 +57,8 @@ struct Options {
   bool data = true;
   // The planner cannot read kernel times, as on a real GPU. It can read the clock.
   bool times_hidden = false;
+  // Kernels take as long as this says, where plans cannot know it. `gpu` and `host_link` are as it has them.
+  std::optional<cost::Truth> truth = std::nullopt;
   cost::GpuModel gpu = cost::default_gpu();
   cost::LinkModel host_link = cost::default_host_link();
   cost::LinkModel peer_link = cost::default_peer_link();

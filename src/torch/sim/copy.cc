@@ -114,7 +114,7 @@ void copy_by_kernel(const Tensor& to, const Tensor& from) {
   call.computed();
   to_face.reset();
   from_face.reset();
-  call.end({});
+  call.end({}, "aten::copy_");
 }
 
 Tensor dense_like(const Tensor& shape, const Tensor& type, c10::Device device) {

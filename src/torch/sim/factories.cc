@@ -141,7 +141,7 @@ at::Scalar local_scalar_dense(const Tensor& self) {
   call.begin(/*host_result=*/true);
   at::Scalar value = at::native::_local_scalar_dense_cpu(face);
   call.computed();
-  call.end({});
+  call.end({}, "aten::fill_");
   return value;
 }
 

@@ -161,7 +161,8 @@ void run_on_accelerator(const Signature& signature, const WorkRule* rule, c10::S
   call.computed();
   const std::span<c10::IValue> returned(stack->data() + stack->size() - signature.nrets, signature.nrets);
   for (c10::IValue& value : returned) give_back(call, value);
-  call.end(kernel_of(rule, call, c10::ArrayRef<c10::IValue>(returned.data(), returned.size())));
+  call.end(kernel_of(rule, call, c10::ArrayRef<c10::IValue>(returned.data(), returned.size())),
+           signature.op.schema().name());
 }
 
 void fallback(const c10::OperatorHandle& op, c10::Stack* stack) {

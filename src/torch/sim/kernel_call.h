@@ -69,7 +69,7 @@ class KernelCall {
   at::Tensor give_back(at::Tensor face);
   // Ends the kernel, which does this work; of bytes count those that it touched. No face may be in use any
   // more.
-  void end(cost::KernelCost kernel) noexcept;
+  void end(cost::KernelCost kernel, std::string_view op) noexcept;
 
  private:
   struct Lent {

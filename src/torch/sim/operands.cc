@@ -105,7 +105,7 @@ void KernelCall::begin(bool host_result) {
 }
 
 KernelCall::~KernelCall() {
-  if (running_) end({});
+  if (running_) end({}, {});
 }
 
 }  // namespace innkeeper::torch_layer::sim_backend

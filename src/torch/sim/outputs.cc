@@ -191,7 +191,7 @@ void note_kernel(const cost::KernelCost& kernel) {
   ++work.kernels;
 }
 
-void KernelCall::end(cost::KernelCost kernel) noexcept {
+void KernelCall::end(cost::KernelCost kernel, std::string_view op) noexcept {
   running_ = false;
   armed_.reset();
   below_.reset();
@@ -201,6 +201,7 @@ void KernelCall::end(cost::KernelCost kernel) noexcept {
     if (operand.written) add_range(operand.tensor);
   }
   kernel.bytes = bytes_;
+  if (const auto& truth = accelerator(index_).options().truth) kernel.slower = truth->slower(op, kernel);
   accelerator(index_).end_kernel(queue_, {written_.data(), written_.size()}, kernel);
   note_kernel(kernel);
 }

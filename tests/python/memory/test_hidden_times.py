@@ -56,3 +56,24 @@ def test_kernels_are_priced_by_their_work(run_python: RunProgram, name: str) -> 
     assert hidden["seconds"] > 0.999 * hidden["kernels"] > 0
     assert hidden["kernels"] == pytest.approx(told["kernels"], rel=0.1)
     assert hidden["sum"] == told["sum"]
+
+
+@pytest.mark.slow
+def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
+    """Kernels take half to twice what they are priced at, and no bit depends on it."""
+    runs = {
+        sim: json.loads(run_python("-c", TRAIN, "linear", ROOMS["linear"], INNKEEPER_SIM=sim).stdout)
+        for sim in (
+            "times=told",
+            "times=told,truth=random:1",
+            "times=told,truth=random:2",
+            "times=hidden,truth=random:1",
+        )
+    }
+    model, first, second, hidden = runs.values()
+    assert len({run["sum"] for run in runs.values()}) == 1
+    assert len({model["kernels"], first["kernels"], second["kernels"]}) == 3
+    for truth in (first, second):
+        assert 0.5 < truth["kernels"] / model["kernels"] < 2 / 0.6
+    assert hidden["planned"] > 0
+    assert hidden["kernels"] != pytest.approx(first["kernels"], rel=0.01), "prices know no factors"

@@ -282,10 +282,12 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
   const BadCase cases[] = {
       {"lazy",
        "\"lazy\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-       "times=told, times=hidden, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100"},
+       "times=told, times=hidden, truth=random:SEED, card=NAME, link=NAME or peer=NAME, as in "
+       "random:42,card=H100"},
       {"late,,",
        "\"\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-       "times=told, times=hidden, card=NAME, link=NAME or peer=NAME, as in random:42,card=H100"},
+       "times=told, times=hidden, truth=random:SEED, card=NAME, link=NAME or peer=NAME, as in "
+       "random:42,card=H100"},
       {"random:x", "\"random:x\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:", "\"random:\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:-1", "\"random:-1\" has no seed from 0 to 18446744073709551615, as in random:42"},
@@ -293,6 +295,8 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
        "\"random:18446744073709551616\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"poison=yes", "\"poison=yes\": expected poison=on or poison=off"},
       {"times=maybe", "\"times=maybe\": expected times=told or times=hidden"},
+      {"truth=maybe", "\"truth=maybe\": expected truth=random:SEED"},
+      {"truth=random:x", "\"truth=random:x\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"data=", "\"data=\": expected data=on or data=off"},
       {"late,early", "\"late\" and \"early\" stand together; leave one out"},
       {"random:1,poison=on,late", "\"random:1\" and \"late\" stand together; leave one out"},

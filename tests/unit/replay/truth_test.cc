@@ -15,6 +15,7 @@
 namespace innkeeper::replay {
 namespace {
 
+using cost::Truth;
 using test::parsed;
 using trace::Record;
 
@@ -40,7 +41,7 @@ TEST(Truth, EachKindOfKernelHasOneFactorFromHalfToTwice) {
   std::map<std::string, double> factors;
   double least = 2, most = 0.5;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const Record truth = with_true_kernels(model, seed);
+    const Record truth = with_true_kernels(model, Truth(seed));
     ASSERT_EQ(truth.entries.size(), model.entries.size());
     factors.clear();
     for (size_t i = 0; i < model.entries.size(); ++i) {
@@ -58,9 +59,9 @@ TEST(Truth, EachKindOfKernelHasOneFactorFromHalfToTwice) {
     EXPECT_EQ(factors.size(), 4u);
     EXPECT_NE(factors["mm"], factors["add"]);
     const double memory =
-        with_true_memory(cost::default_gpu(), seed).bandwidth / cost::default_gpu().bandwidth;
+        Truth(seed).with_true_memory(cost::default_gpu()).bandwidth / cost::default_gpu().bandwidth;
     const double link =
-        with_true_bandwidth(cost::default_host_link(), seed).bandwidth / cost::default_host_link().bandwidth;
+        Truth(seed).with_true_rate(cost::default_host_link()).bandwidth / cost::default_host_link().bandwidth;
     EXPECT_TRUE(memory >= 0.6 && memory < 1 && link >= 0.6 && link < 1 && memory != link);
   }
   EXPECT_GE(least, 0.5);
@@ -71,8 +72,8 @@ TEST(Truth, EachKindOfKernelHasOneFactorFromHalfToTwice) {
 
 TEST(Truth, IsTheSameForASeed) {
   const Record model = parsed(unlike_kernels(2));
-  const Record once = with_true_kernels(model, 7), again = with_true_kernels(model, 7),
-               other = with_true_kernels(model, 8);
+  const Record once = with_true_kernels(model, Truth(7)), again = with_true_kernels(model, Truth(7)),
+               other = with_true_kernels(model, Truth(8));
   EXPECT_EQ(once.entries[1].work.flops, again.entries[1].work.flops);
   EXPECT_NE(once.entries[1].work.bytes, other.entries[1].work.bytes);
 }
@@ -98,7 +99,7 @@ TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
 // What the card does is the truth's, whatever the plans are made by.
 TEST(Truth, KernelsTakeWhatTheyTakeWhoeverPlans) {
   const Record model = parsed(unlike_kernels(3));
-  const Record truth = with_true_kernels(model, 3);
+  const Record truth = with_true_kernels(model, Truth(3));
   const std::vector<double> all = {1};
   const cost::GpuModel card = cost::default_gpu();
   const cost::LinkModel link = cost::default_host_link();
