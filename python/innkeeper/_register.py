@@ -74,6 +74,7 @@ def register() -> None:
         custom_operators,
         decompositions,
         distributed,
+        higher_order,
         inductor,
         managed_device,
         pickling,
@@ -97,6 +98,7 @@ def register() -> None:
     by_name.tell()
     custom_operators.tell()
     decompositions.tell()
+    higher_order.tell()
     inductor.tell()
     checkpointed_rng.tell()
     process_settings.tell()
