@@ -317,7 +317,7 @@ def main() -> None:
         if not re.search(args.only, trace.name):
             continue
         found = played(trace, args.card, args.share, 12)
-        machine = Machine(**found["model"])
+        machine = Machine(**found["figures"])
         steps = round_of(steps_of(trace, machine))
         kernels = float(steps.seconds.sum())
         if abs(kernels - found["kernel_seconds"]) > 1e-6 * kernels:

@@ -123,8 +123,9 @@ def resident(
     """A context with the real tensor behind ``x``, for a custom kernel; until it ends, that stays in place.
 
     The real tensor has the shape, strides and dtype of ``x``, is on the node's own device (``cpu``,
-    ``cuda:1``), and must not be kept after the context. ``write=True`` says that the kernel writes it;
-    without, writes are lost.
+    ``cuda:1``), and must not be kept after the context. The variable of ``with ... as real`` outlives it:
+    ``del real``, else an operator that writes ``x`` at another node fails until it is gone. ``write=True``
+    says that the kernel writes it; without, writes are lost.
 
     Returns:
         A context manager that gives the real tensor; for a module a dict from names to real tensors.

@@ -42,7 +42,7 @@ struct Options {
   std::string times = "told";
   std::optional<uint64_t> truth;
   bool json = false;
-  Json model;  // of card and link, as JSON
+  Json figures;  // of card and link, as JSON
 };
 
 constexpr double kLeast = 0.01;
@@ -128,7 +128,7 @@ Json to_json(const Comparison& found, const Options& options) {
   }
   return {{"card", options.card},
           {"link", options.link},
-          {"model", options.model},
+          {"figures", options.figures},
           {"host_bandwidth", options.host_bandwidth * kGiga},
           {"peak", found.peak.count()},
           {"operators", found.operators},
@@ -232,7 +232,7 @@ int run(Options options) {
   auto link = known("--link", options.link, cost::link_named(options.link));
   options.card = card.name;
   options.link = link.name;
-  options.model = to_json(card, link);
+  options.figures = to_json(card, link);
   const Result<trace::Record> record = trace::parse_record(read_all(options.file));
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
   trace::Record truth = record.value();

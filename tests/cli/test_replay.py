@@ -58,8 +58,8 @@ def test_a_card_by_any_of_its_names_with_its_link_or_of_ones_own(machine: Machin
     found = json.loads(machine.ok(*words, "--card", "h200", "--link", "pcie4x16"))
     assert (found["card"], found["link"]) == ("H200", "PCIe 4 x16")
     own = json.loads(machine.ok(*words, "--card", "custom:100:500:8GiB", "--link", "custom:48"))
-    assert own["model"]["flops"]["bf16"] == own["model"]["flops"]["fp32"] == 100e12
-    assert (own["model"]["bytes"], own["model"]["link_bytes"]) == (500e9, 48e9)
+    assert own["figures"]["flops"]["bf16"] == own["figures"]["flops"]["fp32"] == 100e12
+    assert (own["figures"]["bytes"], own["figures"]["link_bytes"]) == (500e9, 48e9)
     twice = json.loads(machine.ok(*words, "--card", "custom:200:1000:8GiB", "--link", "custom:48"))
     assert twice["kernel_seconds"] < own["kernel_seconds"]
 

@@ -33,6 +33,7 @@ def writing(label: torch.device) -> Iterator[None]:
     common.init_backend_registration()
     for kind in {HOSTS.type, label.type}:
         _register(kind)
+    _label_local_buffers()
     token = _label.set(label)
     try:
         yield
@@ -56,6 +57,25 @@ def _register(kind: str) -> None:
     common.device_codegens[kind] = common.DeviceCodegen(
         schedule, Wrapper, theirs.cpp_wrapper_codegen, theirs.fx_wrapper_codegen
     )
+
+
+@functools.cache
+def _label_local_buffers() -> None:
+    """Has buffers within a template's kernel say the label, as others do: Inductor has them say ``cpu``."""
+    from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
+
+    def labelling(define: Any) -> Any:
+        @functools.wraps(define)
+        def define_labelled(self: Any, name: str, *rest: Any, **options: Any) -> Any:
+            text = define(self, name, *rest, **options)
+            if _label.get() == HOSTS:
+                self.local_buffers[name].layout.device = HOSTS
+            return text
+
+        return define_labelled
+
+    for name in ("define_buffer", "define_stack_allocated_buffer"):
+        setattr(CppTemplateKernel, name, labelling(getattr(CppTemplateKernel, name)))
 
 
 class Scheduling(CppScheduling):

@@ -235,3 +235,17 @@ def test_packages_are_refused_in_one_line_and_made_for_other_devices(
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("AOTInductor makes no package")
     assert "torch.compile" in done.stdout
+
+
+@pytest.mark.slow
+def test_templates_that_are_tuned(tight: None) -> None:
+    """Those of products in bfloat16 have buffers of their own, which Inductor says are the CPU's."""
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = x.view(8, 16, 3, 2, 32).permute(2, 0, 3, 1, 4)
+        return (q @ k.transpose(-1, -2)).softmax(-1) @ v
+
+    compiled = torch.compile(attend, mode="max-autotune-no-cudagraphs")
+    torch.manual_seed(0)
+    x = torch.randn(8, 16, 192).to(torch.bfloat16)
+    assert torch.equal(compiled(x.to("managed")).cpu(), compiled(x))
