@@ -44,7 +44,6 @@ SCRIPTS = Elsewhere(
 TWO_HALVES = "INNKEEPER_NODES=sim:2x64MiB,host:2GiB innkeeper run --managed tests/scripts/model_parallel.py"
 PYTORCH_OWN = 'tools/pytorch_own.py -k "test_broadcast_group or test_all_reduce_sum_async"'
 PLANS = Elsewhere("tests/python/memory/test_plans.py::test_plans_change_no_bit_and_cost_nothing")
-RECOMPUTE = Elsewhere("tests/python/memory/test_recompute.py::test_a_plan_computes_again_instead_of_copying")
 CLANG = "cmake --preset clang-thread-safety"
 TESTS = "build/wheel/tests/tests_one --gtest_filter="
 REPLAY = Elsewhere("tests/cli/test_replay.py::test_plays_a_record_and_says_what_it_takes")
@@ -169,7 +168,6 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/wanted.py --only circle --json wanted.json": BENCH,
     "INNKEEPER_PLANNING=off python train.py": PLANS,
     "INNKEEPER_LOG=info python train.py": PLANS,
-    "INNKEEPER_RECOMPUTE=on INNKEEPER_LOG=info python train.py": RECOMPUTE,
     "python bench/movement.py --json movement.json --steps 4": BENCH,
     "python bench/replay.py": BENCH,
     "python bench/replay.py --host-bandwidth 200": BENCH,
