@@ -124,3 +124,6 @@ def test_managed_scripts_need_no_word_python(simulated: Machine) -> None:
     done = simulated.run("run", "--managed", "--python", sys.executable, "python", "train.py")
     assert done.returncode == 64
     assert 'leave "python" out, as in: innkeeper run --managed train.py' in done.stderr
+    done = simulated.run("run", "--managed", "--python", sys.executable, "--", sys.executable, "train.py")
+    assert done.returncode == 64
+    assert f'leave "{sys.executable}" out' in done.stderr

@@ -84,12 +84,21 @@ void ScriptOptions::check() const {
 
 bool ScriptOptions::nproc_given() const { return nproc_option_->count() > 0; }
 
+// "python", "python3.12", or a path of such a one, and not a script whose name begins so.
+bool ScriptOptions::is_interpreter(const std::string& word) {
+  constexpr std::string_view kPython = "python";
+  const std::string named = std::filesystem::path(word).filename().string();
+  if (!named.starts_with(kPython)) return false;
+  const bool is_plain = named.find_first_not_of("0123456789.", kPython.size()) == std::string::npos;
+  return is_plain || !std::filesystem::is_regular_file(word);
+}
+
 std::vector<std::string> ScriptOptions::command(const std::vector<std::string>& script) const {
   const std::string named = std::filesystem::path(script.front()).filename().string();
   if (nproc_given() && (named.starts_with("python") || named == "torchrun"))
     fail(kUsage, "--nproc runs a script by torchrun: leave " + in_quotes(script.front()) +
                      " out, as in: innkeeper run --nproc " + std::to_string(nproc_) + " -- train.py");
-  if (managed_ && named.starts_with("python") && !std::filesystem::is_regular_file(script.front()))
+  if (managed_ && is_interpreter(script.front()))
     fail(kUsage, "--managed runs a script by its own Python: leave " + in_quotes(script.front()) +
                      " out, as in: innkeeper run --managed train.py");
   std::vector<std::string> words = {python_.empty() ? python_here(managed_) : python_};

@@ -39,6 +39,7 @@ class ScriptOptions {
 
  private:
   bool nproc_given() const;
+  static bool is_interpreter(const std::string& word);
 
   bool managed_ = false;
   int nproc_ = 1;

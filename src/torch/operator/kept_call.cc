@@ -30,7 +30,7 @@ class HeldCall final : public Recipe {
   std::span<const Input> inputs() const override { return inputs_; }
   uint32_t writes() const override { return origin_.writes; }
   NodeId node() const override { return origin_.call->node(); }
-  bool in_force() const override { return origin_.call->in_force(); }
+  bool in_force() const override { return origin_.call->in_force() && repeats(); }
 
   Status follow(Block& block) override {
     try {
@@ -52,6 +52,16 @@ class HeldCall final : public Recipe {
   }
 
  private:
+  // Whether its kind gave the same bits twice. Asks for the trial where it is not known.
+  bool repeats() const {
+    const Runtime& machine = runtime();
+    if (!machine.has_data() || machine.stress_recompute()) return true;
+    RepeatedBits& bits = origin_.call->op().signature->repeated;
+    const RepeatedBits::Found found = bits.of(origin_.dtype);
+    if (found == RepeatedBits::Found::unknown) bits.want(origin_.dtype);
+    return found == RepeatedBits::Found::same;
+  }
+
   const Origin origin_;
   const std::vector<c10::Storage> held_;
   std::vector<Input> inputs_;  // none, where one has gone

@@ -372,12 +372,12 @@ void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::Arr
     if (!is_managed(results[i]) || is_composed(results[i])) continue;
     const c10::ScalarType dtype = results[i].scalar_type();
     const auto found = call->op().signature->repeated.of(dtype);
-    if (is_tried && found != RepeatedBits::Found::same) {
-      if (found == RepeatedBits::Found::other || Engine::is_unheard()) continue;
+    if (is_tried && found == RepeatedBits::Found::other) continue;
+    if (is_tried && found == RepeatedBits::Found::unknown && !Engine::is_unheard() &&
+        call->op().signature->repeated.is_wanted(dtype)) {
       if (trial_ == nullptr)
         trial_ = std::make_unique<Trial>(Trial{call, {results.begin(), results.end()}, {}});
       trial_->dtypes.push_back(dtype);
-      continue;
     }
     Block* const block = block_of(results[i]);
     const auto made = std::find_if(accesses_.begin(), accesses_.end(), [&](const Access& access) {

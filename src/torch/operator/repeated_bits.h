@@ -1,6 +1,7 @@
 // Whether an operator gives the same bits when it runs again on the same operands. Its schema cannot say so:
 // it depends on the kernels that a library chooses. So each kind of operator, which is one dtype of its
-// result, runs twice before what it makes is recomputed for the first time; where the two differ it never is.
+// result, runs twice before what it makes is recomputed for the first time, once a plan wants that; where the
+// two differ it never is.
 //
 // Thread safety: all functions.
 #pragma once
@@ -20,6 +21,11 @@ class RepeatedBits {
     if ((same_.load(std::memory_order_relaxed) & bit(dtype)) != 0) return Found::same;
     return (other_.load(std::memory_order_relaxed) & bit(dtype)) != 0 ? Found::other : Found::unknown;
   }
+  // A plan would have recomputed what it makes: it is worth a trial.
+  void want(c10::ScalarType dtype) { wanted_.fetch_or(bit(dtype), std::memory_order_relaxed); }
+  bool is_wanted(c10::ScalarType dtype) const {
+    return (wanted_.load(std::memory_order_relaxed) & bit(dtype)) != 0;
+  }
   // What a trial found first stays. True: this one was the first.
   bool found(c10::ScalarType dtype, Found what) {
     std::atomic<uint64_t>& bits = what == Found::same ? same_ : other_;
@@ -32,8 +38,9 @@ class RepeatedBits {
   static constexpr int kMostFailures = 8;
   static uint64_t bit(c10::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); }
 
-  std::atomic<uint64_t> same_{0};   // by dtype
-  std::atomic<uint64_t> other_{0};  // likewise, or not to be tried again
+  std::atomic<uint64_t> wanted_{0};  // by dtype
+  std::atomic<uint64_t> same_{0};    // likewise
+  std::atomic<uint64_t> other_{0};   // likewise, or not to be tried again
   std::atomic<int> failures_{0};
 };
 

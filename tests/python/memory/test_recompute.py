@@ -164,7 +164,7 @@ def trained(nodes, faults):
     model, optimizer = encoder("managed", 64, 4, 0.0)
     x = torch.randn(16, 32, 64).to("managed")
     if faults:
-        innkeeper._C.inject_faults(FAULTS, 1, 3)  # of the first four kinds
+        innkeeper._C.inject_faults(FAULTS, 1, 1)  # of the first two kinds
     for step in range(8):
         optimizer.zero_grad()
         model(x).square().mean().backward()
@@ -190,9 +190,9 @@ def test_a_kind_of_operator_that_gives_other_bits_is_left_out_and_said(run_pytho
     assert "other bits" not in alike.stderr
     done = run_python("-c", ENCODER + OTHER_BITS, "faults")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[1] == "4" and int(done.stdout.split()[0]) < recomputed
+    assert done.stdout.split()[1] == "2" and int(done.stdout.split()[0]) < recomputed
     said = [line for line in done.stderr.splitlines() if "other bits" in line]
-    assert len(said) == 4 and all("aten::" in line and "Float" in line for line in said), done.stderr
+    assert len(said) == 2 and all("aten::" in line and "Float" in line for line in said), done.stderr
 
 
 def test_it_can_be_turned_off(run_python: RunProgram) -> None:
