@@ -30,7 +30,6 @@ import argparse
 import gzip
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from html import escape
@@ -39,10 +38,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from support.replayed import replayed
 
 TOP = Path(__file__).resolve().parent.parent
 TRACES = Path(__file__).resolve().parent / "traces"
-PROGRAM = Path(sys.executable).parent / "innkeeper"  # this environment's
 CARDS = {  # name: the simulator's card and link
     "H100, PCIe 5": ("H100", "PCIe 5 x16"),
     "A100, PCIe 4": ("A100", "PCIe 4 x16"),
@@ -65,14 +64,9 @@ def played(trace: Path, card: str, shares: str, steps: int, host_bandwidth: floa
     """Plays one record."""
     name, link = CARDS[card]
     host = [] if host_bandwidth is None else ["--host-bandwidth", str(host_bandwidth)]
-    done = subprocess.run(
-        [PROGRAM, "replay", "-", "--json", "--card", name, "--link", link,
-         "--share", shares, "--steps", str(steps), *host],
-        input=gzip.decompress(trace.read_bytes()), capture_output=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SystemExit(f"{trace.name} on {card} failed:\n{done.stderr.decode()}")
-    return {"model": trace.name.removesuffix(".trace.gz"), "on": card, **json.loads(done.stdout)}
+    words = ["--card", name, "--link", link, "--share", shares, "--steps", str(steps), *host]
+    found = replayed(gzip.decompress(trace.read_bytes()), *words)
+    return {"model": trace.name.removesuffix(".trace.gz"), "on": card, **found}
 
 
 def times_of(found: Found, row: dict[str, Any]) -> dict[str, float]:

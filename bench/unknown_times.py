@@ -22,13 +22,14 @@ import argparse
 import gzip
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from replay import CARDS, PROGRAM, TRACES
+from support.replayed import replayed
+
+from replay import CARDS, TRACES
 
 WAYS = ("told", "model", "unknown")
 Cell = dict[str, Any]
@@ -38,29 +39,8 @@ def played(record: bytes, card: str, seed: int | None, way: str, shares: str) ->
     """The rows of one record on one machine."""
     name, link = CARDS[card]
     truth = [] if seed is None else ["--truth", str(seed)]
-    done = subprocess.run(
-        [
-            PROGRAM,
-            "replay",
-            "-",
-            "--json",
-            "--card",
-            name,
-            "--link",
-            link,
-            "--share",
-            shares,
-            "--times",
-            way,
-            *truth,
-        ],
-        input=record,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise SystemExit(done.stderr.decode())
-    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+    words = ["--card", name, "--link", link, "--share", shares, "--times", way, *truth]
+    rows: list[dict[str, Any]] = replayed(record, *words)["rows"]
     return rows
 
 

@@ -24,9 +24,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from support.replayed import PROGRAM, replayed
 
 TOP = Path(__file__).resolve().parent.parent
-PROGRAM = Path(sys.executable).parent / "innkeeper"  # this environment's
 STEPS = 60
 SETTLED = 12  # steps, after which a plan is to have been found, or given up
 SHARES = (0.9, 0.7, 0.5)
@@ -64,9 +64,8 @@ def played(name: str, seed: int, folder: Path, program: Path) -> list[Cell | str
         subprocess.run(command, env=os.environ | settings, check=True)
         draft.replace(path)
     shares = ",".join(map(str, SHARES))
-    command = [str(program), "replay", str(path), "--as-recorded", "--share", shares, "--json"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return [cell(row) for row in json.loads(done.stdout)["rows"]]
+    found = replayed(path, "--as-recorded", "--share", shares, program=program)
+    return [cell(row) for row in found["rows"]]
 
 
 def cell(row: dict[str, Any]) -> Cell | str:

@@ -13,7 +13,6 @@ each tensor, as a record wants it; the table's own is fused.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -24,12 +23,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The folder where this package lies.
 
 from rich.console import Console
+from support.replayed import replayed
 
 import torch
 from gpu_table.program import Program
 from gpu_table.workloads import GIB, WORKLOADS, Workload
 
-PROGRAM = Path(sys.executable).parent / "innkeeper"  # This environment's.
 TRACES = Path(__file__).resolve().parents[2] / "build" / "gpu_table"
 STEPS = 3  # The first makes the optimizer's state, the other two are alike.
 WAYS = {  # Column: what innkeeper replay calls it.
@@ -68,25 +67,18 @@ def recorded(work: Workload, args: argparse.Namespace) -> Path:
     return path
 
 
-def replayed(path: Path, shares: list[float], args: argparse.Namespace) -> dict[str, Any]:
+def played(path: Path, shares: list[float], args: argparse.Namespace) -> dict[str, Any]:
     """What ``innkeeper replay`` says of a record at these shares of its peak."""
-    done = subprocess.run(
-        [PROGRAM, "replay", path, "--json", "--card", args.card, "--link", args.link,
-         "--share", ",".join(f"{share:.6f}" for share in shares)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise SystemExit(f"innkeeper replay {path} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    parts = ",".join(f"{share:.6f}" for share in shares)
+    return replayed(path, "--card", args.card, "--link", args.link, "--share", parts)
 
 
 def rows(work: Workload, args: argparse.Namespace) -> list[str]:
     """A workload's rows: one for each cap."""
     path = recorded(work, args)
-    peak = replayed(path, [0.9], args)["peak"]
+    peak = played(path, [0.9], args)["peak"]
     caps = [0.6 * peak / GIB] if args.quick else list(work.caps)
-    found = replayed(path, [min(1.0, cap * GIB / peak) for cap in caps], args)
+    found = played(path, [min(1.0, cap * GIB / peak) for cap in caps], args)
     kernels = found["kernel_seconds"]
     lines = []
     for cap, row in zip(caps, found["rows"], strict=True):
