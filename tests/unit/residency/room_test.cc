@@ -6,36 +6,12 @@
 #include <barrier>
 #include <thread>
 
+#include "support/filled.h"
 #include "support/machine.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::test {
 namespace {
-
-std::vector<Block*> fill(Machine& machine, NodeId node, uint64_t count) {
-  std::vector<Block*> blocks;
-  for (uint64_t i = 0; i < count; ++i) {
-    Result<Block*> made = machine.make(node, pattern(kSize, i));
-    IK_CHECK(made.ok(), made.status().message());
-    blocks.push_back(made.value());
-  }
-  return blocks;
-}
-
-void check_and_destroy(Machine& machine, const std::vector<Block*>& blocks, NodeId node) {
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    Result<Contents> seen = machine.read(*blocks[i], node);
-    ASSERT_TRUE(seen.ok()) << seen.status().message();
-    EXPECT_TRUE(seen.value() == pattern(kSize, i)) << i;
-  }
-  EXPECT_EQ(machine->check_invariants(), "");
-  for (Block* block : blocks) machine->destroy(block);
-  ASSERT_TRUE(machine->synchronize().ok());
-  EXPECT_EQ(machine->check_invariants(), "");
-  for (size_t i = 0; i < machine->node_count(); ++i) {
-    EXPECT_EQ(machine->used(NodeId{static_cast<uint8_t>(i)}), Bytes(0));
-  }
-}
 
 class RoomTest : public testing::TestWithParam<sim::Visibility> {};
 
@@ -409,63 +385,6 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
 INSTANTIATE_TEST_SUITE_P(Visibilities, RoomTest,
                          testing::Values(sim::Visibility::early, sim::Visibility::late,
                                          sim::Visibility::random));
-
-TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
-  Machine machine({.budget = Bytes(4 * kSize)});
-  const NodeId node = machine.sim();
-  std::atomic<int> inside{0};
-  std::atomic<int> most{0};
-  const auto run_two = [&] {
-    most = 0;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 3; ++i) {
-      threads.emplace_back([&] {
-        for (int round = 0; round < 20; ++round) {
-          const OperatorScope scope(machine.engine(), node, Bytes(0));
-          const OperatorScope nested(machine.engine(), node, Bytes(0));
-          const int now = ++inside;
-          if (most.load() < now) most = now;
-          std::this_thread::sleep_for(std::chrono::microseconds(200));
-          --inside;
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  };
-  run_two();
-  EXPECT_GT(most.load(), 1) << "there is room: nobody waits";
-  const std::vector<Block*> blocks = fill(machine, node, 3);
-  run_two();
-  EXPECT_EQ(most.load(), 1);
-  for (Block* block : blocks) machine->destroy(block);
-}
-
-// Where there are accelerators the host computes only what they lack. Its operators take turns all the same.
-TEST(OperatorScope, TwoOperatorsOnTheHostThatFitAloneBothFit) {
-  Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(8 * kSize)});
-  const Watchdog watchdog(std::chrono::seconds(30));
-  const std::vector<Block*> blocks = fill(machine, machine.sim(), 6);
-  std::atomic<int> inside{0};
-  machine.set_pause([&] {  // inside a kernel, which has its scratch memory and wants room for its result
-    ++inside;
-    for (int i = 0; i < 100 && inside < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  });
-  std::array<Result<Block*>, 2> made{Result<Block*>(nullptr), Result<Block*>(nullptr)};
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < 2; ++i) {
-    threads.emplace_back([&, i] {
-      std::vector<Access> accesses;
-      for (size_t k = 0; k < 3; ++k) accesses.push_back({.block = blocks[3 * i + k]});
-      made[i] = machine.run_for_result(machine.host(), accesses, Bytes(2 * kSize), Bytes(kSize), [](auto) {});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Result<Block*>& result : made) {
-    ASSERT_TRUE(result.ok()) << result.status().message();
-    machine->destroy(result.value());
-  }
-  check_and_destroy(machine, blocks, machine.sim());
-}
 
 TEST(Room, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   Machine machine;
