@@ -29,15 +29,6 @@ Result<GpuModel> custom(std::string_view name, const std::vector<std::string_vie
 
 }  // namespace
 
-std::span<const GpuModel> gpu_models() {
-  static const std::vector<GpuModel> models = [] {
-    std::vector<GpuModel> made;
-    for (const GpuRow& row : gpu_rows()) made.push_back(row.model);
-    return made;
-  }();
-  return models;
-}
-
 Result<GpuModel> gpu_named(std::string_view name) {
   if (const auto parts = custom_parts(name)) return custom(name, *parts);
   if (const GpuRow* row = find_row(name)) return row->model;

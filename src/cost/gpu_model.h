@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -47,8 +46,6 @@ inline double kernel_seconds(const GpuModel& gpu, const KernelCost& kernel) {
   const double arithmetic = kernel.flops / gpu.flops(kernel.precision);
   return gpu.launch_seconds + kernel.slower * std::max(arithmetic, kernel.bytes / gpu.bytes());
 }
-
-std::span<const GpuModel> gpu_models();
 
 // The model that people call so, in any of the usual spellings: "RTX 4090", "rtx4090", "4090", "NVIDIA
 // GeForce RTX 4090". Also "custom:TFLOPS:GB/s:SIZE", as custom:165:1008:23GiB, whose rate holds for every

@@ -73,7 +73,7 @@ constexpr std::array kFigures = {
     Figures{"GB10", 128, 119, 48, {0.48, 31, 62, 125, 125, 250, 250}, 273, "LPDDR5X"},
     // NVIDIA V100 data sheet (SXM2). Its tensor cores know float16 alone.
     Figures{"V100", 32, 31, 80, {7.8, 15.7, 15.7, 15.7, 125, 0, 62.8}, 900, kPcie3},
-    // NVIDIA T4 data sheet. Likewise.
+    // NVIDIA T4 data sheet. Its tensor cores know float16 alone, too.
     Figures{"T4", 16, 14, 40, {0.25, 8.1, 8.1, 8.1, 65, 0, 130}, 320, kPcie3},
     // AMD Instinct MI300X data sheet.
     Figures{

@@ -1,6 +1,5 @@
 #include "cost/link_model.h"
 
-#include <array>
 #include <vector>
 
 #include "cost/names.h"

@@ -25,6 +25,12 @@ using trace::Work;
 
 constexpr Bytes kHost = GiB(1 << 20);  // addresses alone
 
+// One of an operator's kernels, which are taken to be alike.
+cost::KernelCost kernel_of(const Work& work) {
+  const auto kernels = static_cast<double>(work.kernels);
+  return {.flops = work.flops / kernels, .bytes = work.bytes / kernels, .precision = work.precision};
+}
+
 class Player {
  public:
   Player(const Record& record, const Setup& setup)
@@ -147,11 +153,9 @@ class Player {
       modelled_ += seconds_of(*model_, model_->entries[place], model_card_);
     }
     const Work work = work_of(record_, entry);
-    const auto parts = static_cast<double>(work.kernels);
     for (int64_t i = 0; i < work.kernels; ++i) {
       card_->begin_kernel(0);
-      card_->end_kernel(
-          0, {}, {.flops = work.flops / parts, .bytes = work.bytes / parts, .precision = work.precision});
+      card_->end_kernel(0, {}, kernel_of(work));
     }
   }
 
@@ -267,10 +271,7 @@ Result<Played> play(const Record& record, const Setup& setup) { return Player(re
 
 double seconds_of(const Record& record, const Entry& operation, const cost::GpuModel& card) {
   const Work work = work_of(record, operation);
-  const auto kernels = static_cast<double>(work.kernels);
-  return kernels * cost::kernel_seconds(card, {.flops = work.flops / kernels,
-                                               .bytes = work.bytes / kernels,
-                                               .precision = work.precision});
+  return static_cast<double>(work.kernels) * cost::kernel_seconds(card, kernel_of(work));
 }
 
 std::vector<double> kernel_seconds(const Record& record, const cost::GpuModel& card) {

@@ -277,6 +277,14 @@ void Engine::unpin(Block& block) {
   wake_waiters();
 }
 
+// The block dies.
+void Engine::forget_pins(const Block& block) {
+  const auto found = pinned_at_.find(&block);
+  if (found == pinned_at_.end()) return;
+  for (const Pin& pin : found->second) node(pin.node).pinned_by_user -= pin.size;
+  pinned_at_.erase(found);
+}
+
 bool Engine::is_pinned(const Block& block) const {
   MutexLock lock(mutex_);
   return pinned_at_.contains(&block);

@@ -292,9 +292,7 @@ void Engine::die(Block& block) {
                   [&block](const auto& entry) { return entry.first == &block; });  // surrendered ones too
     std::erase_if(holds_, [&block](const Hold& hold) { return hold.block == &block; });
     forget_onward(block);
-    if (const auto pins = pinned_at_.extract(&block); !pins.empty()) {
-      for (const Pin& pin : pins.mapped()) node(pin.node).pinned_by_user -= pin.size;
-    }
+    if (!pinned_at_.empty()) forget_pins(block);
     release_one();
     if (!last) begin_move(block);  // for good: nobody picks what is left as a victim
   }

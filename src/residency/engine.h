@@ -465,6 +465,7 @@ class Engine final : public Accountant {
   };
   std::unordered_map<const Block*, std::vector<Pin>> pinned_at_
       IK_GUARDED_BY(mutex_);  // by the user, in order
+  void forget_pins(const Block& block) IK_REQUIRES(mutex_);
 
   std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);                         // somebody must see them land
   std::unordered_map<const Block*, MovePtr> going_on_ IK_GUARDED_BY(mutex_);  // those that go on once landed

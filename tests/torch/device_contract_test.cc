@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(test::contra
 // Some 10 (a GH200, an L4) to 80 (an RTX 4090 in a slot of PCIe 3) are known.
 TEST(Card, SaysNothingOrSomethingLikelyOfItsLink) {
   if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no card";
-  const double slower = plan::slower(cuda_backend::speed(0));
+  const double slower = plan::slower(cuda_backend::speed(0, cuda_backend::model(0)));
   EXPECT_GT(slower, 1);
   EXPECT_LT(slower, 500);
 }

@@ -200,8 +200,8 @@ cost::GpuModel model(c10::DeviceIndex index) {
                          .memory = capacity(index)});
 }
 
-plan::Speed speed(c10::DeviceIndex index) {
-  const double memory = model(index).bytes();
+plan::Speed speed(c10::DeviceIndex index, const cost::GpuModel& gpu) {
+  const double memory = gpu.bytes();
   if (is_integrated(index))
     return {memory, memory / 2};  // a copy within one memory reads and writes each byte
   if (attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, index) != 0)

@@ -41,8 +41,9 @@ Bytes capacity(c10::DeviceIndex index);
 // How fast it computes: the table's figures where the table has this GPU, otherwise by what the driver says.
 cost::GpuModel model(c10::DeviceIndex index);
 
-// Of its memory and its link to the host, by what both were made for; 0 where card or system does not say.
-plan::Speed speed(c10::DeviceIndex index);
+// Of its memory, by its model `gpu`, and of its link to the host, by what that was made for; 0 where the
+// system does not say.
+plan::Speed speed(c10::DeviceIndex index, const cost::GpuModel& gpu);
 
 // Puts the charging allocator (charging_allocator.h) in front of PyTorch's: card i is nodes[i], kNoNode if it
 // is none of ours. `relief` evicts so many bytes from a node whatever its budget. Also makes PyTorch give the

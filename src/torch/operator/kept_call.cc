@@ -54,8 +54,7 @@ class HeldCall final : public Recipe {
  private:
   // Whether its kind gave the same bits twice. Asks for the trial where it is not known.
   bool repeats() const {
-    const Runtime& machine = runtime();
-    if (!machine.has_data() || machine.stress_recompute()) return true;
+    if (!runtime().tries_operators()) return true;
     RepeatedBits& bits = origin_.call->op().signature->repeated;
     const RepeatedBits::Found found = bits.of(origin_.dtype);
     if (found == RepeatedBits::Found::unknown) bits.want(origin_.dtype);

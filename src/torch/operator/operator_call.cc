@@ -367,14 +367,15 @@ struct OperatorCall::Trial {
 
 void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results) {
   const bool remembers = runtime_.engine().recomputes();
-  const bool is_tried = remembers && runtime_.has_data() && !runtime_.stress_recompute();
+  const bool is_tried = remembers && runtime_.tries_operators();
+  const RepeatedBits& repeated = call->op().signature->repeated;
   for (size_t i = 0; i < results.size(); ++i) {
     if (!is_managed(results[i]) || is_composed(results[i])) continue;
     const c10::ScalarType dtype = results[i].scalar_type();
-    const auto found = call->op().signature->repeated.of(dtype);
+    const RepeatedBits::Found found = repeated.of(dtype);
     if (is_tried && found == RepeatedBits::Found::other) continue;
     if (is_tried && found == RepeatedBits::Found::unknown && !Engine::is_unheard() &&
-        call->op().signature->repeated.is_wanted(dtype)) {
+        repeated.is_wanted(dtype)) {
       if (trial_ == nullptr)
         trial_ = std::make_unique<Trial>(Trial{call, {results.begin(), results.end()}, {}});
       trial_->dtypes.push_back(dtype);
@@ -443,7 +444,7 @@ void OperatorCall::finish() {
 }
 
 // After the operator, whose operands and results are as it left them.
-void OperatorCall::try_again() noexcept {
+void OperatorCall::try_again() {
   const Trial trial = std::move(*std::exchange(trial_, nullptr));
   const Signature& signature = *trial.call->op().signature;
   const std::optional<bool> same = trial.call->gives_again(trial.results);

@@ -179,7 +179,7 @@ class OperatorCall {
   void show_other_storage(Operand& operand);
   void hash_operands();
   void release(const trace::Operation& what = {}) noexcept;
-  void try_again() noexcept;
+  void try_again();
   trace::Operation recorded() const;
   void price_kernels(KernelClock& clock) const;
 

@@ -38,9 +38,10 @@ class RepeatedBits {
   static constexpr int kMostFailures = 8;
   static uint64_t bit(c10::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); }
 
-  std::atomic<uint64_t> wanted_{0};  // by dtype
-  std::atomic<uint64_t> same_{0};    // likewise
-  std::atomic<uint64_t> other_{0};   // likewise, or not to be tried again
+  // A bit for each dtype.
+  std::atomic<uint64_t> wanted_{0};
+  std::atomic<uint64_t> same_{0};
+  std::atomic<uint64_t> other_{0};  // Also where trials found no room too often.
   std::atomic<int> failures_{0};
 };
 

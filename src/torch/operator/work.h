@@ -23,13 +23,14 @@ struct WorkRule;
 // bytes. Callers keep what they got.
 IK_EXPORT const WorkRule* work_rule(std::string_view name);
 
-// Likewise, for callers that can keep nothing: the calling thread remembers a rule by where its name stands.
+// The same for callers that can keep nothing: the calling thread remembers a rule by where its name stands.
 // Names live as long as their operators do; a name that stands where another one stood gets that one's rule.
 const WorkRule* remembered_work_rule(std::string_view name);
 
 // What one call does, without its bytes. `operands`: the tensors among its arguments, in order, those of
-// lists one by one, without those that were not given. `results`: the tensors that it returned, likewise; a
-// gradient that was not requested is left out. Float32 products are of tf32 where the process allows that.
+// lists one by one, without those that were not given. `results`: the tensors that it returned, in the same
+// order; a gradient that was not requested is left out. Float32 products are of tf32 where the process allows
+// that.
 IK_EXPORT cost::KernelCost work_of(const WorkRule* rule, Shapes operands, Shapes results);
 
 }  // namespace innkeeper::torch_layer

@@ -24,8 +24,8 @@ enum class Fault : uint8_t {
   copy = 2,         // a copy is refused
   kernel = 4,       // a kernel throws before it computes
   late_kernel = 8,  // a kernel throws when it has written
-  other_bits = 32,  // an operator that runs again gives other bits
   event = 16,       // recording an event, waiting for one or asking it throws, as errors of a card do
+  other_bits = 32,  // an operator that runs again gives other bits
 };
 
 namespace detail {

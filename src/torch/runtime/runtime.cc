@@ -286,13 +286,14 @@ Runtime::Runtime(Prepared prepared)
         setup.device = std::move(prepared.disk);
         break;
       }
-      case NodeMake::cuda:
+      case NodeMake::cuda: {
 #ifdef INNKEEPER_WITH_CUDA
         backend = card_backend(static_cast<c10::DeviceIndex>(*node.index));
         setup.device = card_device(node.name, backend);
-        setup.speed = cuda_backend::speed(backend.device.index());
-        backend.kernel_clock = std::make_shared<KernelClock>(cuda_backend::model(backend.device.index()));
-        // Nobody asks the GPU how far it is: over a period it is as far as the host.
+        const cost::GpuModel gpu = cuda_backend::model(backend.device.index());
+        setup.speed = cuda_backend::speed(backend.device.index(), gpu);
+        backend.kernel_clock = std::make_shared<KernelClock>(gpu);
+        // The host's clock, since the GPU's is not read: over a period both advance as far.
         setup.time = [kernels = backend.kernel_clock] {
           const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
           return ComputeTime{now.count(), kernels->seconds()};
@@ -300,6 +301,7 @@ Runtime::Runtime(Prepared prepared)
         setup.computes = true;
 #endif
         break;
+      }
     }
     backends_.push_back(std::move(backend));
     setups.push_back(std::move(setup));

@@ -39,6 +39,9 @@ class Runtime {
   bool stress_evict() const { return stress_evict_; }
   bool stress_hash() const { return stress_hash_; }
   bool stress_recompute() const { return stress_recompute_; }
+  // Whether an operator must have given the same bits twice before what it makes is recomputed. Not under
+  // stress, which is to show bits that differ, and not where there are no bits.
+  bool tries_operators() const { return has_data_ && !stress_recompute_; }
   // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
   bool has_data() const { return has_data_; }
   // Ends the threads of the machine's own.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cost/derived_gpu.h"
+#include "cost/gpu_table.h"
 #include "cost/link_model.h"
 
 namespace innkeeper::cost {
@@ -31,7 +32,7 @@ TEST(GpuModel, IsFoundByEverySpellingOfItsName) {
   EXPECT_EQ(found("Tesla V100-SXM2-32GB"), "V100");
   EXPECT_EQ(found("Tesla T4"), "T4");
   EXPECT_EQ(found("AMD Instinct MI300X"), "MI300X");
-  for (const GpuModel& gpu : gpu_models()) EXPECT_EQ(found(gpu.name), gpu.name);
+  for (const GpuRow& row : gpu_rows()) EXPECT_EQ(found(row.model.name), row.model.name);
 }
 
 TEST(GpuModel, IsNotFoundByTheNameOfAnother) {
@@ -62,7 +63,8 @@ TEST(GpuModel, AGpuOfOnesOwn) {
 
 TEST(GpuModel, FiguresArePlausible) {
   std::set<std::string_view> names;
-  for (const GpuModel& gpu : gpu_models()) {
+  for (const GpuRow& row : gpu_rows()) {
+    const GpuModel& gpu = row.model;
     EXPECT_TRUE(names.insert(gpu.name).second);
     EXPECT_GE(gpu.memory, GiB(8)) << gpu.name;
     EXPECT_GT(gpu.multiprocessors, 0) << gpu.name;
