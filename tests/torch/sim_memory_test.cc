@@ -122,7 +122,7 @@ TEST_F(SimBackendTest, events_measure_virtual_time) {
   end.record(guard.getStream(kFirst));
   end.synchronize();
   begin.synchronize();
-  EXPECT_GE(begin.elapsedTime(end), 1e3 * sim_backend::accelerator(0).options().card.launch_seconds);
+  EXPECT_GE(begin.elapsedTime(end), 1e3 * sim_backend::accelerator(0).options().gpu.launch_seconds);
 }
 
 TEST_F(SimBackendTest, streams_and_devices_are_per_thread) {
