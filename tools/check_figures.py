@@ -49,7 +49,7 @@ class Line:
     number: int
     text: str
     fence: str | None
-    shown: bool  # output of the code block before it
+    shown: bool  # output of the code block before it, or messages that a test compares
 
 
 @dataclass
@@ -72,7 +72,8 @@ def sections(text: str) -> list[Section]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("```"):
             if fence is None:
-                fence, shown = line[3:].strip(), before == "python" and line[3:].strip() == "text"
+                fence = line[3:].strip()
+                shown = fence == "errors" or (before == "python" and fence == "text")
             else:
                 before, fence = fence, None
             continue

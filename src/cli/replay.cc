@@ -30,7 +30,7 @@ using replay::StepCost;
 using replay::Varied;
 using replay::VariedComparison;
 
-constexpr double kGiga = 1e9;
+constexpr double kGiga = 1e9, kMicro = 1e-6;
 
 struct Options {
   std::string file;
@@ -40,6 +40,8 @@ struct Options {
   double host_bandwidth = replay::kHostBandwidth / kGiga;  // GB/s
   bool as_recorded = false;
   std::string times = "told";
+  double host_pace = 0;  // us
+  bool one_clock = false;
   std::optional<uint64_t> truth;
   bool json = false;
   Json figures;  // of card and link, as JSON
@@ -246,6 +248,8 @@ int run(Options options) {
   replay::KernelTimes times;
   if (options.times == "model") times = {By::model, &record.value()};
   if (options.times == "unknown") times.by = By::none;
+  times.host_seconds = options.host_pace * kMicro;
+  times.one_clock = options.one_clock;
   if (options.as_recorded)
     return outcome_of(replay::compare_as_recorded(truth, card, link, options.shares, times), options);
   return outcome_of(replay::compare(truth, card, link, options.shares, options.steps,
@@ -290,6 +294,12 @@ void register_replay(CLI::App& program) {
                    "A seed: kernels take half to twice what the model says, memory and link 0.6 to all of "
                    "their rates")
       ->type_name("SEED");
+  command
+      ->add_option("--host-pace", options->host_pace,
+                   "Microseconds that the host takes to launch each kernel")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command->add_flag("--one-clock", options->one_clock, "Plans know the card's clock, and not the host's");
   command->add_flag("--json", options->json, "As JSON: seconds and bytes a step");
   on_run(*command, [options] { return run(*options); });
 }

@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::string_view kPrefix = "INNKEEPER_";
 constexpr size_t kLongest = 100;
-constexpr std::array<std::string_view, 19> kSettings = {
+constexpr std::array<std::string_view, 20> kSettings = {
     "INNKEEPER_NODES",     "INNKEEPER_SIM",         "INNKEEPER_SOFT_PLACEMENT", "INNKEEPER_GROWTH",
     "INNKEEPER_PLANNING",  "INNKEEPER_RECOMPUTE",   "INNKEEPER_MIXED",          "INNKEEPER_STRESS",
     "INNKEEPER_LEASE_DIR", "INNKEEPER_QUEUE_DIR",   "INNKEEPER_NVML",           "INNKEEPER_AMDSMI",
     "INNKEEPER_LOG",       "INNKEEPER_SLURM_SHARD", "INNKEEPER_SEED",           "INNKEEPER_STEPS",
-    "INNKEEPER_PROGRAM",   "INNKEEPER_FAKE_NVML",   "INNKEEPER_LIBRARIES",
+    "INNKEEPER_PROGRAM",   "INNKEEPER_FAKE_NVML",   "INNKEEPER_LIBRARIES",      "INNKEEPER_PROBE",
 };
 
 // No settings, but ours: what a job, a lease's program and a run's processes are told, and what our own

@@ -40,6 +40,17 @@ Status choose_seed(std::string_view text, std::string_view option, uint64_t& see
   return Status::okay();
 }
 
+Status choose_microseconds(std::string_view text, std::string_view option, double& seconds) {
+  constexpr double kMost = 1e6;
+  double found = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
+  if (error != std::errc() || std::string_view(end, text.data() + text.size()) != "us" || !(found >= 0) ||
+      found > kMost)
+    return refuse_sim(in_quotes(option) + ": expected microseconds from 0 to 1000000, as in host=20us");
+  seconds = found * 1e-6;
+  return Status::okay();
+}
+
 // Words that exclude each other are of one kind.
 std::string_view kind_of(std::string_view key) {
   const bool orders = key == "late" || key == "early" || key.starts_with("random");
@@ -73,6 +84,8 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
       if (value != "told" && value != "hidden")
         return refuse_sim(in_quotes(option) + ": expected times=told or times=hidden");
       options.times_hidden = value == "hidden";
+    } else if (key == "host") {
+      IK_RETURN_IF_ERROR(choose_microseconds(value, option, options.host_seconds));
     } else if (key == "truth") {
       if (!value.starts_with("random:"))
         return refuse_sim(in_quotes(option) + ": expected truth=random:SEED");
@@ -89,16 +102,12 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
       return refuse_sim(
           in_quotes(option) +
           " is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-          "times=told, times=hidden, truth=random:SEED, card=NAME, link=NAME or peer=NAME, as "
+          "times=told, times=hidden, truth=random:SEED, host=20us, card=NAME, link=NAME or peer=NAME, as "
           "in random:42,card=H100");
     }
   }
   if (!said.contains("link"))  // A GPU comes with its usual link.
     options.host_link = cost::link_named(options.gpu.link).value();
-  if (options.truth) {
-    options.gpu = options.truth->with_true_memory(std::move(options.gpu));
-    options.host_link = options.truth->with_true_rate(std::move(options.host_link));
-  }
   if (!options.data && poison.value_or(false)) {
     return refuse_sim("poison=on has nothing to fill beside data=off; leave one of them out");
   }

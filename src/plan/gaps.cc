@@ -86,6 +86,7 @@ class Reader {
     }
     made_.touched.push_back(0);
     for (int64_t sum = 0; int64_t & bytes : made_.touched) sum += std::exchange(bytes, sum);
+    add_host(program);
     for (const Program::Death& death : program.deaths) {
       const auto [slot, age] = generations_.of(death.slot);
       const auto found = passing_.find(slot.number);
@@ -103,6 +104,13 @@ class Reader {
   void die(Found& block, int64_t step) const {
     if (step < block.last || step / made_.length > block.last / made_.length + kLingers) return;
     block.dies = block.dies < 0 ? step : std::min(block.dies, step);
+  }
+
+  void add_host(const Program& program) {
+    const auto known = [](const Program::Step& step) { return step.host > 0; };
+    if (std::none_of(program.steps.begin(), program.steps.end(), known)) return;
+    for (const Program::Step& step : program.steps)
+      made_.host.push_back(made_.speed.memory * static_cast<double>(step.host));
   }
 
   void note(const Program::Use& use, int64_t step) {

@@ -12,7 +12,7 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-void History::ended(NodeId node, std::span<const Touch> touches, double seconds, double clock) {
+void History::ended(NodeId node, std::span<const Touch> touches, double seconds, double host) {
   if (place_of(end_) == 0) [[unlikely]]
     begin_part();
   uint64_t shape = mixed(touches.size(), index_of(node));
@@ -27,8 +27,8 @@ void History::ended(NodeId node, std::span<const Touch> touches, double seconds,
                                     births_,
                                     static_cast<uint32_t>(part.touches.size()),
                                     static_cast<float>(seconds),
-                                    node,
-                                    clock};
+                                    static_cast<float>(host),
+                                    node};
   part.touches.insert(part.touches.end(), touches.begin(), touches.end());
   touched_ += touches.size();
   ++end_;

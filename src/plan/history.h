@@ -38,8 +38,8 @@ class History {
     int64_t births = 0;  // blocks that were named before it ended, its results too
     uint32_t first = 0;  // of its touches, in its part of the history
     float seconds = 0;   // of its kernels; 0 where nobody knows
+    float host = 0;      // seconds that the host took since the operator before; 0 where nobody knows
     NodeId node = kNoNode;
-    double clock = 0;  // of its node, at its end; 0 where nobody knows, or others work there, too
   };
   struct Death {
     Name block = 0;
@@ -47,7 +47,7 @@ class History {
   };
 
   Name name() { return ++births_; }
-  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0, double clock = 0);
+  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0, double host = 0);
   void died(Name block) { deaths_.push_back({block, end() - 1}); }
 
   // Operators are numbered from 0 on; those from begin() to end() are kept.

@@ -37,6 +37,7 @@ class OnDemand {
 
   explicit OnDemand(const Speed& speed) : speed_(speed), policy_(make_returns_policy()) {}
 
+  void set_speed(const Speed& speed) { speed_ = speed; }
   // Free space for the program's blocks. Until it is set, the model ignores operators.
   void set_room(Bytes room);
   // `seconds`: time of the operator's kernels.
@@ -82,7 +83,7 @@ class OnDemand {
   // The time from which the engine knows that an operator's kernels are done.
   double done_at(uint64_t operation) const;
 
-  const Speed speed_;
+  Speed speed_;
   const std::unique_ptr<EvictionPolicy> policy_;
   Bytes room_{0};
   RoomClock free_{0};

@@ -42,8 +42,7 @@ Block* Planner::block_of(Name name) const {
 // ---------------------------------------------------------------- following
 
 // What the operator would have cost on demand, beside what it has cost.
-void Planner::count(NodeId node, std::span<const Touch> touches, double seconds, double clock,
-                    Bytes arrived) {
+void Planner::count(NodeId node, std::span<const Touch> touches, const OperatorTime& time, Bytes arrived) {
   const auto room_here = [this](size_t i) { return room_(NodeId(static_cast<uint8_t>(i))); };
   std::unique_ptr<OnDemand>& here = on_demand_[index_of(node)];
   if (here == nullptr) {
@@ -51,14 +50,17 @@ void Planner::count(NodeId node, std::span<const Touch> touches, double seconds,
     models_ = std::max(models_, index_of(node) + 1);
   }
   Score::Count now{.operators = history_.end(), .clock = 0, .arrived = arrived};
-  clocks_[index_of(node)] = clock;
+  clocks_[index_of(node)] = time.clock;
   bool timed = true;
   for (size_t i = 0; i < models_; ++i) {
     OnDemand* const model = on_demand_[i].get();
     if (model == nullptr) continue;
-    if (history_.end() % kRoomEvery == kRoomFirst) model->set_room(room_here(i));
+    if (history_.end() % kRoomEvery == kRoomFirst) {
+      model->set_room(room_here(i));
+      if (about_) model->set_speed(about_(NodeId(static_cast<uint8_t>(i))).speed);
+    }
     if (i == index_of(node)) {
-      model->ended(touches, seconds);
+      model->ended(touches, time.kernels);
     } else {
       for (const Touch& touch : touches)
         if (touch.write) model->written_elsewhere(touch.block);
@@ -82,10 +84,9 @@ void Planner::stop_ordering() {
   for (Arrivals& arriving : arriving_) arriving.due.clear();
 }
 
-void Planner::ended(NodeId node, std::span<const Touch> touches, double seconds, double clock,
-                    Bytes arrived) {
-  history_.ended(node, touches, seconds, clock);
-  count(node, touches, seconds, clock, arrived);
+void Planner::ended(NodeId node, std::span<const Touch> touches, const OperatorTime& time, Bytes arrived) {
+  history_.ended(node, touches, time.kernels, time.host);
+  count(node, touches, time, arrived);
   for (Arrivals& arriving : arriving_) {
     arriving.postponed = false;
     if (arriving.due.empty()) continue;

@@ -60,6 +60,13 @@ struct Moved {
   Bytes leaving{0};  // at most: what has not been written since it left last is not copied again
 };
 
+// Seconds; 0 where nobody knows.
+struct OperatorTime {
+  double kernels = 0;
+  double host = 0;   // since the operator before
+  double clock = 0;  // of the node, now; 0 also where others work there
+};
+
 class Planner {
  public:
   // Bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
@@ -72,9 +79,8 @@ class Planner {
 
   Name meet(Block* block);
   void forget(Name name);
-  // `seconds`: of its kernels; `clock`: of the node, now; 0 where nobody knows, or others work there, too.
   // `arrived`: bytes of the program's blocks, at nodes where they are used, so far.
-  void ended(NodeId node, std::span<const Touch> touches, double seconds = 0, double clock = 0,
+  void ended(NodeId node, std::span<const Touch> touches, const OperatorTime& time = {},
              Bytes arrived = Bytes(0));
   // The next thing to move, if there is one left.
   bool next(Order& order);
@@ -153,7 +159,7 @@ class Planner {
   };
 
   static constexpr size_t kRecent = size_t{1} << 16;
-  static constexpr int64_t kRoomEvery = 256;  // operators: then the models are told the room,
+  static constexpr int64_t kRoomEvery = 256;  // operators: then the models are told room and speed,
   static constexpr int64_t kRoomFirst = 16;   // and first behind this one
   static constexpr size_t kKnown = 8;         // programs
   static constexpr int64_t kJoined = 8;       // operators that must be a program's before it is taken up
@@ -168,7 +174,7 @@ class Planner {
                                              // have changed for another schedule
 
   Block* block_of(Name name) const;
-  void count(NodeId node, std::span<const Touch> touches, double seconds, double clock, Bytes arrived);
+  void count(NodeId node, std::span<const Touch> touches, const OperatorTime& time, Bytes arrived);
   bool give(std::deque<Due>& due, bool arrives, Order& order);
   Arrivals& arriving_at(NodeId node);
   void order_step();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace innkeeper::plan {
@@ -9,6 +10,17 @@ namespace {
 
 // Bytes that kernels could have touched while one of them is launched.
 constexpr double kLaunch = 8 << 20;
+
+// The host's own pace is the least that it took for operators like this one: at times it waits, since the
+// node has enough to do, or for data. A better schedule ends the first, and the second is no pace.
+void take_least_host_time(Program& program) {
+  std::unordered_map<uint64_t, float> least;
+  for (const Program::Step& step : program.steps) {
+    const auto [known, is_new] = least.try_emplace(step.shape, step.host);
+    if (!is_new) known->second = std::min(known->second, step.host);
+  }
+  for (Program::Step& step : program.steps) step.host = least[step.shape];
+}
 
 }  // namespace
 
@@ -95,8 +107,8 @@ Program repeated(const Program& program, int64_t times) {
     const auto from_the_first = [&](const Slot& slot) { return slot.later(-round, program.births); };
     const size_t first = all.uses.size();
     for (const Program::Step& step : program.steps)
-      all.steps.push_back(
-          {step.shape, first + step.first, round * program.births + step.births, step.node, step.seconds});
+      all.steps.push_back({step.shape, first + step.first, round * program.births + step.births, step.node,
+                           step.seconds, step.host});
     for (const Program::Use& use : program.uses) {
       all.uses.push_back(use);
       all.uses.back().slot = from_the_first(use.slot);
@@ -118,9 +130,9 @@ std::optional<Program> make_program(const History& history, int64_t length) {
     const History::Operator& ended = history.at(at);
     if (ended.births - history.at(at - length).births != program.births) return std::nullopt;
     // The less of two rounds: what another thread's kernels took meanwhile is no part of it.
-    const float seconds = std::min(ended.seconds, history.at(at - length).seconds);
-    program.steps.push_back(
-        {ended.shape, program.uses.size(), ended.births - births_before, ended.node, seconds});
+    const History::Operator& earlier = history.at(at - length);
+    program.steps.push_back({ended.shape, program.uses.size(), ended.births - births_before, ended.node,
+                             std::min(ended.seconds, earlier.seconds), std::min(ended.host, earlier.host)});
     const std::span<const Touch> now = history.touches(at);
     const std::span<const Touch> before = history.touches(at - length);
     for (size_t i = 0; i < now.size(); ++i) {
@@ -129,6 +141,7 @@ std::optional<Program> make_program(const History& history, int64_t length) {
       program.uses.push_back({slot, now[i].size, now[i].write, now[i].stays, now[i].pure});
     }
   }
+  take_least_host_time(program);
   // What dies behind the last step has not died yet: it is what died behind the step before the first, a
   // round later.
   for (const History::Death& death : history.deaths_from(begin - 1)) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/two_clocks.h"
+
 namespace innkeeper::plan {
 namespace {
 
@@ -12,7 +14,12 @@ constexpr int kRounds = 3;
 class Run {
  public:
   Run(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare)
-      : uses_(uses), trips_(trips), spare_(spare), goes_out_(uses.gaps.size()), there_at_(uses.gaps.size()) {
+      : uses_(uses),
+        trips_(trips),
+        spare_(spare),
+        clocks_(uses.host),
+        goes_out_(uses.gaps.size()),
+        there_at_(uses.gaps.size()) {
     std::vector<bool> leaves(uses.gaps.size());
     for (const Trip& trip : trips) {
       if (trip.arrives) {
@@ -47,9 +54,14 @@ class Run {
       for (; awaited != awaited_.end() && awaited->first == step; ++awaited)
         now_ = std::max(now_, there_at_[awaited->second]);
       const auto at = static_cast<size_t>(step);
-      now_ = with_room(spare_[at], now_) + static_cast<double>(uses_.touched[at + 1] - uses_.touched[at]);
+      run(at);
       for (; trip != trips_.end() && trip->after == step; ++trip) start(*trip);
     }
+  }
+
+  void run(size_t step) {
+    const auto kernels = static_cast<double>(uses_.touched[step + 1] - uses_.touched[step]);
+    now_ = clocks_.start(step, with_room(spare_[step], now_)) + kernels;
   }
 
   void start(const Trip& trip) {
@@ -77,6 +89,7 @@ class Run {
   const Uses& uses_;
   const std::span<const Trip> trips_;
   const std::vector<int64_t>& spare_;
+  TwoClocks clocks_;
   std::vector<bool> goes_out_;                       // by gap
   std::vector<double> there_at_;                     // likewise, what arrived last
   std::vector<std::pair<int64_t, size_t>> awaited_;  // step, gap

@@ -1,9 +1,9 @@
 // How long a round takes by one schedule, told by running it: to choose between schedules, not to tell
 // seconds.
 //
-// Kernels take as long as they touch bytes, one after the other; a link brings what is to come in order, and
-// another one takes out what leaves. A kernel waits for what it uses, and for the room that copies out have
-// not given back yet; so does a copy in.
+// Kernels take as long as they touch bytes, one after the other, none before the host has launched it
+// (two_clocks.h); a link brings what is to come in order, and another one takes out what leaves. A kernel
+// waits for what it uses, and for the room that copies out have not given back yet; so does a copy in.
 #pragma once
 
 #include <cstdint>

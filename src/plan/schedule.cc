@@ -144,7 +144,7 @@ Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tr
     const std::vector<size_t> gaps = cover(uses, room, weights);
     if (gaps.empty()) {  // nothing need move
       Schedule none;
-      none.time = static_cast<double>(uses.touched.back());
+      none.time = round_time(uses, {}, std::vector<int64_t>(static_cast<size_t>(uses.length)));
       return none;
     }
     Timetable made(uses, gaps, room);

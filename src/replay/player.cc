@@ -34,19 +34,24 @@ cost::KernelCost kernel_of(const Work& work) {
 class Player {
  public:
   Player(const Record& record, const Setup& setup)
-      : record_(record), model_(setup.times.model), model_card_(setup.card) {
+      : record_(record),
+        model_(setup.times.model),
+        model_card_(setup.card),
+        one_clock_(setup.times.one_clock) {
     const Bytes room = setup.budget == Bytes(0) ? kHost : setup.budget;
     card_ = std::make_shared<Accelerator>(sim::Options{.capacity = room,
                                                        .visibility = sim::Visibility::early,
                                                        .poison = false,
                                                        .data = false,
+                                                       .host_seconds = setup.times.host_seconds,
                                                        .gpu = setup.card,
                                                        .host_link = setup.link});
     std::vector<NodeSetup> nodes;
     nodes.push_back({sim::make_device(card_), room, true, {setup.card.bytes(), setup.link.bandwidth}});
     if (setup.times.by != KernelTimes::By::none) {
       nodes.back().time = [this] {
-        return ComputeTime{card_->time(0), model_ == nullptr ? card_->busy(0) : modelled_};
+        return ComputeTime{card_->time(0), model_ == nullptr ? card_->busy(0) : modelled_,
+                           one_clock_ ? 0 : card_->host_time()};
       };
     }
     auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
@@ -246,6 +251,7 @@ class Player {
   const Record& record_;
   const Record* const model_;
   const cost::GpuModel model_card_;
+  const bool one_clock_;
   double modelled_ = 0;  // Seconds of kernels, by the model.
   std::shared_ptr<Accelerator> card_;
   const Slabs* slabs_ = nullptr;  // the host's

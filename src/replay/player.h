@@ -25,6 +25,9 @@ struct KernelTimes {
   By by = By::card;
   // By a model: the same operators with the work that it takes them for.
   const trace::Record* model = nullptr;
+  // The host takes so long to launch each kernel; 0: no time.
+  double host_seconds = 0;
+  bool one_clock = false;  // Plans do not know the host's.
 };
 
 struct Setup {

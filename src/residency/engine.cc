@@ -19,7 +19,7 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
     added->id = NodeId{static_cast<uint8_t>(nodes_.size())};
     added->kind = spec.device->kind();
     added->computes = spec.computes;
-    added->speed = spec.speed;
+    added->set_speed(spec.speed);
     added->time = std::move(spec.time);
     added->budget = spec.budget.count();
     added->device = std::move(spec.device);

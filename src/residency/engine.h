@@ -180,6 +180,9 @@ class Engine final : public Accountant {
 
   // ---- planning
   // Whether movement is planned from the first eviction on (the default).
+  // Plans that are made from now on are made for this speed of a node, which a probe has found.
+  void set_speed(NodeId id, const plan::Speed& speed) { node(id).set_speed(speed); }
+  plan::Speed speed(NodeId id) const { return node(id).speed(); }
   void set_planning(bool on);
   void plan_aside() { followers_.plan_aside(); }  // long rounds; before the first block is created
   PlanningStats planning() const;

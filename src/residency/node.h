@@ -33,8 +33,16 @@ struct Node {
   std::unique_ptr<Device> device;
   NodeKind kind = NodeKind::host;
   bool computes = false;
-  plan::Speed speed;
+  // Bytes per second, of plan::Speed: a probe may find others than the setup said.
+  std::atomic<double> memory_speed{0}, link_speed{0};
   std::function<ComputeTime()> time;
+  plan::Speed speed() const {
+    return {memory_speed.load(std::memory_order_relaxed), link_speed.load(std::memory_order_relaxed)};
+  }
+  void set_speed(const plan::Speed& speed) {
+    memory_speed.store(speed.memory, std::memory_order_relaxed);
+    link_speed.store(speed.link, std::memory_order_relaxed);
+  }
   std::atomic<int64_t> budget{0};
   std::atomic<int64_t> used{0};
   Promises promises;  // of `used`

@@ -145,7 +145,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
           return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
         },
         [this](NodeId each) {
-          return plan::AboutNode{device(each).name(), node(each).speed, recomputes(),
+          return plan::AboutNode{device(each).name(), node(each).speed(), recomputes(),
                                  disk_ == kNoNode ? kNoNode : host_};
         });
   }
@@ -178,6 +178,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   const int64_t rounds = planner.rounds();
   double seconds = 0;
   double clock = 0;
+  double host = 0;
   if (node(id).time != nullptr) {
     const ComputeTime time = node(id).time();
     if (!followers_.others_at(id, self, now)) clock = time.now;
@@ -185,8 +186,10 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
     follower.remade_in_round[index_of(id)] += remade;
     seconds = time.kernels - remade;
     seconds -= std::exchange(follower.kernels_before[index_of(id)], time.kernels);
+    if (const double before = std::exchange(follower.host_before, time.host); before > 0)
+      host = time.host - before;
   }
-  planner.ended(id, follower.touches, seconds, clock,
+  planner.ended(id, follower.touches, {.kernels = seconds, .host = host, .clock = clock},
                 Bytes(follower.arrived.load(std::memory_order_relaxed)));
   if (planner.begins()) {
     const ComputeTime taken = time_since_round_before(follower);

@@ -157,12 +157,15 @@ class Accelerator::Impl {
   }
 
   double seconds(size_t size, Direction direction, HostMemory host_end) const {
-    if (direction == Direction::within) return copy_within_seconds(options.gpu, size);
+    if (direction == Direction::within) return copy_within_seconds(gpu, size);
     if (direction == Direction::peer) return copy_seconds(options.peer_link, size);
-    return copy_seconds(options.host_link, size, host_end);
+    return copy_seconds(host_link, size, host_end);
   }
 
   const Options options;
+  const cost::GpuModel gpu = options.truth ? options.truth->with_true_memory(options.gpu) : options.gpu;
+  const cost::LinkModel host_link =
+      options.truth ? options.truth->with_true_rate(options.host_link) : options.host_link;
   Arena memory;
   const std::shared_ptr<Arena> side;
   std::array<std::atomic<int64_t>, kDirections> copied = {};
@@ -185,6 +188,8 @@ Accelerator::Accelerator(Options options) : impl_(std::make_unique<Impl>(std::mo
 Accelerator::~Accelerator() { synchronize(); }
 
 const Options& Accelerator::options() const { return impl_->options; }
+const cost::GpuModel& Accelerator::gpu() const { return impl_->gpu; }
+const cost::LinkModel& Accelerator::host_link() const { return impl_->host_link; }
 
 Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
   const Options& options = impl_->options;
@@ -308,6 +313,7 @@ void Accelerator::publish(QueueIndex queue) { impl_->queue(queue).publish(); }
 
 void Accelerator::begin_kernel(QueueIndex queue) {
   impl_->queue(queue).advance();
+  if (impl_->options.host_seconds > 0) impl_->queue(queue).launch(impl_->options.host_seconds);
   impl_->computing.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -315,7 +321,7 @@ void Accelerator::end_kernel(QueueIndex queue, std::span<const WrittenRange> wri
                              cost::KernelCost kernel) {
   impl_->computing.fetch_sub(1, std::memory_order_relaxed);
   WorkQueue& target = impl_->queue(queue);
-  const double seconds = cost::kernel_seconds(impl_->options.gpu, kernel);
+  const double seconds = cost::kernel_seconds(impl_->gpu, kernel);
   if (written.empty() || !impl_->options.data) return target.spend(seconds);
   if (impl_->at_once() && target.idle()) return target.spend(seconds);
   std::vector<Hidden> results;
@@ -334,6 +340,10 @@ double Accelerator::time() const {
 }
 
 double Accelerator::busy(QueueIndex queue) const { return impl_->queue(queue).busy(); }
+
+double Accelerator::host_time() const {
+  return impl_->options.host_seconds > 0 ? impl_->queue(kCompute).host_time() : 0;
+}
 
 Bytes Accelerator::copied(Direction direction) const {
   return Bytes(impl_->copied[static_cast<size_t>(direction)].load(std::memory_order_relaxed));

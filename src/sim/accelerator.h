@@ -55,9 +55,13 @@ struct Options {
   // Without: memory is addresses alone (Arena::Options::blank), nothing is poisoned, copies and kernels cost
   // their time and move nothing, except that whoever copies to memory of his own gets zeros.
   bool data = true;
+  // The host takes so long to launch each kernel; the accelerator waits for it where its kernels are shorter.
+  // 0: its clock stands still, unless it waits for the accelerator.
+  double host_seconds = 0;
   // The planner cannot read kernel times, as on a real GPU. It can read the clock.
   bool times_hidden = false;
-  // Kernels take as long as this says, where plans cannot know it. `gpu` and `host_link` are as it has them.
+  // Kernels take as long as this says; memory and the link to the host are as fast as it has them. `gpu` and
+  // `host_link` are what their names promise.
   std::optional<cost::Truth> truth = std::nullopt;
   cost::GpuModel gpu = cost::default_gpu();
   cost::LinkModel host_link = cost::default_host_link();
@@ -80,6 +84,9 @@ class Accelerator {
   Accelerator& operator=(const Accelerator&) = delete;
 
   const Options& options() const;
+  // As they are, where `truth` is not what their names promise.
+  const cost::GpuModel& gpu() const;
+  const cost::LinkModel& host_link() const;
 
   // Memory. `size` > 0 is rounded up to kAlignment; fails with out_of_memory and the numbers when more than
   // the capacity would be alive. Memory is ordered by the compute queue (device_api.h): freeing advances that
@@ -133,6 +140,8 @@ class Accelerator {
   double time() const;  // over all queues
   // Seconds that this work takes, without what it waits for.
   double busy(QueueIndex queue) const;
+  // The host's virtual time; 0 where `host_seconds` is.
+  double host_time() const;
   // Bytes that crossed the links, for tests and reports.
   Bytes copied(Direction direction) const;
 

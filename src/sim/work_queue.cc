@@ -11,6 +11,9 @@ namespace {
 // Told whenever a queue stops running. One for the process: waiting for another thread's copy is rare.
 CondVar stopped_running;
 
+// Kernels that the host may launch ahead: CUDA blocks a launch behind some 1,024 that are pending.
+constexpr size_t kMostLaunched = 1024;
+
 bool overlap(const void* a, size_t a_size, const void* b, size_t b_size) {
   const auto first = reinterpret_cast<uintptr_t>(a);
   const auto second = reinterpret_cast<uintptr_t>(b);
@@ -224,6 +227,20 @@ void WorkQueue::forget_spoiled(const void* data, size_t size) {
 void WorkQueue::host_saw(double time) {
   MutexLock lock(machine_mutex);
   host_->seen = std::max(host_->seen, time);
+}
+
+void WorkQueue::launch(double seconds) {
+  MutexLock lock(machine_mutex);
+  // The kernel before has its end now.
+  std::vector<double>& ends = host_->ends;
+  if (ends.size() < kMostLaunched) ends.resize(kMostLaunched);
+  ends[host_->launched++ % kMostLaunched] = host_->kernels;
+  host_->seen = std::max(host_->seen + seconds, ends[host_->launched % kMostLaunched]);
+}
+
+double WorkQueue::host_time() const {
+  MutexLock lock(machine_mutex);
+  return host_->seen;
 }
 
 double WorkQueue::time() const {

@@ -96,11 +96,13 @@ struct Item {
 
 // What the queues of one accelerator share.
 struct HostTime {
-  // The latest moment, in virtual time, that the host knows to have passed: work that it puts on any queue
-  // later does not start earlier.
+  // The host's clock: the latest moment, in virtual time, that it knows to have passed. Work that it puts on
+  // any queue later does not start earlier.
   double seen IK_GUARDED_BY(machine_mutex) = 0;
-  // The end of the kernels so far.
+  // The end of the kernels so far, and of the last ones, in a ring.
   double kernels IK_GUARDED_BY(machine_mutex) = 0;
+  std::vector<double> ends IK_GUARDED_BY(machine_mutex);
+  size_t launched IK_GUARDED_BY(machine_mutex) = 0;
 };
 
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
@@ -135,6 +137,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void forget_spoiled(const void* data, size_t size) IK_EXCLUDES(machine_mutex);
   // The host has seen that `time` has passed.
   void host_saw(double time) IK_EXCLUDES(machine_mutex);
+  // The host launches a kernel, for so long, or until the queue has room for it.
+  void launch(double seconds) IK_EXCLUDES(machine_mutex);
+  double host_time() const IK_EXCLUDES(machine_mutex);
   double time() const IK_EXCLUDES(machine_mutex);
   double busy() const IK_EXCLUDES(machine_mutex);  // seconds of what was put on it so far, without waits
 

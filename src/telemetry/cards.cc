@@ -187,7 +187,13 @@ Reading<Clocks> CardReader::clocks() {
   if (!memory) return memory.as<Clocks>();
   if (*sm > kMostMegahertz || *memory > kMostMegahertz)
     return nonsense<Clocks>(kQuestion, std::max(*sm, *memory));
-  return Clocks{.sm_mhz = static_cast<int>(*sm), .memory_mhz = static_cast<int>(*memory)};
+  uint64_t reasons = 0;  // Where the driver cannot tell, none is known.
+  if (ask_card("nvmlDeviceGetCurrentClocksThrottleReasons", library_.clock_reasons, device_, &reasons) !=
+      kSuccess)
+    reasons = 0;
+  return Clocks{.sm_mhz = static_cast<int>(*sm),
+                .memory_mhz = static_cast<int>(*memory),
+                .slowed = (reasons & kSlowdowns) != 0};
 }
 
 }  // namespace innkeeper::telemetry::nvml

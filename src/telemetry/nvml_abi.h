@@ -86,6 +86,8 @@ struct Process2 {
 static_assert(sizeof(Process2) == 24);
 
 enum ClockKind : int { kClockSm = 1, kClockMemory = 2 };
+// Reasons for low clocks: the hardware's slowdown, heat (by software, by hardware), the power supply's brake.
+constexpr uint64_t kSlowdowns = 0x08 | 0x20 | 0x40 | 0x80;
 enum Sensor : int { kSensorGpu = 0 };
 enum Topology : int {
   kTopologyInternal = 0,
@@ -121,6 +123,7 @@ inline constexpr uint32_t kMaxNvlinks = 36;
   F(power_limit, "nvmlDeviceGetEnforcedPowerLimit", Code(Device, uint32_t*)) \
   F(temperature, "nvmlDeviceGetTemperature", Code(Device, int, uint32_t*)) \
   F(clock, "nvmlDeviceGetClockInfo", Code(Device, int, uint32_t*)) \
+  F(clock_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons", Code(Device, uint64_t*)) \
   F(compute_processes_3, "nvmlDeviceGetComputeRunningProcesses_v3", Code(Device, uint32_t*, Process2*)) \
   F(compute_processes_2, "nvmlDeviceGetComputeRunningProcesses_v2", Code(Device, uint32_t*, Process2*)) \
   F(compute_processes_1, "nvmlDeviceGetComputeRunningProcesses", Code(Device, uint32_t*, Process1*)) \

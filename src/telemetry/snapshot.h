@@ -79,6 +79,7 @@ struct Power {
 struct Clocks {
   int sm_mhz = 0;
   int memory_mhz = 0;
+  bool slowed = false;  // by heat, by the board, or by power's supply; not by idling, nor by a power limit
 };
 
 struct Process {

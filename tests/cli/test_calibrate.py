@@ -26,7 +26,7 @@ def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Pa
     assert 1e3 < disk["write"] < 1e12 and 1e3 < disk["read"] < 1e12 and 0 < disk["latency_seconds"] < 5
     assert list(tmp_path.iterdir()) == []  # nothing is left on the disk
     kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
-    assert json.loads(kept.read_text()) == figures
+    assert json.loads(kept.read_text()) | {"gpus": []} == figures
     assert calibrated(machine, "--show") == figures
     assert "GB/s" in machine.ok("calibrate", "--show")
 
@@ -55,6 +55,38 @@ def test_figures_that_are_none(machine: Machine, text: str):
     kept.write_text(text)
     done = machine.run("calibrate", "--show")
     assert done.returncode == 73 and str(kept) in done.stderr
+
+
+def put_rates(machine: Machine, name: str, **changes: object) -> Path:
+    """What a program has measured of a GPU."""
+    rates = {
+        "schema": 1, "uuid": name, "name": "A GPU", "driver": "13000", "pytorch": "2.11.0", "link": 63e9,
+        "time_unix_seconds": 1_700_000_000, "shared": False, "slowed": False, "precision": "bf16",
+        "flops": 6.5e14, "bytes": 3e12, "link_in": 5.5e10, "link_out": 0.0,
+    }  # fmt: skip
+    file = machine.folder / "cache" / "innkeeper" / "gpus" / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(rates | changes))
+    return file
+
+
+def test_what_programs_measured_is_shown_and_cleared(machine: Machine):
+    first, second = put_rates(machine, "GPU-1"), put_rates(machine, "GPU-2", slowed=True)
+    put_rates(machine, "GPU-3").write_text("{")  # damaged: as if it were not there
+    shown = machine.ok("calibrate", "--show")
+    assert "GPU-1: 650 TFLOP/s bf16, 3000 GB/s memory, 55 GB/s in, - GB/s out" in shown
+    assert "slowed then: to be measured again" in shown and "GPU-3" not in shown
+    assert [gpu["uuid"] for gpu in calibrated(machine, "--show")["gpus"]] == ["GPU-1", "GPU-2"]
+    assert "3 GPUs" in machine.ok("calibrate", "--clear")
+    assert not first.exists() and not second.exists()
+    assert machine.run("calibrate", "--show").returncode == 73
+
+
+def test_clearing_removes_the_figures_too(machine: Machine, tmp_path: Path):
+    calibrated(machine, "--size", "16MiB", "--disk", str(tmp_path))
+    assert calibrated(machine, "--clear") == {"figures": True, "gpus": 0}
+    assert calibrated(machine, "--clear") == {"figures": False, "gpus": 0}
+    assert machine.run("calibrate", "--clear", "--show").returncode == 64
 
 
 def links(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]

@@ -257,6 +257,11 @@ FAKE_API Code nvmlDeviceGetClockInfo(nvml::Device handle, int kind, uint32_t* me
   return write_number(call, std::optional(kind == nvml::kClockMemory ? memory : sm), megahertz);
 }
 
+FAKE_API Code nvmlDeviceGetCurrentClocksThrottleReasons(nvml::Device handle, uint64_t* reasons) {
+  return answered(Call(__func__, handle),
+                  [&](Call& call) { return write_number(call, call.device().clock_reasons, reasons); });
+}
+
 FAKE_API Code nvmlDeviceGetComputeRunningProcesses(nvml::Device handle, uint32_t* count,
                                                    nvml::Process1* entries) {
   return answered(Call(__func__, handle),

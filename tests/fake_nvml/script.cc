@@ -112,6 +112,8 @@ class Reader {
       device().utilization = pair();
     else if (key == "clocks")
       device().clocks = pair();
+    else if (key == "clock_reasons")
+      device().clock_reasons = word<uint64_t>();
     else if (key == "temperature")
       device().temperature = word<uint32_t>();
     else if (key == "power")

@@ -15,6 +15,7 @@
 //     bus 00000000:81:00.0        name NVIDIA H200              lost
 //     memory TOTAL RESERVED USED  utilization GPU MEMORY        power WATTS [LIMIT]
 //     temperature CELSIUS         clocks SM MEMORY              mig MAX_INSTANCES
+//     clock_reasons BITS          (why clocks are low)
 //     process PID BYTES|unknown [graphics]
 //     nvlink CARD|switch COUNT
 //   instance UUID GI CI           begins a MIG instance of the card above: memory, process, name, error,
@@ -65,6 +66,7 @@ struct Device {
   std::optional<std::pair<uint32_t, uint32_t>> utilization = {};
   std::optional<uint32_t> milliwatts = {}, limit_milliwatts = {}, temperature = {};
   std::optional<std::pair<uint32_t, uint32_t>> clocks = {};
+  std::optional<uint64_t> clock_reasons = {};
   std::vector<Process> processes = {};
   std::vector<int> nvlinks = {};                // a card's index, or kSwitch
   std::optional<uint32_t> most_instances = {};  // MIG is on

@@ -25,7 +25,7 @@ class Follower {
   }
   int op(std::vector<Touch> touches) {
     clock += step;
-    planner.ended(kCard, touches, kernel, clock);
+    planner.ended(kCard, touches, {.kernels = kernel, .clock = clock});
     int orders = 0;
     for (Order order; planner.next(order);) ++orders;
     return orders;

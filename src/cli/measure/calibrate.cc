@@ -1,6 +1,7 @@
 // innkeeper calibrate: measures host memory, a disk and the links of cards, and keeps the figures in a file
 // of the user's: $XDG_CACHE_HOME/innkeeper/calibration.json, else ~/.cache/innkeeper/calibration.json. A card
-// is measured while this holds a lease on it.
+// is measured while this holds a lease on it. What programs have measured of GPUs (cost/kept_rates.h) is
+// shown with these figures, and cleared with them.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@
 #include "cli/grant/grant.h"
 #include "cli/measure/links.h"
 #include "cli/measure/measure.h"
+#include "cost/kept_rates.h"
 #include "lease/from_snapshot.h"
 #include "telemetry/visible.h"
 
@@ -30,7 +32,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string folder = ".", size = "256MiB";
-  bool json = false, show = false;
+  bool json = false, show = false, clear = false;
 };
 
 fs::path file_path() {
@@ -83,6 +85,47 @@ std::string as_text(const Json& figures) {
                         link.at("direct").get<bool>() ? "" : " (by way of the host)");
   for (const Json& why : figures.value("links_left_out", Json::array()))
     text += "not measured " + why.get<std::string>() + "\n";
+  return text;
+}
+
+// What programs have measured of GPUs, when they moved something first.
+Json rates_of_gpus() {
+  Json all = Json::array();
+  for (const cost::KeptRates& kept : cost::all_kept_rates(cost::kept_rates_folder())) {
+    const cost::Measured& rates = kept.measured;
+    all.push_back({{"uuid", kept.uuid},
+                   {"name", kept.name},
+                   {"time_unix_seconds", kept.time},
+                   {"driver", kept.driver},
+                   {"pytorch", kept.pytorch},
+                   {"shared", kept.shared},
+                   {"slowed", kept.slowed},
+                   {"precision", cost::name_of(rates.precision)},
+                   {"flops", rates.flops},
+                   {"bytes", rates.bytes},
+                   {"link_in", rates.in},
+                   {"link_out", rates.out}});
+  }
+  return all;
+}
+
+std::string as_text_of_gpus(const Json& gpus) {
+  const auto one = [](double rate, double unit, std::string_view what) {
+    return rate > 0 ? fmt::format("{:.4g} {}", rate / unit, what) : fmt::format("- {}", what);
+  };
+  std::string text;
+  for (const Json& gpu : gpus) {
+    text += fmt::format(
+        "GPU          {}: {}, {}, {}, {}", gpu.at("uuid").get<std::string>(),
+        one(gpu.at("flops").get<double>(), 1e12, "TFLOP/s " + gpu.at("precision").get<std::string>()),
+        one(gpu.at("bytes").get<double>(), 1e9, "GB/s memory"),
+        one(gpu.at("link_in").get<double>(), 1e9, "GB/s in"),
+        one(gpu.at("link_out").get<double>(), 1e9, "GB/s out"));
+    if (gpu.at("shared").get<bool>() || gpu.at("slowed").get<bool>())
+      text += gpu.at("shared").get<bool>() ? " (shared then: to be measured again)"
+                                           : " (slowed then: to be measured again)";
+    text += '\n';
+  }
   return text;
 }
 
@@ -184,13 +227,34 @@ Json read_back(const fs::path& path) {
   return figures;
 }
 
+int clear(const fs::path& path, bool json) {
+  std::error_code error;
+  const bool had = fs::remove(path, error);
+  if (error) fail(kFolder, "cannot remove " + path.string() + ": " + error.message());
+  const int gpus = cost::clear_kept_rates(cost::kept_rates_folder());
+  const Json cleared = {{"figures", had}, {"gpus", gpus}};
+  print(json ? cleared.dump(2) + "\n"
+             : fmt::format("cleared: {}, and what was measured of {} GPU{}\n",
+                           had ? "the figures in " + path.string() : "no figures", gpus,
+                           gpus == 1 ? "" : "s"));
+  return kDone;
+}
+
 int calibrate(const Options& options) {
   const fs::path path = file_path();
-  const Json figures = options.show ? read_back(path) : measure(options);
+  if (options.clear) return clear(path, options.json);
+  const Json gpus = rates_of_gpus();
+  std::error_code error;
+  if (options.show && !gpus.empty() && !fs::exists(path, error)) {
+    print(options.json ? Json({{"gpus", gpus}}).dump(2) + "\n" : as_text_of_gpus(gpus));
+    return kDone;
+  }
+  Json figures = options.show ? read_back(path) : measure(options);
   if (!options.show) save(path, figures.dump(2) + "\n");
   try {
-    print(options.json ? figures.dump(2) + "\n"
-                       : as_text(figures) + "             kept in " + path.string() + "\n");
+    const std::string text = as_text(figures) + as_text_of_gpus(gpus);
+    figures["gpus"] = gpus;
+    print(options.json ? figures.dump(2) + "\n" : text + "             kept in " + path.string() + "\n");
   } catch (const Json::exception&) {  // somebody wrote into the file
     fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
   }
@@ -206,7 +270,10 @@ void register_calibrate(CLI::App& program) {
   command.add_option("--disk", options->folder, "The folder to measure the disk of (this one)")
       ->type_name("FOLDER");
   command.add_option("--size", options->size, "How much to copy, write and read (256MiB)")->type_name("SIZE");
-  command.add_flag("--show", options->show, "Show the figures that were kept, measure nothing");
+  CLI::Option* const show =
+      command.add_flag("--show", options->show, "Show the figures that were kept, measure nothing");
+  command.add_flag("--clear", options->clear, "Remove all figures, and what programs have measured of GPUs")
+      ->excludes(show);
   command.add_flag("--json", options->json, "As JSON, for programs; rates are bytes per second");
   on_run(command, [options] { return calibrate(*options); });
 }

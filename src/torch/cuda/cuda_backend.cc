@@ -94,6 +94,19 @@ std::optional<int> node_near(std::span<const c10::DeviceIndex> cards) {
   return common;
 }
 
+// As the driver's tools print it: "GPU-" and 32 hexadecimal digits in five groups.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x",
+                  static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
+    text += digits.data();
+  }
+  return text;
+}
+
 Status refuse(const std::string& what) { return Status(Code::invalid_argument, what); }
 
 // Fills in a card's budget: by default what is free, parted among the processes that have it. An integrated
@@ -208,6 +221,19 @@ plan::Speed speed(c10::DeviceIndex index, const cost::GpuModel& gpu) {
     return {memory, cost::link_named(kCoherentLink).value().bandwidth};
   return {memory, pci_link_bandwidth(pci_address(index)).value_or(0)};
 }
+
+cost::KeptRates rates_of_today(c10::DeviceIndex index) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  int driver = 0;
+  C10_CUDA_CHECK(cudaDriverGetVersion(&driver));
+  return {.uuid = uuid_text(properties.uuid),
+          .name = properties.name,
+          .driver = std::to_string(driver),
+          .link = pci_link_bandwidth(pci_address(index)).value_or(0)};
+}
+
+Bytes cache(c10::DeviceIndex index) { return Bytes(attribute(cudaDevAttrL2CacheSize, index)); }
 
 void install(Accountant* accountant, std::function<Status(NodeId, Bytes)> relief,
              const std::vector<NodeId>& nodes) {

@@ -22,6 +22,7 @@
 
 #include "config/machine.h"
 #include "cost/gpu_model.h"
+#include "cost/kept_rates.h"
 #include "device/device_api.h"
 #include "device/slabs.h"
 #include "plan/speed.h"
@@ -44,6 +45,12 @@ cost::GpuModel model(c10::DeviceIndex index);
 // Of its memory, by its model `gpu`, and of its link to the host, by what that was made for; 0 where the
 // system does not say.
 plan::Speed speed(c10::DeviceIndex index, const cost::GpuModel& gpu);
+
+// What rates that were kept must agree with: the GPU, by the UUID that the driver's own tools print, the
+// driver, and the link. PyTorch's version and the rates are left out.
+cost::KeptRates rates_of_today(c10::DeviceIndex index);
+// Its last level of cache.
+Bytes cache(c10::DeviceIndex index);
 
 // Puts the charging allocator (charging_allocator.h) in front of PyTorch's: card i is nodes[i], kNoNode if it
 // is none of ours. `relief` evicts so many bytes from a node whatever its budget. Also makes PyTorch give the

@@ -5,25 +5,54 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "cost/gpu_model.h"
 
 namespace innkeeper::torch_layer {
 
 class KernelClock {
  public:
-  explicit KernelClock(cost::GpuModel gpu) : gpu_(std::move(gpu)) {}
+  explicit KernelClock(cost::GpuModel gpu) : by_name_(std::move(gpu)), gpu_(&by_name_) {}
 
   void add(const cost::KernelCost& kernel) {
-    seconds_.fetch_add(cost::kernel_seconds(gpu_, kernel), std::memory_order_relaxed);
+    if (kernel.flops > 0) has_products_.store(true, std::memory_order_relaxed);
+    const double seconds = cost::kernel_seconds(*gpu_.load(std::memory_order_acquire), kernel);
+    seconds_.fetch_add(seconds, std::memory_order_relaxed);
+    kernels_.fetch_add(1, std::memory_order_relaxed);
   }
   // Of all kernels so far.
   double seconds() const { return seconds_.load(std::memory_order_relaxed); }
+  // Whether any of them multiplied matrices.
+  bool has_products() const { return has_products_.load(std::memory_order_relaxed); }
+
+  // The GPU is measured once (runtime/probe.h): when the program has multiplied matrices, so that their
+  // library is loaded, or behind so many kernels.
+  bool wants_probe() const {
+    return !probed_.load(std::memory_order_relaxed) &&
+           (has_products() || kernels_.load(std::memory_order_relaxed) >= kWithoutProducts);
+  }
+  // True for one caller, who measures it.
+  bool claim_probe() { return !probed_.exchange(true); }
+  const cost::GpuModel& by_name() const { return by_name_; }
+  // From now on kernels have this model's price. Once, by who has claimed the probe.
+  void set_measured(cost::GpuModel gpu) {
+    IK_CHECK(!measured_.has_value(), "a GPU was measured twice");
+    gpu_.store(&measured_.emplace(std::move(gpu)), std::memory_order_release);
+  }
 
  private:
-  const cost::GpuModel gpu_;
+  static constexpr int64_t kWithoutProducts = 256;
+
+  const cost::GpuModel by_name_;
+  std::optional<cost::GpuModel> measured_;
+  std::atomic<const cost::GpuModel*> gpu_;
   std::atomic<double> seconds_{0};
+  std::atomic<int64_t> kernels_{0};
+  std::atomic<bool> has_products_{false};
+  std::atomic<bool> probed_{false};
 };
 
 }  // namespace innkeeper::torch_layer

@@ -424,8 +424,10 @@ void OperatorCall::finish() {
   settle_written();
   Engine& engine = runtime_.engine();
   if (const auto& clock = runtime_.backend(node_).kernel_clock; clock != nullptr && engine.is_heard())
-      [[unlikely]]
+      [[unlikely]] {
     price_kernels(*clock);
+    if (clock->wants_probe()) runtime_.measure(node_);
+  }
   engine.count_operator(node_);
   release(engine.stream()->on() ? recorded() : trace::Operation());
   if (trial_ != nullptr) [[unlikely]]

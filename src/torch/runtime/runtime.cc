@@ -30,6 +30,7 @@
 #include "torch/runtime/fork.h"
 #include "torch/runtime/home.h"
 #include "torch/runtime/load.h"
+#include "torch/runtime/measure.h"
 #include "torch/runtime/nodes_setting.h"
 #include "torch/runtime/runtime_state.h"
 #include "torch/runtime/switch_setting.h"
@@ -198,6 +199,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
   growth_setting().check();
   planning_setting().check();
   recompute_setting().check();
+  check_probe_setting();
   prepared.spec = parse_nodes(text);
   if (Status resolved = resolve_cards(prepared.spec); !resolved.ok())
     throw_status(resolved, "INNKEEPER_NODES");
@@ -251,14 +253,17 @@ Runtime::Runtime(Prepared prepared)
             node.name, backend.device, backend.key, [accelerator] { return accelerator->live(); },
             sim_backend::make_memory_order(accelerator));
         setup.computes = true;
-        setup.speed = {accelerator->options().gpu.bytes(), accelerator->options().host_link.bandwidth};
-        if (accelerator->options().times_hidden) {
-          backend.kernel_clock = std::make_shared<KernelClock>(accelerator->options().gpu);
+        if (const sim::Options& options = accelerator->options(); options.times_hidden) {
+          setup.speed = {options.gpu.bytes(), options.host_link.bandwidth};
+          backend.kernel_clock = std::make_shared<KernelClock>(options.gpu);
           setup.time = [accelerator, kernels = backend.kernel_clock] {
-            return ComputeTime{accelerator->time(0), kernels->seconds()};
+            return ComputeTime{accelerator->time(0), kernels->seconds(), accelerator->host_time()};
           };
         } else {
-          setup.time = [accelerator] { return ComputeTime{accelerator->time(0), accelerator->busy(0)}; };
+          setup.speed = {accelerator->gpu().bytes(), accelerator->host_link().bandwidth};
+          setup.time = [accelerator] {
+            return ComputeTime{accelerator->time(0), accelerator->busy(0), accelerator->host_time()};
+          };
         }
         break;
       }
@@ -293,10 +298,15 @@ Runtime::Runtime(Prepared prepared)
         const cost::GpuModel gpu = cuda_backend::model(backend.device.index());
         setup.speed = cuda_backend::speed(backend.device.index(), gpu);
         backend.kernel_clock = std::make_shared<KernelClock>(gpu);
+        if (const std::optional<cost::Measured> rates = measured_before(backend.device.index())) {
+          (void)backend.kernel_clock->claim_probe();
+          backend.kernel_clock->set_measured(cost::with_measured(gpu, *rates));
+          setup.speed = measured_speed(setup.speed, *rates);
+        }
         // The host's clock, since the GPU's is not read: over a period both advance as far.
         setup.time = [kernels = backend.kernel_clock] {
           const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
-          return ComputeTime{now.count(), kernels->seconds()};
+          return ComputeTime{now.count(), kernels->seconds(), now.count()};
         };
         setup.computes = true;
 #endif

@@ -37,6 +37,16 @@ IK_EXPORT sim::Accelerator& accelerator(c10::DeviceIndex index);
 // As above, sharing ownership.
 IK_EXPORT std::shared_ptr<sim::Accelerator> shared_accelerator(c10::DeviceIndex index);
 
+// While it lives, the calling thread's kernels take what the rates of the accelerator say, without the
+// factors of single operators (cost/truth.h): as a probe finds them.
+class IK_EXPORT AtItsRates {
+ public:
+  AtItsRates();
+  ~AtItsRates();
+  AtItsRates(const AtItsRates&) = delete;
+  AtItsRates& operator=(const AtItsRates&) = delete;
+};
+
 // Their memory knows who used it.
 std::unique_ptr<MemoryOrder> make_memory_order(std::shared_ptr<sim::Accelerator> accelerator);
 

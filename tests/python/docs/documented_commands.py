@@ -147,6 +147,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/bookkeeping.py": BENCH,
     "python bench/least_time.py": BENCH,
     "python bench/unknown_times.py": BENCH,
+    "python bench/host_pace.py": BENCH,
+    "python bench/host_pace.py --only lstm --pace 50": BENCH,
     "python bench/unknown_times.py --seeds 10 --share 0.9,0.8,0.7,0.6,0.5,0.4": BENCH,
     "python bench/variation.py": BENCH,
     "python bench/variation.py --seeds 4": BENCH,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from processes import RunProgram
@@ -67,7 +68,7 @@ def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
             "times=told",
             "times=told,truth=random:1",
             "times=told,truth=random:2",
-            "times=hidden,truth=random:1",
+            "times=hidden,truth=random:2",
         )
     }
     model, first, second, hidden = runs.values()
@@ -76,4 +77,50 @@ def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
     for truth in (first, second):
         assert 0.5 < truth["kernels"] / model["kernels"] < 2 / 0.6
     assert hidden["planned"] > 0
-    assert hidden["kernels"] != pytest.approx(first["kernels"], rel=0.01), "prices know no factors"
+    assert hidden["kernels"] == pytest.approx(model["kernels"], rel=0.002), "prices know no factors"
+
+
+# A slow GPU, so that little room suffices to measure it.
+SLOW = "times=hidden,card=custom:1:1:1GiB,link=custom:1"
+
+
+def measured(run_python: RunProgram, room: str, **env: str) -> tuple[list[str], dict[str, float]]:
+    """What the probe says, and the program."""
+    done = run_python("-c", TRAIN, "linear", room, INNKEEPER_LOG="info", **env)
+    said = [line for line in done.stderr.splitlines() if "measured of" in line]
+    return said, json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_gpu_is_measured_once_and_no_bit_depends_on_it(run_python: RunProgram) -> None:
+    said, on = measured(run_python, "5MiB", INNKEEPER_SIM=SLOW)
+    assert len(said) == 1
+    rates = re.findall(r"(\d+) GB/s", said[0])
+    assert rates == ["0", "0", "0"], "one GB/s, less what launches and latencies take"
+    none, off = measured(run_python, "5MiB", INNKEEPER_SIM=SLOW, INNKEEPER_PROBE="off")
+    assert none == [] and on["sum"] == off["sum"]
+    assert on["kernels"] == pytest.approx(off["kernels"], rel=0.1), "the model is right"
+
+
+@pytest.mark.slow
+def test_prices_have_the_measured_rates(run_python: RunProgram) -> None:
+    """With truth, memory is slower than its name promises; prices know it once it is measured."""
+    sim = f"{SLOW},truth=random:1"
+    said, on = measured(run_python, "5MiB", INNKEEPER_SIM=sim)
+    _, off = measured(run_python, "5MiB", INNKEEPER_SIM=sim, INNKEEPER_PROBE="off")
+    assert len(said) == 1
+    assert 1.3 < on["kernels"] / off["kernels"] < 1.7, "0.63 of the rate"
+    assert on["sum"] == off["sum"]
+
+
+def test_a_program_that_fits_measures_nothing(run_python: RunProgram) -> None:
+    program = "import innkeeper, torch; x = torch.ones(1000, 1000, device='managed'); x @ x"
+    done = run_python("-c", program, nodes="sim:1x64MiB", INNKEEPER_SIM=SLOW, INNKEEPER_LOG="info")
+    assert done.returncode == 0 and "measured of" not in done.stderr
+
+
+def test_a_wrong_setting_is_refused(run_python: RunProgram) -> None:
+    program = "import innkeeper, torch; torch.ones(1, device='managed')"
+    done = run_python("-c", program, INNKEEPER_PROBE="often")
+    assert done.returncode != 0
+    assert 'INNKEEPER_PROBE: "often": expected on or off' in done.stderr

@@ -282,11 +282,11 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
   const BadCase cases[] = {
       {"lazy",
        "\"lazy\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-       "times=told, times=hidden, truth=random:SEED, card=NAME, link=NAME or peer=NAME, as in "
+       "times=told, times=hidden, truth=random:SEED, host=20us, card=NAME, link=NAME or peer=NAME, as in "
        "random:42,card=H100"},
       {"late,,",
        "\"\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-       "times=told, times=hidden, truth=random:SEED, card=NAME, link=NAME or peer=NAME, as in "
+       "times=told, times=hidden, truth=random:SEED, host=20us, card=NAME, link=NAME or peer=NAME, as in "
        "random:42,card=H100"},
       {"random:x", "\"random:x\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:", "\"random:\" has no seed from 0 to 18446744073709551615, as in random:42"},
@@ -295,6 +295,10 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
        "\"random:18446744073709551616\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"poison=yes", "\"poison=yes\": expected poison=on or poison=off"},
       {"times=maybe", "\"times=maybe\": expected times=told or times=hidden"},
+      {"host=20", "\"host=20\": expected microseconds from 0 to 1000000, as in host=20us"},
+      {"host=-1us", "\"host=-1us\": expected microseconds from 0 to 1000000, as in host=20us"},
+      {"host=nanus", "\"host=nanus\": expected microseconds from 0 to 1000000, as in host=20us"},
+      {"host=1e7us", "\"host=1e7us\": expected microseconds from 0 to 1000000, as in host=20us"},
       {"truth=maybe", "\"truth=maybe\": expected truth=random:SEED"},
       {"truth=random:x", "\"truth=random:x\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"data=", "\"data=\": expected data=on or data=off"},

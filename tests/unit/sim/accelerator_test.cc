@@ -315,6 +315,33 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
 }
 
 // Threads launch on the same queues, and both accelerators wait for each other all the time.
+// The host launches one kernel after the other, and no more than its queue holds ahead.
+TEST(VirtualTime, AKernelWaitsForTheHostThatLaunchesIt) {
+  Options slow = options(Visibility::early);
+  slow.host_seconds = 1e-3;
+  Accelerator card(slow);
+  const double kernel = slow.gpu.launch_seconds;
+  const auto launch = [&] {
+    card.begin_kernel(kCompute);
+    card.end_kernel(kCompute, {}, {});
+  };
+  for (int i = 0; i < 5; ++i) launch();
+  EXPECT_DOUBLE_EQ(card.host_time(), 5e-3);
+  EXPECT_DOUBLE_EQ(card.time(kCompute), 5e-3 + kernel);
+
+  Options fast = options(Visibility::early);
+  fast.host_seconds = kernel / 2;
+  Accelerator busy(fast);
+  constexpr int kLaunches = 5000;
+  for (int i = 0; i < kLaunches; ++i) {
+    busy.begin_kernel(kCompute);
+    busy.end_kernel(kCompute, {}, {});
+  }
+  EXPECT_NEAR(busy.time(kCompute), kLaunches * kernel, kernel);
+  EXPECT_NEAR(busy.host_time(), (kLaunches - 1024) * kernel, 2 * kernel);
+  EXPECT_EQ(Accelerator(options(Visibility::early)).host_time(), 0);
+}
+
 TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
   for (Visibility visibility : {Visibility::late, Visibility::random, Visibility::early}) {
     Accelerator cards[] = {Accelerator(options(visibility, 1)), Accelerator(options(visibility, 2, "sim:1"))};

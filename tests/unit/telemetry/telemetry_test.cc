@@ -49,6 +49,18 @@ TEST(Telemetry, ReadsAllOfACard) {
   EXPECT_EQ(card.processes->at(0).pid, 17);
 }
 
+// Idling, and a limit that somebody has set, are no slowdown.
+TEST(Telemetry, SaysWhetherACardIsSlowed) {
+  const std::pair<const char*, bool> reasons[] = {{"0", false}, {"5", false},  {"8", true},  {"32", true},
+                                                  {"64", true}, {"128", true}, {"132", true}};
+  for (const auto& [bits, slowed] : reasons) {
+    const FakeGpus gpus(std::string("card GPU-11112222\n  clocks 900 900\n  clock_reasons ") + bits + "\n");
+    EXPECT_EQ(snapshot(Wanted::clocks).cards.at(0).clocks->slowed, slowed) << bits;
+  }
+  const FakeGpus untold("card GPU-11112222\n  clocks 900 900\n");
+  EXPECT_FALSE(snapshot(Wanted::clocks).cards.at(0).clocks->slowed);
+}
+
 TEST(Telemetry, SortsCardsByTheirPlace) {
   const FakeGpus gpus(
       "card GPU-cccccccc\n  bus 00000001:01:00.0\n"

@@ -1,0 +1,75 @@
+"""What it is worth that plans know the host's pace, where the host is as slow as the GPU or slower.
+
+The recorded steps of ``bench/traces`` are played on simulated cards whose host takes so many microseconds to
+launch each kernel. Plans are made twice: with the host's clock beside the node's, and with the node's alone.
+The table has the first as a multiple of the second, over all models, cards, rooms and paces.
+
+    python bench/host_pace.py
+    python bench/host_pace.py --only lstm --pace 50
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from support.replayed import replayed
+
+from replay import CARDS, TRACES
+
+WAYS = {"plans that move": "planned", "with recompute": "recompute"}
+Cell = dict[str, Any]
+
+
+def cells_of(trace: Path, card: str, pace: float, shares: str) -> list[Cell]:
+    """Of each room that fits: seconds a step with two clocks over those with one."""
+    name, link = CARDS[card]
+    words = ["--card", name, "--link", link, "--share", shares, "--host-pace", str(pace)]
+    record = gzip.decompress(trace.read_bytes())
+    two, one = (replayed(record, *words, *more)["rows"] for more in ([], ["--one-clock"]))
+    return [
+        {
+            "of": trace.name.removesuffix(".trace.gz"),
+            "card": card,
+            "pace": pace,
+            "share": both[0]["share"],
+            **{way: both[0][way]["seconds"] / both[1][way]["seconds"] for way in WAYS.values()},
+        }
+        for both in zip(two, one, strict=True)
+        if "failed" not in both[0]
+    ]
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="models whose names match")
+    parser.add_argument("--pace", default="20,50", help="microseconds that the host takes for a kernel")
+    parser.add_argument("--share", default="0.9,0.7,0.5", help="rooms, as parts of the peak")
+    parser.add_argument("--quick", action="store_true", help="one small model, to see that it works")
+    options = parser.parse_args()
+    if options.quick:
+        options.only, options.share, options.pace = "lstm", "0.8", "50"
+    traces = [path for path in sorted(TRACES.glob("*.trace.gz")) if re.search(options.only, path.name)]
+    machines = [
+        (trace, card, float(pace)) for trace in traces for card in CARDS for pace in options.pace.split(",")
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        cells = [
+            cell for each in pool.map(lambda at: cells_of(*at, options.share), machines) for cell in each
+        ]
+    print(f"two clocks, of one: {len(cells)} cells   least  middle    95 %    most   the largest")
+    for what, way in WAYS.items():
+        found = sorted(cells, key=lambda cell: cell[way])
+        worst = found[-1]
+        at = "".join(f"{found[int(part * (len(found) - 1))][way]:8.3f}" for part in (0, 0.5, 0.95, 1))
+        where = f"{worst['of']}, {worst['card']}, {worst['share']:.0%}, {worst['pace']:g} us"
+        print(f"{what:28}{at}   {where}")
+
+
+if __name__ == "__main__":
+    main()

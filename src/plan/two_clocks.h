@@ -1,0 +1,30 @@
+// A round has two clocks. The host launches its operators one after the other, and a node runs their kernels
+// in that order, none before it is launched. Where the host is slower, the node is idle meanwhile, and copies
+// hide behind that time as behind kernels.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+namespace innkeeper::plan {
+
+class TwoClocks {
+ public:
+  // `host`: what the host takes for each step, from the step before until it has launched this one. Empty
+  // where nobody knows.
+  explicit TwoClocks(std::span<const double> host) : host_(host) {}
+
+  // The node is ready for the next step, this one, at `ready`. Returns when its kernels start.
+  double start(size_t step, double ready) {
+    if (host_.empty()) return ready;
+    launched_ += host_[step];
+    return std::max(launched_, ready);
+  }
+
+ private:
+  const std::span<const double> host_;
+  double launched_ = 0;
+};
+
+}  // namespace innkeeper::plan

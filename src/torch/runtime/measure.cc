@@ -1,0 +1,122 @@
+// The rates of this machine's GPUs: measured by the first program that moves anything, and kept for later
+// ones.
+#include <chrono>
+#include <string>
+
+#include "base/log.h"
+#include "cost/kept_rates.h"
+#include "torch/accelerator/c10_device.h"
+#include "torch/runtime/measure.h"
+#include "torch/runtime/probe.h"
+#include "torch/runtime/runtime_state.h"
+#include "torch/runtime/switch_setting.h"
+#ifdef INNKEEPER_WITH_CUDA
+#include <torch/version.h>
+
+#include "telemetry/snapshot.h"
+#include "torch/cuda/cuda_backend.h"
+#endif
+
+namespace innkeeper::torch_layer {
+namespace {
+
+// A part of the budget: what leaves for the probe comes back soon.
+constexpr int64_t kRoomShare = 8;
+
+std::string said(const cost::Measured& rates) {
+  std::string text;
+  const auto add = [&text](double rate, double unit, const std::string& what) {
+    if (rate <= 0) return;
+    text += (text.empty() ? "" : ", ") + std::to_string(static_cast<int64_t>(rate / unit)) + " " + what;
+  };
+  add(rates.flops, 1e9, "GFLOP/s in " + std::string(name_of(rates.precision)));
+  add(rates.bytes, 1e9, "GB/s of its memory");
+  add(rates.in, 1e9, "GB/s from the host");
+  add(rates.out, 1e9, "GB/s to the host");
+  return text.empty() ? "nothing: there is too little room" : text;
+}
+
+#ifdef INNKEEPER_WITH_CUDA
+
+// Another process has the GPU as well, or it is slower than it is made for.
+void look_at_others(cost::KeptRates& rates) {
+  const telemetry::Snapshot now =
+      telemetry::snapshot(telemetry::Wanted::clocks | telemetry::Wanted::processes);
+  for (const telemetry::Card& card : now.cards) {
+    if (card.uuid != rates.uuid) continue;
+    rates.shared = card.processes && card.processes->size() > 1;
+    rates.slowed = card.clocks && card.clocks->slowed;
+  }
+}
+
+void keep(c10::DeviceIndex index, const cost::Measured& measured) {
+  cost::KeptRates rates = cuda_backend::rates_of_today(index);
+  rates.pytorch = TORCH_VERSION;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  rates.time = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  rates.measured = measured;
+  look_at_others(rates);
+  const Status kept = cost::keep_rates(cost::kept_rates_folder(), rates);
+  if (!kept.ok()) log(LogLevel::info, "what was measured is not kept: " + kept.message());
+}
+
+#endif
+
+SwitchSetting& probe_setting() {
+  static SwitchSetting it("INNKEEPER_PROBE");
+  return it;
+}
+
+}  // namespace
+
+plan::Speed measured_speed(plan::Speed expected, const cost::Measured& rates) {
+  return {rates.bytes > 0 ? rates.bytes : expected.memory, cost::link_rate(rates, expected.link)};
+}
+
+void check_probe_setting() { probe_setting().check(); }
+
+#ifdef INNKEEPER_WITH_CUDA
+
+std::optional<cost::Measured> measured_before(c10::DeviceIndex index) {
+  if (!probe_setting().get()) return std::nullopt;
+  cost::KeptRates today = cuda_backend::rates_of_today(index);
+  today.pytorch = TORCH_VERSION;
+  const std::optional<cost::KeptRates> kept = cost::kept_rates(cost::kept_rates_folder(), today.uuid);
+  return kept && kept->holds_for(today) ? std::optional(kept->measured) : std::nullopt;
+}
+
+#endif
+
+void Runtime::measure(NodeId node) {
+  const NodeBackend& backend = this->backend(node);
+  const bool is_cuda = backend.device.is_cuda();
+  Bytes cache{0};
+#ifdef INNKEEPER_WITH_CUDA
+  if (cuda_backend::is_any_captured()) return;  // Waiting for the device would end the capture.
+  if (is_cuda) cache = cuda_backend::cache(backend.device.index());
+#endif
+  KernelClock& clock = *backend.kernel_clock;
+  if (!clock.claim_probe() || !probe_setting().get()) return;
+  Engine& engine = *engine_;
+  const plan::Speed expected = engine.speed(node);
+  // A simulated GPU multiplies at the CPU's pace.
+  const bool products = clock.has_products() && (is_cuda || !has_data_);
+  const NodeId host = engine.host();
+  const cost::Measured found = probe({.device = backend.device,
+                                      .gpu = clock.by_name(),
+                                      .link = expected.link,
+                                      .room = Bytes(engine.glance(node).budget / kRoomShare),
+                                      .cache = cache,
+                                      .products = products,
+                                      .host_memory = host == kNoNode ? nullptr : &engine.device(host)});
+  if (log_enabled(LogLevel::info))
+    log(LogLevel::info, "measured of " + backend.device.str() + ": " + said(found));
+  if (!found.any()) return;
+  clock.set_measured(cost::with_measured(clock.by_name(), found));
+  engine.set_speed(node, measured_speed(expected, found));
+#ifdef INNKEEPER_WITH_CUDA
+  if (is_cuda) keep(backend.device.index(), found);
+#endif
+}
+
+}  // namespace innkeeper::torch_layer

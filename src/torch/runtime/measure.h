@@ -1,0 +1,24 @@
+// What was measured of this machine's GPUs (Runtime::measure does it), and the setting that forbids it.
+//
+// Thread safety: all functions.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+
+#include "cost/measured.h"
+#include "plan/speed.h"
+
+namespace innkeeper::torch_layer {
+
+// Throws where INNKEEPER_PROBE says neither on nor off.
+void check_probe_setting();
+
+// The speed with what was measured of it.
+plan::Speed measured_speed(plan::Speed expected, const cost::Measured& rates);
+
+// By an earlier program of this user on this CUDA device, with this driver and PyTorch.
+std::optional<cost::Measured> measured_before(c10::DeviceIndex index);
+
+}  // namespace innkeeper::torch_layer
