@@ -2,15 +2,17 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/printable.h"
 
@@ -18,11 +20,11 @@ namespace innkeeper::cost {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
-constexpr int kSchema = 1;
-constexpr std::string_view kEnding = ".json";
+constexpr std::string_view kVersion = "1";
+constexpr std::string_view kEnding = ".rates";
 constexpr std::uintmax_t kMostBytes = 64 << 10;  // of a file
+constexpr size_t kMostWord = 200;
 // Rates beyond are no GPU's.
 constexpr double kMostFlops = 1e18, kMostBytesPerSecond = 1e15;
 
@@ -37,51 +39,92 @@ fs::path file_of(const std::string& folder, const std::string& uuid) {
   return fs::path(folder) / (uuid + std::string(kEnding));
 }
 
-bool is_rate(double rate, double most) { return std::isfinite(rate) && rate >= 0 && rate <= most; }
-
-Json to_json(const KeptRates& kept) {
-  const Measured& rates = kept.measured;
-  return {{"schema", kSchema},
-          {"uuid", kept.uuid},
-          {"name", kept.name},
-          {"driver", kept.driver},
-          {"pytorch", kept.pytorch},
-          {"link", kept.link},
-          {"time_unix_seconds", kept.time},
-          {"shared", kept.shared},
-          {"slowed", kept.slowed},
-          {"precision", kPrecisionNames[static_cast<size_t>(rates.precision)]},
-          {"flops", rates.flops},
-          {"bytes", rates.bytes},
-          {"link_in", rates.in},
-          {"link_out", rates.out}};
+std::string shown(double number) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
 
-std::optional<KeptRates> from_json(const Json& json, const std::string& uuid) {
-  KeptRates kept;
-  try {
-    if (json.at("schema") != kSchema || json.at("uuid") != uuid) return std::nullopt;
-    kept.uuid = uuid;
-    kept.name = json.at("name").get<std::string>();
-    kept.driver = json.at("driver").get<std::string>();
-    kept.pytorch = json.at("pytorch").get<std::string>();
-    kept.link = json.at("link").get<double>();
-    kept.time = json.at("time_unix_seconds").get<int64_t>();
-    kept.shared = json.at("shared").get<bool>();
-    kept.slowed = json.at("slowed").get<bool>();
-    const auto precision =
-        std::find(kPrecisionNames.begin(), kPrecisionNames.end(), json.at("precision").get<std::string>());
-    if (precision == kPrecisionNames.end()) return std::nullopt;
-    kept.measured = {static_cast<Precision>(precision - kPrecisionNames.begin()),
-                     json.at("flops").get<double>(), json.at("bytes").get<double>(),
-                     json.at("link_in").get<double>(), json.at("link_out").get<double>()};
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
+// Lines of a name, ": ", and a value.
+std::string as_text(const KeptRates& kept) {
   const Measured& rates = kept.measured;
-  const bool sane = is_rate(rates.flops, kMostFlops) && is_rate(rates.bytes, kMostBytesPerSecond) &&
-                    is_rate(rates.in, kMostBytesPerSecond) && is_rate(rates.out, kMostBytesPerSecond);
-  return sane && rates.any() ? std::optional(kept) : std::nullopt;
+  const std::pair<std::string_view, std::string> values[] = {
+      {"version", std::string(kVersion)},
+      {"uuid", kept.uuid},
+      {"name", printable(kept.name, kMostWord)},
+      {"driver", printable(kept.driver, kMostWord)},
+      {"pytorch", printable(kept.pytorch, kMostWord)},
+      {"link", shown(kept.link)},
+      {"time", std::to_string(kept.time)},
+      {"shared", kept.shared ? "yes" : "no"},
+      {"slowed", kept.slowed ? "yes" : "no"},
+      {"precision", std::string(name_of(rates.precision))},
+      {"flops", shown(rates.flops)},
+      {"bytes", shown(rates.bytes)},
+      {"in", shown(rates.in)},
+      {"out", shown(rates.out)}};
+  std::string text;
+  for (const auto& [name, value] : values) text += std::string(name) + ": " + value + "\n";
+  return text;
+}
+
+class Values {
+ public:
+  explicit Values(std::istream& file) {
+    for (std::string line; std::getline(file, line);) {
+      const size_t colon = line.find(": ");
+      if (colon != std::string::npos) values_[line.substr(0, colon)] = line.substr(colon + 2);
+    }
+  }
+  // Whether each value that was asked for was there, and of its kind.
+  bool whole() const { return whole_; }
+
+  std::string text(const char* name) {
+    const auto found = values_.find(name);
+    whole_ &= found != values_.end();
+    return found == values_.end() ? std::string() : found->second;
+  }
+  template <class Number>
+  Number number(const char* name) {
+    const std::string value = text(name);
+    Number number{};
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    whole_ &= error == std::errc() && end == value.data() + value.size();
+    return number;
+  }
+  double rate(const char* name, double most) {
+    const auto rate = number<double>(name);
+    whole_ &= std::isfinite(rate) && rate >= 0 && rate <= most;
+    return rate;
+  }
+  bool yes(const char* name) {
+    const std::string value = text(name);
+    whole_ &= value == "yes" || value == "no";
+    return value == "yes";
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+  bool whole_ = true;
+};
+
+std::optional<KeptRates> from_text(std::istream& file, const std::string& uuid) {
+  Values values(file);
+  KeptRates kept{.uuid = uuid,
+                 .name = values.text("name"),
+                 .driver = values.text("driver"),
+                 .pytorch = values.text("pytorch"),
+                 .link = values.rate("link", kMostBytesPerSecond),
+                 .time = values.number<int64_t>("time"),
+                 .shared = values.yes("shared"),
+                 .slowed = values.yes("slowed"),
+                 .measured = {.flops = values.rate("flops", kMostFlops),
+                              .bytes = values.rate("bytes", kMostBytesPerSecond),
+                              .in = values.rate("in", kMostBytesPerSecond),
+                              .out = values.rate("out", kMostBytesPerSecond)}};
+  const auto precision = precision_named(values.text("precision"));
+  if (!precision || values.text("version") != kVersion || values.text("uuid") != uuid) return std::nullopt;
+  kept.measured.precision = *precision;
+  return values.whole() && kept.measured.any() ? std::optional(kept) : std::nullopt;
 }
 
 }  // namespace
@@ -106,8 +149,7 @@ std::optional<KeptRates> kept_rates(const std::string& folder, const std::string
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMostBytes || error)
     return std::nullopt;
   std::ifstream file(path);
-  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? from_json(json, uuid) : std::nullopt;
+  return from_text(file, uuid);
 }
 
 std::vector<KeptRates> all_kept_rates(const std::string& folder) {
@@ -131,8 +173,7 @@ Status keep_rates(const std::string& folder, const KeptRates& rates) {
   std::error_code error;
   fs::create_directories(folder, error);
   std::ofstream file(draft);
-  // What a driver says need not be text: what is no UTF-8 is replaced.
-  file << to_json(rates).dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  file << as_text(rates);
   file.close();
   const bool written = file.good();
   if (written) fs::rename(draft, path, error);

@@ -147,6 +147,20 @@ void Planner::end_round() {
 
 namespace {
 
+// By step: whether a move drops something that is born there.
+std::vector<bool> steps_that_make_dropped(const Program& program, const std::vector<Move>& moves) {
+  std::vector<bool> makes(program.steps.size());
+  for (const Move& move : moves) {
+    if (!move.drops || move.slot.lasting) continue;
+    const int64_t number = move.slot.number + move.slot.age(program.births) * program.births;
+    const auto born =
+        std::lower_bound(program.steps.begin(), program.steps.end(), number,
+                         [](const Program::Step& step, int64_t it) { return step.births < it; });
+    if (born != program.steps.end()) makes[static_cast<size_t>(born - program.steps.begin())] = true;
+  }
+  return makes;
+}
+
 // By copies, to the next tier. What leaves a node that backs others since one of them has it is not copied.
 int64_t left_as_planned(const std::vector<Move>& moves) {
   int64_t bytes = 0;
@@ -406,6 +420,7 @@ void Planner::take_plan(Known& known, RoundPlan plan) {
   known.planned = true;
   score_.start(known.program->length());
   known.moves = std::move(plan.moves);
+  known.makes_dropped = steps_that_make_dropped(*known.program, known.moves);
   known.cost = plan.cost;
   if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet
   enter(known, step_, births_before_);

@@ -94,6 +94,12 @@ class Planner {
   Wants& wants() { return wants_; }  // so that others may have the rest
   // It has left its plan since this was asked last, so that what is planned may not be wanted.
   bool has_left() { return std::exchange(has_left_, false); }
+  // Whether somebody may want to run the next operator again: a round is being learned, or its plan drops what
+  // the operator makes. Else what that would take need not be kept.
+  bool may_drop_next() const {
+    return known_ == nullptr || !known_->planned || known_->making != nullptr ||
+           (!score_.suspended() && known_->makes_dropped[static_cast<size_t>(step_)]);
+  }
   bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a round's first
   const RoundCost& cost() const { return cost_; }       // of the round that was followed to its end last,
   std::vector<Moved> moved() const;                     // and what it moves; of each block once
@@ -119,6 +125,7 @@ class Planner {
     bool planned = false;            // `moves` have been made
     bool placed = false;             // its steps stand in places_
     std::vector<Move> moves;
+    std::vector<bool> makes_dropped;  // by step: something that it makes is dropped
     RoundCost cost;
     std::array<Bytes, kMaxNodes> touched{};    // bytes, by node, each block once,
     Wants::ByNode wanted{};                    // and what it has a use for

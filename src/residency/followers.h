@@ -76,6 +76,7 @@ struct Follower {
   std::atomic<int64_t> program{0};               // its number, from 1 on
   std::atomic<Stamp> last{0};                    // its last operator
   std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
+  std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next(), behind its last operator
   // By node: the last operator there, and the bytes that a round has a use for there (plan::Wants).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
@@ -95,7 +96,10 @@ class Followers {
   using Room = std::function<Bytes(const Follower&, NodeId)>;
 
   Follower* of_thread(const ThreadState& thread);  // null if it has none
-  Follower* of_program(int64_t program);           // likewise
+  const Follower* of_thread(const ThreadState& thread) const {
+    return const_cast<Followers*>(this)->of_thread(thread);
+  }
+  Follower* of_program(int64_t program);  // likewise
   // By whatever thread: what waited for a disk the engine's own one brings.
   void arrived(BlockName block, Bytes size);
   // Whose round is told of: the thread's, if it has gone round; else that of who did something last; null if

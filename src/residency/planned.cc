@@ -202,6 +202,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
     }
     follower.arrived_before = arrived;
   }
+  follower.may_drop_next.store(planner.may_drop_next(), std::memory_order_relaxed);
   if (planner.has_left()) cancel_planned(follower.program.load(std::memory_order_relaxed));
   if (planner.wants().changed()) {
     for (const auto& at : nodes_)
@@ -219,6 +220,12 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
       planner.postpone();
     }
   }
+}
+
+bool Engine::may_drop_next() const {
+  if (stream_->on()) return true;
+  const Follower* const follower = followers_.of_thread(thread_state());
+  return follower == nullptr || follower->may_drop_next.load(std::memory_order_relaxed);
 }
 
 // The program has left its plan: its planned moves that have no copy yet give up their room.

@@ -57,21 +57,21 @@ def test_figures_that_are_none(machine: Machine, text: str):
     assert done.returncode == 73 and str(kept) in done.stderr
 
 
-def put_rates(machine: Machine, name: str, **changes: object) -> Path:
+def put_rates(machine: Machine, name: str, **changes: str) -> Path:
     """What a program has measured of a GPU."""
     rates = {
-        "schema": 1, "uuid": name, "name": "A GPU", "driver": "13000", "pytorch": "2.11.0", "link": 63e9,
-        "time_unix_seconds": 1_700_000_000, "shared": False, "slowed": False, "precision": "bf16",
-        "flops": 6.5e14, "bytes": 3e12, "link_in": 5.5e10, "link_out": 0.0,
+        "version": "1", "uuid": name, "name": "A GPU", "driver": "13000", "pytorch": "2.11.0", "link": "6.3e10",
+        "time": "1700000000", "shared": "no", "slowed": "no", "precision": "bf16",
+        "flops": "6.5e14", "bytes": "3e12", "in": "5.5e10", "out": "0",
     }  # fmt: skip
-    file = machine.folder / "cache" / "innkeeper" / "gpus" / f"{name}.json"
+    file = machine.folder / "cache" / "innkeeper" / "gpus" / f"{name}.rates"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(rates | changes))
+    file.write_text("".join(f"{key}: {value}\n" for key, value in (rates | changes).items()))
     return file
 
 
 def test_what_programs_measured_is_shown_and_cleared(machine: Machine):
-    first, second = put_rates(machine, "GPU-1"), put_rates(machine, "GPU-2", slowed=True)
+    first, second = put_rates(machine, "GPU-1"), put_rates(machine, "GPU-2", slowed="yes")
     put_rates(machine, "GPU-3").write_text("{")  # damaged: as if it were not there
     shown = machine.ok("calibrate", "--show")
     assert "GPU-1: 650 TFLOP/s bf16, 3000 GB/s memory, 55 GB/s in, - GB/s out" in shown

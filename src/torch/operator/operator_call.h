@@ -118,7 +118,8 @@ class OperatorCall {
   // Whether anybody wants to know what can be computed again: a plan that may, or a record.
   bool keeps_calls() const {
     const Engine& engine = runtime_.engine();
-    return engine.recomputes() ? engine.is_heard() || runtime_.stress_recompute() : engine.stream()->on();
+    if (!engine.recomputes()) return engine.stream()->on();
+    return (engine.is_heard() && engine.may_drop_next()) || runtime_.stress_recompute();
   }
   // What it takes to run a pure operator again; null where it cannot be. Before the kernel runs.
   std::shared_ptr<const KeptCall> keep(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) const;

@@ -59,7 +59,7 @@ class KeptRatesTest : public testing::Test {
   }
   void write(const std::string& uuid, const std::string& text) const {
     fs::create_directories(folder_);
-    std::ofstream(fs::path(folder_) / (uuid + ".json")) << text;
+    std::ofstream(fs::path(folder_) / (uuid + ".rates")) << text;
   }
 
   fs::path top_;
@@ -94,7 +94,7 @@ TEST_F(KeptRatesTest, HoldForTheSameMachineAlone) {
 
 TEST_F(KeptRatesTest, OfDamagedFilesThereAreNone) {
   ASSERT_TRUE(keep_rates(folder_, some()).ok());
-  std::ifstream file(fs::path(folder_) / (some().uuid + ".json"));
+  std::ifstream file(fs::path(folder_) / (some().uuid + ".rates"));
   const std::string whole((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = whole;
@@ -103,17 +103,18 @@ TEST_F(KeptRatesTest, OfDamagedFilesThereAreNone) {
     return text.replace(at, from.size(), to);
   };
   const std::string damaged[] = {"",
-                                 "{",
-                                 "[]",
-                                 "null",
+                                 ": ",
                                  whole.substr(0, whole.size() / 2),
-                                 with("\"schema\": 1", "\"schema\": 2"),
-                                 with("GPU-12345678-abcd", "GPU-87654321-abcd"),
-                                 with("\"fp16\"", "\"fp17\""),
-                                 with("600000000000000.0", "-1"),
-                                 with("600000000000000.0", "1e300"),
-                                 with("600000000000000.0", "\"fast\""),
-                                 with("\"shared\": false", "\"shared\": 3"),
+                                 with("version: 1", "version: 2"),
+                                 with("uuid: GPU-12345678-abcd", "uuid: GPU-87654321-abcd"),
+                                 with("precision: fp16", "precision: fp17"),
+                                 with("flops: 6e+14", "flops: -1"),
+                                 with("flops: 6e+14", "flops: 1e300"),
+                                 with("flops: 6e+14", "flops: nan"),
+                                 with("flops: 6e+14", "flops: 6e+14 or so"),
+                                 with("flops: 6e+14\n", ""),
+                                 with("shared: no", "shared: 3"),
+                                 with("time: 1700000000", "time: now"),
                                  std::string(1 << 20, ' ') + whole};
   for (const std::string& text : damaged) {
     write(some().uuid, text);

@@ -12,11 +12,10 @@
 #include "plan/program.h"
 #include "plan/round_time.h"
 #include "plan/schedule.h"
+#include "support/touches.h"
 
 namespace innkeeper::plan {
 namespace {
-
-constexpr NodeId kCard{0};
 
 TEST(TwoClocks, AKernelStartsWhenItIsLaunchedAndTheNodeIsReady) {
   const std::array host = {10.0, 10.0, 10.0};
@@ -27,7 +26,7 @@ TEST(TwoClocks, AKernelStartsWhenItIsLaunchedAndTheNodeIsReady) {
 }
 
 // A loop of operators with different numbers of operands; each takes the host so long.
-class Loop {
+class PacedLoop {
  public:
   // Kernels take so many seconds; the host takes `host` of them for the operator, in this round.
   void round(double kernels, const std::array<double, 3>& host) {
@@ -48,7 +47,7 @@ constexpr double kMemory = 1e9;  // bytes a second
 constexpr Speed kSpeed{.memory = kMemory, .link = 1e9};
 
 TEST(TwoClocks, TheHostsPaceIsTheLeastThatItTookForSuchAnOperator) {
-  Loop loop;
+  PacedLoop loop;
   loop.round(1e-3, {5, 5, 5});
   loop.round(1e-3, {1, 9, 3});
   loop.round(1e-3, {2, 4, 7});
@@ -61,7 +60,7 @@ TEST(TwoClocks, TheHostsPaceIsTheLeastThatItTookForSuchAnOperator) {
 
 TEST(TwoClocks, StepsTakeAsLongAsTheSlowerOfBoth) {
   for (const double host : {0.0, 1e-4, 1e-3, 4e-3}) {
-    Loop loop;
+    PacedLoop loop;
     for (int i = 0; i < 3; ++i) loop.round(1e-3, {host, host, host});
     const Uses uses = uses_at(loop.program(), kCard, kSpeed);
     EXPECT_EQ(uses.host.empty(), host == 0);
@@ -73,7 +72,7 @@ TEST(TwoClocks, StepsTakeAsLongAsTheSlowerOfBoth) {
 
 // A schedule that moves nothing takes as long as the host does.
 TEST(TwoClocks, ARoundThatFitsTakesTheHostsTime) {
-  Loop loop;
+  PacedLoop loop;
   for (int i = 0; i < 3; ++i) loop.round(1e-3, {4e-3, 4e-3, 4e-3});
   const Schedule none = make_schedule(uses_at(loop.program(), kCard, kSpeed), MiB(1));
   EXPECT_TRUE(none.moves.empty());
@@ -82,7 +81,7 @@ TEST(TwoClocks, ARoundThatFitsTakesTheHostsTime) {
 
 // Where the host has launched ahead, a step that takes it long costs nothing.
 TEST(TwoClocks, TheHostRunsAhead) {
-  Loop loop;
+  PacedLoop loop;
   for (int i = 0; i < 3; ++i) loop.round(1e-3, {1e-4, 1e-4, 2.5e-3});
   const Uses uses = uses_at(loop.program(), kCard, kSpeed);
   EXPECT_NEAR(round_time(uses, {}, std::vector<int64_t>(3, 0)), 3e-3 * kMemory, 3);

@@ -1,0 +1,98 @@
+// Which operators a planner wants to be able to run again: those that make what its plan drops, no others.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "plan/planner.h"
+#include "support/touches.h"
+
+namespace innkeeper::plan {
+namespace {
+
+constexpr size_t kDepth = 40;  // layers
+
+// Forward and backward passes whose results are pure.
+class TrainingLoop {
+ public:
+  TrainingLoop() {
+    for (size_t i = 0; i < kDepth; ++i) weights_.push_back(meet());
+  }
+
+  // What was dropped that was born where nobody wanted it, and operators that were wanted.
+  void round() {
+    wanted_ = 0;
+    std::vector<Name> made;
+    for (size_t i = 0; i < kDepth; ++i) {
+      std::vector<Touch> touches{{weights_[i], KiB(16)}};
+      if (i > 0) touches.push_back({made.back(), MiB(1)});
+      const bool wanted = planner_.may_drop_next();
+      made.push_back(meet());
+      if (wanted) kept_.insert(made.back());
+      touches.push_back({.block = made.back(), .size = MiB(1), .write = true, .pure = true});
+      op(touches);
+      wanted_ += wanted ? 1 : 0;
+    }
+    for (size_t i = kDepth; i-- > 0;) {
+      wanted_ += planner_.may_drop_next() ? 1 : 0;
+      op({{weights_[i], KiB(16), true}, {made[i], MiB(1)}});
+      planner_.forget(made[i]);
+    }
+  }
+
+  int wanted() const { return wanted_; }  // operators of the last round
+  int dropped() const { return dropped_; }
+  int dropped_unkept() const { return unkept_; }
+  Planner& planner() { return planner_; }
+
+ private:
+  // Names and addresses are one number.
+  Name meet() {
+    ++last_;
+    EXPECT_EQ(planner_.meet(reinterpret_cast<Block*>(64 * last_)), static_cast<Name>(last_));
+    return static_cast<Name>(last_);
+  }
+  void op(const std::vector<Touch>& touches) {
+    planner_.ended(kCard, touches, {.kernels = 1e-6, .clock = clock_ += 1e-3});
+    for (Order order; planner_.next(order);) {
+      if (!order.drops) continue;
+      ++dropped_;
+      const auto name = static_cast<Name>(reinterpret_cast<uintptr_t>(order.block) / 64);
+      unkept_ += kept_.contains(name) ? 0 : 1;
+    }
+  }
+
+  Planner planner_{[](NodeId) { return MiB(20); },
+                   [](NodeId) {
+                     return AboutNode{.name = "a card", .speed = {1e12, 1e9}, .drops = true};
+                   }};
+  uintptr_t last_ = 0;
+  std::vector<Name> weights_;
+  std::set<Name> kept_;
+  double clock_ = 0;
+  int wanted_ = 0, dropped_ = 0, unkept_ = 0;
+};
+
+TEST(Drops, AreWantedOfTheOperatorsThatMakeThemAlone) {
+  TrainingLoop training;
+  training.round();
+  EXPECT_EQ(training.wanted(), 2 * static_cast<int>(kDepth)) << "while nothing is known, of all";
+  for (int i = 0; i < 8; ++i) training.round();
+  ASSERT_TRUE(training.planner().follows());
+  const int before = training.dropped();
+  training.round();
+  const int dropped = training.dropped() - before;
+  EXPECT_GT(dropped, 4);
+  EXPECT_EQ(training.wanted(), dropped);
+  EXPECT_EQ(training.dropped_unkept(), 0) << "all that is dropped can be made again";
+}
+
+TEST(Drops, AreWantedOfAllOperatorsOnceThePlanIsLeft) {
+  TrainingLoop training;
+  for (int i = 0; i < 8; ++i) training.round();
+  training.planner().interrupt();
+  EXPECT_TRUE(training.planner().may_drop_next());
+}
+
+}  // namespace
+}  // namespace innkeeper::plan
