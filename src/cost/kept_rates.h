@@ -15,15 +15,15 @@
 namespace innkeeper::cost {
 
 struct KeptRates {
-  std::string uuid;     // of the GPU; letters, digits and "-"
-  std::string name;     // what the driver calls it
-  std::string driver;   // version
-  std::string pytorch;  // version
-  double link = 0;      // bytes per second that the link to the host was made for; 0: unknown
-  int64_t time = 0;     // when it was measured, seconds since 1970
+  std::string uuid = {};     // of the GPU; letters, digits and "-"
+  std::string name = {};     // what the driver calls it
+  std::string driver = {};   // version
+  std::string pytorch = {};  // version
+  double link = 0;           // bytes per second that the link to the host was made for; 0: unknown
+  int64_t time = 0;          // when it was measured, seconds since 1970
   // Other processes had the GPU meanwhile, or it was slowed by heat or power: not its own rates.
   bool shared = false, slowed = false;
-  Measured measured;
+  Measured measured = {};
 
   // Whether it may be used where these are the GPU, the driver, PyTorch, and the link of today.
   bool holds_for(const KeptRates& today) const;

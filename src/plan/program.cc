@@ -11,6 +11,11 @@ namespace {
 // Bytes that kernels could have touched while one of them is launched.
 constexpr double kLaunch = 8 << 20;
 
+// An operator for which the host takes so many times longer than for the middle one has waited; one with many
+// operands takes longer by itself.
+constexpr float kWaited = 4;
+constexpr float kOperands = 4;
+
 // The host's own pace is the least that it took for operators like this one: at times it waits, since the
 // node has enough to do, or for data. A better schedule ends the first, and the second is no pace.
 void take_least_host_time(Program& program) {
@@ -19,7 +24,15 @@ void take_least_host_time(Program& program) {
     const auto [known, is_new] = least.try_emplace(step.shape, step.host);
     if (!is_new) known->second = std::min(known->second, step.host);
   }
-  for (Program::Step& step : program.steps) step.host = least[step.shape];
+  std::vector<float> times;
+  for (Program::Step& step : program.steps) times.push_back(step.host = least[step.shape]);
+  const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  for (int64_t i = 0; i < program.length(); ++i) {
+    float& host = program.steps[static_cast<size_t>(i)].host;
+    const float operands = std::max(1.0F, static_cast<float>(program.uses_of(i).size()) / kOperands);
+    host = std::min(host, kWaited * operands * *middle);
+  }
 }
 
 }  // namespace

@@ -218,8 +218,7 @@ class Engine final : public Accountant {
   const std::shared_ptr<trace::Stream>& stream() const { return stream_; }
   // Whether anybody hears of what operators touch.
   bool is_heard() const { return follows_.load(std::memory_order_relaxed) || stream_->on(); }
-  // Whether anybody may want to run the calling thread's next operator again: a record, or a plan that drops
-  // what it makes (plan::Planner::may_drop_next).
+  // For the calling thread: plan::Planner::may_drop_next(); true while there is a record.
   bool may_drop_next() const;
   void count_operator(NodeId node) { nodes_[index_of(node)]->ops.fetch_add(1, std::memory_order_relaxed); }
   size_t block_count() const;

@@ -60,8 +60,8 @@ def test_figures_that_are_none(machine: Machine, text: str):
 def put_rates(machine: Machine, name: str, **changes: str) -> Path:
     """What a program has measured of a GPU."""
     rates = {
-        "version": "1", "uuid": name, "name": "A GPU", "driver": "13000", "pytorch": "2.11.0", "link": "6.3e10",
-        "time": "1700000000", "shared": "no", "slowed": "no", "precision": "bf16",
+        "version": "1", "uuid": name, "name": "A GPU", "driver": "13000", "pytorch": "2.11.0",
+        "link": "6.3e10", "time": "1700000000", "shared": "no", "slowed": "no", "precision": "bf16",
         "flops": "6.5e14", "bytes": "3e12", "in": "5.5e10", "out": "0",
     }  # fmt: skip
     file = machine.folder / "cache" / "innkeeper" / "gpus" / f"{name}.rates"

@@ -58,6 +58,15 @@ TEST(TwoClocks, TheHostsPaceIsTheLeastThatItTookForSuchAnOperator) {
   EXPECT_EQ(repeated(program, 2).steps[4].host, 4);
 }
 
+// A step that took far longer than others of the round has waited, and one with more operands less so.
+TEST(TwoClocks, AWaitIsNoPace) {
+  PacedLoop loop;
+  for (int i = 0; i < 3; ++i) loop.round(1e-3, {2, 2, 1000});
+  const Program program = loop.program();
+  EXPECT_EQ(program.steps[1].host, 2);
+  EXPECT_EQ(program.steps[2].host, 8);
+}
+
 TEST(TwoClocks, StepsTakeAsLongAsTheSlowerOfBoth) {
   for (const double host : {0.0, 1e-4, 1e-3, 4e-3}) {
     PacedLoop loop;
@@ -82,7 +91,7 @@ TEST(TwoClocks, ARoundThatFitsTakesTheHostsTime) {
 // Where the host has launched ahead, a step that takes it long costs nothing.
 TEST(TwoClocks, TheHostRunsAhead) {
   PacedLoop loop;
-  for (int i = 0; i < 3; ++i) loop.round(1e-3, {1e-4, 1e-4, 2.5e-3});
+  for (int i = 0; i < 3; ++i) loop.round(1e-3, {1e-3, 1e-4, 1.8e-3});
   const Uses uses = uses_at(loop.program(), kCard, kSpeed);
   EXPECT_NEAR(round_time(uses, {}, std::vector<int64_t>(3, 0)), 3e-3 * kMemory, 3);
 }
