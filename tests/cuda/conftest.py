@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("FAKE_CUDA_CARDS", "2")
 os.environ.setdefault("FAKE_CUDA_MEMORY", str(256 << 20))
 os.environ.setdefault("INNKEEPER_NODES", "cuda:0:64MiB,host:1GiB")
+# What is measured of fake cards is not for the user's programs.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="innkeeper.")
 
 import fake
 import pytest
@@ -25,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not fake.IS_HERE:
         for item in items:
             item.add_marker(pytest.mark.skip(reason="the fake runtime is not here; run make cuda"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache() -> Iterator[None]:
+    """Removes what was measured."""
+    yield
+    shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
