@@ -38,7 +38,7 @@ struct Uses {
   std::vector<Gap> gaps;         // of one version one after the other, in time
   std::vector<bool> written;     // by version: in the round; else there is a copy elsewhere at all times
   std::vector<int64_t> touched;  // bytes, before each step and, at last, in all: how long kernels take
-  std::vector<double> host;      // likewise what the host takes for each step (two_clocks.h)
+  std::vector<double> host;      // bytes, by step: how long the host takes (two_clocks.h); or empty
   std::vector<int64_t> alive;    // bytes in each step
   std::vector<int64_t> wanted;   // of those that are in use, or will be
 };

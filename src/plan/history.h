@@ -38,7 +38,7 @@ class History {
     int64_t births = 0;  // blocks that were named before it ended, its results too
     uint32_t first = 0;  // of its touches, in its part of the history
     float seconds = 0;   // of its kernels; 0 where nobody knows
-    float host = 0;      // seconds that the host took since the operator before; 0 where nobody knows
+    float host = 0;      // seconds that the host took since the operator before; 0: unknown
     NodeId node = kNoNode;
   };
   struct Death {

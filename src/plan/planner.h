@@ -60,7 +60,7 @@ struct Moved {
   Bytes leaving{0};  // at most: what has not been written since it left last is not copied again
 };
 
-// Seconds; 0 where nobody knows.
+// Seconds; 0: unknown.
 struct OperatorTime {
   double kernels = 0;
   double host = 0;   // since the operator before
@@ -94,8 +94,8 @@ class Planner {
   Wants& wants() { return wants_; }  // so that others may have the rest
   // It has left its plan since this was asked last, so that what is planned may not be wanted.
   bool has_left() { return std::exchange(has_left_, false); }
-  // Whether somebody may want to run the next operator again: a round is being learned, or its plan drops
-  // what the operator makes. Else what that would take need not be kept.
+  // Whether the next operator may have to run again: a round is being learned, or its plan drops what the
+  // operator makes. Otherwise its arguments need not be kept.
   bool may_drop_next() const {
     return known_ == nullptr || !known_->planned || known_->making != nullptr ||
            (!score_.suspended() && known_->makes_dropped[static_cast<size_t>(step_)]);

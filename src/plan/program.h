@@ -41,7 +41,7 @@ struct Program {
     int64_t births = 0;  // of the round, before the step ended
     NodeId node = kNoNode;
     float seconds = 0;  // of its kernels; 0 where nobody knows
-    float host = 0;     // seconds that the host takes to launch it; 0 where nobody knows
+    float host = 0;     // seconds that the host takes to launch it; 0: unknown
   };
   struct Death {
     int64_t after = 0;  // this step

@@ -12,7 +12,7 @@ namespace innkeeper::plan {
 class TwoClocks {
  public:
   // `host`: what the host takes for each step, from the step before until it has launched this one. Empty
-  // where nobody knows.
+  // where that is unknown.
   explicit TwoClocks(std::span<const double> host) : host_(host) {}
 
   // The node is ready for the next step, this one, at `ready`. Returns when its kernels start.

@@ -65,7 +65,7 @@ struct Follower {
   int64_t arrived_in_round IK_GUARDED_BY(mutex) = 0;      // the last that was followed to its end
   std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);   // its round
   std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};   // an operator, in seconds
-  double host_before IK_GUARDED_BY(mutex) = 0;                           // likewise, 0: not known
+  double host_before IK_GUARDED_BY(mutex) = 0;                           // the host's clock; 0: unknown
   std::array<double, kMaxNodes> remade_in_round IK_GUARDED_BY(mutex){};  // of these, in its round
   ComputeTime in_round IK_GUARDED_BY(mutex);                             // that last one
 

@@ -82,7 +82,9 @@ std::optional<cost::Measured> measured_before(c10::DeviceIndex index) {
   cost::KeptRates today = cuda_backend::rates_of_today(index);
   today.pytorch = TORCH_VERSION;
   const std::optional<cost::KeptRates> kept = cost::kept_rates(cost::kept_rates_folder(), today.uuid);
-  return kept && kept->holds_for(today) ? std::optional(kept->measured) : std::nullopt;
+  // That program may have multiplied no matrices.
+  const bool holds = kept && kept->holds_for(today) && kept->measured.flops > 0;
+  return holds ? std::optional(kept->measured) : std::nullopt;
 }
 
 #endif

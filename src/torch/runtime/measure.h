@@ -18,7 +18,8 @@ void check_probe_setting();
 // The speed with what was measured of it.
 plan::Speed measured_speed(plan::Speed expected, const cost::Measured& rates);
 
-// By an earlier program of this user on this CUDA device, with this driver and PyTorch.
+// By an earlier program of this user on this CUDA device, with this driver and PyTorch, its matrix products
+// included.
 std::optional<cost::Measured> measured_before(c10::DeviceIndex index);
 
 }  // namespace innkeeper::torch_layer

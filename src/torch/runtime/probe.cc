@@ -87,8 +87,7 @@ class Prober {
 
   // Seconds that the work takes on a stream, the least of some rounds; 0 where none could be told. It is done
   // twice each time: while the device is busy with the first, the host launches the second, and its time is
-  // no part of what is measured.
-  // `beside` is launched before.
+  // no part of what is measured. `beside` is launched before both.
   template <class Work, class Beside>
   double least(const c10::Stream& stream, const Work& work, const Beside& beside) const {
     double found = 0;

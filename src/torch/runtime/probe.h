@@ -1,7 +1,7 @@
 // Measures what a GPU computes, touches and copies per second, for the price of kernels (kernel_clock.h) and
 // for plans. The first operator after the first eviction asks for it, so a program that fits never pays.
 //
-// The matrix product is as large as the room allows, and its result nobody's. Copies run on streams of their
+// The matrix product is as large as the room allows. Copies run on streams of their
 // own beside kernels, as the engine's do. Times are those of the device's events, so a simulated GPU is
 // measured by its virtual clock. What is too short to be measured, because room or host memory is scarce, is
 // left out.
@@ -19,7 +19,7 @@ namespace innkeeper::torch_layer {
 struct ProbeSetup {
   c10::Device device;
   const cost::GpuModel& gpu;      // By its name: what is expected.
-  double link = 0;                // Bytes per second, expected likewise; 0: unknown.
+  double link = 0;                // Bytes per second, as expected; 0: unknown.
   Bytes room{0};                  // The probe allocates no more than this at a time.
   Bytes cache{0};                 // The GPU's last level: what is smaller may not reach its memory.
   bool products = true;           // Whether to multiply matrices.

@@ -19,7 +19,7 @@ class TrainingLoop {
     for (size_t i = 0; i < kDepth; ++i) weights_.push_back(meet());
   }
 
-  // What was dropped that was born where nobody wanted it, and operators that were wanted.
+  // Counts the operators whose arguments are to be kept, and what is dropped.
   void round() {
     wanted_ = 0;
     std::vector<Name> made;

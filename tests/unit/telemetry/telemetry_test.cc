@@ -49,7 +49,7 @@ TEST(Telemetry, ReadsAllOfACard) {
   EXPECT_EQ(card.processes->at(0).pid, 17);
 }
 
-// Idling, and a limit that somebody has set, are no slowdown.
+// Idling, and a limit that was set, are no slowdown.
 TEST(Telemetry, SaysWhetherACardIsSlowed) {
   const std::pair<const char*, bool> reasons[] = {{"0", false}, {"5", false},  {"8", true},  {"32", true},
                                                   {"64", true}, {"128", true}, {"132", true}};
