@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <iterator>
 #include <optional>
@@ -146,7 +147,10 @@ class Attendant {
   void reap() {
     children_.look({.stopped = [](int signal) { suffer(signal); }, .continued = nullptr});
     if (keeper_.channel >= 0 || !children_.none()) return;
-    end(leaving_ ? leaving_->status : children_.status(), /*left=*/false);
+    // A keeper that was killed between the command's end and telling it takes the status with it: what is not
+    // known to have gone well has not.
+    const int own = children_.ended() ? children_.status() : SIGKILL;
+    end(leaving_ ? leaving_->status : own, /*left=*/false);
   }
 
   [[noreturn]] void end(int status, bool left) {
