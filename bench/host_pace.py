@@ -14,15 +14,15 @@ import argparse
 import gzip
 import re
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
+from support.distribution import HEAD, Cell, line_of
 from support.replayed import replayed
 
 from replay import CARDS, TRACES
 
 WAYS = {"plans that move": "planned", "with recompute": "recompute"}
-Cell = dict[str, Any]
 
 
 def cells_of(trace: Path, card: str, pace: float, shares: str) -> list[Cell]:
@@ -44,6 +44,11 @@ def cells_of(trace: Path, card: str, pace: float, shares: str) -> list[Cell]:
     ]
 
 
+def where(cell: Cell) -> str:
+    """Which cell it is."""
+    return f"{cell['of']}, {cell['card']}, {cell['share']:.0%}, {cell['pace']:g} us"
+
+
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -62,13 +67,9 @@ def main() -> None:
         cells = [
             cell for each in pool.map(lambda at: cells_of(*at, options.share), machines) for cell in each
         ]
-    print(f"two clocks, of one: {len(cells)} cells   least  middle    95 %    most   the largest")
+    print(f"{f'two clocks, of one: {len(cells)} cells':31}{HEAD}")
     for what, way in WAYS.items():
-        found = sorted(cells, key=lambda cell: cell[way])
-        worst = found[-1]
-        at = "".join(f"{found[int(part * (len(found) - 1))][way]:8.3f}" for part in (0, 0.5, 0.95, 1))
-        where = f"{worst['of']}, {worst['card']}, {worst['share']:.0%}, {worst['pace']:g} us"
-        print(f"{what:28}{at}   {where}")
+        print(line_of(what, cells, itemgetter(way), where))
 
 
 if __name__ == "__main__":

@@ -22,17 +22,18 @@ import argparse
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.distribution import HEAD, Cell, line_of
 from support.replayed import replayed
 
 from replay import CARDS, TRACES
 
 WAYS = ("told", "model", "unknown")
-Cell = dict[str, Any]
 
 
 def played(record: bytes, card: str, seed: int | None, way: str, shares: str) -> list[dict[str, Any]]:
@@ -61,13 +62,12 @@ def cells_of(trace: Path, card: str, seed: int | None, shares: str) -> Iterator[
         }
 
 
-def line_of(what: str, cells: list[Cell], ratio: Callable[[Cell], float]) -> str:
-    """The distribution of a ratio, and where it is largest."""
-    found = sorted(cells, key=ratio)
-    at = [ratio(found[int(part * (len(found) - 1))]) for part in (0, 0.5, 0.95, 1)]
-    worst = found[-1]
-    where = f"{worst['of']}, {worst['card']}, {worst['share']:.0%}, seed {worst['seed']}"
-    return f"{what:28} " + "".join(f"{value:8.3f}" for value in at) + f"   {where}"
+def where(cell: Cell) -> str:
+    """Which cell it is."""
+    return f"{cell['of']}, {cell['card']}, {cell['share']:.0%}, seed {cell['seed']}"
+
+
+line = partial(line_of, where=where)
 
 
 def main() -> None:
@@ -89,22 +89,22 @@ def main() -> None:
         right = list(pool.map(lambda at: list(cells_of(*at, options.share)), known))
     cells = [cell for each in found for cell in each]
     exact = [cell for each in right for cell in each]
-    print(f"{len(cells)} cells, {options.seeds} seeds:{'':9}least  middle    95 %    most   the largest")
-    print(line_of("by the model, of told", cells, lambda cell: cell["model"] / cell["told"]))
-    print(line_of("unknown, of told", cells, lambda cell: cell["unknown"] / cell["told"]))
-    print(line_of("by the model, of unknown", cells, lambda cell: cell["model"] / cell["unknown"]))
-    print(line_of("by the model, of on demand", cells, lambda cell: cell["model"] / cell["asked"]))
-    print(line_of("told, of on demand", cells, lambda cell: cell["told"] / cell["asked"]))
+    print(f"{f'{len(cells)} cells, {options.seeds} seeds:':31}{HEAD}")
+    print(line("by the model, of told", cells, lambda cell: cell["model"] / cell["told"]))
+    print(line("unknown, of told", cells, lambda cell: cell["unknown"] / cell["told"]))
+    print(line("by the model, of unknown", cells, lambda cell: cell["model"] / cell["unknown"]))
+    print(line("by the model, of on demand", cells, lambda cell: cell["model"] / cell["asked"]))
+    print(line("told, of on demand", cells, lambda cell: cell["told"] / cell["asked"]))
     print("\nwith recompute")
     again = "model again"
-    print(line_of("by the model, of told", cells, lambda cell: cell[again] / cell["told again"]))
-    print(line_of("unknown, of told", cells, lambda cell: cell["unknown again"] / cell["told again"]))
-    print(line_of("by the model, of planned", cells, lambda cell: cell[again] / cell["model"]))
-    print(line_of("unknown, of planned", cells, lambda cell: cell["unknown again"] / cell["unknown"]))
-    print(line_of("by the model, of on demand", cells, lambda cell: cell[again] / cell["asked"]))
+    print(line("by the model, of told", cells, lambda cell: cell[again] / cell["told again"]))
+    print(line("unknown, of told", cells, lambda cell: cell["unknown again"] / cell["told again"]))
+    print(line("by the model, of planned", cells, lambda cell: cell[again] / cell["model"]))
+    print(line("unknown, of planned", cells, lambda cell: cell["unknown again"] / cell["unknown"]))
+    print(line("by the model, of on demand", cells, lambda cell: cell[again] / cell["asked"]))
     print(f"\n{len(exact)} cells where the model is right")
-    print(line_of("by the model, of told", exact, lambda cell: cell["model"] / cell["told"]))
-    print(line_of("with recompute", exact, lambda cell: cell[again] / cell["told again"]))
+    print(line("by the model, of told", exact, lambda cell: cell["model"] / cell["told"]))
+    print(line("with recompute", exact, lambda cell: cell[again] / cell["told again"]))
     if options.json:
         options.json.write_text(json.dumps(cells + exact, indent=1))
 

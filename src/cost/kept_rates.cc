@@ -1,12 +1,9 @@
 #include "cost/kept_rates.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,6 +12,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "base/user_cache.h"
 
 namespace innkeeper::cost {
 namespace {
@@ -75,7 +73,7 @@ class Values {
       if (colon != std::string::npos) values_[line.substr(0, colon)] = line.substr(colon + 2);
     }
   }
-  // Whether each value that was asked for was there, and of its kind.
+  // Whether the file has every value that was read from it, each of the type that was expected.
   bool whole() const { return whole_; }
 
   std::string text(const char* name) {
@@ -135,11 +133,8 @@ bool KeptRates::holds_for(const KeptRates& today) const {
 }
 
 std::string kept_rates_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && fs::path(cache).is_absolute()) return (fs::path(cache) / "innkeeper/gpus").string();
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home == '\0') return {};
-  return (fs::path(home) / ".cache/innkeeper/gpus").string();
+  const std::string cache = user_cache();
+  return cache.empty() ? cache : cache + "/gpus";
 }
 
 std::optional<KeptRates> kept_rates(const std::string& folder, const std::string& uuid) {
@@ -168,19 +163,7 @@ Status keep_rates(const std::string& folder, const KeptRates& rates) {
   if (folder.empty()) return Status(Code::unavailable, "set HOME or XDG_CACHE_HOME to keep a GPU's rates");
   if (!is_uuid(rates.uuid))
     return Status(Code::invalid_argument, in_quotes(rates.uuid) + " is no GPU's UUID");
-  const fs::path path = file_of(folder, rates.uuid);
-  const fs::path draft = path.string() + "." + std::to_string(getpid()) + ".new";
-  std::error_code error;
-  fs::create_directories(folder, error);
-  std::ofstream file(draft);
-  file << as_text(rates);
-  file.close();
-  const bool written = file.good();
-  if (written) fs::rename(draft, path, error);
-  if (written && !error) return {};
-  std::error_code ignored;
-  fs::remove(draft, ignored);
-  return Status(Code::unavailable, "cannot write " + path.string() + (error ? ": " + error.message() : ""));
+  return write_whole(file_of(folder, rates.uuid).string(), as_text(rates));
 }
 
 int clear_kept_rates(const std::string& folder) {

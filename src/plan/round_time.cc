@@ -54,12 +54,12 @@ class Run {
       for (; awaited != awaited_.end() && awaited->first == step; ++awaited)
         now_ = std::max(now_, there_at_[awaited->second]);
       const auto at = static_cast<size_t>(step);
-      run(at);
+      compute(at);
       for (; trip != trips_.end() && trip->after == step; ++trip) start(*trip);
     }
   }
 
-  void run(size_t step) {
+  void compute(size_t step) {
     const auto kernels = static_cast<double>(uses_.touched[step + 1] - uses_.touched[step]);
     now_ = clocks_.start(step, with_room(spare_[step], now_)) + kernels;
   }

@@ -1,9 +1,10 @@
 // How long a round takes by one schedule, told by running it: to choose between schedules, not to tell
 // seconds.
 //
-// Kernels take as long as they touch bytes, one after the other, none before the host has launched it
-// (two_clocks.h); a link brings what is to come in order, and another one takes out what leaves. A kernel
-// waits for what it uses, and for the room that copies out have not given back yet; so does a copy in.
+// Kernels run one after the other. Each takes as long as it touches bytes, and starts after the host has
+// launched it (two_clocks.h). One link copies blocks in, in the order of their moves; another copies blocks
+// out. A kernel waits for its operands, and for the space that copies out have not freed yet; so does a copy
+// in.
 #pragma once
 
 #include <cstdint>

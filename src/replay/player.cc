@@ -34,10 +34,7 @@ cost::KernelCost kernel_of(const Work& work) {
 class Player {
  public:
   Player(const Record& record, const Setup& setup)
-      : record_(record),
-        model_(setup.times.model),
-        model_card_(setup.card),
-        one_clock_(setup.times.one_clock) {
+      : record_(record), times_(setup.times), model_card_(setup.card) {
     const Bytes room = setup.budget == Bytes(0) ? kHost : setup.budget;
     card_ = std::make_shared<Accelerator>(sim::Options{.capacity = room,
                                                        .visibility = sim::Visibility::early,
@@ -50,8 +47,8 @@ class Player {
     nodes.push_back({sim::make_device(card_), room, true, {setup.card.bytes(), setup.link.bandwidth}});
     if (setup.times.by != KernelTimes::By::none) {
       nodes.back().time = [this] {
-        return ComputeTime{card_->time(0), model_ == nullptr ? card_->busy(0) : modelled_,
-                           one_clock_ ? 0 : card_->host_time()};
+        return ComputeTime{card_->time(0), times_.model == nullptr ? card_->busy(0) : modelled_,
+                           times_.one_clock ? 0 : card_->host_time()};
       };
     }
     auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
@@ -153,9 +150,9 @@ class Player {
   }
 
   void compute(const Entry& entry) {
-    if (model_ != nullptr) {
+    if (times_.model != nullptr) {
       const auto place = static_cast<size_t>(&entry - record_.entries.data());
-      modelled_ += seconds_of(*model_, model_->entries[place], model_card_);
+      modelled_ += seconds_of(*times_.model, times_.model->entries[place], model_card_);
     }
     const Work work = work_of(record_, entry);
     for (int64_t i = 0; i < work.kernels; ++i) {
@@ -249,9 +246,8 @@ class Player {
   }
 
   const Record& record_;
-  const Record* const model_;
+  const KernelTimes times_;
   const cost::GpuModel model_card_;
-  const bool one_clock_;
   double modelled_ = 0;  // Seconds of kernels, by the model.
   std::shared_ptr<Accelerator> card_;
   const Slabs* slabs_ = nullptr;  // the host's

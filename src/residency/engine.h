@@ -179,10 +179,10 @@ class Engine final : public Accountant {
   Status check_not_lost(const Block& block) const;
 
   // ---- planning
-  // Whether movement is planned from the first eviction on (the default).
   // Plans that are made from now on are made for this speed of a node, which a probe has found.
   void set_speed(NodeId id, const plan::Speed& speed) { node(id).set_speed(speed); }
   plan::Speed speed(NodeId id) const { return node(id).speed(); }
+  // Whether movement is planned from the first eviction on (the default).
   void set_planning(bool on);
   void plan_aside() { followers_.plan_aside(); }  // long rounds; before the first block is created
   PlanningStats planning() const;
@@ -219,7 +219,7 @@ class Engine final : public Accountant {
   // Whether anybody hears of what operators touch.
   bool is_heard() const { return follows_.load(std::memory_order_relaxed) || stream_->on(); }
   // For the calling thread: plan::Planner::may_drop_next(); true while there is a record.
-  bool may_drop_next() const;
+  bool may_drop_next();
   void count_operator(NodeId node) { nodes_[index_of(node)]->ops.fetch_add(1, std::memory_order_relaxed); }
   size_t block_count() const;
   // Empty, or the first invariant that is broken and how. While other threads allocate, memory that is

@@ -96,10 +96,7 @@ class Followers {
   using Room = std::function<Bytes(const Follower&, NodeId)>;
 
   Follower* of_thread(const ThreadState& thread);  // null if it has none
-  const Follower* of_thread(const ThreadState& thread) const {
-    return const_cast<Followers*>(this)->of_thread(thread);
-  }
-  Follower* of_program(int64_t program);  // likewise
+  Follower* of_program(int64_t program);           // null if nothing is followed under that number
   // By whatever thread: what waited for a disk the engine's own one brings.
   void arrived(BlockName block, Bytes size);
   // Whose round is told of: the thread's, if it has gone round; else that of who did something last; null if

@@ -222,7 +222,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
 }
 
-bool Engine::may_drop_next() const {
+bool Engine::may_drop_next() {
   if (stream_->on()) return true;
   const Follower* const follower = followers_.of_thread(thread_state());
   return follower == nullptr || follower->may_drop_next.load(std::memory_order_relaxed);

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "base/size.h"
+#include "base/user_cache.h"
 #include "cli/command.h"
 #include "cli/grant/grant.h"
 #include "cli/measure/links.h"
@@ -36,29 +37,9 @@ struct Options {
 };
 
 fs::path file_path() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  fs::path folder;
-  if (cache != nullptr && fs::path(cache).is_absolute())
-    folder = cache;
-  else if (home != nullptr && *home != '\0')
-    folder = fs::path(home) / ".cache";
-  else
-    fail(kFolder, "there is no place for the figures: set HOME or XDG_CACHE_HOME");
-  return folder / "innkeeper" / "calibration.json";
-}
-
-// Whole or not at all: under another name first.
-void save(const fs::path& path, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  const fs::path draft = path.string() + ".new";
-  std::ofstream file(draft);
-  file << text;
-  file.close();
-  if (file.good()) fs::rename(draft, path, error);
-  if (!file.good() || error)
-    fail(kFolder, "cannot write " + path.string() + (error ? ": " + error.message() : ""));
+  const std::string cache = user_cache();
+  if (cache.empty()) fail(kFolder, "there is no place for the figures: set HOME or XDG_CACHE_HOME");
+  return cache + "/calibration.json";
 }
 
 // More is no better for a rate, and a card may be short of it.
@@ -88,10 +69,10 @@ std::string as_text(const Json& figures) {
   return text;
 }
 
-// What programs have measured of GPUs, when they moved something first.
-Json rates_of_gpus() {
+// What programs have measured of GPUs.
+Json to_json(const std::vector<cost::KeptRates>& gpus) {
   Json all = Json::array();
-  for (const cost::KeptRates& kept : cost::all_kept_rates(cost::kept_rates_folder())) {
+  for (const cost::KeptRates& kept : gpus) {
     const cost::Measured& rates = kept.measured;
     all.push_back({{"uuid", kept.uuid},
                    {"name", kept.name},
@@ -109,21 +90,19 @@ Json rates_of_gpus() {
   return all;
 }
 
-std::string as_text_of_gpus(const Json& gpus) {
+std::string as_text(const std::vector<cost::KeptRates>& gpus) {
   const auto one = [](double rate, double unit, std::string_view what) {
     return rate > 0 ? fmt::format("{:.4g} {}", rate / unit, what) : fmt::format("- {}", what);
   };
   std::string text;
-  for (const Json& gpu : gpus) {
-    text += fmt::format(
-        "GPU          {}: {}, {}, {}, {}", gpu.at("uuid").get<std::string>(),
-        one(gpu.at("flops").get<double>(), 1e12, "TFLOP/s " + gpu.at("precision").get<std::string>()),
-        one(gpu.at("bytes").get<double>(), 1e9, "GB/s memory"),
-        one(gpu.at("link_in").get<double>(), 1e9, "GB/s in"),
-        one(gpu.at("link_out").get<double>(), 1e9, "GB/s out"));
-    if (gpu.at("shared").get<bool>() || gpu.at("slowed").get<bool>())
-      text += gpu.at("shared").get<bool>() ? " (shared then: to be measured again)"
-                                           : " (slowed then: to be measured again)";
+  for (const cost::KeptRates& kept : gpus) {
+    const cost::Measured& rates = kept.measured;
+    text += fmt::format("GPU          {}: {}, {}, {}, {}", kept.uuid,
+                        one(rates.flops, 1e12, fmt::format("TFLOP/s {}", cost::name_of(rates.precision))),
+                        one(rates.bytes, 1e9, "GB/s memory"), one(rates.in, 1e9, "GB/s in"),
+                        one(rates.out, 1e9, "GB/s out"));
+    if (kept.shared || kept.slowed)
+      text += fmt::format(" ({} then: to be measured again)", kept.shared ? "shared" : "slowed");
     text += '\n';
   }
   return text;
@@ -243,17 +222,20 @@ int clear(const fs::path& path, bool json) {
 int calibrate(const Options& options) {
   const fs::path path = file_path();
   if (options.clear) return clear(path, options.json);
-  const Json gpus = rates_of_gpus();
+  const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(cost::kept_rates_folder());
   std::error_code error;
   if (options.show && !gpus.empty() && !fs::exists(path, error)) {
-    print(options.json ? Json({{"gpus", gpus}}).dump(2) + "\n" : as_text_of_gpus(gpus));
+    print(options.json ? Json({{"gpus", to_json(gpus)}}).dump(2) + "\n" : as_text(gpus));
     return kDone;
   }
   Json figures = options.show ? read_back(path) : measure(options);
-  if (!options.show) save(path, figures.dump(2) + "\n");
+  if (!options.show) {
+    const Status saved = write_whole(path.string(), figures.dump(2) + "\n");
+    if (!saved.ok()) fail(kFolder, saved.message());
+  }
   try {
-    const std::string text = as_text(figures) + as_text_of_gpus(gpus);
-    figures["gpus"] = gpus;
+    const std::string text = as_text(figures) + as_text(gpus);
+    figures["gpus"] = to_json(gpus);
     print(options.json ? figures.dump(2) + "\n" : text + "             kept in " + path.string() + "\n");
   } catch (const Json::exception&) {  // somebody wrote into the file
     fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");

@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <array>
@@ -230,6 +231,7 @@ cost::KeptRates rates_of_today(c10::DeviceIndex index) {
   return {.uuid = uuid_text(properties.uuid),
           .name = properties.name,
           .driver = std::to_string(driver),
+          .pytorch = TORCH_VERSION,
           .link = pci_link_bandwidth(pci_address(index)).value_or(0)};
 }
 

@@ -47,7 +47,7 @@ cost::GpuModel model(c10::DeviceIndex index);
 plan::Speed speed(c10::DeviceIndex index, const cost::GpuModel& gpu);
 
 // What rates that were kept must agree with: the GPU, by the UUID that the driver's own tools print, the
-// driver, and the link. PyTorch's version and the rates are left out.
+// driver, PyTorch, and the link. The rates themselves are left out.
 cost::KeptRates rates_of_today(c10::DeviceIndex index);
 // Its last level of cache.
 Bytes cache(c10::DeviceIndex index);

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "cost/gpu_model.h"
+#include "cost/measured.h"
 
 namespace innkeeper::torch_layer {
 
@@ -18,14 +19,13 @@ class KernelClock {
   explicit KernelClock(cost::GpuModel gpu) : by_name_(std::move(gpu)), gpu_(&by_name_) {}
 
   void add(const cost::KernelCost& kernel) {
-    if (kernel.flops > 0) has_products_.store(true, std::memory_order_relaxed);
+    if (!probed_.load(std::memory_order_relaxed)) count(kernel);
     const double seconds = cost::kernel_seconds(*gpu_.load(std::memory_order_acquire), kernel);
     seconds_.fetch_add(seconds, std::memory_order_relaxed);
-    kernels_.fetch_add(1, std::memory_order_relaxed);
   }
   // Of all kernels so far.
   double seconds() const { return seconds_.load(std::memory_order_relaxed); }
-  // Whether any of them multiplied matrices.
+  // Whether any of them multiplied matrices, until the probe.
   bool has_products() const { return has_products_.load(std::memory_order_relaxed); }
 
   // The GPU is measured once (runtime/probe.h): when the program has multiplied matrices, so that their
@@ -37,13 +37,20 @@ class KernelClock {
   // True for one caller, who measures it.
   bool claim_probe() { return !probed_.exchange(true); }
   const cost::GpuModel& by_name() const { return by_name_; }
-  // From now on kernels have this model's price. Once, by who has claimed the probe.
-  void set_measured(cost::GpuModel gpu) {
+  // Prices all later kernels by these rates, and asks for no probe any more. At most once: by the caller that
+  // claimed the probe, or before any kernel.
+  void set_measured(const cost::Measured& rates) {
     IK_CHECK(!measured_.has_value(), "a GPU was measured twice");
-    gpu_.store(&measured_.emplace(std::move(gpu)), std::memory_order_release);
+    probed_.store(true);
+    gpu_.store(&measured_.emplace(cost::with_measured(by_name_, rates)), std::memory_order_release);
   }
 
  private:
+  void count(const cost::KernelCost& kernel) {
+    if (kernel.flops > 0) has_products_.store(true, std::memory_order_relaxed);
+    kernels_.fetch_add(1, std::memory_order_relaxed);
+  }
+
   static constexpr int64_t kWithoutProducts = 256;
 
   const cost::GpuModel by_name_;

@@ -117,7 +117,7 @@ class OperatorCall {
   at::Tensor give_back(at::Tensor real, Keeper keeper = Keeper::call);
   // Whether anybody wants to know what can be computed again: a plan that may, or a record.
   bool keeps_calls() const {
-    const Engine& engine = runtime_.engine();
+    Engine& engine = runtime_.engine();
     if (!engine.recomputes()) return engine.stream()->on();
     return (engine.is_heard() && engine.may_drop_next()) || runtime_.stress_recompute();
   }

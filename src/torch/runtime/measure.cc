@@ -11,8 +11,6 @@
 #include "torch/runtime/runtime_state.h"
 #include "torch/runtime/switch_setting.h"
 #ifdef INNKEEPER_WITH_CUDA
-#include <torch/version.h>
-
 #include "telemetry/snapshot.h"
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -51,7 +49,6 @@ void look_at_others(cost::KeptRates& rates) {
 
 void keep(c10::DeviceIndex index, const cost::Measured& measured) {
   cost::KeptRates rates = cuda_backend::rates_of_today(index);
-  rates.pytorch = TORCH_VERSION;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   rates.time = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   rates.measured = measured;
@@ -79,8 +76,7 @@ void check_probe_setting() { probe_setting().check(); }
 
 std::optional<cost::Measured> measured_before(c10::DeviceIndex index) {
   if (!probe_setting().get()) return std::nullopt;
-  cost::KeptRates today = cuda_backend::rates_of_today(index);
-  today.pytorch = TORCH_VERSION;
+  const cost::KeptRates today = cuda_backend::rates_of_today(index);
   const std::optional<cost::KeptRates> kept = cost::kept_rates(cost::kept_rates_folder(), today.uuid);
   // That program may have multiplied no matrices.
   const bool holds = kept && kept->holds_for(today) && kept->measured.flops > 0;
@@ -114,7 +110,7 @@ void Runtime::measure(NodeId node) {
   if (log_enabled(LogLevel::info))
     log(LogLevel::info, "measured of " + backend.device.str() + ": " + said(found));
   if (!found.any()) return;
-  clock.set_measured(cost::with_measured(clock.by_name(), found));
+  clock.set_measured(found);
   engine.set_speed(node, measured_speed(expected, found));
 #ifdef INNKEEPER_WITH_CUDA
   if (is_cuda) keep(backend.device.index(), found);

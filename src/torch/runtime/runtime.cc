@@ -299,8 +299,7 @@ Runtime::Runtime(Prepared prepared)
         setup.speed = cuda_backend::speed(backend.device.index(), gpu);
         backend.kernel_clock = std::make_shared<KernelClock>(gpu);
         if (const std::optional<cost::Measured> rates = measured_before(backend.device.index())) {
-          (void)backend.kernel_clock->claim_probe();
-          backend.kernel_clock->set_measured(cost::with_measured(gpu, *rates));
+          backend.kernel_clock->set_measured(*rates);
           setup.speed = measured_speed(setup.speed, *rates);
         }
         // The host's clock, since the GPU's is not read: over a period both advance as far.

@@ -44,8 +44,7 @@ class Runtime {
   bool tries_operators() const { return has_data_ && !stress_recompute_; }
   // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
   bool has_data() const { return has_data_; }
-  // Once for each node: has its GPU measured (probe.h), or takes what an earlier program has measured.
-  // Operators and plans have its rates from then on.
+  // Has the node's GPU measured (probe.h), once. Operators and plans have its rates from then on.
   void measure(NodeId node);
   // Ends the threads of the machine's own.
   void stop_background() {

@@ -1,0 +1,20 @@
+// Files that are kept for the user and can be made again: $XDG_CACHE_HOME/innkeeper, else
+// ~/.cache/innkeeper.
+//
+// Thread safety: all functions.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace innkeeper {
+
+// The folder, which need not be there; empty where neither variable says where.
+std::string user_cache();
+
+// Replaces the file whole or not at all: it is written under another name first, one for each process. Makes
+// its folder. Fails with a message that names the file.
+Status write_whole(const std::string& path, const std::string& text);
+
+}  // namespace innkeeper
