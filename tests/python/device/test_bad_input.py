@@ -85,8 +85,8 @@ BAD_ENVIRONMENT = [
     ("INNKEEPER_NODES", "gpu:1GiB", FAILS, f"ValueError: INNKEEPER_NODES: {BAD_NODES['gpu:64MiB']}".replace(
         '"gpu:64MiB"', '"gpu:1GiB"')),
     ("INNKEEPER_SIM", "lat", FAILS, 'ValueError: INNKEEPER_SIM: "lat" is no option; expected late, early, random:SEED,'
-     " poison=on, poison=off, data=on, data=off, times=told, times=hidden, truth=random:SEED, card=NAME, link=NAME or"
-     " peer=NAME, as in random:42,card=H100"),
+     " poison=on, poison=off, data=on, data=off, times=told, times=hidden, truth=random:SEED, host=20us, card=NAME,"
+     " link=NAME or peer=NAME, as in random:42,card=H100"),
     ("INNKEEPER_SIM", "data=maybe", FAILS,
      'ValueError: INNKEEPER_SIM: "data=maybe": expected data=on or data=off'),
     ("INNKEEPER_SIM", "data=off,poison=on", FAILS,
