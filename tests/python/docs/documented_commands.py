@@ -169,6 +169,8 @@ TRIED: dict[str, Short | Elsewhere] = {
     "build/wheel/bench/plan_bench": BENCH,
     "build/wheel/bench/stream_bench": BENCH,
     "python bench/overhead.py --rounds 15": BENCH,
+    "python bench/followed.py": BENCH,
+    "python bench/followed.py --rounds 100": BENCH,
     "python bench/wanted.py": BENCH,
     "python bench/wanted.py --only circle --json wanted.json": BENCH,
     "INNKEEPER_PLANNING=off python train.py": PLANS,
