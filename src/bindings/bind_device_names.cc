@@ -8,6 +8,7 @@
 #include "torch/runtime/device_index.h"
 #include "torch/runtime/device_names.h"
 #include "torch/runtime/keep_busy.h"
+#include "torch/runtime/measure.h"
 
 namespace innkeeper::bindings {
 namespace {
@@ -40,6 +41,8 @@ void bind_device_names(py::module_& m) {
   m.def(
       "current_index", [] { return static_cast<int>(torch_layer::current_index()); },
       "The calling thread's current device index.");
+  m.def("measure_gpus", &torch_layer::measure_gpus, py::call_guard<py::gil_scoped_release>(),
+        "Measures every GPU that is a node, keeps its rates; returns node and rates, as text.");
   m.def("keep_busy", &torch_layer::keep_busy, py::arg("seconds"), py::call_guard<py::gil_scoped_release>(),
         "Keeps the current device's compute queue busy: a simulated GPU by its clock, the host by sleeping.");
 }

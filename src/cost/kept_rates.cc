@@ -128,8 +128,8 @@ std::optional<KeptRates> from_text(std::istream& file, const std::string& uuid) 
 }  // namespace
 
 bool KeptRates::holds_for(const KeptRates& today) const {
-  return !shared && !slowed && uuid == today.uuid && driver == today.driver && pytorch == today.pytorch &&
-         link == today.link;
+  return !shared && !slowed && uuid == today.uuid && name == today.name && driver == today.driver &&
+         pytorch == today.pytorch && link == today.link;
 }
 
 std::string kept_rates_folder() {

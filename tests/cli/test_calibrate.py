@@ -95,7 +95,7 @@ def links(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
         "LD_LIBRARY_PATH": str(FAKE.parent),
         "INNKEEPER_FAKE_CUDA": f"{uuid(1)},{uuid(0)}",  # in an order of its own
     }
-    words = ("calibrate", "--json", "--size", "16MiB", "--disk", str(machine.folder))
+    words = ("calibrate", "--json", "--size", "16MiB", "--disk", str(machine.folder), "--python", "true")
     figures = json.loads(machine.ok(*words, env=driver | env))
     assert not any(lease["job"] == "calibrate" for lease in machine.held())
     return figures
@@ -202,3 +202,51 @@ def test_figures_that_were_kept_without_links_are_shown(machine: Machine):
     del figures["links"], figures["links_left_out"]
     kept.write_text(json.dumps(figures))
     assert "GB/s" in machine.ok("calibrate", "--show")
+
+
+def python(machine: Machine, *lines: str) -> str:
+    """A program that stands for Python, and is asked to measure GPUs."""
+    file = machine.folder / "python"
+    file.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def calibrated_by(machine: Machine, program: str) -> dict:  # type: ignore[type-arg]
+    words = ("--size", "16MiB", "--disk", str(machine.folder), "--python", program)
+    return calibrated(machine, *words)
+
+
+def test_pytorch_measures_the_gpus_that_are_leased(machine: Machine):
+    kept = put_rates(machine, uuid(0))
+    new = machine.folder / "new"
+    kept.rename(new)
+    program = python(
+        machine,
+        f'echo "$CUDA_VISIBLE_DEVICES" "$@" "${{INNKEEPER_NODES-none}}" > {machine.folder}/asked',
+        f"cp {new} {kept}",
+    )
+    figures = calibrated_by(machine, program)
+    assert figures["gpus_left_out"] == [] and [gpu["uuid"] for gpu in figures["gpus"]] == [uuid(0)]
+    asked = (machine.folder / "asked").read_text().split()
+    assert asked == [f"{uuid(0)},{uuid(1)}", "-m", "innkeeper.measure_gpus", "none"]
+    assert f"GPU          {uuid(0)}: 650 TFLOP/s bf16" in machine.ok("calibrate", "--show")
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["echo first >&2", "echo No module named innkeeper >&2", "exit 1"], "No module named innkeeper"),
+        (["exit 1"], "it failed and said nothing"),
+        (["kill -9 $$"], "it failed and said nothing"),
+    ],
+)
+def test_gpus_that_pytorch_did_not_measure(machine: Machine, lines: list[str], why: str):
+    program = python(machine, *lines)
+    assert calibrated_by(machine, program)["gpus_left_out"] == [f"{program}: {why}"]
+    assert f"not measured {program}: {why}" in machine.ok("calibrate", "--show")
+
+
+def test_there_is_no_such_python(machine: Machine):
+    (why,) = calibrated_by(machine, "/no/python")["gpus_left_out"]
+    assert why == "/no/python: No such file or directory"

@@ -74,3 +74,19 @@ def test_what_was_measured_is_kept_for_later_programs(tmp_path: Path) -> None:
     assert measured() == 0, "the next program reads what this one has measured"
     file.write_text(file.read_text().replace("shared: no", "shared: yes"))
     assert measured() == 1, "and measures again what was shared"
+
+
+def test_calibrate_has_the_gpus_measured(tmp_path: Path) -> None:
+    settings = {name: value for name, value in os.environ.items() if name != "INNKEEPER_NODES"}
+    done = subprocess.run(
+        [sys.executable, "-m", "innkeeper.measure_gpus"],
+        env=settings | {"XDG_CACHE_HOME": str(tmp_path), "FAKE_CUDA_MEMORY": str(4 << 30)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    count = torch.cuda.device_count()
+    assert [line.split(": ")[0] for line in done.stdout.splitlines()] == [f"cuda:{i}" for i in range(count)]
+    assert len(list((tmp_path / "innkeeper" / "gpus").iterdir())) == count

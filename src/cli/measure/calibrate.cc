@@ -1,7 +1,7 @@
 // innkeeper calibrate: measures host memory, a disk and the links of cards, and keeps the figures in a file
 // of the user's: $XDG_CACHE_HOME/innkeeper/calibration.json, else ~/.cache/innkeeper/calibration.json. A card
-// is measured while this holds a lease on it. What programs have measured of GPUs (cost/kept_rates.h) is
-// shown with these figures, and cleared with them.
+// is measured while this holds a lease on it. What a Python with PyTorch then measures of the GPUs themselves
+// (gpu_rates.h), or programs have measured, is shown with these figures, and cleared with them.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +19,7 @@
 #include "base/user_cache.h"
 #include "cli/command.h"
 #include "cli/grant/grant.h"
+#include "cli/measure/gpu_rates.h"
 #include "cli/measure/links.h"
 #include "cli/measure/measure.h"
 #include "cost/kept_rates.h"
@@ -32,7 +33,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string folder = ".", size = "256MiB";
+  std::string folder = ".", size = "256MiB", python = python_beside();
   bool json = false, show = false, clear = false;
 };
 
@@ -64,8 +65,9 @@ std::string as_text(const Json& figures) {
                         link.at("from").get<std::string>(), link.at("to").get<std::string>(),
                         rate(link.at("rate").get<double>()), link.at("latency_seconds").get<double>() * 1e6,
                         link.at("direct").get<bool>() ? "" : " (by way of the host)");
-  for (const Json& why : figures.value("links_left_out", Json::array()))
-    text += "not measured " + why.get<std::string>() + "\n";
+  for (const char* left_out : {"links_left_out", "gpus_left_out"})
+    for (const Json& why : figures.value(left_out, Json::array()))
+      text += "not measured " + why.get<std::string>() + "\n";
   return text;
 }
 
@@ -135,9 +137,10 @@ std::vector<lease::Lease> borrow(lease::Arbiter& arbiter, const telemetry::Snaps
 
 // Measures what can be, and says of the rest why not: figures of the host and the disk are worth having
 // alone.
-void add_links(Bytes size, Json& figures) {
+void add_cards(Bytes size, const std::string& python, Json& figures) {
   Json& links = figures["links"] = Json::array();
   Json& left_out = figures["links_left_out"] = Json::array();
+  Json& gpus_left_out = figures["gpus_left_out"] = Json::array();
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::memory);
   if (cards.cards.empty()) {
     left_out.push_back("no GPU: " +
@@ -150,6 +153,8 @@ void add_links(Bytes size, Json& figures) {
   std::string uuids;
   for (const lease::Lease& lease : leases) uuids += (uuids.empty() ? "" : ",") + lease.uuids();
   setenv("CUDA_VISIBLE_DEVICES", uuids.c_str(), 1);
+  const Status gpus = measure_gpu_rates(python);
+  if (!gpus.ok()) gpus_left_out.push_back(gpus.message());
   const Result<std::vector<LinkRate>> measured = measure_links(size, cards);
   if (!measured.ok()) {
     left_out.push_back(measured.status().message());
@@ -193,7 +198,7 @@ Json measure(const Options& options) {
                     {"write", disk.value().write},
                     {"read", disk.value().read},
                     {"latency_seconds", disk.value().latency}}}};
-  add_links(std::min(size.value(), kMostOverLink), figures);
+  add_cards(std::min(size.value(), kMostOverLink), options.python, figures);
   return figures;
 }
 
@@ -222,9 +227,10 @@ int clear(const fs::path& path, bool json) {
 int calibrate(const Options& options) {
   const fs::path path = file_path();
   if (options.clear) return clear(path, options.json);
-  const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(cost::kept_rates_folder());
+  const std::string folder = cost::kept_rates_folder();
   std::error_code error;
-  if (options.show && !gpus.empty() && !fs::exists(path, error)) {
+  if (options.show && !fs::exists(path, error) && !cost::all_kept_rates(folder).empty()) {
+    const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(folder);
     print(options.json ? Json({{"gpus", to_json(gpus)}}).dump(2) + "\n" : as_text(gpus));
     return kDone;
   }
@@ -233,6 +239,7 @@ int calibrate(const Options& options) {
     const Status saved = write_whole(path.string(), figures.dump(2) + "\n");
     if (!saved.ok()) fail(kFolder, saved.message());
   }
+  const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(folder);
   try {
     const std::string text = as_text(figures) + as_text(gpus);
     figures["gpus"] = to_json(gpus);
@@ -247,11 +254,15 @@ int calibrate(const Options& options) {
 
 void register_calibrate(CLI::App& program) {
   CLI::App& command = *program.add_subcommand(
-      "calibrate", "Measure host memory, a disk and the GPUs' links, and keep the figures");
+      "calibrate", "Measure host memory, a disk, GPUs and their links, and keep the figures");
   const auto options = std::make_shared<Options>();
   command.add_option("--disk", options->folder, "The folder to measure the disk of (this one)")
       ->type_name("FOLDER");
   command.add_option("--size", options->size, "How much to copy, write and read (256MiB)")->type_name("SIZE");
+  command
+      .add_option("--python", options->python,
+                  "Whose PyTorch measures the GPUs (the one beside this program)")
+      ->type_name("PYTHON");
   CLI::Option* const show =
       command.add_flag("--show", options->show, "Show the figures that were kept, measure nothing");
   command.add_flag("--clear", options->clear, "Remove all figures, and what programs have measured of GPUs")

@@ -2,6 +2,8 @@
 // ones.
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "cost/kept_rates.h"
@@ -11,6 +13,8 @@
 #include "torch/runtime/runtime_state.h"
 #include "torch/runtime/switch_setting.h"
 #ifdef INNKEEPER_WITH_CUDA
+#include "telemetry/condition.h"
+#include "telemetry/cuda_view.h"
 #include "telemetry/snapshot.h"
 #include "torch/cuda/cuda_backend.h"
 #endif
@@ -31,28 +35,29 @@ std::string said(const cost::Measured& rates) {
   add(rates.bytes, 1e9, "GB/s of its memory");
   add(rates.in, 1e9, "GB/s from the host");
   add(rates.out, 1e9, "GB/s to the host");
-  return text.empty() ? "nothing: there is too little room" : text;
+  return text.empty() ? "nothing: there is too little room or time" : text;
 }
 
 #ifdef INNKEEPER_WITH_CUDA
 
-// Another process has the GPU as well, or it is slower than it is made for.
-void look_at_others(cost::KeptRates& rates) {
-  const telemetry::Snapshot now =
-      telemetry::snapshot(telemetry::Wanted::clocks | telemetry::Wanted::processes);
-  for (const telemetry::Card& card : now.cards) {
-    if (card.uuid != rates.uuid) continue;
-    rates.shared = card.processes && card.processes->size() > 1;
-    rates.slowed = card.clocks && card.clocks->slowed;
-  }
+// CUDA tells a program in a MIG instance the UUID of the GPU; the instance's is the driver's.
+std::string uuid_of(c10::DeviceIndex index, const telemetry::Snapshot& cards, std::string by_cuda) {
+  const auto ordinals = telemetry::cuda_view(cards);
+  const auto at = static_cast<size_t>(index);
+  const bool is_known = ordinals && at < ordinals->size() && !(*ordinals)[at].empty();
+  return is_known ? (*ordinals)[at] : std::move(by_cuda);
 }
 
 void keep(c10::DeviceIndex index, const cost::Measured& measured) {
   cost::KeptRates rates = cuda_backend::rates_of_today(index);
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  rates.time = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  rates.time = std::chrono::duration_cast<std::chrono::seconds>(time).count();
   rates.measured = measured;
-  look_at_others(rates);
+  const telemetry::Snapshot now =
+      telemetry::snapshot(telemetry::Wanted::clocks | telemetry::Wanted::processes);
+  const telemetry::Condition condition = telemetry::condition_of(now, uuid_of(index, now, rates.uuid));
+  rates.shared = condition.shared;
+  rates.slowed = condition.slowed;
   const Status kept = cost::keep_rates(cost::kept_rates_folder(), rates);
   if (!kept.ok()) log(LogLevel::info, "what was measured is not kept: " + kept.message());
 }
@@ -85,36 +90,57 @@ std::optional<cost::Measured> measured_before(c10::DeviceIndex index) {
 
 #endif
 
-void Runtime::measure(NodeId node) {
+cost::Measured Runtime::probe_of(NodeId node, bool products) {
   const NodeBackend& backend = this->backend(node);
-  const bool is_cuda = backend.device.is_cuda();
   Bytes cache{0};
 #ifdef INNKEEPER_WITH_CUDA
-  if (cuda_backend::is_any_captured()) return;  // Waiting for the device would end the capture.
-  if (is_cuda) cache = cuda_backend::cache(backend.device.index());
+  if (backend.device.is_cuda()) cache = cuda_backend::cache(backend.device.index());
 #endif
-  KernelClock& clock = *backend.kernel_clock;
-  if (!clock.claim_probe() || !probe_setting().get()) return;
   Engine& engine = *engine_;
-  const plan::Speed expected = engine.speed(node);
-  // A simulated GPU multiplies at the CPU's pace.
-  const bool products = clock.has_products() && (is_cuda || !has_data_);
   const NodeId host = engine.host();
   const cost::Measured found = probe({.device = backend.device,
-                                      .gpu = clock.by_name(),
-                                      .link = expected.link,
+                                      .gpu = backend.kernel_clock->by_name(),
+                                      .link = engine.speed(node).link,
                                       .room = Bytes(engine.glance(node).budget / kRoomShare),
                                       .cache = cache,
                                       .products = products,
                                       .host_memory = host == kNoNode ? nullptr : &engine.device(host)});
   if (log_enabled(LogLevel::info))
     log(LogLevel::info, "measured of " + backend.device.str() + ": " + said(found));
+  return found;
+}
+
+void Runtime::measure(NodeId node) {
+  const NodeBackend& backend = this->backend(node);
+#ifdef INNKEEPER_WITH_CUDA
+  if (cuda_backend::is_any_captured()) return;  // Waiting for the device would end the capture.
+#endif
+  KernelClock& clock = *backend.kernel_clock;
+  if (!clock.claim_probe() || !probe_setting().get()) return;
+  const cost::Measured found = probe_of(node, clock.has_products() && multiplies(node));
   if (!found.any()) return;
   clock.set_measured(found);
-  engine.set_speed(node, measured_speed(expected, found));
+  engine_->set_speed(node, measured_speed(engine_->speed(node), found));
 #ifdef INNKEEPER_WITH_CUDA
-  if (is_cuda) keep(backend.device.index(), found);
+  if (backend.device.is_cuda()) keep(backend.device.index(), found);
 #endif
 }
+
+std::vector<std::pair<std::string, std::string>> Runtime::measure_all() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const NodeId node : engine_->computing_nodes()) {
+    const NodeBackend& backend = this->backend(node);
+    if (backend.kernel_clock == nullptr) continue;
+    (void)probe_of(node, multiplies(node));  // The first time loads the kernels' libraries.
+    const cost::Measured found = probe_of(node, multiplies(node));
+#ifdef INNKEEPER_WITH_CUDA
+    if (found.any() && backend.device.is_cuda()) keep(backend.device.index(), found);
+#endif
+    all.emplace_back(engine_->device(node).name(), found.any() ? said(found) : "");
+  }
+  return all;
+}
+
+std::vector<std::pair<std::string, std::string>> measure_gpus() { return KeptRuntime()->measure_all(); }
 
 }  // namespace innkeeper::torch_layer

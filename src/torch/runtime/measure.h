@@ -6,8 +6,12 @@
 #include <c10/core/Device.h>
 
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cost/measured.h"
+#include "innkeeper/export.h"
 #include "plan/speed.h"
 
 namespace innkeeper::torch_layer {
@@ -21,5 +25,10 @@ plan::Speed measured_speed(plan::Speed expected, const cost::Measured& rates);
 // By an earlier program of this user on this CUDA device, with this driver and PyTorch, its matrix products
 // included.
 std::optional<cost::Measured> measured_before(c10::DeviceIndex index);
+
+// Measures each GPU that is a node and does not report its times, matrix products included, whether or not it
+// was measured before, and keeps what CUDA devices have for later programs. Returns nodes and rates as text,
+// empty where nothing was found.
+IK_EXPORT std::vector<std::pair<std::string, std::string>> measure_gpus();
 
 }  // namespace innkeeper::torch_layer

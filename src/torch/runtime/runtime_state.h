@@ -7,6 +7,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/repeat.h"
@@ -46,6 +47,7 @@ class Runtime {
   bool has_data() const { return has_data_; }
   // Has the node's GPU measured (probe.h), once. Operators and plans have its rates from then on.
   void measure(NodeId node);
+  std::vector<std::pair<std::string, std::string>> measure_all();  // measure_gpus() of measure.h
   // Ends the threads of the machine's own.
   void stop_background() {
     publisher_.reset();
@@ -59,6 +61,9 @@ class Runtime {
   struct Prepared;
   static Prepared prepare(const std::string& nodes);
   explicit Runtime(Prepared prepared);
+  cost::Measured probe_of(NodeId node, bool products);
+  // Whether matrix products take as long as its GPU's: a simulated one with data has the CPU's pace.
+  bool multiplies(NodeId node) const { return !has_data_ || backend(node).device.is_cuda(); }
   std::unique_ptr<Engine> engine_;
   PinnedCopies pinned_copies_;
   std::vector<NodeBackend> backends_;

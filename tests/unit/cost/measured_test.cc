@@ -82,9 +82,13 @@ TEST_F(KeptRatesTest, AreReadBackAsTheyWere) {
 
 TEST_F(KeptRatesTest, HoldForTheSameMachineAlone) {
   const std::function<void(KeptRates&)> changes[] = {
-      [](KeptRates& rates) { rates.uuid = "GPU-2"; },   [](KeptRates& rates) { rates.driver = "13010"; },
-      [](KeptRates& rates) { rates.pytorch = "2.12"; }, [](KeptRates& rates) { rates.link = 31e9; },
-      [](KeptRates& rates) { rates.shared = true; },    [](KeptRates& rates) { rates.slowed = true; }};
+      [](KeptRates& rates) { rates.uuid = "GPU-2"; },
+      [](KeptRates& rates) { rates.driver = "13010"; },
+      [](KeptRates& rates) { rates.pytorch = "2.12"; },
+      [](KeptRates& rates) { rates.link = 31e9; },
+      [](KeptRates& rates) { rates.shared = true; },
+      [](KeptRates& rates) { rates.slowed = true; },
+      [](KeptRates& rates) { rates.name = "A GPU MIG 1g.10gb"; }};
   for (const auto& change : changes) {
     KeptRates kept = some();
     change(kept);
