@@ -25,8 +25,8 @@ struct KeptRates {
   bool shared = false, slowed = false;
   Measured measured = {};
 
-  // Whether it may be used where these are the GPU, the driver, PyTorch, and the link of today. The name tells
-  // a MIG instance from another part of the same GPU.
+  // Whether it may be used where these are the GPU, the driver, PyTorch, and the link of today. The name
+  // tells a MIG instance from another part of the same GPU.
   bool holds_for(const KeptRates& today) const;
 };
 
