@@ -82,7 +82,7 @@ def child(planned: bool) -> None:
         period = program()
         for _ in range(WARM_UP):
             period()
-        before = innkeeper.stats()["planned_rounds"]
+        before = innkeeper.stats()["planned_periods"]
         done = 0
         print(flush=True)
         for line in sys.stdin:
@@ -91,7 +91,7 @@ def child(planned: bool) -> None:
             start = time.thread_time()
             operators = sum(period() for _ in range(times))
             print((time.thread_time() - start) / operators, flush=True)
-        followed = innkeeper.stats()["planned_rounds"] - before
+        followed = innkeeper.stats()["planned_periods"] - before
     if planned != (followed > 0.9 * done):
         raise SystemExit(f"{followed} of {done} periods were planned")
 

@@ -1,6 +1,6 @@
 """How little time a training step could take with less room, whatever moves when, beside what it takes.
 
-A step of ``bench/traces`` goes round and round on a simulated card. Between two uses a block may be
+A step of ``bench/traces`` repeats itself and period on a simulated card. Between two uses a block may be
 elsewhere; its bytes must be out before, if they were written, and back before the next use. A linear program
 finds the least time of a step: the step is cut into intervals, kernels run in order, a link carries so many
 bytes an interval each way, and parts of blocks may move. Times are in multiples of the kernels':
@@ -55,7 +55,7 @@ class Machine(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Operators between two uses of a block. Those of a round count on through the one after it."""
+    """Operators between two uses of a block. Those of a period count on through the one after it."""
 
     begin: int
     end: int
@@ -72,8 +72,8 @@ class Version:
 
 
 @dataclass
-class Round:
-    """A step that goes round: seconds and bytes alive by operator, and what may be elsewhere when."""
+class Period:
+    """A step that repeats itself: seconds and bytes alive by operator, and what may be elsewhere when."""
 
     seconds: np.ndarray
     alive: np.ndarray
@@ -124,8 +124,8 @@ def steps_of(record: Path, machine: Machine) -> list[Step]:
     return steps[:-1]  # behind the last mark there is no step
 
 
-def round_of(steps: list[Step]) -> Round:
-    """The last step as a round. What a step makes may live on in the next: it is looked at from there on."""
+def period_of(steps: list[Step]) -> Period:
+    """The last step as a period. What a step makes may live on in the next: it is looked at from there on."""
     if len(steps) < 3:
         raise SystemExit(f"a record of {len(steps)} steps; it takes three, of which the last two are alike")
     *earlier, first, second = steps
@@ -139,10 +139,10 @@ def round_of(steps: list[Step]) -> Round:
     for at, accesses in enumerate(first.accesses + second.accesses):
         for block, size, written in accesses:
             uses[block][at] = uses[block].get(at, False) or written
-            sizes[block] = max(sizes[block], -(-size // 512) * 512)  # as allocators round
-    found = Round(np.array(second.seconds), np.zeros(length, np.int64), [])
+            sizes[block] = max(sizes[block], -(-size // 512) * 512)  # as allocators period
+    found = Period(np.array(second.seconds), np.zeros(length, np.int64), [])
     for block, when in uses.items():
-        if block in old and block not in dies:  # it lasts: its round is the second one
+        if block in old and block not in dies:  # it lasts: its period is the second one
             mine = sorted((at - length, written) for at, written in when.items() if at >= length)
             if mine:
                 found.alive += sizes[block]
@@ -156,7 +156,7 @@ def round_of(steps: list[Step]) -> Round:
 
 
 def lasting(size: int, uses: list[tuple[int, bool]], length: int) -> Iterator[Version]:
-    """Versions of a block that outlives the round: as many as writes, or one that nobody writes."""
+    """Versions of a block that outlives the period: as many as writes, or one that nobody writes."""
     count = len(uses)
     writes = [i for i, (_, written) in enumerate(uses) if written]
     begins = writes or [0]
@@ -171,7 +171,7 @@ def lasting(size: int, uses: list[tuple[int, bool]], length: int) -> Iterator[Ve
 
 
 def passing(size: int, uses: list[tuple[int, bool]], died: int) -> Iterator[Version]:
-    """Versions of a block that the round makes."""
+    """Versions of a block that the period makes."""
     versions: list[Version] = []
     for i, (at, written) in enumerate(uses):
         if written or not versions:
@@ -184,13 +184,13 @@ def passing(size: int, uses: list[tuple[int, bool]], died: int) -> Iterator[Vers
 
 
 class Program:
-    """The linear program of a round with so many bytes of room, cut into intervals of like time.
+    """The linear program of a period with so many bytes of room, cut into intervals of like time.
 
     Its variables are seconds of each interval, and for what may be elsewhere, by interval: bytes that leave
     and return, the sums of these, and the bytes that are elsewhere.
     """
 
-    def __init__(self, found: Round, room: int, machine: Machine, intervals: int, whole: bool) -> None:
+    def __init__(self, found: Period, room: int, machine: Machine, intervals: int, whole: bool) -> None:
         length = len(found.seconds)
         progress = np.cumsum(found.seconds / found.seconds.sum() + 0.5 / length)
         self.of = np.minimum((progress / progress[-1] * intervals).astype(int), intervals - 1)
@@ -234,7 +234,7 @@ class Program:
         return bool(self.short[at % self.count] > 0)
 
     def interval(self, operator: int) -> int:
-        """That of an operator. Those of a round count on through the one after it, as operators do."""
+        """That of an operator. Those of a period count on through the one after it, as operators do."""
         return operator // self.length * self.count + int(self.of[operator % self.length])
 
     def cut(self, gap: Gap) -> Gap:
@@ -286,7 +286,7 @@ class Program:
                 self.limit({left: 1.0, back: -1.0}, 0)
 
     def least(self) -> float | None:
-        """Seconds of a round, where there is a way at all."""
+        """Seconds of a period, where there is a way at all."""
         entries = [(i, column, value) for i, row in enumerate(self.rows) for column, value in row.items()]
         rows, columns, values = zip(*entries, strict=True)
         matrix = coo_array((values, (rows, columns)), shape=(len(self.rows), len(self.low))).tocsr()
@@ -318,7 +318,7 @@ def main() -> None:
             continue
         found = played(trace, args.card, args.share, 12)
         machine = Machine(**found["figures"])
-        steps = round_of(steps_of(trace, machine))
+        steps = period_of(steps_of(trace, machine))
         kernels = float(steps.seconds.sum())
         if abs(kernels - found["kernel_seconds"]) > 1e-6 * kernels:
             raise SystemExit(f"{trace.name}: kernels of {kernels} s, not {found['kernel_seconds']}")

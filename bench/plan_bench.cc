@@ -1,4 +1,4 @@
-// What planning costs the CPU: each operator's end while a round is looked for, and while one is followed;
+// What planning costs the CPU: each operator's end while a period is looked for, and while one is followed;
 // and the making of a schedule.
 //
 //     build/wheel/bench/plan_bench
@@ -63,7 +63,7 @@ class Program {
   std::vector<Name> results_;
 };
 
-// All fits, so that a round is found again and again, and refused.
+// All fits, so that a period is found again and again, and refused.
 void BM_Search(benchmark::State& state) {
   Program program(state.range(0), GiB(100));
   int64_t operators = 0;
@@ -75,19 +75,19 @@ BENCHMARK(BM_Search)->Arg(5)->Arg(300)->Arg(30'000);
 void BM_Follow(benchmark::State& state) {
   Program program(state.range(0), KiB(4 * state.range(0)));
   for (int i = 0; i < 3; ++i) program.step();
-  if (!program.planner.follows()) state.SkipWithError("no round is followed");
+  if (!program.planner.follows()) state.SkipWithError("no period is followed");
   int64_t operators = 0;
   for (auto _ : state) operators += program.step();
   state.SetItemsProcessed(operators);
 }
 BENCHMARK(BM_Follow)->Arg(300)->Arg(30'000);
 
-// The first three rounds: looking for one, and its schedule.
+// The first three periods: looking for one, and its schedule.
 void BM_Learn(benchmark::State& state) {
   for (auto _ : state) {
     Program program(state.range(0), KiB(4 * state.range(0)));
     for (int i = 0; i < 3; ++i) program.step();
-    if (!program.planner.follows()) state.SkipWithError("no round is followed");
+    if (!program.planner.follows()) state.SkipWithError("no period is followed");
   }
 }
 BENCHMARK(BM_Learn)->Arg(300)->Arg(30'000)->Unit(benchmark::kMillisecond);

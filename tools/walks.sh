@@ -8,5 +8,5 @@ steps=${1:-}
 [[ $steps =~ ^[0-9]+$ ]] || die "walks.sh STEPS: '$steps' is no number"
 build_core_tests
 INNKEEPER_STEPS=$((steps / 2)) INNKEEPER_PROGRAMS=$((steps / 500 + 1)) INNKEEPER_ROUNDS=$((steps / 500 + 1)) \
-  "$WHEEL_BUILD/tests/tests_one" --gtest_filter='*Walk*:Rounds.*:*Damage*' --gtest_brief=1
+  "$WHEEL_BUILD/tests/tests_one" --gtest_filter='*Walk*:Periods.*:*Damage*' --gtest_brief=1
 INNKEEPER_STEPS=$((steps / 2)) "$VENV_PYTHON" -W ignore tests/support/python/walk.py | tail -n 12

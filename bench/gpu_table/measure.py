@@ -147,7 +147,7 @@ def memory_figures(device: str, moved: int) -> Figures:
     figures: Figures = {"peak_bytes": peak_bytes(device), "pinned_bytes": pinned_bytes(device)}
     if device == "managed":
         stats = managed_stats()
-        figures |= {"moved_bytes": moved, "planned_periods": stats["planned_rounds"]}
+        figures |= {"moved_bytes": moved, "planned_periods": stats["planned_periods"]}
         figures["recomputed"] = stats["recomputed"]
     return figures
 

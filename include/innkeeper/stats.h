@@ -19,8 +19,8 @@ struct NodeStats {
 };
 
 // What a program does again and again, where it does not fit and its movement is planned.
-struct RoundStats {
-  int64_t operators = 0;      // in a round; 0: none is known
+struct PeriodStats {
+  int64_t operators = 0;      // in a period; 0: none is known
   int64_t bytes_planned = 0;  // that arrive at accelerators in each
   int64_t bytes_bound = 0;    // no plan has less arriving
   int64_t bytes_short = 0;    // with so much more room nothing would have to move
@@ -32,9 +32,9 @@ struct RoundStats {
   double seconds_bound = 0;   // no plan takes less: kernels or copies
 };
 
-// What a round copies of one block, as planned, between accelerators and their host.
+// What a period copies of one block, as planned, between accelerators and their host.
 struct BlockMoves {
-  uint64_t block = 0;  // its number; 0: of all blocks that each round makes anew
+  uint64_t block = 0;  // its number; 0: of all blocks that each period makes anew
   int64_t bytes_in = 0;
   int64_t bytes_out = 0;  // at most
 };
@@ -52,9 +52,9 @@ struct Stats {
   int64_t bytes_to_disk = 0;       // of bytes_written_back
   int64_t moved_from_cpu = 0;      // bytes of CPU tensors that operators moved
   int64_t escaped = 0;             // replicas held by someone else (I12), now
-  int64_t planned_rounds = 0;      // of a program, followed by a plan from end to end
-  int64_t divergences = 0;         // rounds in which the program left its plan
-  RoundStats round;                // the last that was followed to its end
+  int64_t planned_periods = 0;     // of a program, followed by a plan from end to end
+  int64_t divergences = 0;         // periods in which the program left its plan
+  PeriodStats period;              // the last that was followed to its end
   double simulated_seconds = 0;    // the simulators' clock; 0 with no sim: node
   std::map<std::string, NodeStats> nodes;
 };

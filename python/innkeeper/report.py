@@ -13,10 +13,23 @@ from innkeeper import _C
 from torch import Tensor, nn
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_MOST_MOVED = 12  # lines of what is moved in a round
+_MOST_MOVED = 12  # lines of what is moved in a period
 
 
-def stats() -> dict[str, Any]:
+_RENAMED = {"round": "period", "planned_rounds": "planned_periods"}
+
+
+class Stats(dict[str, Any]):
+    """What ``stats`` returns: a dict that knows the former names of its keys."""
+
+    def __missing__(self, key: str) -> Any:
+        """Raises KeyError, with the key's present name where it was renamed."""
+        if key in _RENAMED:
+            raise KeyError(f"{key!r} is called {_RENAMED[key]!r} now")
+        raise KeyError(key)
+
+
+def stats() -> Stats:
     """What was done since the last ``manager().reset_stats()``.
 
     Returns:
@@ -25,8 +38,8 @@ def stats() -> dict[str, Any]:
         again, in this process: what they make is copied), ``bytes_fetched``, ``bytes_written_back``,
         ``bytes_between`` (bytes that crossed links), ``bytes_from_disk``, ``bytes_to_disk`` (of the first two
         of these), ``escaped`` (replicas that somebody else holds now),
-        ``planned_rounds`` (of a program, followed by a plan from end to end), ``divergences`` (rounds in
-        which the program left its plan), ``round``, ``bytes_bound`` and ``time_bound`` (None until a round
+        ``planned_periods`` (of a program, followed by a plan from end to end), ``divergences`` (periods in
+        which the program left its plan), ``period``, ``bytes_bound`` and ``time_bound`` (None until a period
         was followed to its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched``,
         ``bytes_short``, with which more of room nothing would have to move, ``seconds`` and
         ``kernel_seconds``, without what is waited for; the least bytes that any plan would fetch in it, and
@@ -36,7 +49,7 @@ def stats() -> dict[str, Any]:
         ``moved_from_cpu`` (bytes of CPU tensors that operators moved, since they stood beside managed ones).
 
     """
-    return _C.stats()
+    return Stats(_C.stats())
 
 
 def format_bytes(count: int) -> str:
@@ -76,7 +89,7 @@ def _tensors_of(owners: tuple[nn.Module | Optimizer, ...]) -> Iterator[tuple[str
 
 
 def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
-    """Lines of what the last round was planned to move, most first."""
+    """Lines of what the last period was planned to move, most first."""
     named: dict[int, str] = {}
     with torch._C.DisableTorchFunction():
         for name, held in _tensors_of(owners):
@@ -87,7 +100,7 @@ def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
     others = [0, 0, 0]
     for block, (bytes_in, bytes_out) in _C.planned_moves().items():
         if block in named or block == 0:
-            rows.append((bytes_in, bytes_out, named.get(block, "what each round makes anew")))
+            rows.append((bytes_in, bytes_out, named.get(block, "what each period makes anew")))
         else:
             others = [others[0] + bytes_in, others[1] + bytes_out, others[2] + 1]
     rows.sort(key=lambda row: (-row[0] - row[1], row[2]))
@@ -102,14 +115,14 @@ def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
         f"  {size_in.rjust(wide)} in  {size_out.rjust(wide)} out  {row[2]}"
         for (size_in, size_out), row in zip(sizes, rows, strict=True)
     ]
-    return ["moved in a round, as planned (out: at most):", *lines] if rows else []
+    return ["moved in a period, as planned (out: at most):", *lines] if rows else []
 
 
 def summary(*owners: nn.Module | Optimizer) -> str:
     """``stats()`` as a few lines of text: a line for each node, then the totals.
 
     Args:
-        owners: modules and optimizers. Where a round is planned, what it moves most is told too, with the
+        owners: modules and optimizers. Where a period is planned, what it moves most is told too, with the
             names that their tensors have there: ``layers.0.weight``, ``exp_avg of layers.0.weight``. (Where
             several share a storage, the first one's.) Gradients are read, so PyTorch allows it on the thread
             that trains alone, or while none does.
@@ -137,18 +150,18 @@ def summary(*owners: nn.Module | Optimizer) -> str:
             f"; of these {format_bytes(now['bytes_from_disk'])} came from the disk and "
             f"{format_bytes(now['bytes_to_disk'])} went there"
         )
-    if now["planned_rounds"]:
+    if now["planned_periods"]:
         again = f"; {now['recomputed']:,} results computed again" if now["recomputed"] else ""
         lines.append(
-            f"{now['planned_rounds']:,} rounds moved as planned, {now['divergences']:,} left before their "
+            f"{now['planned_periods']:,} periods moved as planned, {now['divergences']:,} left before their "
             f"end{again}"
         )
-    if now["round"]:
-        last = now["round"]
+    if now["period"]:
+        last = now["period"]
         plan = "plan that computes nothing again" if now["recomputed"] else "plan"
         lines.append(
-            f"a round: {last['operators']:,} operators, {format_bytes(last['bytes_fetched'])} fetched by the "
-            f"last, {format_bytes(last['bytes_planned'])} planned; at this budget no {plan} fetches less "
+            f"a period: {last['operators']:,} operators, {format_bytes(last['bytes_fetched'])} fetched by "
+            f"the last, {format_bytes(last['bytes_planned'])} planned; at this budget no {plan} fetches less "
             f"than {format_bytes(now['bytes_bound'])}, and with {format_bytes(last['bytes_short'])} more of "
             "it nothing that is planned would move"
         )

@@ -21,7 +21,7 @@ py::dict to_dict(const NodeStats& s) {
 // None where nobody knows.
 py::object unless_zero(double seconds) { return seconds == 0 ? py::object(py::none()) : py::float_(seconds); }
 
-py::object to_dict(const RoundStats& s) {
+py::object to_dict(const PeriodStats& s) {
   if (s.operators == 0) return py::none();
   py::dict d;
   d["operators"] = s.operators;
@@ -47,11 +47,11 @@ py::dict to_dict(const Stats& s) {
   d["bytes_to_disk"] = s.bytes_to_disk;
   d["moved_from_cpu"] = s.moved_from_cpu;
   d["escaped"] = s.escaped;
-  d["planned_rounds"] = s.planned_rounds;
+  d["planned_periods"] = s.planned_periods;
   d["divergences"] = s.divergences;
-  d["round"] = to_dict(s.round);
-  d["bytes_bound"] = s.round.operators == 0 ? py::object(py::none()) : py::int_(s.round.bytes_bound);
-  d["time_bound"] = unless_zero(s.round.seconds_bound);
+  d["period"] = to_dict(s.period);
+  d["bytes_bound"] = s.period.operators == 0 ? py::object(py::none()) : py::int_(s.period.bytes_bound);
+  d["time_bound"] = unless_zero(s.period.seconds_bound);
   d["simulated_seconds"] = s.simulated_seconds;
   py::dict nodes;
   for (const auto& [name, node] : s.nodes) nodes[py::str(name)] = to_dict(node);
@@ -77,7 +77,7 @@ void bind_stats(py::module_& m) {
   m.def(
       "stats", [] { return to_dict(stats_without_gil()); }, "What was done since the last reset, as a dict.");
   m.def("planned_moves", &planned_moves, WithoutGil(),
-        "Of the last round: block number to bytes in and out.");
+        "Of the last period: block number to bytes in and out.");
   m.def("block_number", &torch_layer::block_number, py::arg("x"), "The tensor's, as in planned_moves.");
   m.def("reset_stats", &torch_layer::reset_stats, WithoutGil(),
         "Sets the counters to zero and the peaks to what is in use now.");

@@ -6,7 +6,7 @@
 
 namespace innkeeper::plan {
 
-// The least bytes that arrive at a node in a round, whatever is planned for it: at the operator where most
+// The least bytes that arrive at a node in a period, whatever is planned for it: at the operator where most
 // bytes are between two uses, or in use, those beyond the room are elsewhere, and each is back before its
 // next use. (A block that is computed anew would not have to be; nothing is.)
 Bytes live_excess(const Uses& uses, Bytes room);

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "plan/period_time.h"
 #include "plan/profile.h"
-#include "plan/round_time.h"
 #include "plan/short_steps.h"
 
 namespace innkeeper::plan {
@@ -115,7 +115,7 @@ class Cover {
     return std::max(copies, 0.01) * (size + kLatency) / size;
   }
 
-  // What kernels touch from one step to a later one, round and round.
+  // What kernels touch from one step to a later one, also in a later period.
   double touched(int64_t from, int64_t to) const {
     const auto before = [&](int64_t step) {
       return step / uses_.length * uses_.touched.back() +
@@ -135,7 +135,7 @@ class Cover {
            (it.returns ? part(touched(last, it.end)) : 1);
   }
 
-  // The first step from this one on in which the room is short. There is one in each round.
+  // The first step from this one on in which the room is short. There is one in each period.
   int64_t next_short(int64_t step) const {
     const int64_t at = step % uses_.length;
     const int64_t found = short_.next(at);

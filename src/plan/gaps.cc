@@ -14,8 +14,9 @@ struct Use {
   bool write = false;
 };
 
-// Rounds that a block lingers at most behind its last use. What is used or dies later is none that each round
-// makes, but an old one whose number is as many rounds off: of a pool that was made before them all, say.
+// Periods that a block lingers at most behind its last use. What is used or dies later is none that each
+// period makes, but an old one whose number is as many periods off: of a pool that was made before them all,
+// say.
 constexpr int64_t kLingers = 2;
 
 struct Found {
@@ -24,11 +25,11 @@ struct Found {
   int64_t dies = -1;  // behind this step
 };
 
-// Blocks that do not last, over the rounds in which they are used: from the one that makes them, or, where
+// Blocks that do not last, over the periods in which they are used: from the one that makes them, or, where
 // nothing was seen of them for longer than a block lingers, from the first that uses them again.
 class Generations {
  public:
-  // A slot as the first of its rounds names it, and the rounds since.
+  // A slot as the first of its periods names it, and the periods since.
   struct Place {
     Slot slot;
     int64_t age = 0;
@@ -58,8 +59,8 @@ class Generations {
 
  private:
   struct Later {
-    int64_t number;  // in the round that makes it
-    int64_t age;     // rounds after that one, in which it is used
+    int64_t number;  // in the period that makes it
+    int64_t age;     // periods after that one, in which it is used
     int64_t first;   // the age with which those begin that follow one another
     auto operator<=>(const Later&) const = default;
   };
@@ -144,7 +145,7 @@ class Reader {
     const int64_t gone = lasts ? first + made_.length : std::max(found.dies, last) + 1;
     add_difference(made_.alive, first, gone, life.size);
     add_difference(made_.wanted, first, lasts ? gone : last + 1, life.size);
-    // From a write on, so that what is before a round's first one follows what is behind its last.
+    // From a write on, so that what is before a period's first one follows what is behind its last.
     const size_t count = found.uses.size();
     size_t from = 0;
     while (lasts && from < count && !found.uses[from].write) ++from;
@@ -166,7 +167,7 @@ class Reader {
   Uses made_;
   std::vector<Found> found_;
   std::unordered_map<int64_t, size_t> lasting_;  // by name
-  std::unordered_map<int64_t, size_t> passing_;  // by number in the round that makes it
+  std::unordered_map<int64_t, size_t> passing_;  // by number in the period that makes it
 };
 
 }  // namespace

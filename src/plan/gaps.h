@@ -1,4 +1,4 @@
-// When a round's blocks are used at a node, and the gaps between uses, in which a block may be elsewhere.
+// When a period's blocks are used at a node, and the gaps between uses, in which a block may be elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace innkeeper::plan {
 
-// Steps of a round count from 0. What a round has made may live on: its steps go on counting through the
-// rounds after it.
+// Steps of a period count from 0. What a period has made may live on: its steps go on counting through the
+// periods after it.
 struct Gap {
   size_t block = 0;     // in Uses::blocks
   int64_t begin = 0;    // the first step in which the block is not used, and
@@ -25,18 +25,18 @@ struct Gap {
 
 struct Uses {
   struct Life {
-    Slot slot;  // as the first round names it that makes or uses it
+    Slot slot;  // as the first period names it that makes or uses it
     int64_t size = 0;
     bool stays = false;
-    bool written = false;  // in the round
+    bool written = false;  // in the period
   };
   NodeId node = kNoNode;
   Speed speed;
   int64_t length = 0;  // steps
-  int64_t births = 0;  // of a round
+  int64_t births = 0;  // of a period
   std::vector<Life> blocks;
   std::vector<Gap> gaps;         // of one version one after the other, in time
-  std::vector<bool> written;     // by version: in the round; else there is a copy elsewhere at all times
+  std::vector<bool> written;     // by version: in the period; else there is a copy elsewhere at all times
   std::vector<int64_t> touched;  // bytes, before each step and, at last, in all: how long kernels take
   std::vector<double> host;      // bytes, by step: how long the host takes (two_clocks.h); or empty
   std::vector<int64_t> alive;    // bytes in each step
@@ -45,7 +45,7 @@ struct Uses {
 
 Uses uses_at(const Program& program, NodeId node, const Speed& speed = {});
 
-// Calls `range(first, last)` for the steps of one round that `begin` to `end` cover, as often as they do.
+// Calls `range(first, last)` for the steps of one period that `begin` to `end` cover, as often as they do.
 template <typename Range>
 void each_range(int64_t begin, int64_t end, int64_t length, const Range& range) {
   for (; begin + length <= end; begin += length) range(int64_t{0}, length);
@@ -56,7 +56,7 @@ void each_range(int64_t begin, int64_t end, int64_t length, const Range& range) 
   if (last > length) range(int64_t{0}, last - length);
 }
 
-// Numbers by step of a round, as differences from one step to the next: adds to the steps that `begin` to
+// Numbers by step of a period, as differences from one step to the next: adds to the steps that `begin` to
 // `end` cover, and makes the numbers of them at last.
 inline void add_difference(std::vector<int64_t>& steps, int64_t begin, int64_t end, int64_t number) {
   const auto length = static_cast<int64_t>(steps.size());

@@ -1,9 +1,9 @@
-// Finds in a history that a program goes round: the operators and blocks of the last round are those
-// of the round before (docs/design/plans.md). Nothing is asked of the program.
+// Finds in a history that a program repeats itself: the operators and blocks of the last period are those
+// of the period before (docs/design/plans.md). Nothing is asked of the program.
 //
 // An operator on a block that lasts, met before, gives a candidate: the distance. It counts once a whole
-// round of it has been seen twice, operator by operator, block by block. A program of which nothing lasts,
-// not even a weight, has no rounds.
+// period of it has been seen twice, operator by operator, block by block. A program of which nothing lasts,
+// not even a weight, has no periods.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace innkeeper::plan {
 class PeriodFinder {
  public:
   PeriodFinder() : seen_(kSeen) {}
-  // The length of a round that the last operators have done twice, or 0. Looks at those that have ended since
-  // it looked last: at each one's end, or, while nobody wants to know, once for many.
+  // The length of a period that the last operators have done twice, or 0. Looks at those that have ended
+  // since it looked last: at each one's end, or, while nobody wants to know, once for many.
   int64_t look(const History& history);
-  // The round that was found is of no use: another one, a longer one, is looked for.
+  // The period that was found is of no use: another one, a longer one, is looked for.
   void refuse() { candidate_ = 0; }
 
  private:
   static constexpr size_t kSeen = size_t{1} << 16;
   static constexpr int64_t kFew = 16;            // operators that must repeat before a candidate is one
-  static constexpr int64_t kSure = 32;           // and that a short round must have repeated: a loop may end
+  static constexpr int64_t kSure = 32;           // and that a short period must have repeated: a loop may end
   static constexpr int64_t kWorkAnOperator = 8;  // that may be compared again for each that ends
   struct Seen {
     uint64_t key = 0;

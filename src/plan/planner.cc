@@ -74,7 +74,7 @@ void Planner::count(NodeId node, std::span<const Touch> touches, const OperatorT
   const bool suspended = score_.suspended();
   score_.count(now);
   if (score_.suspended() == suspended) return;
-  whole_ = steady_ = false;  // of this round a part alone has orders
+  whole_ = steady_ = false;  // of this period a part alone has orders
   stop_ordering();
 }
 
@@ -124,12 +124,12 @@ void Planner::order_step() {
     auto& due = move.arrives ? arriving_at(move.node).due : leaving_;
     due.push_back({move.node, move.slot.name(births_before_), move.drops});
   }
-  if (++step_ == known_->program->length()) end_round();
+  if (++step_ == known_->program->length()) end_period();
 }
 
-void Planner::end_round() {
+void Planner::end_period() {
   if (whole_) {
-    ++rounds_;
+    ++periods_;
     followed_times_ += known_->cost.times;
     cost_ = known_->cost;
     followed_ = known_;
@@ -171,8 +171,8 @@ int64_t left_as_planned(const std::vector<Move>& moves) {
 
 }  // namespace
 
-// What was evicted without a plan in a whole round says how much room is lacking. (A round whose schedule is
-// new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for
+// What was evicted without a plan in a whole period says how much room is lacking. (A period whose schedule
+// is new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for
 // less room moves no less in all, the one before is taken for good: it was not the room.
 bool Planner::learn_what_lacks(Known& known) {
   if (known.scheduled >= kSchedules || known.moves.empty()) return false;
@@ -196,9 +196,9 @@ bool Planner::learn_what_lacks(Known& known) {
 }
 
 // The engine has another room than when the schedule was made: a budget was set, something was pinned,
-// another program came or went. Looked for in each round, and less often where it happens again and again.
+// another program came or went. Looked for in each period, and less often where it happens again and again.
 bool Planner::room_changed(Known& known) {
-  if (rounds_ < known.settles_at) return false;
+  if (periods_ < known.settles_at) return false;
   const auto changed = [&](NodeId node) {
     const int64_t before = known.room[index_of(node)];
     return std::abs(room_(node).count() - before) > before / kLackShare;
@@ -206,10 +206,10 @@ bool Planner::room_changed(Known& known) {
   const std::vector<NodeId> nodes = known.program->nodes();
   if (std::none_of(nodes.begin(), nodes.end(), changed) &&
       (known.backing == kNoNode || !changed(known.backing))) {
-    if (rounds_ >= known.settles_at + kQuiet) known.changes = 0;
+    if (periods_ >= known.settles_at + kQuiet) known.changes = 0;
     return false;
   }
-  known.settles_at = rounds_ + (int64_t{1} << std::min(known.changes++, kMostChanges));
+  known.settles_at = periods_ + (int64_t{1} << std::min(known.changes++, kMostChanges));
   known.forget_what_lacked();
   return true;
 }
@@ -240,7 +240,7 @@ void Planner::interrupt() {
   for (Known& known : programs_) {
     known.forget_what_lacked();
     known.settles_at = 0;
-    known.room.fill(0);  // so the next round is scheduled anew
+    known.room.fill(0);  // so the next period is scheduled anew
     known.making = nullptr;
   }
 }
@@ -249,7 +249,7 @@ void Planner::unplanned(NodeId node, Bytes size) {
   if (known_ != nullptr) {
     unplanned_[index_of(node)] += size.count();
   } else {  // what was refused since it fits does not any more
-    wants_.evicted_without_a_round(history_);
+    wants_.evicted_without_a_period(history_);
     refused_until_ = std::min(refused_until_, history_.end() + std::max(refused_, kShort));
   }
 }
@@ -339,7 +339,7 @@ void Planner::learn(int64_t length) {
   if (programs_.size() > kKnown) drop(programs_.back());
 }
 
-// A round that is none, or that fits, is looked at again after a while, and the later the more often it was.
+// A period that is none, or that fits, is looked at again after a while, and the later the more often it was.
 void Planner::refuse(int64_t length) {
   refusals_ = length == refused_ ? std::min(refusals_ + 1, 16) : 0;
   refused_ = length;
@@ -370,7 +370,7 @@ std::vector<Moved> Planner::moved() const {
   return all;
 }
 
-// At once, or beside the program. Of the round that is followed, as in take_plan().
+// At once, or beside the program. Of the period that is followed, as in take_plan().
 void Planner::make_plan(Known& known) {
   std::vector<PlannedNode> nodes;
   known.backing = kNoNode;
@@ -399,16 +399,16 @@ void Planner::make_plan(Known& known) {
   }
   const int64_t times = known.cost.times;
   if ((fits && !known.planned) || !beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
-    return take_plan(known, plan_round(*known.program, times, nodes, backing));
+    return take_plan(known, plan_period(*known.program, times, nodes, backing));
   known.making = std::make_shared<Making>();
   beside_([making = known.making, program = known.program, nodes = std::move(nodes), times, backing] {
-    making->plan = plan_round(*program, times, nodes, backing);
+    making->plan = plan_period(*program, times, nodes, backing);
     making->done.store(true, std::memory_order_release);
   });
 }
 
 // A program of which nothing is to move, and never was, is not followed.
-void Planner::take_plan(Known& known, RoundPlan plan) {
+void Planner::take_plan(Known& known, PeriodPlan plan) {
   known.wanted = plan.wanted;
   if (plan.moves.empty() && !known.planned) {
     wants_.follow(known.wanted, known.program->length());

@@ -1,4 +1,4 @@
-// Numbers by step of a round: adds to ranges of steps, and finds what is most.
+// Numbers by step of a period: adds to ranges of steps, and finds what is most.
 #pragma once
 
 #include <cstddef>

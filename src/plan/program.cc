@@ -39,7 +39,7 @@ void take_least_host_time(Program& program) {
 
 int64_t Slot::age(int64_t births) const {
   if (lasting || births == 0) return 0;
-  const int64_t since = number - 1;  // of the births of this round; below 0 of those before
+  const int64_t since = number - 1;  // of the births of this period; below 0 of those before
   return -((since >= 0 ? since : since - births + 1) / births);
 }
 
@@ -75,7 +75,7 @@ bool Program::is_step(int64_t step, int64_t births_before, const History& histor
   if (touches.size() != wanted.size()) return false;
   for (size_t i = 0; i < touches.size(); ++i) {
     const Slot& slot = wanted[i].slot;
-    // What another round has made need not be from the round before this one: something may lie between.
+    // What another period has made need not be from the period before this one: something may lie between.
     const bool foreign = !slot.lasting && slot.number < 1;
     if (touches[i].size != wanted[i].size) return false;
     if (!foreign && touches[i].block != slot.name(births_before)) return false;
@@ -116,18 +116,18 @@ Bytes Program::touched_at(NodeId node) const {
 
 Program repeated(const Program& program, int64_t times) {
   Program all;
-  for (int64_t round = 0; round < times; ++round) {
-    const auto from_the_first = [&](const Slot& slot) { return slot.later(-round, program.births); };
+  for (int64_t period = 0; period < times; ++period) {
+    const auto from_the_first = [&](const Slot& slot) { return slot.later(-period, program.births); };
     const size_t first = all.uses.size();
     for (const Program::Step& step : program.steps)
-      all.steps.push_back({step.shape, first + step.first, round * program.births + step.births, step.node,
+      all.steps.push_back({step.shape, first + step.first, period * program.births + step.births, step.node,
                            step.seconds, step.host});
     for (const Program::Use& use : program.uses) {
       all.uses.push_back(use);
       all.uses.back().slot = from_the_first(use.slot);
     }
     for (const Program::Death& death : program.deaths)
-      all.deaths.push_back({round * program.length() + death.after, from_the_first(death.slot)});
+      all.deaths.push_back({period * program.length() + death.after, from_the_first(death.slot)});
   }
   all.births = times * program.births;
   return all;
@@ -142,7 +142,7 @@ std::optional<Program> make_program(const History& history, int64_t length) {
   for (int64_t at = begin; at < history.end(); ++at) {
     const History::Operator& ended = history.at(at);
     if (ended.births - history.at(at - length).births != program.births) return std::nullopt;
-    // The less of two rounds: what another thread's kernels took meanwhile is no part of it.
+    // The less of two periods: what another thread's kernels took meanwhile is no part of it.
     const History::Operator& earlier = history.at(at - length);
     program.steps.push_back({ended.shape, program.uses.size(), ended.births - births_before, ended.node,
                              std::min(ended.seconds, earlier.seconds), std::min(ended.host, earlier.host)});
@@ -156,7 +156,7 @@ std::optional<Program> make_program(const History& history, int64_t length) {
   }
   take_least_host_time(program);
   // What dies behind the last step has not died yet: it is what died behind the step before the first, a
-  // round later.
+  // period later.
   for (const History::Death& death : history.deaths_from(begin - 1)) {
     const bool earlier = death.after < begin;
     program.deaths.push_back({death.after - begin + (earlier ? length : 0),

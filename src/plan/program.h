@@ -1,5 +1,5 @@
-// One round of what a program does again and again, with its blocks named so that the names hold in each
-// round: what lasts by its name, what each round makes anew by its place among the round's births.
+// One period of what a program does again and again, with its blocks named so that the names hold in each
+// period: what lasts by its name, what each period makes anew by its place among the period's births.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 namespace innkeeper::plan {
 
 struct Slot {
-  int64_t number = 0;  // lasting: its name; else its name less the births before the round, below 1 where
-                       // an earlier round made it
+  int64_t number = 0;  // lasting: its name; else its name less the births before the period, below 1 where
+                       // an earlier period made it
   bool lasting = false;
 
   Name name(int64_t births_before) const { return lasting ? number : births_before + number; }
   int64_t key() const { return number * 2 + (lasting ? 1 : 0); }  // equal where slots are
-  // Rounds ago that its block was made, where each makes so many.
+  // Periods ago that its block was made, where each makes so many.
   int64_t age(int64_t births) const;
-  // As it is named so many rounds later, or earlier.
-  Slot later(int64_t rounds, int64_t births) const {
-    return {lasting ? number : number - rounds * births, lasting};
+  // As it is named so many periods later, or earlier.
+  Slot later(int64_t periods, int64_t births) const {
+    return {lasting ? number : number - periods * births, lasting};
   }
 };
 
@@ -38,7 +38,7 @@ struct Program {
   struct Step {
     uint64_t shape = 0;
     size_t first = 0;    // of its uses
-    int64_t births = 0;  // of the round, before the step ended
+    int64_t births = 0;  // of the period, before the step ended
     NodeId node = kNoNode;
     float seconds = 0;  // of its kernels; 0 where nobody knows
     float host = 0;     // seconds that the host takes to launch it; 0: unknown
@@ -50,7 +50,7 @@ struct Program {
   std::vector<Step> steps;
   std::vector<Use> uses;
   std::vector<Death> deaths;
-  int64_t births = 0;  // of a round
+  int64_t births = 0;  // of a period
 
   int64_t length() const { return static_cast<int64_t>(steps.size()); }
   std::span<const Use> uses_of(int64_t step) const;
@@ -59,21 +59,21 @@ struct Program {
   // another one, while they are launched.
   double touched_in(int64_t step, NodeId node, const Speed& speed) const;
   bool is_timed() const;  // whether anybody knows how long kernels take
-  // Is the history's operator this step, in a round before which so many blocks were named?
+  // Is the history's operator this step, in a period before which so many blocks were named?
   bool is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const;
   // The key that the history gives this step; none if it touches nothing that lasts.
   std::optional<uint64_t> key_of(int64_t step) const;
   std::vector<NodeId> nodes() const;  // that it does anything at, in order
-  // Bytes that are touched at a node in a round, each block once.
+  // Bytes that are touched at a node in a period, each block once.
   Bytes touched_at(NodeId node) const;
 };
 
-// So many rounds as one. A schedule is the same in each round, and begins with the same blocks at a node as
-// the one before; where a round is short that costs much of it.
+// So many periods as one. A schedule is the same in each period, and begins with the same blocks at a node as
+// the one before; where a period is short that costs much of it.
 Program repeated(const Program& program, int64_t times);
 
 // Of the last `length` operators, which repeat those before them. None where each does not make as many
-// blocks as the one before: a loop that goes on with other blocks than it began with is no round yet.
+// blocks as the one before: a loop that goes on with other blocks than it began with is no period yet.
 std::optional<Program> make_program(const History& history, int64_t length);
 
 }  // namespace innkeeper::plan

@@ -10,22 +10,23 @@
 namespace innkeeper::plan {
 namespace {
 
-// Parts of what may be computed again that are tried, each one more than the part before: of rounds that are
+// Parts of what may be computed again that are tried, each one more than the part before: of periods that are
 // long all of it alone.
 constexpr size_t kParts[] = {16, 8, 4, 2, 1};
 constexpr int64_t kLong = 20'000;  // operators
 
-// To compute more again must make the round so much shorter: what a run of it tells is a little off, and more
-// where nobody knows how long kernels take, which is longer than to touch bytes, so that copies beside them
-// cost less than it seems.
+// To compute more again must make the period so much shorter: what a run of it tells is a little off, and
+// more where nobody knows how long kernels take, which is longer than to touch bytes, so that copies beside
+// them cost less than it seems.
 constexpr double kWorthIt = 0.995;
 constexpr double kWorthItUntimed = 0.96;
 
-// Where the host's pace bounds a round, many schedules seem to take the same time. Of those that are so near
-// to the fastest, the one that copies least is best: a run of a round leaves out what makes a busy link late.
+// Where the host's pace bounds a period, many schedules seem to take the same time. Of those that are so near
+// to the fastest, the one that copies least is best: a run of a period leaves out what makes a busy link
+// late.
 constexpr double kAsFast = 1.005;
 
-// Of a block of this round, or one that lasts.
+// Of a block of this period, or one that lasts.
 struct Life {
   std::vector<int64_t> uses;    // steps, in order, each once
   std::vector<int64_t> writes;  // steps in which it is not born
@@ -100,7 +101,7 @@ class Lives {
   const Program& program_;
   const double slower_;
   std::unordered_map<int64_t, Life> lives_;  // by Slot::key()
-  std::unordered_set<int64_t> later_;        // numbers of what later rounds use, in the round that makes it
+  std::unordered_set<int64_t> later_;        // numbers of what later periods use, in the period that makes it
 };
 
 // As the program without second lives names it.

@@ -1,10 +1,10 @@
-// What of a round may be computed again instead of copied out and back (docs/design/recompute.md): a result
+// What of a period may be computed again instead of copied out and back (docs/design/recompute.md): a result
 // that is not used for a while, and whose operator gives the same bits once more from what is still there
 // when it is used again.
 //
 // The program that does so is a program as others: a block that is dropped dies there, and another one is
 // born where it is used again, by an operator that touches what the first one touched. So schedules are made,
-// and their rounds are timed, as ever; and the fastest says what is computed again.
+// and their periods are timed, as ever; and the fastest says what is computed again.
 #pragma once
 
 #include <cstdint>

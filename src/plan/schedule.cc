@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "plan/gaps.h"
+#include "plan/period_time.h"
 #include "plan/profile.h"
-#include "plan/round_time.h"
 
 namespace innkeeper::plan {
 namespace {
@@ -43,7 +43,7 @@ class Timetable {
   double time() const {
     std::vector<int64_t> spare = lack_.numbers();
     for (int64_t& bytes : spare) bytes = -bytes;
-    return round_time(uses_, trips_, spare);
+    return period_time(uses_, trips_, spare);
   }
 
   Schedule schedule() const {
@@ -51,7 +51,7 @@ class Timetable {
     for (const Trip& trip : trips_) {
       const Gap& gap = uses_.gaps[trip.gap];
       const Uses::Life& life = uses_.blocks[gap.block];
-      const Slot slot = life.slot.later(trip.rounds, uses_.births);
+      const Slot slot = life.slot.later(trip.periods, uses_.births);
       made.moves.push_back({trip.after, trip.arrives, uses_.node, slot, Bytes(life.size), life.written});
       (trip.arrives ? made.arriving : made.leaving) += Bytes(life.size);
     }
@@ -113,7 +113,7 @@ class Timetable {
     add(gap, back_[gap], true);
   }
 
-  // The last step of these without room for so many bytes; those below 0 are of the round before.
+  // The last step of these without room for so many bytes; those below 0 are of the period before.
   int64_t last_without(int64_t size, int64_t first, int64_t last) const {
     const int64_t found = lack_.last_above(-size, std::max<int64_t>(first, 0), last);
     if (found >= 0 || first >= 0) return found >= 0 ? found : first - 1;
@@ -121,7 +121,7 @@ class Timetable {
     return before >= 0 ? before - uses_.length : first - 1;
   }
 
-  // `after`: of the rounds from that one on which makes the block.
+  // `after`: of the periods from that one on which makes the block.
   void add(size_t gap, int64_t after, bool arrives) {
     trips_.push_back({after % uses_.length, arrives, gap, after / uses_.length});
   }
@@ -144,7 +144,7 @@ Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tr
     const std::vector<size_t> gaps = cover(uses, room, weights);
     if (gaps.empty()) {  // nothing need move
       Schedule none;
-      none.time = round_time(uses, {}, std::vector<int64_t>(static_cast<size_t>(uses.length)));
+      none.time = period_time(uses, {}, std::vector<int64_t>(static_cast<size_t>(uses.length)));
       return none;
     }
     Timetable made(uses, gaps, room);

@@ -1,4 +1,4 @@
-// What is to move in a round, and when (docs/design/plans.md): a pure function of the program and
+// What is to move in a period, and when (docs/design/plans.md): a pure function of the program and
 // of the room that it has at a node.
 //
 // Where the blocks that are alive exceed the room, some are elsewhere between two of their uses, or before
@@ -20,35 +20,35 @@
 namespace innkeeper::plan {
 
 struct Move {
-  int64_t after = 0;     // this step of the round
+  int64_t after = 0;     // this step of the period
   bool arrives = false;  // else it leaves
   NodeId node = kNoNode;
-  Slot slot;  // in the round in which the move starts
+  Slot slot;  // in the period in which the move starts
   Bytes size{0};
-  bool written = false;  // in the round: where it leaves, it may have to be copied out
+  bool written = false;  // in the period: where it leaves, it may have to be copied out
   bool drops = false;    // where it leaves: its bytes go, and are computed again (recompute.h)
   bool stored = false;   // at a node that backs others (backing.h)
 };
 
 // While a block is elsewhere. Steps count as those of a gap.
 struct Away {
-  Slot slot;  // as the first round names it that makes or uses it
+  Slot slot;  // as the first period names it that makes or uses it
   Bytes size{0};
   int64_t begin = 0;  // the first step in which it is not there
   int64_t back = 0;   // behind this step it starts back, to be
   int64_t use = 0;    // used in this one; or, if it does not return, it is dead behind both
   bool returns = true;
   size_t version = 0;    // of its bytes (gaps.h),
-  bool written = false;  // which a round writes,
+  bool written = false;  // which a period writes,
   bool last = false;     // and which are not away again
 };
 
 struct Schedule {
   std::vector<Move> moves;  // by step; of one step those that leave first
   std::vector<Away> away;   // one for each move that leaves, but those that drop
-  Bytes arriving{0};        // in a round
+  Bytes arriving{0};        // in a period
   Bytes leaving{0};
-  double time = 0;  // of a round, in bytes that kernels touch (round_time.h)
+  double time = 0;  // of a period, in bytes that kernels touch (period_time.h)
 };
 
 // Room: bytes at the node that the program's blocks may have between them. The best of those that are made by

@@ -1,4 +1,4 @@
-// The steps of a round in which room is short, while gaps are taken that give some back.
+// The steps of a period in which room is short, while gaps are taken that give some back.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A round has two clocks. The host launches its operators one after the other, and a node runs their kernels
+// A period has two clocks. The host launches its operators one after the other, and a node runs their kernels
 // in that order, none before it is launched. Where the host is slower, the node is idle meanwhile, and copies
 // hide behind that time as behind kernels.
 #pragma once

@@ -61,7 +61,7 @@ void Wants::follow(const ByNode& wanted, int64_t length) {
   guesses_ = 0;
 }
 
-void Wants::evicted_without_a_round(const History& history) {
+void Wants::evicted_without_a_period(const History& history) {
   guesses_at_ = std::min(guesses_at_, history.end() + kTimes * std::max(length_, kKept));
 }
 

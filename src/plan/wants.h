@@ -1,5 +1,5 @@
-// What a program has a use for at each node, so that others may have the rest: what its round wants, be it
-// planned or one that fits; or, where it has no round, what it used of late.
+// What a program has a use for at each node, so that others may have the rest: what its period wants, be it
+// planned or one that fits; or, where it has no period, what it used of late.
 //
 // Thread safety: none; the planner's owner guards it.
 #pragma once
@@ -27,11 +27,11 @@ class Wants {
   Bytes at(NodeId node) const { return bytes_[index_of(node)]; }
   bool changed() { return std::exchange(changed_, false); }  // since it was asked last
 
-  // In a round of so many operators, which is known now. That holds also when the program leaves it,
+  // In a period of so many operators, which is known now. That holds also when the program leaves it,
   void follow(const ByNode& wanted, int64_t length);
   // unless the engine has to evict while none is known, and none is found for some time.
-  void evicted_without_a_round(const History& history);
-  // While no round is known it is guessed now and then, and the less often the longer that lasts. `beyond`:
+  void evicted_without_a_period(const History& history);
+  // While no period is known it is guessed now and then, and the less often the longer that lasts. `beyond`:
   // how many of the bytes that are used at a node are kept at which other one.
   using Beyond = std::function<std::pair<NodeId, Bytes>(NodeId, Bytes)>;
   bool is_due(const History& history) const { return history.end() >= guesses_at_; }
@@ -41,12 +41,12 @@ class Wants {
   static constexpr int64_t kFirst = 256;  // operators until the first guess, and to the next one
   static constexpr int kMostDoubled = 8;  // times
   static constexpr int64_t kKept = 1024;  // operators, or
-  static constexpr int64_t kTimes = 4;    // so many lengths of the round: what it wanted counts so long
+  static constexpr int64_t kTimes = 4;    // so many lengths of the period: what it wanted counts so long
   static constexpr int64_t kLooked = 8192;
   static constexpr int64_t kSame = 4;  // one part in so many less or more is no change
 
   ByNode bytes_;
-  int64_t length_ = 0;  // of the round that was known last
+  int64_t length_ = 0;  // of the period that was known last
   int64_t guesses_at_ = kFirst;
   int guesses_ = 0;  // since then
   bool changed_ = false;

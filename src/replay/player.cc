@@ -80,7 +80,7 @@ class Player {
     IK_RETURN_IF_ERROR(engine_->synchronize());
     played_.peak = Bytes(engine_->glance(kCard).peak);
     played_.host.used = Bytes(engine_->glance(engine_->host()).peak);
-    played_.bound = Bytes(engine_->planning().round.bytes_bound);
+    played_.bound = Bytes(engine_->planning().period.bytes_bound);
     return std::move(played_);
   }
 

@@ -57,7 +57,7 @@ struct Played {
   int64_t operators = 0;
   Bytes peak{0};  // at the card
   HostUse host = {};
-  Bytes bound{0};  // the least that arrives in a round, where one was planned (plan/bound.h)
+  Bytes bound{0};  // the least that arrives in a period, where one was planned (plan/bound.h)
 };
 
 // Fails as the program would: an operator that does not fit is out_of_memory.

@@ -184,9 +184,9 @@ class Engine final : public Accountant {
   plan::Speed speed(NodeId id) const { return node(id).speed(); }
   // Whether movement is planned from the first eviction on (the default).
   void set_planning(bool on);
-  void plan_aside() { followers_.plan_aside(); }  // long rounds; before the first block is created
+  void plan_aside() { followers_.plan_aside(); }  // long periods; before the first block is created
   PlanningStats planning() const;
-  std::vector<BlockMoves> planned_moves() const;  // in the round that planning() tells of
+  std::vector<BlockMoves> planned_moves() const;  // in the period that planning() tells of
 
   // ---- moves
   // Takes the next steps of moves that wait for a link, or whose copies are done. Called wherever operators
@@ -399,7 +399,7 @@ class Engine final : public Accountant {
   void forget_dropped(Block& block) IK_EXCLUDES(mutex_);
 
   // planned.cc
-  ComputeTime time_since_round_before(Follower& follower) const IK_REQUIRES(follower.mutex);
+  ComputeTime time_since_period_before(Follower& follower) const IK_REQUIRES(follower.mutex);
   void follow_if_memory_allows(NodeId id, const trace::Accesses& told, std::span<const Access> accesses);
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
   plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);

@@ -59,8 +59,8 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
   place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
                                                    std::move(about), std::move(beside));
   place->arrived_before = place->arrived.load(std::memory_order_relaxed);
-  place->arrived_in_round = 0;
-  place->in_round = {};
+  place->arrived_in_period = 0;
+  place->in_period = {};
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);

@@ -61,13 +61,13 @@ struct Follower {
   mutable Mutex mutex;
   std::unique_ptr<plan::Planner> planner IK_GUARDED_BY(mutex);
   std::vector<plan::Touch> touches IK_GUARDED_BY(mutex);  // of the operator that ended last
-  int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // bytes, before its round
-  int64_t arrived_in_round IK_GUARDED_BY(mutex) = 0;      // the last that was followed to its end
-  std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);   // its round
-  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};   // an operator, in seconds
-  double host_before IK_GUARDED_BY(mutex) = 0;                           // the host's clock; 0: unknown
-  std::array<double, kMaxNodes> remade_in_round IK_GUARDED_BY(mutex){};  // of these, in its round
-  ComputeTime in_round IK_GUARDED_BY(mutex);                             // that last one
+  int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // bytes, before its period
+  int64_t arrived_in_period IK_GUARDED_BY(mutex) = 0;     // the last that was followed to its end
+  std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);    // its period
+  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};    // an operator, in seconds
+  double host_before IK_GUARDED_BY(mutex) = 0;                            // the host's clock; 0: unknown
+  std::array<double, kMaxNodes> remade_in_period IK_GUARDED_BY(mutex){};  // of these, in its period
+  ComputeTime in_period IK_GUARDED_BY(mutex);                             // that last one
 
   bool is_of(const ThreadState& thread) const;
   bool is_over() const;  // its thread has ended, or it never was anybody's
@@ -77,17 +77,17 @@ struct Follower {
   std::atomic<Stamp> last{0};                    // its last operator
   std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
   std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next(), behind its last operator
-  // By node: the last operator there, and the bytes that a round has a use for there (plan::Wants).
+  // By node: the last operator there, and the bytes that a period has a use for there (plan::Wants).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
 };
 
-// Whether a program's rounds are followed now, how many were from end to end, how often one was left.
+// Whether a program's periods are followed now, how many were from end to end, how often one was left.
 struct PlanningStats {
   bool follows = false;
-  int64_t rounds = 0;
+  int64_t periods = 0;
   int64_t divergences = 0;
-  RoundStats round;
+  PeriodStats period;
 };
 
 class Followers {
@@ -99,7 +99,7 @@ class Followers {
   Follower* of_program(int64_t program);           // null if nothing is followed under that number
   // By whatever thread: what waited for a disk the engine's own one brings.
   void arrived(BlockName block, Bytes size);
-  // Whose round is told of: the thread's, if it has gone round; else that of who did something last; null if
+  // Whose period is told of: the thread's, if it has done one; else that of who did something last; null if
   // nobody's.
   const Follower* shown_to(const ThreadState& thread) const;
   // One for a thread that has none, at an operator of its; null if it is to have none yet.
@@ -111,10 +111,10 @@ class Followers {
   // much as each of them where that is more. Of whom nobody knows what he needs needs all where he is busy.
   Bytes part(const Follower& follower, NodeId node, Bytes room, Stamp now) const;
 
-  // All of them find their rounds anew.
+  // All of them find their periods anew.
   void interrupt();
 
-  // From now on plans of long rounds are made on a thread of its own. Before the first place is given.
+  // From now on plans of long periods are made on a thread of its own. Before the first place is given.
   void plan_aside() { aside_ = std::make_unique<Aside>(); }
 
   std::span<Follower> all() { return followers_; }

@@ -26,9 +26,9 @@ Stats Engine::stats() const {
   stats.bytes_from_disk = bytes_from_disk_.load();
   stats.bytes_to_disk = bytes_to_disk_.load();
   const PlanningStats planned = planning();
-  stats.planned_rounds = planned.rounds;
+  stats.planned_periods = planned.periods;
   stats.divergences = planned.divergences;
-  stats.round = planned.round;
+  stats.period = planned.period;
   MutexLock lock(mutex_);
   const_cast<Engine*>(this)->take_in_newborns();
   const_cast<Engine*>(this)->poll_escapes();
@@ -63,8 +63,8 @@ void Engine::reset_stats() {
   for (Follower& follower : followers_.all()) {
     const MutexLock lock(follower.mutex);
     if (follower.planner != nullptr) follower.planner->reset_counts();
-    follower.arrived_in_round = 0;
-    follower.in_round = {};
+    follower.arrived_in_period = 0;
+    follower.in_period = {};
   }
   for (const auto& at : nodes_) {
     reset_peak(at->id);

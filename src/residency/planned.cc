@@ -21,7 +21,7 @@ void Engine::set_planning(bool on) {
   followers_.interrupt();
 }
 
-// Rounds that are known are planned anew.
+// Periods that are known are planned anew.
 void Engine::set_recompute(bool on) {
   may_drop_.store(on, std::memory_order_relaxed);
   followers_.interrupt();
@@ -29,7 +29,7 @@ void Engine::set_recompute(bool on) {
 
 namespace {
 
-// Of a round; 0 where nobody knows how long its kernels take.
+// Of a period; 0 where nobody knows how long its kernels take.
 double least_time(double kernels, double copying) { return kernels > 0 ? std::max(kernels, copying) : 0; }
 
 }  // namespace
@@ -42,18 +42,18 @@ PlanningStats Engine::planning() const {
     if (follower.planner == nullptr) continue;
     const plan::Planner& planner = *follower.planner;
     all.follows = all.follows || (planner.follows() && may_plan_.load(std::memory_order_relaxed));
-    all.rounds += planner.rounds();
+    all.periods += planner.periods();
     all.divergences += planner.divergences();
     if (&follower != shown) continue;
-    const plan::RoundCost& cost = planner.cost();
-    all.round = {.operators = cost.operators,
-                 .bytes_planned = cost.arriving.count(),
-                 .bytes_bound = cost.bound.count(),
-                 .bytes_short = cost.shortage.count(),
-                 .bytes_fetched = follower.arrived_in_round,
-                 .seconds = follower.in_round.now,
-                 .kernel_seconds = follower.in_round.kernels,
-                 .seconds_bound = least_time(follower.in_round.kernels, cost.least_copying)};
+    const plan::PeriodCost& cost = planner.cost();
+    all.period = {.operators = cost.operators,
+                  .bytes_planned = cost.arriving.count(),
+                  .bytes_bound = cost.bound.count(),
+                  .bytes_short = cost.shortage.count(),
+                  .bytes_fetched = follower.arrived_in_period,
+                  .seconds = follower.in_period.now,
+                  .kernel_seconds = follower.in_period.kernels,
+                  .seconds_bound = least_time(follower.in_period.kernels, cost.least_copying)};
   }
   return all;
 }
@@ -175,7 +175,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   int64_t unplanned = std::exchange(self.unplanned[index_of(id)], 0);
   if (others.load(std::memory_order_relaxed) != 0) unplanned += others.exchange(0, std::memory_order_relaxed);
   if (unplanned != 0) planner.unplanned(id, Bytes(unplanned));
-  const int64_t rounds = planner.rounds();
+  const int64_t periods = planner.periods();
   double seconds = 0;
   double clock = 0;
   double host = 0;
@@ -183,7 +183,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
     const ComputeTime time = node(id).time();
     if (!followers_.others_at(id, self, now)) clock = time.now;
     const double remade = std::exchange(self.remade[index_of(id)], 0);
-    follower.remade_in_round[index_of(id)] += remade;
+    follower.remade_in_period[index_of(id)] += remade;
     seconds = time.kernels - remade;
     seconds -= std::exchange(follower.kernels_before[index_of(id)], time.kernels);
     if (const double before = std::exchange(follower.host_before, time.host); before > 0)
@@ -192,13 +192,13 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   planner.ended(id, follower.touches, {.kernels = seconds, .host = host, .clock = clock},
                 Bytes(follower.arrived.load(std::memory_order_relaxed)));
   if (planner.begins()) {
-    const ComputeTime taken = time_since_round_before(follower);
+    const ComputeTime taken = time_since_period_before(follower);
     const int64_t arrived = follower.arrived.load(std::memory_order_relaxed);
-    if (planner.rounds() > rounds) {
+    if (planner.periods() > periods) {
       const int64_t times = planner.cost().times;
-      follower.arrived_in_round = (arrived - follower.arrived_before) / times;
+      follower.arrived_in_period = (arrived - follower.arrived_before) / times;
       const auto each = static_cast<double>(times);
-      follower.in_round = {taken.now / each, taken.kernels / each};
+      follower.in_period = {taken.now / each, taken.kernels / each};
     }
     follower.arrived_before = arrived;
   }
@@ -247,14 +247,14 @@ void Engine::cancel_planned(int64_t program) {
 }
 
 // Of the node that took most; kernels less those that made anew what was dropped.
-ComputeTime Engine::time_since_round_before(Follower& follower) const {
+ComputeTime Engine::time_since_period_before(Follower& follower) const {
   ComputeTime taken;
   for (const NodeId each : computing_) {
     if (node(each).time == nullptr) continue;
     const ComputeTime now = node(each).time();
     const ComputeTime then = std::exchange(follower.time_before[index_of(each)], now);
     taken.now = std::max(taken.now, now.now - then.now);
-    const double again = std::exchange(follower.remade_in_round[index_of(each)], 0);
+    const double again = std::exchange(follower.remade_in_period[index_of(each)], 0);
     taken.kernels = std::max(taken.kernels, now.kernels - then.kernels - again);
   }
   return taken;

@@ -22,8 +22,8 @@ def test_periods_have_seconds_and_a_bound() -> None:
         model(x).square().mean().backward()
         optimizer.step()
     stats = innkeeper.stats()
-    assert stats["planned_rounds"] > 0
-    period = stats["round"]
+    assert stats["planned_periods"] > 0
+    period = stats["period"]
     # Six products of each layer, at the rates that the driver's report of eight multiprocessors comes to: at
     # least as long as an H100's whole, and no longer than a second.
     flops = 8 * 3 * 2 * 64 * 1024 * 1024

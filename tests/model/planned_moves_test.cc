@@ -1,4 +1,4 @@
-// How well rounds over equal blocks are planned: how much is fetched, what is there in time, and what
+// How well periods over equal blocks are planned: how much is fetched, what is there in time, and what
 // programs beside each other leave one another.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace innkeeper::test {
 namespace {
 
 // The mark of a policy that knows what comes: ten equal blocks read in turn, room for nine.
-TEST(Rounds, OfTenBlocksWithRoomForNineFetchOne) {
+TEST(Periods, OfTenBlocksWithRoomForNineFetchOne) {
   Machine machine({.budget = KiB(36)});
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 10; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
@@ -41,7 +41,7 @@ void read_ahead(const MachineOptions& options) {
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
   uint64_t version = 0;
-  const auto late = [&] {  // of a round
+  const auto late = [&] {  // of a period
     int count = 0;
     for (Block* block : blocks) {
       EXPECT_TRUE(machine->synchronize().ok());
@@ -55,27 +55,27 @@ void read_ahead(const MachineOptions& options) {
   };
   for (int i = 0; i < 44; ++i) (void)late();  // eleven are planned at a time
   EXPECT_LE(late(), 2) << "of 24";
-  const RoundStats round = machine->planning().round;
-  EXPECT_GT(round.bytes_planned, KiB(30).count());
-  EXPECT_NEAR(static_cast<double>(round.bytes_fetched), static_cast<double>(round.bytes_planned),
-              static_cast<double>(round.bytes_planned) / 4);
+  const PeriodStats period = machine->planning().period;
+  EXPECT_GT(period.bytes_planned, KiB(30).count());
+  EXPECT_NEAR(static_cast<double>(period.bytes_fetched), static_cast<double>(period.bytes_planned),
+              static_cast<double>(period.bytes_planned) / 4);
   machine->set_planning(false);
   (void)late();
   EXPECT_GT(late(), 4) << "without a plan";
   for (Block* block : blocks) machine->destroy(block);
 }
 
-TEST(Rounds, ReadAheadFromADiskBelowACard) {
+TEST(Periods, ReadAheadFromADiskBelowACard) {
   read_ahead({.budget = KiB(36), .host_budget = KiB(40), .disk_budget = MiB(8)});
 }
 
-TEST(Rounds, ReadAheadFromADiskBelowAHostThatComputes) {
+TEST(Periods, ReadAheadFromADiskBelowAHostThatComputes) {
   read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
 }
 
 // A program that does something else may not want what its plan has ordered: what has no copy yet is not
 // fetched.
-TEST(Rounds, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
+TEST(Periods, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
   Machine machine({.budget = KiB(64), .links = {.part = KiB(1), .few = 1, .enough = Bytes(0)}});
   const NodeId card = machine.sim();
   std::vector<Block*> blocks;
@@ -88,12 +88,12 @@ TEST(Rounds, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
     });
   };
   std::ptrdiff_t most = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int period = 0; period < 60; ++period) {
     for (uint64_t i = 0; i < blocks.size(); ++i) {
       ASSERT_TRUE(machine.read(*blocks[i], card).ok());
-      if (round % 8 != 7 || waiting() == 0) continue;
+      if (period % 8 != 7 || waiting() == 0) continue;
       most = std::max(most, waiting());
-      ASSERT_TRUE(machine.read(*other, card).ok());  // which is not the round's
+      ASSERT_TRUE(machine.read(*other, card).ok());  // which is not the period's
       EXPECT_EQ(waiting(), 0);
     }
   }
@@ -104,8 +104,9 @@ TEST(Rounds, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
   machine->destroy(other);
 }
 
-// What another thread brings, as the engine's own one does what comes by way of a disk, arrives in the round.
-TEST(Rounds, CountWhatOtherThreadsBringThem) {
+// What another thread brings, as the engine's own one does what comes by way of a disk, arrives in the
+// period.
+TEST(Periods, CountWhatOtherThreadsBringThem) {
   Machine machine({.budget = KiB(36)});
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
@@ -118,22 +119,22 @@ TEST(Rounds, CountWhatOtherThreadsBringThem) {
       EXPECT_EQ(machine.read(*blocks[k], machine.sim()).value(), pattern(4096, k));
     }
   }
-  EXPECT_GE(machine->planning().round.bytes_fetched, KiB(4 * 24).count());
+  EXPECT_GE(machine->planning().period.bytes_fetched, KiB(4 * 24).count());
   for (Block* block : blocks) machine->destroy(block);
 }
 
 // A program of hardly any bytes beside a large one: it has what it needs, and the large one the rest, of the
 // card and of the host.
-TEST(Rounds, AProgramThatFitsLeavesTheRestToOthers) {
+TEST(Periods, AProgramThatFitsLeavesTheRestToOthers) {
   Machine machine({.budget = KiB(36), .host_budget = KiB(140), .disk_budget = MiB(8)});
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
   std::array<Block*, 2> tiny{};
   for (Block*& block : tiny) block = machine.make(machine.sim(), pattern(64, 1)).value();
   std::barrier together(2);
-  constexpr int kRounds = 400;
+  constexpr int kPeriods = 400;
   std::thread beside([&] {
-    for (int i = 0; i < kRounds; ++i) {
+    for (int i = 0; i < kPeriods; ++i) {
       together.arrive_and_wait();
       for (int k = 0; k < 4; ++k) {
         for (Block* block : tiny) EXPECT_TRUE(machine.write(*block, machine.sim(), pattern(64, 1)).ok());
@@ -142,8 +143,8 @@ TEST(Rounds, AProgramThatFitsLeavesTheRestToOthers) {
   });
   uint64_t version = 0;
   int64_t moved_before = 0;
-  for (int i = 0; i < kRounds; ++i) {
-    if (i == kRounds - 44) moved_before = machine->stats().bytes_fetched;
+  for (int i = 0; i < kPeriods; ++i) {
+    if (i == kPeriods - 44) moved_before = machine->stats().bytes_fetched;
     together.arrive_and_wait();
     for (Block* block : blocks) {
       EXPECT_TRUE(machine->synchronize().ok());
@@ -158,9 +159,9 @@ TEST(Rounds, AProgramThatFitsLeavesTheRestToOthers) {
   for (Block* block : tiny) machine->destroy(block);
 }
 
-// Two programs at one node, each going round ten blocks with a part of the room for nine, pass by pass beside
-// each other. What the one's thread made the other's uses: it belongs to who goes on with it.
-TEST(Rounds, OfTwoThreadsAreEachPlannedFor) {
+// Two programs at one node, each visiting ten blocks in turn, with a part of the room for nine, pass by pass
+// beside each other. What the one's thread made the other's uses: it belongs to who goes on with it.
+TEST(Periods, OfTwoThreadsAreEachPlannedFor) {
   Machine machine({.budget = KiB(72)});
   std::array<std::vector<Block*>, 2> blocks;
   for (uint64_t i = 0; i < 20; ++i)

@@ -58,7 +58,7 @@ TEST(FollowersStress, BlocksPassFromThreadToThreadAndDie) {
 
 // Threads whose long rounds are planned beside them, and who are interrupted, end, and leave plans that are
 // still being made, as the engine does at last.
-TEST(FollowersStress, LongRoundsArePlannedBesideTheProgram) {
+TEST(FollowersStress, LongPeriodsArePlannedBesideTheProgram) {
   constexpr size_t kLarge = 200;  // of 65 KiB: what is smaller stays
   constexpr size_t kSmall = 10;   // operators on small ones behind each
   constexpr int kMost = 100;      // rounds
@@ -71,7 +71,7 @@ TEST(FollowersStress, LongRoundsArePlannedBesideTheProgram) {
       for (size_t i = 0; i < kLarge; ++i)
         large.push_back(machine.make(machine.sim(), pattern(65 << 10, which * kLarge + i)).value());
       Block* const small = machine.make(machine.sim(), pattern(64, which)).value();
-      for (int round = 0; round < kMost && machine->planning().rounds < wanted; ++round) {
+      for (int round = 0; round < kMost && machine->planning().periods < wanted; ++round) {
         if (which == 0 && round % 4 == 3 && round < 16) machine->set_recompute(false);  // all is planned anew
         for (size_t i = 0; i < kLarge; ++i) {
           ASSERT_EQ(machine.read(*large[i], machine.sim()).value(), pattern(65 << 10, which * kLarge + i));
@@ -85,7 +85,7 @@ TEST(FollowersStress, LongRoundsArePlannedBesideTheProgram) {
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < 2; ++i) threads.emplace_back(program, i, 4);
     for (std::thread& thread : threads) thread.join();
-    EXPECT_GT(machine->planning().rounds, 0);
+    EXPECT_GT(machine->planning().periods, 0);
     EXPECT_EQ(machine->check_invariants(), "");
     EXPECT_EQ(machine->block_count(), 0u);
   }

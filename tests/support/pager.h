@@ -17,7 +17,7 @@ class Pager {
  public:
   Pager(const plan::Program& program, Bytes room) : program_(program), room_(room.count()) {}
 
-  void round(const std::vector<plan::Move>& moves, int64_t births_before) {
+  void period(const std::vector<plan::Move>& moves, int64_t births_before) {
     demanded_ = evicted_ = 0;
     size_t next = 0;
     for (int64_t step = 0; step < program_.length(); ++step) {
@@ -39,7 +39,7 @@ class Pager {
   }
 
   int demanded_ = 0, evicted_ = 0;
-  int remade_ = 0;  // in all rounds
+  int remade_ = 0;  // in all periods
 
  private:
   void put(plan::Name name, int64_t size) {

@@ -34,7 +34,7 @@ IK_EXPORT void set_soft_placement(bool soft);
 IK_EXPORT bool growth();
 IK_EXPORT void set_growth(bool growth);
 
-// Whether movement is planned where a program goes round and does not fit (the default, or
+// Whether movement is planned where a program repeats itself and does not fit (the default, or
 // INNKEEPER_PLANNING); else blocks move when they are asked for.
 IK_EXPORT bool planning();
 IK_EXPORT void set_planning(bool planning);
@@ -65,7 +65,7 @@ IK_EXPORT std::string describe(const NodeInfo& node);  // "sim:0: 48.0 MiB of 64
 IK_EXPORT void set_budget(const std::string& node, int64_t bytes);
 
 IK_EXPORT Stats stats();
-// What the round that stats() tells of moves of each block, in no order; empty where it tells of none.
+// What the period that stats() tells of moves of each block, in no order; empty where it tells of none.
 IK_EXPORT std::vector<BlockMoves> planned_moves();
 IK_EXPORT uint64_t block_number(const at::Tensor& x);  // as in BlockMoves
 IK_EXPORT void reset_stats();

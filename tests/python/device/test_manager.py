@@ -175,9 +175,9 @@ def test_statistics():
             "recomputed",
             "other_bits",
             "escaped",
-            "planned_rounds",
+            "planned_periods",
             "divergences",
-            "round",
+            "period",
             "simulated_seconds",
             "nodes",
         ),
@@ -186,10 +186,14 @@ def test_statistics():
     assert (
         now["bytes_bound"] is None
         and now["time_bound"] is None
-        and now["round"] is None
+        and now["period"] is None
         and now["escaped"] == 0
         and now["simulated_seconds"] > 0
     )
+    with pytest.raises(KeyError, match="'planned_rounds' is called 'planned_periods' now"):
+        now["planned_rounds"]
+    with pytest.raises(KeyError, match=r"^'no_such_key'$"):
+        now["no_such_key"]
     assert now["ops"] >= 2 and now["fetches"] == 1 and now["bytes_fetched"] == 4000
     assert list(now["nodes"]) == ["host", "sim:0", "sim:1"]
     for node in now["nodes"].values():

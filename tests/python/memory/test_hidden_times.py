@@ -34,10 +34,10 @@ for _ in range(12):
     optimizer.step()
 stats = innkeeper.stats()
 found = {
-    "kernels": stats["round"]["kernel_seconds"],
-    "seconds": stats["round"]["seconds"],
+    "kernels": stats["period"]["kernel_seconds"],
+    "seconds": stats["period"]["seconds"],
     "bound": stats["time_bound"],
-    "planned": stats["planned_rounds"],
+    "planned": stats["planned_periods"],
     "sum": sum(p.sum().item() for p in model.parameters()),
 }
 print(json.dumps(found))

@@ -1,4 +1,4 @@
-"""Training that goes round, on a node that is too small: plans help, never harm, and change no bit.
+"""Training that repeats itself, on a node that is too small: plans help, never harm, and change no bit.
 
 Times are the simulator's clock, which is the same on every machine and run.
 """
@@ -93,10 +93,10 @@ SHORT = """
 import json
 import innkeeper, torch
 
-def fetched(room, rounds):
+def fetched(room, periods):
     innkeeper.configure(f"sim:1x{room}B,host:64MiB", planning=True)
     blocks = [torch.full((1 << 16,), float(i), device="managed") for i in range(40)]
-    for _ in range(rounds):
+    for _ in range(periods):
         for block in blocks:
             block.neg_()
     planned = innkeeper.stats()
@@ -107,7 +107,7 @@ def fetched(room, rounds):
 
 room = 6 << 20
 _, planned = fetched(room, 40)
-short = planned["round"]["bytes_short"]
+short = planned["period"]["bytes_short"]
 print(json.dumps([planned, fetched(room + short, 40)[0], fetched(room + short // 2, 40)[0]]))
 """
 
@@ -132,12 +132,12 @@ def test_plans_change_no_bit_and_cost_nothing(run_python: RunProgram, kind: str)
     assert done.returncode == 0, done.stderr
     plain, asked, planned, recompute = json.loads(done.stdout)
     assert plain["bits"] == asked["bits"] == planned["bits"] == recompute["bits"]
-    assert asked["evictions"] > 100 and asked["planned_rounds"] == 0, "the node was large enough"
+    assert asked["evictions"] > 100 and asked["planned_periods"] == 0, "the node was large enough"
     ratio = planned["simulated_seconds"] / asked["simulated_seconds"]
-    print(f"{kind}: {ratio:.3f} of the time without plans, {planned['planned_rounds']} rounds planned")
+    print(f"{kind}: {ratio:.3f} of the time without plans, {planned['planned_periods']} periods planned")
     assert ratio <= 1.02
     if kind != "nothing":
-        assert planned["planned_rounds"] > 2, "hardly anything was planned"
+        assert planned["planned_periods"] > 2, "hardly anything was planned"
         assert ratio < 0.95, "plans did not help"
     if kind == "wide":
         assert recompute["recomputed"] > 10, "activations that may be computed again were copied"
@@ -158,7 +158,7 @@ def test_what_goes_on_to_a_disk_is_planned_and_changes_no_bit(
     assert done.returncode == 0, done.stderr
     plain, asked, planned, recompute = json.loads(done.stdout)
     assert plain["bits"] == asked["bits"] == planned["bits"] == recompute["bits"]
-    assert planned["planned_rounds"] > 2, "hardly anything was planned"
+    assert planned["planned_periods"] > 2, "hardly anything was planned"
     assert 0 < planned["bytes_from_disk"] < planned["bytes_fetched"] + 1
     said = re.findall(r"planned: .*", done.stderr)
     assert any(
@@ -170,9 +170,9 @@ def test_with_what_is_short_nothing_moves(run_python: RunProgram):
     done = run_python("-c", SHORT)
     assert done.returncode == 0, done.stderr
     planned, fetched_with_it, fetched_with_half = json.loads(done.stdout)
-    assert planned["round"]["bytes_short"] > 0 and fetched_with_it == 0 < fetched_with_half
+    assert planned["period"]["bytes_short"] > 0 and fetched_with_it == 0 < fetched_with_half
     # Hardly anything is computed: the link (PCIe 4, 25 GB/s) is what takes longest.
-    last = planned["round"]
+    last = planned["period"]
     assert planned["time_bound"] == pytest.approx(planned["bytes_bound"] / 25e9)
     assert 0 < last["kernel_seconds"] < planned["time_bound"] < last["seconds"]
 
@@ -195,7 +195,7 @@ for _ in range(12):
     (model(x) - x).square().mean().backward()
     optimizer.step()
 moves = innkeeper._C.planned_moves()
-assert sum(bytes_in for bytes_in, _ in moves.values()) == innkeeper.stats()["round"]["bytes_planned"], moves
+assert sum(bytes_in for bytes_in, _ in moves.values()) == innkeeper.stats()["period"]["bytes_planned"], moves
 print(innkeeper.summary(model, optimizer))
 print(innkeeper.summary(model))
 frozen = [moves.get(innkeeper._C.block_number(p), (0, 0)) for p in model[0].parameters()]
@@ -206,12 +206,12 @@ assert frozen[0][0] > 0 and all(bytes_out == 0 for _, bytes_out in frozen), froz
 def test_what_moves_has_the_names_of_modules_and_optimizers(run_python: RunProgram):
     done = run_python("-c", NAMED)
     assert done.returncode == 0, done.stderr
-    before, both, model_alone = done.stdout.split("moved in a round, as planned (out: at most):\n")
-    assert "exp_avg" not in before, "nothing is planned before the first round"
+    before, both, model_alone = done.stdout.split("moved in a period, as planned (out: at most):\n")
+    assert "exp_avg" not in before, "nothing is planned before the first period"
     lines = {line.split(maxsplit=6)[-1]: line.split()[:5] for line in both.splitlines() if " in  " in line}
     assert lines["5.2.weight"] == ["144.0", "KiB", "in", "144.0", "KiB"]
     assert any(name.startswith("exp_avg_sq of ") for name in lines)
-    assert lines["what each round makes anew"][:2] == ["432.0", "KiB"]
+    assert lines["what each period makes anew"][:2] == ["432.0", "KiB"]
     assert " tensors that nobody named here owns" in model_alone and " nobody named here owns" not in both
     assert " arrive at sim:0 and " in done.stderr and " ms on its link); nothing would, with " in done.stderr
     assert " ms; at this budget no plan takes less than " in both
@@ -230,7 +230,7 @@ with torch.no_grad():
             block + block
         if number == 30:
             innkeeper.manager().reset_stats()
-written = innkeeper.stats()["bytes_written_back"] / 9  # rounds since then
+written = innkeeper.stats()["bytes_written_back"] / 9  # periods since then
 moves = innkeeper._C.planned_moves()
 print(written, sum(bytes_out for _, bytes_out in moves.values()))
 lists = innkeeper.summary(torch.optim.SGD(blocks)).count("parameter ")

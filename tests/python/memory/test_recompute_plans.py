@@ -41,7 +41,7 @@ for recompute in (False, True):
     innkeeper.configure(f"sim:{int(peak * 0.5)}B,host:4GiB", recompute=recompute)
     assert trained("managed") == all_fits
     stats = innkeeper.stats()
-    print(stats["recomputed"], stats["bytes_fetched"], stats["planned_rounds"])
+    print(stats["recomputed"], stats["bytes_fetched"], stats["planned_periods"])
 """
 
 
@@ -52,7 +52,7 @@ def test_a_plan_computes_again_instead_of_copying(run_python: RunProgram) -> Non
     assert int(without[0]) == 0
     assert int(with_it[0]) > 20
     assert int(with_it[1]) < int(without[1]), "fewer bytes are fetched"
-    assert int(with_it[2]) >= 3, "the rounds are followed"
+    assert int(with_it[2]) >= 3, "the periods are followed"
 
 
 OTHER_BITS = """
@@ -157,18 +157,18 @@ plain_losses, _, plain = trained("cpu")
 assert losses == plain_losses
 assert all(map(torch.equal, weights, plain))
 innkeeper.manager().check_invariants()
-print(operators, *(innkeeper.stats()[name] for name in ("divergences", "recomputed", "planned_rounds")))
+print(operators, *(innkeeper.stats()[name] for name in ("divergences", "recomputed", "planned_periods")))
 """
 
 
-def test_a_round_that_is_left_at_any_operator_loses_nothing(run_python: RunProgram) -> None:
+def test_a_period_that_is_left_at_any_operator_loses_nothing(run_python: RunProgram) -> None:
     done = run_python("-c", ENCODER + LEFT)
     assert done.returncode == 0, done.stderr
-    operators, divergences, recomputed, rounds = map(int, done.stdout.split())
+    operators, divergences, recomputed, periods = map(int, done.stdout.split())
     assert operators > 200
-    assert divergences > 0.9 * operators, "there was no round to leave"
+    assert divergences > 0.9 * operators, "there was no period to leave"
     assert recomputed > operators
-    assert rounds >= 3, "it is not followed again"
+    assert periods >= 3, "it is not followed again"
 
 
 TIMES = """
@@ -186,7 +186,7 @@ for _ in range(12):
     (model(x) - 1).square().mean().backward()
     optimizer.step()
 now = innkeeper.stats()
-print(now["recomputed"], now["round"]["kernel_seconds"], now["time_bound"], now["planned_rounds"])
+print(now["recomputed"], now["period"]["kernel_seconds"], now["time_bound"], now["planned_periods"])
 """
 
 
@@ -196,8 +196,8 @@ def test_what_is_computed_again_is_not_counted_as_the_programs_own_kernels(run_p
         done = run_python("-c", TIMES.replace("RECOMPUTE", recompute))
         assert done.returncode == 0, done.stderr
         found[recompute] = [float(each) for each in done.stdout.split()]
-    (again, kernels, bound, rounds), (none, expected, _, _) = found["True"], found["False"]
+    (again, kernels, bound, periods), (none, expected, _, _) = found["True"], found["False"]
     assert again > 20 and none == 0, "nothing was computed again"
     assert kernels == pytest.approx(expected, rel=1e-3)
     assert bound <= kernels * 1.2
-    assert rounds >= 6, "each of the program's counts, though some are scheduled together"
+    assert periods >= 6, "each of the program's counts, though some are scheduled together"

@@ -163,7 +163,7 @@ class Sweep:
     def __init__(self, workload: str, count: int, faults: Injected | None = None) -> None:
         self.faults = faults or Injected()
         torch.manual_seed(1)
-        # Without plans each try makes the same calls; those with plans: tests/model/rounds_test.cc.
+        # Without plans each try makes the same calls; those with plans: tests/model/periods_test.cc.
         innkeeper.configure(here(f"sim:{count}x16MiB,host:64MiB"), planning=False)
         self.training = WORKLOADS[workload]()
         self.saved = copies(self.training.tensors)

@@ -11,10 +11,10 @@ namespace {
 
 constexpr int64_t kUnit = int64_t{1} << 20;
 
-// A round by hand: each block is alive all the time, but where `dies` ends it.
-class Round {
+// A period by hand: each block is alive all the time, but where `dies` ends it.
+class Period {
  public:
-  explicit Round(int64_t length, int64_t touched = 0) {
+  explicit Period(int64_t length, int64_t touched = 0) {
     uses.length = length;
     uses.alive.resize(static_cast<size_t>(length));
     for (int64_t step = 0; step <= length; ++step) uses.touched.push_back(step * touched);
@@ -57,35 +57,35 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
     const auto below = [&](int64_t limit) {
       return static_cast<int64_t>(random() % static_cast<uint32_t>(limit));
     };
-    Round round(10 + below(90), below(2) * kUnit);
-    const int64_t length = round.uses.length;
+    Period period(10 + below(90), below(2) * kUnit);
+    const int64_t length = period.uses.length;
     std::vector<int64_t> needed(static_cast<size_t>(length));  // whose users cannot do without
     for (int64_t blocks = 3 + below(30); blocks > 0; --blocks) {
-      const size_t block = round.block(1 + below(3 * kUnit), below(10) == 0);
-      const bool stays = round.uses.blocks[block].stays;
+      const size_t block = period.block(1 + below(3 * kUnit), below(10) == 0);
+      const bool stays = period.uses.blocks[block].stays;
       std::vector<int64_t> steps;
       for (int64_t uses = 1 + below(4); uses > 0; --uses) steps.push_back(below(length));
       std::sort(steps.begin(), steps.end());
       for (size_t i = 0; i < steps.size(); ++i) {
         const int64_t next = i + 1 < steps.size() ? steps[i + 1] : steps[0] + length;
-        if (steps[i] + 1 < next) round.gap(block, steps[i] + 1, next, below(4) != 0, below(2) == 0);
+        if (steps[i] + 1 < next) period.gap(block, steps[i] + 1, next, below(4) != 0, below(2) == 0);
       }
       for (int64_t step = 0; step < length; ++step) {
         const bool used = std::find(steps.begin(), steps.end(), step) != steps.end();
-        if (used || stays) needed[static_cast<size_t>(step)] += round.uses.blocks[block].size;
+        if (used || stays) needed[static_cast<size_t>(step)] += period.uses.blocks[block].size;
       }
     }
     for (const int64_t percent : {95, 70, 40, 10}) {
-      const int64_t room = round.all() * percent / 100;
-      std::vector<size_t> chosen = cover(round.uses, Bytes(room));
-      const std::vector<int64_t> there = round.there(chosen);
+      const int64_t room = period.all() * percent / 100;
+      std::vector<size_t> chosen = cover(period.uses, Bytes(room));
+      const std::vector<int64_t> there = period.there(chosen);
       for (size_t step = 0; step < there.size(); ++step)
         EXPECT_LE(there[step], std::max(room, needed[step])) << "seed " << seed << ", step " << step;
       for (const size_t each : chosen) {
-        EXPECT_FALSE(round.uses.blocks[round.uses.gaps[each].block].stays) << "seed " << seed;
+        EXPECT_FALSE(period.uses.blocks[period.uses.gaps[each].block].stays) << "seed " << seed;
         std::vector<size_t> others = chosen;
         std::erase(others, each);
-        const std::vector<int64_t> without = round.there(others);
+        const std::vector<int64_t> without = period.there(others);
         bool missed = false;
         for (size_t step = 0; step < without.size(); ++step)
           missed |= without[step] > room && there[step] < without[step];
@@ -97,18 +97,18 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
 
 // A step that nothing helps costs no search: it would be a square of the steps.
 TEST(Cover, IsQuickWherePinsExceedTheRoom) {
-  Round round(100'000, kUnit);
-  round.block(2 * kUnit, true);
-  const size_t first = round.blocks(50'000, 64);
+  Period period(100'000, kUnit);
+  period.block(2 * kUnit, true);
+  const size_t first = period.blocks(50'000, 64);
   for (int64_t i = 0; i < 50'000; ++i)
-    round.gap(first + static_cast<size_t>(i), 2 * i + 1, 2 * i + 1 + 100'000 - 1);
-  EXPECT_EQ(cover(round.uses, Bytes(kUnit)).size(), 50'000u) << "all that can leave does";
+    period.gap(first + static_cast<size_t>(i), 2 * i + 1, 2 * i + 1 + 100'000 - 1);
+  EXPECT_EQ(cover(period.uses, Bytes(kUnit)).size(), 50'000u) << "all that can leave does";
 }
 
 TEST(Cover, IsEmptyWhereAllFits) {
-  Round round(10);
-  round.gap(round.block(kUnit), 1, 10);
-  EXPECT_TRUE(cover(round.uses, Bytes(kUnit)).empty());
+  Period period(10);
+  period.gap(period.block(kUnit), 1, 10);
+  EXPECT_TRUE(cover(period.uses, Bytes(kUnit)).empty());
 }
 
 // One of two blocks must be elsewhere in step 50 of 100; which one?
@@ -121,19 +121,19 @@ class CoverTakes : public testing::TestWithParam<Choice> {};
 
 TEST_P(CoverTakes, TheOneThatCostsLess) {
   for (const bool turned : {false, true}) {
-    Round round(100, 64 * kUnit);
+    Period period(100, 64 * kUnit);
     Gap better = GetParam().better;
     Gap worse = GetParam().worse;
-    better.block = round.block(kUnit);
-    worse.block = round.block(kUnit);
-    round.uses.alive[50] += kUnit;
+    better.block = period.block(kUnit);
+    worse.block = period.block(kUnit);
+    period.uses.alive[50] += kUnit;
     worse.version = 1;
-    round.uses.written = {better.fresh, worse.fresh};
-    round.uses.gaps = turned ? std::vector{better, worse} : std::vector{worse, better};
+    period.uses.written = {better.fresh, worse.fresh};
+    period.uses.gaps = turned ? std::vector{better, worse} : std::vector{worse, better};
     for (const Weights::Out out : {Weights::Out::fresh, Weights::Out::first}) {
-      const std::vector<size_t> chosen = cover(round.uses, Bytes(2 * kUnit), {.out = out});
+      const std::vector<size_t> chosen = cover(period.uses, Bytes(2 * kUnit), {.out = out});
       ASSERT_EQ(chosen.size(), 1u);
-      EXPECT_EQ(round.uses.gaps[chosen.front()].block, better.block);
+      EXPECT_EQ(period.uses.gaps[chosen.front()].block, better.block);
     }
   }
 }
@@ -151,42 +151,42 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Of the two blocks one leaves anyway: its bytes are out then, and to let them go once more costs no copy.
 TEST(Cover, CountsTheCopyOutOfAVersionOnce) {
-  Round round(100, 64 * kUnit);
-  const size_t twice = round.block(kUnit);
-  const size_t once = round.block(kUnit);
-  round.uses.alive[10] += 2 * kUnit;
-  round.uses.alive[60] += kUnit;
-  round.gap(twice, 1, 40);
-  const size_t again = round.gap(twice, 41, 99);
-  round.uses.gaps[again].version = round.uses.gaps[0].version;
-  round.gap(once, 1, 30);
-  const size_t other = round.gap(once, 41, 99);
-  round.uses.gaps[again].fresh = false;  // it was read in between
-  round.uses.gaps[other].fresh = false;
-  const std::vector<size_t> chosen = cover(round.uses, Bytes(2 * kUnit), {.out = Weights::Out::first});
+  Period period(100, 64 * kUnit);
+  const size_t twice = period.block(kUnit);
+  const size_t once = period.block(kUnit);
+  period.uses.alive[10] += 2 * kUnit;
+  period.uses.alive[60] += kUnit;
+  period.gap(twice, 1, 40);
+  const size_t again = period.gap(twice, 41, 99);
+  period.uses.gaps[again].version = period.uses.gaps[0].version;
+  period.gap(once, 1, 30);
+  const size_t other = period.gap(once, 41, 99);
+  period.uses.gaps[again].fresh = false;  // it was read in between
+  period.uses.gaps[other].fresh = false;
+  const std::vector<size_t> chosen = cover(period.uses, Bytes(2 * kUnit), {.out = Weights::Out::first});
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), again), 1);
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), other), 0);
 }
 
 TEST(Cover, TakesWhatIsSmallLast) {
-  Round round(100);
-  const size_t large = round.block(2 * kUnit);
-  round.gap(large, 40, 60);
-  for (int i = 0; i < 64; ++i) round.gap(round.block(kUnit / 32), 1, 100, false, false);
-  round.uses.alive[50] += kUnit;
-  const std::vector<size_t> chosen = cover(round.uses, Bytes(round.all() - kUnit));
+  Period period(100);
+  const size_t large = period.block(2 * kUnit);
+  period.gap(large, 40, 60);
+  for (int i = 0; i < 64; ++i) period.gap(period.block(kUnit / 32), 1, 100, false, false);
+  period.uses.alive[50] += kUnit;
+  const std::vector<size_t> chosen = cover(period.uses, Bytes(period.all() - kUnit));
   ASSERT_EQ(chosen.size(), 1u) << "many copies' latencies for one";
-  EXPECT_EQ(round.uses.gaps[chosen.front()].block, large);
+  EXPECT_EQ(period.uses.gaps[chosen.front()].block, large);
 }
 
-TEST(Cover, CountsALifeOfSeveralRoundsAsOftenAsItIsThere) {
-  Round round(10);
-  const size_t block = round.block(kUnit);  // three of them are alive at once
-  for (int64_t& alive : round.uses.alive) alive = 3 * kUnit;
-  round.gap(block, 1, 29);
-  const std::vector<size_t> chosen = cover(round.uses, Bytes(kUnit));
+TEST(Cover, CountsALifeOfSeveralPeriodsAsOftenAsItIsThere) {
+  Period period(10);
+  const size_t block = period.block(kUnit);  // three of them are alive at once
+  for (int64_t& alive : period.uses.alive) alive = 3 * kUnit;
+  period.gap(block, 1, 29);
+  const std::vector<size_t> chosen = cover(period.uses, Bytes(kUnit));
   ASSERT_EQ(chosen.size(), 1u);
-  EXPECT_EQ(round.there(chosen), (std::vector<int64_t>{kUnit, 0, 0, 0, 0, 0, 0, 0, 0, kUnit}));
+  EXPECT_EQ(period.there(chosen), (std::vector<int64_t>{kUnit, 0, 0, 0, 0, 0, 0, 0, 0, kUnit}));
 }
 
 }  // namespace

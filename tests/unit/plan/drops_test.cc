@@ -20,7 +20,7 @@ class TrainingLoop {
   }
 
   // Counts the operators whose arguments are to be kept, and what is dropped.
-  void round() {
+  void period() {
     wanted_ = 0;
     std::vector<Name> made;
     for (size_t i = 0; i < kDepth; ++i) {
@@ -40,7 +40,7 @@ class TrainingLoop {
     }
   }
 
-  int wanted() const { return wanted_; }  // operators of the last round
+  int wanted() const { return wanted_; }  // operators of the last period
   int dropped() const { return dropped_; }
   int dropped_unkept() const { return unkept_; }
   Planner& planner() { return planner_; }
@@ -75,12 +75,12 @@ class TrainingLoop {
 
 TEST(Drops, AreWantedOfTheOperatorsThatMakeThemAlone) {
   TrainingLoop training;
-  training.round();
+  training.period();
   EXPECT_EQ(training.wanted(), 2 * static_cast<int>(kDepth)) << "while nothing is known, of all";
-  for (int i = 0; i < 8; ++i) training.round();
+  for (int i = 0; i < 8; ++i) training.period();
   ASSERT_TRUE(training.planner().follows());
   const int before = training.dropped();
-  training.round();
+  training.period();
   const int dropped = training.dropped() - before;
   EXPECT_GT(dropped, 4);
   EXPECT_EQ(training.wanted(), dropped);
@@ -89,7 +89,7 @@ TEST(Drops, AreWantedOfTheOperatorsThatMakeThemAlone) {
 
 TEST(Drops, AreWantedOfAllOperatorsOnceThePlanIsLeft) {
   TrainingLoop training;
-  for (int i = 0; i < 8; ++i) training.round();
+  for (int i = 0; i < 8; ++i) training.period();
   training.planner().interrupt();
   EXPECT_TRUE(training.planner().may_drop_next());
 }

@@ -26,11 +26,11 @@ struct Model : OnDemand {
 
 TEST(OnDemand, FetchesWhatDoesNotFit) {
   Model model(MiB(9));
-  for (int round = 0; round < 3; ++round)
+  for (int period = 0; period < 3; ++period)
     for (Name name = 1; name <= 10; ++name) model.ended(std::vector{of(name)}, 1e-6);
   EXPECT_EQ(model.cost().arrived, MiB(20)) << "by the order of use none of ten is there again";
   const double before = model.cost().seconds;
-  for (int round = 0; round < 20; ++round)
+  for (int period = 0; period < 20; ++period)
     for (Name name = 1; name <= 10; ++name) model.ended(std::vector{of(name)}, 1e-6);
   EXPECT_LT(model.cost().arrived, MiB(20 + 20 * 6)) << "what returns is known, and some stay";
   EXPECT_GT(model.cost().seconds - before, 20 * 10 * 1e-6) << "operators wait for their operands";
@@ -38,7 +38,7 @@ TEST(OnDemand, FetchesWhatDoesNotFit) {
 
 TEST(OnDemand, WhatFitsCostsItsKernels) {
   Model model(MiB(10));
-  for (int round = 0; round < 3; ++round)
+  for (int period = 0; period < 3; ++period)
     for (Name name = 1; name <= 10; ++name) model.ended(std::vector{of(name, true)}, 1e-6);
   EXPECT_EQ(model.cost().arrived, Bytes(0));
   EXPECT_NEAR(model.cost().seconds, 30e-6, 1e-9);

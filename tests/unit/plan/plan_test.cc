@@ -1,4 +1,4 @@
-// Plans without an engine: rounds are found, and schedules fit.
+// Plans without an engine: periods are found, and schedules fit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,16 +36,16 @@ struct Loop {
   }
 };
 
-TEST(Period, IsFoundAfterTwoRounds) {
+TEST(Period, IsFoundAfterTwoPeriods) {
   Loop loop;
   std::vector<Name> weights;
   for (int i = 0; i < 40; ++i) weights.push_back(loop.history.name());
-  for (int round = 0; round < 3; ++round) {
+  for (int period = 0; period < 3; ++period) {
     for (int i = 0; i < 40; ++i) {
       const Name fresh = loop.history.name();
       loop.op({read(weights[static_cast<size_t>(i)], 1 + i), {fresh, KiB(2), true}});
-      const bool twice = round * 40 + i >= 79;
-      EXPECT_EQ(loop.found, twice ? 40 : 0) << round << " " << i;
+      const bool twice = period * 40 + i >= 79;
+      EXPECT_EQ(loop.found, twice ? 40 : 0) << period << " " << i;
       loop.history.died(fresh);
     }
   }
@@ -67,7 +67,7 @@ TEST(Period, IsNotALayerThatLooksLikeTheOneBefore) {
   for (const Name weight : weights) {
     for (int i = 0; i < 20; ++i) {
       loop.op({read(weight), {loop.history.name(), KiB(1), true}});
-      // One weight again and again is a round of one operator, and rightly so.
+      // One weight again and again is a period of one operator, and rightly so.
       EXPECT_TRUE(loop.found == 0 || loop.found == 1) << loop.found;
     }
   }
@@ -91,7 +91,7 @@ TEST(Period, OfTwoHundredThousandOperatorsCostsWhatItIs) {
   std::vector<Name> weights;
   for (int i = 0; i < 97; ++i) weights.push_back(loop.history.name());
   constexpr int kLength = 100'000;
-  for (int round = 0; round < 2; ++round) {
+  for (int period = 0; period < 2; ++period) {
     for (int i = 0; i < kLength; ++i) {
       const auto which = static_cast<size_t>(int64_t{i} * i % 97);
       loop.op({read(weights[which], static_cast<int64_t>(which)),
@@ -101,11 +101,11 @@ TEST(Period, OfTwoHundredThousandOperatorsCostsWhatItIs) {
   EXPECT_EQ(loop.found, kLength);
 }
 
-TEST(Schedule, OfACircleFetchesOneBlockARound) {
+TEST(Schedule, OfACircleFetchesOneBlockAPeriod) {
   Loop loop;
   std::vector<Name> blocks;
   for (int i = 0; i < 10; ++i) blocks.push_back(loop.history.name());
-  for (int round = 0; round < 5; ++round)
+  for (int period = 0; period < 5; ++period)
     for (const Name block : blocks) loop.op({read(block)});
   ASSERT_EQ(loop.found, 10);
   const Program program = make_program(loop.history, 10).value();
@@ -129,7 +129,7 @@ Program random_training(uint32_t seed, int layers, Loop& loop) {
     weights.emplace_back(loop.history.name(), kib(20));
     widths.push_back(kib(30));
   }
-  for (int round = 0; round < 3; ++round) {
+  for (int period = 0; period < 3; ++period) {
     std::vector<Name> results;
     for (int i = 0; i < layers; ++i) {
       const auto layer = static_cast<size_t>(i);
@@ -161,11 +161,11 @@ Program random_training(uint32_t seed, int layers, Loop& loop) {
   return make_program(loop.history, loop.found).value();
 }
 
-// Bytes between two uses at each operator, counted one operator after another over many rounds.
+// Bytes between two uses at each operator, counted one operator after another over many periods.
 int64_t count_most_alive(const Program& program) {
   std::map<Name, std::array<int64_t, 3>> lives;  // first and last use, size
-  constexpr int64_t kRounds = 5;
-  for (int64_t time = 0; time < kRounds * program.length(); ++time) {
+  constexpr int64_t kPeriods = 5;
+  for (int64_t time = 0; time < kPeriods * program.length(); ++time) {
     for (const Program::Use& use : program.uses_of(time % program.length())) {
       const Name name = 1000 + use.slot.name(time / program.length() * program.births);
       auto& life =
@@ -204,12 +204,12 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
   EXPECT_LT(most_above, 3) << "of these small ones, with blocks as large as a tenth of the room";
 }
 
-// Gradients die between two steps: behind the last operator of a round, when its program is made already.
+// Gradients die between two steps: behind the last operator of a period, when its program is made already.
 TEST(Program, HasTheDeathsBehindItsLastStep) {
   Loop loop;
   const Name weight = loop.history.name();
   Name result = 0;
-  for (int round = 0; round < 3; ++round) {
+  for (int period = 0; period < 3; ++period) {
     if (result != 0) loop.history.died(result);
     loop.op({read(weight)});
     result = loop.history.name();
@@ -218,10 +218,10 @@ TEST(Program, HasTheDeathsBehindItsLastStep) {
   const Program program = make_program(loop.history, 2).value();
   ASSERT_EQ(program.deaths.size(), 1u);
   EXPECT_EQ(program.deaths.front().after, 1);
-  EXPECT_EQ(program.deaths.front().slot.number, 1) << "of this round, as it will be";
+  EXPECT_EQ(program.deaths.front().slot.number, 1) << "of this period, as it will be";
 }
 
-TEST(Program, TakesTheLessOfTwoRoundsTimes) {
+TEST(Program, TakesTheLessOfTwoPeriodsTimes) {
   Loop loop;
   const Name weight = loop.history.name();
   for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);  // beside another's kernels
@@ -239,7 +239,7 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   Program program = random_training(1, 24, loop);
   const Bytes room(count_most_alive(program) * 7 / 10);
   const Schedule wanted = make_schedule(uses_at(program, kCard), room);
-  for (int64_t old = 1; old < 200; ++old)  // each has the number of one of the round's, many rounds ago
+  for (int64_t old = 1; old < 200; ++old)  // each has the number of one of the period's, many periods ago
     program.deaths.push_back({old % program.length(), {old - 5 * program.births, false}});
   const Schedule made = make_schedule(uses_at(program, kCard), room);
   EXPECT_EQ(made.arriving, wanted.arriving);
@@ -247,15 +247,15 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   EXPECT_EQ(made.moves.size(), wanted.moves.size());
 }
 
-// Each round reads the next of many blocks that were made before them all.
-TEST(Uses, OfAPoolAreNotOfWhatEachRoundMakes) {
+// Each period reads the next of many blocks that were made before them all.
+TEST(Uses, OfAPoolAreNotOfWhatEachPeriodMakes) {
   Loop loop;
   const Name weight = loop.history.name();
   std::vector<Name> pool;
   for (int i = 0; i < 5000; ++i) pool.push_back(loop.history.name());
-  for (size_t round = 0; round < 40; ++round) {
+  for (size_t period = 0; period < 40; ++period) {
     const Name result = loop.history.name();
-    loop.op({read(weight, 100), read(pool[round], 8), {result, KiB(16), true}});
+    loop.op({read(weight, 100), read(pool[period], 8), {result, KiB(16), true}});
     loop.op({read(weight, 100)});
     loop.op({read(weight, 100), read(result, 16)});
     loop.history.died(result);
@@ -268,13 +268,13 @@ TEST(Uses, OfAPoolAreNotOfWhatEachRoundMakes) {
   EXPECT_EQ(uses.gaps.front().end - uses.gaps.front().begin, 1);
 }
 
-// An epoch's last rounds read again what its first ones have read: two ages of one number.
+// An epoch's last periods read again what its first ones have read: two ages of one number.
 TEST(Uses, OfAnOldBlockBeginWithTheFirstThatFollowOneAnother) {
   Program program;
   program.births = 1;
   program.steps = {{1, 0, 1, kCard}, {2, 2, 1, kCard}, {3, 4, 1, kCard}};
   const auto of = [](int64_t number) { return Program::Use{{number, false}, KiB(1), number == 1, false}; };
-  // 1: made; -9 and -10: ten and eleven rounds old; -90: as old as what nobody has seen for long.
+  // 1: made; -9 and -10: ten and eleven periods old; -90: as old as what nobody has seen for long.
   program.uses = {of(1), of(-9), of(-10), of(-90), of(0), of(-9)};
   program.deaths = {{2, {-10, false}}, {2, {-90, false}}, {2, {0, false}}};
   const Uses uses = uses_at(program, kCard);
@@ -289,12 +289,12 @@ TEST(Schedule, OfOneOperatorFetchesBeforeTheUse) {
   Loop loop;
   const Name weight = loop.history.name();
   std::vector<Name> results;
-  for (size_t round = 0; round < 40; ++round) {
+  for (size_t period = 0; period < 40; ++period) {
     results.push_back(loop.history.name());
     std::vector<Touch> touches{read(weight, 10), {results.back(), KiB(8), true}};
-    if (round >= 2) touches.push_back(read(results[round - 2], 8));
+    if (period >= 2) touches.push_back(read(results[period - 2], 8));
     loop.op(touches);
-    if (round >= 2) loop.history.died(results[round - 2]);
+    if (period >= 2) loop.history.died(results[period - 2]);
   }
   ASSERT_EQ(loop.found, 1);
   const Uses uses = uses_at(make_program(loop.history, 1).value(), kCard);
@@ -302,7 +302,7 @@ TEST(Schedule, OfOneOperatorFetchesBeforeTheUse) {
   int64_t there = 0;
   for (const Move& move : made.moves) {
     EXPECT_EQ(move.after, 0);
-    EXPECT_EQ(move.slot.number, move.arrives ? 0 : 1) << "it is used in the round in which it is -1";
+    EXPECT_EQ(move.slot.number, move.arrives ? 0 : 1) << "it is used in the period in which it is -1";
     there += move.arrives ? 1 : 0;
   }
   EXPECT_EQ(there, 1);
@@ -336,7 +336,7 @@ TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
       const Schedule made = make_schedule(uses_at(program, kCard), room);
       Pager pager(program, room);
       int64_t births = loop.history.births();
-      for (int round = 0; round < 4; ++round, births += program.births) pager.round(made.moves, births);
+      for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
       EXPECT_EQ(pager.demanded_, 0) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(pager.evicted_, 0) << "seed " << seed << ", " << percent << " %";
       if (HasFatalFailure()) return;
@@ -348,7 +348,7 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
   Loop loop;
   std::vector<Name> blocks;
   for (int i = 0; i < 10; ++i) blocks.push_back(loop.history.name());
-  for (int round = 0; round < 4; ++round)
+  for (int period = 0; period < 4; ++period)
     for (size_t i = 0; i < blocks.size(); ++i) loop.op({{blocks[i], KiB(100), false, i < 5}});
   const Schedule made = make_schedule(uses_at(make_program(loop.history, 10).value(), kCard), KiB(800));
   EXPECT_FALSE(made.moves.empty());
@@ -366,7 +366,7 @@ class Tiers {
                      [](const Move& a, const Move& b) { return a.after < b.after; });
   }
 
-  void round(int64_t births_before) {
+  void period(int64_t births_before) {
     read = late = 0;
     size_t next = 0;
     for (int64_t step = 0; step < program_.length(); ++step) {
@@ -382,7 +382,7 @@ class Tiers {
     }
   }
 
-  int read = 0;  // from the disk, in the round
+  int read = 0;  // from the disk, in the period
   int late = 0;  // of what goes to the card, that was still there
 
  private:
@@ -435,7 +435,7 @@ TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
       const Schedule host = make_backing_schedule(backing, room, {&card, 1});
       Tiers tiers(program, card, host, room);
       int64_t births = loop.history.births();
-      for (int round = 0; round < 4; ++round, births += program.births) tiers.round(births);
+      for (int period = 0; period < 4; ++period, births += program.births) tiers.period(births);
       EXPECT_EQ(tiers.late, 0);
       read += tiers.read;
       if (HasFatalFailure()) return;

@@ -14,7 +14,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// Rounds over more than a card has room for, and a host that has less than what is away.
+// Periods over more than a card has room for, and a host that has less than what is away.
 class Backed : public testing::Test {
  protected:
   static constexpr NodeId kHost{1};
@@ -24,18 +24,18 @@ class Backed : public testing::Test {
     for (size_t i = 0; i < kBlocks; ++i) blocks_.push_back(follower_.meet());
   }
   template <typename Each>
-  void round(const Each& each) {
+  void period(const Each& each) {
     for (const Name block : blocks_) {
       follower_.planner.ended(kCard, std::array{Touch{block, KiB(1), true}});
       for (Order order; follower_.planner.next(order);) each(order);
     }
   }
 
-  // Of one round, once it is planned.
+  // Of one period, once it is planned.
   std::map<std::pair<NodeId, bool>, int> orders() {
-    for (int i = 0; i < 3; ++i) round([](const Order&) {});
+    for (int i = 0; i < 3; ++i) period([](const Order&) {});
     std::map<std::pair<NodeId, bool>, int> counted;
-    round([&](const Order& order) { ++counted[{order.node, order.arrives}]; });
+    period([&](const Order& order) { ++counted[{order.node, order.arrives}]; });
     return counted;
   }
 
@@ -65,7 +65,7 @@ TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
   EXPECT_NEAR((orders()[{kHost, true}]), 112, 20);
 }
 
-TEST_F(Backed, WhatARoundWantsOfTheHostIsTheMostThatIsAway) {
+TEST_F(Backed, WhatAPeriodWantsOfTheHostIsTheMostThatIsAway) {
   EXPECT_EQ(follower_.planner.wants().at(kHost), Wants::kUnknown);
   orders();
   EXPECT_TRUE(follower_.planner.wants().changed());
@@ -76,10 +76,10 @@ TEST_F(Backed, WhatARoundWantsOfTheHostIsTheMostThatIsAway) {
 }
 
 TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
-  for (int i = 0; i < 3; ++i) round([](const Order&) {});
+  for (int i = 0; i < 3; ++i) period([](const Order&) {});
   int at_card = 0;
   int at_host = 0;
-  round([&](const Order& order) {
+  period([&](const Order& order) {
     if (!order.arrives) return;
     if (order.node == kCard) ++at_card;
     if (order.node != kHost) return;
@@ -95,14 +95,14 @@ TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
   Follower it(KiB(100));
   std::vector<Name> weights;
   for (int i = 0; i < 400; ++i) weights.push_back(it.meet());
-  const auto round = [&] {
+  const auto period = [&] {
     for (size_t i = 0; i < 40; ++i) it.op({read(weights[i])});
   };
-  for (int i = 0; i < 20; ++i) round();
+  for (int i = 0; i < 20; ++i) period();
   ASSERT_EQ(it.planner.wants().at(kCard), KiB(40));
   it.planner.unplanned(kCard, KiB(1));
-  for (int i = 0; i < 60; ++i) round();
-  EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "it goes round as before";
+  for (int i = 0; i < 60; ++i) period();
+  EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "it repeats itself as before";
   std::mt19937 any(1);
   const auto go_on = [&] {
     for (int i = 0; i < 5000; ++i) it.op({read(weights[any() % 400])});
@@ -114,22 +114,22 @@ TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
   EXPECT_GT(it.planner.wants().at(kCard), KiB(380));
 }
 
-TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatARoundMakes) {
+TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
   Follower it(MiB(1));
   std::vector<Name> weights;
   for (int i = 0; i < 10; ++i) weights.push_back(it.meet());
-  const auto round = [&] {
+  const auto period = [&] {
     for (size_t i = 0; i < 100; ++i) {
       const Name made = it.meet();
       it.op({read(weights[i % 10]), {made, KiB(4), true}});
       it.planner.forget(made);
     }
   };
-  for (int i = 0; i < 6; ++i) round();
+  for (int i = 0; i < 6; ++i) period();
   EXPECT_EQ(it.planner.wants().at(kCard), KiB(14));
 }
 
-TEST(Planner, GuessesWhatAProgramWithoutRoundsWants) {
+TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
   Follower it([](NodeId node) { return node == kCard ? KiB(30) : KiB(100); }, {}, NodeId{1});
   EXPECT_EQ(it.planner.wants().at(kCard), Wants::kUnknown);
   std::vector<Name> blocks;
@@ -155,9 +155,9 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
   Follower it(KiB(32));
   std::vector<Name> weights;
   for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
-  const auto round = [&](int64_t unplanned) {
+  const auto period = [&](int64_t unplanned) {
     int orders = 0;
-    for (int i = 0; i < 7; ++i) {  // short rounds are scheduled several at a time
+    for (int i = 0; i < 7; ++i) {  // short periods are scheduled several at a time
       for (const Name weight : weights) {
         orders += it.op({read(weight)});
         it.planner.unplanned(kCard, Bytes(unplanned));
@@ -165,16 +165,16 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
     }
     return orders;
   };
-  for (int i = 0; i < 4; ++i) round(0);
-  const int before = round(0);
-  round(512);
-  EXPECT_GT(round(0), before) << "a kernel's scratch memory is room that blocks do not have";
+  for (int i = 0; i < 4; ++i) period(0);
+  const int before = period(0);
+  period(512);
+  EXPECT_GT(period(0), before) << "a kernel's scratch memory is room that blocks do not have";
 }
 
-// How much so many rounds order, each of which reads blocks of so many KiB in turn.
-int go_round(Follower& it, const std::vector<Name>& blocks, int count, int64_t kib) {
+// How much so many periods order, each of which reads blocks of so many KiB in turn.
+int go_period(Follower& it, const std::vector<Name>& blocks, int count, int64_t kib) {
   int orders = 0;
-  for (int round = 0; round < count; ++round)
+  for (int period = 0; period < count; ++period)
     for (const Name block : blocks) orders += it.op({read(block, kib)});
   return orders;
 }
@@ -184,23 +184,23 @@ TEST(Planner, AnotherRoomIsAnotherSchedule) {
   Follower it([&room](NodeId) { return room; });
   std::vector<Name> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back(it.meet());
-  const auto rounds = [&](int count) { return go_round(it, blocks, count, 65); };
+  const auto periods = [&](int count) { return go_period(it, blocks, count, 65); };
   room = KiB(65 * 90);
-  rounds(5);
-  EXPECT_GT(rounds(3), 0);
+  periods(5);
+  EXPECT_GT(periods(3), 0);
   EXPECT_EQ(it.planner.cost().bound, KiB(65 * 10));
   EXPECT_EQ(it.planner.cost().shortage, KiB(65 * 10));
   room = KiB(65 * 100);
-  rounds(6);
-  EXPECT_EQ(rounds(6), 0) << "all of it fits";
+  periods(6);
+  EXPECT_EQ(periods(6), 0) << "all of it fits";
   EXPECT_EQ(it.planner.cost().bound, Bytes(0));
   EXPECT_EQ(it.planner.cost().shortage, Bytes(0));
   room = KiB(65 * 50);
-  rounds(12);
-  EXPECT_GT(rounds(3), 0);
+  periods(12);
+  EXPECT_GT(periods(3), 0);
   it.planner.interrupt();
   EXPECT_FALSE(it.planner.follows());
-  EXPECT_GT(rounds(6), 0) << "it is taken up again";
+  EXPECT_GT(periods(6), 0) << "it is taken up again";
 }
 
 TEST(Planner, ARoomThatWentUpAndDownIsLookedAtAgainOnceItIsQuiet) {
@@ -208,22 +208,22 @@ TEST(Planner, ARoomThatWentUpAndDownIsLookedAtAgainOnceItIsQuiet) {
   Follower it([&room](NodeId) { return room; });
   std::vector<Name> blocks;
   for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
-  const auto rounds = [&](int count) { return go_round(it, blocks, count, 1); };
+  const auto periods = [&](int count) { return go_period(it, blocks, count, 1); };
   for (int i = 0; i < 60; ++i) {
     room = KiB(i % 2 == 0 ? 300 : 400);
-    rounds(1);
+    periods(1);
   }
   room = KiB(500);
-  rounds(20);
-  EXPECT_EQ(rounds(2), 0) << "all of it fits, and that was seen";
-  rounds(40);
+  periods(20);
+  EXPECT_EQ(periods(2), 0) << "all of it fits, and that was seen";
+  periods(40);
   room = KiB(300);
-  rounds(4);
-  const int orders = rounds(1);
+  periods(4);
+  const int orders = periods(1);
   EXPECT_GT(orders, 0);
   room = KiB(400);
-  rounds(4);
-  EXPECT_LT(rounds(1), orders * 3 / 4) << "soon, now";
+  periods(4);
+  EXPECT_LT(periods(1), orders * 3 / 4) << "soon, now";
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   Follower it(KiB(250));
   std::vector<Name> weights;
   for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
-  const auto round = [&] {
+  const auto period = [&] {
     int orders = 0;
     for (size_t i = 0; i < weights.size(); ++i) {
       const Name fresh = it.meet();
@@ -25,16 +25,16 @@ TEST(Planner, FollowsLeavesAndComesBack) {
     }
     return orders;
   };
-  EXPECT_EQ(round(), 0);
-  EXPECT_EQ(round(), 0);
+  EXPECT_EQ(period(), 0);
+  EXPECT_EQ(period(), 0);
   EXPECT_TRUE(it.planner.follows());
-  EXPECT_GT(round(), 0);
-  const int orders = round();
+  EXPECT_GT(period(), 0);
+  const int orders = period();
   EXPECT_GT(orders, 0);
-  EXPECT_EQ(round(), orders);
-  EXPECT_EQ(it.planner.rounds(), 3);
+  EXPECT_EQ(period(), orders);
+  EXPECT_EQ(it.planner.periods(), 3);
 
-  // What it moves: weights, which are read alone and so have copies, and what each round makes, which dies.
+  // What it moves: weights, which are read alone and so have copies, and what each period makes, which dies.
   std::vector<plan::Moved> moved = it.planner.moved();
   Bytes arriving{0};
   for (const plan::Moved& each : moved) {
@@ -48,11 +48,11 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   it.op({{it.meet(), KiB(3), true}});
   EXPECT_FALSE(it.planner.follows());
   EXPECT_EQ(it.planner.divergences(), 1);
-  const int rest = round();
-  EXPECT_TRUE(it.planner.follows()) << "taken up again within the round";
+  const int rest = period();
+  EXPECT_TRUE(it.planner.follows()) << "taken up again within the period";
   EXPECT_GT(rest, 0);
   EXPECT_LE(rest, orders);
-  EXPECT_EQ(round(), orders);
+  EXPECT_EQ(period(), orders);
 }
 
 // Names go round in a table of the last 65,536; what lasts longer than its place there is found all the same.
@@ -60,7 +60,7 @@ TEST(Planner, MovesWhatHasOutlivedManyNames) {
   Follower it(KiB(250));
   std::vector<Name> weights;
   for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
-  const auto round = [&] {
+  const auto period = [&] {
     int orders = 0;
     for (const Name weight : weights) {
       const Name fresh = it.meet();
@@ -69,27 +69,27 @@ TEST(Planner, MovesWhatHasOutlivedManyNames) {
     }
     return orders;
   };
-  for (int i = 0; i < 4; ++i) round();
-  const int orders = round();
+  for (int i = 0; i < 4; ++i) period();
+  const int orders = period();
   EXPECT_GT(orders, 0);
-  for (int i = 0; i < 300; ++i) round();
-  EXPECT_EQ(round(), orders);
+  for (int i = 0; i < 300; ++i) period();
+  EXPECT_EQ(period(), orders);
 }
 
-TEST(Planner, TellsWhatARoundCopiesOfWhom) {
+TEST(Planner, TellsWhatAPeriodCopiesOfWhom) {
   Bytes room = KiB(150);
   Follower it([&room](NodeId) { return room; });
   std::vector<Name> weights;
   for (int i = 0; i < 200; ++i) weights.push_back(it.meet());
-  const auto round = [&] {
+  const auto period = [&] {
     for (const Name weight : weights) {
       it.op({{weight, KiB(1), true}});
       it.op({read(weight, 1)});
     }
   };
   EXPECT_TRUE(it.planner.moved().empty());
-  for (int i = 0; i < 4; ++i) round();
-  ASSERT_EQ(it.planner.rounds(), 2);
+  for (int i = 0; i < 4; ++i) period();
+  ASSERT_EQ(it.planner.periods(), 2);
   std::vector<plan::Moved> moved = it.planner.moved();
   ASSERT_GT(moved.size(), 40u);
   for (const plan::Moved& each : moved) {
@@ -99,21 +99,21 @@ TEST(Planner, TellsWhatARoundCopiesOfWhom) {
   }
 
   room = KiB(100);
-  round();
+  period();
   EXPECT_TRUE(it.planner.moved().empty()) << "nobody has followed the new schedule yet";
-  round();
+  period();
   const size_t more = it.planner.moved().size();
   EXPECT_GT(more, moved.size());
 
   for (const Name weight : weights) it.planner.forget(weight);
-  EXPECT_TRUE(it.planner.moved().empty()) << "what has died does not move, and no round has made it";
+  EXPECT_TRUE(it.planner.moved().empty()) << "what has died does not move, and no period has made it";
 }
 
 TEST(Planner, OrdersNothingWhereAllFits) {
   Follower it(KiB(100));
   std::vector<Name> weights;
   for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
-  for (int round = 0; round < 10; ++round)
+  for (int period = 0; period < 10; ++period)
     for (const Name weight : weights) EXPECT_EQ(it.op({read(weight)}), 0);
   EXPECT_FALSE(it.planner.follows());
   EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "others may have the rest";
@@ -127,10 +127,10 @@ class Timed : public ::testing::Test {
   Timed() {
     for (int i = 0; i < 300; ++i) weights_.push_back(it_.meet());
     it_.kernel = kAsked;
-    EXPECT_EQ(round(kAsked), 0);
-    EXPECT_EQ(round(kAsked), 0);
+    EXPECT_EQ(period(kAsked), 0);
+    EXPECT_EQ(period(kAsked), 0);
   }
-  int round(double step) {
+  int period(double step) {
     it_.step = step;
     int orders = 0;
     for (const Name weight : weights_) orders += it_.op({read(weight)});
@@ -144,40 +144,40 @@ class Timed : public ::testing::Test {
 };
 
 TEST_F(Timed, AScheduleThatTakesLongerThanOnDemandIsSuspendedAndTriedAgain) {
-  EXPECT_GT(round(kAsked), 0);
+  EXPECT_GT(period(kAsked), 0);
   int planned = 0;
-  for (int i = 0; i < 100; ++i) planned += round(kAsked * 1.3) > 0 ? 1 : 0;
+  for (int i = 0; i < 100; ++i) planned += period(kAsked * 1.3) > 0 ? 1 : 0;
   EXPECT_GT(planned, 1);
   EXPECT_LT(planned, 8);
-  for (int i = 0; i < 400; ++i) planned += round(kAsked) > 0 ? 1 : 0;
+  for (int i = 0; i < 400; ++i) planned += period(kAsked) > 0 ? 1 : 0;
   EXPECT_GT(planned, 100) << "it costs nothing any more";
 }
 
 TEST_F(Timed, WhileItIsSuspendedItIsNotMadeAnew) {
-  EXPECT_GT(round(kAsked), 0);
-  for (int i = 0; i < 10; ++i) round(kAsked * 1.5);
-  ASSERT_EQ(round(kAsked), 0);
+  EXPECT_GT(period(kAsked), 0);
+  for (int i = 0; i < 10; ++i) period(kAsked * 1.5);
+  ASSERT_EQ(period(kAsked), 0);
   const Bytes arriving = it_.planner.cost().arriving;
   for (int i = 0; i < 3; ++i) {
     it_.planner.unplanned(kCard, KiB(40));  // as on demand
-    EXPECT_EQ(round(kAsked), 0);
+    EXPECT_EQ(period(kAsked), 0);
     EXPECT_EQ(it_.planner.cost().arriving, arriving);
   }
 }
 
 TEST_F(Timed, NothingIsSaidByAClockThatStandsStill) {
-  for (int i = 0; i < 100; ++i) EXPECT_GT(round(0), 0);
+  for (int i = 0; i < 100; ++i) EXPECT_GT(period(0), 0);
 }
 
-TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoRoundYet) {
+TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoPeriodYet) {
   Follower it(KiB(30));
   std::vector<Name> weights;
   for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
   Name state = it.meet();
-  for (int round = 0; round < 20; ++round) {
+  for (int period = 0; period < 20; ++period) {
     it.op({read(state), {weights[0], KiB(2), true}});
     for (size_t i = 1; i < 39; ++i) it.op({read(weights[i]), {weights[i + 1], KiB(2), true}});
-    if (round == 0) state = it.meet();
+    if (period == 0) state = it.meet();
     it.op({read(weights[39]), {state, KiB(2), true}});
   }
   EXPECT_TRUE(it.planner.follows());
@@ -196,7 +196,7 @@ class PlannedBeside : public ::testing::Test {
     for (int64_t i = first; i < last; ++i) orders += it.op({read(blocks[static_cast<size_t>(i)])});
     return orders;
   }
-  int round() { return part(0, kBlocks); }
+  int period() { return part(0, kBlocks); }
   void do_jobs() {
     for (const auto& job : std::exchange(jobs, {})) job();
   }
@@ -207,56 +207,56 @@ class PlannedBeside : public ::testing::Test {
   std::vector<Name> blocks;
 };
 
-TEST_F(PlannedBeside, BeginsInTheMiddleOfARoundAsSoonAsThereIsAPlan) {
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(round(), 0);
+TEST_F(PlannedBeside, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(period(), 0);
   ASSERT_EQ(jobs.size(), 1u) << "asked for once";
   EXPECT_FALSE(it.planner.follows());
-  EXPECT_EQ(it.planner.rounds(), 0) << "nothing is planned in them";
+  EXPECT_EQ(it.planner.periods(), 0) << "nothing is planned in them";
   EXPECT_EQ(it.planner.divergences(), 0);
   EXPECT_EQ(part(0, 50), 0);
   do_jobs();
   const int rest = part(50, kBlocks);
   EXPECT_TRUE(it.planner.follows());
   EXPECT_GT(rest, 0);
-  const int orders = round();
+  const int orders = period();
   EXPECT_GE(orders, rest);
-  EXPECT_EQ(round(), orders);
-  EXPECT_EQ(it.planner.rounds(), 2) << "from end to end";
+  EXPECT_EQ(period(), orders);
+  EXPECT_EQ(it.planner.periods(), 2) << "from end to end";
   EXPECT_EQ(it.planner.cost().bound, KiB(500));
 }
 
 TEST_F(PlannedBeside, TheOldScheduleHoldsUntilThereIsAnother) {
-  for (int i = 0; i < 3; ++i) round();
+  for (int i = 0; i < 3; ++i) period();
   do_jobs();
-  round();
-  const int orders = round();
+  period();
+  const int orders = period();
   room = KiB(kBlocks - 1000);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(round(), orders);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(period(), orders);
   ASSERT_EQ(jobs.size(), 1u);
   do_jobs();
-  round();
-  EXPECT_GT(round(), orders);
+  period();
+  EXPECT_GT(period(), orders);
   EXPECT_EQ(it.planner.cost().bound, KiB(1000));
 }
 
 TEST_F(PlannedBeside, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
-  for (int i = 0; i < 3; ++i) round();
+  for (int i = 0; i < 3; ++i) period();
   do_jobs();
-  for (int i = 0; i < 2; ++i) round();
+  for (int i = 0; i < 2; ++i) period();
   for (const int64_t less : {1000, 1500, 2000}) {
     room = KiB(kBlocks - less);
-    for (int i = 0; i < 5; ++i) round();
+    for (int i = 0; i < 5; ++i) period();
   }
   EXPECT_EQ(jobs.size(), 1u);
   for (int i = 0; i < 20; ++i) {
     do_jobs();
-    round();
+    period();
   }
   EXPECT_EQ(it.planner.cost().bound, KiB(2000));
 }
 
 TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
-  for (int i = 0; i < 3; ++i) round();
+  for (int i = 0; i < 3; ++i) period();
   for (int i = 0; i < 20; ++i) it.op({{it.meet(), KiB(3), true}});
   do_jobs();
   EXPECT_FALSE(it.planner.follows());
@@ -266,9 +266,9 @@ TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
 }
 
 TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
-  // All of it is touched in a round, and little of it is alive at a time.
+  // All of it is touched in a period, and little of it is alive at a time.
   room = KiB(kBlocks - 1);
-  const auto round_that_fits = [&] {
+  const auto period_that_fits = [&] {
     for (size_t i = 0; i < kBlocks / 2; ++i) {
       const Name first = it.meet();
       it.op({read(blocks[i]), {first, KiB(1), true}});
@@ -280,7 +280,7 @@ TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
   };
   size_t looks = 0;
   for (int i = 0; i < 64; ++i) {
-    round_that_fits();
+    period_that_fits();
     EXPECT_FALSE(it.planner.follows());
     looks += jobs.size();
     do_jobs();
@@ -290,13 +290,13 @@ TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
 }
 
 TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
-  for (int i = 0; i < 3; ++i) round();
+  for (int i = 0; i < 3; ++i) period();
   it.planner.interrupt();
   do_jobs();  // of no use any more
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(round(), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(period(), 0);
   ASSERT_EQ(jobs.size(), 1u);
   do_jobs();
-  EXPECT_GT(round(), 0);
+  EXPECT_GT(period(), 0);
 }
 
 TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
@@ -304,7 +304,7 @@ TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
                                             [this](auto job) { jobs.push_back(std::move(job)); });
   std::vector<Name> its;
   for (int64_t i = 0; i < kBlocks; ++i) its.push_back(planner->meet());
-  for (int round = 0; round < 3; ++round)
+  for (int period = 0; period < 3; ++period)
     for (const Name block : its) planner->op({read(block)});
   ASSERT_EQ(jobs.size(), 1u);
   planner.reset();
@@ -312,20 +312,20 @@ TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
 }
 
 // What ended while the inner one was followed counts for the outer one: so gradients that are accumulated.
-TEST(Planner, ARoundOfRoundsIsFoundWhileTheInnerOneIsFollowed) {
+TEST(Planner, APeriodOfPeriodsIsFoundWhileTheInnerOneIsFollowed) {
   Follower it(KiB(250));
   std::vector<Name> weights;
   for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
   int64_t before = 0;
-  int rounds = 0;
-  for (; rounds < 20; ++rounds) {
+  int periods = 0;
+  for (; periods < 20; ++periods) {
     before = it.planner.divergences();
     for (int inner = 0; inner < 40; ++inner)
       for (const Name weight : weights) it.op({read(weight)});
     for (const Name weight : weights) it.op({{weight, KiB(1), true}});
-    if (rounds > 0 && it.planner.divergences() == before) break;
+    if (periods > 0 && it.planner.divergences() == before) break;
   }
-  EXPECT_LE(rounds, 2) << "the third one is what the second was";
+  EXPECT_LE(periods, 2) << "the third one is what the second was";
 }
 
 TEST(Planner, AMillionBlocksLeaveNothingBehind) {

@@ -25,11 +25,11 @@ struct Sizes {
 class Training {
  public:
   // Each operator's kernels take so many seconds, or nobody knows. With a state of so many KiB, the first
-  // operator of a round reads what the last one of the round before made.
+  // operator of a period reads what the last one of the period before made.
   explicit Training(std::vector<Sizes> layers, double seconds = 0, int64_t state = 0)
       : layers_(std::move(layers)), seconds_(seconds), state_size_(state) {
     for (size_t i = 0; i < layers_.size(); ++i) weights_.push_back(history_.name());
-    for (int round = 0; round < 3; ++round) go_round();
+    for (int period = 0; period < 3; ++period) go_period();
   }
 
   Program program() const { return make_program(history_, found_).value(); }
@@ -43,7 +43,7 @@ class Training {
     found_ = finder_.look(history_);
   }
 
-  void go_round() {
+  void go_period() {
     std::vector<Touch> wide, narrow, gradients;
     const Touch before = state_;
     if (before.block != Name{}) op({weight(0), before});
@@ -158,7 +158,7 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
       faster += dropped(made) > 0 && made.arriving < plain.arriving ? 1 : 0;
       Pager pager(program, room);
       int64_t births = training.births();
-      for (int round = 0; round < 4; ++round, births += program.births) pager.round(made.moves, births);
+      for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
       EXPECT_EQ(pager.demanded_, 0) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(pager.evicted_, 0) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(pager.remade_, 4 * dropped(made)) << "seed " << seed << ", " << percent << " %";
@@ -168,7 +168,7 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
   EXPECT_GT(faster, 150) << "of 180";
 }
 
-// What lasts from one round into the next has another name in the program with second lives.
+// What lasts from one period into the next has another name in the program with second lives.
 TEST(Remade, WhatMovesBesideItKeepsItsName) {
   int tried = 0;
   for (uint32_t seed = 1; seed <= 20; ++seed) {
@@ -176,17 +176,17 @@ TEST(Remade, WhatMovesBesideItKeepsItsName) {
     const Program program = training.program();
     const Bytes room(most_alive(program) / 2);
     const Schedule made = schedule_with_remade(program, uses_at(program, kCard), room);
-    const auto is_of_the_round_before = [&](const Move& move) {
+    const auto is_of_the_period_before = [&](const Move& move) {
       return !move.slot.lasting && move.slot.number < 1;
     };
-    if (dropped(made) == 0 || std::none_of(made.moves.begin(), made.moves.end(), is_of_the_round_before))
+    if (dropped(made) == 0 || std::none_of(made.moves.begin(), made.moves.end(), is_of_the_period_before))
       continue;
     ++tried;
     for (const Move& move : made.moves)
       EXPECT_TRUE(move.slot.lasting || move.slot.number > -program.births) << move.slot.number;
     Pager pager(program, room);
     int64_t births = training.births();
-    for (int round = 0; round < 4; ++round, births += program.births) pager.round(made.moves, births);
+    for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
     EXPECT_EQ(pager.demanded_, 0) << "seed " << seed;
     EXPECT_EQ(pager.evicted_, 0) << "seed " << seed;
     if (HasFatalFailure()) return;

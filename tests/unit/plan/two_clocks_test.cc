@@ -1,4 +1,4 @@
-// Rounds whose host is slower than their node.
+// Periods whose host is slower than their node.
 #include "plan/two_clocks.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "plan/gaps.h"
 #include "plan/history.h"
+#include "plan/period_time.h"
 #include "plan/program.h"
-#include "plan/round_time.h"
 #include "plan/schedule.h"
 #include "support/touches.h"
 
@@ -28,8 +28,8 @@ TEST(TwoClocks, AKernelStartsWhenItIsLaunchedAndTheNodeIsReady) {
 // A loop of operators with different numbers of operands; each takes the host so long.
 class PacedLoop {
  public:
-  // Kernels take so many seconds; the host takes `host` of them for the operator, in this round.
-  void round(double kernels, const std::array<double, 3>& host) {
+  // Kernels take so many seconds; the host takes `host` of them for the operator, in this period.
+  void period(double kernels, const std::array<double, 3>& host) {
     for (size_t i = 0; i < host.size(); ++i) {
       std::vector<Touch> touches;
       for (size_t j = 0; j <= i; ++j) touches.push_back({blocks_[j], KiB(4), true});
@@ -48,9 +48,9 @@ constexpr Speed kSpeed{.memory = kMemory, .link = 1e9};
 
 TEST(TwoClocks, TheHostsPaceIsTheLeastThatItTookForSuchAnOperator) {
   PacedLoop loop;
-  loop.round(1e-3, {5, 5, 5});
-  loop.round(1e-3, {1, 9, 3});
-  loop.round(1e-3, {2, 4, 7});
+  loop.period(1e-3, {5, 5, 5});
+  loop.period(1e-3, {1, 9, 3});
+  loop.period(1e-3, {2, 4, 7});
   const Program program = loop.program();
   EXPECT_EQ(program.steps[0].host, 1);
   EXPECT_EQ(program.steps[1].host, 4);
@@ -58,10 +58,10 @@ TEST(TwoClocks, TheHostsPaceIsTheLeastThatItTookForSuchAnOperator) {
   EXPECT_EQ(repeated(program, 2).steps[4].host, 4);
 }
 
-// A step that took far longer than others of the round has waited, and one with more operands less so.
+// A step that took far longer than others of the period has waited, and one with more operands less so.
 TEST(TwoClocks, AWaitIsNoPace) {
   PacedLoop loop;
-  for (int i = 0; i < 3; ++i) loop.round(1e-3, {2, 2, 1000});
+  for (int i = 0; i < 3; ++i) loop.period(1e-3, {2, 2, 1000});
   const Program program = loop.program();
   EXPECT_EQ(program.steps[1].host, 2);
   EXPECT_EQ(program.steps[2].host, 8);
@@ -70,19 +70,19 @@ TEST(TwoClocks, AWaitIsNoPace) {
 TEST(TwoClocks, StepsTakeAsLongAsTheSlowerOfBoth) {
   for (const double host : {0.0, 1e-4, 1e-3, 4e-3}) {
     PacedLoop loop;
-    for (int i = 0; i < 3; ++i) loop.round(1e-3, {host, host, host});
+    for (int i = 0; i < 3; ++i) loop.period(1e-3, {host, host, host});
     const Uses uses = uses_at(loop.program(), kCard, kSpeed);
     EXPECT_EQ(uses.host.empty(), host == 0);
-    EXPECT_NEAR(round_time(uses, {}, std::vector<int64_t>(3, 0)), 3 * std::max(1e-3, host) * kMemory, 3)
+    EXPECT_NEAR(period_time(uses, {}, std::vector<int64_t>(3, 0)), 3 * std::max(1e-3, host) * kMemory, 3)
         << host;
     EXPECT_NEAR(static_cast<double>(uses.touched.back()), 3e-3 * kMemory, 3) << "kernels alone";
   }
 }
 
 // A schedule that moves nothing takes as long as the host does.
-TEST(TwoClocks, ARoundThatFitsTakesTheHostsTime) {
+TEST(TwoClocks, APeriodThatFitsTakesTheHostsTime) {
   PacedLoop loop;
-  for (int i = 0; i < 3; ++i) loop.round(1e-3, {4e-3, 4e-3, 4e-3});
+  for (int i = 0; i < 3; ++i) loop.period(1e-3, {4e-3, 4e-3, 4e-3});
   const Schedule none = make_schedule(uses_at(loop.program(), kCard, kSpeed), MiB(1));
   EXPECT_TRUE(none.moves.empty());
   EXPECT_NEAR(none.time, 12e-3 * kMemory, 3);
@@ -91,9 +91,9 @@ TEST(TwoClocks, ARoundThatFitsTakesTheHostsTime) {
 // Where the host has launched ahead, a step that takes it long costs nothing.
 TEST(TwoClocks, TheHostRunsAhead) {
   PacedLoop loop;
-  for (int i = 0; i < 3; ++i) loop.round(1e-3, {1e-3, 1e-4, 1.8e-3});
+  for (int i = 0; i < 3; ++i) loop.period(1e-3, {1e-3, 1e-4, 1.8e-3});
   const Uses uses = uses_at(loop.program(), kCard, kSpeed);
-  EXPECT_NEAR(round_time(uses, {}, std::vector<int64_t>(3, 0)), 3e-3 * kMemory, 3);
+  EXPECT_NEAR(period_time(uses, {}, std::vector<int64_t>(3, 0)), 3e-3 * kMemory, 3);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the last operators have a use for, where nobody knows a round.
+// What the last operators have a use for, where nobody knows a period.
 #include "plan/wants.h"
 
 #include <gtest/gtest.h>

@@ -442,13 +442,13 @@ TEST(RecomputePlanned, WhatIsRunAgainIsNoStepOfTheProgram) {
     EXPECT_EQ(machine.read(*made, at).value(), filled(4));
     kitchen.destroy(made);
   };
-  for (int i = 0; i < 200 && kitchen->planning().rounds == 0; ++i) round(false);
+  for (int i = 0; i < 200 && kitchen->planning().periods == 0; ++i) round(false);
   const PlanningStats before = kitchen->planning();
-  ASSERT_GT(before.rounds, 0);
+  ASSERT_GT(before.periods, 0);
   for (int i = 0; i < 100; ++i) round(true);
   EXPECT_GE(kitchen.followed, 100);
   EXPECT_EQ(kitchen->planning().divergences, before.divergences);
-  EXPECT_GT(kitchen->planning().rounds, before.rounds + 50);
+  EXPECT_GT(kitchen->planning().periods, before.periods + 50);
   for (Block* weight : weights) kitchen.destroy(weight);
 }
 

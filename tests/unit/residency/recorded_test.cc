@@ -70,17 +70,17 @@ TEST_F(RecordedTest, NothingIsWrittenForNobody) {
   EXPECT_EQ(machine_->stream()->rings(), 0u);
 }
 
-// A program that goes round weights of which not all have room, up to the end of the first round that is
-// planned; a planner beside the engine is told by hand what it does.
-class Rounds {
+// A program that visits weights in turn, of which not all have room, up to the end of the first period that
+// is planned; a planner beside the engine is told by hand what it does.
+class Periods {
  public:
-  explicit Rounds(bool record) {
+  explicit Periods(bool record) {
     trace::Recorder recorder(machine_->stream());
     if (record) recorder.start(1'000'000);
     std::vector<Block*> weights;
     for (uint64_t i = 0; i < 20; ++i)
       weights.push_back(machine_.make(machine_.sim(), pattern(2048 + 512 * (i % 5), i)).value());
-    for (int passes = 0; passes < 60 && machine_->planning().rounds == 0; ++passes) {
+    for (int passes = 0; passes < 60 && machine_->planning().periods == 0; ++passes) {
       for (size_t i = 0; i < weights.size(); ++i) {
         const Access weight{.block = weights[i]};
         Block* const result =
@@ -121,14 +121,14 @@ class Rounds {
 
 TEST(Recorded, PlansAreMadeOfWhatIsWrittenWhetherARecordIsOrNot) {
   for (const bool record : {false, true}) {
-    const Rounds made(record);
-    const plan::RoundCost& expected = made.by_hand.cost();
-    EXPECT_EQ(made.planned.rounds, made.by_hand.rounds());
-    EXPECT_EQ(made.planned.round.operators, expected.operators);
-    EXPECT_EQ(made.planned.round.bytes_planned, expected.arriving.count());
-    EXPECT_EQ(made.planned.round.bytes_bound, expected.bound.count());
-    EXPECT_EQ(made.planned.round.bytes_short, expected.shortage.count());
-    EXPECT_GT(made.planned.round.bytes_bound, 0);
+    const Periods made(record);
+    const plan::PeriodCost& expected = made.by_hand.cost();
+    EXPECT_EQ(made.planned.periods, made.by_hand.periods());
+    EXPECT_EQ(made.planned.period.operators, expected.operators);
+    EXPECT_EQ(made.planned.period.bytes_planned, expected.arriving.count());
+    EXPECT_EQ(made.planned.period.bytes_bound, expected.bound.count());
+    EXPECT_EQ(made.planned.period.bytes_short, expected.shortage.count());
+    EXPECT_GT(made.planned.period.bytes_bound, 0);
   }
 }
 

@@ -1,4 +1,4 @@
-// How long a round took that was planned, and the least that it takes: by the card's clock.
+// How long a period took that was planned, and the least that it takes: by the card's clock.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,65 +8,66 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kRoundBlocks = 40;
-constexpr Bytes kRoundBlockSize = KiB(64);
+constexpr size_t kPeriodBlocks = 40;
+constexpr Bytes kPeriodBlockSize = KiB(64);
 constexpr int64_t kLacking = 8;  // blocks, of room
 
-// The last of the rounds of a program that goes round its blocks, a kernel of so many seconds behind each.
-RoundStats round_of(MachineOptions options, double seconds) {
-  options.budget = Bytes(kRoundBlockSize.count() * (static_cast<int64_t>(kRoundBlocks) - kLacking));
+// The last of the periods of a program that visits its blocks in turn, a kernel of so many seconds behind
+// each.
+PeriodStats period_of(MachineOptions options, double seconds) {
+  options.budget = Bytes(kPeriodBlockSize.count() * (static_cast<int64_t>(kPeriodBlocks) - kLacking));
   options.visibility = sim::Visibility::early;
   Machine machine(options);
   sim::Accelerator& card = *machine.card(machine.sim());
   std::vector<Block*> blocks;
-  for (size_t i = 0; i < kRoundBlocks; ++i) blocks.push_back(machine->create(kRoundBlockSize));
-  while (machine->planning().rounds < 3) {
+  for (size_t i = 0; i < kPeriodBlocks; ++i) blocks.push_back(machine->create(kPeriodBlockSize));
+  while (machine->planning().periods < 3) {
     for (Block* block : blocks) {
       EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
       card.begin_kernel(0);
       card.end_kernel(0, {}, {.flops = seconds * card.options().gpu.flops(cost::Precision::bf16)});
     }
   }
-  const RoundStats round = machine->planning().round;
+  const PeriodStats period = machine->planning().period;
   machine->reset_stats();
-  EXPECT_EQ(machine->planning().round.seconds, 0);
+  EXPECT_EQ(machine->planning().period.seconds, 0);
   for (Block* block : blocks) machine->destroy(block);
-  return round;
+  return period;
 }
 
 double kernels(double seconds) {
   const double launch = cost::default_gpu().launch_seconds;
-  return static_cast<double>(kRoundBlocks) * (seconds + 2 * launch);
+  return static_cast<double>(kPeriodBlocks) * (seconds + 2 * launch);
 }
 
-TEST(RoundSeconds, AreThoseOfKernelsWhereTheyTakeLonger) {
-  const RoundStats round = round_of({}, 1e-3);
-  EXPECT_EQ(round.bytes_bound, kRoundBlockSize.count() * kLacking);
-  EXPECT_NEAR(round.kernel_seconds, kernels(1e-3), 1e-6);
-  EXPECT_EQ(round.seconds_bound, round.kernel_seconds);
-  EXPECT_GE(round.seconds, round.seconds_bound);
-  EXPECT_LT(round.seconds, 1.05 * round.seconds_bound) << "copies are hidden behind kernels";
+TEST(PeriodSeconds, AreThoseOfKernelsWhereTheyTakeLonger) {
+  const PeriodStats period = period_of({}, 1e-3);
+  EXPECT_EQ(period.bytes_bound, kPeriodBlockSize.count() * kLacking);
+  EXPECT_NEAR(period.kernel_seconds, kernels(1e-3), 1e-6);
+  EXPECT_EQ(period.seconds_bound, period.kernel_seconds);
+  EXPECT_GE(period.seconds, period.seconds_bound);
+  EXPECT_LT(period.seconds, 1.05 * period.seconds_bound) << "copies are hidden behind kernels";
 }
 
-TEST(RoundSeconds, AreThoseOfCopiesWhereTheyTakeLonger) {
+TEST(PeriodSeconds, AreThoseOfCopiesWhereTheyTakeLonger) {
   const cost::LinkModel slow{"slow", 1e8, 0};
-  const RoundStats round = round_of({.link = slow}, 1e-6);
-  EXPECT_NEAR(round.kernel_seconds, kernels(1e-6), 1e-6);
-  EXPECT_NEAR(round.seconds_bound, static_cast<double>(kRoundBlockSize.count() * kLacking) / slow.bandwidth,
+  const PeriodStats period = period_of({.link = slow}, 1e-6);
+  EXPECT_NEAR(period.kernel_seconds, kernels(1e-6), 1e-6);
+  EXPECT_NEAR(period.seconds_bound, static_cast<double>(kPeriodBlockSize.count() * kLacking) / slow.bandwidth,
               1e-6);
-  EXPECT_GE(round.seconds, round.seconds_bound);
+  EXPECT_GE(period.seconds, period.seconds_bound);
 }
 
-TEST(RoundSeconds, AreUnknownWhereNobodyMeasuresThem) {
-  const RoundStats round = round_of({.measured = false}, 1e-3);
-  EXPECT_GT(round.bytes_bound, 0);
-  EXPECT_EQ(round.seconds, 0);
-  EXPECT_EQ(round.kernel_seconds, 0);
-  EXPECT_EQ(round.seconds_bound, 0);
+TEST(PeriodSeconds, AreUnknownWhereNobodyMeasuresThem) {
+  const PeriodStats period = period_of({.measured = false}, 1e-3);
+  EXPECT_GT(period.bytes_bound, 0);
+  EXPECT_EQ(period.seconds, 0);
+  EXPECT_EQ(period.kernel_seconds, 0);
+  EXPECT_EQ(period.seconds_bound, 0);
 }
 
 // What is away while kernels take long, not while they touch much: its copies have the time.
-TEST(RoundSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
+TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   cost::GpuModel quick = cost::default_gpu();
   quick.launch_seconds = 1e-9;
   const cost::LinkModel link{"fast", quick.bytes() / 3, 0};  // a block in the time of touching three
@@ -78,7 +79,7 @@ TEST(RoundSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   Block* const before_long = make();
   Block* const large = make();
   Block* const small = machine->create(KiB(4));
-  Block* const once = machine->create(KiB(4));  // a round, by which that is found
+  Block* const once = machine->create(KiB(4));  // a period, by which that is found
   const auto run = [&](Block* block, double seconds = 0) {
     EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
     card.begin_kernel(0);
@@ -86,7 +87,7 @@ TEST(RoundSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   };
   run(large);
   ASSERT_TRUE(machine->pin(*large, machine.sim()).ok());
-  for (int round = 0; round < 40; ++round) {
+  for (int period = 0; period < 40; ++period) {
     run(once);
     run(behind_large);
     for (int i = 0; i < 10; ++i) run(large);

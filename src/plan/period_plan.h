@@ -1,5 +1,5 @@
-// What a round of a program moves, at all of its nodes: a pure function of the program and of what the engine
-// says of the nodes. So it may be made on another thread.
+// What a period of a program moves, at all of its nodes: a pure function of the program and of what the
+// engine says of the nodes. So it may be made on another thread.
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@
 
 namespace innkeeper::plan {
 
-// What a round of a program moves at all nodes.
-struct RoundCost {
-  int64_t operators = 0;  // 0: no round is known
-  int64_t times = 1;      // that it is gone round by one schedule
+// What a period of a program moves at all nodes.
+struct PeriodCost {
+  int64_t operators = 0;  // 0: no period is known
+  int64_t times = 1;      // consecutive periods that one schedule covers
   Bytes arriving{0};      // as planned
   Bytes leaving{0};
   Bytes bound{0};            // no plan has less arriving (bound.h), unless it computes things again
@@ -42,24 +42,24 @@ struct AboutNode {
 struct PlannedNode {
   NodeId node = kNoNode;
   AboutNode about;
-  Bytes touched{0};  // in a round, each block once
+  Bytes touched{0};  // in a period, each block once
   Bytes whole{0};    // room that the engine says blocks may have there; 0 where nothing is to move, and
   Bytes room{0};     // what of it they have
 
   bool fits() const { return whole <= Bytes(0) || room <= Bytes(0) || touched <= room; }
 };
 
-struct RoundPlan {
+struct PeriodPlan {
   std::vector<Move> moves;  // by step; of one step those that leave first
-  RoundCost cost;
+  PeriodCost cost;
   // By node: the most bytes that are alive there at a time, or away from nodes that it backs. With so much of
   // room nothing would move.
   std::array<Bytes, kMaxNodes> wanted{};
   std::vector<std::string> said;  // a line for each node where anything moves
 };
 
-// `times`: that the program is a round of the user's.
-RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes,
-                     const Backing& backing = {});
+// `times`: that the program is a period of the user's.
+PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes,
+                       const Backing& backing = {});
 
 }  // namespace innkeeper::plan

@@ -1,4 +1,4 @@
-#include "plan/round_plan.h"
+#include "plan/period_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -28,8 +28,8 @@ std::string said_of(const Program& program, int64_t times, const Schedule& made,
     if (move.drops) dropped += move.size;
   const std::string again =
       dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
-  const std::string rounds = times == 1 ? "a round" : std::to_string(times) + " rounds";
-  return "planned: " + rounds + " of " + std::to_string(program.length() / times) + " operators, in which " +
+  const std::string periods = times == 1 ? "a period" : std::to_string(times) + " periods";
+  return "planned: " + periods + " of " + std::to_string(program.length() / times) + " operators, in which " +
          to_string(made.arriving) + " arrive at " + at.about.name + " and " + to_string(made.leaving) +
          " leave it" + again + on_link(std::max(made.arriving, made.leaving), at.about.speed.link) +
          "; nothing would, with " + to_string(missing) + " more than its " + to_string(at.whole);
@@ -41,15 +41,15 @@ std::string said_of_backing(const Schedule& made, int64_t times) {
   for (const Move& move : made.moves)
     if (!move.arrives && move.written) copied += move.size;
   return "planned: of that " + to_string(Bytes(copied.count() / times)) +
-         " go on to the disk in a round, and " + to_string(Bytes(made.arriving.count() / times)) +
+         " go on to the disk in a period, and " + to_string(Bytes(made.arriving.count() / times)) +
          " come from there";
 }
 
 }  // namespace
 
-RoundPlan plan_round(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes,
-                     const Backing& backing) {
-  RoundPlan plan;
+PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes,
+                       const Backing& backing) {
+  PeriodPlan plan;
   plan.cost.operators = program.length() / times;
   plan.cost.times = times;
   std::vector<Schedule> above;  // the backing node

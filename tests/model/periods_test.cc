@@ -1,5 +1,5 @@
-// Programs that go round, as training does, on an engine that plans their movement: the bytes that each
-// operator sees are the model's, whatever is planned, and whatever comes between the rounds.
+// Programs that repeat themselves, as training does, on an engine that plans their movement: the bytes that
+// each operator sees are the model's, whatever is planned, and whatever comes between the periods.
 //
 // The seeds are new in each run and printed. INNKEEPER_SEED replays one; INNKEEPER_PROGRAMS sets how many
 // run.
@@ -20,7 +20,7 @@
 namespace innkeeper::test {
 namespace {
 
-struct RoundStep {
+struct PeriodStep {
   std::vector<size_t> reads;   // slots; those below `lasting` last
   std::vector<size_t> writes;  // lasting slots, changed in place
   std::optional<size_t> makes;
@@ -28,10 +28,10 @@ struct RoundStep {
   size_t scratch = 0;
 };
 
-struct Round {
+struct Period {
   size_t lasting = 0;
   std::vector<size_t> sizes;  // bytes, by slot
-  std::vector<RoundStep> steps;
+  std::vector<PeriodStep> steps;
 };
 
 class Chance {
@@ -44,26 +44,26 @@ class Chance {
   std::mt19937_64 engine_;
 };
 
-// Operators over weights and results; each result dies some operators later, in the round.
-Round random_round(Chance& chance) {
-  Round round;
-  round.lasting = 4 + chance.below(12);
-  for (size_t i = 0; i < round.lasting; ++i) round.sizes.push_back(1 + chance.below(6000));
+// Operators over weights and results; each result dies some operators later, in the period.
+Period random_period(Chance& chance) {
+  Period period;
+  period.lasting = 4 + chance.below(12);
+  for (size_t i = 0; i < period.lasting; ++i) period.sizes.push_back(1 + chance.below(6000));
   std::vector<size_t> alive;
   const size_t length = 20 + chance.below(60);
   for (size_t i = 0; i < length; ++i) {
-    RoundStep step;
+    PeriodStep step;
     const auto take = [&](std::vector<size_t>& from, size_t slot) {
       if (std::find(from.begin(), from.end(), slot) == from.end()) from.push_back(slot);
     };
-    take(step.reads, i % 3 == 0 ? i / 3 % round.lasting : chance.below(round.lasting));
+    take(step.reads, i % 3 == 0 ? i / 3 % period.lasting : chance.below(period.lasting));
     for (size_t more = chance.below(3); more > 0 && !alive.empty(); --more)
       take(step.reads, alive[chance.below(alive.size())]);
-    if (chance.one_in(3)) step.writes.push_back(chance.below(round.lasting));
+    if (chance.one_in(3)) step.writes.push_back(chance.below(period.lasting));
     if (!step.writes.empty()) std::erase(step.reads, step.writes.front());
     if (!chance.one_in(4)) {
-      step.makes = round.sizes.size();
-      round.sizes.push_back(1 + chance.below(6000));
+      step.makes = period.sizes.size();
+      period.sizes.push_back(1 + chance.below(6000));
       if (chance.one_in(5)) step.scratch = 1 + chance.below(4000);
     }
     while (alive.size() > 6 || (!alive.empty() && chance.one_in(4))) {
@@ -72,18 +72,19 @@ Round random_round(Chance& chance) {
       alive.erase(alive.begin() + static_cast<int64_t>(which));
     }
     if (step.makes) alive.push_back(*step.makes);
-    round.steps.push_back(step);
+    period.steps.push_back(step);
   }
-  round.steps.back().frees.insert(round.steps.back().frees.end(), alive.begin(), alive.end());
-  return round;
+  period.steps.back().frees.insert(period.steps.back().frees.end(), alive.begin(), alive.end());
+  return period;
 }
 
 // One program on a machine, with what each of its blocks must hold.
 class Going {
  public:
-  Going(Machine& machine, const Round& round) : machine_(machine), round_(round), slots_(round.sizes.size()) {
-    for (size_t i = 0; i < round.lasting; ++i) {
-      slots_[i].contents = pattern(round.sizes[i], ++version_);
+  Going(Machine& machine, const Period& period)
+      : machine_(machine), period_(period), slots_(period.sizes.size()) {
+    for (size_t i = 0; i < period.lasting; ++i) {
+      slots_[i].contents = pattern(period.sizes[i], ++version_);
       slots_[i].block = machine_.make(machine_.sim(), slots_[i].contents).value();
     }
   }
@@ -96,18 +97,18 @@ class Going {
   Going& operator=(const Going&) = delete;
 
   void go(NodeId node) {
-    for (size_t i = 0; i < round_.steps.size() && !testing::Test::HasFatalFailure(); ++i) step(i, node);
+    for (size_t i = 0; i < period_.steps.size() && !testing::Test::HasFatalFailure(); ++i) step(i, node);
   }
   void step(size_t index, NodeId node) {
-    const RoundStep& step = round_.steps[index];
+    const PeriodStep& step = period_.steps[index];
     std::vector<Access> accesses;
     for (const size_t slot : step.reads) accesses.push_back({slots_[slot].block, false});
     for (const size_t slot : step.writes) {
       accesses.push_back({slots_[slot].block, true});
-      slots_[slot].contents = pattern(round_.sizes[slot], ++version_);
+      slots_[slot].contents = pattern(period_.sizes[slot], ++version_);
     }
     Contents made;
-    if (step.makes) made = pattern(round_.sizes[*step.makes], ++version_);
+    if (step.makes) made = pattern(period_.sizes[*step.makes], ++version_);
     const auto kernel = [&](std::span<const std::span<unsigned char>> operands) {
       for (size_t i = 0; i < step.reads.size(); ++i) {
         const Contents& wanted = slots_[step.reads[i]].contents;
@@ -153,7 +154,7 @@ class Going {
   }
   // A lasting block dies, and another one takes its place: plans know the dead one.
   void replace(Chance& chance) {
-    Slot& slot = slots_[chance.below(round_.lasting)];
+    Slot& slot = slots_[chance.below(period_.lasting)];
     if (slot.block == pinned_) return;
     machine_->destroy(slot.block);
     slot.block = machine_.make(machine_.sim(), slot.contents).value();
@@ -162,7 +163,7 @@ class Going {
     if (pinned_ != nullptr) machine_->unpin(*pinned_);
     pinned_ = nullptr;
   }
-  Block* any(Chance& chance) { return slots_[chance.below(round_.lasting)].block; }
+  Block* any(Chance& chance) { return slots_[chance.below(period_.lasting)].block; }
 
  private:
   // A device's failure loses nothing: the operator runs when it is tried again.
@@ -178,13 +179,13 @@ class Going {
     Contents contents;
   };
   Machine& machine_;
-  const Round& round_;
+  const Period& period_;
   std::vector<Slot> slots_;
   Block* pinned_ = nullptr;
   uint64_t version_ = 0;
 };
 
-// What a program does between two rounds, or in one, that no plan knows of.
+// What a program does between two periods, or in one, that no plan knows of.
 constexpr size_t kDisturbances = 9;
 void disturb(Machine& machine, Going& run, Chance& chance, size_t which) {
   switch (which) {
@@ -202,7 +203,7 @@ void disturb(Machine& machine, Going& run, Chance& chance, size_t which) {
   }
 }
 
-void one_program(uint64_t seed, int64_t& rounds) {
+void one_program(uint64_t seed, int64_t& periods) {
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
   Chance chance(seed);
   MachineOptions options;
@@ -221,9 +222,9 @@ void one_program(uint64_t seed, int64_t& rounds) {
     options.disk_budget = MiB(8);
   }
   Machine machine(options);
-  const Round round = random_round(chance);
+  const Period period = random_period(chance);
   {
-    Going run(machine, round);
+    Going run(machine, period);
     for (int i = 0; i < 24; ++i) {
       if (failing) {
         const unsigned kinds[] = {unsigned(Fault::allocation), unsigned(Fault::copy), unsigned(Fault::order)};
@@ -236,33 +237,33 @@ void one_program(uint64_t seed, int64_t& rounds) {
       ASSERT_EQ(machine->check_invariants(), "");
       if (testing::Test::HasFatalFailure()) return;
     }
-    rounds += machine->planning().rounds;
+    periods += machine->planning().periods;
   }
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
 }
 
-TEST(Rounds, SeeTheBytesOfTheModelWhateverIsPlanned) {
+TEST(Periods, SeeTheBytesOfTheModelWhateverIsPlanned) {
   const uint64_t one = from_environment("INNKEEPER_SEED", 0);
   const uint64_t seed = one != 0 ? one : std::random_device()();
   const uint64_t programs = one != 0 ? 1 : from_environment("INNKEEPER_PROGRAMS", 200);
   std::cout << "seeds from " << seed << "\n";
-  int64_t rounds = 0;
+  int64_t periods = 0;
   for (uint64_t i = 0; i < programs && !HasFatalFailure() && !HasNonfatalFailure(); ++i)
-    one_program(seed + i, rounds);
+    one_program(seed + i, periods);
   if (one == 0) {
-    EXPECT_GT(rounds, static_cast<int64_t>(programs)) << "hardly anything was planned";
+    EXPECT_GT(periods, static_cast<int64_t>(programs)) << "hardly anything was planned";
   }
 }
 
-// At each operator of a round each thing that no plan knows of: nothing is lost, and the round is followed
+// At each operator of a period each thing that no plan knows of: nothing is lost, and the period is followed
 // again.
-TEST(Rounds, LoseNothingWhereverTheyAreLeft) {
-  constexpr int kPatience = 8;  // rounds
+TEST(Periods, LoseNothingWhereverTheyAreLeft) {
+  constexpr int kPatience = 8;  // periods
   Chance chance(3);
-  const Round round = random_round(chance);
+  const Period period = random_period(chance);
   Machine machine({.budget = KiB(30)});
-  Going run(machine, round);
+  Going run(machine, period);
   const auto follow = [&] {
     for (int i = 0; i < kPatience && !machine->planning().follows; ++i) run.go(machine.sim());
     return machine->planning().follows;
@@ -270,11 +271,11 @@ TEST(Rounds, LoseNothingWhereverTheyAreLeft) {
   run.go(machine.sim());
   ASSERT_TRUE(follow());
   for (size_t which = 0; which < kDisturbances; ++which) {
-    for (size_t left_at = 0; left_at <= round.steps.size(); ++left_at) {
+    for (size_t left_at = 0; left_at <= period.steps.size(); ++left_at) {
       SCOPED_TRACE(std::to_string(which) + " before step " + std::to_string(left_at));
       for (size_t i = 0; i < left_at; ++i) run.step(i, machine.sim());
       disturb(machine, run, chance, which);
-      for (size_t i = left_at; i < round.steps.size(); ++i) run.step(i, machine.sim());
+      for (size_t i = left_at; i < period.steps.size(); ++i) run.step(i, machine.sim());
       if (HasFatalFailure()) return;
       ASSERT_EQ(machine->check_invariants(), "");
       run.unpin();
@@ -285,10 +286,10 @@ TEST(Rounds, LoseNothingWhereverTheyAreLeft) {
   }
 }
 
-// Others' operators are not the program's: they neither end its rounds nor touch freed blocks. And what is
+// Others' operators are not the program's: they neither end its periods nor touch freed blocks. And what is
 // planned never waits for them: on a full host they may be waiting for the planner.
-TEST(Rounds, GoOnBesideOtherThreads) {
-  int64_t rounds = 0;
+TEST(Periods, GoOnBesideOtherThreads) {
+  int64_t periods = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Chance chance(seed);
     MachineOptions options{.budget = KiB(72), .visibility = sim::Visibility::random, .seed = seed};
@@ -299,15 +300,15 @@ TEST(Rounds, GoOnBesideOtherThreads) {
       options.host_computes = true;
     }
     Machine machine(options);
-    const Round round = random_round(chance);
-    const Round other = random_round(chance);
+    const Period period = random_period(chance);
+    const Period other = random_period(chance);
     std::atomic<bool> over{false};
     std::thread beside([&] {
       Going run(machine, other);
       while (!over) run.go(full_host ? machine.host() : machine.sim());
     });
     {
-      Going run(machine, round);
+      Going run(machine, period);
       std::thread hints([&] {  // from a thread that is no program, about the program's blocks
         Chance any(seed + 1000);
         while (!over) {
@@ -324,14 +325,14 @@ TEST(Rounds, GoOnBesideOtherThreads) {
     }
     ASSERT_EQ(machine->check_invariants(), "") << "seed " << seed;
     ASSERT_EQ(machine->block_count(), 0u);
-    rounds += machine->planning().rounds;
+    periods += machine->planning().periods;
   }
-  EXPECT_GT(rounds, 0) << "no program was followed";
+  EXPECT_GT(periods, 0) << "no program was followed";
 }
 
 // The host has no room for what a plan says should leave, and another thread's operator runs there: that one
 // may be waiting to tell the planner of the end of a block that is this program's.
-TEST(Rounds, WaitForNobody) {
+TEST(Periods, WaitForNobody) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.budget = KiB(36), .host_budget = KiB(64), .host_computes = true});
   std::vector<Block*> blocks;

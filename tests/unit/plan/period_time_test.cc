@@ -1,5 +1,5 @@
-// The run of a round that chooses between schedules, by hand.
-#include "plan/round_time.h"
+// The run of a period that chooses between schedules, by hand.
+#include "plan/period_time.h"
 
 #include <gtest/gtest.h>
 
@@ -25,51 +25,52 @@ struct OneBlock {
     uses.written.push_back(written);
     for (int64_t step = 0; step <= uses.length; ++step) uses.touched.push_back(step * kKernel);
   }
-  double time() const { return round_time(uses, trips, spare); }
+  double time() const { return period_time(uses, trips, spare); }
 
   Uses uses;
   std::vector<Trip> trips{{.after = 0, .arrives = false, .gap = 0}, {.after = 1, .arrives = true, .gap = 0}};
   std::vector<int64_t> spare{0, kMoved, 0, 0};
 };
 
-TEST(RoundTime, OfARoundThatMovesNothingIsItsKernels) {
-  OneBlock round(true);
-  round.trips.clear();
-  EXPECT_DOUBLE_EQ(round.time(), 4 * kKernel);
+TEST(PeriodTime, OfAPeriodThatMovesNothingIsItsKernels) {
+  OneBlock period(true);
+  period.trips.clear();
+  EXPECT_DOUBLE_EQ(period.time(), 4 * kKernel);
 }
 
-TEST(RoundTime, WaitsForTheRoomThatACopyOutGivesBackAndForTheCopyIn) {
+TEST(PeriodTime, WaitsForTheRoomThatACopyOutGivesBackAndForTheCopyIn) {
   EXPECT_DOUBLE_EQ(OneBlock(true).time(), kKernel + 2 * kCopy);
 }
 
-TEST(RoundTime, OfACleanBlockHasNoCopyOut) { EXPECT_DOUBLE_EQ(OneBlock(false).time(), 2 * kKernel + kCopy); }
+TEST(PeriodTime, OfACleanBlockHasNoCopyOut) { EXPECT_DOUBLE_EQ(OneBlock(false).time(), 2 * kKernel + kCopy); }
 
-TEST(RoundTime, CopiesBothWaysAtATimeWhereThereIsRoom) {
-  OneBlock round(true);
-  round.spare.assign(4, kMoved);
-  EXPECT_DOUBLE_EQ(round.time(), 2 * kKernel + kCopy);
+TEST(PeriodTime, CopiesBothWaysAtATimeWhereThereIsRoom) {
+  OneBlock period(true);
+  period.spare.assign(4, kMoved);
+  EXPECT_DOUBLE_EQ(period.time(), 2 * kKernel + kCopy);
 }
 
-TEST(RoundTime, HidesCopiesBehindLongKernels) {
-  OneBlock round(true);
-  for (int64_t& bytes : round.uses.touched) bytes *= 100'000;
-  EXPECT_DOUBLE_EQ(round.time(), 4e5 * kKernel);
+TEST(PeriodTime, HidesCopiesBehindLongKernels) {
+  OneBlock period(true);
+  for (int64_t& bytes : period.uses.touched) bytes *= 100'000;
+  EXPECT_DOUBLE_EQ(period.time(), 4e5 * kKernel);
 }
 
 // Its bytes are on the host since it left first: the second time it leaves at once.
-TEST(RoundTime, OfOneVersionThereIsOneCopyOut) {
-  OneBlock round(true);
-  round.uses.gaps[0].end = 2;
-  round.uses.gaps.push_back({.block = 0, .begin = 3, .end = 4, .returns = true, .fresh = true, .version = 0});
-  round.trips = {{.after = 0, .arrives = false, .gap = 0},
-                 {.after = 0, .arrives = true, .gap = 0},
-                 {.after = 2, .arrives = false, .gap = 1},
-                 {.after = 2, .arrives = true, .gap = 1}};
-  round.spare.assign(4, 0);
-  const double once = round.time();
-  round.uses.gaps[1].version = 1;  // written in between
-  round.uses.written.push_back(true);
-  EXPECT_GT(round.time(), once + 0.9 * kCopy);
+TEST(PeriodTime, OfOneVersionThereIsOneCopyOut) {
+  OneBlock period(true);
+  period.uses.gaps[0].end = 2;
+  period.uses.gaps.push_back(
+      {.block = 0, .begin = 3, .end = 4, .returns = true, .fresh = true, .version = 0});
+  period.trips = {{.after = 0, .arrives = false, .gap = 0},
+                  {.after = 0, .arrives = true, .gap = 0},
+                  {.after = 2, .arrives = false, .gap = 1},
+                  {.after = 2, .arrives = true, .gap = 1}};
+  period.spare.assign(4, 0);
+  const double once = period.time();
+  period.uses.gaps[1].version = 1;  // written in between
+  period.uses.written.push_back(true);
+  EXPECT_GT(period.time(), once + 0.9 * kCopy);
 }
 
 // Written, read, written again; and what is only read.
@@ -81,8 +82,8 @@ TEST(Gaps, OfOneVersionHaveTheSameBytes) {
   const auto op = [&](Name name, bool write) {
     history.ended(NodeId{1}, std::array{Touch{name, Bytes(kMoved), write}});
   };
-  for (int round = 0; round < 3; ++round) {
-    op(block, false);  // of the version that the round before has written last
+  for (int period = 0; period < 3; ++period) {
+    op(block, false);  // of the version that the period before has written last
     op(other, false);
     op(block, true);
     op(frozen, false);

@@ -1,4 +1,4 @@
-#include "plan/round_time.h"
+#include "plan/period_time.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@ namespace innkeeper::plan {
 namespace {
 
 // The first fills the links' queues, the last is as all that follow.
-constexpr int kRounds = 3;
+constexpr int kPeriods = 3;
 
 class Run {
  public:
@@ -39,7 +39,7 @@ class Run {
 
   double time() {
     double before = 0;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int period = 0; period < kPeriods; ++period) {
       before = now_;
       run();
     }
@@ -102,7 +102,7 @@ class Run {
 
 }  // namespace
 
-double round_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare) {
+double period_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare) {
   return Run(uses, trips, spare).time();
 }
 

@@ -1,4 +1,4 @@
-// How long a round takes by one schedule, told by running it: to choose between schedules, not to tell
+// How long a period takes by one schedule, told by running it: to choose between schedules, not to tell
 // seconds.
 //
 // Kernels run one after the other. Each takes as long as it touches bytes, and starts after the host has
@@ -19,14 +19,14 @@ namespace innkeeper::plan {
 inline constexpr double kLatency = 512 << 10;
 
 struct Trip {
-  int64_t after = 0;     // starts after this step of the round
+  int64_t after = 0;     // starts after this step of the period
   bool arrives = false;  // else it leaves
   size_t gap = 0;        // in Uses::gaps
-  int64_t rounds = 0;    // that it starts later than the block is made in
+  int64_t periods = 0;   // that it starts later than the block is made in
 };
 
 // In bytes that kernels touch. `trips`: by step, in the order in which they start. `spare`: by step, bytes of
 // the room that nothing has, where copies take no time.
-double round_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare);
+double period_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare);
 
 }  // namespace innkeeper::plan
