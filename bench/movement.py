@@ -214,7 +214,7 @@ def main() -> None:
     fits = simulated("training", "--steps", str(args.steps), nodes="sim:1x1GiB,host:4GiB", sim=A100)
     for share in SHARES:
         nodes = f"sim:1x{int(share * fits['peak'])}B,host:4GiB"
-        for planning, how in (("off", "asked for"), ("on", "planned")):
+        for planning, how in (("off", "on demand"), ("on", "planned")):
             found = simulated(
                 "training", "--steps", str(args.steps), nodes=nodes, sim=A100, planning=planning
             )

@@ -2,7 +2,7 @@
 
 Training steps of the models of ``bench/traces``, without data, on a simulated card with less and less room,
 each in a process of its own. Times are the simulator's, in milliseconds a step, of steps behind those in
-which plans are made: with room for all, and with a part of the peak, ``asked for`` without plans and
+which plans are made: with room for all, and with a part of the peak, ``on demand`` without plans and
 ``recompute`` where blocks may be computed again. AdamW's forms are PyTorch's own: ``foreach=False``, what one
 gets by default, which are lists, and ``fused=True``, which reads each tensor once.
 

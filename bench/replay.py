@@ -5,7 +5,7 @@ those of a step, in multiples of its kernels':
 
 ``planned``: as Innkeeper does it once it knows the round;
 ``recompute``: as programs run by default: what cheap operators made may be made again;
-``asked for``: likewise without plans: each block moves when it is asked for, beside the kernels;
+``on demand``: likewise without plans: each block moves when an operator needs it, beside the kernels;
 ``pager``: least recently used leaves, and the program waits for each copy, as for unified memory's;
 ``modules``, ``activations``, ``optimizer``: what people do today, each a rule about which tensors are at the
 host, on the same card and of the same record ("-": does not fit, whatever it moves). Module by module with
@@ -52,7 +52,7 @@ SHARES = "0.9,0.8,0.7,0.6,0.5,0.4"
 WAYS = {
     "planned": "run1",
     "recompute": "other3",
-    "asked": "run0",
+    "on_demand": "run0",
     "pager": "run2",
 }  # and the classes of their lines
 OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  # likewise; some do not fit
@@ -114,7 +114,7 @@ def order_line(all_found: list[Found]) -> str:
     rows = [row for found in all_found for row in found["rows"] if row.get("by_use", {}).get("bytes_in")]
     parts = []
     for what, key in (("bytes in", "bytes_in"), ("time", "seconds")):
-        ratios = sorted(row["asked"][key] / row["by_use"][key] for row in rows)
+        ratios = sorted(row["on_demand"][key] / row["by_use"][key] for row in rows)
         middle = ratios[len(ratios) // 2]
         parts.append(f"{what} {ratios[0]:.3f}x to {ratios[-1]:.3f}x, {middle:.3f}x in the middle")
     return f"without plans, of the same by the order of use alone: {'; '.join(parts)} of {len(rows)} cells"
@@ -156,7 +156,7 @@ def others_lines(all_found: list[Found]) -> Iterator[str]:
 
 
 HEADER = (
-    "model", "room", "planned", "recompute", "asked for", "pager", "modules", "activations", "optimizer",
+    "model", "room", "planned", "recompute", "on demand", "pager", "modules", "activations", "optimizer",
     "roofline",
     "bytes in, of the best",
 )  # fmt: skip
@@ -215,7 +215,7 @@ def page(all_found: list[Found]) -> str:
         ".other3 { --c: #0891b2; }"
         "[class^='line other'] { stroke-width: 2; }</style></head><body><main>"
         f"<h1>Training with less room</h1><p>{about}</p>"
-        "<p>Lines: planned in blue, with recompute in cyan, asked for in grey, the pager in red, the roof"
+        "<p>Lines: planned in blue, with recompute in cyan, on demand in grey, the pager in red, the roof"
         "line dashed; modules in green, activations in orange, the optimizer in violet, where these fit.</p>"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in others_lines(all_found))}</ul>"
         f"{''.join(parts)}</main></body></html>\n"

@@ -56,7 +56,7 @@ def cells_of(trace: Path, card: str, seed: int | None, shares: str) -> Iterator[
             "card": card,
             "seed": seed,
             "share": rows[0]["share"],
-            "asked": rows[0]["asked"]["seconds"],
+            "on_demand": rows[0]["on_demand"]["seconds"],
             **{way: row["planned"]["seconds"] for way, row in zip(WAYS, rows, strict=True)},
             **{f"{way} again": row["recompute"]["seconds"] for way, row in zip(WAYS, rows, strict=True)},
         }
@@ -93,15 +93,15 @@ def main() -> None:
     print(line("by the model, of told", cells, lambda cell: cell["model"] / cell["told"]))
     print(line("unknown, of told", cells, lambda cell: cell["unknown"] / cell["told"]))
     print(line("by the model, of unknown", cells, lambda cell: cell["model"] / cell["unknown"]))
-    print(line("by the model, of on demand", cells, lambda cell: cell["model"] / cell["asked"]))
-    print(line("told, of on demand", cells, lambda cell: cell["told"] / cell["asked"]))
+    print(line("by the model, of on demand", cells, lambda cell: cell["model"] / cell["on_demand"]))
+    print(line("told, of on demand", cells, lambda cell: cell["told"] / cell["on_demand"]))
     print("\nwith recompute")
     again = "model again"
     print(line("by the model, of told", cells, lambda cell: cell[again] / cell["told again"]))
     print(line("unknown, of told", cells, lambda cell: cell["unknown again"] / cell["told again"]))
     print(line("by the model, of planned", cells, lambda cell: cell[again] / cell["model"]))
     print(line("unknown, of planned", cells, lambda cell: cell["unknown again"] / cell["unknown"]))
-    print(line("by the model, of on demand", cells, lambda cell: cell[again] / cell["asked"]))
+    print(line("by the model, of on demand", cells, lambda cell: cell[again] / cell["on_demand"]))
     print(f"\n{len(exact)} cells where the model is right")
     print(line("by the model, of told", exact, lambda cell: cell["model"] / cell["told"]))
     print(line("with recompute", exact, lambda cell: cell[again] / cell["told again"]))

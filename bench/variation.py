@@ -69,15 +69,15 @@ def played(name: str, seed: int, folder: Path, program: Path) -> list[Cell | str
 
 
 def cell(row: dict[str, Any]) -> Cell | str:
-    """Planned over asked for."""
+    """Planned over on demand."""
     if "failed" in row:
         return str(row["failed"])
 
     def times(keys: list[str], first: int = 0) -> float:
-        planned, asked = (
-            sum(s[key] for s in row[way][first:] for key in keys) for way in ("planned", "asked")
+        planned, on_demand = (
+            sum(s[key] for s in row[way][first:] for key in keys) for way in ("planned", "on_demand")
         )
-        return planned / asked if asked else 1.0
+        return planned / on_demand if on_demand else 1.0
 
     return {
         "time": times(["seconds"]),

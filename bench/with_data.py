@@ -2,7 +2,7 @@
 
 Small models of shapes that nobody tuned plans on: the demo's GPT, an OPT and a ViT of transformers, from
 random weights. Each case is a process of its own; times are the simulator's, in multiples of a step with room
-for all, of steps behind those in which plans are made. ``asked for`` is without plans, ``recompute`` where
+for all, of steps behind those in which plans are made. ``on demand`` is without plans, ``recompute`` where
 blocks may be computed again, ``time_bound`` what ``stats()`` says that no plan goes below. Bytes are those
 that arrive in a step, in multiples of ``bytes_bound``, below which is no plan that copies alone. Every way
 has the losses of the run with room for all, to the bit.

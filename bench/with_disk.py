@@ -3,7 +3,7 @@
 The small models of ``bench/with_data.py``: on a simulated card with 45 % of what they want and a host with
 25 %, the rest on a disk; and on a host that computes, with 60 % and no card. Each case is a process of its
 own; times are those of a step behind those in which plans are made, in multiples of a step with room for
-all. ``asked for`` is without plans. Every way has the losses of the run with room for all, to the bit.
+all. ``on demand`` is without plans. Every way has the losses of the run with room for all, to the bit.
 
 The disk is as slow as ``--disk`` says (a library takes that time at each read and write of the spill file):
 a simulated card computes on a processor, some hundred times slower than the card would, so a disk that is
@@ -31,7 +31,7 @@ from with_data import CARD, MODELS, check_losses, training
 
 SOURCE = Path(__file__).resolve().parent / "support" / "slow_disk.c"
 CARD_SHARE, BELOW_SHARE, HOST_SHARE = 0.45, 0.25, 0.6  # of the peak
-WAYS = {"asked for": "off", "planned": "on"}
+WAYS = {"on demand": "off", "planned": "on"}
 
 
 def train(name: str, steps: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from gpu_table.workloads import GIB, WORKLOADS, Workload
 TRACES = Path(__file__).resolve().parents[2] / "build" / "gpu_table"
 STEPS = 3  # The first makes the optimizer's state, the other two are alike.
 WAYS = {  # Column: what innkeeper replay calls it.
-    "on demand": "asked",
+    "on demand": "on_demand",
     "planned": "planned",
     "planned with recompute": "recompute",
     "rule: optimizer at the host": "optimizer",

@@ -7,7 +7,7 @@ from typing import Any
 
 WARM_UP = 8  # steps, after which a plan is followed
 WAYS = {  # name: settings
-    "asked for": {"INNKEEPER_PLANNING": "off"},
+    "on demand": {"INNKEEPER_PLANNING": "off"},
     "planned": {"INNKEEPER_PLANNING": "on"},
     "recompute": {"INNKEEPER_PLANNING": "on", "INNKEEPER_RECOMPUTE": "on"},
 }

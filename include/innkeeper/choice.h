@@ -49,8 +49,8 @@ struct ChoiceRequest {
   std::optional<int64_t> memory = std::nullopt;
   // With nobody else on them. By default a choice shares, and a lease does if `memory` is given.
   std::optional<bool> exclusive = std::nullopt;
-  // "nvidia" or "amd"; empty: either. Several GPUs are always of one maker.
-  std::string maker = {};
+  // "nvidia" or "amd"; empty: either. Several GPUs are always of one vendor.
+  std::string vendor = {};
   // In line, for so long at most; kForEver.
   std::chrono::milliseconds wait{0};
   // Instead of `mode`: called once with each GPU; highest wins.

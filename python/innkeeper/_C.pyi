@@ -110,7 +110,7 @@ def acquire_lease(
     wait: bool,
     wait_limit: float | None,
     allowed: list[str] | None,
-    maker: str,
+    vendor: str,
     expires: float | None,
     job: str,
 ) -> Lease: ...

@@ -173,7 +173,7 @@ def auto_choice(
     by = "free" if key else mode
     among = _started_with(uuids)
     try:
-        held = lease(n, asked, exclusive, mode=by, key=key, wait=wait, uuids=among, maker=_maker())
+        held = lease(n, asked, exclusive, mode=by, key=key, wait=wait, uuids=among, vendor=_vendor())
     except (LeaseBusy, ValueError) as error:
         if among is uuids:
             raise
@@ -205,7 +205,7 @@ def _started_with(uuids: Sequence[str] | None) -> Sequence[str] | None:
     return [uuid for uuid in here if _C.simulated_node(uuid) in simulated]
 
 
-def _maker() -> str:
+def _vendor() -> str:
     """Whose GPUs PyTorch was built for; empty for neither's.
 
     Raises:

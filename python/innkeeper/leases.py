@@ -12,6 +12,7 @@ from types import TracebackType
 
 from innkeeper import _C
 from innkeeper.gpus import GPU, gpus
+from innkeeper.renamed import arguments_renamed
 
 LeaseBusy = _C.LeaseBusy
 """Not now: the message says what is left, who holds the rest, and who waits. Trying later may work."""
@@ -121,6 +122,7 @@ class Lease:
         return f"Lease({self.id}, {self.claims}{', exclusive' if self.exclusive else ''}{held})"
 
 
+@arguments_renamed(maker="vendor")
 def lease(
     n: int = 1,
     memory: int | None = None,
@@ -132,7 +134,7 @@ def lease(
     expires: float | None = None,
     job: str = "",
     uuids: Sequence[str] | None = None,
-    maker: str = "",
+    vendor: str = "",
 ) -> Lease:
     """Leases GPUs, all ``n`` or none, out of those that this process was given.
 
@@ -150,7 +152,7 @@ def lease(
         expires: seconds after which it ends by itself.
         job: a text that others see.
         uuids: choose among these alone.
-        maker: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one maker.
+        vendor: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one vendor.
 
     Raises:
         LeaseBusy: not now; with ``wait``, not in time.
@@ -175,7 +177,7 @@ def lease(
             wait=wait is not False,
             wait_limit=limit,
             allowed=None if uuids is None else _known(uuids),
-            maker=maker,
+            vendor=vendor,
             expires=expires,
             job=job,
         )

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from torch.optim import Optimizer
 
 import torch
 from innkeeper import _C
+from innkeeper.renamed import Renamed
 from torch import Tensor, nn
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _MOST_MOVED = 12  # lines of what is moved in a period
 
 
-_RENAMED = {"round": "period", "planned_rounds": "planned_periods"}
+class Stats(Renamed):
+    """What ``stats`` returns."""
 
-
-class Stats(dict[str, Any]):
-    """What ``stats`` returns: a dict that knows the former names of its keys."""
-
-    def __missing__(self, key: str) -> Any:
-        """Raises KeyError, with the key's present name where it was renamed."""
-        if key in _RENAMED:
-            raise KeyError(f"{key!r} is called {_RENAMED[key]!r} now")
-        raise KeyError(key)
+    former = {"round": "period", "planned_rounds": "planned_periods"}  # noqa: RUF012
 
 
 def stats() -> Stats:

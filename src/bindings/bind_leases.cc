@@ -71,7 +71,7 @@ std::vector<std::pair<std::string, int64_t>> claims_of(const std::vector<lease::
 
 Held acquire(int count, std::optional<int64_t> memory, std::optional<bool> exclusive, const std::string& by,
              std::optional<std::map<std::string, double>> keys, bool wait, std::optional<double> wait_limit_s,
-             std::optional<std::vector<std::string>> allowed, const std::string& maker,
+             std::optional<std::vector<std::string>> allowed, const std::string& vendor,
              std::optional<double> expires_s, const std::string& job) {
   lease::Request request;
   request.count = count;
@@ -86,7 +86,7 @@ Held acquire(int count, std::optional<int64_t> memory, std::optional<bool> exclu
   request.wait = wait;
   if (wait_limit_s) request.wait_limit = from_seconds(*wait_limit_s);
   request.allowed = std::move(allowed);
-  throw_if_error(lease::restrict_here(request, maker));
+  throw_if_error(lease::restrict_here(request, vendor));
   if (expires_s) request.expires_after = from_seconds(*expires_s);
   request.job = job;
   std::optional<py::error_already_set> raised;  // by a signal's handler, while waiting
@@ -198,7 +198,7 @@ void bind_leases(py::module_& m) {
           WithoutGil());
   m.def("acquire_lease", &acquire, py::kw_only(), py::arg("count"), py::arg("memory"), py::arg("exclusive"),
         py::arg("by"), py::arg("keys"), py::arg("wait"), py::arg("wait_limit"), py::arg("allowed"),
-        py::arg("maker"), py::arg("expires"), py::arg("job"), WithoutGil(),
+        py::arg("vendor"), py::arg("expires"), py::arg("job"), WithoutGil(),
         "Grants a lease, or waits for it.");
   m.def(
       "adopt_lease",

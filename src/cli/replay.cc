@@ -116,7 +116,7 @@ Json to_json(const Comparison& found, const Options& options) {
                     {"budget", row.budget.count()},
                     {"planned", to_json(row.planned)},
                     {"recompute", to_json(row.recompute)},
-                    {"asked", to_json(row.asked)},
+                    {"on_demand", to_json(row.on_demand)},
                     {"by_use", to_json(row.by_use)},
                     {"pager", to_json(row.pager)},
                     {"modules", to_json(row.others.modules)},
@@ -141,7 +141,7 @@ Json to_json(const Comparison& found, const Options& options) {
 std::string as_text(const Comparison& found, const Options& options) {
   std::string text = fmt::format(
       "{} operators a step, {} at its peak; {:.3f} ms of kernels on a simulated {}, {}\n\n"
-      "room                  planned  recompute  asked for  pager  modules  activations  optimizer  "
+      "room                  planned  recompute  on demand  pager  modules  activations  optimizer  "
       "roofline   in, planned   Belady  out, planned   Belady\n",
       found.operators, to_string(found.peak), found.kernels * 1e3, options.card, options.link);
   for (const Row& row : found.rows) {
@@ -155,7 +155,7 @@ std::string as_text(const Comparison& found, const Options& options) {
         "{:>3.0f} % {:>12}  {:>9}  {:>9}  {:>9}  {:>5}  {:>7}  {:>11}  {:>9}  {:>8}  {:>12}  {:>7}  {:>12}  "
         "{:>7}\n",
         100 * row.share, to_string(row.budget), times(row.planned.seconds), times(row.recompute.seconds),
-        times(row.asked.seconds), times(row.pager.seconds), other(row.others.modules),
+        times(row.on_demand.seconds), times(row.pager.seconds), other(row.others.modules),
         other(row.others.activations), other(row.others.optimizer), times(row.roofline),
         to_string(row.planned.in), to_string(row.offline.in), to_string(row.planned.out),
         to_string(row.offline.out));
@@ -168,7 +168,7 @@ Json to_json(const VariedComparison& found, const Options& options) {
   for (const Varied& row : found.rows) {
     Json json = {{"share", row.share}, {"budget", row.budget.count()}};
     if (row.fits.ok()) {
-      json.update({{"planned", to_json(row.planned)}, {"asked", to_json(row.asked)}});
+      json.update({{"planned", to_json(row.planned)}, {"on_demand", to_json(row.on_demand)}});
     } else {
       json["failed"] = too_little(row);
     }
@@ -195,18 +195,18 @@ std::string as_text(const VariedComparison& found, const Options& options) {
   const double kernels = std::accumulate(found.kernels.begin(), found.kernels.end(), 0.0);
   std::string text = fmt::format(
       "{} steps as recorded, {} at their peak; {:.3f} ms of kernels in all on a simulated {}, {}\n\n"
-      "room                  planned  asked for  in, planned  asked for  out, planned  asked for\n",
+      "room                  planned  on demand  in, planned  on demand  out, planned  on demand\n",
       found.kernels.size(), to_string(found.peak), kernels * 1e3, options.card, options.link);
   for (const Varied& row : found.rows) {
     if (!row.fits.ok()) {
       text += fmt::format("{:>3.0f} % {:>12}  {}\n", 100 * row.share, to_string(row.budget), too_little(row));
       continue;
     }
-    const StepCost planned = sum_of(row.planned), asked = sum_of(row.asked);
-    text +=
-        fmt::format("{:>3.0f} % {:>12}  {:>8.2f}x {:>9.2f}x  {:>11}  {:>9}  {:>12}  {:>9}\n", 100 * row.share,
-                    to_string(row.budget), planned.seconds / kernels, asked.seconds / kernels,
-                    to_string(planned.in), to_string(asked.in), to_string(planned.out), to_string(asked.out));
+    const StepCost planned = sum_of(row.planned), on_demand = sum_of(row.on_demand);
+    text += fmt::format("{:>3.0f} % {:>12}  {:>8.2f}x {:>9.2f}x  {:>11}  {:>9}  {:>12}  {:>9}\n",
+                        100 * row.share, to_string(row.budget), planned.seconds / kernels,
+                        on_demand.seconds / kernels, to_string(planned.in), to_string(on_demand.in),
+                        to_string(planned.out), to_string(on_demand.out));
   }
   return text;
 }

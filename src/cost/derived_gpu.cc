@@ -11,7 +11,7 @@ namespace innkeeper::cost {
 namespace {
 
 // Operations of one multiprocessor in one cycle, by CUDA's programming guide (arithmetic throughput) and the
-// makers' white papers.
+// vendors' white papers.
 struct Multiprocessor {
   int capability;    // 10 * major + minor, or below
   Rates operations;  // fp64, fp32, tf32, bf16, fp16, fp8, int8

@@ -49,9 +49,9 @@ inline double kernel_seconds(const GpuModel& gpu, const KernelCost& kernel) {
 
 // The model that people call so, in any of the usual spellings: "RTX 4090", "rtx4090", "4090", "NVIDIA
 // GeForce RTX 4090". Also "custom:TFLOPS:GB/s:SIZE", as custom:165:1008:23GiB, whose rate holds for every
-// precision and is reached. A maker's name, "RTX", and the size of the model's memory do not count; any other
-// word does, as in "H100 NVL". Fails with half a sentence that names the nearest models, to be put behind the
-// name.
+// precision and is reached. A vendor's name, "RTX", and the size of the model's memory do not count; any
+// other word does, as in "H100 NVL". Fails with half a sentence that names the nearest models, to be put
+// behind the name.
 Result<GpuModel> gpu_named(std::string_view name);
 
 GpuModel default_gpu();  // of the simulator

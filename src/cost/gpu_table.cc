@@ -1,4 +1,4 @@
-// Rates are dense peaks of the makers' data sheets, in units of 1e12 per second; where a sheet prints the
+// Rates are dense peaks of the vendors' data sheets, in units of 1e12 per second; where a sheet prints the
 // rate with sparsity, half of it. 16-bit and 8-bit products accumulate in float32, as PyTorch's do: on
 // GeForce GPUs that halves the rate that is often quoted. 0 for fp8: the GPU has no such products, and they
 // are computed in 16 bits.
@@ -94,7 +94,7 @@ GpuRow row_of(const Figures& figures) {
   return {std::move(model), figures.gigabytes, figures.other};
 }
 
-bool is_makers(const std::string& word) {
+bool is_vendors(const std::string& word) {
   static const std::set<std::string, std::less<>> kWords = {"nvidia",      "geforce", "tesla",    "quadro",
                                                             "rtx",         "amd",     "instinct", "blackwell",
                                                             "workstation", "edition"};
@@ -116,7 +116,7 @@ std::string key_of_gpu(std::string_view name, unsigned gigabytes) {
   const std::vector<std::string> words = words_of(name);
   std::string key;
   for (size_t i = 0; i < words.size(); ++i) {
-    if (is_makers(words[i])) continue;
+    if (is_vendors(words[i])) continue;
     const std::string_view next = i + 1 < words.size() ? std::string_view(words[i + 1]) : "";
     const bool memory = words[i] == std::to_string(gigabytes) && next == "gb";
     if (memory || words[i] == "hbm" || words[i] == "sxm") {  // as HBM3 and SXM4

@@ -15,7 +15,7 @@ struct GpuRow {
 
 std::span<const GpuRow> gpu_rows();
 
-// What names are compared by: words of the name without a maker's, "RTX", and the row's size of memory.
+// What names are compared by: words of the name without a vendor's, "RTX", and the row's size of memory.
 std::string key_of_gpu(std::string_view name, unsigned gigabytes);
 
 // The row of this name; nullptr: none.

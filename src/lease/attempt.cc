@@ -111,7 +111,7 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
 
 bool Attempt::ever() const {
   // Who is in line fitted once: what cannot be read at the moment does not change that.
-  const size_t most = most_of_one_maker(machine, [&](size_t i) {
+  const size_t most = most_of_one_vendor(machine, [&](size_t i) {
     const bool unknown = in_line && ledger[i].allowed && machine.cards[i].total == Bytes(0);
     return unknown || can_ever_fit(ledger[i], wish);
   });
@@ -164,8 +164,8 @@ std::string Attempt::limits() const {
 }
 
 Status Attempt::refusal() const {
-  const size_t fitting = most_of_one_maker(machine, [&](size_t i) { return fits(ledger[i], wish); });
-  const size_t of_one_maker = most_of_one_maker(machine, [&](size_t i) { return ledger[i].allowed; });
+  const size_t fitting = most_of_one_vendor(machine, [&](size_t i) { return fits(ledger[i], wish); });
+  const size_t of_one_vendor = most_of_one_vendor(machine, [&](size_t i) { return ledger[i].allowed; });
   const auto allowed =
       std::count_if(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
   std::string text = "asked for " + describe(request) + ", ";
@@ -175,8 +175,8 @@ Status Attempt::refusal() const {
   } else {
     text += std::to_string(fitting) + (fitting == 1 ? " has" : " have") + " that now";
   }
-  if (wish.count > 1 && of_one_maker < static_cast<size_t>(allowed))
-    text += " (of one maker, who has " + std::to_string(of_one_maker) + ")";
+  if (wish.count > 1 && of_one_vendor < static_cast<size_t>(allowed))
+    text += " (of one vendor, who has " + std::to_string(of_one_vendor) + ")";
   if (turn.ahead > 0) text += ", " + std::to_string(turn.ahead) + " waiting ahead";
   size_t shown = 0;
   for (size_t i = 0; i < ledger.size(); ++i) {

@@ -30,7 +30,7 @@ struct Process {
 // One card, or one MIG instance: what a lease can be on.
 struct Card {
   std::string uuid;
-  int maker = 0;              // a program uses CUDA or HIP, so the cards of one lease are of one maker
+  int vendor = 0;             // a program uses CUDA or HIP, so the cards of one lease are of one vendor
   Bytes total;                // 0: unknown; then only whole cards can be leased
   Bytes reserved;             // by the driver
   std::optional<Bytes> free;  // none: nothing but leases is known of its memory

@@ -47,7 +47,7 @@ lease::Lease take(const ChoiceRequest& asked, std::optional<Bytes> memory, std::
   if (asked.wait != ChoiceRequest::kForEver) request.wait_limit = asked.wait;
   request.expires_after = asked.expires;
   request.job = asked.job;
-  throw_if_error(lease::restrict_here(request, asked.maker));
+  throw_if_error(lease::restrict_here(request, asked.vendor));
   if (asked.key) request.key = lease::by_keys(asked.key);
   return value_of(lease::acquire_here(request, asked.cancelled));
 }

@@ -94,15 +94,16 @@ class Linker {
   double best_sum_ = 0;
 };
 
-// Those for which `good` holds, by maker.
-std::map<int, std::vector<size_t>> by_maker(const Machine& machine, const std::function<bool(size_t)>& good) {
-  std::map<int, std::vector<size_t>> makers;
+// Those for which `good` holds, by vendor.
+std::map<int, std::vector<size_t>> by_vendor(const Machine& machine,
+                                             const std::function<bool(size_t)>& good) {
+  std::map<int, std::vector<size_t>> vendors;
   for (size_t i = 0; i < machine.cards.size(); ++i)
-    if (good(i)) makers[machine.cards[i].maker].push_back(i);
-  return makers;
+    if (good(i)) vendors[machine.cards[i].vendor].push_back(i);
+  return vendors;
 }
 
-// Chooses among cards of one maker, of which there are enough.
+// Chooses among cards of one vendor, of which there are enough.
 std::vector<size_t> choose_among(const Machine& machine, const Ledger& ledger, size_t wanted,
                                  const std::vector<double>& scores, std::vector<size_t> candidates) {
   const auto unclaimed = [&](size_t i) { return ledger[i].leases + ledger[i].waiting == 0; };
@@ -122,7 +123,7 @@ std::vector<size_t> choose_among(const Machine& machine, const Ledger& ledger, s
   return Linker(machine, std::move(fixed), pool, more).best();
 }
 
-// How good a choice is beside another maker's, by the same rules.
+// How good a choice is beside another vendor's, by the same rules.
 std::tuple<size_t, double, double> worth(const Machine& machine, const Ledger& ledger,
                                          const std::vector<double>& scores,
                                          const std::vector<size_t>& chosen) {
@@ -184,9 +185,9 @@ Bytes part_of(const Standing& standing, const Wish& wish) {
   return wish.exclusive ? standing.capacity : wish.memory;
 }
 
-size_t most_of_one_maker(const Machine& machine, const std::function<bool(size_t)>& good) {
+size_t most_of_one_vendor(const Machine& machine, const std::function<bool(size_t)>& good) {
   size_t most = 0;
-  for (const auto& [maker, cards] : by_maker(machine, good)) most = std::max(most, cards.size());
+  for (const auto& [vendor, cards] : by_vendor(machine, good)) most = std::max(most, cards.size());
   return most;
 }
 
@@ -194,7 +195,7 @@ std::optional<std::vector<size_t>> choose(const Machine& machine, const Ledger& 
                                           const std::vector<double>& scores) {
   const auto wanted = static_cast<size_t>(wish.count);
   std::optional<std::vector<size_t>> best;
-  for (auto& [maker, candidates] : by_maker(machine, [&](size_t i) { return fits(ledger[i], wish); })) {
+  for (auto& [vendor, candidates] : by_vendor(machine, [&](size_t i) { return fits(ledger[i], wish); })) {
     if (candidates.size() < wanted) continue;
     std::vector<size_t> chosen = choose_among(machine, ledger, wanted, scores, std::move(candidates));
     if (!best || worth(machine, ledger, scores, chosen) > worth(machine, ledger, scores, *best))
@@ -210,8 +211,8 @@ std::optional<std::vector<size_t>> choose_to_wait_for(const Machine& machine, co
                                                       const Wish& wish) {
   const auto wanted = static_cast<size_t>(wish.count);
   std::optional<std::vector<size_t>> best;
-  for (auto& [maker, candidates] :
-       by_maker(machine, [&](size_t i) { return can_ever_fit(ledger[i], wish); })) {
+  for (auto& [vendor, candidates] :
+       by_vendor(machine, [&](size_t i) { return can_ever_fit(ledger[i], wish); })) {
     if (candidates.size() < wanted) continue;
     std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
       if (ledger[a].available != ledger[b].available) return ledger[a].available > ledger[b].available;

@@ -1,6 +1,6 @@
 // Which cards: pure functions over the ledger. First what nobody holds, then the best links between the
 // chosen, then the score (most free memory, say), then the UUID, so that the same machine gives the same
-// answer. Several cards are of one maker.
+// answer. Several cards are of one vendor.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,8 @@ bool fits(const Standing& standing, const Wish& wish);
 // Could it fit on a card that nobody else used?
 bool can_ever_fit(const Standing& standing, const Wish& wish);
 
-// The most cards of one maker for which `good` holds, by index.
-size_t most_of_one_maker(const Machine& machine, const std::function<bool(size_t)>& good);
+// The most cards of one vendor for which `good` holds, by index.
+size_t most_of_one_vendor(const Machine& machine, const std::function<bool(size_t)>& good);
 
 // What of the card the wish claims.
 Bytes part_of(const Standing& standing, const Wish& wish);

@@ -57,7 +57,7 @@ Machine from_snapshot(const telemetry::Snapshot& snapshot) {
   for (size_t i = 0; i < snapshot.cards.size(); ++i) {
     const telemetry::Card& source = snapshot.cards[i];
     Card card;
-    card.maker = static_cast<int>(source.maker);
+    card.vendor = static_cast<int>(source.vendor);
     if (source.power && source.power->limit_watts && *source.power->limit_watts > 0)
       card.power_ratio = source.power->watts / *source.power->limit_watts;
     if (source.utilization) card.utilization = source.utilization->compute_percent / 100.0;
@@ -71,7 +71,7 @@ Machine from_snapshot(const telemetry::Snapshot& snapshot) {
     for (const telemetry::Instance& instance : source.instances) {
       Card part;
       part.uuid = instance.uuid;
-      part.maker = card.maker;
+      part.vendor = card.vendor;
       part.power_ratio = card.power_ratio;
       set_memory(part, instance.memory);
       set_processes(part, source, instance.uuid);

@@ -44,24 +44,24 @@ std::string nodes_for(Bytes memory, int sharers, const std::optional<std::string
   return std::string(kAuto) + std::to_string(own.count()) + "B";
 }
 
-Result<std::vector<std::string>> given_here(const std::string& maker) {
-  if (!maker.empty() && maker != "nvidia" && maker != "amd")
+Result<std::vector<std::string>> given_here(const std::string& vendor) {
+  if (!vendor.empty() && vendor != "nvidia" && vendor != "amd")
     return Status(Code::invalid_argument,
-                  "maker " + printable(maker) + ": expected nvidia or amd, or nothing for both");
+                  "vendor " + printable(vendor) + ": expected nvidia or amd, or nothing for both");
   const Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
   Result<std::vector<std::string>> given = given_by(variables_before(), cards);
-  if (!given.ok() || maker.empty()) return given;
-  telemetry::Chosen makers = telemetry::by_maker(given.value(), cards);
-  std::vector<std::string>& wanted = maker == "amd" ? makers.amd : makers.nvidia;
+  if (!given.ok() || vendor.empty()) return given;
+  telemetry::Chosen vendors = telemetry::by_vendor(given.value(), cards);
+  std::vector<std::string>& wanted = vendor == "amd" ? vendors.amd : vendors.nvidia;
   if (wanted.empty())
     return Status(Code::unavailable, "of the " + std::to_string(given.value().size()) +
                                          " GPUs that this process may use none is " +
-                                         (maker == "amd" ? "AMD's" : "NVIDIA's"));
+                                         (vendor == "amd" ? "AMD's" : "NVIDIA's"));
   return std::move(wanted);
 }
 
-Status restrict_here(Request& request, const std::string& maker) {
-  Result<std::vector<std::string>> given = given_here(maker);
+Status restrict_here(Request& request, const std::string& vendor) {
+  Result<std::vector<std::string>> given = given_here(vendor);
   if (!given.ok()) return given.status();
   if (request.allowed) {
     const std::vector<std::string>& named = *request.allowed;

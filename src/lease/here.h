@@ -30,15 +30,15 @@ inline constexpr const char* kNodesVariable = "INNKEEPER_NODES";
 std::string nodes_for(Bytes memory, int sharers, const std::optional<std::string>& said);
 
 // What this process may choose from: once CUDA is started in it, the cards that CUDA sees, by ordinal; before
-// that, what the variables said before anything was shown (shown.h). `maker`: "nvidia", "amd", or "" for
+// that, what the variables said before anything was shown (shown.h). `vendor`: "nvidia", "amd", or "" for
 // both. Fails (unavailable) if there is none, or if the variables' indices cannot be resolved, with the cure.
-Result<std::vector<std::string>> given_here(const std::string& maker = "");
+Result<std::vector<std::string>> given_here(const std::string& vendor = "");
 Result<std::vector<std::string>> given_by(const telemetry::Variables& variables,
                                           const telemetry::Snapshot& cards);
 
 // Lets the request choose from that alone (of request.allowed, if that is set), and inside the lease that the
 // process was started with.
-Status restrict_here(Request& request, const std::string& maker = "");
+Status restrict_here(Request& request, const std::string& vendor = "");
 
 // Waits as the request says, with a snapshot for each attempt. Fails as Arbiter::acquire does; where no GPU
 // can be seen at all with what the driver says. Blocks.

@@ -73,7 +73,7 @@ struct Showing {
 };
 
 Shown::Shown(const std::vector<std::string>& uuids, const telemetry::Snapshot& cards, Counts counts)
-    : entry_(std::make_shared<const Entry>(Entry{telemetry::by_maker(uuids, cards), std::move(counts)})) {
+    : entry_(std::make_shared<const Entry>(Entry{telemetry::by_vendor(uuids, cards), std::move(counts)})) {
   Showing& showing = Showing::self();
   const MutexLock lock(showing.mutex);
   if (!showing.is_ours()) {  // the first, or the program has set a variable itself
@@ -117,9 +117,9 @@ Result<std::vector<int>> ordinals_here(const std::vector<std::string>& uuids) {
   if (std::optional<std::vector<std::string>> view = telemetry::cuda_view(cards)) {
     listing = *std::move(view);
   } else {
-    // Each maker's are counted on their own; those asked for are of one.
-    const Chosen seen = by_maker(telemetry::visible_from_environment(cards).uuids, cards);
-    listing = by_maker(uuids, cards).amd.empty() ? seen.nvidia : seen.amd;
+    // Each vendor's are counted on their own; those asked for are of one.
+    const Chosen seen = by_vendor(telemetry::visible_from_environment(cards).uuids, cards);
+    listing = by_vendor(uuids, cards).amd.empty() ? seen.nvidia : seen.amd;
   }
   std::vector<int> ordinals;
   std::string missing, seen;

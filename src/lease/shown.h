@@ -3,7 +3,7 @@
 //
 // Until something has started CUDA its variables decide. What was chosen is then written there, by UUID, so
 // that CUDA will see the chosen cards alone, in the order in which they were chosen, and no card of another
-// maker. Once CUDA is started the variables are read no more: then the driver is asked which card each
+// vendor. Once CUDA is started the variables are read no more: then the driver is asked which card each
 // ordinal is. HIP cannot be asked so: AMD's cards are to be chosen before it is started.
 //
 // Nothing here starts CUDA, and nothing widens what the process was given. A variable that the program sets

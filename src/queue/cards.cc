@@ -47,7 +47,7 @@ void restrict_to_given(lease::Request& request, const Job& job, const telemetry:
 void show_cards(std::vector<std::string>& environment, const lease::Lease& lease) {
   const std::vector<std::string> uuids = lease.cards();
   telemetry::Chosen chosen;
-  if (!uuids.empty()) chosen = by_maker(uuids, telemetry::snapshot(telemetry::Wanted::nothing));
+  if (!uuids.empty()) chosen = by_vendor(uuids, telemetry::snapshot(telemetry::Wanted::nothing));
   for (const auto& [name, value] : by_name(showing(chosen, {})))
     if (value) set_variable(environment, name, *value);
 }

@@ -61,8 +61,8 @@ Status fill(Row& row, const trace::Record& record, Setup setup, const Comparison
   IK_RETURN_IF_ERROR(recompute.status());
   setup.recompute = false;
   setup.planning = false;
-  const Result<Played> asked = play(record, setup);
-  IK_RETURN_IF_ERROR(asked.status());
+  const Result<Played> on_demand = play(record, setup);
+  IK_RETURN_IF_ERROR(on_demand.status());
   setup.policy = make_lru_policy;
   const Result<Played> by_use = play(record, setup);
   IK_RETURN_IF_ERROR(by_use.status());
@@ -72,7 +72,7 @@ Status fill(Row& row, const trace::Record& record, Setup setup, const Comparison
   IK_RETURN_IF_ERROR(farthest.status());
   row.planned = average(planned.value().steps);
   row.recompute = average(recompute.value().steps);
-  row.asked = average(asked.value().steps);
+  row.on_demand = average(on_demand.value().steps);
   row.by_use = average(by_use.value().steps);
   row.pager = cost_of(paged.value(), found.kernels, &setup.link);
   row.offline = cost_of(farthest.value(), found.kernels, nullptr);
@@ -121,10 +121,10 @@ Status fill(Varied& row, const trace::Record& record, Setup setup) {
   Result<Played> planned = play(record, setup);
   IK_RETURN_IF_ERROR(planned.status());
   setup.planning = false;
-  Result<Played> asked = play(record, setup);
-  IK_RETURN_IF_ERROR(asked.status());
+  Result<Played> on_demand = play(record, setup);
+  IK_RETURN_IF_ERROR(on_demand.status());
   row.planned = std::move(planned.value().steps);
-  row.asked = std::move(asked.value().steps);
+  row.on_demand = std::move(on_demand.value().steps);
   return {};
 }
 

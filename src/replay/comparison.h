@@ -19,7 +19,7 @@ struct Row {
   Status fits = {};  // else an operator did not, and nothing below is there
   StepCost planned = {};
   StepCost recompute = {};   // likewise, where blocks may be computed again
-  StepCost asked = {};       // each block moves when it is asked for; copies beside kernels all the same
+  StepCost on_demand = {};   // each block moves when an operator needs it; copies beside kernels all the same
   StepCost by_use = {};      // likewise, by the order of use alone (make_lru_policy)
   StepCost pager = {};       // likewise, and the program waits for each copy, as for unified memory's
   StepCost offline = {};     // the bytes that farthest next use moves, with the whole record known
@@ -48,7 +48,7 @@ struct Varied {
   Bytes budget{0};
   Status fits = {};  // else an operator did not, and nothing below is there
   std::vector<StepCost> planned = {};
-  std::vector<StepCost> asked = {};
+  std::vector<StepCost> on_demand = {};
 };
 
 struct VariedComparison {

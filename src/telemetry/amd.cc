@@ -87,7 +87,7 @@ void lose_partitions(std::vector<amdsmi::Device>& devices, Part& part) {
     if (std::count_if(part.cards.begin(), part.cards.end(), is_same) > 1) {
       part.lost.push_back({card.driver_index, card.uuid, card.bus_id,
                            "another card has the same UUID: a partitioned card cannot be named", false,
-                           Maker::amd});
+                           Vendor::amd});
     } else {
       kept.push_back(devices[i]);
       cards.push_back(card);
@@ -104,7 +104,7 @@ bool read_cards(const amdsmi::Library& library, const Handles& handles, Wanted w
   std::vector<amdsmi::Device> devices;  // of part.cards, in its order
   for (size_t i = 0; i < handles.devices.size(); ++i) {
     Card card;
-    card.maker = Maker::amd;
+    card.vendor = Vendor::amd;
     card.driver_index = static_cast<int>(i);
     amdsmi::CardReader reader(library, handles.devices[i]);
     const bool known = reader.read_identity(card);
@@ -112,7 +112,7 @@ bool read_cards(const amdsmi::Library& library, const Handles& handles, Wanted w
     if (reader.gone()) return false;
     if (!known || reader.lost()) {
       part.lost.push_back(
-          {card.driver_index, card.uuid, card.bus_id, reader.why(), reader.forbidden(), Maker::amd});
+          {card.driver_index, card.uuid, card.bus_id, reader.why(), reader.forbidden(), Vendor::amd});
     } else {
       devices.push_back(handles.devices[i]);
       part.cards.push_back(std::move(card));

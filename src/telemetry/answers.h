@@ -1,4 +1,4 @@
-// What makes a driver's answers safe to use, whichever maker's: text without an end, numbers that make no
+// What makes a driver's answers safe to use, whichever vendor's: text without an end, numbers that make no
 // sense, names that could break a list.
 #pragma once
 

@@ -45,7 +45,7 @@ nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
     card.driver_index = static_cast<int>(i);
     const auto lose = [&](std::string why, bool forbidden = false) {
       part.lost.push_back(
-          {card.driver_index, card.uuid, card.bus_id, std::move(why), forbidden, Maker::nvidia});
+          {card.driver_index, card.uuid, card.bus_id, std::move(why), forbidden, Vendor::nvidia});
     };
     // Handles are taken anew each time: one of a card that was reset is stale.
     nvml::Device device = nullptr;

@@ -1,4 +1,4 @@
-// One maker's part of a snapshot: what its library gave, or why there is none. snapshot.cc puts the parts
+// One vendor's part of a snapshot: what its library gave, or why there is none. snapshot.cc puts the parts
 // together.
 #pragma once
 

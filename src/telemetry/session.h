@@ -1,4 +1,4 @@
-// The running driver library of this process, whichever maker's: starting it, and keeping it for as long as
+// The running driver library of this process, whichever vendor's: starting it, and keeping it for as long as
 // somebody asks.
 //
 // A Session is one start of the library in one process. It is not good across fork() (a driver ties it to the

@@ -11,11 +11,11 @@ namespace innkeeper::telemetry {
 
 namespace {
 
-// Cards whose place is unknown come last, by maker and the driver's index.
+// Cards whose place is unknown come last, by vendor and the driver's index.
 bool before(const Card& a, const Card& b) {
   const auto key = [](const Card& card) {
-    return std::tuple<bool, const std::string&, Maker, int>(card.bus_id.empty(), card.bus_id, card.maker,
-                                                            card.driver_index);
+    return std::tuple<bool, const std::string&, Vendor, int>(card.bus_id.empty(), card.bus_id, card.vendor,
+                                                             card.driver_index);
   };
   return key(a) < key(b);
 }
@@ -40,7 +40,7 @@ void merge_cards(std::vector<Part>& parts, bool links, Snapshot& result) {
   for (size_t a = 0; links && a < count; ++a) {
     for (size_t b = 0; b < count; ++b) {
       const Part& part = parts[sources[a].part];
-      if (sources[a].part != sources[b].part) continue;  // nobody tells about a pair of two makers
+      if (sources[a].part != sources[b].part) continue;  // nobody tells about a pair of two vendors
       const size_t place = sources[a].card * part.cards.size() + sources[b].card;
       if (place < part.links.size()) result.links[a * count + b] = part.links[place];
     }
@@ -48,11 +48,11 @@ void merge_cards(std::vector<Part>& parts, bool links, Snapshot& result) {
   for (const Source& source : sources) result.cards.push_back(std::move(card_of(source)));
 }
 
-// One maker's driver is enough. Without any, what is told is the trouble of the makers of whom there is
+// One vendor's driver is enough. Without any, what is told is the trouble of the vendors of whom there is
 // something here; or that there is nothing of either.
 void merge_drivers(const Part& nvidia, const Part& amd, Snapshot& result) {
-  for (const auto& [maker, part] : {std::pair(Maker::nvidia, &nvidia), std::pair(Maker::amd, &amd)})
-    if (part->outcome != Outcome::value) result.absent.push_back({maker, part->trouble, part->text});
+  for (const auto& [vendor, part] : {std::pair(Vendor::nvidia, &nvidia), std::pair(Vendor::amd, &amd)})
+    if (part->outcome != Outcome::value) result.absent.push_back({vendor, part->trouble, part->text});
   if (result.absent.size() < 2) {
     Driver driver = nvidia.driver;
     driver.amd_version = amd.driver.amd_version;

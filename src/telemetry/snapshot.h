@@ -9,8 +9,8 @@
 // so: never a failure. There the simulated GPUs that INNKEEPER_NODES names are the cards. One card's trouble
 // never hides another card. No AMD card has been tried yet.
 //
-// A card's identity is its UUID, an instance's (MIG) likewise: the text by which the maker's runtime takes it
-// (see Card::uuid). Indices are good within one snapshot only: cards are sorted by PCI bus id, which is
+// A card's identity is its UUID, an instance's (MIG) likewise: the text by which the vendor's runtime takes
+// it (see Card::uuid). Indices are good within one snapshot only: cards are sorted by PCI bus id, which is
 // CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID and not otherwise.
 //
 // All cards of the machine (that this process may ask about) are here, whatever CUDA_VISIBLE_DEVICES,
@@ -100,7 +100,7 @@ struct Instance {
   Reading<Memory> memory;  // Wanted::memory
 };
 
-enum class Maker : uint8_t { nvidia, amd };
+enum class Vendor : uint8_t { nvidia, amd };
 
 struct Card {
   // Never empty. NVIDIA's: "GPU-8f6c...", for CUDA_VISIBLE_DEVICES. AMD's: "GPU-" and 16 digits, the unique
@@ -110,8 +110,8 @@ struct Card {
   std::string uuid;
   std::string bus_id;  // "00000000:81:00.0", lower case; empty if it cannot be told
   std::string name;    // "NVIDIA H200", may be empty
-  Maker maker = Maker::nvidia;
-  int driver_index = 0;  // the maker's library's own index: for messages only
+  Vendor vendor = Vendor::nvidia;
+  int driver_index = 0;  // the vendor's library's own index: for messages only
   int kfd_node = -1;     // AMD's: ROCR's indices count in the order of these; -1: unknown
 
   // With MIG on, a card cannot be used itself, only its instances. There may be none.
@@ -137,7 +137,7 @@ struct LostCard {
   std::string why;     // one line
   // This process may not open it, and CUDA does not count it: another container's, or another job's.
   bool forbidden = false;
-  Maker maker = Maker::nvidia;
+  Vendor vendor = Vendor::nvidia;
 };
 
 // How two cards reach each other, best first.
@@ -174,7 +174,7 @@ struct Driver {
 // Why there is no driver, for `doctor` and for exit codes.
 enum class Trouble : uint8_t {
   none,
-  no_library,        // the maker's library is not here: no driver, or a container without it
+  no_library,        // the vendor's library is not here: no driver, or a container without it
   bad_library,       // it is not what its name says, or lacks what each version has
   not_loaded,        // the kernel's driver is not there
   version_mismatch,  // the library and the kernel's driver are of different versions
@@ -183,9 +183,9 @@ enum class Trouble : uint8_t {
   other,
 };
 
-// A maker without a driver here.
+// A vendor without a driver here.
 struct Absent {
-  Maker maker = Maker::nvidia;
+  Vendor vendor = Vendor::nvidia;
   Trouble trouble = Trouble::none;
   std::string text;  // one line with the cure
 };
@@ -193,17 +193,17 @@ struct Absent {
 struct Snapshot {
   std::chrono::steady_clock::time_point taken;
   std::vector<Card> cards;     // by PCI bus id; UUIDs are unique
-  std::vector<LostCard> lost;  // by maker, then the driver's index
-  // The drivers that are there. no_driver: there is none, of no maker; `trouble` says which, the text is one
+  std::vector<LostCard> lost;  // by vendor, then the driver's index
+  // The drivers that are there. no_driver: there is none, of no vendor; `trouble` says which, the text is one
   // line with the cure.
   Reading<Driver> driver;
   Trouble trouble = Trouble::none;
-  std::vector<Absent> absent;  // also where another maker's driver is there
+  std::vector<Absent> absent;  // also where another vendor's driver is there
   // There is no driver, and the cards are the simulated ones of INNKEEPER_NODES.
   bool simulated = false;
 
   // By index in `cards`, whichever is first. Path::unknown unless Wanted::links, between a card and itself,
-  // and between two makers' cards.
+  // and between two vendors' cards.
   Link link(size_t a, size_t b) const;
   // The card with this UUID, or the one that has this instance; nullptr if there is none.
   const Card* find(std::string_view uuid) const;

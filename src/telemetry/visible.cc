@@ -70,7 +70,7 @@ Entry by_place(std::string_view text, const Snapshot& cards) {
   }
   if (!rest.empty()) return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
   for (const Card& card : cards.cards) {
-    if (card.maker != Maker::nvidia || card.uuid != parent) continue;
+    if (card.vendor != Vendor::nvidia || card.uuid != parent) continue;
     for (const Instance& instance : card.instances) {
       if (instance.gpu_instance == ids[0] && instance.compute_instance == ids[1]) return {instance.uuid, ""};
     }
@@ -90,7 +90,7 @@ Entry by_uuid(std::string_view text, const Snapshot& cards) {
   const Card* card = nullptr;
   const Instance* instance = nullptr;
   int matches = 0;
-  for (const Card* one : cards_of(Maker::nvidia, cards)) {
+  for (const Card* one : cards_of(Vendor::nvidia, cards)) {
     if (one->uuid == text) return of_card(*one);
     if (starts_with(one->uuid, text)) ++matches, card = one;
     for (const Instance& part : one->instances) {
@@ -134,7 +134,7 @@ std::string listed(const std::vector<std::string>& words) {
 }  // namespace
 
 Visible resolve_visible(std::optional<std::string_view> list, std::string_view order, const Snapshot& cards) {
-  const std::vector<const Card*> own = cards_of(Maker::nvidia, cards);
+  const std::vector<const Card*> own = cards_of(Vendor::nvidia, cards);
   const bool ordered = order_is_known(order, own);
   if (!list) return everything(own, ordered);
   Visible visible;
@@ -150,7 +150,7 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
                    "CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs";
     return visible;
   }
-  const std::vector<const Card*> places = places_of(Maker::nvidia, cards);
+  const std::vector<const Card*> places = places_of(Vendor::nvidia, cards);
   for (;;) {
     const size_t comma = rest.find(',');
     const std::string_view text = trimmed(rest.substr(0, comma));
@@ -210,10 +210,10 @@ Visible visible_from_environment(const Snapshot& cards) { return visible_with(ow
 
 Visible visible_with(const Variables& variables, const Snapshot& cards) {
   Visible visible = resolve_visible(variables.cuda, variables.order.value_or(""), cards);
-  const std::vector<const Card*> amd = cards_of(Maker::amd, cards);
+  const std::vector<const Card*> amd = cards_of(Vendor::amd, cards);
   if (amd.empty()) return visible;
   AmdLists lists{variables.rocr, variables.hip, std::nullopt};
-  const bool alone = amd.size() == cards.cards.size() && places_of(Maker::nvidia, cards).empty();
+  const bool alone = amd.size() == cards.cards.size() && places_of(Vendor::nvidia, cards).empty();
   if (alone) {
     lists.cuda = variables.cuda;
     return resolve_visible_amd(lists, cards);
@@ -227,13 +227,13 @@ Visible visible_with(const Variables& variables, const Snapshot& cards) {
   return visible;
 }
 
-Chosen by_maker(const std::vector<std::string>& uuids, const Snapshot& cards) {
+Chosen by_vendor(const std::vector<std::string>& uuids, const Snapshot& cards) {
   Chosen chosen;
   for (const std::string& uuid : uuids) {
     const Card* card = cards.find(uuid);
-    (card != nullptr && card->maker == Maker::amd ? chosen.amd : chosen.nvidia).push_back(uuid);
+    (card != nullptr && card->vendor == Vendor::amd ? chosen.amd : chosen.nvidia).push_back(uuid);
   }
-  chosen.both_here = !cards_of(Maker::nvidia, cards).empty() && !cards_of(Maker::amd, cards).empty();
+  chosen.both_here = !cards_of(Vendor::nvidia, cards).empty() && !cards_of(Vendor::amd, cards).empty();
   return chosen;
 }
 

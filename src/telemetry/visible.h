@@ -2,7 +2,7 @@
 // against a snapshot to UUIDs: which cards and MIG instances this process was given. Choosing stays inside
 // it, so nothing here ever widens: what is not understood is not visible.
 //
-// The first is for NVIDIA's cards, the others for AMD's; each maker's list leaves the other's cards alone.
+// The first is for NVIDIA's cards, the others for AMD's; each vendor's list leaves the other's cards alone.
 //
 // CUDA_VISIBLE_DEVICES:
 //
@@ -105,14 +105,14 @@ void set_own_variables(const Variables& variables);
 Visible visible_with(const Variables& variables, const Snapshot& cards);
 Visible visible_from_environment(const Snapshot& cards);
 
-// Cards to be shown to a program, by maker, in the order of CUDA's and HIP's ordinals.
+// Cards to be shown to a program, by vendor, in the order of CUDA's and HIP's ordinals.
 struct Chosen {
   std::vector<std::string> nvidia;
   std::vector<std::string> amd;
-  bool both_here = false;  // the machine has cards of both makers
+  bool both_here = false;  // the machine has cards of both vendors
 };
-Chosen by_maker(const std::vector<std::string>& uuids, const Snapshot& cards);
-// The variables changed so that a program sees these cards alone: nor the other maker's, which it was not
+Chosen by_vendor(const std::vector<std::string>& uuids, const Snapshot& cards);
+// The variables changed so that a program sees these cards alone: nor the other vendor's, which it was not
 // given. With none at all it sees none.
 Variables showing(const Chosen& chosen, Variables variables);
 

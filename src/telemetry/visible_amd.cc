@@ -15,7 +15,7 @@ namespace {
 using Places = std::vector<const Card*>;
 
 Places places_by_node(const Snapshot& cards) {
-  Places places = places_of(Maker::amd, cards);
+  Places places = places_of(Vendor::amd, cards);
   const bool known =
       std::all_of(places.begin(), places.end(), [](const Card* card) { return card && card->kfd_node >= 0; });
   if (known) {

@@ -1,4 +1,4 @@
-// What the lists of visible devices have in common, whichever maker's: words, notes, and what an index
+// What the lists of visible devices have in common, whichever vendor's: words, notes, and what an index
 // counts.
 #pragma once
 
@@ -37,20 +37,20 @@ inline std::string is_beyond(size_t count) {
   return "is beyond the " + std::to_string(count) + " cards that are here";
 }
 
-inline std::vector<const Card*> cards_of(Maker maker, const Snapshot& now) {
+inline std::vector<const Card*> cards_of(Vendor vendor, const Snapshot& now) {
   std::vector<const Card*> cards;
   for (const Card& card : now.cards) {
-    if (card.maker == maker) cards.push_back(&card);
+    if (card.vendor == vendor) cards.push_back(&card);
   }
   return cards;
 }
 
-// What an index counts: the maker's cards by bus id, with nullptr in the places of those that are lost.
-inline std::vector<const Card*> places_of(Maker maker, const Snapshot& now) {
+// What an index counts: the vendor's cards by bus id, with nullptr in the places of those that are lost.
+inline std::vector<const Card*> places_of(Vendor vendor, const Snapshot& now) {
   std::vector<std::pair<std::string_view, const Card*>> places;
-  for (const Card* card : cards_of(maker, now)) places.emplace_back(card->bus_id, card);
+  for (const Card* card : cards_of(vendor, now)) places.emplace_back(card->bus_id, card);
   for (const LostCard& lost : now.lost) {
-    if (lost.forbidden || lost.maker != maker) continue;
+    if (lost.forbidden || lost.vendor != vendor) continue;
     auto place = places.begin() + std::min<std::ptrdiff_t>(lost.driver_index, std::ssize(places));
     if (!lost.bus_id.empty()) {
       place = std::find_if(places.begin(), places.end(), [&](const auto& other) {

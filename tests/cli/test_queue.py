@@ -68,7 +68,7 @@ def test_wait_says_whether_jobs_succeeded(jobs: Jobs) -> None:
     assert jobs.wait() == 0, "nothing is left to wait for"
 
 
-def test_in_a_machine_of_two_makers_a_job_sees_one_s(jobs: Jobs) -> None:
+def test_in_a_machine_of_two_vendors_a_job_sees_one_s(jobs: Jobs) -> None:
     jobs.machine.add_amd()
     amd = ["CUDA ", "HIP 0,1", "ROCR " + ",".join(AMD)]
     for request, seen in (

@@ -37,7 +37,7 @@ def test_plays_a_record_and_says_what_it_takes(machine: Machine, trace: Path):
     )
     for row in (nine, seven):
         assert row["planned"]["seconds"] <= row["pager"]["seconds"]
-        assert row["planned"]["seconds"] < 0.95 * row["asked"]["seconds"], "the best of several schedules"
+        assert row["planned"]["seconds"] < 0.95 * row["on_demand"]["seconds"], "the best of several schedules"
         assert row["planned"]["bytes_in"] <= 1.05 * row["offline"]["bytes_in"]
         assert row["planned"]["bytes_in"] >= row["least_bytes_in"]
     assert "out of memory" in tenth["failed"], "its loss alone needs more"
@@ -156,13 +156,13 @@ def test_steps_that_differ_are_played_as_they_were_recorded(machine: Machine, tm
     whole, nine, half, none = found["rows"]
     assert "too little" in none["failed"] and "out of memory" in none["failed"]
     for row in (whole, nine, half):
-        assert len(row["planned"]) == len(row["asked"]) == 40
+        assert len(row["planned"]) == len(row["on_demand"]) == 40
     sums = [
-        [sum(step["seconds"] for step in row[way]) for way in ("planned", "asked")]
+        [sum(step["seconds"] for step in row[way]) for way in ("planned", "on_demand")]
         for row in (whole, nine, half)
     ]
     assert sums[0][0] == pytest.approx(sum(found["kernel_seconds"]), rel=0.01)
-    assert all(planned <= 1.05 * asked for planned, asked in sums)
+    assert all(planned <= 1.05 * on_demand for planned, on_demand in sums)
     empty = tmp_path / "empty.trace"
     empty.write_text("O make 1:64o\n")
     refused = machine.run("replay", str(empty), "--as-recorded")

@@ -25,7 +25,7 @@ def test_the_command_sees_its_gpus_alone(machine: Machine):
     assert len(seen["INNKEEPER_LEASE"]) == 16
 
 
-def test_in_a_machine_of_two_makers_it_sees_one_s(machine: Machine):
+def test_in_a_machine_of_two_vendors_it_sees_one_s(machine: Machine):
     machine.set(cards(3))
     machine.add_amd()
     both = ("-n", "2", "--mem", "8G")
@@ -40,7 +40,7 @@ def test_in_a_machine_of_two_makers_it_sees_one_s(machine: Machine):
     inner = machine.ok("run", *both, "--", str(PROGRAM), "pick", "-n", "2", "--mem", "1G")
     assert inner == ",".join(AMD) + "\n"
     refused = machine.run("pick", "-n", "4", "--mem", "8G")
-    assert "not so many have that even when idle (of one maker, who has 3)" in refused.stderr
+    assert "not so many have that even when idle (of one vendor, who has 3)" in refused.stderr
     refused = machine.run("pick", env={"CUDA_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""})
     assert "CUDA_VISIBLE_DEVICES,ROCR_VISIBLE_DEVICES gives this process no GPU" in refused.stderr
 

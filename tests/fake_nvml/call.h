@@ -1,4 +1,4 @@
-// One call of a fake library, whichever maker's: what comes before and after each function's own work.
+// One call of a fake library, whichever vendor's: what comes before and after each function's own work.
 #pragma once
 
 #include <sys/types.h>

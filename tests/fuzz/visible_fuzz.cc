@@ -31,17 +31,17 @@ struct Machine {
 
 Card amd(std::string uuid, const char* bus, int node) {
   Card made = card(std::move(uuid), bus);
-  made.maker = Maker::amd;
+  made.vendor = Vendor::amd;
   made.name = "AMD Instinct MI300X";
   made.kfd_node = node;
   return made;
 }
 
-LostCard lost(const char* bus, int index, Maker maker = Maker::nvidia, bool forbidden = false) {
+LostCard lost(const char* bus, int index, Vendor vendor = Vendor::nvidia, bool forbidden = false) {
   LostCard made;
   made.bus_id = std::string("00000000:") + bus + ":00.0";
   made.driver_index = index;
-  made.maker = maker;
+  made.vendor = vendor;
   made.forbidden = forbidden;
   return made;
 }
@@ -61,13 +61,13 @@ std::vector<Machine> make_machines() {
   all[2].now.cards[2].name = "NVIDIA T4";
   all[2].one_model = false;
   all[3].now.cards = {card("GPU-aa11-0", "01"), card("GPU-bb33-2", "03")};
-  all[3].now.lost = {lost("02", 1), lost("04", 3), lost("05", 4, Maker::nvidia, true)};
+  all[3].now.lost = {lost("02", 1), lost("04", 3), lost("05", 4, Vendor::nvidia, true)};
   all[3].places = {"GPU-aa11-0", "lost", "GPU-bb33-2", "lost"};
   all[4].now.cards = {amd("GPU-00000000000000aa", "01", 3), amd("GPU-00000000000000ab", "02", 1),
                       amd("GPU-11000000000000ac", "03", 2)};
   all[5] = all[0];
   for (const Card& one : all[4].now.cards) all[5].now.cards.push_back(one);
-  all[5].now.lost = {lost("09", 3, Maker::amd)};
+  all[5].now.lost = {lost("09", 3, Vendor::amd)};
   // Older drivers name instances by their place; and names of which one begins as another does.
   all[6].now.cards = {
       card("GPU-aa11", "01", {instance("MIG-GPU-aa11/1/1", 1, 1), instance("MIG-GPU-aa11/1/10", 1, 10)}),
@@ -88,7 +88,7 @@ bool begins(const std::string& text, const std::string& with) { return text.rfin
 std::string named(const std::string& text, const Machine& machine) {
   Uuids found;
   for (const Card& one : machine.now.cards) {
-    if (one.maker != Maker::nvidia) continue;
+    if (one.vendor != Vendor::nvidia) continue;
     for (const Instance& part : one.instances) {
       const std::string place = "MIG-" + one.uuid + "/" + std::to_string(part.gpu_instance) + "/" +
                                 std::to_string(part.compute_instance);
@@ -98,7 +98,7 @@ std::string named(const std::string& text, const Machine& machine) {
   }
   if (text.size() <= 4 || text.find('/') != std::string::npos) return "";
   for (const Card& one : machine.now.cards) {
-    if (one.maker != Maker::nvidia) continue;
+    if (one.vendor != Vendor::nvidia) continue;
     if (begins(one.uuid, text)) found.push_back(one.mig ? one.instances.front().uuid : one.uuid);
     for (const Instance& part : one.instances)
       if (begins(part.uuid, text)) found.push_back(part.uuid);

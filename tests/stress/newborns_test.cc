@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kCrowdBlockSize = 300;
 
-class Maker : BlockOwner {
+class Vendor : BlockOwner {
  public:
-  Maker(Machine& machine, uint64_t seed, bool moves) : BlockOwner(machine, seed), moves_(moves) {}
+  Vendor(Machine& machine, uint64_t seed, bool moves) : BlockOwner(machine, seed), moves_(moves) {}
 
   void run(uint64_t steps) {
     for (uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) one_step();
@@ -70,7 +70,7 @@ class Maker : BlockOwner {
 
 struct Crowd {
   const char* name;
-  bool moves = false;    // makers move what they have
+  bool moves = false;    // vendors move what they have
   bool looks = false;    // somebody looks at all that there is
   bool shrinks = false;  // and for room
 };
@@ -101,10 +101,10 @@ TEST_P(NewbornsStress, EachIsListedOnceOrNever) {
       }
     });
   }
-  std::vector<std::thread> makers;
+  std::vector<std::thread> vendors;
   for (uint64_t i = 0; i < 4; ++i)
-    makers.emplace_back([&, i] { Maker(machine, seed * 100 + i, crowd.moves).run(steps); });
-  for (std::thread& maker : makers) maker.join();
+    vendors.emplace_back([&, i] { Vendor(machine, seed * 100 + i, crowd.moves).run(steps); });
+  for (std::thread& vendor : vendors) vendor.join();
   over = true;
   if (looker.joinable()) looker.join();
   ASSERT_TRUE(machine->synchronize().ok());
@@ -140,7 +140,7 @@ TEST(NewbornsStress, WhatOthersHaveIsRoomToCome) {
       ++ready;
       while (ready < 2) std::this_thread::yield();
     };
-    std::thread maker([&] {
+    std::thread vendor([&] {
       together();
       for (uint64_t i = 0; i < 5 + round % 20; ++i) {
         Result<Block*> made = machine.make(node, pattern(24 * 1024, 1));
@@ -151,7 +151,7 @@ TEST(NewbornsStress, WhatOthersHaveIsRoomToCome) {
     Result<Memory> memory = machine->device(node).allocate(KiB(56));
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     memory = Memory();
-    maker.join();
+    vendor.join();
     EXPECT_EQ(machine->check_invariants(), "");
   }
 }

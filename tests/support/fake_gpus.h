@@ -1,6 +1,6 @@
 // A machine with the GPUs that a script names (tests/fake_nvml/script.h), for telemetry and what stands on
-// it: the fake library is loaded as the real one would be. One of each maker at a time in a process; children
-// inherit them. What a test does not name is not there: the machine's own cards are never seen.
+// it: the fake library is loaded as the real one would be. One of each vendor at a time in a process;
+// children inherit them. What a test does not name is not there: the machine's own cards are never seen.
 #pragma once
 
 #include <unistd.h>
@@ -69,7 +69,7 @@ class FakeLibrary {
   }
 
  protected:
-  // The variables that name the library, its script, and the other maker's library.
+  // The variables that name the library, its script, and the other vendor's library.
   FakeLibrary(const char* library, const char* script_variable, const char* other,
               const std::filesystem::path& path, const std::string& script, Kind kind)
       : quiet_(kind == quiet || kind == quiet_old) {

@@ -1,4 +1,4 @@
-// What a snapshot keeps to whatever the makers' libraries answered. Gives the first thing that is wrong, or
+// What a snapshot keeps to whatever the vendors' libraries answered. Gives the first thing that is wrong, or
 // nothing.
 #pragma once
 

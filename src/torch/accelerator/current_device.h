@@ -1,5 +1,5 @@
 // The thread's current device of a type, kept across calls that may throw: PyTorch's guards change it back
-// behind a call to the maker's runtime only if that goes well.
+// behind a call to the vendor's runtime only if that goes well.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,5 +1,5 @@
 // Whether an accelerator is there: failures of its calls, as a Status that names it, the call and what the
-// maker says. Shared by a device and its events, which may outlive it.
+// vendor says. Shared by a device and its events, which may outlive it.
 //
 // A failed call is device_failed, unless the device answers nothing any more: asked for the state of its
 // queue, a card that is gone, or whose context is broken, fails again. Then it is device_lost, and stays

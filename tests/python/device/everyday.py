@@ -375,11 +375,11 @@ def images_normalized_by_constants(place: Place) -> Any:
 
 @snippet
 def a_gan_s_labels(place: Place) -> Any:
-    maker, judge = place(nn.Linear(2, 4)), place(nn.Linear(4, 1))
-    fake = maker(torch.randn(5, 2))
+    vendor, judge = place(nn.Linear(2, 4)), place(nn.Linear(4, 1))
+    fake = vendor(torch.randn(5, 2))
     loss = F.binary_cross_entropy_with_logits(judge(torch.randn(5, 4)), torch.ones(5, 1))
     loss = loss + F.binary_cross_entropy_with_logits(judge(fake), torch.zeros(5, 1))
-    return trained(nn.ModuleList([maker, judge]), loss)
+    return trained(nn.ModuleList([vendor, judge]), loss)
 
 
 @snippet

@@ -1,4 +1,4 @@
-"""ManagedTensor: the predecessor's class, as maker and mark of plain tensors on the device."""
+"""ManagedTensor: the predecessor's class, as vendor and mark of plain tensors on the device."""
 
 from __future__ import annotations
 

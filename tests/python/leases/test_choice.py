@@ -267,7 +267,7 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"))
     assert machine.run(program) == ["True [0]", "True [0]", "None"]
 
 
-def test_the_maker_is_pytorch_s(machine: FakeMachine):
+def test_the_vendor_is_pytorch_s(machine: FakeMachine):
     """One that was built for neither takes the best, and os.environ shows what was set."""
     said = machine.run(
         """
@@ -278,7 +278,7 @@ def shown():
 with auto_choice() as choice:
     print(choice.uuids == ["GPU-dddddddddddddddd"], shown(), choice.ordinals)
 print(shown())
-held = lease(maker="nvidia", memory=1 << 30)
+held = lease(vendor="nvidia", memory=1 << 30)
 print(held.uuids == [A], shown())
 torch.version.cuda = "13.0"
 with auto_choice() as choice:
@@ -287,10 +287,10 @@ torch.version.cuda, torch.version.hip = None, "7.0"
 with auto_choice() as choice:
     print(choice.uuids == ["GPU-dddddddddddddddd"])
 torch.cuda.is_initialized = lambda: True
-for wrong in (auto_choice, lambda: lease(maker="intel")):
+for wrong in (auto_choice, lambda: lease(vendor="intel"), lambda: lease(maker="amd")):
     try:
         wrong()
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         print(error)
 """,
         **machine.amd(),
@@ -303,7 +303,8 @@ for wrong in (auto_choice, lambda: lease(maker="intel")):
         "True True",
         "True",
         "HIP has been started in this process: choose AMD GPUs before that",
-        "maker intel: expected nvidia or amd, or nothing for both",
+        "vendor intel: expected nvidia or amd, or nothing for both",
+        "lease(): maker is called vendor now",
     ]
 
 

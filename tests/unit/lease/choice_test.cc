@@ -1,4 +1,4 @@
-// Choosing from C++ (innkeeper/choice.h), on machines of fake GPUs of one maker and of two.
+// Choosing from C++ (innkeeper/choice.h), on machines of fake GPUs of one vendor and of two.
 #include "innkeeper/choice.h"
 
 #include <dlfcn.h>
@@ -149,8 +149,8 @@ TEST_F(ChoiceTest, ErrorsCarryTheNumbers) {
                   "given up after "));
   EXPECT_TRUE(has(refusal<std::invalid_argument>({.memory = 81 * kGiB}), "81.0 GiB"));
   EXPECT_TRUE(has(refusal<std::invalid_argument>({.n = 0}), "asked for 0 GPUs"));
-  EXPECT_TRUE(has(refusal<std::invalid_argument>({.maker = "intel"}), "expected nvidia or amd"));
-  EXPECT_TRUE(has(refusal<std::runtime_error>({.maker = "amd"}), "none is AMD's"));
+  EXPECT_TRUE(has(refusal<std::invalid_argument>({.vendor = "intel"}), "expected nvidia or amd"));
+  EXPECT_TRUE(has(refusal<std::runtime_error>({.vendor = "amd"}), "none is AMD's"));
   environment_.set("CUDA_VISIBLE_DEVICES", "");
   EXPECT_EQ(refusal<std::runtime_error>({}), "CUDA_VISIBLE_DEVICES gives this process no GPU");
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "");
@@ -266,7 +266,7 @@ TEST_F(ChoiceTest, TheAllocatorsPartLeavesTheContextRoom) {
   EXPECT_EQ(auto_choice().memory_fractions(), std::vector<double>{1});
 }
 
-TEST_F(ChoiceTest, OneMakersCardsAloneAreChosenAndShown) {
+TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
   const test::FakeGpus nvidia(kTwo);
   const test::FakeAmdGpus amd(kAmdTwo);
   environment_.set("HIP_VISIBLE_DEVICES", "1,0");
@@ -277,10 +277,10 @@ TEST_F(ChoiceTest, OneMakersCardsAloneAreChosenAndShown) {
     EXPECT_EQ(variable("HIP_VISIBLE_DEVICES"), "0");  // of what ROCR leaves
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "");
     EXPECT_EQ(best.ordinals(), std::vector<int>{0});
-    // Three are free, but not of one maker: those that nobody has come first.
+    // Three are free, but not of one vendor: those that nobody has come first.
     EXPECT_EQ(uuids({.n = 2}), (Uuids{kA, kB}));
-    EXPECT_EQ(uuids({.n = 2, .maker = "amd"}), (Uuids{kC, kD}));
-    const Choice other = auto_choice({.maker = "nvidia"});
+    EXPECT_EQ(uuids({.n = 2, .vendor = "amd"}), (Uuids{kC, kD}));
+    const Choice other = auto_choice({.vendor = "nvidia"});
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), kA);
     EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), kC);
     EXPECT_EQ(other.ordinals(), std::vector<int>{0});
@@ -290,15 +290,15 @@ TEST_F(ChoiceTest, OneMakersCardsAloneAreChosenAndShown) {
   EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "not set");
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "not set");
   {
-    const Choice two = auto_choice({.n = 2, .maker = "nvidia"});
+    const Choice two = auto_choice({.n = 2, .vendor = "nvidia"});
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), std::string(kA) + "," + kB);
     EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "");  // AMD's were not leased
   }
   const std::string never = refusal<std::invalid_argument>({.n = 3});
-  EXPECT_TRUE(has(never, "(of one maker, who has 2)")) << never;
+  EXPECT_TRUE(has(never, "(of one vendor, who has 2)")) << never;
   const Choice first = auto_choice({.exclusive = true});
   const std::string busy = refusal<LeaseBusy>({.n = 2, .memory = 100 * kGiB});
-  EXPECT_TRUE(has(busy, "1 has that now (of one maker, who has 2)")) << busy;
+  EXPECT_TRUE(has(busy, "1 has that now (of one vendor, who has 2)")) << busy;
 }
 
 // What a program is shown is what it finds.
@@ -309,7 +309,7 @@ TEST_F(ChoiceTest, WhatIsShownIsReadBack) {
   const telemetry::Variables odd{"1", "0x1", "0", std::nullopt};
   for (const Uuids& shown : {Uuids{}, Uuids{kB}, Uuids{kB, kA}, Uuids{kD}, Uuids{kD, kC}, Uuids{kA, kD}}) {
     for (const telemetry::Variables& before : {telemetry::Variables(), odd})
-      EXPECT_EQ(visible_with(showing(by_maker(shown, cards), before), cards).uuids, shown);
+      EXPECT_EQ(visible_with(showing(by_vendor(shown, cards), before), cards).uuids, shown);
   }
 }
 

@@ -390,9 +390,9 @@ TEST(LeaseChoice, ManyCardsAreLinkedGreedily) {
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 8)), (Cards{8, 9, 10, 11, 12, 13, 14, 15}));
 }
 
-TEST(LeaseChoice, AGangIsOfOneMaker) {
+TEST(LeaseChoice, AGangIsOfOneVendor) {
   Machine machine = idle_machine(5);
-  for (size_t i = 0; i < 5; ++i) machine.cards[i].maker = i < 3 ? 0 : 1;
+  for (size_t i = 0; i < 5; ++i) machine.cards[i].vendor = i < 3 ? 0 : 1;
   machine.cards[1].free = GiB(70);
   machine.cards[2].free = GiB(10);
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{3, 4}));  // more free memory in all than 0 and 1
@@ -403,7 +403,7 @@ TEST(LeaseChoice, AGangIsOfOneMaker) {
   machine.links.assign(25, 1);
   machine.links[0 * 5 + 2] = machine.links[2 * 5 + 0] = 9;
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{0, 2}));
-  // Who waits, waits for one maker's: those where less is missing.
+  // Who waits, waits for one vendor's: those where less is missing.
   const Ledger now = make_ledger(
       machine, {entry({{"GPU-1000", GiB(70)}, {"GPU-1001", GiB(70)}, {"GPU-1003", GiB(60)}})}, kView);
   EXPECT_EQ(choose_to_wait_for(machine, now, wish_of(share(GiB(30), 2))), (Cards{4, 3}));

@@ -164,12 +164,12 @@ TEST(Player, MovesLittleByAPlanAndInTimeAlone) {
   replay::Setup setup{.budget = Bytes(9 * kBlock)};
   const Result<Played> planned = play(record.value(), setup);
   setup.planning = false;
-  const Result<Played> asked = play(record.value(), setup);
-  ASSERT_TRUE(planned.ok() && asked.ok());
-  EXPECT_LE(asked.value().steps.back().in, Bytes(3 * kBlock))
+  const Result<Played> on_demand = play(record.value(), setup);
+  ASSERT_TRUE(planned.ok() && on_demand.ok());
+  EXPECT_LE(on_demand.value().steps.back().in, Bytes(3 * kBlock))
       << "what came back before is known without a plan";
   EXPECT_LE(planned.value().steps.back().in, Bytes(3 * kBlock));
-  EXPECT_LT(planned.value().steps.back().seconds, asked.value().steps.back().seconds);
+  EXPECT_LT(planned.value().steps.back().seconds, on_demand.value().steps.back().seconds);
 }
 
 // Layers that read a weight and the one before, and a pure operator on each; then all are read again, from

@@ -34,7 +34,7 @@ TEST(Amd, ReadsAllOfACard) {
   EXPECT_EQ(card.uuid, "GPU-7fd6f0a4cd0d2b6c");
   EXPECT_EQ(card.bus_id, "00000001:c1:1f.7");
   EXPECT_EQ(card.name, "AMD Instinct MI300X");
-  EXPECT_EQ(card.maker, Maker::amd);
+  EXPECT_EQ(card.vendor, Vendor::amd);
   EXPECT_EQ(card.kfd_node, 3);
   EXPECT_FALSE(card.mig);
   EXPECT_EQ(card.memory->total, GiB(192));
@@ -152,7 +152,7 @@ TEST(Amd, NamesCardsThatHaveNoUniqueId) {
   EXPECT_EQ(now.lost[0].why, "it has neither a unique id nor a place");
   EXPECT_NE(now.lost[1].why.find("a partitioned card cannot be named"), std::string::npos);
   EXPECT_EQ(now.lost[2].driver_index, 4);
-  EXPECT_EQ(now.lost[2].maker, Maker::amd);
+  EXPECT_EQ(now.lost[2].vendor, Vendor::amd);
   EXPECT_EQ(now.links.size(), 4u);
 }
 
@@ -180,7 +180,7 @@ TEST(Amd, OneLostCardHidesNoOther) {
     ASSERT_EQ(uuids(now), "GPU-000000000000000b") << how;
     EXPECT_EQ(now.cards[0].memory->used, GiB(2));
     ASSERT_EQ(now.lost.size(), 1u) << how;
-    EXPECT_EQ(now.lost[0].maker, Maker::amd);
+    EXPECT_EQ(now.lost[0].vendor, Vendor::amd);
     EXPECT_NE(now.lost[0].why.find("amdsmi_get"), std::string::npos) << now.lost[0].why;
   }
   const FakeAmdGpus gpus("card a\n  bus 0000:01:00.0\n  error amdsmi_get_gpu_device_uuid 10\n");
@@ -214,7 +214,7 @@ TEST(Amd, SaysWhyThereIsNoDriver) {
   EXPECT_EQ(snapshot(Wanted::all).trouble, Trouble::bad_library);
 }
 
-TEST(Amd, SaysThatThereIsNeitherMaker) {
+TEST(Amd, SaysThatThereIsNeitherVendor) {
   const FakeAmdGpus gpus(kTwoAmdCards);
   test::Environment environment;
   environment.set("INNKEEPER_AMDSMI", "/nonexistent/libamd_smi.so");
@@ -227,7 +227,7 @@ TEST(Amd, SaysThatThereIsNeitherMaker) {
   EXPECT_EQ(none.absent.size(), 2u);
 }
 
-TEST(Amd, BothMakersStandSideBySide) {
+TEST(Amd, BothVendorsStandSideBySide) {
   FakeGpus nvidia(
       "topology 0 1 10\n"
       "card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  memory 8G 0 1G\n"
@@ -243,18 +243,18 @@ TEST(Amd, BothMakersStandSideBySide) {
   EXPECT_EQ(now.driver->version, "550.54.15");
   EXPECT_EQ(now.driver->amdsmi_version, "26.0.2");
   ASSERT_EQ(now.lost.size(), 2u);
-  EXPECT_EQ(now.lost[0].maker, Maker::nvidia);
-  EXPECT_EQ(now.lost[1].maker, Maker::amd);
+  EXPECT_EQ(now.lost[0].vendor, Vendor::nvidia);
+  EXPECT_EQ(now.lost[1].vendor, Vendor::amd);
   EXPECT_TRUE(now.absent.empty());
 
-  // One maker's trouble is not the other's.
+  // One vendor's trouble is not the other's.
   nvidia.change("error nvmlDeviceGetCount_v2 999\n");
   const Snapshot without = snapshot(Wanted::all);
   EXPECT_EQ(uuids(without), "GPU-000000000000000b GPU-000000000000000a");
   EXPECT_EQ(without.trouble, Trouble::none);
   EXPECT_TRUE(without.driver);
   ASSERT_EQ(without.absent.size(), 1u);
-  EXPECT_EQ(without.absent[0].maker, Maker::nvidia);
+  EXPECT_EQ(without.absent[0].vendor, Vendor::nvidia);
   EXPECT_NE(without.absent[0].text.find("(999)"), std::string::npos);
   // With both in trouble the texts of both are told.
   amd.change("error amdsmi_get_socket_handles 7\n");

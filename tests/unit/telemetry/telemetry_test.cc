@@ -30,7 +30,7 @@ TEST(Telemetry, ReadsAllOfACard) {
   EXPECT_EQ(card.uuid, "GPU-11112222-3333");
   EXPECT_EQ(card.bus_id, "00000000:c1:00.0");
   EXPECT_EQ(card.name, "NVIDIA H200");
-  EXPECT_EQ(card.maker, Maker::nvidia);
+  EXPECT_EQ(card.vendor, Vendor::nvidia);
   EXPECT_FALSE(card.mig);
   EXPECT_EQ(card.memory->total, GiB(140));
   EXPECT_EQ(card.memory->reserved, MiB(600));

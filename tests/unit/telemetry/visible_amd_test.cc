@@ -11,12 +11,12 @@
 namespace innkeeper::telemetry {
 namespace {
 
-Card amd_card(const std::string& uuid, const std::string& bus, Maker maker = Maker::amd) {
+Card amd_card(const std::string& uuid, const std::string& bus, Vendor vendor = Vendor::amd) {
   Card made;
   made.uuid = uuid;
   made.bus_id = "00000000:" + bus + ":00.0";
   made.name = "GPU";
-  made.maker = maker;
+  made.vendor = vendor;
   return made;
 }
 
@@ -104,7 +104,7 @@ TEST(VisibleAmd, ALostCardKeepsItsIndex) {
   Snapshot now = four_of_amd();
   now.cards.erase(now.cards.begin() + 1);
   LostCard lost;
-  lost.maker = Maker::amd;
+  lost.vendor = Vendor::amd;
   lost.driver_index = 1;
   lost.bus_id = "00000000:02:00.0";
   now.lost = {lost};
@@ -112,14 +112,14 @@ TEST(VisibleAmd, ALostCardKeepsItsIndex) {
   EXPECT_EQ(endings(visible), "!2 0");
   EXPECT_FALSE(visible.ordered);
   EXPECT_EQ(visible.note, "a card that was given is lost");
-  now.lost[0].maker = Maker::nvidia;
+  now.lost[0].vendor = Vendor::nvidia;
   EXPECT_EQ(endings(resolve_visible_amd({"2,1,0", {}, {}}, now)), "!3 2 0");
 }
 
-TEST(VisibleAmd, EachMakersListLeavesTheOthersCardsAlone) {
+TEST(VisibleAmd, EachVendorsListLeavesTheOthersCardsAlone) {
   Snapshot now = four_of_amd();
-  now.cards[0] = amd_card("GPU-aa11-0", "01", Maker::nvidia);
-  now.cards[1] = amd_card("GPU-aa22-1", "02", Maker::nvidia);
+  now.cards[0] = amd_card("GPU-aa11-0", "01", Vendor::nvidia);
+  now.cards[1] = amd_card("GPU-aa22-1", "02", Vendor::nvidia);
   EXPECT_EQ(endings(resolve_visible("1", "", now)), "!1");
   EXPECT_EQ(endings(resolve_visible("2", "", now)), "!");
   EXPECT_EQ(endings(resolve_visible("GPU-bb", "", now)), "!");

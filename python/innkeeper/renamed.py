@@ -1,0 +1,43 @@
+"""Former public names: a use of one is refused with a line that says the present one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Renamed(dict[str, Any]):
+    """A dict some of whose keys had another name."""
+
+    former: dict[str, str]
+    """Former name to present name."""
+
+    def __missing__(self, key: str) -> Any:
+        """Raises KeyError, with the present name where the key was renamed."""
+        if key in self.former:
+            raise KeyError(f"{key!r} is called {self.former[key]!r} now")
+        raise KeyError(key)
+
+
+def arguments_renamed(**former: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Has a function refuse former names of its keyword arguments with TypeError.
+
+    Args:
+        former: former name to present name.
+
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in former.keys() & kwargs.keys():
+                raise TypeError(f"{function.__name__}(): {name} is called {former[name]} now")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
