@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import re
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 
+from support.chosen import chosen, model_of, numbers, pattern
 from support.distribution import HEAD, Cell, line_of
 from support.replayed import replayed
 
@@ -52,17 +52,15 @@ def where(cell: Cell) -> str:
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="models whose names match")
-    parser.add_argument("--pace", default="20,50", help="microseconds that the host takes for a kernel")
+    parser.add_argument("--only", type=pattern, default="", help="models whose names match")
+    parser.add_argument("--pace", type=numbers, default="20,50", help="of the host, us a kernel")
     parser.add_argument("--share", default="0.9,0.7,0.5", help="rooms, as parts of the peak")
     parser.add_argument("--quick", action="store_true", help="one small model, to see that it works")
     options = parser.parse_args()
     if options.quick:
-        options.only, options.share, options.pace = "lstm", "0.8", "50"
-    traces = [path for path in sorted(TRACES.glob("*.trace.gz")) if re.search(options.only, path.name)]
-    machines = [
-        (trace, card, float(pace)) for trace in traces for card in CARDS for pace in options.pace.split(",")
-    ]
+        options.only, options.share, options.pace = pattern("lstm"), "0.8", [50.0]
+    traces = chosen(sorted(TRACES.glob("*.trace.gz")), options.only, model_of)
+    machines = [(trace, card, pace) for trace in traces for card in CARDS for pace in options.pace]
     with ThreadPoolExecutor(2) as pool:
         cells = [
             cell for each in pool.map(lambda at: cells_of(*at, options.share), machines) for cell in each

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
+from support.chosen import chosen, model_of, pattern
 
 from replay import CARDS, TRACES, played, times_of
 
@@ -302,20 +302,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", metavar="PATTERN", help="of the models' names")
+    parser.add_argument("--only", type=pattern, default="", metavar="PATTERN", help="of the models' names")
     parser.add_argument("--card", choices=CARDS, default="H100, PCIe 5")
     parser.add_argument("--share", default="0.7,0.5", help="parts of the peak")
     parser.add_argument("--intervals", type=int, default=60)
     parser.add_argument("--quick", action="store_true", help="one small model, cut coarsely")
     args = parser.parse_args()
     if args.quick:
-        args.only, args.share, args.intervals = "lstm", "0.7", 20
+        args.only, args.share, args.intervals = pattern("lstm"), "0.7", 20
     table = Table(title=f"{args.card}: the time of a step, of its kernels'")
     for column in ("model", "room", "no less", "in parts", "planned", "roofline"):
         table.add_column(column)
-    for trace in sorted(TRACES.glob("*.trace.gz")):
-        if not re.search(args.only, trace.name):
-            continue
+    for trace in chosen(sorted(TRACES.glob("*.trace.gz")), args.only, model_of):
         found = played(trace, args.card, args.share, 12)
         machine = Machine(**found["figures"])
         steps = period_of(steps_of(trace, machine))

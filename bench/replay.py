@@ -29,7 +29,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
 import sys
 from collections.abc import Iterator
 from html import escape
@@ -38,6 +37,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from support.chosen import chosen, model_of, pattern
 from support.replayed import replayed
 
 TOP = Path(__file__).resolve().parent.parent
@@ -227,7 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", metavar="PATTERN", help="of the models' names")
+    parser.add_argument("--only", type=pattern, default="", metavar="PATTERN", help="of the models' names")
     parser.add_argument("--card", choices=CARDS, action="append", help="these alone")
     parser.add_argument("--steps", type=int, default=12, help="more than were recorded")
     parser.add_argument("--host-bandwidth", type=float, metavar="GB/S", help="where the host makes a step")
@@ -236,8 +236,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two small models on one card")
     args = parser.parse_args()
     if args.quick:
-        args.only, args.card = "lstm|unet", ["H100, PCIe 5"]
-    traces = [path for path in sorted(TRACES.glob("*.trace.gz")) if re.search(args.only, path.name)]
+        args.only, args.card = pattern("lstm|unet"), ["H100, PCIe 5"]
+    traces = chosen(sorted(TRACES.glob("*.trace.gz")), args.only, model_of)
     all_found = []
     console = Console(soft_wrap=True, width=WIDTH)
     for card in args.card or CARDS:

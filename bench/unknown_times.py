@@ -12,7 +12,7 @@ The table has each as a multiple of ``told``, over all models, cards, rooms and 
 multiple of movement on demand, which needs no plan. Then the same of plans that may recompute, as they do by
 default, and those as a multiple of plans that only move.
 
-    python bench/unknown_times.py
+    python bench/unknown_times.py  # takes ten minutes
     python bench/unknown_times.py --seeds 10 --share 0.9,0.8,0.7,0.6,0.5,0.4  # takes hours
 """
 
@@ -21,13 +21,13 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.chosen import chosen, model_of, pattern
 from support.distribution import HEAD, Cell, line_of
 from support.replayed import replayed
 
@@ -72,16 +72,18 @@ line = partial(line_of, where=where)
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="models whose names match")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", type=pattern, default="", help="models whose names match")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--share", default="0.8,0.5", help="rooms, as parts of the peak")
     parser.add_argument("--json", type=Path, help="all cells")
     parser.add_argument("--quick", action="store_true", help="one small model, to see that it works")
     options = parser.parse_args()
     if options.quick:
-        options.only, options.share = "lstm", "0.8"
-    traces = [path for path in sorted(TRACES.glob("*.trace.gz")) if re.search(options.only, path.name)]
+        options.only, options.share = pattern("lstm"), "0.8"
+    traces = chosen(sorted(TRACES.glob("*.trace.gz")), options.only, model_of)
     machines = [(trace, card, seed) for trace in traces for card in CARDS for seed in range(options.seeds)]
     known = [(trace, card, None) for trace in traces for card in CARDS]
     with ThreadPoolExecutor(2) as pool:

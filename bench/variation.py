@@ -24,6 +24,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from support.chosen import chosen, pattern
 from support.replayed import PROGRAM, replayed
 
 TOP = Path(__file__).resolve().parent.parent
@@ -97,7 +98,7 @@ def shown(found: Cell | str) -> str:
 def main() -> None:
     """Runs the script."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", default="", metavar="PATTERN", help="a regular expression of names")
+    parser.add_argument("--only", type=pattern, default="", metavar="PATTERN", help="of the names")
     parser.add_argument("--seeds", type=int, default=2, metavar="N")
     parser.add_argument("--folder", type=Path, default=TOP / "build" / "variation", help="keeps the records")
     parser.add_argument("--program", type=Path, default=PROGRAM, help="the innkeeper that plays them")
@@ -108,12 +109,12 @@ def main() -> None:
     if args.record:
         return record(args.record[0], int(args.record[1]), Path(args.record[2]))
     if args.quick:
-        args.only, args.seeds = "^fixed$", 1
+        args.only, args.seeds = pattern("^fixed$"), 1
     sys.path.insert(0, str(TOP / "bench" / "traces"))
     from varied import PROGRAMS
 
     args.folder.mkdir(parents=True, exist_ok=True)
-    cases = [(n, s) for n in PROGRAMS if re.search(args.only, n) for s in range(1, args.seeds + 1)]
+    cases = [(n, s) for n in chosen(PROGRAMS, args.only, str) for s in range(1, args.seeds + 1)]
     table = Table("program", "seed", *(f"{share:.0%}: {' '.join(MOST)}" for share in SHARES))
     results = []
     with ThreadPoolExecutor(os.cpu_count()) as threads:

@@ -48,7 +48,12 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--trial", action="store_true", help="run as on a machine without a GPU")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    try:
+        re.compile(args.only)
+    except re.error as error:
+        parser.error(f"--only {args.only}: {error}")
+    return args
 
 
 def where(cells: list[Cell]) -> str:
@@ -78,6 +83,8 @@ def main() -> int:
     trial = args.trial or not machine.gpu
     chosen = trial_cells() if trial else all_cells() if args.all else list(DEFAULT)
     chosen = [cell for cell in chosen if re.search(args.only, cell.key)]
+    if not chosen:
+        raise SystemExit(f"--only {args.only}: no such cell; --list names them")
     path = args.results or results.default_file(trial)
     if args.list:
         listed(chosen, Console(soft_wrap=True))

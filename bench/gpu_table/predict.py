@@ -1,7 +1,7 @@
 """Predicts the table's rows of Innkeeper from its cost model, for docs/gpu-results.md: no GPU is needed.
 
 Records three steps of each workload without data on a simulated GPU with room for all, and has ``innkeeper
-replay`` play the record at the workload's caps. A row has the step's kernels in seconds, and for each way the
+replay`` play the record at the workload's caps. A row has the step's kernels in ms, and for each way the
 share of the full speed: the kernels' time by the step's. Beside Innkeeper's ways stand the rules that
 ``innkeeper replay`` plays for what others do, ``-`` where a rule does not fit. AdamW's step is recorded for
 each tensor, as a record wants it; the table's own is fused.

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -51,7 +53,7 @@ constexpr double kLeast = 0.01;
 
 std::string read_all(const std::string& path) {
   std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (file == nullptr) fail(kUsage, "cannot read " + path);
+  if (file == nullptr) fail(kUsage, "cannot read " + path + ": " + std::strerror(errno));
   std::string text;
   char buffer[1 << 16];
   for (size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, got);

@@ -1,10 +1,10 @@
 // How long a period takes by one schedule, told by running it: to choose between schedules, not to tell
 // seconds.
 //
-// Kernels run one after the other. Each takes as long as it touches bytes, and starts after the host has
-// launched it (two_clocks.h). One link copies blocks in, in the order of their moves; another copies blocks
-// out. A kernel waits for its operands, and for the space that copies out have not freed yet; so does a copy
-// in.
+// Kernels run one after the other, each for what Uses::touched says of its step: the bytes that stand for its
+// seconds, or, where these are unknown, the bytes that it touches. It starts after the host has launched it
+// (two_clocks.h). One link copies blocks in, in the order of their moves; another copies blocks out. A kernel
+// waits for its operands, and for the space that copies out have not freed yet; so does a copy in.
 #pragma once
 
 #include <cstdint>

@@ -106,7 +106,7 @@ cost::Measured Runtime::probe_of(NodeId node, bool products) {
                                       .products = products,
                                       .host_memory = host == kNoNode ? nullptr : &engine.device(host)});
   if (log_enabled(LogLevel::info))
-    log(LogLevel::info, "measured of " + backend.device.str() + ": " + said(found));
+    log(LogLevel::info, "measured of " + engine.device(node).name() + ": " + said(found));
   return found;
 }
 
