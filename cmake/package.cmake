@@ -27,7 +27,14 @@ TORCH = "@series@"
   install(FILES "${PROJECT_BINARY_DIR}/_built_for.py" DESTINATION innkeeper COMPONENT python)
 endif()
 
-# The face for C++ programs (include/innkeeper/innkeeper.h), found by innkeeper.cmake_prefix_path.
+# The face for C++ programs (include/innkeeper/innkeeper.h), found by innkeeper.cmake_prefix_path. Before 1.0 a minor
+# version may change names, so a program asks for one.
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/innkeeper-config-version.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+configure_file("${PROJECT_SOURCE_DIR}/cmake/version.h.in" "${PROJECT_BINARY_DIR}/version.h" @ONLY)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/innkeeper" DESTINATION innkeeper/include COMPONENT python)
-install(FILES "${PROJECT_SOURCE_DIR}/cmake/innkeeper-config.cmake" DESTINATION innkeeper/share/cmake/innkeeper
-        COMPONENT python)
+install(FILES "${PROJECT_BINARY_DIR}/version.h" DESTINATION innkeeper/include/innkeeper COMPONENT python)
+install(FILES "${PROJECT_SOURCE_DIR}/cmake/innkeeper-config.cmake"
+              "${PROJECT_BINARY_DIR}/innkeeper-config-version.cmake"
+        DESTINATION innkeeper/share/cmake/innkeeper COMPONENT python)

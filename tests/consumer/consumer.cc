@@ -1,8 +1,11 @@
 // Fits a line by gradient descent on the managed device, with every verb of innkeeper.h once.
 #include <ATen/ATen.h>
 #include <innkeeper/innkeeper.h>
+#include <innkeeper/version.h>
 
 #include <cstdio>
+
+static_assert(INNKEEPER_VERSION_MAJOR == 0 && INNKEEPER_VERSION_MINOR >= 1);
 
 namespace {
 
