@@ -1,8 +1,11 @@
 #include "base/user_cache.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -10,6 +13,10 @@
 namespace innkeeper {
 
 namespace fs = std::filesystem;
+
+namespace {
+const std::string kDraft = ".new";
+}
 
 std::string user_cache() {
   // The standard says that a relative path there is to be ignored.
@@ -21,10 +28,14 @@ std::string user_cache() {
 }
 
 Status write_whole(const std::string& path, const std::string& text) {
-  const std::string draft = path + "." + std::to_string(getpid()) + ".new";
+  // No number of a process: processes of several namespaces, as in containers, may share a folder.
+  std::string draft = path + ".XXXXXX" + kDraft;
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
+  const int made = mkostemps(draft.data(), static_cast<int>(kDraft.size()), O_CLOEXEC);
+  if (made < 0) return Status(Code::unavailable, "cannot write " + path + ": " + std::strerror(errno));
   std::ofstream file(draft);
+  close(made);
   file << text;
   file.close();
   const bool written = file.good();

@@ -13,8 +13,8 @@ namespace innkeeper {
 // The folder, which need not be there; empty where neither variable says where.
 std::string user_cache();
 
-// Replaces the file whole or not at all: it is written under another name first, one for each process. Makes
-// its folder. Fails with a message that names the file.
+// Replaces the file whole or not at all: it is written under another name first, PATH.XXXXXX.new with six
+// characters that no other writer has. Makes its folder. Fails with a message that names the file.
 Status write_whole(const std::string& path, const std::string& text);
 
 }  // namespace innkeeper

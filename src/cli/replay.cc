@@ -107,6 +107,17 @@ std::string too_little(const AnyRow& row) {
   return "too little: " + why.substr(0, why.find("; a larger budget"));
 }
 
+// What the figures are of.
+Json setting(const Options& options) {
+  Json json = {{"card", options.card},
+               {"link", options.link},
+               {"times", options.times},
+               {"host_pace_seconds", options.host_pace * kMicro},
+               {"one_clock", options.one_clock}};
+  if (options.truth) json["truth"] = *options.truth;
+  return json;
+}
+
 Json to_json(const Comparison& found, const Options& options) {
   Json rows = Json::array();
   for (const Row& row : found.rows) {
@@ -130,14 +141,14 @@ Json to_json(const Comparison& found, const Options& options) {
                     {"roofline_seconds", row.roofline},
                     {"least_bytes_in", row.least_in.count()}});
   }
-  return {{"card", options.card},
-          {"link", options.link},
-          {"figures", options.figures},
-          {"host_bandwidth", options.host_bandwidth * kGiga},
-          {"peak", found.peak.count()},
-          {"operators", found.operators},
-          {"kernel_seconds", found.kernels},
-          {"rows", std::move(rows)}};
+  Json json = setting(options);
+  json.update({{"figures", options.figures},
+               {"host_bandwidth", options.host_bandwidth * kGiga},
+               {"peak", found.peak.count()},
+               {"operators", found.operators},
+               {"kernel_seconds", found.kernels},
+               {"rows", std::move(rows)}});
+  return json;
 }
 
 std::string as_text(const Comparison& found, const Options& options) {
@@ -176,11 +187,9 @@ Json to_json(const VariedComparison& found, const Options& options) {
     }
     rows.push_back(std::move(json));
   }
-  return {{"card", options.card},
-          {"link", options.link},
-          {"peak", found.peak.count()},
-          {"kernel_seconds", found.kernels},
-          {"rows", std::move(rows)}};
+  Json json = setting(options);
+  json.update({{"peak", found.peak.count()}, {"kernel_seconds", found.kernels}, {"rows", std::move(rows)}});
+  return json;
 }
 
 StepCost sum_of(const std::vector<StepCost>& steps) {
@@ -259,6 +268,16 @@ int run(Options options) {
                     options);
 }
 
+// CLI::Range takes what is no number for one in its range.
+CLI::Validator between(double least, double most) {
+  const auto says_why = [=](const std::string& text) {
+    double value = 0;
+    const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return fits ? std::string() : fmt::format("{} is no number from {:g} to {:g}", text, least, most);
+  };
+  return CLI::Validator(says_why, fmt::format("NUMBER in [{:g} - {:g}]", least, most));
+}
+
 }  // namespace
 
 void register_replay(CLI::App& program) {
@@ -282,7 +301,7 @@ void register_replay(CLI::App& program) {
   command
       ->add_option("--host-bandwidth", options->host_bandwidth,
                    "GB/s of the host's memory, where the host makes the optimizer's step")
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(between(1, 1e6))
       ->capture_default_str();
   command->add_flag("--as-recorded", options->as_recorded,
                     "Each step as it was recorded, and no more: with plans and without");
@@ -299,7 +318,7 @@ void register_replay(CLI::App& program) {
   command
       ->add_option("--host-pace", options->host_pace,
                    "Microseconds that the host takes to launch each kernel")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(between(0, 1e6))
       ->capture_default_str();
   command->add_flag("--one-clock", options->one_clock, "Plans know the card's clock, and not the host's");
   command->add_flag("--json", options->json, "As JSON: seconds and bytes a step");

@@ -166,13 +166,23 @@ Status keep_rates(const std::string& folder, const KeptRates& rates) {
   return write_whole(file_of(folder, rates.uuid).string(), as_text(rates));
 }
 
-int clear_kept_rates(const std::string& folder) {
+Result<int> clear_kept_rates(const std::string& folder) {
+  const auto failed = [](const fs::path& path, const std::error_code& error) {
+    return Status(Code::unavailable, "cannot remove " + path.string() + ": " + error.message());
+  };
   int count = 0;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != kEnding || !is_uuid(entry.path().stem().string())) continue;
-    std::error_code failed;
-    if (fs::remove(entry.path(), failed)) ++count;
+  if (folder.empty() || !fs::exists(folder, error)) return count;
+  const fs::directory_iterator entries(folder, error);
+  if (error) return failed(folder, error);
+  for (const fs::directory_entry& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    const size_t end = name.find(kEnding);
+    if (end == std::string::npos || !is_uuid(name.substr(0, end)) || entry.is_directory(error)) continue;
+    const bool whole = end + kEnding.size() == name.size();
+    if (!whole && entry.path().extension() != ".new") continue;  // Else what a killed writer left.
+    if (fs::remove(entry.path(), error) && whole) ++count;
+    if (error) return failed(entry.path(), error);
   }
   return count;
 }

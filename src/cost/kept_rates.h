@@ -40,7 +40,7 @@ std::vector<KeptRates> all_kept_rates(const std::string& folder);
 
 // Makes the folder where it is not there.
 Status keep_rates(const std::string& folder, const KeptRates& rates);
-// Removes the files of all GPUs; returns how many there were.
-int clear_kept_rates(const std::string& folder);
+// Removes the files of all GPUs, with what killed writers left; returns how many GPUs there were.
+Result<int> clear_kept_rates(const std::string& folder);
 
 }  // namespace innkeeper::cost

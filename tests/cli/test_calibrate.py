@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -250,3 +252,35 @@ def test_gpus_that_pytorch_did_not_measure(machine: Machine, lines: list[str], w
 def test_there_is_no_such_python(machine: Machine):
     (why,) = calibrated_by(machine, "/no/python")["gpus_left_out"]
     assert why == "/no/python: No such file or directory"
+
+
+def test_bytes_that_are_no_text(machine: Machine):
+    program = python(machine, r"printf 'caf\351 \033[2Jbroke \n  \n' >&2", "exit 1")
+    assert calibrated_by(machine, program)["gpus_left_out"] == [rf"{program}: caf\xe9 \x1b[2Jbroke"]
+    file = put_rates(machine, uuid(0))
+    file.write_bytes(file.read_bytes().replace(b"A GPU", b"\xe9"))
+    assert [gpu["name"] for gpu in calibrated(machine, "--show")["gpus"]] == ["\ufffd"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["exec 2>&-", "sleep 1"], ["sleep 120 &"], ["head -c 300000000 /dev/zero >&2"]],
+    ids=["it closes standard error and goes on", "it leaves a daemon", "it says much"],
+)
+def test_a_python_that_is_odd_has_measured(machine: Machine, lines: list[str]):
+    begun = time.monotonic()
+    assert calibrated_by(machine, python(machine, *lines))["gpus_left_out"] == []
+    assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_does_not_measure_on_without_its_lease(machine: Machine, number: signal.Signals):
+    child = machine.folder / "child"
+    program = python(machine, f"echo $$ > {child}.draft", f"mv {child}.draft {child}", "exec sleep 120")
+    words = ("calibrate", "--size", "16MiB", "--disk", str(machine.folder), "--python", program)
+    with machine.start(*words) as running:
+        wait_until(child.exists)
+        running.send_signal(number)
+        running.wait()
+    wait_until(lambda: not Path(f"/proc/{child.read_text().strip()}").exists())
+    assert not any(lease["job"] == "calibrate" for lease in machine.held())

@@ -100,6 +100,9 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
     slow = json.loads(machine.ok(*words, "--json", "--host-bandwidth", "50"))
     assert "by_host" not in slow["rows"][1]["optimizer"], "the card's step is faster than such a host's"
     assert slow["rows"][1]["planned"] == eight["planned"]
+    paced = json.loads(machine.ok(*words, "--json", "--host-pace", "20", "--one-clock"))
+    assert paced["host_pace_seconds"] == pytest.approx(20e-6) and paced["one_clock"] is True
+    assert slow["host_pace_seconds"] == 0 and slow["one_clock"] is False
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,8 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
         (("{trace}", "--share", "nan"), "--share"),
         (("{trace}", "--steps", "0"), "--steps"),
         (("{trace}", "--host-bandwidth", "0"), "--host-bandwidth"),
+        (("{trace}", "--host-bandwidth", "nan"), "nan is no number from 1 to 1e+06"),
+        (("{trace}", "--host-pace", "-NaN"), "-NaN is no number from 0 to 1e+06"),
         (("{packed}",), "is compressed: zcat"),
         (("{garbage}",), "line 2 of the record"),
         (("{short}",), "the record has 1 steps"),

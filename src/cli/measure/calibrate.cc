@@ -46,6 +46,11 @@ fs::path file_path() {
 // More is no better for a rate, and a card may be short of it.
 constexpr Bytes kMostOverLink = MiB(256);
 
+// Names of folders and of GPUs may have bytes that are no UTF-8.
+std::string in_lines(const Json& figures) {
+  return figures.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 std::string rate(double bytes_per_second) { return fmt::format("{:.2f} GB/s", bytes_per_second / 1e9); }
 
 std::string as_text(const Json& figures) {
@@ -215,9 +220,11 @@ int clear(const fs::path& path, bool json) {
   std::error_code error;
   const bool had = fs::remove(path, error);
   if (error) fail(kFolder, "cannot remove " + path.string() + ": " + error.message());
-  const int gpus = cost::clear_kept_rates(cost::kept_rates_folder());
+  const Result<int> found = cost::clear_kept_rates(cost::kept_rates_folder());
+  if (!found.ok()) fail(kFolder, found.status().message());
+  const int gpus = found.value();
   const Json cleared = {{"figures", had}, {"gpus", gpus}};
-  print(json ? cleared.dump(2) + "\n"
+  print(json ? in_lines(cleared)
              : fmt::format("cleared: {}, and what was measured of {} GPU{}\n",
                            had ? "the figures in " + path.string() : "no figures", gpus,
                            gpus == 1 ? "" : "s"));
@@ -231,19 +238,19 @@ int calibrate(const Options& options) {
   std::error_code error;
   if (options.show && !fs::exists(path, error) && !cost::all_kept_rates(folder).empty()) {
     const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(folder);
-    print(options.json ? Json({{"gpus", to_json(gpus)}}).dump(2) + "\n" : as_text(gpus));
+    print(options.json ? in_lines({{"gpus", to_json(gpus)}}) : as_text(gpus));
     return kDone;
   }
   Json figures = options.show ? read_back(path) : measure(options);
   if (!options.show) {
-    const Status saved = write_whole(path.string(), figures.dump(2) + "\n");
+    const Status saved = write_whole(path.string(), in_lines(figures));
     if (!saved.ok()) fail(kFolder, saved.message());
   }
   const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(folder);
   try {
     const std::string text = as_text(figures) + as_text(gpus);
     figures["gpus"] = to_json(gpus);
-    print(options.json ? figures.dump(2) + "\n" : text + "             kept in " + path.string() + "\n");
+    print(options.json ? in_lines(figures) : text + "             kept in " + path.string() + "\n");
   } catch (const Json::exception&) {  // somebody wrote into the file
     fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
   }

@@ -3,7 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +14,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
+
+#include "base/printable.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -23,25 +27,57 @@ using Clock = std::chrono::steady_clock;
 
 // To import PyTorch from a slow disk, and to make contexts on many GPUs.
 constexpr auto kPatience = std::chrono::minutes(5);
+// Of standard error no more is kept than a last line may have.
+constexpr size_t kMostKept = 4096;
+constexpr int kCannotStart = 127;
 
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
+std::string last_line(std::string_view text) {
+  const size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == std::string_view::npos) return {};
+  text = text.substr(0, end + 1);
+  return printable(text.substr(text.rfind('\n') + 1), 400);
 }
 
-// What arrives until the writer's end is closed; false if that took longer than kPatience.
-bool read_all(int from, std::string& text) {
-  const Clock::time_point begun = Clock::now();
+// The child's own standard error alone is a pipe. It dies with this program, so that nothing measures a GPU
+// whose lease is gone.
+[[noreturn]] void become(const char* const* words, int error, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kCannotStart);
+  const int nothing = open("/dev/null", O_RDWR);
+  dup2(nothing, STDIN_FILENO);
+  dup2(nothing, STDOUT_FILENO);
+  dup2(error, STDERR_FILENO);
+  execvp(words[0], const_cast<char* const*>(words));
+  const char* const why = std::strerror(errno);
+  [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, why, std::strlen(why));
+  _exit(kCannotStart);
+}
+
+// Adds what can be read now to the end that is kept. False once the writers' ends are closed.
+bool read_some(int from, std::string& text) {
   std::array<char, 4096> part;
+  const ssize_t count = read(from, part.data(), part.size());
+  if (count < 0) return errno == EINTR || errno == EAGAIN;
+  text.append(part.data(), static_cast<size_t>(count));
+  if (text.size() > kMostKept) text.erase(0, text.size() - kMostKept);
+  return count > 0;
+}
+
+// Waits for the child's end, and not for that of what it leaves behind with the pipe; false if it took longer
+// than kPatience.
+bool ended(int child, int pipe, std::string& text) {
+  const Clock::time_point begun = Clock::now();
+  std::array<pollfd, 2> ready = {pollfd{child, POLLIN, 0}, pollfd{pipe, POLLIN, 0}};
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(begun + kPatience - Clock::now());
     if (left.count() <= 0) return false;
-    pollfd ready = {.fd = from, .events = POLLIN, .revents = 0};
-    if (poll(&ready, 1, static_cast<int>(left.count())) <= 0) continue;
-    const ssize_t count = read(from, part.data(), part.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return true;
-    text.append(part.data(), static_cast<size_t>(count));
+    if (poll(ready.data(), ready.size(), static_cast<int>(left.count())) <= 0) continue;
+    if (ready[1].revents != 0 && !read_some(pipe, text)) ready[1].fd = -1;
+    if (ready[0].revents == 0) continue;
+    // What it wrote last; a pipe holds 64 KiB, unless somebody else fills it meanwhile.
+    for (int i = 0; i < 64 && ready[1].fd >= 0 && poll(&ready[1], 1, 0) > 0 && read_some(pipe, text); ++i) {
+    }
+    return true;
   }
 }
 
@@ -55,32 +91,33 @@ std::string python_beside() {
 }
 
 Status measure_gpu_rates(const std::string& python) {
+  const auto failed = [&](const std::string& why) {
+    return Status(Code::unavailable, printable(python, 400) + ": " + why);
+  };
   unsetenv("INNKEEPER_NODES");  // It is the program's own, and the GPUs are those of CUDA_VISIBLE_DEVICES.
   std::array<int, 2> pipe;
-  if (pipe2(pipe.data(), O_CLOEXEC) != 0) return Status(Code::unavailable, std::strerror(errno));
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, pipe[1], STDERR_FILENO);
+  if (pipe2(pipe.data(), O_CLOEXEC) != 0) return failed(std::strerror(errno));
+  fcntl(pipe[0], F_SETFL, O_NONBLOCK);  // This end alone: the child's writes wait.
   const std::array<const char*, 4> words = {python.c_str(), "-m", "innkeeper.measure_gpus", nullptr};
-  pid_t child = -1;
-  const int error =
-      posix_spawnp(&child, words[0], &files, nullptr, const_cast<char**>(words.data()), environ);
-  posix_spawn_file_actions_destroy(&files);
+  const pid_t self = getpid();
+  const pid_t child = fork();
+  if (child == 0) become(words.data(), pipe[1], self);
   close(pipe[1]);
+  const int handle = child < 0 ? -1 : static_cast<int>(syscall(SYS_pidfd_open, child, 0));
   std::string text;
-  const bool ended = error != 0 || read_all(pipe[0], text);
+  const bool in_time = handle >= 0 && ended(handle, pipe[0], text);
+  if (child > 0 && !in_time) kill(child, SIGKILL);
+  if (handle >= 0) close(handle);
   close(pipe[0]);
-  if (error != 0) return Status(Code::unavailable, python + ": " + std::strerror(error));
-  if (!ended) kill(child, SIGKILL);
+  if (child < 0) return failed(std::strerror(errno));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!ended) return Status(Code::unavailable, python + " measured for more than five minutes");
+  if (handle < 0) return failed("this kernel has no pidfd_open (Linux 5.3)");
+  if (!in_time) return failed("it measured for more than five minutes");
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status::okay();
   const std::string said = last_line(text);
-  return Status(Code::unavailable, python + ": " + (said.empty() ? "it failed and said nothing" : said));
+  return failed(said.empty() ? "it failed and said nothing" : said);
 }
 
 }  // namespace innkeeper::cli

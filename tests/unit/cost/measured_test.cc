@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "cost/kept_rates.h"
 
@@ -160,11 +163,39 @@ TEST_F(KeptRatesTest, AreClearedButNothingElse) {
   rates.uuid = "GPU-2";
   ASSERT_TRUE(keep_rates(folder_, rates).ok());
   std::ofstream(fs::path(folder_) / "notes.txt") << "mine";
-  EXPECT_EQ(clear_kept_rates(folder_), 2);
-  EXPECT_EQ(clear_kept_rates(folder_), 0);
+  std::ofstream(fs::path(folder_) / "GPU-2.rates.a1b2c3.new") << "a killed writer's";
+  fs::create_directory(fs::path(folder_) / "GPU-3.rates");
+  EXPECT_EQ(clear_kept_rates(folder_).value(), 2);
+  EXPECT_EQ(clear_kept_rates(folder_).value(), 0);
+  EXPECT_FALSE(fs::exists(fs::path(folder_) / "GPU-2.rates.a1b2c3.new"));
+  EXPECT_TRUE(fs::exists(fs::path(folder_) / "GPU-3.rates")) << "a directory is none of ours";
   EXPECT_TRUE(fs::exists(fs::path(folder_) / "notes.txt"));
   EXPECT_TRUE(all_kept_rates(folder_).empty());
-  EXPECT_EQ(clear_kept_rates((top_ / "nothing").string()), 0);
+  EXPECT_EQ(clear_kept_rates((top_ / "nothing").string()).value(), 0);
+  EXPECT_EQ(clear_kept_rates("").value(), 0);
+}
+
+TEST_F(KeptRatesTest, WhatCannotBeClearedIsSaid) {
+  ASSERT_TRUE(keep_rates(folder_, some()).ok());
+  const fs::path elsewhere = top_ / "file";
+  std::ofstream(elsewhere) << "no folder";
+  EXPECT_FALSE(clear_kept_rates(elsewhere.string()).ok());
+}
+
+// Threads have one number of a process, as processes of several containers may.
+TEST_F(KeptRatesTest, WritersOfOneNumberSpoilNothing) {
+  ASSERT_TRUE(keep_rates(folder_, some()).ok());
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 8; ++i) {
+    writers.emplace_back([&] {
+      for (int j = 0; j < 100; ++j) {
+        if (!keep_rates(folder_, some()).ok() || !kept_rates(folder_, some().uuid)) ++failed;
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failed, 0);
 }
 
 TEST_F(KeptRatesTest, LeaveNoDraftBehind) {
