@@ -152,6 +152,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "python bench/unknown_times.py --seeds 10 --share 0.9,0.8,0.7,0.6,0.5,0.4": BENCH,
     "python bench/unknown_times.py --seeds 10 --share 0.9,0.8,0.7,0.6,0.5,0.4 "
     '--only "lstm|res|unet|bert|mix"': BENCH,
+    'python bench/unknown_times.py --seeds 10 --share 0.9,0.8,0.7,0.6,0.5,0.4 --only "gpt2|llama"': BENCH,
     'python bench/host_pace.py --only "lstm|resnet|unet|bert"': BENCH,
     "python bench/variation.py": BENCH,
     "python bench/variation.py --seeds 4": BENCH,
