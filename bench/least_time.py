@@ -11,7 +11,7 @@ that leave or return in an interval need no room in all of it, and small blocks 
 intervals that lie in the gap as a whole may be used, bytes need room in the intervals in which they leave or
 return, and small blocks stay.
 ``planned``: what ``innkeeper replay`` measures of our plans, which move whole blocks.
-``roofline``: the longest of the kernels and of the bytes in each direction, likewise measured.
+``roofline``: the longest of the kernels and of the bytes in each direction, in the same unit.
 
 What was written is written back before its memory is had for something else, also where nobody uses it again.
 A part of a block pays its part of the link's latency. Not in the model: memory that kernels take for

@@ -297,7 +297,7 @@ def commit() -> str:
 
 
 def how_made(runs: Sequence[Run], command: Sequence[str]) -> str:
-    """What makes these numbers anew."""
+    """What makes these numbers again."""
     facts = {"command": f"<code>{escape(shlex.join(command))}</code>"}
     if found := commit():
         facts["commit"] = f"<code>{escape(found)}</code>"

@@ -29,6 +29,7 @@ structure() {
   "$PYTHON" tools/check_figures.py
   "$PYTHON" tools/loc.py
   "$PYTHON" tools/check_shadows.py
+  "$PYTHON" tools/check_words.py
 }
 
 python() {

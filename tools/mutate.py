@@ -246,7 +246,7 @@ def change_of(mutant: Mutant) -> str:
 
 
 def write_report(outcomes: list[Outcome], command: str, base: str, seed: int | None) -> None:
-    """build/mutants.md, written anew after each mutant so that a run may be stopped."""
+    """build/mutants.md, written again after each mutant so that a run may be stopped."""
     count = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in VERDICTS}
     lines = ["# Mutants", "", f"`{command}` at {base}" + (f", seed {seed}" if seed is not None else ""), ""]
     lines += [

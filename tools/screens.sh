@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes docs/screens/ anew: what status, top and doctor look like, from the program of build/wheel in tmux, on the fake
+# Makes docs/screens/ again: what status, top and doctor look like, from the program of build/wheel in tmux, on the fake
 # GPUs of the tests. tools/screens.sh [FOLDER]; BUILD names another build. tests/cli/test_screens.py compares them.
 source "$(dirname "$0")/common.sh"
 command -v tmux >/dev/null || die "tmux is not installed"

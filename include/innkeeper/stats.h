@@ -34,7 +34,7 @@ struct PeriodStats {
 
 // What a period copies of one block, as planned, between accelerators and their host.
 struct BlockMoves {
-  uint64_t block = 0;  // its number; 0: of all blocks that each period makes anew
+  uint64_t block = 0;  // its number; 0: of all blocks that each period creates
   int64_t bytes_in = 0;
   int64_t bytes_out = 0;  // at most
 };

@@ -53,7 +53,7 @@ def register() -> None:
         raise ImportError(
             f"innkeeper was built for PyTorch {TORCH} and found {getattr(torch, '__version__', torch)}, not "
             f"compatible with it: pip install torch=={TORCH}.*"
-            + (f", or build anew for this one: {again}" if supported else "")
+            + (f", or build again for this one: {again}" if supported else "")
         )
     taken_by = torch._C._get_privateuse1_backend_name()
     if taken_by not in (_UNCLAIMED, DEVICE):

@@ -93,7 +93,7 @@ def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
     others = [0, 0, 0]
     for block, (bytes_in, bytes_out) in _C.planned_moves().items():
         if block in named or block == 0:
-            rows.append((bytes_in, bytes_out, named.get(block, "what each period makes anew")))
+            rows.append((bytes_in, bytes_out, named.get(block, "what each period creates")))
         else:
             others = [others[0] + bytes_in, others[1] + bytes_out, others[2] + 1]
     rows.sort(key=lambda row: (-row[0] - row[1], row[2]))

@@ -42,7 +42,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
     ``ManagedTensor(...)`` takes what ``torch.Tensor(...)`` takes, and ``dtype=`` and ``requires_grad=``. It
     and the class methods give plain tensors. ``x.as_subclass(ManagedTensor)`` gives one that is moved to the
     device at its first use in an operator, and whose results are such tensors too; that costs a few
-    microseconds an operator, which a plain managed tensor does not. A class derived from it does likewise.
+    microseconds an operator, which a plain managed tensor does not. A class derived from it does so too.
 
         x = ManagedTensor([[1.0, 2.0]], requires_grad=True)
         isinstance(x * 2, ManagedTensor)  # True: it is about the device

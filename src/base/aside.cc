@@ -62,7 +62,7 @@ void Aside::run(std::function<void()> job) {
       state_->thread = quiet_thread([state = state_] { state->do_jobs(); });
     } catch (const std::system_error& error) {
       lock.unlock();
-      log(LogLevel::info, std::string("no thread beside the program: ") + error.what());
+      log(LogLevel::info, std::string("no background thread: ") + error.what());
       return job();
     }
   }

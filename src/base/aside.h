@@ -1,5 +1,5 @@
-// Does jobs beside the program, one after the other, on a thread of its own that begins with the first and on
-// which no signal of the program's is delivered.
+// Does jobs concurrently with the program, one after the other, on a thread of its own that begins with the
+// first and on which no signal of the program's is delivered.
 //
 // It ends with the object. A child of fork() has the object without the thread, and may destroy it.
 //

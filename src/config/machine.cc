@@ -354,7 +354,7 @@ void keep_listed(MachineSpec& spec, std::string_view list) {
     }
     kept.push_back(*found);
   }
-  for (int i = 0; NodeSpec & node : kept) node.index = i++;  // numbered anew, the names stay
+  for (int i = 0; NodeSpec & node : kept) node.index = i++;  // numbered again, the names stay
   for (NodeSpec& node : spec.nodes)
     if (node.make != NodeMake::sim) kept.push_back(std::move(node));
   spec.nodes = std::move(kept);

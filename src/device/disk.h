@@ -94,7 +94,7 @@ class DiskDevice final : public Device {
   mutable Mutex mutex_;
   CondVar work_to_do_;
   std::map<int64_t, std::shared_ptr<Range>> ranges_ IK_GUARDED_BY(mutex_);  // live, by offset
-  int64_t in_use_ IK_GUARDED_BY(mutex_) = 0;  // what the capacity is checked against; live() counts anew
+  int64_t in_use_ IK_GUARDED_BY(mutex_) = 0;  // what the capacity is checked against; live() counts again
   std::deque<Job> jobs_ IK_GUARDED_BY(mutex_);
   std::array<std::vector<std::shared_ptr<DoneEvent>>, 3> pending_ IK_GUARDED_BY(mutex_);
   std::array<size_t, 3> prune_at_ IK_GUARDED_BY(mutex_) = {64, 64, 64};  // of these, when they are so many

@@ -105,7 +105,7 @@ class Attendant {
 
   void say_lost() const {
     say(" was removed from " + arbiter_.directory().path() +
-        " by a logout, and could not be made anew yet: others may be given its GPUs");
+        " by a logout, and could not be made again yet: others may be given its GPUs");
   }
 
   void say_released() const {

@@ -2,7 +2,7 @@
 // microseconds.
 //
 // Everybody opens that file read-only, so that nobody needs to own it, and nobody ever removes it. Each
-// taking opens it anew: threads of one process exclude each other too, and a file that its owner replaced is
+// taking opens it again: threads of one process exclude each other too, and a file that its owner replaced is
 // noticed. Signals are held back meanwhile in this thread, so that Ctrl-Z or a handler does not stop
 // everybody. Nothing slow is done under it: no NVML, no CUDA, no name of a user, no /proc.
 //

@@ -56,7 +56,7 @@ Status take_over_here(Lease& lease);
 // not see the lease, or a logout removes it. Empty if neither holds.
 std::vector<std::string> warnings_of(const Directory& directory);
 
-// Makes a lost lease's file anew (Arbiter::restore). Fails (unavailable) if it is not lost.
+// Makes a lost lease's file again (Arbiter::restore). Fails (unavailable) if it is not lost.
 Status restore_here(Lease& lease);
 
 // Changes what a shared lease has of each of its cards (Arbiter::resize).

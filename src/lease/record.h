@@ -68,7 +68,7 @@ struct Record {
   uint64_t pid_namespace = 0;
   std::string boot_id;
   std::string command;  // printable
-  std::string job;      // likewise
+  std::string job;      // printable
 
   bool expired(int64_t now_ns) const { return expires_ns != 0 && expires_ns <= now_ns; }
 };

@@ -3,7 +3,7 @@
 // do.
 //
 // A block is named by the ordinal of its first touch. So the same step of a loop, done again, touches blocks
-// with the same names, or, where it makes them anew each time, with names that are later by as many as the
+// with the same names, or, where it makes them again each time, with names that are later by as many as the
 // loop makes.
 //
 // Thread safety: none; Engine guards it.

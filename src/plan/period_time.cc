@@ -91,7 +91,7 @@ class Run {
   const std::vector<int64_t>& spare_;
   TwoClocks clocks_;
   std::vector<bool> goes_out_;                       // by gap
-  std::vector<double> there_at_;                     // likewise, what arrived last
+  std::vector<double> there_at_;                     // by gap: when its copy in ends
   std::vector<std::pair<int64_t, size_t>> awaited_;  // step, gap
   std::vector<std::pair<int64_t, double>> out_;  // bytes that have left, with this copy; and when it is done
   int64_t left_ = 0;

@@ -240,7 +240,7 @@ void Planner::interrupt() {
   for (Known& known : programs_) {
     known.forget_what_lacked();
     known.settles_at = 0;
-    known.room.fill(0);  // so the next period is scheduled anew
+    known.room.fill(0);  // so the next period is scheduled again
     known.making = nullptr;
   }
 }
@@ -370,7 +370,7 @@ std::vector<Moved> Planner::moved() const {
   return all;
 }
 
-// At once, or beside the program. Of the period that is followed, as in take_plan().
+// At once, or concurrently with the program. Of the period that is followed, as in take_plan().
 void Planner::make_plan(Known& known) {
   std::vector<PlannedNode> nodes;
   known.backing = kNoNode;

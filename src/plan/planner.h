@@ -13,8 +13,8 @@
 // A schedule is made for the room that there is; bytes that the engine had to evict by itself meanwhile say
 // that there is less (scratch memory of kernels, other programs), and the next period's is made for that.
 //
-// That of a long period may be made beside the program. Until then the period is followed without orders, or
-// by the schedule that it had before.
+// That of a long period may be made concurrently with the program. Until then the period is followed without
+// orders, or by the schedule that it had before.
 //
 // Thread safety: none; Engine guards it.
 #pragma once
@@ -53,7 +53,7 @@ struct Order {
   bool drops = false;    // and its bytes are computed again, where that can be done
 };
 
-// What a period copies of one block at all nodes; null: of all blocks that each period makes anew.
+// What a period copies of one block at all nodes; null: of all blocks that each period creates.
 struct Moved {
   Block* block = nullptr;
   Bytes arriving{0};
@@ -71,8 +71,8 @@ class Planner {
  public:
   // Bytes that blocks may have at a node, asked when a schedule is made; 0 where none is wanted.
   using Room = std::function<Bytes(NodeId)>;
-  using About = std::function<AboutNode(NodeId)>;  // likewise
-  // Does a job beside the program, some time; none: what takes long is done at once.
+  using About = std::function<AboutNode(NodeId)>;  // Asked when a schedule is made.
+  // Does a job concurrently with the program, some time; none: what takes long is done at once.
   using Beside = std::function<void(std::function<void()>)>;
   Planner(Room room, About about, Beside beside = {})
       : room_(std::move(room)), about_(std::move(about)), beside_(std::move(beside)), recent_(kRecent) {}
@@ -173,7 +173,7 @@ class Planner {
   static constexpr int kPlaces = 64;          // that are tried for one key
   static constexpr int kSchedules = 8;        // of one program
   static constexpr int64_t kShort = 256;      // operators: shorter periods are scheduled several at a time,
-  static constexpr int64_t kLong = 2048;      // and those from here on beside the program: half as long ones
+  static constexpr int64_t kLong = 2048;      // and those from here on concurrently: half as long ones
                                               // where things may be computed again, which takes more time
   static constexpr int64_t kQuiet = 16;       // periods without another room,
   static constexpr int kMostChanges = 4;      // and as many as two to the power of this are not looked at
@@ -224,7 +224,7 @@ class Planner {
   std::vector<Arrivals> arriving_;              // Planned fetches due now, by node; issued after leaving_.
   Due given_;                                   // by next(), last
   PeriodCost cost_;
-  const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned anew
+  const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned again
   int64_t periods_ = 0;              // that were followed from end to end, as scheduled;
   int64_t followed_times_ = 0;       // as the program counts them
   int64_t divergences_ = 0;

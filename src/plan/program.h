@@ -1,5 +1,5 @@
 // One period of what a program does again and again, with its blocks named so that the names hold in each
-// period: what lasts by its name, what each period makes anew by its place among the period's births.
+// period: what lasts by its name, what each period creates by its place among the period's births.
 #pragma once
 
 #include <cstdint>

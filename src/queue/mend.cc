@@ -146,7 +146,7 @@ class Mending {
                                         " in the place of the old: " + std::strerror(errno));
     done_ = true;
     log(LogLevel::warn,
-        "the queue's database could not be read and is made anew from its log and the jobs' output; " +
+        "the queue's database could not be read and is made again from its log and the jobs' output; " +
             kept_ + " is what it was");
     return true;
   }

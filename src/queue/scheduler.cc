@@ -185,7 +185,7 @@ Ending Scheduler::unseen(const Running& job) const {
 std::string Scheduler::why_unseen(const Running& job, const Life& life) const {
   std::string why = "nobody saw it end: ";
   if (job.boot_id != boot_id_)
-    why += "the machine was started anew while it ran";
+    why += "the machine was restarted while it ran";
   else if (life.present)
     why += "its supervisor was killed";
   else

@@ -5,11 +5,11 @@
 //                come for the module that is computed; the next one's are prefetched beside it. As
 //                accelerate's cpu_offload, diffusers' group offload and block swapping. Activations stay.
 //   activations  saved activations alone leave after forward's last use of them and come back for backward's
-//                first, prefetched likewise. As torch.autograd.graph.save_on_cpu, which copies without
+//                first, prefetched too. As torch.autograd.graph.save_on_cpu, which copies without
 //                overlap and hence takes longer. Parameters, gradients and state stay.
 //   optimizer    the optimizer's state is at the host, and comes for the step; or the host makes the step:
 //                gradients leave once they are made, and parameters come back from it. Parameters stay
-//                otherwise, or come for forward and backward likewise. As ZeRO-Offload and FSDP2's CPU
+//                otherwise, or come for forward and backward too. As ZeRO-Offload and FSDP2's CPU
 //                offload.
 //
 // Each has the benefit of the doubt:
@@ -23,7 +23,7 @@
 //   - The host's step touches each value once, at its memory's bandwidth, and a parameter comes back while it
 //     makes the next. The program waits for it, as theirs do: what comes a step late computes something else.
 //   - Where all fits, nothing moves.
-// Not modelled: combinations of them, activations that are computed anew, lower precision of what is
+// Not modelled: combinations of them, activations that are recomputed, lower precision of what is
 // elsewhere, and that save_on_cpu moves parameters which backward wants as well.
 #pragma once
 

@@ -18,10 +18,10 @@ struct Row {
   Bytes budget{0};
   Status fits = {};  // else an operator did not, and nothing below is there
   StepCost planned = {};
-  StepCost recompute = {};   // likewise, where blocks may be computed again
+  StepCost recompute = {};   // By a plan that may recompute.
   StepCost on_demand = {};   // each block moves when an operator needs it; copies beside kernels all the same
-  StepCost by_use = {};      // likewise, by the order of use alone (make_lru_policy)
-  StepCost pager = {};       // likewise, and the program waits for each copy, as for unified memory's
+  StepCost by_use = {};      // On demand, by the order of use alone (make_lru_policy).
+  StepCost pager = {};       // By order of use, and each copy is waited for, as with unified memory.
   StepCost offline = {};     // the bytes that farthest next use moves, with the whole record known
   Alternatives others = {};  // what people use today, on the same card
   double roofline = 0;       // seconds: the longest of the kernels and of those bytes in each direction

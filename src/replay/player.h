@@ -67,7 +67,7 @@ Result<Played> play(const trace::Record& record, const Setup& setup);
 trace::Work work_of(const trace::Record& record, const trace::Entry& operation);
 // What they take by themselves.
 double seconds_of(const trace::Record& record, const trace::Entry& operation, const cost::GpuModel& card);
-// Likewise those of each step.
+// Those of each step.
 std::vector<double> kernel_seconds(const trace::Record& record, const cost::GpuModel& card);
 
 }  // namespace innkeeper::replay

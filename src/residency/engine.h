@@ -148,7 +148,7 @@ class Engine final : public Accountant {
   // Has again all that was dropped, before the process computes otherwise. No recipe is in force meanwhile,
   // or there is no end of it. Not in an OperatorScope.
   Status recompute_all();
-  // A recipe's operator has made the bytes of `block` anew, at `node` and as those of `made`, which has none
+  // A recipe's operator has made the bytes of `block` again, at `node` and as those of `made`, which has none
   // afterwards.
   Status refill(Block& block, Block& made, NodeId node);
   // Has the calling thread run operators that are no part of its program: neither a planner nor a record
@@ -163,7 +163,7 @@ class Engine final : public Accountant {
   // Asks for a move that nobody waits for: its copies begin when the link has time, by way of the host if
   // they must; the first use waits for what is left of it.
   Status prefetch(Block& block, NodeId node);
-  Status write_back(Block& block);  // likewise of dirty bytes to the host; the replica stays
+  Status write_back(Block& block);  // Copies dirty bytes to the host; the replica stays.
   Status evict(Block& block);       // from every accelerator to the host, or from the host to disk
   Status evict_all();               // every unpinned block, for INNKEEPER_STRESS=evict
   // Copies the block's bytes, from where they are, to memory that the engine does not know: for a reader
@@ -337,7 +337,7 @@ class Engine final : public Accountant {
   void release_memory(Released released, bool soon) IK_EXCLUDES(mutex_);
   void give_back(Node& node, Released released, bool soon);
 
-  // moves.cc: likewise, but where they say that they want the lock
+  // moves.cc: the lock is held, but where they say that they want it
   // Brings the block to `to`: leaves the replica arriving, valid, or owned if it was born.
   Status bring(Block& block, NodeId to, Errand errand) IK_EXCLUDES(mutex_);
   Result<Memory> allocate(Ticket& ticket, Bytes size, Queue first) IK_EXCLUDES(mutex_);

@@ -111,7 +111,7 @@ class Followers {
   // much as each of them where that is more. Of whom nobody knows what he needs needs all where he is busy.
   Bytes part(const Follower& follower, NodeId node, Bytes room, Stamp now) const;
 
-  // All of them find their periods anew.
+  // All of them find their periods again.
   void interrupt();
 
   // From now on plans of long periods are made on a thread of its own. Before the first place is given.

@@ -21,7 +21,7 @@ void Engine::set_planning(bool on) {
   followers_.interrupt();
 }
 
-// Periods that are known are planned anew.
+// Periods that are known are planned again.
 void Engine::set_recompute(bool on) {
   may_drop_.store(on, std::memory_order_relaxed);
   followers_.interrupt();
@@ -246,7 +246,7 @@ void Engine::cancel_planned(int64_t program) {
   count_under_way();
 }
 
-// Of the node that took most; kernels less those that made anew what was dropped.
+// Of the node that took most; kernels less those that made again what was dropped.
 ComputeTime Engine::time_since_period_before(Follower& follower) const {
   ComputeTime taken;
   for (const NodeId each : computing_) {

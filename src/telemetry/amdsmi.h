@@ -7,7 +7,7 @@
 // it was started; one that is plugged in later is not seen. It reads files of the kernel's, and starting it
 // loads no HIP and no ROCR.
 //
-// Handles are addresses in the library. They are taken anew for each snapshot.
+// Handles are addresses in the library. They are taken again for each snapshot.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The part of AMD SMI's C interface (libamd_smi.so) that we call, declared anew from its public header:
+// The part of AMD SMI's C interface (libamd_smi.so) that we call, declared from its public header:
 // nothing of AMD's is needed to build. Sizes are asserted.
 //
 // AMD changes structs from release to release, so what we call is what did not change between ROCm 6.0

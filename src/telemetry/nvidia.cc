@@ -47,7 +47,7 @@ nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
       part.lost.push_back(
           {card.driver_index, card.uuid, card.bus_id, std::move(why), forbidden, Vendor::nvidia});
     };
-    // Handles are taken anew each time: one of a card that was reset is stale.
+    // Handles are taken again each time: one of a card that was reset is stale.
     nvml::Device device = nullptr;
     if (const nvml::Code code = nvml::ask(library.handle, i, &device); code != nvml::kSuccess) {
       // Of the library as a whole, or of this card's driver alone?

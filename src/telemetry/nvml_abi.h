@@ -1,4 +1,4 @@
-// The part of NVML's C interface that we call, declared anew from its public documentation: nothing of
+// The part of NVML's C interface that we call, declared from its public documentation: nothing of
 // NVIDIA's is needed to build. Layouts and numbers are the driver's and must not change; sizes are asserted.
 //
 // Functions whose struct changed have one name per version. A name and its struct are never mixed.

@@ -82,7 +82,7 @@ class Use {
   }
   explicit operator bool() const { return session_ != nullptr; }
   const Library& library() const { return session_->library; }
-  // Something was wrong that starting anew may cure: the next start_or_join() does, but not all the time.
+  // Something was wrong that starting again may cure: the next start_or_join() does, but not all the time.
   void suspect() const { session_->suspect.store(true); }
   // Somebody else stopped the library as often as it was started: our start is not there to be undone.
   void gone() const { session_->gone.store(true); }
@@ -102,7 +102,7 @@ template <class Library>
 class Sessions {
  public:
   // `start` loads the library, finds its functions and starts it. `stop` undoes one start; nullptr: the
-  // library is not to be stopped, so a start is for the life of the process and is never made anew.
+  // library is not to be stopped, so a start is for the life of the process and is never made again.
   constexpr Sessions(Failure (*start)(Library&), void (*stop)(const Library&)) : start_(start), stop_(stop) {}
 
   // This process's session; started if there is none. `afresh`: one other than the present one.

@@ -9,7 +9,7 @@
 // so: never a failure. There the simulated GPUs that INNKEEPER_NODES names are the cards. One card's trouble
 // never hides another card. No AMD card has been tried yet.
 //
-// A card's identity is its UUID, an instance's (MIG) likewise: the text by which the vendor's runtime takes
+// A card's identity is its UUID, so is a MIG instance's: the text by which the vendor's runtime takes
 // it (see Card::uuid). Indices are good within one snapshot only: cards are sorted by PCI bus id, which is
 // CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID and not otherwise.
 //

@@ -79,7 +79,7 @@ class Stream {
   };
 
   // The thread that is running, as the stream that it wrote to last knows it. While it ends it looks for a
-  // ring anew: the one that it had may be another's already.
+  // ring again: the one that it had may be another's already.
   struct Mine {
     uint64_t stream = 0;
     bool ending = false;

@@ -1,4 +1,4 @@
-"""A logout removes what its user has in /dev/shm: leases there are made anew, or it is said."""
+"""A logout removes what its user has in /dev/shm: leases there are made again, or it is said."""
 
 from __future__ import annotations
 

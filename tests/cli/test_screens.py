@@ -1,4 +1,4 @@
-"""The screens in docs/ are those of the program: tools/screens.sh makes them anew, and they are compared."""
+"""The screens in docs/ are those of the program: tools/screens.sh makes them again, and they are compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def constant(text: str) -> list[str]:
     text = re.sub(r"\bpid \d+", "pid PID", text)  # in what doctor says
     text = re.sub(r"\b\d+ (s|ms|min)\b", "TIME", text)
     text = re.sub(r"(mem|util) [ \u2581-\u2588]*", r"\1 PLOT", text)
-    text = re.sub(r"GPU-[0-9a-f-]+", "UUID", text)  # as much of it as there is room for; likewise commands
+    text = re.sub(r"GPU-[0-9a-f-]+", "UUID", text)  # as much of it as there is room for; commands too
     text = re.sub(r"(python [tfn]|innkeeper run).*$", r"\1", text, flags=re.MULTILINE)
     # Where whoever runs this is not root the folder is not root's: lines that a terminal may have wrapped.
     for remark in (r"^hint +folder-owner .*?\n +cure:.*?\n", r"^leases protect .*?innkeeper\s+setup\n"):
@@ -45,7 +45,7 @@ def test_the_screens_in_the_documents_are_the_programs(command: Command, tmp_pat
     assert sorted(file.name for file in tmp_path.iterdir()) == names and len(names) >= 4
     for name in names:
         fresh, kept = (tmp_path / name).read_text(), (SCREENS / name).read_text()
-        assert constant(fresh) == constant(kept), f"{name}: tools/screens.sh makes docs/screens anew"
+        assert constant(fresh) == constant(kept), f"{name}: tools/screens.sh makes docs/screens again"
 
 
 def test_the_document_shows_them_as_they_are():

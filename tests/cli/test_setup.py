@@ -163,7 +163,7 @@ def test_leases_that_are_held_elsewhere_are_not_forgotten(sandbox: Sandbox) -> N
     )
     held = r"[0-9a-f]{16} of \S+ \(pid \d+, innkeeper run -- sleep 60\)"
     assert re.search("innkeeper setup: leases are held in /run/lock/innkeeper: .*" + held, said)
-    assert "or start the machine anew: it is set up from then on\ncode 75\n" in said
+    assert "or restart the machine: it is set up from then on\ncode 75\n" in said
     assert (sandbox.etc / "tmpfiles.d/innkeeper.conf").exists()
     assert "removed /run/lock/innkeeper\n" in said
 

@@ -236,7 +236,7 @@ torch.compiler.reset()
 print(f(torch.ones(64, device="managed")).sum().item())
 """
     said = run(script, "cuda:0:64MiB,host:1GiB", tmp_path, **INTERPRETED).stdout.splitlines()
-    assert "torch.compiler.reset() has it compiled anew" in said[0] and said[1:] == ["192.0"]
+    assert "torch.compiler.reset() has it compiled again" in said[0] and said[1:] == ["192.0"]
 
 
 def test_attention_by_a_rule_of_the_programs_own_with_gradients(tmp_path: Path):

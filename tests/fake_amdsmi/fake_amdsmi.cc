@@ -1,7 +1,7 @@
 // A library with the part of AMD SMI's C interface that innkeeper calls, that says what its script says
 // (tests/fake_nvml/script.h), in the layouts of the version that the script names. Like the real one of ROCm
 // 6: starts are not counted, so that stopping it once ends it for all. Stricter than the real one: a child of
-// fork() must start it anew.
+// fork() must restart it.
 #include <algorithm>
 #include <array>
 #include <cstdio>

@@ -109,7 +109,7 @@ class FakeCuda : public testing::Test {
   }
 };
 
-// Runs `body` in a process that begins anew with these settings; it must return true there.
+// Runs `body` in a process that begins again with these settings; it must return true there.
 inline void in_process(const std::vector<std::pair<const char*, const char*>>& environment,
                        const std::function<bool()>& body, int status = 0) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";

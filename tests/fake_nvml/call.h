@@ -13,7 +13,7 @@
 
 namespace fake_nvml {
 
-// A library's state. A start is good in its own process only: a child of fork() must start anew.
+// A library's state. A start is good in its own process only: a child of fork() must start again.
 class Stage {
  public:
   // `variable` names the script's file; `not_started` is what a call answers before the start.

@@ -1,6 +1,6 @@
 // A library with the part of NVML's C interface that innkeeper calls, that says what its script says
 // (script.h). Like the real one: starts are counted, a start is good in its own process only (a child of
-// fork() must start anew), a handle is good until the cards change, and calls are thread safe.
+// fork() must start again), a handle is good until the cards change, and calls are thread safe.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>

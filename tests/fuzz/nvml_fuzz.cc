@@ -1,6 +1,6 @@
 // What NVML answers, through the real loader and the fake library (tests/fake_nvml): the bytes become its
 // script, a machine with cards in any state, and then its answers, of which some are theirs instead of the
-// machine's. AMD SMI likewise, with one machine.
+// machine's. So is AMD SMI, with one machine.
 //
 // Whatever is answered, a snapshot keeps its promises, and leasing gets no lost card and no byte that is not
 // free. Where nothing is answered wrongly every good card is there with its numbers, whatever the others are.
@@ -180,7 +180,7 @@ constexpr const char* kAmdMachine =
     "card b\n  bus 0000:02:00.0\n  memory 8G 0 1G\n  lost\ncard c\n  bus 0000:03:00.0\n  memory 8G 0 1G\n  "
     "node 2\n";
 
-// The fake library of one kind at a time: it is loaded anew only when the kind changes.
+// The fake library of one kind at a time: it is loaded again only when the kind changes.
 void show(size_t kind, const std::string& script) {
   static size_t shown = 99;
   static std::unique_ptr<test::FakeLibrary> library;
@@ -256,7 +256,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   IK_CHECK(wrong.empty(), wrong + "\n" + text);
   check_leasing(now);
   if (answers.empty() && !amd && !script.odd()) check_good_cards(script, now);
-  // Started anew each time: starting answers too. And at the process's end nothing is left to be stopped in a
+  // Restarted each time: starting answers too. And at the process's end nothing is left to be stopped in a
   // library whose own objects are gone.
   telemetry::shut_down();
   return 0;

@@ -72,7 +72,8 @@ TEST(FollowersStress, LongPeriodsArePlannedBesideTheProgram) {
         large.push_back(machine.make(machine.sim(), pattern(65 << 10, which * kLarge + i)).value());
       Block* const small = machine.make(machine.sim(), pattern(64, which)).value();
       for (int round = 0; round < kMost && machine->planning().periods < wanted; ++round) {
-        if (which == 0 && round % 4 == 3 && round < 16) machine->set_recompute(false);  // all is planned anew
+        if (which == 0 && round % 4 == 3 && round < 16)
+          machine->set_recompute(false);  // all is planned again
         for (size_t i = 0; i < kLarge; ++i) {
           ASSERT_EQ(machine.read(*large[i], machine.sim()).value(), pattern(65 << 10, which * kLarge + i));
           for (size_t j = 0; j < kSmall; ++j)

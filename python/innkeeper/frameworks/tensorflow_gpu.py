@@ -103,7 +103,7 @@ def new_session(base: Any = None) -> Any:
 def like(session: Any) -> Any:
     """The session itself if it places softly and grows; else another on its graph that does.
 
-    TensorFlow lets nobody change a session. Variables are a session's own, so they are initialized anew.
+    TensorFlow lets nobody change a session. Variables are a session's own, so they are initialized again.
     """
     config = getattr(session, "_config", None)
     if config is not None and config.allow_soft_placement and config.gpu_options.allow_growth:

@@ -72,7 +72,7 @@ class _Launched:
                 raise
             raise RuntimeError(
                 f"a graph that was compiled for {self._kind} is called where no such node computes: "
-                "torch.compiler.reset() has it compiled anew for the nodes of configure()"
+                "torch.compiler.reset() has it compiled again for the nodes of configure()"
             ) from error
         finally:
             _calls.now = None

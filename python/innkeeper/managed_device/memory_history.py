@@ -40,7 +40,7 @@ class _History:
         self._clock = 0
 
     def begin(self, max_entries: int | None) -> None:
-        """Recording begins, perhaps anew: nobody knows what died meanwhile."""
+        """Recording begins, perhaps again: nobody knows what died meanwhile."""
         self.entries = deque(self.entries, maxlen=max_entries)
         self.alive = {}
         # A factory's memory is first seen when something fills it: newer blocks have higher numbers.

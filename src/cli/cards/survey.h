@@ -23,7 +23,7 @@ struct User {
   int64_t pid = 0;
   std::optional<Bytes> used;  // none: the driver cannot tell
   std::string name;           // of its owner; empty: no such process here
-  std::string command;        // likewise
+  std::string command;        // empty: no such process here
   std::string lease;          // the lease that it runs under; empty: foreign
 };
 

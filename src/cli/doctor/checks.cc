@@ -39,7 +39,7 @@ const char* cure_of(Trouble trouble) {
              "the nvidia "
              "modules";
     case Trouble::no_permission:
-      return "ask for the group that owns /dev/nvidia* (ls -l /dev/nvidia0), then log in anew";
+      return "ask for the group that owns /dev/nvidia* (ls -l /dev/nvidia0), then log in again";
     case Trouble::wrong_setting: return "correct INNKEEPER_NODES, or unset it";
     case Trouble::other: return "run nvidia-smi, and look at dmesg for lines with NVRM";
   }
@@ -149,7 +149,7 @@ void check_folder(const Patient& patient, Findings& findings) {
         set_up);
   if (!survey.folder_writable)
     add(findings, Grade::trouble, "folder-rights", "this user may make no lease in " + survey.folder_path,
-        "ask to join its group (ls -ld " + survey.folder_path + "), then log in anew; or " + set_up);
+        "ask to join its group (ls -ld " + survey.folder_path + "), then log in again; or " + set_up);
   if (!patient.folder_full.empty())
     add(findings, Grade::trouble, "folder-full",
         "there is no room for a lease in " + survey.folder_path + patient.folder_full,

@@ -52,7 +52,7 @@ int hold_here(lease::Lease lease, lease::Arbiter& arbiter) {
   while (caught == 0 && (lease.intact() || lease.lost())) {
     if (restore.look(lease) == keep::Restore::Found::lost)
       note("the lease " + lease.id() +
-           " was removed by a logout, and could not be made anew yet: " + restore.why().message());
+           " was removed by a logout, and could not be made again yet: " + restore.why().message());
     watch.wait(std::chrono::milliseconds(200));
   }
   lease.release();

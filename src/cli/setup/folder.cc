@@ -145,9 +145,9 @@ Olds old_folders(SetUp& set_up) {
     Old& old = *olds.back();
     if (!set_up.dry)
       if (const Status locked = old.lock.lock(*old.directory, kLockLimit); !locked.ok())
-        fail(kBusy, locked.message() + " End it, and run this again; or start the machine anew");
+        fail(kBusy, locked.message() + " End it, and run this again; or restart the machine");
     refuse_if_held(set_up, *old.directory, set_up.dry ? nullptr : &old.lock,
-                   ", or start the machine anew: it is set up from then on");
+                   ", or restart the machine: it is set up from then on");
   }
   return olds;
 }

@@ -21,7 +21,7 @@ class C10Event final : public EventState {
   C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> health, DeviceCall call);
   bool done() override;
   Status synchronize() override;
-  // Has the stream wait for it. Throws likewise.
+  // Has the stream wait for it. Throws in the same cases.
   void block(const c10::Stream& stream) { event_.block(stream); }
   c10::Event& event() { return event_; }
 

@@ -73,7 +73,7 @@ void take(c10::DeviceIndex index, Bytes budget);
 // For a card's C10Device: its memory carries its users (torch/cuda/memory_order.h).
 std::unique_ptr<MemoryOrder> make_memory_order(c10::DeviceIndex index);
 
-// Page-locked memory, near the cards if all are near the same: copies run beside the program and at the
+// Page-locked memory, near the cards if all are near the same: copies run concurrently and at the
 // link's full speed. Requires: `cards` is not empty.
 Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards);
 

@@ -4,8 +4,8 @@
 // A backend's fallback is not asked for them: its tensors would be given the general kernel, which computes
 // by other steps, and often to other bits. So each gets the backend's kernel, as PyTorch's operators do.
 //
-// A library may give an operator its kernels at any time, in any order, and may define it anew under the same
-// name. Nobody tells; who learns of a new kernel calls look_again().
+// A library may give an operator its kernels at any time, in any order, and may define it again under the
+// same name. Nobody tells; who learns of a new kernel calls look_again().
 //
 // Thread safety: all may be called from any thread.
 #pragma once

@@ -67,7 +67,7 @@ struct Signature {
   int8_t dropout_arg = -1;             // index of `dropout_p`: where it is 0, nothing is drawn
 };
 
-// Never null. Every call makes a signature anew: callers keep what they got.
+// Never null. Every call makes a signature again: callers keep what they got.
 IK_EXPORT const Signature* read_signature(const c10::OperatorHandle& op);
 
 // The signature of `op` from a table shared by all callers; slower than keeping it. For backend fallbacks,

@@ -17,7 +17,7 @@
 namespace innkeeper::torch_layer {
 
 NodeId home_node();
-// kNoNode: assign anew at the next use. Returns the previous home, kNoNode if there was none yet.
+// kNoNode: assign again at the next use. Returns the previous home, kNoNode if there was none yet.
 NodeId exchange_home(NodeId node);
 // How many threads and experiments call `node` home.
 int homes_at(NodeId node);

@@ -46,7 +46,8 @@ class RandomStream {
 
 // The stream of the calling thread: its experiment's, whatever the index, else that of the device.
 RandomStream& current_stream(c10::DeviceIndex index);
-// Gives the calling thread another stream, null for the process's; returns the one it had, null likewise.
+// Gives the calling thread another stream, null for the process's; returns the one that it had, null for the
+// process's.
 std::shared_ptr<RandomStream> exchange_stream(std::shared_ptr<RandomStream> stream);
 // A generator of a managed device that is a stream of its own: torch.Generator(device="managed").
 at::Generator new_generator(c10::DeviceIndex index);

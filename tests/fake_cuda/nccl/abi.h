@@ -1,4 +1,4 @@
-// The part of NCCL's C interface that the fake answers, declared anew from its public documentation.
+// The part of NCCL's C interface that the fake answers, declared from its public documentation.
 #pragma once
 
 #include <cstddef>

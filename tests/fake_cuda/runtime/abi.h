@@ -1,4 +1,4 @@
-// The part of CUDA's C interface that the fake answers, declared anew from its public documentation:
+// The part of CUDA's C interface that the fake answers, declared from its public documentation:
 // nothing of NVIDIA's is needed to build it. Layouts and numbers are those of CUDA 13; abi_check.cc
 // compares them with its headers wherever those are there (`make cuda`).
 #pragma once

@@ -123,7 +123,7 @@ def test_a_tensor_is_what_it_is_on_the_cpu(make: Callable[[Tensor], Tensor], way
 
 @by_every_way
 def test_views_share_what_they_share_on_the_cpu(way: Way):
-    """pickle alone takes each tensor's storage anew; all else keeps them together."""
+    """pickle alone takes each tensor's storage again; all else keeps them together."""
     outcomes = []
     for device in ("cpu", "managed"):
         base = torch.arange(8.0).to(device)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-BENCH = Path(__file__).resolve().parents[3] / "bench"
-pytestmark = pytest.mark.process
+from processes import RunProgram
+from repository import ROOT
 
 
 @pytest.mark.parametrize(
@@ -18,14 +13,8 @@ pytestmark = pytest.mark.process
 @pytest.mark.parametrize(
     ("only", "said"), [("nothing", "no such"), ("(", "missing ), unterminated subpattern at position 0")]
 )
-def test_only_names_nothing(script: str, only: str, said: str) -> None:
+def test_only_names_nothing(run_python: RunProgram, script: str, only: str, said: str) -> None:
     words = ["--trial"] if script == "gpu_table" else []
-    done = subprocess.run(
-        [sys.executable, BENCH / script, "--only", only, *words],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = run_python(ROOT / "bench" / script, "--only", only, *words)
     assert done.returncode != 0
     assert said in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

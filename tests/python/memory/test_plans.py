@@ -211,7 +211,7 @@ def test_what_moves_has_the_names_of_modules_and_optimizers(run_python: RunProgr
     lines = {line.split(maxsplit=6)[-1]: line.split()[:5] for line in both.splitlines() if " in  " in line}
     assert lines["5.2.weight"] == ["144.0", "KiB", "in", "144.0", "KiB"]
     assert any(name.startswith("exp_avg_sq of ") for name in lines)
-    assert lines["what each period makes anew"][:2] == ["432.0", "KiB"]
+    assert lines["what each period creates"][:2] == ["432.0", "KiB"]
     assert " tensors that nobody named here owns" in model_alone and " nobody named here owns" not in both
     assert " arrive at sim:0 and " in done.stderr and " ms on its link); nothing would, with " in done.stderr
     assert " ms; at this budget no plan takes less than " in both

@@ -88,7 +88,7 @@ print(threading.Thread.start is threading.Thread.__dict__["start"], threading.Th
 
 
 def test_a_thread_leaves_no_default_device_behind(scripts: Scripts):
-    """PyTorch would drop it when the thread has ended; beside the program's end that ends the process."""
+    """PyTorch would drop it when the thread has ended; concurrently with the program's end that ends the process."""
     code = """
 import threading, torch
 class Worker(threading.Thread):

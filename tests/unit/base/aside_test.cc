@@ -1,5 +1,5 @@
-// Jobs beside the program: in turn, on one thread, and what is left of them where the object or the process
-// ends.
+// Jobs of a background thread: in turn, on one thread, and what is left of them where the object or the
+// process ends.
 #include "base/aside.h"
 
 #include <gtest/gtest.h>

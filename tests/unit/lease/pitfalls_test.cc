@@ -162,7 +162,7 @@ TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
             })),
             0);
   ASSERT_EQ(stat(path(kLockName).c_str(), &after), 0);
-  EXPECT_EQ(before.st_ino, after.st_ino) << "it is never made anew (pitfall 20)";
+  EXPECT_EQ(before.st_ino, after.st_ino) << "it is never made again (pitfall 20)";
 }
 
 // Pitfall 21: what a machine that stopped left behind on a disk.

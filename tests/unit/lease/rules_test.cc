@@ -230,7 +230,7 @@ TEST(LeaseLedger, UnmatchedLeasesCountInFullUntilWarm) {
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));
   lease.record.since_ns = kNow - kWarmUpNs;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(50));
-  // A lease of another namespace likewise, but known processes' bytes are not its.
+  // So does a lease of another namespace, but known processes' bytes are not its.
   machine.cards[0].processes = {{GiB(30), {{99, 1}}}};
   lease.record.pid_namespace = kHere + 1;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));

@@ -1,4 +1,4 @@
-// Jobs that end with nobody there to see it: all was killed at once, or the machine was started anew. Whoever
+// Jobs that end with nobody there to see it: all was killed at once, or the machine was restarted. Whoever
 // reads the queue is told, and what waited goes on.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -153,7 +153,7 @@ TEST_F(UnseenTest, ARestartOfTheMachineIsNamed) {
   Store store = this->store();
   const JobId id = began(store, "another boot");
   EXPECT_EQ(good(queue_.list()).at(0).state, State::interrupted);
-  EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: the machine was started anew while it ran");
+  EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: the machine was restarted while it ran");
 }
 
 TEST_F(UnseenTest, WhatIsKnownOfItsProgramIsSaid) {

@@ -410,7 +410,7 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   destroy(machine, blocks);
 }
 
-// A disk copies whole blocks, so what had begun as parts from a card, which let the block go, begins anew.
+// A disk copies whole blocks, so what had begun as parts from a card, which let the block go, begins again.
 TEST(DiskMoves, WhatADiskTakesOverBeginsAnew) {
   Machine machine({.budget = KiB(256),
                    .host_budget = KiB(256),

@@ -15,7 +15,7 @@ namespace {
 using test::Machine;
 using test::pattern;
 
-// Against a list that is sorted anew for each victim.
+// Against a list that is sorted again for each victim.
 TEST(VictimIndex, GivesWhatWasUsedLeastRecently) {
   Machine machine({.accelerators = 2});
   const NodeId node = machine.sim(1);  // where the engine has no replicas of these, and no index of its own

@@ -1,0 +1,265 @@
+"""Holds comments, documents and help to the vocabulary, and measures how far the structure is.
+
+    check_words.py            refuses words and identifiers that were given up
+    check_words.py --measure  prints each figure of today, and its ceiling
+    check_words.py --lower    lowers the ceilings to the figures of today
+
+`tools/words.txt` has a line for each word and each identifier that was given up, and for each measure of the
+structure, with the most that there may be, and why. A ceiling only falls. Where fewer words or identifiers
+are left than its line says, that is a failure too, so that the line is lowered in the same commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+import sys
+import tokenize
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+TOP = Path(os.environ.get("WORDS_OF", Path(__file__).parent.parent))  # elsewhere for tests
+LIST = TOP / "tools" / "words.txt"
+FOLDERS = ("src", "include", "python", "tools", "bench", "tests", "examples", "cmake", "docs")
+PRONOUNS = r"whoever|whomever|who|whom|nobody|somebody|anybody|everybody"
+LONE_WHAT = r"what (?:is|was|are|were|it|they|he|does|has|have|had|may|can|must|this|that|the|a|an|no|not)\b"
+# A comment behind code that begins so goes on with another one's sentence.
+FRAGMENT = re.compile(
+    r"(?:and|or|but|of|in|on|at|to|by|for|from|with|without|behind|beside|before|after|since|until|as|than|"
+    r"that|which|who|whose|where|when|while|it|its|they|their|them|this|these|those|he|his|him)\b"
+)
+
+
+class Limit(NamedTuple):
+    """A line of the list."""
+
+    kind: str  # "word", "name" or "measure"
+    text: str
+    most: int | float
+    why: str
+
+    def line(self) -> str:
+        """As it stands in the list."""
+        return f"{self.kind} {self.most} {self.text}: {self.why}"
+
+
+def limits() -> list[Limit]:
+    """The lines of the list: KIND MOST TEXT: WHY."""
+    found = []
+    for line in LIST.read_text().splitlines():
+        if line and not line.startswith("#"):
+            kind, most, rest = line.split(maxsplit=2)
+            text, why = rest.split(": ", 1)
+            found.append(Limit(kind, text, float(most) if "." in most else int(most), why))
+    return found
+
+
+def files(*endings: str) -> list[Path]:
+    """Files of the repository, but for this tool and its list."""
+    found = [path for path in TOP.iterdir() if path.name.endswith(endings)]
+    for folder in FOLDERS:
+        found += [path for path in sorted((TOP / folder).rglob("*")) if path.name.endswith(endings)]
+    return [path for path in found if path.is_file() and path not in (LIST, Path(__file__).resolve())]
+
+
+class Comment(NamedTuple):
+    """One comment, a line or a run of whole lines."""
+
+    path: Path
+    text: str
+    trails: bool  # it stands behind code
+
+
+def cxx_comments(path: Path) -> Iterator[Comment]:
+    """Those of a file of C++. A string that contains // is taken for one now and then."""
+    run: list[str] = []
+    for line in [*path.read_text().splitlines(), ""]:
+        whole = re.match(r"\s*//+ ?(.*)", line)
+        if whole:
+            run.append(whole[1])
+            continue
+        if run:
+            yield Comment(path, "\n".join(run), trails=False)
+            run = []
+        behind = re.search(r"[;,{})\w]\s+// (.*)", line)
+        if behind and "NOLINT" not in behind[1]:
+            yield Comment(path, behind[1], trails=True)
+
+
+def python_comments(path: Path) -> Iterator[Comment]:
+    """Those of a file of Python, and its docstrings."""
+    source = path.read_text()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|fmt:)", token.string):
+                trails = token.line[: token.start[1]].strip() != ""
+                yield Comment(path, token.string.lstrip("# "), trails)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text:
+                    yield Comment(path, text, trails=False)
+    except (SyntaxError, tokenize.TokenError):  # a test's bad input
+        return
+
+
+def comments() -> Iterator[Comment]:
+    """All comments of code."""
+    for path in files(".h", ".cc"):
+        yield from cxx_comments(path)
+    for path in files(".py"):
+        yield from python_comments(path)
+
+
+def per_thousand(pattern: str, texts: list[str]) -> float:
+    """How often it occurs in a thousand words."""
+    words = sum(len(text.split()) for text in texts)
+    return round(1000 * sum(len(re.findall(rf"\b(?:{pattern})\b", text, re.I)) for text in texts) / words, 1)
+
+
+def declarations(source: str, name: str) -> int:
+    """Of a class: functions, types and members, by their ends at its own level."""
+    body = re.search(rf"^(?:class|struct) {name}\b[^;{{]*{{(.*?)^}};", source, re.MULTILINE | re.DOTALL)
+    if body is None:
+        return 0
+    plain = re.sub(r"//.*", "", body[1])
+    depth = count = 0
+    for mark in re.findall(r"[{};]", plain):
+        depth += {"{": 1, "}": -1, ";": 0}[mark]
+        count += mark == ";" and depth == 0
+        count += mark == "}" and depth == 0
+    return count
+
+
+def largest_class(folder: str) -> int:
+    """Declarations of the class with most, in the headers of a folder."""
+    most = 0
+    for path in (TOP / folder).glob("*.h"):
+        source = path.read_text()
+        for name in re.findall(r"^(?:class|struct) (\w+)[^;]*{$", source, re.MULTILINE):
+            most = max(most, declarations(source, name))
+    return most
+
+
+def two_way_pairs() -> int:
+    """Pairs of directories of src/torch that include each other."""
+    included: set[tuple[str, str]] = set()
+    for path in (TOP / "src" / "torch").glob("*/*"):
+        if path.suffix in (".h", ".cc"):
+            for other in re.findall(r'#include "torch/(\w+)/', path.read_text()):
+                included.add((path.parent.name, other))
+    return sum((b, a) in included for a, b in included if a < b)
+
+
+def python_circles() -> int:
+    """Files of the Python package that import one another in a circle, directly or not."""
+    package = TOP / "python" / "innkeeper"
+    names = {}
+    for path in package.rglob("*.py"):
+        parts = ("innkeeper", *path.relative_to(package).with_suffix("").parts)
+        names[".".join(part for part in parts if part != "__init__")] = path
+    links: dict[str, set[str]] = {}
+    for name, path in names.items():
+        wanted: set[str] = set()
+        for node in ast.parse(path.read_text()).body:  # what a function imports is imported later
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                wanted |= {each if each in names else node.module for each in inner}
+        links[name] = (wanted & names.keys()) - {name}
+
+    def reaches(start: str) -> bool:
+        seen: set[str] = set()
+        waiting = list(links[start])
+        while waiting:
+            name = waiting.pop()
+            if name == start:
+                return True
+            if name not in seen:
+                seen.add(name)
+                waiting.extend(links[name])
+        return False
+
+    return sum(reaches(name) for name in names)
+
+
+def measures() -> dict[str, Callable[[], int | float]]:
+    """Each measure by its name in the list."""
+    engine = (TOP / "src" / "residency" / "engine.h").read_text()
+    every = list(comments())
+    texts = [comment.text for comment in every]
+    trailing = [comment.text for comment in every if comment.trails]
+    backend = r"^\s*#.*INNKEEPER_WITH_CUDA"
+    return {
+        "lines of engine.h": lambda: len(engine.splitlines()),
+        "declarations of Engine": lambda: declarations(engine, "Engine"),
+        "declarations of the largest class in src/residency": lambda: largest_class("src/residency"),
+        "pairs of directories of src/torch that include each other": two_way_pairs,
+        "INNKEEPER_WITH_CUDA in source": lambda: sum(
+            len(re.findall(backend, path.read_text(), re.MULTILINE)) for path in files(".h", ".cc")
+        ),
+        "files of Python in circles of imports": python_circles,
+        "pronouns without a noun per 1,000 words of comments": lambda: per_thousand(PRONOUNS, texts),
+        '"what" without a noun per 1,000 words of comments': lambda: per_thousand(LONE_WHAT, texts),
+        "trailing comments that are fragments, per cent": lambda: round(
+            100 * sum(FRAGMENT.match(text) is not None for text in trailing) / len(trailing), 1
+        ),
+        "lines of README.md": lambda: len((TOP / "README.md").read_text().splitlines()),
+        "words of ARCHITECTURE.md": lambda: len((TOP / "ARCHITECTURE.md").read_text().split()),
+    }
+
+
+def counted(limit: Limit, prose: list[str], sources: list[str]) -> int:
+    """How often a word stands in comments and documents, or an identifier in code."""
+    if limit.kind == "name":
+        pattern = re.compile(rf"(?<![A-Za-z0-9_])(?:{limit.text})(?![A-Za-z0-9_])")
+        return sum(len(pattern.findall(text)) for text in sources)
+    pattern = re.compile(rf"\b(?:{limit.text})\b", re.IGNORECASE)
+    return sum(len(pattern.findall(text)) for text in prose)
+
+
+def lower(found: dict[Limit, int | float]) -> None:
+    """Writes the figures that are below their ceilings into the list."""
+    lines = []
+    for line in LIST.read_text().splitlines():
+        for limit, figure in found.items():
+            if line == limit.line() and figure < limit.most:
+                line = limit._replace(most=figure).line()
+        lines.append(line)
+    LIST.write_text("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    """Runs the check; returns the exit status."""
+    show = "--measure" in sys.argv[1:]
+    prose = [comment.text for comment in comments()]
+    prose += [path.read_text() for path in files(".md", ".1") if path.name != "CHANGELOG.md"]
+    sources = [path.read_text() for path in files(".h", ".cc", ".py", ".txt")]
+    measured = measures()
+    found = {
+        limit: measured[limit.text]() if limit.kind == "measure" else counted(limit, prose, sources)
+        for limit in limits()
+    }
+    if "--lower" in sys.argv[1:]:
+        lower(found)
+        return 0
+    wrong = []
+    for limit, figure in found.items():
+        if show:
+            print(f"{figure:>8} of {limit.most:<8} {limit.kind} {limit.text}")
+        if figure > limit.most:
+            wrong.append(f"{limit.text}: {figure}, at most {limit.most} ({limit.why})")
+        elif figure < limit.most and limit.kind != "measure":
+            wrong.append(f"{limit.text}: {figure} are left of {limit.most}; run tools/check_words.py --lower")
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    if not wrong and not show:
+        print(f"words: {len(found)} lines hold")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
