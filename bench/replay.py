@@ -3,9 +3,9 @@
 Each row of the table is a model on a card with a part of the memory that it wants at its peak. Times are
 those of a step, in multiples of its kernels':
 
-``planned``: as Innkeeper does it once it knows the round;
+``planned``: as Innkeeper does it once it knows the period;
 ``recompute``: as programs run by default: what cheap operators made may be made again;
-``on demand``: through the engine without plans: each block moves when an operator needs it, beside the kernels;
+``on demand``: without plans: each block moves when an operator needs it, beside the kernels;
 ``pager``: least recently used leaves, and the program waits for each copy, as for unified memory's;
 ``modules``, ``activations``, ``optimizer``: what people do today, each a rule about which tensors are at the
 host, on the same card and of the same record ("-": does not fit, whatever it moves). Module by module with
@@ -55,7 +55,7 @@ WAYS = {
     "on_demand": "run0",
     "pager": "run2",
 }  # and the classes of their lines
-OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  # Of the others' ways; some do not fit.
+OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  # Some do not fit.
 
 Found = dict[str, Any]  # what `innkeeper replay --json` says of one model on one card
 

@@ -78,7 +78,7 @@ class DataParallel(nn.DataParallel):
     Args:
         module: the module. It is moved to the device.
         device_ids: the nodes, by number among those that compute or by name (``"sim:1"``). Default: all.
-        output_device: the node of the outputs, in the same notation, or ``"cpu"`` (-1 too). Default: the first of them.
+        output_device: the node of the outputs, named so too, or ``"cpu"`` (-1 too). Default: the first.
         dim: the dimension of batches.
 
     Raises:

@@ -42,12 +42,7 @@ def test_the_readme_is_short_and_starts_with_what_can_be_run():
 
 @pytest.mark.parametrize(
     ("document", "line"),
-    [
-        (document, fence.line)
-        for document in RUN
-        for fence in fences(document)
-        if fence.language == "python"
-    ],
+    [(document, fence.line) for document in RUN for fence in fences(document) if fence.language == "python"],
 )
 def test_python_blocks_print_what_stands_below_them(run_python: RunProgram, document: Path, line: int):
     found = fences(document)
