@@ -40,14 +40,14 @@ enum class ChoiceMode {
   utilization,  // least
 };
 
-// What is asked. GPUs that nobody holds come first, then those with the best links between them, then the
+// What is asked. GPUs without a holder come first, then those with the best links between them, then the
 // best by `mode` or `key`.
 struct ChoiceRequest {
   ChoiceMode mode = ChoiceMode::free;
   int n = 1;  // how many, all or none
   // Bytes of each. A CUDA context takes some hundred MiB of them.
   std::optional<int64_t> memory = std::nullopt;
-  // With nobody else on them. By default a choice shares, and a lease does if `memory` is given.
+  // Without others on them. By default a choice shares, and a lease does if `memory` is given.
   std::optional<bool> exclusive = std::nullopt;
   // "nvidia" or "amd"; empty: either. Several GPUs are always of one vendor.
   std::string vendor = {};
@@ -131,7 +131,7 @@ class IK_EXPORT Choice {
 
 // Chooses, and leases. Before CUDA is started in this process CUDA_VISIBLE_DEVICES is set to what was chosen,
 // until the choice ends; after that go by ordinals(). Without `memory` the lease is a mark: others only see
-// that somebody has the GPU, and take another while there is one.
+// that the GPU is held, and take another while there is one.
 [[nodiscard]] IK_EXPORT Choice auto_choice(const ChoiceRequest& request = {});
 
 // The lease alone: no variable is touched. Without `memory` GPUs are taken whole.

@@ -1,4 +1,4 @@
-// A thread of ours in somebody's program.
+// A thread of ours in a user's program.
 #pragma once
 
 #include <pthread.h>

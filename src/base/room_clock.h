@@ -1,5 +1,5 @@
 // From when on there is room, in virtual time: memory that is freed is free once its users are through, which
-// may be later than the host's free(), and whoever is given it starts no earlier.
+// may be later than the host's free(), and its next user starts no earlier.
 //
 // Bytes are taken for what they are worth, wherever they lie, as on a card whose pages are mapped again. What
 // is in use never exceeds the limit, so there is always an entry to take.

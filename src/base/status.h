@@ -19,7 +19,7 @@ enum class Code {
   device_failed,     // a call to an accelerator failed; what it holds is as it was
   device_lost,       // an accelerator is gone for good, and with it what only it held
   unavailable,       // a device is gone or was never there
-  busy,              // in use by somebody else; trying again later may work
+  busy,              // in use by another; trying again later may work
   dropped,           // bytes are to be computed again before (Engine::recompute)
 };
 

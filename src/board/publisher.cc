@@ -32,14 +32,14 @@ class File {
     // What a longer text before left behind the end does not count: the header says the length.
     return pwrite(file_.fd(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
   }
-  // Somebody may have removed it, or the whole folder.
+  // Another process may have removed it, or the whole folder.
   bool named() const {
     struct stat about {};
     return file_.valid() && fstat(file_.fd(), &about) == 0 && about.st_nlink > 0;
   }
 
  private:
-  // It gets its name when it is locked, so that nobody takes it for a dead one.
+  // It gets its name when it is locked, so that no reader takes it for a dead one.
   bool make() {
     file_.close();
     auto found = lease::Directory::find_default();

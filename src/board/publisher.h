@@ -1,7 +1,7 @@
 // Shows an engine to `innkeeper top`, in a file of the lease folder that lives as long as its process.
 //
 // It has a thread of its own that looks at the engine's counters now and then, so operators pay nothing. It
-// makes no folder: until somebody has one (`innkeeper top` makes it) nothing is written. What goes wrong is
+// makes no folder: until there is one (`innkeeper top` makes it) nothing is written. What goes wrong is
 // logged and changes nothing else.
 //
 // The file is named r<id>. Its lock is its life, as a lease's is (lease/store.h): after a crash it is dead,

@@ -1,4 +1,4 @@
-// All engines of the machine that show themselves (publisher.h), whoever they belong to.
+// All engines of the machine that show themselves (publisher.h), of all users.
 #pragma once
 
 #include <cstdint>

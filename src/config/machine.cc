@@ -258,7 +258,7 @@ class Parser {
     return check_count();
   }
 
-  // One place is kept for the host, which is added if nobody names it.
+  // One place is kept for the host, which is added if it is not named.
   Status check_count() const {
     const size_t count = spec_.nodes.size() + (has(NodeMake::host) ? 0 : 1);
     if (count <= kMaxNodes) return Status::okay();

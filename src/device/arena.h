@@ -2,7 +2,7 @@
 //
 // Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
 // mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
-// first out, so that a use after free shows. Blocks that somebody may still be using (`busy`) are kept apart,
+// first out, so that a use after free shows. Blocks that may still be in use (`busy`) are kept apart,
 // in order. Classes are at most 1/8 apart; what is accounted is round_up(size), exactly.
 //
 // What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
@@ -39,7 +39,7 @@ class Arena {
     // Trimmed memory keeps its addresses and loses its pages only: a stray write never hits foreign memory.
     bool keep_mapped = false;
     bool blank = false;  // addresses alone (Pages::blank)
-    // Called before the pages of free blocks go, with no lock held: after it nobody uses those that were
+    // Called before the pages of free blocks go, with no lock held: after it no work uses those that were
     // busy.
     std::function<void()> settle = {};
   };

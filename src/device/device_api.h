@@ -29,12 +29,12 @@ namespace innkeeper {
 enum class NodeKind : uint8_t { accelerator, host, disk };
 enum class Queue : uint8_t { compute = 0, copy_in = 1, copy_out = 2 };
 
-// A point in a queue. Shared: whoever holds it may ask or wait. A null Event is one that is long past.
+// A point in a queue. Shared: every holder may ask or wait. A null Event is one that is long past.
 // Neither throws, whatever the device says: deleters ask.
 class EventState {
  public:
   virtual ~EventState() = default;
-  // False if it cannot be known. True for good once somebody has waited, also in vain: the work is over then.
+  // False if it cannot be known. True for good once a thread has waited, also in vain: the work is over then.
   virtual bool done() = 0;
   virtual Status synchronize() = 0;  // Blocks until done. Fails if the work before it failed.
 };
@@ -96,7 +96,7 @@ class Memory {
   Release release_ = nullptr;
 };
 
-// Keeps a node's budget. Every allocator of a node asks it first, whoever allocates: the engine for a
+// Keeps a node's budget. Every allocator of a node asks it first: the engine for a
 // replica, a kernel for its result or its scratch memory. charge() may evict, and so may allocate and copy
 // elsewhere.
 class Accountant {
@@ -160,9 +160,9 @@ class Device {
   virtual Result<Event> copy_peer(void* destination, Device& peer, const void* source, Bytes size) = 0;
 
   // Called, on a thread of the device's own, after work that was put on it is over, where the device has
-  // threads. Null: nobody is, from when this returns. Must not be called from there.
+  // threads. Null: there is no listener, from when this returns. Must not be called from there.
   virtual void set_listener(std::function<void()>) {}
-  // Whether its copies are done at times of their own, of which nobody is told: whoever has more of them
+  // Whether its copies are done at times of their own, without notice: a caller that has more of them
   // asks.
   virtual bool works_unseen() const { return false; }
   // Whether threads that the program knows nothing of may call it now. While the program captures a graph on
@@ -177,7 +177,7 @@ class Device {
   virtual Status synchronize() = 0;
 
  protected:
-  // Whoever may be lost keeps the flag; its events, which may outlive it, find out first.
+  // A device that may be lost keeps the flag; its events, which may outlive it, find out first.
   explicit Device(const std::atomic<bool>* lost = &kNever) : lost_(lost) {}
 
  private:

@@ -32,7 +32,7 @@ struct DiskDevice::Range {
   DiskDevice& device;
   const int64_t offset;
   const int64_t charged;  // round_up(size)
-  // Set by jobs: whoever reads has waited for whoever wrote. Atomic, so that who has not gets a failure and
+  // Set by jobs: a reader has waited for the writer. Atomic, so that who has not gets a failure and
   // not a race.
   std::atomic<int64_t> written = 0;
   std::atomic<uint64_t> sum = 0;
@@ -55,7 +55,7 @@ class DiskDevice::DoneEvent final : public EventState {
     seen_ = true;
     return status_;
   }
-  // Done, and if it failed somebody knows: a later record() need not tell.
+  // Done, and if it failed a caller knows: a later record() need not tell.
   bool settled() {
     MutexLock lock(mutex_);
     return done_ && (seen_ || status_.ok());

@@ -1,4 +1,4 @@
-// The disk node: ranges of one spill file (device/spill_file.h) that nobody else can see.
+// The disk node: ranges of one spill file (device/spill_file.h) that no other process can see.
 //
 // Reads and writes are done by a few threads of the device's own and give events. Each range has a checksum
 // in memory that is compared whenever it is read. A failure of the disk (full, I/O error, short transfer,

@@ -26,7 +26,7 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 Result<void*> map_pages(int64_t size, Pages pages);
 void unmap_pages(void* data, int64_t size, Pages pages);
 
-// Whether the address is in blank pages, whoever mapped them.
+// Whether the address is in blank pages of any mapping.
 bool is_blank(const void* data);
 
 }  // namespace innkeeper

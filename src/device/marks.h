@@ -1,6 +1,6 @@
 // Events of one queue by what they cover. Whatever is put on the queue has a number, none smaller than those
-// before; an event covers all up to a number. Whoever needs some work done finds the first event that covers
-// it.
+// before; an event covers all up to a number. A thread that needs some work done finds the first event that
+// covers it.
 //
 // Thread safety: none.
 #pragma once

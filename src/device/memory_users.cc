@@ -116,7 +116,7 @@ MemoryUsers::Users MemoryUsers::cut(const void* data, Bytes size, bool* all_know
 bool MemoryUsers::add(const void* data, Bytes size, uint64_t number, std::span<const Event> named) {
   if (size <= Bytes(0)) return true;
   try {
-    Users users = cut(data, size);  // of whoever was given it and did not ask
+    Users users = cut(data, size);  // of an owner that did not ask
     users.number = std::max(users.number, number);
     for (const Event& event : named) {
       if (event != nullptr) users.events.push_back(event);
@@ -130,7 +130,7 @@ bool MemoryUsers::add(const void* data, Bytes size, uint64_t number, std::span<c
   }
 }
 
-// Ranges whose users are done are known to be nobody's: one of them for all that lie side by side.
+// Ranges whose users are done are known to be free: one of them for all that lie side by side.
 void MemoryUsers::join_idle() {
   const uint64_t passed = marks_.passed();
   auto before = ranges_.end();  // idle

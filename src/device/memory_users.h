@@ -1,13 +1,13 @@
 // Who may still touch memory that is free, by its address: for allocators that give memory out again in the
 // order of one queue alone, as PyTorch's caching allocators do by stream. With it, who is given memory waits
-// for those who used it, and nobody else does.
+// for its users, and no other caller does.
 //
-// A range that is free has users of two kinds: events that whoever gave it back named, and, where kernels let
+// A range that is free has users of two kinds: events that its last owner named, and, where kernels let
 // it go, all that was on the compute queue by then. Kernels that are given it come after the second kind by
-// themselves. A piece that is given out may lie across several such ranges or in a part of one. Of what
-// nobody told of, all that is on the compute queue is taken for a user.
+// themselves. A piece that is given out may lie across several such ranges or in a part of one. Where the
+// last owner names no events, all that is on the compute queue is taken for a user.
 //
-// Costs one load for each piece until somebody names users or a copy is given memory: what fits moves
+// Costs one load for each piece until a caller names users or a copy is given memory: what fits moves
 // nothing.
 //
 // Thread safety: all methods. The mutex is a leaf but for questions to events.

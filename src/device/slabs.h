@@ -10,7 +10,7 @@
 // program that fills and empties the host each step locks nothing twice, and what it needed once goes.
 //
 // What it is not: a budget. It gives what the system gives; the node's Accountant says no first. It does not
-// poison, and nobody has to wait before memory is used again: who frees a block is the last to use it.
+// poison, and no caller has to wait before memory is used again: who frees a block is the last to use it.
 //
 // Thread safety: all methods. Slabs are mapped and unmapped, and hooks run, with no lock held.
 //

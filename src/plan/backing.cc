@@ -7,7 +7,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// One part of the room in so many is for what is on its way down, and for what nobody planned.
+// One part of the room in so many is for what is on its way down, and for moves that are not planned.
 constexpr int64_t kTransit = 8;
 
 // As an SSD is slower than PCIe 4.

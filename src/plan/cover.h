@@ -9,8 +9,8 @@
 
 namespace innkeeper::plan {
 
-// Few bytes are not yet little time, and what a gap costs depends on which others are taken: whoever wants
-// the shortest period tries several weights (schedule.cc).
+// Few bytes are not yet little time, and what a gap costs depends on which others are taken: a caller that
+// wants the shortest period tries several weights (schedule.cc).
 struct Weights {
   // What is taken to cost a copy out: bytes that have just been written, or the first of a version to leave.
   enum class Out : uint8_t { fresh, first } out = Out::fresh;

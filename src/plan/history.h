@@ -37,7 +37,7 @@ class History {
     uint64_t key = 0;    // of the shape and the eldest block: equal where operators are likely to be the same
     int64_t births = 0;  // blocks that were named before it ended, its results too
     uint32_t first = 0;  // of its touches, in its part of the history
-    float seconds = 0;   // of its kernels; 0 where nobody knows
+    float seconds = 0;   // of its kernels; 0: unknown
     float host = 0;      // seconds that the host took since the operator before; 0: unknown
     NodeId node = kNoNode;
   };

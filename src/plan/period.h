@@ -17,7 +17,7 @@ class PeriodFinder {
  public:
   PeriodFinder() : seen_(kSeen) {}
   // The length of a period that the last operators have done twice, or 0. Looks at those that have ended
-  // since it looked last: at each one's end, or, while nobody wants to know, once for many.
+  // since it looked last: at each one's end, or, while the engine does not ask, once for many.
   int64_t look(const History& history);
   // The period that was found is of no use: another one, a longer one, is looked for.
   void refuse() { candidate_ = 0; }

@@ -11,7 +11,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// That a link takes for so many bytes; 0 where nobody knows.
+// That a link takes for so many bytes; 0: unknown.
 double seconds(Bytes size, double link) { return link > 0 ? static_cast<double>(size.count()) / link : 0; }
 
 std::string on_link(Bytes size, double link) {

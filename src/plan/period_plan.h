@@ -22,7 +22,7 @@ struct PeriodCost {
   Bytes leaving{0};
   Bytes bound{0};            // no plan has less arriving (bound.h), unless it computes things again
   Bytes shortage{0};         // of room: with so much more nothing would move
-  double least_copying = 0;  // seconds that a link takes at least for the bound; 0 where nobody knows
+  double least_copying = 0;  // seconds that a link takes at least for the bound; 0: unknown
 };
 
 // Where what leaves the other nodes goes, if that has a tier below, and the room that blocks may have there.

@@ -13,18 +13,18 @@ namespace innkeeper::plan {
 
 Name Planner::meet(Block* block) {
   const Name name = history_.name();
-  Met& place = recent_[static_cast<size_t>(name) % kRecent];
-  if (place.block != nullptr) elders_.emplace(place.name, place.block);
+  NamedBlock& place = recent_[static_cast<size_t>(name) % kRecent];
+  if (place.block != nullptr) long_lived_.emplace(place.name, place.block);
   place = {name, block};
   return name;
 }
 
 void Planner::forget(Name name) {
-  Met& place = recent_[static_cast<size_t>(name) % kRecent];
+  NamedBlock& place = recent_[static_cast<size_t>(name) % kRecent];
   if (place.name == name) {
     place.block = nullptr;
   } else {
-    elders_.erase(name);
+    long_lived_.erase(name);
   }
   history_.died(name);
   for (size_t i = 0; i < models_; ++i)
@@ -33,10 +33,10 @@ void Planner::forget(Name name) {
 
 Block* Planner::block_of(Name name) const {
   if (name <= 0) return nullptr;
-  const Met& place = recent_[static_cast<size_t>(name) % kRecent];
+  const NamedBlock& place = recent_[static_cast<size_t>(name) % kRecent];
   if (place.name == name) return place.block;
-  const auto found = elders_.find(name);
-  return found == elders_.end() ? nullptr : found->second;
+  const auto found = long_lived_.find(name);
+  return found == long_lived_.end() ? nullptr : found->second;
 }
 
 // ---------------------------------------------------------------- following
@@ -90,7 +90,7 @@ void Planner::ended(NodeId node, std::span<const Touch> touches, const OperatorT
   for (Arrivals& arriving : arriving_) {
     arriving.postponed = false;
     if (arriving.due.empty()) continue;
-    std::erase_if(arriving.due, [&](const Due& due) {
+    std::erase_if(arriving.due, [&](const PendingMove& due) {
       return std::any_of(touches.begin(), touches.end(),
                          [&](const Touch& touch) { return touch.block == due.name; });
     });
@@ -174,8 +174,8 @@ int64_t left_as_planned(const std::vector<Move>& moves) {
 // What was evicted without a plan in a whole period says how much room is lacking. (A period whose schedule
 // is new begins with other blocks at the node than those after it, so it says nothing.) Where a schedule for
 // less room moves no less in all, the one before is taken for good: it was not the room.
-bool Planner::learn_what_lacks(Known& known) {
-  if (known.scheduled >= kSchedules || known.moves.empty()) return false;
+bool Planner::learn_what_lacks(KnownProgram& known) {
+  if (known.scheduled >= kMostSchedules || known.moves.empty()) return false;
   int64_t unplanned = 0;
   for (const int64_t bytes : unplanned_) unplanned += bytes;
   if (unplanned == 0) {
@@ -184,29 +184,29 @@ bool Planner::learn_what_lacks(Known& known) {
   }
   const int64_t left = left_as_planned(known.moves) + unplanned;
   if (left >= known.least_left) {
-    known.scheduled = kSchedules;
+    known.scheduled = kMostSchedules;
     return std::exchange(known.lacking, known.best) != known.best;
   }
   known.least_left = left;
   known.best = known.lacking;
   for (size_t i = 0; i < kMaxNodes; ++i)
-    known.lacking[i] += std::min(unplanned_[i], known.room[i] / kLackShare);
+    known.lacking[i] += std::min(unplanned_[i], known.room[i] / kShortageTolerance);
   ++known.scheduled;
   return true;
 }
 
 // The engine has another room than when the schedule was made: a budget was set, something was pinned,
 // another program came or went. Looked for in each period, and less often where it happens again and again.
-bool Planner::room_changed(Known& known) {
+bool Planner::room_changed(KnownProgram& known) {
   if (periods_ < known.settles_at) return false;
   const auto changed = [&](NodeId node) {
     const int64_t before = known.room[index_of(node)];
-    return std::abs(room_(node).count() - before) > before / kLackShare;
+    return std::abs(room_(node).count() - before) > before / kReplanThreshold;
   };
   const std::vector<NodeId> nodes = known.program->nodes();
   if (std::none_of(nodes.begin(), nodes.end(), changed) &&
       (known.backing == kNoNode || !changed(known.backing))) {
-    if (periods_ >= known.settles_at + kQuiet) known.changes = 0;
+    if (periods_ >= known.settles_at + kQuietPeriods) known.changes = 0;
     return false;
   }
   known.settles_at = periods_ + (int64_t{1} << std::min(known.changes++, kMostChanges));
@@ -214,7 +214,7 @@ bool Planner::room_changed(Known& known) {
   return true;
 }
 
-void Planner::enter(Known& known, int64_t step, int64_t births_before) {
+void Planner::enter(KnownProgram& known, int64_t step, int64_t births_before) {
   known_ = &known;
   step_ = step;
   births_before_ = births_before;
@@ -237,7 +237,7 @@ void Planner::interrupt() {
   known_ = nullptr;
   stop_ordering();
   unplanned_.fill(0);
-  for (Known& known : programs_) {
+  for (KnownProgram& known : programs_) {
     known.forget_what_lacked();
     known.settles_at = 0;
     known.room.fill(0);  // so the next period is scheduled again
@@ -264,7 +264,7 @@ bool Planner::next(Order& order) {
   return false;
 }
 
-bool Planner::give(std::deque<Due>& due, bool arrives, Order& order) {
+bool Planner::give(std::deque<PendingMove>& due, bool arrives, Order& order) {
   while (!due.empty()) {
     given_ = due.front();
     due.pop_front();
@@ -290,9 +290,9 @@ void Planner::postpone() {
 
 // ---------------------------------------------------------------- programs
 
-bool Planner::was(const Known& known, int64_t step, int64_t births_before) const {
+bool Planner::was(const KnownProgram& known, int64_t step, int64_t births_before) const {
   int64_t operation = history_.end() - 1;
-  for (int64_t i = 0; i < kJoined; ++i, --operation, --step) {
+  for (int64_t i = 0; i < kRejoinLength; ++i, --operation, --step) {
     if (operation < history_.begin()) return false;
     if (step < 0) {
       step += known.program->length();
@@ -307,8 +307,9 @@ void Planner::rejoin() {
   // Not equal_range(), which walks through all that are equal.
   const uint64_t key = history_.at(history_.end() - 1).key;
   auto place = places_.find(key);
-  for (int tries = 0; place != places_.end() && place->first == key && tries < kPlaces; ++place, ++tries) {
-    Known& known = *place->second.known;
+  for (int tries = 0; place != places_.end() && place->first == key && tries < kMostPositions;
+       ++place, ++tries) {
+    KnownProgram& known = *place->second.known;
     const int64_t step = place->second.step;
     const int64_t births_before = history_.births() - known.program->steps[static_cast<size_t>(step)].births;
     if (!was(known, step, births_before)) continue;
@@ -321,7 +322,7 @@ void Planner::learn(int64_t length) {
   if (history_.end() < refused_until_) return;
   std::optional<Program> found = make_program(history_, length);
   if (!found) return refuse(length);
-  Known& known = programs_.emplace_front();
+  KnownProgram& known = programs_.emplace_front();
   known.cost.operators = length;
   if (length < kShort) known.cost.times = (kShort + length - 1) / length;
   known.program = std::make_shared<const Program>(known.cost.times > 1 ? repeated(*found, known.cost.times)
@@ -334,9 +335,9 @@ void Planner::learn(int64_t length) {
   if (known_ == nullptr) return;  // nothing is to move
   known.placed = true;
   for (int64_t step = 0; step < known.program->length(); ++step) {
-    if (const auto key = known.program->key_of(step)) places_.emplace(*key, Place{&known, step});
+    if (const auto key = known.program->key_of(step)) places_.emplace(*key, PlanPosition{&known, step});
   }
-  if (programs_.size() > kKnown) drop(programs_.back());
+  if (programs_.size() > kMostPrograms) drop(programs_.back());
 }
 
 // A period that is none, or that fits, is looked at again after a while, and the later the more often it was.
@@ -371,7 +372,7 @@ std::vector<Moved> Planner::moved() const {
 }
 
 // At once, or concurrently with the program. Of the period that is followed, as in take_plan().
-void Planner::make_plan(Known& known) {
+void Planner::make_plan(KnownProgram& known) {
   std::vector<PlannedNode> nodes;
   known.backing = kNoNode;
   bool fits = true;
@@ -400,7 +401,7 @@ void Planner::make_plan(Known& known) {
   const int64_t times = known.cost.times;
   if ((fits && !known.planned) || !beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
     return take_plan(known, plan_period(*known.program, times, nodes, backing));
-  known.making = std::make_shared<Making>();
+  known.making = std::make_shared<PlanInProgress>();
   beside_([making = known.making, program = known.program, nodes = std::move(nodes), times, backing] {
     making->plan = plan_period(*program, times, nodes, backing);
     making->done.store(true, std::memory_order_release);
@@ -408,7 +409,7 @@ void Planner::make_plan(Known& known) {
 }
 
 // A program of which nothing is to move, and never was, is not followed.
-void Planner::take_plan(Known& known, PeriodPlan plan) {
+void Planner::take_plan(KnownProgram& known, PeriodPlan plan) {
   known.wanted = plan.wanted;
   if (plan.moves.empty() && !known.planned) {
     wants_.follow(known.wanted, known.program->length());
@@ -422,16 +423,16 @@ void Planner::take_plan(Known& known, PeriodPlan plan) {
   known.moves = std::move(plan.moves);
   known.makes_dropped = steps_that_make_dropped(*known.program, known.moves);
   known.cost = plan.cost;
-  if (followed_ == &known) followed_ = nullptr;  // nobody has followed the new schedule yet
+  if (followed_ == &known) followed_ = nullptr;  // the program has not followed the new schedule yet
   enter(known, step_, births_before_);
 }
 
-void Planner::drop(const Known& known) {
+void Planner::drop(const KnownProgram& known) {
   if (known.placed)
     std::erase_if(places_, [&known](const auto& entry) { return entry.second.known == &known; });
   if (followed_ == &known) followed_ = nullptr;
   if (known_ == &known) known_ = nullptr;
-  programs_.remove_if([&known](const Known& each) { return &each == &known; });
+  programs_.remove_if([&known](const KnownProgram& each) { return &each == &known; });
 }
 
 }  // namespace innkeeper::plan

@@ -108,35 +108,35 @@ class Planner {
   // Nothing is followed any more, and what was lacking is forgotten.
   void interrupt();
   void reset_counts() {
-    for (Known& known : programs_) known.settles_at -= periods_;
+    for (KnownProgram& known : programs_) known.settles_at -= periods_;
     periods_ = followed_times_ = divergences_ = 0;
     cost_ = {};
     followed_ = nullptr;
   }
 
  private:
-  struct Making {
-    std::atomic<bool> done{false};  // the plan is there, and nobody writes it any more
+  struct PlanInProgress {
+    std::atomic<bool> done{false};  // The plan is there, and is not written any more.
     PeriodPlan plan;
   };
-  struct Known {
+  struct KnownProgram {
     std::shared_ptr<const Program> program;
-    std::shared_ptr<Making> making;  // its plan, or another one; null: none is being made
-    bool planned = false;            // `moves` have been made
-    bool placed = false;             // its steps stand in places_
+    std::shared_ptr<PlanInProgress> making;  // Its first plan or a later one; null: none is being made.
+    bool planned = false;                    // `moves` have been made.
+    bool placed = false;                     // Its steps stand in places_.
     std::vector<Move> moves;
-    std::vector<bool> makes_dropped;  // by step: something that it makes is dropped
+    std::vector<bool> makes_dropped;  // By step: whether a result of the step is dropped.
     PeriodCost cost;
-    std::array<Bytes, kMaxNodes> touched{};    // bytes, by node, each block once,
-    Wants::ByNode wanted{};                    // and what it has a use for
-    NodeId backing = kNoNode;                  // what leaves goes there, and perhaps on from there
-    std::array<int64_t, kMaxNodes> room{};     // bytes that the schedule was made for, by node,
-    std::array<int64_t, kMaxNodes> lacking{};  // and how many were missing of what the engine said
-    std::array<int64_t, kMaxNodes> best{};     // `lacking` with which the least left in a period,
-    int64_t least_left = INT64_MAX;            // and how much that was
-    int scheduled = 0;                         // times, for what was lacking
-    int changes = 0;         // of the room, that led to another schedule, since it was quiet
-    int64_t settles_at = 0;  // the period from which on such a change is looked for
+    std::array<Bytes, kMaxNodes> touched{};    // Bytes that the program touches per node; each block once.
+    Wants::ByNode wanted{};                    // Working set per node.
+    NodeId backing = kNoNode;                  // Node that receives evicted blocks; it may itself spill.
+    std::array<int64_t, kMaxNodes> room{};     // Free bytes per node that the schedule was made for.
+    std::array<int64_t, kMaxNodes> lacking{};  // Shortage per node: bytes of `room` that were not there.
+    std::array<int64_t, kMaxNodes> best{};     // Value of `lacking` with which a period evicted least.
+    int64_t least_left = INT64_MAX;            // Bytes that were evicted in that period.
+    int scheduled = 0;                         // Schedules made for a shortage.
+    int changes = 0;                           // Replans for other free space since kQuietPeriods.
+    int64_t settles_at = 0;                    // Period from which on other free space leads to a replan.
 
     void forget_what_lacked() {
       lacking.fill(0);
@@ -145,88 +145,96 @@ class Planner {
       scheduled = 0;
     }
   };
-  struct Place {
-    Known* known = nullptr;
+  struct PlanPosition {
+    KnownProgram* known = nullptr;
     int64_t step = 0;
   };
-  struct Due {
+  struct PendingMove {
     NodeId node = kNoNode;
     Name name = 0;
     bool drops = false;
   };
-  // What is to arrive at a node, in the order of its uses.
+  // Fetches to a node that are due, in the order of their uses.
   struct Arrivals {
     NodeId node = kNoNode;
-    std::deque<Due> due;
-    bool postponed = false;  // since the last operator
+    std::deque<PendingMove> due;
+    bool postponed = false;  // A fetch found no free space since the last operator.
   };
-  struct Met {
+  struct NamedBlock {
     Name name = 0;
     Block* block = nullptr;
   };
 
   static constexpr size_t kRecent = size_t{1} << 16;
-  static constexpr int64_t kRoomEvery = 256;  // operators: then the models are told room and speed,
-  static constexpr int64_t kRoomFirst = 16;   // and first behind this one
-  static constexpr size_t kKnown = 8;         // programs
-  static constexpr int64_t kJoined = 8;       // operators that must be a program's before it is taken up
-  static constexpr int kPlaces = 64;          // that are tried for one key
-  static constexpr int kSchedules = 8;        // of one program
-  static constexpr int64_t kShort = 256;      // operators: shorter periods are scheduled several at a time,
-  static constexpr int64_t kLong = 2048;      // and those from here on concurrently: half as long ones
-                                              // where things may be computed again, which takes more time
-  static constexpr int64_t kQuiet = 16;       // periods without another room,
-  static constexpr int kMostChanges = 4;      // and as many as two to the power of this are not looked at
-  static constexpr int64_t kLackShare =
-      16;  // of the room, that may be lacking more after one period, or must
-           // have changed for another schedule
+  // Operators between two looks at free space and speed, and before the first.
+  static constexpr int64_t kRoomEvery = 256;
+  static constexpr int64_t kRoomFirst = 16;
+  static constexpr size_t kMostPrograms = 8;
+  // Operators that must agree with a known program before it is followed again.
+  static constexpr int64_t kRejoinLength = 8;
+  // Positions with one key that are compared when a program is looked for.
+  static constexpr int kMostPositions = 64;
+  static constexpr int kMostSchedules = 8;  // Schedules of one program.
+  // Shorter periods, in operators, are scheduled several at a time.
+  static constexpr int64_t kShort = 256;
+  // Periods from this length on are scheduled on a background thread; from half of it where recompute, which
+  // takes longer to plan, is on.
+  static constexpr int64_t kLong = 2048;
+  // Periods without other free space after which a replan waits no longer than at first.
+  static constexpr int64_t kQuietPeriods = 16;
+  // At most 2 to the power of this many periods pass before other free space leads to a replan.
+  static constexpr int kMostChanges = 4;
+  // 1/16 of the free space: a period adds at most this much to a node's shortage.
+  static constexpr int64_t kShortageTolerance = 16;
+  // Replan when free space changed by more than 1/16.
+  static constexpr int64_t kReplanThreshold = 16;
 
   Block* block_of(Name name) const;
   void count(NodeId node, std::span<const Touch> touches, const OperatorTime& time, Bytes arrived);
-  bool give(std::deque<Due>& due, bool arrives, Order& order);
+  bool give(std::deque<PendingMove>& due, bool arrives, Order& order);
   Arrivals& arriving_at(NodeId node);
   void order_step();
   void stop_ordering();
   void end_period();
   void diverge();
   void rejoin();
-  bool was(const Known& known, int64_t step, int64_t births_before) const;
+  bool was(const KnownProgram& known, int64_t step, int64_t births_before) const;
   void learn(int64_t length);
   void refuse(int64_t length);
-  void make_plan(Known& known);
-  void take_plan(Known& known, PeriodPlan plan);
-  void drop(const Known& known);
+  void make_plan(KnownProgram& known);
+  void take_plan(KnownProgram& known, PeriodPlan plan);
+  void drop(const KnownProgram& known);
   void guess_what_is_wanted();
-  bool learn_what_lacks(Known& known);
-  bool room_changed(Known& known);
-  void enter(Known& known, int64_t step, int64_t births_before);
+  bool learn_what_lacks(KnownProgram& known);
+  bool room_changed(KnownProgram& known);
+  void enter(KnownProgram& known, int64_t step, int64_t births_before);
 
   const Room room_;
   const About about_;
   const Beside beside_;
   History history_;
   PeriodFinder finder_;
-  int64_t refused_until_ = 0;  // operators
-  int64_t refused_ = 0;        // a period of that length, last
-  int refusals_ = 0;           // of that length, one after another
+  int64_t refused_until_ = 0;  // Operator from which on periods are looked for again.
+  int64_t refused_ = 0;        // Length of the period that was refused last, operators.
+  int refusals_ = 0;           // Refusals of that length, one after another.
 
-  std::list<Known> programs_;                        // the newest in front
-  std::unordered_multimap<uint64_t, Place> places_;  // by key
-  Known* known_ = nullptr;                           // what is followed
-  int64_t step_ = 0;                                 // of it, that is expected next
-  int64_t births_before_ = 0;                        // this period
-  size_t move_ = 0;                                  // the first that is not ordered yet
+  std::list<KnownProgram> programs_;                        // Newest first.
+  std::unordered_multimap<uint64_t, PlanPosition> places_;  // By key of an operator.
+  KnownProgram* known_ = nullptr;                           // The followed program.
+  int64_t step_ = 0;                                        // Its step that is expected next.
+  int64_t births_before_ = 0;                               // Births before the present period.
+  size_t move_ = 0;                                         // Its first move that was not issued.
   bool has_left_ = false;
-  bool whole_ = false;                          // the period is followed from its begin on,
-  bool steady_ = false;                         // and so was the one before
-  std::array<int64_t, kMaxNodes> unplanned_{};  // bytes in this period
-  std::deque<Due> leaving_;                     // to be ordered now
+  bool whole_ = false;                          // The present period is followed from its first step on.
+  bool steady_ = false;                         // The one before was.
+  std::array<int64_t, kMaxNodes> unplanned_{};  // Bytes evicted by the engine in the present period.
+  std::deque<PendingMove> leaving_;             // Evictions and drops due now.
   std::vector<Arrivals> arriving_;              // Planned fetches due now, by node; issued after leaving_.
-  Due given_;                                   // by next(), last
+  PendingMove given_;                           // The move that next() gave last.
   PeriodCost cost_;
-  const Known* followed_ = nullptr;  // to its end, last; null where it is known no longer, or planned again
-  int64_t periods_ = 0;              // that were followed from end to end, as scheduled;
-  int64_t followed_times_ = 0;       // as the program counts them
+  const KnownProgram* followed_ = nullptr;  // Followed to its end last; null: forgotten, or planned again.
+  int64_t periods_ = 0;                     // Periods of schedules that were followed from end to end.
+  int64_t followed_times_ = 0;              // Periods of the program that were followed so.
   int64_t divergences_ = 0;
   // What all would have cost on demand: a model of each node that has too little room.
   std::array<std::unique_ptr<OnDemand>, kMaxNodes> on_demand_;
@@ -235,8 +243,8 @@ class Planner {
   Score score_;
   Wants wants_;
 
-  std::vector<Met> recent_;                  // by name
-  std::unordered_map<Name, Block*> elders_;  // that have outlived their place there
+  std::vector<NamedBlock> recent_;               // By name; the newest replaces the oldest.
+  std::unordered_map<Name, Block*> long_lived_;  // Blocks that have outlived their place in recent_.
 };
 
 }  // namespace innkeeper::plan

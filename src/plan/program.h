@@ -40,7 +40,7 @@ struct Program {
     size_t first = 0;    // of its uses
     int64_t births = 0;  // of the period, before the step ended
     NodeId node = kNoNode;
-    float seconds = 0;  // of its kernels; 0 where nobody knows
+    float seconds = 0;  // of its kernels; 0: unknown
     float host = 0;     // seconds that the host takes to launch it; 0: unknown
   };
   struct Death {
@@ -58,7 +58,7 @@ struct Program {
   // Bytes that a node whose memory is so fast could touch while this step's kernels run; where they run at
   // another one, while they are launched.
   double touched_in(int64_t step, NodeId node, const Speed& speed) const;
-  bool is_timed() const;  // whether anybody knows how long kernels take
+  bool is_timed() const;  // whether the kernels' times are known
   // Is the history's operator this step, in a period before which so many blocks were named?
   bool is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const;
   // The key that the history gives this step; none if it touches nothing that lasts.

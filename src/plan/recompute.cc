@@ -16,7 +16,7 @@ constexpr size_t kParts[] = {16, 8, 4, 2, 1};
 constexpr int64_t kLong = 20'000;  // operators
 
 // To compute more again must make the period so much shorter: what a run of it tells is a little off, and
-// more where nobody knows how long kernels take, which is longer than to touch bytes, so that copies beside
+// more where it is unknown how long kernels take, which is longer than to touch bytes, so that copies beside
 // them cost less than it seems.
 constexpr double kWorthIt = 0.995;
 constexpr double kWorthItUntimed = 0.96;
@@ -169,7 +169,8 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
       copy.seconds += born.seconds;
       copy.host += born.host;
       for (Program::Use use : program.uses_of(each.born)) {
-        if (use.pure && use.slot.key() != each.slot.key()) continue;  // another result, which nobody keeps
+        if (use.pure && use.slot.key() != each.slot.key())
+          continue;  // another result, which the program does not keep
         use.slot = renamed(use.slot, step);
         made.uses.push_back(use);
       }

@@ -5,11 +5,11 @@
 
 namespace innkeeper::plan {
 
-// The bytes that a card's kernels touch while its link moves one. This many where nobody knows; cards on PCIe
-// have 11 (an L4) to 80, GH200 has some 10.
+// The bytes that a card's kernels touch while its link moves one. This many where the rates are unknown;
+// cards on PCIe have 11 (an L4) to 80, GH200 has some 10.
 inline constexpr double kSlower = 50;
 
-// Bytes a second; 0 where nobody knows.
+// Bytes per second; 0: unknown.
 struct Speed {
   double memory = 0;  // that kernels can touch
   double link = 0;    // that the link to the host moves, each way

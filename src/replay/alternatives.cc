@@ -131,7 +131,7 @@ void add_trips(Course& course, const Program& program, size_t number, const Modu
   }
   const Use last = tensor.uses.back();
   if (tensor.role == Role::saved) return;
-  // A gradient is of no use to anybody behind the optimizer's part, though the program keeps it.
+  // A gradient is of no use behind the optimizer's part, though the program keeps it.
   course.trips.push_back(
       {.tensor = number, .leaves = last.at, .copied = tensor.lasts && (dirty || last.write)});
 }

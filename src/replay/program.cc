@@ -98,7 +98,7 @@ class Reader {
       written |= use.at >= last.optimizer && use.write;
     }
     tensor.role = !within ? Role::parameter : !before ? Role::state : Role::parameter;
-    if (before && within && !written) tensor.role = Role::gradient;  // that zeros fill, and nobody frees
+    if (before && within && !written) tensor.role = Role::gradient;  // that zeros fill, and that is not freed
     tensor.trained = tensor.role == Role::parameter && written;
   }
 

@@ -149,8 +149,8 @@ class Simulation {
     arrived_[number] = in_free_;
   }
 
-  // When so much room is there. What is given later is taken no further than is needed: it is nobody else's
-  // before.
+  // When so much room is there. What is given later is taken no further than is needed: it is free for no
+  // other before.
   double claim(int64_t bytes, double now) {
     for (; !leaving_.empty() && leaving_.front().at <= now; leaving_.pop_front())
       free_ += leaving_.front().bytes;

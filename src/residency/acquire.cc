@@ -70,7 +70,7 @@ Status gather(Engine& engine, NodeId node, std::span<Access> accesses, Bytes ope
 }
 
 // The operator's kernels are on the compute queue by now, so its stamp covers them; it is there before the
-// pin goes, for whoever moves the block next.
+// pin goes, for the next thread that moves the block.
 void Engine::let_pins_go(NodeId id, std::span<Access> accesses) {
   const Stamp stamp = next_stamp();
   Bytes written{0};

@@ -1,6 +1,6 @@
 // A block: the storage of one or more managed tensors, and its replicas, at most one a node.
 //
-// A block is created and destroyed by the Engine alone; everybody else holds plain pointers that are good
+// A block is created and destroyed by the Engine alone; others hold plain pointers that are good
 // while the tensor's storage lives. Fields are reached through Engine, but for the fast path below.
 //
 // A replica's `word` is its state, a flag and its pins in one atomic, so that an operator whose operands are
@@ -54,19 +54,19 @@ class ReplicaWord {
       }
     }
   }
-  // Makes an absent replica, which nobody else can reach, the owner, and pins it.
+  // Makes an absent replica, which no other thread can reach, the owner, and pins it.
   void be_born() {
     word_.store(static_cast<uint64_t>(ReplicaState::owned) + kPin, std::memory_order_release);
   }
-  // Makes a replica that nobody else can reach any more absent, whoever pinned it.
+  // Makes a replica that no other thread can reach any more absent, with any pins that it has.
   void be_gone() { word_.store(0, std::memory_order_relaxed); }
   void add_pin(bool write) { word_.fetch_add(pin_of(write), std::memory_order_acquire); }
   void remove_pin(bool write) { word_.fetch_sub(pin_of(write), std::memory_order_release); }
   // The operator that wrote is through; its pin stays.
   void end_write() { word_.fetch_sub(kWriter, std::memory_order_release); }
 
-  // Makes a valid replica shared, so that it may be copied from, unless an operator writes it. Whoever wants
-  // to write from now on must claim it, and finds the copy.
+  // Makes a valid replica shared, so that it may be copied from, unless an operator writes it. A caller that
+  // wants to write from now on must claim it, and finds the copy.
   bool try_lend() {
     uint64_t word = word_.load(std::memory_order_relaxed);
     do {
@@ -76,7 +76,7 @@ class ReplicaWord {
     return true;
   }
 
-  // Closes the replica against fast pins, unless somebody pins it. Closing twice is closing once.
+  // Closes the replica against fast pins, unless it is pinned. Closing twice is closing once.
   bool close_if_unpinned() {
     uint64_t word = word_.load(std::memory_order_relaxed);
     do {
@@ -84,7 +84,7 @@ class ReplicaWord {
     } while (!word_.compare_exchange_weak(word, word | kClosed, std::memory_order_acq_rel));
     return true;
   }
-  // For a replica that nobody can pin yet.
+  // For a replica that no thread can pin yet.
   void close() { word_.fetch_or(kClosed, std::memory_order_acq_rel); }
   bool is_closed() const { return (load() & kClosed) != 0; }
   void open() { word_.fetch_and(~kClosed, std::memory_order_release); }
@@ -110,7 +110,7 @@ struct Replica {
   std::atomic<Stamp> last_write{0};
   // Changed with Engine's mutex held; read without it where a stale answer does no harm (Engine::place).
   std::atomic<uint32_t> user_pins{0};
-  std::atomic<uint32_t> escapes{0};  // pins kept because somebody else holds the real storage (I12)
+  std::atomic<uint32_t> escapes{0};  // pins kept because the real storage is held outside (I12)
   Memory memory;
   Copies copies;
   // The node's list of resident replicas.
@@ -132,7 +132,7 @@ class Block : public TrailingArray<Block, Replica> {
   // The replica's bytes, while it is pinned.
   void* data(NodeId node) const { return items()[index_of(node)].memory.data(); }
 
-  // For whoever made the block (the torch layer keeps the real storages here). The engine never looks at it.
+  // For the maker of the block (the torch layer keeps the real storages here). The engine never looks at it.
   void* attachment = nullptr;
 
   // Read at several nodes at the same time, as the weights of data-parallel replicas are: operators run where
@@ -155,8 +155,8 @@ class Block : public TrailingArray<Block, Replica> {
   const BlockId id_;
   std::atomic<int64_t> size_;
   std::atomic<int64_t> name_{0};  // a planner's, packed (followers.h)
-  // The thread that is changing the block's replicas without the lock (its ThreadState), or null; nobody else
-  // may. Guarded by Engine's mutex.
+  // The thread that is changing the block's replicas without the lock (its ThreadState), or null; no other
+  // thread may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;
   size_t moving_place_ = 0;  // in Engine::moving_, while it is moving
 };

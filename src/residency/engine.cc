@@ -85,7 +85,7 @@ NodeId Engine::place(std::span<const Access> accesses, NodeId home) const {
     for (const Access& access : accesses) {
       const Replica& replica = access.block->replica(id);
       const bool counts = all_replicated || !access.block->replicated.load(std::memory_order_relaxed);
-      // Bytes on their way here count too: somebody has prefetched them.
+      // Bytes on their way here count too: the program has prefetched them.
       if (counts && replica.word.state() != ReplicaState::absent) view.operand_bytes += access.block->size();
       if (replica.user_pins != 0 || replica.escapes != 0) view.required = true;
     }
@@ -154,8 +154,8 @@ void Engine::take_in(Block& block) {
   if (newborns_.take(block)) list_newborn(block);
 }
 
-// Who is about to say that there is no room must miss nobody: from here on whoever is born at the node waits
-// for the lock, before its operator has ended (adopt).
+// Who is about to say that there is no room must miss no block: from here on a block that is born at the node
+// waits for the lock, before its operator has ended (adopt).
 void Engine::look_for_room(Node& node) {
   node.tight.store(true, std::memory_order_seq_cst);
   take_in_newborns();
@@ -261,7 +261,7 @@ Block::Space Engine::destroy(Block* block) {
   return space;
 }
 
-// Nobody has looked for the block: it has one replica, which no copy touches.
+// No thread has looked for the block: it has one replica, which no copy touches.
 bool Engine::die_as_newborn(Block& block) {
   const NodeId id = any_replica(block);
   if (id == kNoNode || !newborns_.begin_death(block, id)) return false;
@@ -294,7 +294,7 @@ void Engine::die(Block& block) {
     forget_onward(block);
     if (!pinned_at_.empty()) forget_pins(block);
     release_one();
-    if (!last) begin_move(block);  // for good: nobody picks what is left as a victim
+    if (!last) begin_move(block);  // for good: the evictor does not pick what is left
   }
   while (freed.node != kNoNode) {
     observe(block, freed.node, nullptr);
@@ -320,7 +320,7 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   replica.word.be_born();
   const Node& at = node(id);
   const bool stands = newborns_.add(block);
-  // Looked at after it has its place: whoever looks for room either finds it there or is seen here.
+  // Looked at after it has its place: a thread that looks for room either finds it there or is seen here.
   if (stands && !at.tight.load(std::memory_order_seq_cst)) [[likely]]
     return;
   MutexLock lock(mutex_);
@@ -340,7 +340,7 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   wait_move(block);
   take_in(block);
   if (block.size() == Bytes(0)) {
-    // Nobody acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
+    // No operator acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
     for (const auto& at : nodes_) {
       if (at->id == id || block.replica(at->id).word.state() == ReplicaState::absent) continue;
       (void)detach(block, at->id, ReplicaEvent::free);  // there is no memory; a move on its way there is over
@@ -384,7 +384,7 @@ Memory Engine::surrender(Block& block, NodeId id) {
   Released handed_over = detach(block, id, ReplicaEvent::free);
   inherit_if_last(block);
   const MoveScope move(*this, block);
-  device(id).order_after(handed_over.users);  // I6: whoever frees it knows nothing of our copies
+  device(id).order_after(handed_over.users);  // I6: the owner that frees it knows nothing of our copies
   return std::move(handed_over.memory);
 }
 
@@ -402,7 +402,7 @@ OperatorScope::OperatorScope(Engine& engine, NodeId id, Bytes operands)
     node_.tight.store(true, std::memory_order_seq_cst);
   }
   node_.running.fetch_add(1, std::memory_order_seq_cst);
-  // Looked at after the count: whoever takes a turn either is seen here or sees this operator.
+  // Looked at after the count: a thread that takes a turn either is seen here or sees this operator.
   if (nested_ == 0 && node_.tight.load(std::memory_order_seq_cst)) {
     node_.running.fetch_sub(1, std::memory_order_seq_cst);
     MutexLock lock(engine_.mutex_);

@@ -58,7 +58,7 @@ struct NodeSetup {
   Bytes budget;
   bool computes = false;  // operators may run here
   plan::Speed speed = {};
-  std::function<ComputeTime()> time = nullptr;  // null: nobody measures it
+  std::function<ComputeTime()> time = nullptr;  // null: it is not measured
 };
 
 class Engine final : public Accountant {
@@ -97,8 +97,8 @@ class Engine final : public Accountant {
   // ---- blocks
   // `space`: of a block of this engine that has gone.
   Block* create(Bytes size, Block::Space space = {});
-  // The caller promises that nobody uses the block any more. Never fails; waits only for a move that is under
-  // way.
+  // The caller promises that no thread uses the block any more. Never fails; waits only for a move that is
+  // under way.
   Block::Space destroy(Block* block);
   // A kernel's fresh result: `memory` becomes the block's only replica (the block has none yet), pinned until
   // the caller releases an access to it that is marked as pinned and born.
@@ -106,7 +106,7 @@ class Engine final : public Accountant {
   // The kernel resized the storage of an operand that the caller has acquired for writing, or that had no
   // bytes.
   void replace(Block& block, NodeId node, Memory memory, Bytes size);
-  // The size of a block that has no replica (an allocation nobody wrote to yet).
+  // The size of a block that has no replica (an allocation that was never written).
   Status resize_unwritten(Block& block, Bytes size);
 
   // ---- operators
@@ -114,7 +114,7 @@ class Engine final : public Accountant {
   // `dropped` where bytes must be computed first (gather).
   Status acquire(NodeId node, std::span<Access> accesses);
   // Gives back the pins that are still marked in `accesses`, and writes what was touched to the stream, where
-  // anybody wants to know. An operation that has a name stands in records.
+  // there is a listener. An operation that has a name stands in records.
   void release(NodeId node, std::span<Access> accesses, const trace::Operation& what = {});
   // acquire() and release() for who works on the bytes until an end that comes by itself, on whatever thread:
   // an operator that finds no room at `node` meanwhile waits for that end.
@@ -128,7 +128,7 @@ class Engine final : public Accountant {
   Access let_go(Block& block, NodeId node);
   // Keeps the pin of one access because the real memory escaped; given back when the probe says so (I12).
   void keep_escaped(NodeId node, Access& access);
-  // The block dies while its real memory on `node` is still held by somebody: hands the memory over to them.
+  // The block dies while its real memory on `node` is still held outside: hands the memory over.
   Memory surrender(Block& block, NodeId node);
   // Most bytes that one operator could have at `node` now: budget less what is pinned for long.
   Bytes room(NodeId node) const;
@@ -160,8 +160,8 @@ class Engine final : public Accountant {
   Status pin(Block& block, NodeId node);  // kept until unpinned as often
   void unpin(Block& block);               // takes back the last pin
   bool is_pinned(const Block& block) const;
-  // Asks for a move that nobody waits for: its copies begin when the link has time, by way of the host if
-  // they must; the first use waits for what is left of it.
+  // Asks for a move for which no operator waits: its copies begin when the link has time, by way of the host
+  // if they must; the first use waits for what is left of it.
   Status prefetch(Block& block, NodeId node);
   Status write_back(Block& block);  // Copies dirty bytes to the host; the replica stays.
   Status evict(Block& block);       // from every accelerator to the host, or from the host to disk
@@ -216,7 +216,7 @@ class Engine final : public Accountant {
   void reset_peak(NodeId id) { node(id).peak.store(node(id).used.load()); }
   // What operators touch, and the ends of blocks: for records, and for the plans that are made here.
   const std::shared_ptr<trace::Stream>& stream() const { return stream_; }
-  // Whether anybody hears of what operators touch.
+  // Whether there is a listener for what operators touch.
   bool is_heard() const { return follows_.load(std::memory_order_relaxed) || stream_->on(); }
   // For the calling thread: plan::Planner::may_drop_next(); true while there is a record.
   bool may_drop_next();
@@ -273,7 +273,7 @@ class Engine final : public Accountant {
   void list(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void unlist(Block& block, NodeId id) IK_REQUIRES(mutex_);
   static bool is_moving(const Block& block) { return block.mover_ != nullptr; }
-  // Lists what has been born and not looked for: all, or one block. Whoever looks for it comes here first.
+  // Lists what has been born and not looked for: all, or one block. Who looks for it comes here first.
   void take_in_newborns() IK_REQUIRES(mutex_);
   void take_in(Block& block) IK_REQUIRES(mutex_);
   void list_newborn(Block& block) IK_REQUIRES(mutex_);
@@ -389,7 +389,7 @@ class Engine final : public Accountant {
   // recompute.cc
   struct Dropped {
     std::unique_ptr<Recipe> recipe;
-    bool under_way = false;  // somebody follows it
+    bool under_way = false;  // a thread follows it
   };
   Status recompute(Block& block) IK_REQUIRES(mutex_);
   void recompute_while_there_is_room() IK_EXCLUDES(mutex_);
@@ -472,7 +472,7 @@ class Engine final : public Accountant {
       IK_GUARDED_BY(mutex_);  // by the user, in order
   void forget_pins(const Block& block) IK_REQUIRES(mutex_);
 
-  std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);                         // somebody must see them land
+  std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);                         // a thread must see them land
   std::unordered_map<const Block*, MovePtr> going_on_ IK_GUARDED_BY(mutex_);  // those that go on once landed
   std::atomic<int64_t> under_way_{0};  // moves that are watched, or wait for a link
   std::thread helper_;

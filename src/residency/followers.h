@@ -5,12 +5,12 @@
 // operators beside others, since most threads are no programs: they copy a batch, or sum gradients. Where all
 // places are taken it gets that of a thread that has ended, or of a program that has done nothing for long.
 //
-// A block is planned for by one program, as its name says. Whoever uses it next takes it over, a few times:
-// what one thread made another one trains. What several go on using stays where it is then, and the others
-// know nothing of it; until that thread ends.
+// A block is planned for by one program, as its name says. The program that uses it next takes it over, a few
+// times: what one thread made another one trains. What several go on using stays where it is then, and the
+// others know nothing of it; until that thread ends.
 //
 // Thread safety: all methods. A program's lock comes before Engine's, and is held while what is planned is
-// started; nobody waits for a second one while holding one.
+// started; no thread waits for a second one while holding one.
 #pragma once
 
 #include <array>
@@ -70,9 +70,9 @@ struct Follower {
   ComputeTime in_period IK_GUARDED_BY(mutex);                             // that last one
 
   bool is_of(const ThreadState& thread) const;
-  bool is_over() const;  // its thread has ended, or it never was anybody's
+  bool is_over() const;  // its thread has ended, or it never belonged to a thread
 
-  std::atomic<const ThreadLife*> life{nullptr};  // its thread's; null: nobody's yet
+  std::atomic<const ThreadLife*> life{nullptr};  // its thread's; null: none yet
   std::atomic<int64_t> program{0};               // its number, from 1 on
   std::atomic<Stamp> last{0};                    // its last operator
   std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
@@ -108,7 +108,7 @@ class Followers {
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
   // What a follower may have of the room at a node: all that others who are busy do not need there, and as
-  // much as each of them where that is more. Of whom nobody knows what he needs needs all where he is busy.
+  // much as each of them where that is more. A program whose needs are unknown needs all where it is busy.
   Bytes part(const Follower& follower, NodeId node, Bytes room, Stamp now) const;
 
   // All of them find their periods again.
@@ -136,7 +136,7 @@ class Followers {
   std::array<Follower, kFollowed> followers_;
 };
 
-// Parts a room among those who want so much of it: whoever wants less than an equal part leaves the rest to
+// Parts a room among those that want so much of it: one that wants less than an equal part leaves the rest to
 // the others. What is left for one who wants all that can be had.
 Bytes fair_part(Bytes room, std::span<const Bytes> others);
 

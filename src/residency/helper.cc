@@ -62,7 +62,7 @@ void Engine::wake_helper() {
   landed_.notify_all();
 }
 
-// A link of a device that is lost is free for nobody.
+// A link of a device that is lost is free for no move.
 bool Engine::polls_links() const {
   return polls_ && std::any_of(nodes_.begin(), nodes_.end(), [](const auto& at) {
            return at->device->works_unseen() && !at->device->is_lost() &&

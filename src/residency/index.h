@@ -4,9 +4,9 @@
 // together are a small part of the room.
 //
 // An operator that uses a replica does not touch the index. A key is what it was when the replica was put in,
-// and never more than it is now; whoever comes to the top with an old key is put back with the new one. So a
-// victim costs O(log n), and one step for each use since it was last looked at. Where the policy knows when
-// the first will be used again, a few others are looked at, in turn, and a spare that will be used later
+// and never more than it is now; an entry that comes to the top with an old key is put back with the new one.
+// So a victim costs O(log n), and one step for each use since it was last looked at. Where the policy knows
+// when the first will be used again, a few others are looked at, in turn, and a spare that will be used later
 // leaves instead.
 //
 // Thread safety: none; the engine's mutex guards it. A block in the index must stay.

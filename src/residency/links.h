@@ -28,7 +28,7 @@ class Link {
  public:
   // A copy was put on the link's queue.
   void began(Event copy, Bytes size);
-  // Whether another copy may be, which nobody waits for. Forgets those that are done.
+  // Whether another copy may be, for which no operator waits. Forgets those that are done.
   bool is_free(const LinkLimits& limits);
 
   // `move` is reserved, and its copies wait for the link.

@@ -1,10 +1,10 @@
 // A move: one block's bytes on their way into a node (docs/design/moves.md). No thread owns it;
-// whoever comes by may take its next step (Engine::advance).
+// any thread that comes by may take its next step (Engine::advance).
 //
 //     wanted    it asks for room, and holds nothing
 //     reserved  it has room, and waits for its link
 //     copying   copies of its bytes are on a queue, perhaps not all of them yet
-//     landed    the bytes are there; or nobody wants them any more, and they are let go once they are there
+//     landed    the bytes are there; or they are not wanted any more, and are let go once they are there
 //     failed    the block is as it was before; `status` says why
 //     cancelled before any copy
 //
@@ -28,7 +28,7 @@ namespace innkeeper {
 
 class Block;
 
-// Who goes first on a link. Somebody waits for a demand; what is planned is needed soon; a hint helps if
+// Who goes first on a link. An operator waits for a demand; what is planned is needed soon; a hint helps if
 // there is time.
 enum class Priority : uint8_t { demand, planned, hint };
 inline constexpr size_t kPriorities = 3;
@@ -80,9 +80,9 @@ class Move {
   const NodeId to;
   Priority priority;
   bool leaves = false;      // its source is about to leave
-  bool watched = false;     // somebody must see it land
-  bool landing = false;     // somebody does; until then its source has not left, though it may be over
-  NodeId onward = kNoNode;  // where the bytes go from `to`, if somebody asked for that
+  bool watched = false;     // a thread must see it land
+  bool landing = false;     // a thread does; until then its source has not left, though it may be over
+  NodeId onward = kNoNode;  // where the bytes go from `to`, if a caller asked for that
   Ticket ticket;
   Bytes begun{0};  // of its bytes, those whose copies are on a queue
   Event last;      // the last of these copies

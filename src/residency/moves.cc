@@ -16,7 +16,7 @@ Link& Engine::link_of(const Move& move) {
 }
 
 // What comes from an accelerator to the host, or leaves one for another, is valid as soon as its copies are
-// on their queue, and closed: nobody need wait for it yet (open_replica).
+// on their queue, and closed: no thread need wait for it yet (open_replica).
 bool Engine::stays_closed(const Move& move) const {
   if (node(move.from).kind != NodeKind::accelerator) return false;
   return move.leaves || node(move.to).kind == NodeKind::host;
@@ -49,7 +49,7 @@ Result<Memory> Engine::allocate(Ticket& ticket, Bytes size, Queue first) {
   Result<Memory> memory = device(ticket.node()).allocate(size, first);
   // A card charges nothing while the program captures a graph, which may have begun since the helper looked.
   if (memory.ok() && promised != Bytes(0) && ticket.left() == promised)
-    return Status(Code::busy, "memory was given that nobody is charged for");
+    return Status(Code::busy, "memory was given that no node is charged for");
   if (!memory.ok() && armed.refused()) return Status(Code::busy, memory.status().message());
   return memory;
 }
@@ -133,7 +133,7 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
   return {};
 }
 
-// Gives an arriving replica its memory. The queue that copies into it comes after whoever used the memory
+// Gives an arriving replica its memory. The queue that copies into it comes after the last user of the memory
 // before (I6).
 Status Engine::furnish(Move& move) {
   Block& block = *move.block;
@@ -212,8 +212,8 @@ Status Engine::issue(Move& move, Parts parts) {
   return {};
 }
 
-// The replica gives up its place. Copies that are on their way into its memory, and whoever had it before,
-// are waited for by whoever has it next.
+// The replica gives up its place. Copies that are on their way into its memory, and its users before,
+// are waited for by the next owner.
 Status Engine::fail(Move& move, Status why) {
   Block& block = *move.block;
   Replica& replica = block.replica(move.to);
@@ -271,7 +271,7 @@ void Engine::watch(MovePtr move) {
   wake_helper();  // the disk may have been faster
 }
 
-// Nobody waits for the bytes: they go on from where a move brings them once they are there.
+// No operator waits for the bytes: they go on from where a move brings them once they are there.
 void Engine::go_on(Block& block, MovePtr move, NodeId to) {
   MutexLock lock(mutex_);
   forget_onward(block);
@@ -280,7 +280,7 @@ void Engine::go_on(Block& block, MovePtr move, NodeId to) {
   watch(std::move(move));
 }
 
-// Nobody goes on with the block's bytes from where they are going now.
+// No move goes on with the block's bytes from where they are going now.
 void Engine::forget_onward(Block& block) {
   if (going_on_.empty()) return;
   const auto found = going_on_.find(&block);
@@ -359,8 +359,8 @@ Status Engine::land(const MovePtr& move) {
   return bring(block, onward, move->priority == Priority::planned ? kPlanned : kHint);
 }
 
-// What had to be evicted by whoever needed its room says that more will have to. So the next of what is
-// dirty is written to the disk ahead, as many bytes as that was and when the disk has time: then it can
+// What had to be evicted by an operator that needed its room says that more will have to. So the next of what
+// is dirty is written to the disk ahead, as many bytes as that was and when the disk has time: then it can
 // leave at once. Where everything fits nothing is evicted, and nothing is written. (From an accelerator it
 // would gain nothing: there the copy out runs beside the kernels anyway, docs/decisions/0009.)
 void Engine::write_back_ahead(Node& node) {

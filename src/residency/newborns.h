@@ -1,5 +1,5 @@
-// Results that have just been born and that nobody has looked for yet: most die so, with their only replica
-// where it was born, and then neither their birth nor their death has asked for Engine's mutex.
+// Results that have just been born and that no thread has looked for yet: most die so, with their only
+// replica where it was born, and then neither their birth nor their death has asked for Engine's mutex.
 //
 // A newborn stands at one of so many places instead of on its node's list and in the index of victims. Who is
 // about to look at lists, at indexes or at the books of replicas, or to move or keep a block, holds the mutex
@@ -7,12 +7,13 @@
 // never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned replica, which
 // operators may pin.
 //
-// A block leaves its place once, by one exchange, to whoever is first: to who takes it in, or to its own end.
-// An end leaves a mark at the place until the bytes have been given back. So who needs room, and looks for
-// blocks, for marks and for free room in that order, misses none.
+// A block leaves its place once, by one exchange, to the first of two: to the thread that takes it in, or to
+// its own end. An end leaves a mark at the place until the bytes have been given back. So who needs room, and
+// looks for blocks, for marks and for free room in that order, misses none.
 //
 // Thread safety: all methods. add() and begin_death() are those of the block's own thread, as Engine::adopt()
-// and destroy() are; no method waits. What a thread wrote before add() is seen by whoever takes the block.
+// and destroy() are; no method waits. What a thread wrote before add() is seen by the thread that takes the
+// block.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@ class Newborns {
     for (size_t tries = 0; tries < kPlaces; ++tries) {
       const size_t place = (first + tries) % kPlaces;
       if (places_[place].load(std::memory_order_relaxed) != kFree) continue;
-      block.newborn_ = static_cast<uint8_t>(place);  // before anybody finds it
+      block.newborn_ = static_cast<uint8_t>(place);  // before a thread can find it
       uintptr_t expected = kFree;
       // In one order with Engine's mark on nodes that are short of room (Node::tight).
       if (places_[place].compare_exchange_strong(expected, word_of(block), std::memory_order_seq_cst))
@@ -60,8 +61,8 @@ class Newborns {
     return count;
   }
 
-  // The block ends, and is about to give back the bytes that it has at `node`: nobody finds it any more, and
-  // its place is marked until end_death(). False: it stands at no place, or others were faster.
+  // The block ends, and is about to give back the bytes that it has at `node`: no thread finds it any more,
+  // and its place is marked until end_death(). False: it stands at no place, or others were faster.
   bool begin_death(Block& block, NodeId node) { return exchange(block, mark_of(node)); }
   void end_death(Block& block) { places_[block.newborn_].store(kFree, std::memory_order_release); }
   // Is some block giving back bytes at the node? Who is told no finds the room of those that were.

@@ -54,10 +54,10 @@ struct Node {
   // newborn stays off the list.
   std::atomic<bool> tight{false};
   // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
-  // have been given back, so whoever reads zero has to ask for the room once more.
+  // have been given back, so a thread that reads zero has to ask for the room once more.
   std::atomic<int> moving{0};
   std::atomic<int64_t> ahead{0};      // bytes that are to be written back before they must leave
-  std::atomic<int64_t> unplanned{0};  // bytes that left for threads that nobody follows
+  std::atomic<int64_t> unplanned{0};  // bytes that left for threads that no planner follows
   // Guarded by Engine::mutex_:
   Block* first = nullptr;  // resident replicas
   Bytes replica_bytes{0};

@@ -10,7 +10,7 @@
 
 namespace innkeeper {
 
-// Told when a block's memory on a node changes, outside of the engine's lock and while nobody can pin that
+// Told when a block's memory on a node changes, outside of the engine's lock and while no thread can pin that
 // replica. `data` is null when the memory is about to go.
 using MemoryObserver = std::function<void(Block& block, NodeId node, void* data)>;
 
@@ -27,7 +27,7 @@ inline CopyKind copy_kind(NodeKind from, NodeKind to) {
 using CopyWatch =
     std::function<void(const Device& from, const Device& to, Bytes size, const std::function<void()>& copy)>;
 
-// Is the real memory of this replica still held by somebody but the engine (I12)?
+// Is the real memory of this replica still held outside of the engine (I12)?
 using EscapeProbe = std::function<bool(Block& block, NodeId node)>;
 
 }  // namespace innkeeper

@@ -1,6 +1,6 @@
 // What is planned moves here: at each operator's end the planner hears what its thread wrote to the stream,
 // and what it orders is carried out, by the thread whose operator that was. Nothing here waits for room or
-// for another thread's move: what cannot be done at once is left to whoever needs it.
+// for another thread's move: what cannot be done at once is left to the operator that needs it.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -29,7 +29,7 @@ void Engine::set_recompute(bool on) {
 
 namespace {
 
-// Of a period; 0 where nobody knows how long its kernels take.
+// Of a period; 0 where the times of its kernels are unknown.
 double least_time(double kernels, double copying) { return kernels > 0 ? std::max(kernels, copying) : 0; }
 
 }  // namespace

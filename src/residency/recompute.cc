@@ -1,8 +1,8 @@
 // Bytes that are dropped, since the operator that made them can make them again (recipe.h).
 //
 // What a dropped block is made of stays as it is meanwhile: it lives by the recipe, and is shared, never
-// owned, so whoever wants to write it comes by claim(), which finds it among `made_of_`. What is made of
-// others is not dropped while something is made of it, so no recipe waits for another.
+// owned, so an operator that is to write it comes by claim(), which finds it among `made_of_`. What is made
+// of others is not dropped while something is made of it, so no recipe waits for another.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace innkeeper {
 
 namespace {
 
-// While it lives nobody is told of what this thread's operators do: they are no part of the program.
+// While it lives no listener is told of what this thread's operators do: they are no part of the program.
 class Unheard {
  public:
   Unheard() { ++thread_state().recomputing; }
@@ -48,7 +48,7 @@ bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
     let_inputs_go(block, *recipe);
     return false;
   }
-  // Whoever comes for an input from here on finds it, and waits until it has left.
+  // A thread that comes for an input from here on finds it, and waits until it has left.
   dropped_[&block] = {std::move(recipe), true};
   const MoveScope move(*this, block);
   observe(block, id, nullptr);
@@ -137,7 +137,7 @@ void Engine::recompute_while_there_is_room() {
 }
 
 // One step towards the block's bytes: computes them, or waits a while for who does. The block may be gone
-// afterwards, as somebody else's.
+// afterwards, as another thread's.
 Status Engine::recompute(Block& block) {
   const auto found = dropped_.find(&block);
   IK_CHECK(found != dropped_.end(), "what is dropped, and what it is made of, is known together");

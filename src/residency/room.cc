@@ -115,7 +115,7 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
     if (mode == Reserve::may_evict)
       return Status(Code::busy, "other operators hold the room at " + node.device->name());
     // A kernel must wait where it is: it may have written already (I9). If every operator here waits like
-    // this, nobody will make room.
+    // this, no thread will make room.
     const int running = self.running[index_of(node.id)];
     if (!moves && node.stuck + running >= node.running.load(std::memory_order_acquire))
       return out_of_room(node, size);
@@ -190,7 +190,7 @@ bool Engine::poll_escapes() {
     Replica& replica = entry.first->replica(entry.second);
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
-    touched(replica);  // by whoever had it
+    touched(replica);  // Its last user did.
     count_write(*entry.first);
     replica.word.remove_pin(false);
     return true;
@@ -208,7 +208,7 @@ bool Engine::take_as_victim(Block& block, NodeId id) {
 std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall, Bytes most) {
   if (backing(node) == kNoNode) most = Bytes(-1);
   std::vector<Block*> victims;
-  std::vector<Block*> arriving;  // somebody asked for them: they go last
+  std::vector<Block*> arriving;  // the program asked for them: they go last
   std::vector<Block*> staying;
   Bytes found{0};
   const auto take = [&](Block* block) IK_REQUIRES(mutex_) {
@@ -224,7 +224,7 @@ std::vector<Block*> Engine::collect_victims(Node& node, Bytes shortfall, Bytes m
     if (block == nullptr) break;
     const ReplicaState state = block->replica(node.id).word.state();
     if (state == ReplicaState::arriving) {
-      // What leaves for a disk leaves room elsewhere, on which somebody waits.
+      // What leaves for a disk leaves room elsewhere, for which an operator waits.
       (node.kind == NodeKind::disk ? staying : arriving).push_back(block);
     } else if (state == ReplicaState::owned && block->size() > most) {
       staying.push_back(block);
@@ -320,7 +320,7 @@ Status Engine::leave(Node& node, Block& block, bool peers, Reserve room) {
   return {};
 }
 
-// The last step of leaving: the bytes are safe elsewhere, or nobody needs them.
+// The last step of leaving: the bytes are safe elsewhere, or not needed.
 void Engine::vacate(Node& node, Block& block) {
   drop_replica(block, node.id);
   if (log_enabled(LogLevel::info)) {

@@ -5,7 +5,7 @@ namespace innkeeper {
 void Stamps::launched(Bytes bytes) {
   const int64_t written = written_.fetch_add(bytes.count(), std::memory_order_relaxed) + bytes.count();
   const int64_t operators = operators_.fetch_add(1, std::memory_order_relaxed) + 1;
-  // A device that fails says so to whoever needs it next.
+  // A device that fails says so to the next operator that needs it.
   if (written >= kMuch || operators >= kFew) (void)mark();
 }
 

@@ -1,6 +1,6 @@
 // Which work has passed on a compute queue, without waiting for more: each operator has a stamp, the engine's
-// clock when its kernels were put on the queue, and of some of these moments there is an event. Whoever needs
-// an operator's work done waits for the first event that covers its stamp (docs/decisions/0004).
+// clock when its kernels were put on the queue, and of some of these moments there is an event. A thread that
+// needs an operator's work done waits for the first event that covers its stamp (docs/decisions/0004).
 //
 // Events are recorded where one is likely to be wanted: after operators that wrote much, and every few
 // operators. Where none covers a stamp, one is recorded then.
@@ -19,7 +19,7 @@ namespace innkeeper {
 // The number of an operator, over all nodes: greater than that of each whose kernels were launched before.
 using Stamp = uint64_t;
 
-// Work that nobody stamped: all that is on the queue when it is asked for.
+// Work without a stamp: all that is on the queue when it is asked for.
 inline constexpr Stamp kAllSoFar = UINT64_MAX;
 
 class Stamps {

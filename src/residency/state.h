@@ -13,7 +13,7 @@ namespace innkeeper {
 
 enum class ReplicaState : uint8_t {
   absent = 0,    // no bytes here
-  arriving = 1,  // memory is here, a copy into it is under way; nobody reads it yet (I5)
+  arriving = 1,  // memory is here, a copy into it is under way; it is not read yet (I5)
   shared = 2,    // valid; other replicas may be valid too
   owned = 3,     // valid, and the only one (I2)
 };
@@ -22,7 +22,7 @@ inline constexpr size_t kReplicaStates = 4;
 enum class ReplicaEvent : uint8_t {
   born,         // first touch, or a kernel's fresh result: memory without any copy
   fetch_begin,  // a copy from another replica starts into this one
-  fetch_end,    // that copy is ordered before whoever reads next
+  fetch_end,    // that copy is ordered before the next reader
   fetch_fail,   // that copy cannot be made; the memory is given back
   lend,         // another replica is being filled from this one
   write,        // an operator here is about to write; all other replicas are dropped first

@@ -1,8 +1,8 @@
-// Room at a node that is promised to somebody: bytes of its budget, charged before there is memory for them
+// Room at a node that is promised: bytes of its budget, charged before there is memory for them
 // (docs/design/moves.md).
 //
 // Engine::reserve() gives one, and is told how far it may go for it. What the thread allocates at the node
-// while the ticket is armed takes its bytes from the ticket first, whoever's allocator charges them; what is
+// while the ticket is armed takes its bytes from the ticket first, by any allocator's charge; what is
 // left goes back with the ticket.
 //
 // Thread safety: none; one thread has a ticket at a time.
@@ -16,9 +16,9 @@
 
 namespace innkeeper {
 
-// How far a request for room may go. Whoever may evict makes room by moving what lies still, but never waits
-// for another thread's operator: it is told that others are busy (Code::busy) and comes again. Whoever may
-// wait does that too: a kernel in the middle of its work, which cannot be done twice (I9).
+// How far a request for room may go. A caller that may evict makes room by moving what lies still, but never
+// waits for another thread's operator: it is told that others are busy (Code::busy) and comes again. A caller
+// that may wait does that too: a kernel in the middle of its work, which cannot be done twice (I9).
 enum class Reserve : uint8_t { free_room, may_evict, may_wait };
 
 // What a node has of tickets: bytes that are charged and not allocated.
@@ -60,7 +60,7 @@ class Ticket {
     if (taken != Bytes(0)) promises_->remove(taken);
     return taken;
   }
-  // Promises what is left to nobody.
+  // Ends the promise of what is left.
   void give_back() {
     if (left_ == Bytes(0)) return;
     promises_->remove(left_);

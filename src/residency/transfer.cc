@@ -1,5 +1,5 @@
 // Copies between nodes. Everything here runs without the engine's lock (I10), on a block that this thread has
-// marked as moving, so nobody else changes its replicas; valid replicas may be pinned and read meanwhile.
+// marked as moving, so no other thread changes its replicas; valid replicas may be pinned and read meanwhile.
 #include <algorithm>
 
 #include "base/log.h"
@@ -26,7 +26,7 @@ Stamp Engine::touched(Replica& replica) {
   return stamp;
 }
 
-// The failure for a block without a readable replica; ok if it has none at all: nobody wrote to it yet.
+// The failure for a block without a readable replica; ok if it has none at all: it was never written.
 Status Engine::lost_with(const Block& block) const {
   for (const auto& at : nodes_) {
     if (!is_valid(block.replica(at->id).word.state()) || !at->device->is_lost()) continue;
@@ -69,7 +69,7 @@ void Engine::log_move(const char* verb, const Block& block, NodeId from, NodeId 
 }
 
 // Has a queue that starts a copy wait for what fills the source (I5): its last writer, not what was launched
-// since, and the copy into it if that is under way. Escaped memory may be written by anybody at any time.
+// since, and the copy into it if that is under way. Escaped memory may be written from outside at any time.
 Status Engine::order_copy(Device& runner, Queue queue, const Block& block, NodeId from) const {
   const Replica& source = block.replica(from);
   if (const auto& stamps = node(from).stamps) {

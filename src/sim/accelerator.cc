@@ -218,8 +218,8 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
   double since = 0;
   const Impl::Fence fence = impl_->take(data, Bytes(rounded), first, queue.time(), since);
   const bool waits = !fence.users.empty() && !(fence.in_order && first == kCompute);
-  // Whoever used the bytes is waited for; in virtual time other bytes will do that are free by then, as on a
-  // card that maps other pages there.
+  // The last users of the bytes are waited for; in virtual time other bytes will do that are free by then, as
+  // on a card that maps other pages there.
   if (waits) {
     for (const auto& user : fence.users) impl_->order(queue, user);
   }
@@ -300,7 +300,7 @@ Event Accelerator::copy(QueueIndex queue, void* destination, const void* source,
                                                           std::memory_order_relaxed);
   const bool moves = impl_->options.data || !is_blank(destination);
   const Copy copy{destination, source, moves ? size : 0};
-  const bool may_start = target.idle();  // nothing stands before it: its destination is no longer anybody's
+  const bool may_start = target.idle();  // nothing stands before it: its destination has no other user
   const bool at_once = impl_->at_once() && may_start;
   if (may_start && !at_once && impl_->options.poison && disjoint(copy))
     std::memset(destination, kPoison, size);

@@ -3,7 +3,7 @@
 // It is adversarial on purpose. A kernel computes at launch, on the thread that launches it, but what it
 // wrote is then taken away into a side buffer and replaced by poison until it is *published*; a copy reads
 // its source only when it is published. Work is published in the order of its queue, and no earlier than
-// somebody is entitled to see it: when later work on the same queue starts, when work that waits for it
+// a reader is entitled to see it: when later work on the same queue starts, when work that waits for it
 // starts, or when the host synchronises. Fresh and freed memory is poison. So a wait that the engine forgets
 // gives wrong numbers, on a laptop, every time.
 //
@@ -38,7 +38,7 @@
 
 namespace innkeeper::sim {
 
-// The byte that fills memory nobody is entitled to read: NaN as float of any width, -1 as an integer.
+// The byte that fills memory that no reader is entitled to: NaN as float of any width, -1 as an integer.
 inline constexpr unsigned char kPoison = 0xFF;
 
 // Copies of pageable host memory are slower.
@@ -53,7 +53,7 @@ struct Options {
   uint64_t seed = 0;   // for Visibility::random
   bool poison = true;  // fill fresh and freed memory, and what is hidden or not yet copied (a memset each)
   // Without: memory is addresses alone (Arena::Options::blank), nothing is poisoned, copies and kernels cost
-  // their time and move nothing, except that whoever copies to memory of his own gets zeros.
+  // their time and move nothing, except that a caller that copies to memory of its own gets zeros.
   bool data = true;
   // The host takes so long to launch each kernel; the accelerator waits for it where its kernels are shorter.
   // 0: its clock stands still, unless it waits for the accelerator.
@@ -94,12 +94,12 @@ class Accelerator {
   // stays hidden), then poisons; the bytes may be handed out again at once. Work that is still pending, on
   // this queue or others, will read and write them all the same: that is the error which is to show.
   //
-  // Work put on `first` from now on may use what allocate() returns: that queue waits for whoever used it
+  // Work put on `first` from now on may use what allocate() returns: that queue waits for its users
   // before. Other queues must be ordered after it.
   Result<void*> allocate(Bytes size, QueueIndex first = 0);
   void free(void* data);
   // As free(), but not ordered by the compute queue: `users` are all that may still touch the memory, and it
-  // is anybody's as soon as they are done.
+  // is free as soon as they are done.
   void free_after(void* data, std::span<const Event> users);
   // In virtual time no more than this is ever in use at once. At first the capacity.
   void set_limit(Bytes limit);

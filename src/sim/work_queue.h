@@ -62,9 +62,9 @@ class Hidden {
   Hidden& operator=(Hidden&&) = delete;
 
   void publish();
-  // What is published will be poison: the memory was freed, and whoever has it next may not be overtaken.
+  // What is published will be poison: the memory was freed, and its next owner may not be overtaken.
   void spoil() { fate_ = Fate::poison; }
-  // Nothing will be published: whoever has the memory now came after this.
+  // Nothing will be published: the present owner of the memory came after this.
   void forget() { fate_ = Fate::nothing; }
   bool spoiled() const { return fate_ == Fate::poison; }
   const WrittenRange& range() const { return range_; }
@@ -126,10 +126,10 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // Whether virtual time is behind the end of what publish() executed last, which ends at `position`.
   bool is_early(Position position) const IK_EXCLUDES(machine_mutex);
   // Before the range is freed: advances past the last item that is a wait or a copy that touches it. Results
-  // of kernels that stay hidden in it become poison (with `spoil`), so that whoever is given the memory and
+  // of kernels that stay hidden in it become poison (with `spoil`), so that a next owner of the memory that
   // does not wait for this queue finds them in it later; without, they are published now.
   void advance_past(const void* data, size_t size, bool spoil) IK_EXCLUDES(machine_mutex);
-  // After that: poisons the range that is freed, and is nobody's yet. Poison that another thread publishes
+  // After that: poisons the range that is freed, and has no owner yet. Poison that another thread publishes
   // there stays out of its way.
   void poison(void* data, size_t size) IK_EXCLUDES(machine_mutex);
   // The range is given to a kernel that computes already, so it is too late to publish what is pending:

@@ -22,7 +22,7 @@ class CardReader {
 
   bool lost() const { return lost_; }
   bool forbidden() const { return forbidden_; }
-  // The library was stopped by somebody else.
+  // The library was stopped by other code.
   bool gone() const { return gone_; }
   const std::string& why() const { return why_; }
 

@@ -2,8 +2,8 @@
 // goes through.
 //
 // It is started once in a process and never stopped: in ROCm 6 it does not count its starts (newer sources
-// do), so stopping our own would take it away from anybody else in the process (PyTorch uses it too), while
-// calls of theirs run. If somebody else stops it, we start it again. The cards are those that it found when
+// do), so stopping our own would take it away from other code in the process (PyTorch uses it too), while
+// calls of theirs run. If other code stops it, we start it again. The cards are those that it found when
 // it was started; one that is plugged in later is not seen. It reads files of the kernel's, and starting it
 // loads no HIP and no ROCR.
 //

@@ -32,7 +32,7 @@ Driver read_driver(const nvml::Library& library) {
   return driver;
 }
 
-// Reads everything into `part`. kUninitialized: the library was shut down by somebody else in this process.
+// Reads everything into `part`. kUninitialized: the library was shut down by other code in this process.
 nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
   uint32_t count = 0;
   if (const nvml::Code code = nvml::ask(library.count, &count); code != nvml::kSuccess) return code;

@@ -27,7 +27,7 @@ struct Part {
 struct Read {
   Outcome outcome = Outcome::value;
   std::string text;
-  bool gone = false;  // the library was stopped by somebody else in this process
+  bool gone = false;  // the library was stopped by other code in this process
 };
 
 // Reads a part by `read(library, part) -> Read`; if the library turns out to be stopped, once more.

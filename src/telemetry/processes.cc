@@ -17,7 +17,7 @@ namespace {
 using Found = std::map<std::pair<int64_t, std::string>, Process>;
 
 void add(Found& found, uint32_t pid, uint64_t used, const std::string& instance, bool compute) {
-  if (pid == 0) return;  // nobody
+  if (pid == 0) return;  // no process
   Process& process = found[{pid, instance}];
   process.pid = pid;
   process.instance_uuid = instance;

@@ -1,5 +1,5 @@
 // The running driver library of this process, whichever vendor's: starting it, and keeping it for as long as
-// somebody asks.
+// a caller asks.
 //
 // A Session is one start of the library in one process. It is not good across fork() (a driver ties it to the
 // process), so each is keyed by its pid: the child starts its own and never touches the parent's, not even to
@@ -62,7 +62,7 @@ class Session {
   Clock::duration start_time = {};
   std::atomic<int> uses = 1;  // the slot's own is one; at 0 the library was, or is being, stopped
   std::atomic<bool> suspect = false;
-  std::atomic<bool> gone = false;  // stopped by somebody else
+  std::atomic<bool> gone = false;  // stopped by other code
   Session* next = nullptr;
 };
 
@@ -84,7 +84,7 @@ class Use {
   const Library& library() const { return session_->library; }
   // Something was wrong that starting again may cure: the next start_or_join() does, but not all the time.
   void suspect() const { session_->suspect.store(true); }
-  // Somebody else stopped the library as often as it was started: our start is not there to be undone.
+  // Other code stopped the library as often as it was started: our start is not there to be undone.
   void gone() const { session_->gone.store(true); }
 
  private:

@@ -40,7 +40,7 @@ void merge_cards(std::vector<Part>& parts, bool links, Snapshot& result) {
   for (size_t a = 0; links && a < count; ++a) {
     for (size_t b = 0; b < count; ++b) {
       const Part& part = parts[sources[a].part];
-      if (sources[a].part != sources[b].part) continue;  // nobody tells about a pair of two vendors
+      if (sources[a].part != sources[b].part) continue;  // no library tells about a pair of two vendors
       const size_t place = sources[a].card * part.cards.size() + sources[b].card;
       if (place < part.links.size()) result.links[a * count + b] = part.links[place];
     }

@@ -123,8 +123,8 @@ struct Card {
   Reading<Power> power;
   Reading<int> temperature_c;
   Reading<Clocks> clocks;
-  // Sorted by pid. An empty list is "nobody that can be seen", not "idle": processes of other containers and
-  // users may be hidden.
+  // Sorted by pid. An empty list is "no process that can be seen", not "idle": processes of other containers
+  // and users may be hidden.
   Reading<std::vector<Process>> processes;
 };
 

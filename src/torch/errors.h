@@ -21,7 +21,8 @@ namespace innkeeper::torch_layer {
 [[noreturn]] void throw_out_of_memory(const std::string& line);
 
 // For allocators, whose callers expect a failure to be want of memory: OutOfMemoryError for every failure but
-// that of a device, which had to make room. Whoever tries again after want of memory must not hide that one.
+// that of a device, which had to make room. A caller that tries again after want of memory must not hide that
+// one.
 [[noreturn]] void throw_no_memory(const Status& status);
 
 // Whether an exception is one of these, whose message says which device failed, and not one of PyTorch's.

@@ -21,7 +21,7 @@
 namespace innkeeper::torch_layer {
 
 // Sets the nodes: "sim:2x64MiB,host:1GiB". Fails, and leaves the machine as it is, if any managed memory is
-// alive, or memory of a node that somebody was lent. Not beside a thread that uses the device.
+// alive, or memory of a node that was lent out. Not beside a thread that uses the device.
 IK_EXPORT void configure(const std::string& nodes);
 
 // Whether the host runs an operator that its node cannot, being too large for it or without a kernel there,

@@ -115,7 +115,7 @@ std::string as_text(const std::vector<cost::KeptRates>& gpus) {
   return text;
 }
 
-// What may be measured without being in anybody's way: the cards of which this much can be leased.
+// What may be measured without being in the way of others: the cards of which this much can be leased.
 std::vector<lease::Lease> borrow(lease::Arbiter& arbiter, const telemetry::Snapshot& cards, Bytes each,
                                  Json& left_out) {
   const lease::Machine machine = lease::from_snapshot(cards);
@@ -251,7 +251,7 @@ int calibrate(const Options& options) {
     const std::string text = as_text(figures) + as_text(gpus);
     figures["gpus"] = to_json(gpus);
     print(options.json ? in_lines(figures) : text + "             kept in " + path.string() + "\n");
-  } catch (const Json::exception&) {  // somebody wrote into the file
+  } catch (const Json::exception&) {  // another program wrote into the file
     fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
   }
   return kDone;

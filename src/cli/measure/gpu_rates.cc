@@ -74,7 +74,7 @@ bool ended(int child, int pipe, std::string& text) {
     if (poll(ready.data(), ready.size(), static_cast<int>(left.count())) <= 0) continue;
     if (ready[1].revents != 0 && !read_some(pipe, text)) ready[1].fd = -1;
     if (ready[0].revents == 0) continue;
-    // What it wrote last; a pipe holds 64 KiB, unless somebody else fills it meanwhile.
+    // What it wrote last; a pipe holds 64 KiB, unless a daemon fills it meanwhile.
     for (int i = 0; i < 64 && ready[1].fd >= 0 && poll(&ready[1], 1, 0) > 0 && read_some(pipe, text); ++i) {
     }
     return true;

@@ -22,7 +22,7 @@ class JobOptions {
 
   // What was asked for, without `after`. Fails with kUsage.
   queue::JobSpec spec(const std::vector<std::string>& words) const;
-  // The words behind --after and --after-any: job numbers of whoever runs the job.
+  // The words behind --after and --after-any: job numbers of the user who runs the job.
   const std::vector<std::string>& after() const { return after_; }
   const std::vector<std::string>& after_any() const { return after_any_; }
   // The words behind --env.

@@ -69,7 +69,7 @@ bool is_mounted() {
          statfs(kSetUpFolder, &system) == 0 && system.f_type == kTmpfs;
 }
 
-// Who holds leases in a folder; empty: nobody.
+// Who holds leases in a folder; empty: there is none.
 std::string holders(const Directory& directory, const lease::GlobalLock* lock) {
   const Result<lease::Scan> found = lease::scan(directory, lock);
   if (!found.ok()) fail(found.status());
@@ -92,8 +92,8 @@ void refuse_if_held(const SetUp& set_up, const Directory& directory, const lease
   note(text + "; while they are this refuses");
 }
 
-// A lease folder that goes when the new one is there; locked until then, so that nobody gets a lease in it
-// meanwhile.
+// A lease folder that goes when the new one is there; locked until then, so that no process gets a lease in
+// it meanwhile.
 struct Old {
   std::shared_ptr<const Directory> directory;
   lease::GlobalLock lock;
@@ -114,7 +114,7 @@ void sweep(const Directory& old) {
   }
 }
 
-// A folder with others' files in it stays, and is used by nobody.
+// A folder with others' files in it stays, and is not used.
 void retire(SetUp& set_up, const Directory& old) {
   sweep(old);
   if (rmdir(old.path().c_str()) == 0)
@@ -129,7 +129,7 @@ Olds old_folders(SetUp& set_up) {
   for (const std::string& path : lease::default_folders()) {
     struct stat about {};
     if (lstat(path.c_str(), &about) != 0 || (path == kSetUpFolder && is_mounted())) continue;
-    if (!S_ISDIR(about.st_mode)) {  // somebody's link or file, in the way
+    if (!S_ISDIR(about.st_mode)) {  // another user's link or file, in the way
       if (!set_up.dry && unlink(path.c_str()) != 0) cannot("remove", path, errno);
       say(set_up, "remove " + path, "removed " + path);
       continue;
@@ -197,9 +197,9 @@ bool set_rights(const SetUp& set_up, int fd, gid_t group, mode_t mode, const std
   return true;
 }
 
-// Another user's lock, or none: he could replace it while somebody holds it. Held while it is replaced: who
-// waits for it sees that its name leads elsewhere, and starts again. Nobody else can make or move anything in
-// the folder now.
+// Another user's lock, or none: he could replace it while it is held. Held while it is replaced: who
+// waits for it sees that its name leads elsewhere, and starts again. No other user can make or move anything
+// in the folder now.
 void replace_lock(const Directory& directory, gid_t group, mode_t mode) {
   const std::string path = directory.path() + "/" + kLockName;
   struct stat about {};

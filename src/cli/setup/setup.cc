@@ -1,5 +1,5 @@
-// innkeeper setup: a lease folder that root owns and nobody can fill, shadow or take away, now and at each
-// start of the machine. Without it leases protect among friends only.
+// innkeeper setup: a lease folder that root owns and no other user can fill, shadow or take away, now and at
+// each start of the machine. Without it leases protect among friends only.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

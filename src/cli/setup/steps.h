@@ -1,7 +1,7 @@
 // The steps of `innkeeper setup`: each looks first, changes only what is not as it is to be, and says what it
 // did. With `dry` it says the same and changes nothing. Failures are thrown (command.h).
 //
-// The folder is /run/innkeeper: in /run nobody but root can make anything, so nobody can have been there
+// The folder is /run/innkeeper: in /run root alone can make anything, so no other user can have been there
 // first. It is a tmpfs of its own: /run/lock has 5 MB on Debian for all who lock anything, and who fills that
 // keeps everybody from leases; in /run itself he would harm the whole machine. Where the kernel has quotas
 // for tmpfs (6.6, CONFIG_TMPFS_QUOTA) no user may fill more than a quarter of it. It is there again at the
@@ -16,7 +16,7 @@ namespace innkeeper::cli {
 
 struct SetUp {
   std::string root;   // another root folder, of an image of a machine: its files only. Empty: this machine
-  std::string group;  // whose members may take leases; empty: everybody
+  std::string group;  // whose members may take leases; empty: all users
   Bytes size = MiB(64);
   bool dry = false;
   bool changed = false;  // something was not as it is to be

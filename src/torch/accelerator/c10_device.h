@@ -5,7 +5,7 @@
 // of PyTorch's pool.
 //
 // Charging is the allocator's business (the simulator's own, or a delegating one in front of CUDA's): it asks
-// the Accountant, whoever allocates.
+// the Accountant, for every allocator.
 #pragma once
 
 #include <ATen/core/Tensor.h>

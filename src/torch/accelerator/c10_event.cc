@@ -12,7 +12,7 @@ C10Event::C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> heal
   event_.record(stream);
 }
 
-// Whoever asks may be a deleter: an error is for whoever waits. Until then nothing is known to be done.
+// The caller may be a deleter: an error is for a thread that waits. Until then nothing is known to be done.
 bool C10Event::done() {
   if (over_.load(std::memory_order_acquire)) return true;
   const Result<bool> answer = guarded(*health_, call_, [&]() -> Result<bool> { return event_.query(); });

@@ -31,7 +31,7 @@ class C10Event final : public EventState {
   c10::Event event_;
   const std::shared_ptr<DeviceHealth> health_;
   const DeviceCall call_;
-  std::atomic<bool> over_{false};    // somebody has waited: no more will be known
+  std::atomic<bool> over_{false};    // a thread has waited: no more will be known
   std::atomic<bool> passed_{false};  // and it went well
 };
 

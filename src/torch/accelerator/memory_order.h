@@ -22,7 +22,7 @@ class MemoryOrder {
   virtual void attach(const c10::Stream& /*compute*/, std::shared_ptr<DeviceHealth>) {}
   // Memory that work on `first` may touch from now on, before all others.
   virtual c10::DataPtr allocate(size_t size, const c10::Stream& first) const = 0;
-  // Frees such memory; it is anybody's as soon as `users` are done. False, and nothing is freed, if that
+  // Frees such memory; it is free as soon as `users` are done. False, and nothing is freed, if that
   // cannot be had: it is another allocator's, or just now the compute queue must know of them.
   virtual bool free_after(Memory& memory, std::span<const Event> users) const = 0;
   // An event was recorded on the compute queue, when the answer to number() was this.

@@ -141,7 +141,7 @@ auto charge_and_allocate(Ledger* ledger, size_t size, const Allocate& allocate, 
   return given;
 }
 
-// For whoever works on the thread's current stream.
+// For the thread's current stream.
 void order_current(c10::DeviceIndex device, const void* data, Bytes size) {
   order_kernel(device, data, size, c10::cuda::getCurrentCUDAStream(device).unwrap());
 }

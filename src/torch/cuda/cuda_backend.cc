@@ -139,7 +139,7 @@ Status check_backend() {
 
 // Segments that grow: PyTorch's other ones cannot be split to the byte nor joined, so after a while of
 // evicting and fetching much of a budget lies in pieces that fit nothing, and a large piece may take 1 MiB
-// more than is charged. Whoever has set it, keeps it.
+// more than is charged. A program that has set it keeps its setting.
 void let_segments_grow() {
   const std::string set = c10::CachingAllocator::getAllocatorSettings();
   if (set.find("expandable_segments") != std::string::npos) return;

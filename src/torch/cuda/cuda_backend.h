@@ -86,9 +86,9 @@ PhiloxState exchange_default_generator(c10::DeviceIndex index, PhiloxState state
 // whoever called them first, and comes again at their next use.
 void free_workspaces();
 
-// Whether anybody captures a graph on any card; its memory is charged to nobody meanwhile.
+// Whether any thread captures a graph on any card; its memory is charged to no node meanwhile.
 bool is_any_captured();
-// Has the calling thread's calls end nobody's capture, where one begins beside them.
+// Has the calling thread's calls end no other thread's capture, where one begins beside them.
 void spare_captures(c10::DeviceIndex index);
 
 // Whether the calling thread's current stream of a card is being captured for a graph.

@@ -71,7 +71,7 @@ class UnderWay {
   std::vector<WorkPtr> works_ IK_GUARDED_BY(mutex_);
 };
 
-// Where nobody tells of the other's end, a work ends when it is waited for, or dropped.
+// Where there is no notice of the other's end, a work ends when it is waited for, or dropped.
 class CollectiveWork final : public Work {
  public:
   CollectiveWork(int rank, OpType type, std::shared_ptr<Collective> held, Ends ends)
@@ -94,7 +94,7 @@ class CollectiveWork final : public Work {
     if (held_->future->completed()) return;
     try {
       held_->inner->wait();
-    } catch (const std::exception&) {  // nobody asked
+    } catch (const std::exception&) {  // the caller did not ask
     }
   }
 

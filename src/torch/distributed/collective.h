@@ -28,7 +28,7 @@ struct Collective {
   Collective& operator=(const Collective&) = delete;
 
   // The other's has ended, with `error` or without one: gives the tensors back and fulfils the future.
-  // Whoever calls it touches nothing of this any more.
+  // The caller touches nothing of this any more.
   void end(std::exception_ptr error);
   // After the other's end without error: what it wrote goes to the tensors. What went wrong, if anything.
   std::exception_ptr collect();
@@ -45,13 +45,13 @@ struct Collective {
 // Who tells when a collective has ended.
 enum class Ends {
   by_its_future,  // of the other's work, on the other's thread
-  by_a_watcher,   // somebody calls end()
+  by_a_watcher,   // a watcher calls end()
 };
 
 // Starts to look after a collective that has been started.
 WorkPtr look_after(int rank, c10d::OpType type, std::shared_ptr<Collective> collective, Ends ends);
 
-// Drops those that have ended, and that nobody else holds.
+// Drops those that have ended, and that have no other owner.
 void drop_ended_collectives();
 
 }  // namespace innkeeper::torch_layer

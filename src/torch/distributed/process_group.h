@@ -4,7 +4,7 @@
 // Collectives are asynchronous as the other backend's are: a work object ends, and its future is fulfilled,
 // when the other's has ended and the tensors are the engine's again. Errors and timeouts are the other's own.
 //
-// Point to point messages go by a copy: their works have no future, so nobody would know when to give a
+// Point to point messages go by a copy: their works have no future, so there is no moment to give a
 // tensor back that its program never waits for. What was received is there when its work has been waited for.
 //
 // Thread safety: as c10d's backends: one thread at a time calls a group's collectives.

@@ -33,7 +33,7 @@ void check_dense(const char* name, std::optional<at::Layout> layout, const std::
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
-// torch.use_deterministic_algorithms: what nobody has written is filled.
+// torch.use_deterministic_algorithms: what was not written is filled.
 bool fills_uninitialized() {
   const at::Context& context = at::globalContext();
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
@@ -66,7 +66,7 @@ Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
 }
 
 // Zeros without a block, for gradients that are known to be zero: PyTorch's kernels for such tensors make
-// zeros of them where somebody reads them.
+// zeros of them where they are read.
 Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
                       std::optional<at::Layout> layout, std::optional<at::Device> device,
                       std::optional<bool> pin_memory) {

@@ -1,5 +1,5 @@
 // Copies and zeros that are made in one step where the host alone computes. PyTorch makes an empty tensor and
-// has an operator write it: then the engine makes room for a block that nobody wrote, and lists it. As one
+// has an operator write it: then the engine makes room for a block that was not written, and lists it. As one
 // operator its result is born by the kernel, as any other's is.
 //
 // Elsewhere it stays two: a copy may go between nodes, and what is too large for a card goes in slices.

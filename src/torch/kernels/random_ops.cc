@@ -1,5 +1,5 @@
 // Dropout draws random numbers although its schema has no Generator. On the managed device it is composed of
-// operators that have one, so it draws from the thread's stream and nobody's state is swapped.
+// operators that have one, so it draws from the thread's stream and no state is swapped.
 //
 // dropout gives the bits that nn.Dropout gives on a CPU, backward included: PyTorch would take native_dropout
 // for an out-of-tree device, whose scale is rounded differently (p=0.15 shows it). native_dropout gives the

@@ -36,7 +36,7 @@ class IK_EXPORT AddressSpace {
 
     const uintptr_t begin;
     const size_t size;
-    // A word for whoever has the range; null when it is taken, and again when it is given back.
+    // A word for the owner of the range; null when it is taken, and again when it is given back.
     std::atomic<void*> owner{nullptr};
   };
 

@@ -20,7 +20,7 @@ namespace innkeeper::torch_layer {
 template <class Owner>
 class AddressTable {
  public:
-  // Leaked by whoever makes one: memory is freed at any time, in children of fork() too.
+  // Leaked by its maker: memory is freed at any time, in children of fork() too.
   AddressTable() {
     for (Part& part : parts_) take_at_fork(part.mutex);
   }

@@ -53,10 +53,10 @@ uintptr_t mark_of(const HostCharge* charge) {
   return reinterpret_cast<uintptr_t>(charge) ^ 0xC4A96ED5B7E15163u;
 }
 
-// The charge before the bytes, if there is one: whoever frees raw memory says no more than its address. Bytes
-// that are charged begin at least kBefore after a page does, so that looking there is safe for all others;
-// the address sanitizer has its own view of that. It reads by the builtin, since functions of atomic_ref
-// are instrumented wherever they are not inlined.
+// The charge before the bytes, if there is one: a caller that frees raw memory says no more than its address.
+// Bytes that are charged begin at least kBefore after a page does, so that looking there is safe for all
+// others; the address sanitizer has its own view of that. It reads by the builtin, since functions of
+// atomic_ref are instrumented wherever they are not inlined.
 __attribute__((no_sanitize("address", "thread"))) HostCharge* charge_before(void* data) {
   if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) return nullptr;
   auto* charge = reinterpret_cast<HostCharge*>(static_cast<std::byte*>(data) - kBefore);
@@ -70,8 +70,8 @@ void free_piece(HostCharge* charge) {
 }
 
 // Small pieces that the thread has let go, for its next allocations of their size: aligned memory is what
-// costs most of a small tensor, and most tensors have the size of one that has just gone. They are charged to
-// nobody.
+// costs most of a small tensor, and most tensors have the size of one that has just gone. They are not
+// charged.
 class SparePieces {
  public:
   SparePieces() = default;
@@ -150,7 +150,7 @@ c10::DataPtr listed(c10::DataPtr memory) {
   return {data, data, &release_by_address, device};
 }
 
-// A piece that is charged to nobody yet.
+// A piece that is not charged yet.
 HostCharge* new_piece(c10::Allocator& original, size_t size) {
   c10::DataPtr memory = original.allocate(size + 2 * kBefore);
   auto* data = static_cast<std::byte*>(memory.get()) + kBefore;

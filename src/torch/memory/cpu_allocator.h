@@ -67,7 +67,7 @@ class IK_EXPORT DisarmedCpu {
 IK_EXPORT Bytes charged_host_memory(NodeId node);
 
 // A charged piece of CPU memory as it was before it was put into the table, with the context and deleter of
-// whoever charged it; anything else as it is. Freeing it looks nothing up.
+// its allocator; anything else as it is. Freeing it looks nothing up.
 IK_EXPORT c10::DataPtr unlisted(c10::DataPtr memory);
 
 }  // namespace innkeeper::torch_layer

@@ -15,7 +15,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// Lets go of a block's real storages. One that somebody else still holds (I12) becomes the owner of its
+// Lets go of a block's real storages. One that is still held outside (I12) becomes the owner of its
 // memory; until then it stays where the engine's probe sees it, so that its pin is not given back.
 void release_storages(Engine& engine, Block& block, Attachment& attachment) {
   for (size_t index = 0; index < engine.node_count(); ++index) {

@@ -63,7 +63,7 @@ void memory_changed(Block& block, NodeId node, void* data) {
   if (data != nullptr) real->set_nbytes(static_cast<size_t>(block.size().count()));
 }
 
-// Two threads that release the same block may each take the other's view for somebody else's: then its pin
+// Two threads that release the same block may each take the other's view for an outsider's: then its pin
 // stays until the probe is asked again. A real escape is never missed by the one who looks last.
 bool is_held_elsewhere(Block& block, NodeId node) {
   const RealAtNode& at = attachment_of(block).real(node);

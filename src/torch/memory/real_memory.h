@@ -4,7 +4,7 @@
 // The engine owns the memory; the real storage's data pointer only borrows it. Evicting nulls that pointer,
 // fetching sets it again (memory_changed is the engine's observer).
 //
-// Thread safety: as the engine's: a replica is used while it is pinned, and changes only while nobody pins
+// Thread safety: as the engine's: a replica is used while it is pinned, and changes only while no thread pins
 // it.
 #pragma once
 
@@ -26,7 +26,7 @@ at::Tensor real_tensor(Runtime& runtime, const c10::TensorImpl& managed, const c
                        Block& block, NodeId node, bool inference);
 
 // The operator is through with a tensor over the block's real storage at `node`: the next one may use it.
-// `alone`: nobody else knows of the block yet.
+// `alone`: no other thread knows of the block yet.
 void keep_real_tensor(Block& block, NodeId node, at::Tensor real, bool alone = false);
 
 // Turns the storage of a kernel's result at `node` into a handle: its memory becomes the new block's replica,

@@ -50,7 +50,7 @@ void RealViews::put(std::atomic<c10::TensorImpl*>& place, c10::TensorImpl* view)
   if (before != nullptr) c10::raw::intrusive_ptr::decref(before);
 }
 
-// Nobody else is here: no exchange is needed.
+// No other thread is here: no exchange is needed.
 void RealViews::clear() {
   for (std::atomic<c10::TensorImpl*>& place : views_) {
     c10::TensorImpl* const view = place.load(std::memory_order_acquire);

@@ -2,12 +2,12 @@
 // geometry: where operands are resident an operator builds none.
 //
 // A view is taken out while an operator runs on it, so two running operators never share one, and put back
-// only when nobody else holds it. Nothing is assumed of what a kernel did to it: all that matters is compared
-// whenever a view is taken.
+// only when it has no other owner. Nothing is assumed of what a kernel did to it: all that matters is
+// compared whenever a view is taken.
 //
 // What it is not: an owner of memory. The storage stays the same across evictions, so views stay good.
 //
-// Thread safety: take, keep and count from any thread; clear when nobody can use the block any more.
+// Thread safety: take, keep and count from any thread; clear when no thread can use the block any more.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -29,7 +29,7 @@ class RealViews {
   c10::intrusive_ptr<c10::TensorImpl> take(const c10::TensorImpl& handle, const c10::StorageImpl& storage,
                                            bool inference);
   // Takes back a tensor over the block's real storage, if it is the last reference; replaces an older one
-  // where all places are taken. `alone`: nobody else knows of the block yet.
+  // where all places are taken. `alone`: no other thread knows of the block yet.
   void keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage, bool alone);
   // How many references to the storage are kept here.
   uint32_t count() const {

@@ -17,7 +17,7 @@ class Spares {
  public:
   Spares() = default;
   ~Spares() {
-    // In a child of fork() somebody may hold the address space's lock for good.
+    // In a child of fork() a thread that is gone may hold the address space's lock for good.
     if (runtime_if_started() == nullptr) return;
     clear();
   }

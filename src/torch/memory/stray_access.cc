@@ -32,7 +32,7 @@ void explain(const void* address) {
                               "    with innkeeper.resident(x, write=True) as real: ... real.data_ptr()\n",
                               offset, whose, address);
   const size_t length = std::min(static_cast<size_t>(std::max(wanted, 0)), line.size() - 1);
-  pollfd error{STDERR_FILENO, POLLOUT, 0};  // nobody may read it, and the process is to end
+  pollfd error{STDERR_FILENO, POLLOUT, 0};  // the pipe may have no reader, and the process is to end
   if (poll(&error, 1, kPatienceMs) != 1) return;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), length);
 }

@@ -1,4 +1,4 @@
-// Whoever follows a managed tensor's data pointer (ctypes, an extension, a kernel launched by hand) traps:
+// A program that follows a managed tensor's data pointer (ctypes, an extension, its own kernel) traps:
 // the address stands for bytes that may lie anywhere. The process ends as it would have, and says before why,
 // and what to write instead.
 #pragma once

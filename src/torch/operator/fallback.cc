@@ -140,7 +140,7 @@ class BoxedCall {
 
   bool is_repeatable(const OperatorCall&) const { return !given_.empty(); }
 
-  // The real tensors: who still has one when the call ends is taken for somebody else.
+  // The real tensors: who still has one when the call ends is taken for an outsider.
   void let_go() { stack_.resize(first_); }
 
   void repeat() {

@@ -147,7 +147,7 @@ bool KeptCall::keep(const c10::IValue& argument, Kind kind) {
     return true;
   }
   const at::Tensor& tensor = argument.toTensor();
-  if (tensor.is_cpu() && tensor.dim() == 0) {  // one that Python made of a number is nobody else's
+  if (tensor.is_cpu() && tensor.dim() == 0) {  // one that Python made of a number has one owner
     const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
     arguments_.push_back({is_number ? tensor : tensor.clone(), Place::none});
     return true;

@@ -53,7 +53,7 @@ struct Backend {
   const char* what;
 };
 
-// Whether operators were defined since somebody looked.
+// Whether operators were defined since the last look.
 std::atomic<bool> g_newcomers{false};
 
 struct Registered {

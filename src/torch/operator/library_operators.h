@@ -5,7 +5,7 @@
 // by other steps, and often to other bits. So each gets the backend's kernel, as PyTorch's operators do.
 //
 // A library may give an operator its kernels at any time, in any order, and may define it again under the
-// same name. Nobody tells; who learns of a new kernel calls look_again().
+// same name. There is no notice; who learns of a new kernel calls look_again().
 //
 // Thread safety: all may be called from any thread.
 #pragma once

@@ -115,7 +115,7 @@ class OperatorCall {
   // to own it twice costs two locked instructions.
   enum class Keeper : uint8_t { call, caller };
   at::Tensor give_back(at::Tensor real, Keeper keeper = Keeper::call);
-  // Whether anybody wants to know what can be computed again: a plan that may, or a record.
+  // Whether there is a listener for what can be recomputed: a plan that may, or a record.
   bool keeps_calls() const {
     Engine& engine = runtime_.engine();
     if (!engine.recomputes()) return engine.stream()->on();

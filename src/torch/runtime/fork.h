@@ -25,7 +25,7 @@ void forget_runtime_in_child();
 bool runtime_is_there();
 
 // A lock that memory of ordinary tensors is freed under, which works in children too: fork() waits until
-// nobody holds it. It must be a leaf: nothing is waited for while it is held.
+// no thread holds it. It must be a leaf: nothing is waited for while it is held.
 void take_at_fork(Mutex& mutex);
 
 }  // namespace innkeeper::torch_layer

@@ -65,7 +65,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 void register_hooks() {
   static Hooks& hooks = *new Hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
-  // Until then PyTorch takes nothing for pinned, whoever pinned it: with CUDA it allocates past these hooks.
+  // Until then PyTorch takes nothing for pinned, by any allocator: with CUDA it allocates past these hooks.
   at::globalContext().lazyInitDevice(kManagedType);
   register_host_allocator();
 }

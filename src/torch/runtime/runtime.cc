@@ -405,7 +405,7 @@ KeptRuntime::KeptRuntime() : running_(nullptr) {
   }
 }
 
-// Memory that belongs to a machine but to no block any more: what somebody was lent by an operator or by
+// Memory that belongs to a machine but to no block any more: what was lent out by an operator or by
 // resident(), and has kept.
 static void refuse_while_memory_is_held(Engine& engine) {
   throw_if_error(engine.synchronize(), "configure");

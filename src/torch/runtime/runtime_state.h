@@ -36,7 +36,7 @@ class Runtime {
   // The node whose real tensors are on `device`, kNoNode if there is none.
   NodeId node_of(c10::Device device) const;
   // INNKEEPER_STRESS: `evict` evicts every unpinned block after each operator, `hash` hashes what operators
-  // only read, `recompute` drops all that can be computed again, so that whoever reads it has it computed.
+  // only read, `recompute` drops all that can be computed again, so that it is recomputed at its next read.
   bool stress_evict() const { return stress_evict_; }
   bool stress_hash() const { return stress_hash_; }
   bool stress_recompute() const { return stress_recompute_; }

@@ -11,7 +11,7 @@
 // charged.
 //
 // Aliasing: operands that share a storage get faces that share one. A face holds on to its hpu storage, so
-// whoever keeps a face keeps the memory, and is seen in the storage's use count (I12).
+// an owner of a face keeps the memory, and is seen in the storage's use count (I12).
 //
 // Thread safety: none; one object is one call.
 #pragma once
@@ -38,7 +38,7 @@ struct Operand {
   bool written;
 };
 
-// What the calling thread's kernels have cost since somebody took it, for records.
+// What the calling thread's kernels have cost since it was last taken, for records.
 trace::Work& work_of_thread();
 void note_kernel(const cost::KernelCost& kernel);
 

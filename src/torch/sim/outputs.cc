@@ -29,7 +29,7 @@ void release_face(void* context) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
 }
 
-// The memory of a storage that a kernel made. Nobody else has it: it is taken out. Else it is shared, and
+// The memory of a storage that a kernel made. It has no other owner: it is taken out. Else it is shared, and
 // stays as long as either needs it.
 c10::DataPtr take_memory(const c10::intrusive_ptr<c10::StorageImpl>& face, c10::Device device) {
   c10::DataPtr& memory = face->_mutable_data_ptr_no_checks();
@@ -133,7 +133,7 @@ void KernelCall::settle_geometry(Operand& operand) {
 }
 
 // Memory that a kernel put in place of an operand's, and memory of new results, changes hands. The faces of
-// operands are gone by now: a storage of theirs that is still shared is held by somebody who escaped (I12).
+// operands are gone by now: a storage of theirs that is still shared has escaped (I12).
 void KernelCall::settle_storages() {
   const c10::Device device(c10::kHPU, index_);
   for (Lent& lent : lent_) {

@@ -23,7 +23,7 @@
 namespace innkeeper::torch_layer::sim_backend {
 
 // Device hpu:i is accelerators[i], which is nodes[i] to the accountant: it is asked before every allocation
-// there, whoever allocates. It may be null; else it must stay for good. Once more: replaces them all, and
+// there, for every allocator. It may be null; else it must stay for good. Once more: replaces them all, and
 // throws if any memory is still alive on the old ones.
 IK_EXPORT void install(std::vector<std::shared_ptr<sim::Accelerator>> accelerators, Accountant* accountant,
                        std::span<const NodeId> nodes);
