@@ -6,7 +6,7 @@ A sentence says where the figures of its section come from:
 
 The commit is one of this history, the command one of this tree, and behind `of` stands the code that the
 figures are about. They are stale once more than a tenth of that code has changed, the command's own source
-included. Then the sentence says so, "Measured at 0123abc (stale) by", until somebody measures again: so a
+included; commits that .git-blame-ignore-revs names do not count. Then the sentence says so, "Measured at 0123abc (stale) by", until somebody measures again: so a
 reader is never shown an old figure as a new one, and who changes code has a word to add and no benchmark to
 run. With --fresh, for releases, a stale figure is an error.
 
@@ -111,16 +111,34 @@ class History:
         """Whether the commit is HEAD or before it."""
         return self._run("merge-base", "--is-ancestor", commit, "HEAD") is not None
 
-    def change_since(self, commit: str, paths: list[str]) -> float:
-        """Which part of the code below `paths` has been changed since: lines of code, without comments."""
-        old = self._run("grep", "-hvE", NO_CODE.pattern, commit, "--", *paths) or ""
-        changes = self._run("diff", "-U0", "-w", "--no-color", "--no-ext-diff", commit, "--", *paths)
+    def _changed(self, *between: str, paths: list[str]) -> tuple[int, int]:
+        """Lines of code that were added and removed, without comments."""
+        changes = self._run("diff", "-U0", "-w", "--no-color", "--no-ext-diff", *between, "--", *paths)
         added = removed = 0
         for line in (changes or "").splitlines():
             if line.startswith(("+++", "---")) or NO_CODE.match(line[1:]):
                 continue
             added += line.startswith("+")
             removed += line.startswith("-")
+        return added, removed
+
+    def _renames_since(self, commit: str) -> list[str]:
+        """Commits that only rename, as .git-blame-ignore-revs names them."""
+        listed = self._root / ".git-blame-ignore-revs"
+        named = re.findall(r"^[0-9a-f]{40}$", listed.read_text(), re.MULTILINE) if listed.is_file() else []
+        since = set((self._run("rev-list", f"{commit}..HEAD") or "").split())
+        return [name for name in named if name in since]
+
+    def change_since(self, commit: str, paths: list[str]) -> float:
+        """Which part of the code below `paths` has been changed since: lines of code, without comments.
+
+        Commits that only rename do not count.
+        """
+        old = self._run("grep", "-hvE", NO_CODE.pattern, commit, "--", *paths) or ""
+        added, removed = self._changed(commit, paths=paths)
+        for rename in self._renames_since(commit):
+            more, less = self._changed(f"{rename}^", rename, paths=paths)
+            added, removed = max(0, added - more), max(0, removed - less)
         return max(added, removed) / max(1, len(old.splitlines()))
 
 

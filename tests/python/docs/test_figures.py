@@ -166,6 +166,16 @@ def test_comments_are_not_code(tree: Tree):
     assert tree.check() == (0, "")
 
 
+def test_a_commit_that_only_renames_does_not_count(tree: Tree):
+    tree.rewrite(lines=20)
+    tree.commit("rename")
+    assert "stale" in tree.check()[1]
+    (tree.root / ".git-blame-ignore-revs").write_text(f"# renames\n{tree.git('rev-parse', 'HEAD')}\n")
+    assert tree.check() == (0, "")
+    tree.rewrite(lines=30)
+    assert "stale" in tree.check()[1], "but what comes after it does"
+
+
 def test_the_commands_own_source_counts(tree: Tree):
     (tree.root / "bench/queue.py").write_text("print(2)\n" * 20)
     code, out = tree.check()
