@@ -6,8 +6,9 @@ A sentence says where the figures of its section come from:
 
 The commit is one of this history, the command one of this tree, and behind `of` stands the code that the
 figures are about. They are stale once more than a tenth of that code has changed, the command's own source
-included; commits that .git-blame-ignore-revs names do not count. Then the sentence says so, "Measured at 0123abc (stale) by", until somebody measures again: so a
-reader is never shown an old figure as a new one, and who changes code has a word to add and no benchmark to
+included; commits that .git-blame-ignore-revs names do not count. Then the sentence says so, "Measured at
+0123abc (stale) by", until the command runs again: so a reader is never shown an old figure as a new one, and
+an author of code has a word to add and no benchmark to
 run. With --fresh, for releases, a stale figure is an error.
 
 A number with a unit of measured time or speed (µs, ms, 1.5 s, GiB/s, "a second") needs such a sentence in its
