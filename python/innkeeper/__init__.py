@@ -88,5 +88,7 @@ __all__ = [
 
 if launch.is_preloaded():  # a script that python -m innkeeper runs
     from innkeeper import cuda_names
+    from torch import nn as _nn
 
     cuda_names.install()
+    DataParallel = _nn.DataParallel  # type: ignore[assignment,misc]

@@ -7,6 +7,8 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+from innkeeper._names import DEVICE
+
 _FOLDER = Path(__file__).parent
 
 try:
@@ -26,7 +28,6 @@ except ModuleNotFoundError as error:
         f"innkeeper needs PyTorch {TORCH}, and {sys.executable} has none: pip install torch=={TORCH}.*"
     ) from None
 
-DEVICE = "managed"
 OLDEST_TORCH = (2, 11)  # as cmake/torch.cmake says
 _UNCLAIMED = "privateuseone"  # what PyTorch calls the slot for an out-of-tree device while nobody has it
 

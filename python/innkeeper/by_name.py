@@ -13,7 +13,7 @@ from torch.utils.dlpack import DLDeviceType
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from torch import nn
 
 

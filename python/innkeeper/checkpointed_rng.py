@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 
 import torch
 from innkeeper import managed_device
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 
 
 def tell() -> None:

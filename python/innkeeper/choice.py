@@ -10,7 +10,7 @@ from types import TracebackType
 
 import torch
 from innkeeper import _C, chosen, frameworks, visible
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.gpus import gpus
 from innkeeper.leases import Key, Lease, LeaseBusy, lease
 

@@ -19,7 +19,7 @@ import torch.nn.parallel.scatter_gather as scatter_gather
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.managed_device.device import computing_nodes
 from innkeeper.placement import on
 from innkeeper.replicas import follow_activations, replicate, run_replicas, with_globals

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 
 _ASK = {  # by module
     "_refs": ("native_group_norm", "native_layer_norm"),

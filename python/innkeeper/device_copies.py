@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from torch import Tensor
 
 

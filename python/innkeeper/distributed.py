@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 
 BACKEND = "innkeeper"
 

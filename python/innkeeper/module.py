@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, placement
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.inputs import moved
 from innkeeper.manager import manager
 from torch import nn

@@ -17,7 +17,7 @@ from torch.multiprocessing import reductions
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 
 
 def register() -> None:

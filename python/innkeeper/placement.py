@@ -14,7 +14,7 @@ from typing import overload
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from torch import Tensor, nn
 
 _experiment_numbers = itertools.count()

@@ -15,7 +15,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.placement import experiment, on
 from torch import Tensor, nn
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import torch
 from innkeeper import _C, placement
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from torch import Tensor
 
 _tensor_cuda = Tensor.cuda

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 import torch
 from innkeeper import _C, mixed, module, placement, tensor
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.manager import manager, sizes_of, tensors_of
 from torch import Tensor, nn
 

@@ -25,8 +25,6 @@ def install() -> None:
     _installed = True
     import os
 
-    import innkeeper
-    import torch
     from innkeeper import _C, device_copies, mixed
     from innkeeper.compat import tensor_managed
     from innkeeper.cuda_names import (
@@ -56,4 +54,3 @@ def install() -> None:
     profiling.install()
     device_copies.install()
     tensor_managed.install()
-    innkeeper.DataParallel = torch.nn.DataParallel  # type: ignore[assignment,misc]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.cuda_names.put import put
 
 

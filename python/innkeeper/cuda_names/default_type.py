@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any
 
 import torch
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.cuda_names.put import put
 from torch import Tensor
 

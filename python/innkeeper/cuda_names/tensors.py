@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.cuda_names.put import put
 from innkeeper.managed_device.device import index_of
 from innkeeper.pickling import send_tensor

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.libraries import imports
 
 _COMPILER = "torch._inductor.compile_fx"  # has what makes AOTInductor's packages

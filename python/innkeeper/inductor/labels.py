@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_any, tree_leaves, tree_map
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from torch import fx
 
 HOSTS = torch.device("cpu", 1)  # the label where the host's kernels are those of every node that computes

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, launch
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.libraries import imports
 
 ACCELERATE_DEVICE = "ACCELERATE_TORCH_DEVICE"  # of accelerate, and so of transformers' Trainer, TRL

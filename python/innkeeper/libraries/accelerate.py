@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.distributed import BACKEND
 from innkeeper.libraries import ACCELERATE_DEVICE
 from innkeeper.libraries.imports import add_to_lists, replace, replace_method

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.libraries.imports import replace
 
 INDEX = 0

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, managed_device
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.libraries.accelerate import chosen, load_stream, room, save_stream
 from innkeeper.libraries.imports import replace, replace_method
 

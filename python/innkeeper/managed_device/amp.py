@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import torch
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 

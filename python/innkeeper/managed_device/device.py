@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.report import format_bytes
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, report
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.managed_device.device import index_of, is_initialized
 from innkeeper.managed_device.memory_history import (  # noqa: F401  (torch.cuda.memory has them too)
     _dump_snapshot,

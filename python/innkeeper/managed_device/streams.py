@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.managed_device.device import index_of
 
 __all__ = [

@@ -12,7 +12,7 @@ from torch.storage import _LegacyStorage
 
 import torch
 from innkeeper import _C
-from innkeeper._register import DEVICE
+from innkeeper._names import DEVICE
 from innkeeper.managed_device.device import index_of
 from torch import Tensor
 
