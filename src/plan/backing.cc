@@ -25,7 +25,7 @@ Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> a
   made.alive.resize(static_cast<size_t>(clock.length));
   size_t first = 0;  // of a node's versions
   for (const Schedule& schedule : above) {
-    for (const Away& away : schedule.away) {
+    for (const Absence& away : schedule.away) {
       const size_t version = first + away.version;
       if (version >= made.written.size()) made.written.resize(version + 1);
       made.written[version] = away.written;
@@ -46,7 +46,7 @@ Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Sch
   Schedule made = make_schedule(uses, Bytes(room.count() - room.count() / kTransit));
   if (made.moves.empty()) return made;
   for (const Schedule& schedule : above) {
-    for (const Away& away : schedule.away) {
+    for (const Absence& away : schedule.away) {
       if (!away.returns || !away.written || !away.last) continue;
       const Slot slot = away.slot.later(away.use / uses.length, uses.births);
       made.moves.push_back(

@@ -15,32 +15,34 @@ namespace innkeeper::plan {
 // periods after it.
 struct Gap {
   size_t block = 0;     // in Uses::blocks
-  int64_t begin = 0;    // the first step in which the block is not used, and
-  int64_t end = 0;      // the one in which it is used again; or, if it is not, behind its last one
-  bool returns = true;  // it is used again
-  bool fresh = true;    // a result's, or what the operator before the gap has written
+  int64_t begin = 0;    // First step without a use.
+  int64_t end = 0;      // Step of the next use; one past the last step of its life if it is not used again.
+  bool returns = true;  // The block is used again.
+  bool fresh = true;    // The operator before the gap made or wrote the block.
   // Whose bytes, between one write and the next: they are copied out once, when they leave first.
   size_t version = 0;
 };
 
 struct Uses {
   struct Life {
-    Slot slot;  // as the first period names it that makes or uses it
+    Slot slot;  // Name in the first period that makes or uses the block.
     int64_t size = 0;
     bool stays = false;
-    bool written = false;  // in the period
+    bool written = false;  // Written in the period.
   };
   NodeId node = kNoNode;
   Speed speed;
-  int64_t length = 0;  // steps
-  int64_t births = 0;  // of a period
+  int64_t length = 0;  // Steps of a period.
+  int64_t births = 0;  // Blocks that a period makes.
   std::vector<Life> blocks;
-  std::vector<Gap> gaps;         // of one version one after the other, in time
-  std::vector<bool> written;     // by version: in the period; else there is a copy elsewhere at all times
-  std::vector<int64_t> touched;  // bytes, before each step and, at last, in all: how long kernels take
-  std::vector<double> host;      // bytes, by step: how long the host takes (two_clocks.h); or empty
-  std::vector<int64_t> alive;    // bytes in each step
-  std::vector<int64_t> wanted;   // of those that are in use, or will be
+  std::vector<Gap> gaps;  // Gaps of one version in the order of time.
+  std::vector<bool>
+      written;  // By version: written in the period; otherwise another copy exists at all times.
+  std::vector<int64_t>
+      touched;  // Running sum by step of the bytes that stand for kernel times; one entry more than steps.
+  std::vector<double> host;     // Time of the host by step, in such bytes (two_clocks.h); empty: unknown.
+  std::vector<int64_t> alive;   // Bytes of live blocks by step.
+  std::vector<int64_t> wanted;  // Bytes by step of live blocks that are used now or later.
 };
 
 Uses uses_at(const Program& program, NodeId node, const Speed& speed = {});

@@ -20,30 +20,30 @@
 
 namespace innkeeper::plan {
 
-using Name = int64_t;  // from 1 on
+using Name = int64_t;  // Counts from 1.
 
 struct Touch {
   Name block = 0;
   Bytes size{0};
   bool write = false;
-  bool stays = false;  // pinned by the user: it never leaves
-  bool pure = false;   // a result, the same whenever its operator reads the same
+  bool stays = false;  // Pinned by the user: never evicted.
+  bool pure = false;   // A result that has the same bits whenever its operator reads the same.
 };
 
 class History {
  public:
   struct Operator {
-    uint64_t shape = 0;  // of node, sizes and writes: equal where operators may be the same
-    uint64_t key = 0;    // of the shape and the eldest block: equal where operators are likely to be the same
-    int64_t births = 0;  // blocks that were named before it ended, its results too
-    uint32_t first = 0;  // of its touches, in its part of the history
-    float seconds = 0;   // of its kernels; 0: unknown
-    float host = 0;      // seconds that the host took since the operator before; 0: unknown
+    uint64_t shape = 0;  // Hash of node, sizes and writes; equal operators have equal ones.
+    uint64_t key = 0;    // Hash of the shape and the eldest block; finds candidates for a repetition.
+    int64_t births = 0;  // Blocks named before the operator ended, its results included.
+    uint32_t first = 0;  // Index of its first touch in its part of the history.
+    float seconds = 0;   // Time of its kernels; 0: unknown.
+    float host = 0;      // Time of the host since the operator before, seconds; 0: unknown.
     NodeId node = kNoNode;
   };
   struct Death {
     Name block = 0;
-    int64_t after = 0;  // the operator that ended last before it
+    int64_t after = 0;  // Operator that ended last before the death.
   };
 
   Name name() { return ++births_; }

@@ -16,13 +16,13 @@ namespace innkeeper::plan {
 
 // What a period of a program moves at all nodes.
 struct PeriodCost {
-  int64_t operators = 0;  // 0: no period is known
-  int64_t times = 1;      // consecutive periods that one schedule covers
-  Bytes arriving{0};      // as planned
+  int64_t operators = 0;  // Operators of the period; 0: no period is known.
+  int64_t times = 1;      // Consecutive periods that one schedule covers.
+  Bytes arriving{0};      // Planned bytes per period.
   Bytes leaving{0};
-  Bytes bound{0};            // no plan has less arriving (bound.h), unless it computes things again
-  Bytes shortage{0};         // of room: with so much more nothing would move
-  double least_copying = 0;  // seconds that a link takes at least for the bound; 0: unknown
+  Bytes bound{0};            // Least bytes that any plan without recompute fetches (bound.h).
+  Bytes shortage{0};         // Free space that is missing: with so much more nothing would move.
+  double least_copying = 0;  // Time that a link needs for `bound`, seconds; 0: unknown.
 };
 
 // Where what leaves the other nodes goes, if that has a tier below, and the room that blocks may have there.
@@ -32,30 +32,30 @@ struct Backing {
 };
 
 struct AboutNode {
-  std::string name;  // for messages
+  std::string name;  // Name of the node, for messages.
   Speed speed = {};
-  bool drops = false;        // what is planned may be to compute blocks again
-  NodeId backing = kNoNode;  // Backing's
+  bool drops = false;        // The plan may recompute.
+  NodeId backing = kNoNode;  // Node that receives what leaves.
 };
 
 // A node that the program does anything at.
 struct PlannedNode {
   NodeId node = kNoNode;
   AboutNode about;
-  Bytes touched{0};  // in a period, each block once
-  Bytes whole{0};    // room that the engine says blocks may have there; 0 where nothing is to move, and
-  Bytes room{0};     // what of it they have
+  Bytes touched{0};  // Bytes touched per period; each block once.
+  Bytes whole{0};    // Free space that the engine grants to blocks; 0: nothing is to move.
+  Bytes room{0};     // Part of it that blocks have.
 
   bool fits() const { return whole <= Bytes(0) || room <= Bytes(0) || touched <= room; }
 };
 
 struct PeriodPlan {
-  std::vector<Move> moves;  // by step; of one step those that leave first
+  std::vector<Move> moves;  // By step; within a step, evictions first.
   PeriodCost cost;
   // By node: the most bytes that are alive there at a time, or away from nodes that it backs. With so much of
   // room nothing would move.
   std::array<Bytes, kMaxNodes> wanted{};
-  std::vector<std::string> said;  // a line for each node where anything moves
+  std::vector<std::string> said;  // One line of the log for each node with moves.
 };
 
 // `times`: that the program is a period of the user's.

@@ -210,7 +210,7 @@ Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes ro
     if (made.time >= worth_it * best.time && !as_fast) continue;
     shortest = std::min(shortest, made.time);
     for (Move& move : made.moves) move.slot = as_before(move.slot, program.births, some);
-    for (Away& away : made.away) away.slot = as_before(away.slot, program.births, some);
+    for (Absence& away : made.away) away.slot = as_before(away.slot, program.births, some);
     std::vector<Move> moves;  // of one step those that leave first
     for (const Remade& each : some)
       moves.push_back(

@@ -77,12 +77,12 @@ class Timetable {
     return {uses_.gaps[gap].end % uses_.length, uses_.gaps[gap].block};
   }
 
-  std::vector<Away> away() const {
+  std::vector<Absence> away() const {
     std::vector<size_t> gaps;
     for (const Trip& trip : trips_)
       if (!trip.arrives) gaps.push_back(trip.gap);
     std::sort(gaps.begin(), gaps.end());  // those of one version one after the other
-    std::vector<Away> all;
+    std::vector<Absence> all;
     for (size_t i = 0; i < gaps.size(); ++i) {
       const Gap& gap = uses_.gaps[gaps[i]];
       const Uses::Life& life = uses_.blocks[gap.block];

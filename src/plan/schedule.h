@@ -20,35 +20,35 @@
 namespace innkeeper::plan {
 
 struct Move {
-  int64_t after = 0;     // this step of the period
-  bool arrives = false;  // else it leaves
+  int64_t after = 0;     // Step of the period behind which the move is issued.
+  bool arrives = false;  // A fetch; otherwise the block leaves the node.
   NodeId node = kNoNode;
-  Slot slot;  // in the period in which the move starts
+  Slot slot;  // Name in the period in which the move starts.
   Bytes size{0};
-  bool written = false;  // in the period: where it leaves, it may have to be copied out
-  bool drops = false;    // where it leaves: its bytes go, and are computed again (recompute.h)
-  bool stored = false;   // at a node that backs others (backing.h)
+  bool written = false;  // Written in the period: may have to be copied out when it leaves.
+  bool drops = false;    // Of a block that leaves: discarded, and recomputed at its next use (recompute.h).
+  bool stored = false;   // The node backs others (backing.h).
 };
 
-// While a block is elsewhere. Steps count as those of a gap.
-struct Away {
-  Slot slot;  // as the first period names it that makes or uses it
+// An interval between two uses during which the schedule keeps a block away. Steps count as those of a gap.
+struct Absence {
+  Slot slot;  // Name in the first period that makes or uses the block.
   Bytes size{0};
-  int64_t begin = 0;  // the first step in which it is not there
-  int64_t back = 0;   // behind this step it starts back, to be
-  int64_t use = 0;    // used in this one; or, if it does not return, it is dead behind both
+  int64_t begin = 0;  // First step in which the block is away.
+  int64_t back = 0;   // Step behind which the fetch is issued.
+  int64_t use = 0;    // Step that uses the block again; the step of its death if it never returns.
   bool returns = true;
-  size_t version = 0;    // of its bytes (gaps.h),
-  bool written = false;  // which a period writes,
-  bool last = false;     // and which are not away again
+  size_t version = 0;    // Version of its bytes (gaps.h).
+  bool written = false;  // A period writes this version.
+  bool last = false;     // Last absence of this version.
 };
 
 struct Schedule {
-  std::vector<Move> moves;  // by step; of one step those that leave first
-  std::vector<Away> away;   // one for each move that leaves, but those that drop
-  Bytes arriving{0};        // in a period
+  std::vector<Move> moves;    // By step; within a step, evictions first.
+  std::vector<Absence> away;  // One for each eviction; a discard has none.
+  Bytes arriving{0};          // Bytes per period.
   Bytes leaving{0};
-  double time = 0;  // of a period, in bytes that kernels touch (period_time.h)
+  double time = 0;  // Time of a period, in bytes that kernels touch (period_time.h).
 };
 
 // Room: bytes at the node that the program's blocks may have between them. The best of those that are made by
