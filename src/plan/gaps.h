@@ -14,7 +14,7 @@ namespace innkeeper::plan {
 // Steps of a period count from 0. What a period has made may live on: its steps go on counting through the
 // periods after it.
 struct Gap {
-  size_t block = 0;     // in Uses::blocks
+  size_t block = 0;     // Index in Uses::blocks.
   int64_t begin = 0;    // First step without a use.
   int64_t end = 0;      // Step of the next use; one past the last step of its life if it is not used again.
   bool returns = true;  // The block is used again.
@@ -36,10 +36,10 @@ struct Uses {
   int64_t births = 0;  // Blocks that a period makes.
   std::vector<Life> blocks;
   std::vector<Gap> gaps;  // Gaps of one version in the order of time.
-  std::vector<bool>
-      written;  // By version: written in the period; otherwise another copy exists at all times.
-  std::vector<int64_t>
-      touched;  // Running sum by step of the bytes that stand for kernel times; one entry more than steps.
+  // By version: written in the period; otherwise another copy exists at all times.
+  std::vector<bool> written;
+  // Running sum by step of the bytes that stand for kernel times; one entry more than steps.
+  std::vector<int64_t> touched;
   std::vector<double> host;     // Time of the host by step, in such bytes (two_clocks.h); empty: unknown.
   std::vector<int64_t> alive;   // Bytes of live blocks by step.
   std::vector<int64_t> wanted;  // Bytes by step of live blocks that are used now or later.
