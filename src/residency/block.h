@@ -154,7 +154,7 @@ class Block : public TrailingArray<Block, Replica> {
   std::atomic<uint32_t> writes_{0};
   const BlockId id_;
   std::atomic<int64_t> size_;
-  std::atomic<int64_t> name_{0};  // a planner's, packed (followers.h)
+  std::atomic<int64_t> name_{0};  // a planner's, packed (program_trackers.h)
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; no other
   // thread may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;

@@ -41,10 +41,10 @@
 #include "residency/access.h"
 #include "residency/block.h"
 #include "residency/compute_time.h"
-#include "residency/followers.h"
 #include "residency/newborns.h"
 #include "residency/node.h"
 #include "residency/observers.h"
+#include "residency/program_trackers.h"
 #include "residency/recipe.h"
 #include "residency/thread_state.h"
 #include "residency/ticket.h"
@@ -184,7 +184,7 @@ class Engine final : public Accountant {
   plan::Speed speed(NodeId id) const { return node(id).speed(); }
   // Whether movement is planned from the first eviction on (the default).
   void set_planning(bool on);
-  void plan_aside() { followers_.plan_aside(); }  // long periods; before the first block is created
+  void plan_aside() { trackers_.plan_aside(); }  // long periods; before the first block is created
   PlanningStats planning() const;
   std::vector<BlockMoves> planned_moves() const;  // in the period that planning() tells of
 
@@ -399,10 +399,10 @@ class Engine final : public Accountant {
   void forget_dropped(Block& block) IK_EXCLUDES(mutex_);
 
   // planned.cc
-  ComputeTime time_since_period_before(Follower& follower) const IK_REQUIRES(follower.mutex);
+  ComputeTime time_since_period_before(ProgramTracker& tracker) const IK_REQUIRES(tracker.mutex);
   void follow_if_memory_allows(NodeId id, const trace::Accesses& told, std::span<const Access> accesses);
   void follow(NodeId id, const trace::Accesses& told, std::span<const Access> accesses) IK_EXCLUDES(mutex_);
-  plan::Name name_of(Follower& follower, Block& block) IK_REQUIRES(follower.mutex);
+  plan::Name name_of(ProgramTracker& tracker, Block& block) IK_REQUIRES(tracker.mutex);
   void forget(const Block& block) {
     if (const BlockName name(block.name_.load(std::memory_order_acquire)); !name.none()) [[unlikely]]
       forget(name);
@@ -489,7 +489,7 @@ class Engine final : public Accountant {
 
   std::atomic<bool> may_plan_{true}, may_drop_{false};
   std::atomic<bool> follows_{false};  // from the first eviction on
-  Followers followers_;
+  ProgramTrackers trackers_;
   const std::shared_ptr<trace::Stream> stream_;
 
   std::atomic<int64_t> fetches_{0}, evictions_{0}, recomputed_{0};

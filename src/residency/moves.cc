@@ -114,7 +114,7 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
   list(block, to);
   const bool only_host_computes = !computing_.empty() && computing_.front() == host_;
   if (node(to).kind == NodeKind::accelerator || (to == host_ && only_host_computes))
-    followers_.arrived(BlockName(block.name_.load(std::memory_order_relaxed)), round_up(block.size()));
+    trackers_.arrived(BlockName(block.name_.load(std::memory_order_relaxed)), round_up(block.size()));
   Link& link = link_of(*move);
   // While the program captures a CUDA graph, the allocator charges no node, and a copy would become part of
   // the graph. A hint therefore waits until the capture ends.

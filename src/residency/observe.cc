@@ -60,11 +60,11 @@ void Engine::reset_stats() {
   for (auto* counter : {&fetches_, &evictions_, &recomputed_, &bytes_fetched_, &bytes_written_back_,
                         &bytes_between_, &bytes_from_disk_, &bytes_to_disk_})
     counter->store(0);
-  for (Follower& follower : followers_.all()) {
-    const MutexLock lock(follower.mutex);
-    if (follower.planner != nullptr) follower.planner->reset_counts();
-    follower.arrived_in_period = 0;
-    follower.in_period = {};
+  for (ProgramTracker& tracker : trackers_.all()) {
+    const MutexLock lock(tracker.mutex);
+    if (tracker.planner != nullptr) tracker.planner->reset_counts();
+    tracker.arrived_in_period = 0;
+    tracker.in_period = {};
   }
   for (const auto& at : nodes_) {
     reset_peak(at->id);

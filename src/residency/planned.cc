@@ -18,13 +18,13 @@ void Engine::set_planning(bool on) {
   if (on) return;
   follows_.store(false, std::memory_order_relaxed);
   for (const NodeId each : computing_) node(each).unplanned.store(0, std::memory_order_relaxed);
-  followers_.interrupt();
+  trackers_.interrupt();
 }
 
 // Periods that are known are planned again.
 void Engine::set_recompute(bool on) {
   may_drop_.store(on, std::memory_order_relaxed);
-  followers_.interrupt();
+  trackers_.interrupt();
 }
 
 namespace {
@@ -36,31 +36,31 @@ double least_time(double kernels, double copying) { return kernels > 0 ? std::ma
 
 PlanningStats Engine::planning() const {
   PlanningStats all;
-  const Follower* const shown = followers_.shown_to(thread_state());
-  for (const Follower& follower : followers_.all()) {
-    const MutexLock lock(follower.mutex);
-    if (follower.planner == nullptr) continue;
-    const plan::Planner& planner = *follower.planner;
+  const ProgramTracker* const shown = trackers_.shown_to(thread_state());
+  for (const ProgramTracker& tracker : trackers_.all()) {
+    const MutexLock lock(tracker.mutex);
+    if (tracker.planner == nullptr) continue;
+    const plan::Planner& planner = *tracker.planner;
     all.follows = all.follows || (planner.follows() && may_plan_.load(std::memory_order_relaxed));
     all.periods += planner.periods();
     all.divergences += planner.divergences();
-    if (&follower != shown) continue;
+    if (&tracker != shown) continue;
     const plan::PeriodCost& cost = planner.cost();
     all.period = {.operators = cost.operators,
                   .bytes_planned = cost.arriving.count(),
                   .bytes_bound = cost.bound.count(),
                   .bytes_short = cost.shortage.count(),
-                  .bytes_fetched = follower.arrived_in_period,
-                  .seconds = follower.in_period.now,
-                  .kernel_seconds = follower.in_period.kernels,
-                  .seconds_bound = least_time(follower.in_period.kernels, cost.least_copying)};
+                  .bytes_fetched = tracker.arrived_in_period,
+                  .seconds = tracker.in_period.now,
+                  .kernel_seconds = tracker.in_period.kernels,
+                  .seconds_bound = least_time(tracker.in_period.kernels, cost.least_copying)};
   }
   return all;
 }
 
 std::vector<BlockMoves> Engine::planned_moves() const {
   std::vector<BlockMoves> all;
-  const Follower* const shown = followers_.shown_to(thread_state());
+  const ProgramTracker* const shown = trackers_.shown_to(thread_state());
   if (shown == nullptr) return all;
   const MutexLock lock(shown->mutex);
   for (const plan::Moved& moved : shown->planner->moved()) {
@@ -89,21 +89,21 @@ Bytes Engine::plannable(NodeId id) {
   return budget(id) - kernels - unknown;
 }
 
-// The name that the follower's planner has for a block, which it takes over from another one if it must. 0:
+// The name that the tracker's planner has for a block, which it takes over from another one if it must. 0:
 // it stays another's.
-plan::Name Engine::name_of(Follower& follower, Block& block) {
+plan::Name Engine::name_of(ProgramTracker& tracker, Block& block) {
   int64_t packed = block.name_.load(std::memory_order_acquire);
   const BlockName before(packed);
-  const int64_t program = follower.program.load(std::memory_order_relaxed);
+  const int64_t program = tracker.program.load(std::memory_order_relaxed);
   if (before.program() == program) [[likely]]
     return before.name();
-  const auto take = [&](int64_t times) IK_REQUIRES(follower.mutex) -> plan::Name {
-    const plan::Name name = follower.planner->meet(&block);
+  const auto take = [&](int64_t times) IK_REQUIRES(tracker.mutex) -> plan::Name {
+    const plan::Name name = tracker.planner->meet(&block);
     if (block.name_.compare_exchange_strong(packed, BlockName(program, name, times).packed())) return name;
-    follower.planner->forget(name);  // another one was faster
+    tracker.planner->forget(name);  // another one was faster
     return 0;
   };
-  Follower* const owner = before.none() ? nullptr : followers_.of_program(before.program());
+  ProgramTracker* const owner = before.none() ? nullptr : trackers_.of_program(before.program());
   if (owner == nullptr) return take(0);
   if (before.times() == BlockName::kMostTimes && !owner->is_over()) return 0;
   if (!owner->mutex.try_lock()) return 0;  // not waited for: it may be waiting for this one's lock
@@ -124,7 +124,7 @@ void Engine::follow_if_memory_allows(NodeId id, const trace::Accesses& told,
     may_plan_.store(false, std::memory_order_seq_cst);
     follows_.store(false, std::memory_order_relaxed);
     // What its planner knows may be half of it: no block is its any more.
-    if (Follower* const follower = followers_.of_thread(thread_state())) follower->program.store(0);
+    if (ProgramTracker* const tracker = trackers_.of_thread(thread_state())) tracker->program.store(0);
     log(LogLevel::warn, "planning is off from here on: there is no memory for it");
   }
 }
@@ -137,12 +137,12 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
   ThreadState& self = thread_state();
   const Stamp now = now_.load(std::memory_order_relaxed);
-  Follower* place = followers_.of_thread(self);
+  ProgramTracker* place = trackers_.of_thread(self);
   if (place == nullptr) [[unlikely]] {
-    place = followers_.give_place(
+    place = trackers_.give_place(
         self, now,
-        [this](const Follower& whose, NodeId each) {
-          return followers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
+        [this](const ProgramTracker& whose, NodeId each) {
+          return trackers_.part(whose, each, plannable(each), now_.load(std::memory_order_relaxed));
         },
         [this](NodeId each) {
           return plan::AboutNode{device(each).name(), node(each).speed(), recomputes(),
@@ -150,27 +150,27 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
         });
   }
   if (place == nullptr) return;
-  Follower& follower = *place;
+  ProgramTracker& tracker = *place;
   std::vector<std::unique_ptr<Recipe>> unused;  // blocks may end with them, and tell the planner
-  const MutexLock lock(follower.mutex);
+  const MutexLock lock(tracker.mutex);
   // Its place may have been given to another thread meanwhile, or planning turned off.
-  if (!follower.is_of(self) || !may_plan_.load(std::memory_order_seq_cst)) return;
-  follower.last.store(now, std::memory_order_relaxed);
-  follower.last_at[index_of(id)].store(now, std::memory_order_relaxed);
-  follower.touches.clear();
+  if (!tracker.is_of(self) || !may_plan_.load(std::memory_order_seq_cst)) return;
+  tracker.last.store(now, std::memory_order_relaxed);
+  tracker.last_at[index_of(id)].store(now, std::memory_order_relaxed);
+  tracker.touches.clear();
   for (size_t i = 0; i < told.size(); ++i) {
     const trace::RecordedAccess access = told[i];
     if (access.size == Bytes(0)) continue;
     Block& block = *accesses[i].block;
-    const plan::Name name = name_of(follower, block);
+    const plan::Name name = name_of(tracker, block);
     if (name == 0) continue;
     const bool pinned = block.replica(id).user_pins.load(std::memory_order_relaxed) != 0;
     using Kind = trace::AccessKind;
-    follower.touches.push_back(
+    tracker.touches.push_back(
         {name, access.size, access.kind == Kind::write, pinned, access.kind == Kind::pure});
   }
-  if (follower.touches.empty()) return;
-  plan::Planner& planner = *follower.planner;
+  if (tracker.touches.empty()) return;
+  plan::Planner& planner = *tracker.planner;
   std::atomic<int64_t>& others = node(id).unplanned;
   int64_t unplanned = std::exchange(self.unplanned[index_of(id)], 0);
   if (others.load(std::memory_order_relaxed) != 0) unplanned += others.exchange(0, std::memory_order_relaxed);
@@ -181,32 +181,32 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   double host = 0;
   if (node(id).time != nullptr) {
     const ComputeTime time = node(id).time();
-    if (!followers_.others_at(id, self, now)) clock = time.now;
+    if (!trackers_.others_at(id, self, now)) clock = time.now;
     const double remade = std::exchange(self.remade[index_of(id)], 0);
-    follower.remade_in_period[index_of(id)] += remade;
+    tracker.remade_in_period[index_of(id)] += remade;
     seconds = time.kernels - remade;
-    seconds -= std::exchange(follower.kernels_before[index_of(id)], time.kernels);
-    if (const double before = std::exchange(follower.host_before, time.host); before > 0)
+    seconds -= std::exchange(tracker.kernels_before[index_of(id)], time.kernels);
+    if (const double before = std::exchange(tracker.host_before, time.host); before > 0)
       host = time.host - before;
   }
-  planner.ended(id, follower.touches, {.kernels = seconds, .host = host, .clock = clock},
-                Bytes(follower.arrived.load(std::memory_order_relaxed)));
+  planner.ended(id, tracker.touches, {.kernels = seconds, .host = host, .clock = clock},
+                Bytes(tracker.arrived.load(std::memory_order_relaxed)));
   if (planner.begins()) {
-    const ComputeTime taken = time_since_period_before(follower);
-    const int64_t arrived = follower.arrived.load(std::memory_order_relaxed);
+    const ComputeTime taken = time_since_period_before(tracker);
+    const int64_t arrived = tracker.arrived.load(std::memory_order_relaxed);
     if (planner.periods() > periods) {
       const int64_t times = planner.cost().times;
-      follower.arrived_in_period = (arrived - follower.arrived_before) / times;
+      tracker.arrived_in_period = (arrived - tracker.arrived_before) / times;
       const auto each = static_cast<double>(times);
-      follower.in_period = {taken.now / each, taken.kernels / each};
+      tracker.in_period = {taken.now / each, taken.kernels / each};
     }
-    follower.arrived_before = arrived;
+    tracker.arrived_before = arrived;
   }
-  follower.may_drop_next.store(planner.may_drop_next(), std::memory_order_relaxed);
-  if (planner.has_left()) cancel_planned(follower.program.load(std::memory_order_relaxed));
+  tracker.may_drop_next.store(planner.may_drop_next(), std::memory_order_relaxed);
+  if (planner.has_left()) cancel_planned(tracker.program.load(std::memory_order_relaxed));
   if (planner.wants().changed()) {
     for (const auto& at : nodes_)
-      follower.demand[index_of(at->id)].store(planner.wants().at(at->id).count(), std::memory_order_relaxed);
+      tracker.demand[index_of(at->id)].store(planner.wants().at(at->id).count(), std::memory_order_relaxed);
   }
   for (plan::Order order; planner.next(order);) {
     if (order.drops) {
@@ -224,8 +224,8 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
 
 bool Engine::may_drop_next() {
   if (stream_->on()) return true;
-  const Follower* const follower = followers_.of_thread(thread_state());
-  return follower == nullptr || follower->may_drop_next.load(std::memory_order_relaxed);
+  const ProgramTracker* const tracker = trackers_.of_thread(thread_state());
+  return tracker == nullptr || tracker->may_drop_next.load(std::memory_order_relaxed);
 }
 
 // The program has left its plan: its planned moves that have no copy yet give up their room.
@@ -247,25 +247,25 @@ void Engine::cancel_planned(int64_t program) {
 }
 
 // Of the node that took most; kernels less those that made again what was dropped.
-ComputeTime Engine::time_since_period_before(Follower& follower) const {
+ComputeTime Engine::time_since_period_before(ProgramTracker& tracker) const {
   ComputeTime taken;
   for (const NodeId each : computing_) {
     if (node(each).time == nullptr) continue;
     const ComputeTime now = node(each).time();
-    const ComputeTime then = std::exchange(follower.time_before[index_of(each)], now);
+    const ComputeTime then = std::exchange(tracker.time_before[index_of(each)], now);
     taken.now = std::max(taken.now, now.now - then.now);
-    const double again = std::exchange(follower.remade_in_period[index_of(each)], 0);
+    const double again = std::exchange(tracker.remade_in_period[index_of(each)], 0);
     taken.kernels = std::max(taken.kernels, now.kernels - then.kernels - again);
   }
   return taken;
 }
 
 void Engine::forget(BlockName name) {
-  Follower* const follower = followers_.of_program(name.program());
-  if (follower == nullptr) return;
-  const MutexLock lock(follower->mutex);
-  if (follower->program.load(std::memory_order_relaxed) == name.program())
-    follower->planner->forget(name.name());
+  ProgramTracker* const tracker = trackers_.of_program(name.program());
+  if (tracker == nullptr) return;
+  const MutexLock lock(tracker->mutex);
+  if (tracker->program.load(std::memory_order_relaxed) == name.program())
+    tracker->planner->forget(name.name());
 }
 
 void Engine::leave_as_planned(Block& block, NodeId id) {

@@ -89,7 +89,7 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
     if (shortfall > vacating) victims = collect_victims(node, shortfall - vacating);
     if (!victims.empty()) {
       lock.unlock();
-      if (followers_.of_thread(self) != nullptr) {
+      if (trackers_.of_thread(self) != nullptr) {
         self.unplanned[index_of(node.id)] += shortfall.count();
       } else {
         node.unplanned.fetch_add(shortfall.count(), std::memory_order_relaxed);
@@ -344,7 +344,7 @@ Status Engine::copy_to_peer(Block& block, const Node& from) {
     const Node& peer = node(id);
     const Bytes left = free(id) - block.size();
     if (id == from.id || left.count() < peer.budget.load(std::memory_order_relaxed) / kPeerReserve) continue;
-    if (followers_.others_at(id, self, now_.load(std::memory_order_relaxed))) continue;
+    if (trackers_.others_at(id, self, now_.load(std::memory_order_relaxed))) continue;
     if (!peer.device->can_copy_from(*from.device)) continue;
     if (best == nullptr || free(id) > free(best->id)) best = &peer;
   }

@@ -24,7 +24,7 @@ struct ThreadState {
   int64_t strange = 0;  // its operators beside a program that is followed, while it is none
   std::array<double, kMaxNodes> remade{};  // seconds of kernels that recipes ran, since its planner heard
   int recomputing = 0;                     // recipes that it follows (recompute.cc)
-  std::shared_ptr<ThreadLife> life;        // from its first place among followers on (followers.h)
+  std::shared_ptr<ThreadLife> life;        // from its first place among trackers on (program_trackers.h)
 };
 
 inline ThreadState& thread_state() {

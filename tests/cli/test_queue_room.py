@@ -66,15 +66,15 @@ def test_prune_by_itself_is_set_and_shown(jobs: Jobs) -> None:
 
 def test_output_that_is_followed_stays(jobs: Jobs) -> None:
     job = jobs.shell(f"echo first; {jobs.until_go}; echo last", "--gpus=0", "--retry=1")
-    follower = jobs.machine.start("queue", "log", "-f", job)
-    assert follower.stdout is not None
-    assert follower.stdout.readline() == "first\n"
-    os.kill(follower.pid, 19)  # SIGSTOP: it is slow
+    tracker = jobs.machine.start("queue", "log", "-f", job)
+    assert tracker.stdout is not None
+    assert tracker.stdout.readline() == "first\n"
+    os.kill(tracker.pid, 19)  # SIGSTOP: it is slow
     jobs.go.touch()
     assert jobs.wait(job) == 0
     assert jobs("prune", "--keep=0") == "pruned 0 jobs and 0 B of output\n"
-    os.kill(follower.pid, 18)
-    assert follower.communicate(timeout=60)[0] == "last\n"
+    os.kill(tracker.pid, 18)
+    assert tracker.communicate(timeout=60)[0] == "last\n"
     assert jobs("prune", "--keep=0") == "pruned 1 job and 11 B of output\n"
 
 

@@ -11,10 +11,11 @@
 
 namespace innkeeper::plan {
 
-class Follower {
+class ProgramTracker {
  public:
-  explicit Follower(Bytes room) : Follower([room](NodeId) { return room; }) {}
-  explicit Follower(std::function<Bytes(NodeId)> room, Planner::Beside beside = {}, NodeId backing = kNoNode)
+  explicit ProgramTracker(Bytes room) : ProgramTracker([room](NodeId) { return room; }) {}
+  explicit ProgramTracker(std::function<Bytes(NodeId)> room, Planner::Beside beside = {},
+                          NodeId backing = kNoNode)
       : planner(
             std::move(room), [backing](NodeId) { return AboutNode{.name = "a card", .backing = backing}; },
             std::move(beside)) {}

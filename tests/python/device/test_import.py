@@ -33,9 +33,8 @@ def test_torch_alone_does_not_load_it(run_python: RunProgram):
 
 
 def test_its_version_is_that_of_the_package_and_of_the_program():
-    text = (ROOT / "CMakeLists.txt").read_text()
     assert innkeeper.__version__ == version("innkeeper")
-    assert f"project(innkeeper VERSION {innkeeper.__version__} " in text
+    assert f'version = "{innkeeper.__version__}"' in (ROOT / "pyproject.toml").read_text().splitlines()
 
 
 def test_importing_does_not_start_the_runtime(run_python: RunProgram):

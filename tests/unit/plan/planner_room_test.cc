@@ -21,13 +21,13 @@ class Backed : public testing::Test {
   static constexpr size_t kBlocks = 400;
 
   Backed() {
-    for (size_t i = 0; i < kBlocks; ++i) blocks_.push_back(follower_.meet());
+    for (size_t i = 0; i < kBlocks; ++i) blocks_.push_back(tracker_.meet());
   }
   template <typename Each>
   void period(const Each& each) {
     for (const Name block : blocks_) {
-      follower_.planner.ended(kCard, std::array{Touch{block, KiB(1), true}});
-      for (Order order; follower_.planner.next(order);) each(order);
+      tracker_.planner.ended(kCard, std::array{Touch{block, KiB(1), true}});
+      for (Order order; tracker_.planner.next(order);) each(order);
     }
   }
 
@@ -40,7 +40,7 @@ class Backed : public testing::Test {
   }
 
   Bytes host_room_ = KiB(100);
-  Follower follower_{[this](NodeId node) { return node == kCard ? KiB(200) : host_room_; }, {}, kHost};
+  ProgramTracker tracker_{[this](NodeId node) { return node == kCard ? KiB(200) : host_room_; }, {}, kHost};
   std::vector<Name> blocks_;
 };
 
@@ -50,15 +50,15 @@ TEST_F(Backed, WhatTheHostHasNoRoomForGoesOnAndComesBack) {
   EXPECT_NEAR((ordered[{kHost, true}]), 112, 20) << "from the disk, with some room for what is on its way";
   EXPECT_GE((ordered[{kHost, false}]), (ordered[{kHost, true}]));
   int64_t told = 0;
-  for (const Moved& moved : follower_.planner.moved()) told += moved.arriving.count();
-  EXPECT_EQ(told, follower_.planner.cost().arriving.count()) << "of the card alone";
+  for (const Moved& moved : tracker_.planner.moved()) told += moved.arriving.count();
+  EXPECT_EQ(told, tracker_.planner.cost().arriving.count()) << "of the card alone";
 }
 
 TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
   ASSERT_NEAR((orders()[{kHost, true}]), 112, 20);
   host_room_ = KiB(150);
   EXPECT_NEAR((orders()[{kHost, true}]), 66, 20);
-  host_room_ = follower_.planner.wants().at(kHost);
+  host_room_ = tracker_.planner.wants().at(kHost);
   EXPECT_EQ((orders()[{kHost, true}]), 0) << "all that is away fits there";
   EXPECT_GT((orders()[{kCard, true}]), 0);
   host_room_ = KiB(100);
@@ -66,13 +66,13 @@ TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
 }
 
 TEST_F(Backed, WhatAPeriodWantsOfTheHostIsTheMostThatIsAway) {
-  EXPECT_EQ(follower_.planner.wants().at(kHost), Wants::kUnknown);
+  EXPECT_EQ(tracker_.planner.wants().at(kHost), Wants::kUnknown);
   orders();
-  EXPECT_TRUE(follower_.planner.wants().changed());
-  EXPECT_FALSE(follower_.planner.wants().changed()) << "it has been told";
-  EXPECT_EQ(follower_.planner.wants().at(kCard), KiB(kBlocks));
-  EXPECT_GE(follower_.planner.wants().at(kHost), KiB(kBlocks - 200));
-  EXPECT_LE(follower_.planner.wants().at(kHost), KiB(kBlocks - 200 + 16));
+  EXPECT_TRUE(tracker_.planner.wants().changed());
+  EXPECT_FALSE(tracker_.planner.wants().changed()) << "it has been told";
+  EXPECT_EQ(tracker_.planner.wants().at(kCard), KiB(kBlocks));
+  EXPECT_GE(tracker_.planner.wants().at(kHost), KiB(kBlocks - 200));
+  EXPECT_LE(tracker_.planner.wants().at(kHost), KiB(kBlocks - 200 + 16));
 }
 
 TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
@@ -84,7 +84,7 @@ TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
     if (order.node == kCard) ++at_card;
     if (order.node != kHost) return;
     ++at_host;
-    follower_.planner.postpone();
+    tracker_.planner.postpone();
   });
   EXPECT_NEAR(at_card, 201, 8);
   EXPECT_GT(at_host, 100) << "it is ordered again, once an operator";
@@ -92,7 +92,7 @@ TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
 }
 
 TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
-  Follower it(KiB(100));
+  ProgramTracker it(KiB(100));
   std::vector<Name> weights;
   for (int i = 0; i < 400; ++i) weights.push_back(it.meet());
   const auto period = [&] {
@@ -115,7 +115,7 @@ TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
 }
 
 TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
-  Follower it(MiB(1));
+  ProgramTracker it(MiB(1));
   std::vector<Name> weights;
   for (int i = 0; i < 10; ++i) weights.push_back(it.meet());
   const auto period = [&] {
@@ -130,7 +130,7 @@ TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
 }
 
 TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
-  Follower it([](NodeId node) { return node == kCard ? KiB(30) : KiB(100); }, {}, NodeId{1});
+  ProgramTracker it([](NodeId node) { return node == kCard ? KiB(30) : KiB(100); }, {}, NodeId{1});
   EXPECT_EQ(it.planner.wants().at(kCard), Wants::kUnknown);
   std::vector<Name> blocks;
   for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
@@ -152,7 +152,7 @@ TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
 }
 
 TEST(Planner, MakesRoomForWhatItCouldNotSee) {
-  Follower it(KiB(32));
+  ProgramTracker it(KiB(32));
   std::vector<Name> weights;
   for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
   const auto period = [&](int64_t unplanned) {
@@ -172,7 +172,7 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
 }
 
 // How much so many periods order, each of which reads blocks of so many KiB in turn.
-int go_period(Follower& it, const std::vector<Name>& blocks, int count, int64_t kib) {
+int go_period(ProgramTracker& it, const std::vector<Name>& blocks, int count, int64_t kib) {
   int orders = 0;
   for (int period = 0; period < count; ++period)
     for (const Name block : blocks) orders += it.op({read(block, kib)});
@@ -181,7 +181,7 @@ int go_period(Follower& it, const std::vector<Name>& blocks, int count, int64_t 
 
 TEST(Planner, AnotherRoomIsAnotherSchedule) {
   Bytes room = KiB(6);
-  Follower it([&room](NodeId) { return room; });
+  ProgramTracker it([&room](NodeId) { return room; });
   std::vector<Name> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back(it.meet());
   const auto periods = [&](int count) { return go_period(it, blocks, count, 65); };
@@ -205,7 +205,7 @@ TEST(Planner, AnotherRoomIsAnotherSchedule) {
 
 TEST(Planner, ARoomThatWentUpAndDownIsLookedAtAgainOnceItIsQuiet) {
   Bytes room = KiB(400);
-  Follower it([&room](NodeId) { return room; });
+  ProgramTracker it([&room](NodeId) { return room; });
   std::vector<Name> blocks;
   for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
   const auto periods = [&](int count) { return go_period(it, blocks, count, 1); };

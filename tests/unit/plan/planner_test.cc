@@ -13,7 +13,7 @@ namespace innkeeper::plan {
 namespace {
 
 TEST(Planner, FollowsLeavesAndComesBack) {
-  Follower it(KiB(250));
+  ProgramTracker it(KiB(250));
   std::vector<Name> weights;
   for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
   const auto period = [&] {
@@ -57,7 +57,7 @@ TEST(Planner, FollowsLeavesAndComesBack) {
 
 // Names go round in a table of the last 65,536; what lasts longer than its place there is found all the same.
 TEST(Planner, MovesWhatHasOutlivedManyNames) {
-  Follower it(KiB(250));
+  ProgramTracker it(KiB(250));
   std::vector<Name> weights;
   for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
   const auto period = [&] {
@@ -78,7 +78,7 @@ TEST(Planner, MovesWhatHasOutlivedManyNames) {
 
 TEST(Planner, TellsWhatAPeriodCopiesOfWhom) {
   Bytes room = KiB(150);
-  Follower it([&room](NodeId) { return room; });
+  ProgramTracker it([&room](NodeId) { return room; });
   std::vector<Name> weights;
   for (int i = 0; i < 200; ++i) weights.push_back(it.meet());
   const auto period = [&] {
@@ -110,7 +110,7 @@ TEST(Planner, TellsWhatAPeriodCopiesOfWhom) {
 }
 
 TEST(Planner, OrdersNothingWhereAllFits) {
-  Follower it(KiB(100));
+  ProgramTracker it(KiB(100));
   std::vector<Name> weights;
   for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
   for (int period = 0; period < 10; ++period)
@@ -139,7 +139,7 @@ class Timed : public ::testing::Test {
 
   static constexpr double kAsked = 1e-6;
   Bytes room_ = KiB(250);
-  Follower it_{[this](NodeId) { return room_; }};
+  ProgramTracker it_{[this](NodeId) { return room_; }};
   std::vector<Name> weights_;
 };
 
@@ -170,7 +170,7 @@ TEST_F(Timed, NothingIsSaidByAClockThatStandsStill) {
 }
 
 TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoPeriodYet) {
-  Follower it(KiB(30));
+  ProgramTracker it(KiB(30));
   std::vector<Name> weights;
   for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
   Name state = it.meet();
@@ -203,7 +203,7 @@ class PlannedBeside : public ::testing::Test {
 
   Bytes room = KiB(kBlocks - 500);
   std::vector<std::function<void()>> jobs;
-  Follower it{[this](NodeId) { return room; }, [this](auto job) { jobs.push_back(std::move(job)); }};
+  ProgramTracker it{[this](NodeId) { return room; }, [this](auto job) { jobs.push_back(std::move(job)); }};
   std::vector<Name> blocks;
 };
 
@@ -300,8 +300,8 @@ TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
 }
 
 TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
-  auto planner = std::make_unique<Follower>([this](NodeId) { return room; },
-                                            [this](auto job) { jobs.push_back(std::move(job)); });
+  auto planner = std::make_unique<ProgramTracker>([this](NodeId) { return room; },
+                                                  [this](auto job) { jobs.push_back(std::move(job)); });
   std::vector<Name> its;
   for (int64_t i = 0; i < kBlocks; ++i) its.push_back(planner->meet());
   for (int period = 0; period < 3; ++period)
@@ -313,7 +313,7 @@ TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
 
 // What ended while the inner one was followed counts for the outer one: so gradients that are accumulated.
 TEST(Planner, APeriodOfPeriodsIsFoundWhileTheInnerOneIsFollowed) {
-  Follower it(KiB(250));
+  ProgramTracker it(KiB(250));
   std::vector<Name> weights;
   for (int i = 0; i < 300; ++i) weights.push_back(it.meet());
   int64_t before = 0;
@@ -329,7 +329,7 @@ TEST(Planner, APeriodOfPeriodsIsFoundWhileTheInnerOneIsFollowed) {
 }
 
 TEST(Planner, AMillionBlocksLeaveNothingBehind) {
-  Follower it(KiB(1));
+  ProgramTracker it(KiB(1));
   const Name elder = it.meet();
   for (int64_t i = 0; i < 1'000'000; ++i) {
     const Name name = it.meet();

@@ -57,7 +57,7 @@ class BlockName {
   int64_t packed_ = 0;
 };
 
-struct Follower {
+struct ProgramTracker {
   mutable Mutex mutex;
   std::unique_ptr<plan::Planner> planner IK_GUARDED_BY(mutex);
   std::vector<plan::Touch> touches IK_GUARDED_BY(mutex);  // of the operator that ended last
@@ -90,26 +90,26 @@ struct PlanningStats {
   PeriodStats period;
 };
 
-class Followers {
+class ProgramTrackers {
  public:
-  // What a follower's planner may plan with at a node.
-  using Room = std::function<Bytes(const Follower&, NodeId)>;
+  // What a tracker's planner may plan with at a node.
+  using Room = std::function<Bytes(const ProgramTracker&, NodeId)>;
 
-  Follower* of_thread(const ThreadState& thread);  // null if it has none
-  Follower* of_program(int64_t program);           // null if nothing is followed under that number
+  ProgramTracker* of_thread(const ThreadState& thread);  // null if it has none
+  ProgramTracker* of_program(int64_t program);           // null if nothing is followed under that number
   // By whatever thread: what waited for a disk the engine's own one brings.
   void arrived(BlockName block, Bytes size);
   // Whose period is told of: the thread's, if it has done one; else that of who did something last; null if
   // nobody's.
-  const Follower* shown_to(const ThreadState& thread) const;
+  const ProgramTracker* shown_to(const ThreadState& thread) const;
   // One for a thread that has none, at an operator of its; null if it is to have none yet.
-  Follower* give_place(ThreadState& thread, Stamp now, const Room& room, plan::Planner::About about)
+  ProgramTracker* give_place(ThreadState& thread, Stamp now, const Room& room, plan::Planner::About about)
       IK_EXCLUDES(mutex_);
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
-  // What a follower may have of the room at a node: all that others who are busy do not need there, and as
+  // What a tracker may have of the room at a node: all that others who are busy do not need there, and as
   // much as each of them where that is more. A program whose needs are unknown needs all where it is busy.
-  Bytes part(const Follower& follower, NodeId node, Bytes room, Stamp now) const;
+  Bytes part(const ProgramTracker& tracker, NodeId node, Bytes room, Stamp now) const;
 
   // All of them find their periods again.
   void interrupt();
@@ -117,8 +117,8 @@ class Followers {
   // From now on plans of long periods are made on a thread of its own. Before the first place is given.
   void plan_aside() { aside_ = std::make_unique<Aside>(); }
 
-  std::span<Follower> all() { return followers_; }
-  std::span<const Follower> all() const { return followers_; }
+  std::span<ProgramTracker> all() { return trackers_; }
+  std::span<const ProgramTracker> all() const { return trackers_; }
 
  private:
   static constexpr size_t kFollowed = 8;
@@ -126,14 +126,14 @@ class Followers {
   static constexpr Stamp kBusy = Stamp{1} << 14;       // operators of all, since its last one at a node
   static constexpr Stamp kForgotten = Stamp{1} << 18;  // since its last one: then its place is another's
 
-  static bool is_busy(const Follower& follower, const std::atomic<Stamp>& last, Stamp now);
-  Follower* place_for(Stamp now) IK_REQUIRES(mutex_);
+  static bool is_busy(const ProgramTracker& tracker, const std::atomic<Stamp>& last, Stamp now);
+  ProgramTracker* place_for(Stamp now) IK_REQUIRES(mutex_);
 
   std::unique_ptr<Aside> aside_;  // null: plans are made where the program asks for them
   Mutex mutex_;
   std::vector<std::shared_ptr<const ThreadLife>> lives_ IK_GUARDED_BY(mutex_);  // one a program
   int64_t programs_ IK_GUARDED_BY(mutex_) = 0;
-  std::array<Follower, kFollowed> followers_;
+  std::array<ProgramTracker, kFollowed> trackers_;
 };
 
 // Parts a room among those that want so much of it: one that wants less than an equal part leaves the rest to

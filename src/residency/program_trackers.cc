@@ -1,4 +1,4 @@
-#include "residency/followers.h"
+#include "residency/program_trackers.h"
 
 #include <algorithm>
 
@@ -19,35 +19,35 @@ Bytes fair_part(Bytes room, std::span<const Bytes> others) {
   return Bytes(left.count() / sharing);
 }
 
-bool Follower::is_of(const ThreadState& thread) const {
+bool ProgramTracker::is_of(const ThreadState& thread) const {
   return thread.life != nullptr && life.load(std::memory_order_relaxed) == thread.life.get();
 }
 
-bool Follower::is_over() const {
+bool ProgramTracker::is_over() const {
   const ThreadLife* const its = life.load(std::memory_order_acquire);
   return its == nullptr || its->over.load(std::memory_order_relaxed);
 }
 
-void Followers::interrupt() {
-  for (Follower& follower : followers_) {
-    const MutexLock lock(follower.mutex);
-    if (follower.planner != nullptr) follower.planner->interrupt();
+void ProgramTrackers::interrupt() {
+  for (ProgramTracker& tracker : trackers_) {
+    const MutexLock lock(tracker.mutex);
+    if (tracker.planner != nullptr) tracker.planner->interrupt();
   }
 }
 
-Follower* Followers::of_thread(const ThreadState& thread) {
-  for (Follower& follower : followers_) {
-    if (follower.is_of(thread)) return &follower;
+ProgramTracker* ProgramTrackers::of_thread(const ThreadState& thread) {
+  for (ProgramTracker& tracker : trackers_) {
+    if (tracker.is_of(thread)) return &tracker;
   }
   return nullptr;
 }
 
-Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room,
-                                plan::Planner::About about) {
+ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, const Room& room,
+                                            plan::Planner::About about) {
   const MutexLock lock(mutex_);
   const bool others = programs_ != 0;
   if ((others && ++thread.strange < kStrange) || programs_ == BlockName::kMostPrograms) return nullptr;
-  Follower* const place = place_for(now);
+  ProgramTracker* const place = place_for(now);
   if (place == nullptr) return nullptr;
   thread.strange = 0;
   thread.unplanned.fill(0);
@@ -71,58 +71,58 @@ Follower* Followers::give_place(ThreadState& thread, Stamp now, const Room& room
 }
 
 // A free one, or that of a thread that has ended; else the one that has done nothing for longest, if long.
-Follower* Followers::place_for(Stamp now) {
-  Follower* oldest = nullptr;
-  for (Follower& follower : followers_) {
-    if (follower.is_over()) return &follower;
-    if (oldest == nullptr || follower.last.load(std::memory_order_relaxed) < oldest->last) oldest = &follower;
+ProgramTracker* ProgramTrackers::place_for(Stamp now) {
+  ProgramTracker* oldest = nullptr;
+  for (ProgramTracker& tracker : trackers_) {
+    if (tracker.is_over()) return &tracker;
+    if (oldest == nullptr || tracker.last.load(std::memory_order_relaxed) < oldest->last) oldest = &tracker;
   }
   return oldest->last.load(std::memory_order_relaxed) + kForgotten < now ? oldest : nullptr;
 }
 
-const Follower* Followers::shown_to(const ThreadState& thread) const {
-  const Follower* found = nullptr;
+const ProgramTracker* ProgramTrackers::shown_to(const ThreadState& thread) const {
+  const ProgramTracker* found = nullptr;
   Stamp latest = 0;
-  for (const Follower& follower : followers_) {
-    const MutexLock lock(follower.mutex);
-    if (follower.planner == nullptr || follower.planner->cost().operators == 0) continue;
-    const Stamp last = follower.is_of(thread) ? kAllSoFar : follower.last.load(std::memory_order_relaxed);
+  for (const ProgramTracker& tracker : trackers_) {
+    const MutexLock lock(tracker.mutex);
+    if (tracker.planner == nullptr || tracker.planner->cost().operators == 0) continue;
+    const Stamp last = tracker.is_of(thread) ? kAllSoFar : tracker.last.load(std::memory_order_relaxed);
     if (last < latest) continue;
     latest = last;
-    found = &follower;
+    found = &tracker;
   }
   return found;
 }
 
-bool Followers::others_at(NodeId node, const ThreadState& thread, Stamp now) const {
-  return std::any_of(followers_.begin(), followers_.end(), [&](const Follower& follower) {
-    return !follower.is_of(thread) && is_busy(follower, follower.last_at[index_of(node)], now);
+bool ProgramTrackers::others_at(NodeId node, const ThreadState& thread, Stamp now) const {
+  return std::any_of(trackers_.begin(), trackers_.end(), [&](const ProgramTracker& tracker) {
+    return !tracker.is_of(thread) && is_busy(tracker, tracker.last_at[index_of(node)], now);
   });
 }
 
-bool Followers::is_busy(const Follower& follower, const std::atomic<Stamp>& last, Stamp now) {
-  if (follower.is_over()) return false;
+bool ProgramTrackers::is_busy(const ProgramTracker& tracker, const std::atomic<Stamp>& last, Stamp now) {
+  if (tracker.is_over()) return false;
   const Stamp then = last.load(std::memory_order_relaxed);
   return then != 0 && then + kBusy >= now;
 }
 
-Follower* Followers::of_program(int64_t program) {
-  for (Follower& follower : followers_) {
-    if (follower.program.load(std::memory_order_relaxed) == program) return &follower;
+ProgramTracker* ProgramTrackers::of_program(int64_t program) {
+  for (ProgramTracker& tracker : trackers_) {
+    if (tracker.program.load(std::memory_order_relaxed) == program) return &tracker;
   }
   return nullptr;
 }
 
-void Followers::arrived(BlockName block, Bytes size) {
-  Follower* const its = block.none() ? nullptr : of_program(block.program());
+void ProgramTrackers::arrived(BlockName block, Bytes size) {
+  ProgramTracker* const its = block.none() ? nullptr : of_program(block.program());
   if (its != nullptr) its->arrived.fetch_add(size.count(), std::memory_order_relaxed);
 }
 
-Bytes Followers::part(const Follower& follower, NodeId node, Bytes room, Stamp now) const {
+Bytes ProgramTrackers::part(const ProgramTracker& tracker, NodeId node, Bytes room, Stamp now) const {
   std::array<Bytes, kFollowed> others;
   size_t count = 0;
-  for (const Follower& other : followers_) {
-    if (&other == &follower) continue;
+  for (const ProgramTracker& other : trackers_) {
+    if (&other == &tracker) continue;
     const Bytes wanted(other.demand[index_of(node)].load(std::memory_order_relaxed));
     const bool known = wanted != plan::Wants::kUnknown;
     if (!is_busy(other, known ? other.last : other.last_at[index_of(node)], now)) continue;

@@ -24,7 +24,7 @@ struct Shared {
   uint64_t contents = 0;
 };
 
-TEST(FollowersStress, BlocksPassFromThreadToThreadAndDie) {
+TEST(ProgramTrackersStress, BlocksPassFromThreadToThreadAndDie) {
   const Watchdog watchdog(std::chrono::seconds(120));
   Machine machine({.budget = KiB(64), .visibility = sim::Visibility::random, .seed = 3});
   std::array<Shared, kBlocks> blocks;
@@ -58,7 +58,7 @@ TEST(FollowersStress, BlocksPassFromThreadToThreadAndDie) {
 
 // Threads whose long rounds are planned beside them, and who are interrupted, end, and leave plans that are
 // still being made, as the engine does at last.
-TEST(FollowersStress, LongPeriodsArePlannedBesideTheProgram) {
+TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
   constexpr size_t kLarge = 200;  // of 65 KiB: what is smaller stays
   constexpr size_t kSmall = 10;   // operators on small ones behind each
   constexpr int kMost = 100;      // rounds
