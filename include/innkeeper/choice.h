@@ -74,11 +74,11 @@ class IK_EXPORT Lease {
   Lease& operator=(Lease&&) noexcept;
 
   const std::string& id() const;           // what INNKEEPER_LEASE names, for a job that may lease parts of it
-  std::vector<std::string> uuids() const;  // of GPUs or MIG instances, sorted
+  std::vector<std::string> uuids() const;  // UUIDs of its GPUs or MIG instances, sorted.
   std::map<std::string, int64_t> claims() const;
   bool exclusive() const;
-  bool held() const;    // by this process
-  bool intact() const;  // and others see it: it has not expired, and no administrator has removed it
+  bool held() const;    // This process holds the lease.
+  bool intact() const;  // It is held, has not expired, and no administrator has removed it.
 
   void release();  // again: does nothing
   // Changes how many bytes of each of its GPUs it has; if it cannot, it stays as it was.

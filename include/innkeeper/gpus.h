@@ -16,8 +16,8 @@ struct GPU {
   std::string name;
   int index = 0;                        // the driver's, for messages only: CUDA may count otherwise
   std::optional<int64_t> memory_total;  // bytes, with those that the driver keeps for itself
-  std::optional<int64_t> memory_free;   // with bytes that leases have promised and that are not allocated yet
-  std::optional<int64_t> memory_reserved;  // that the driver keeps for itself
+  std::optional<int64_t> memory_free;   // Includes bytes that are promised by leases and not allocated yet.
+  std::optional<int64_t> memory_reserved;  // The driver's own bytes.
   std::optional<double> utilization;       // 0 to 1
   std::optional<double> power;             // watts; of an instance: its card's
   std::optional<double> power_limit;       // watts

@@ -33,7 +33,7 @@ namespace innkeeper {
 class Arena {
  public:
   struct Options {
-    std::string name = "memory";  // in what it says
+    std::string name = "memory";  // Its name in messages.
     // More large blocks than this are not kept; then the shelves used longest ago are emptied to half of it.
     Bytes cache_limit = MiB(512);
     // Trimmed memory keeps its addresses and loses its pages only: a stray write never hits foreign memory.
@@ -45,7 +45,7 @@ class Arena {
   };
   struct Piece {
     void* data;
-    bool fresh;  // its pages come from the system: zero, and never seen by the caller's free()
+    bool fresh;  // New pages of the system: zeroed, and never freed before.
   };
 
   explicit Arena(Options options);
@@ -63,7 +63,7 @@ class Arena {
   Bytes free(void* data, bool busy = false);
 
   Bytes live() const;                     // rounded sizes of live blocks, counted block by block
-  Bytes cached() const;                   // of large blocks that wait on the shelves
+  Bytes cached() const;                   // Bytes of large free blocks that are kept.
   Bytes size_of(const void* data) const;  // rounded; 0 if `data` is not the start of a live block
   bool contains(const void* data) const;  // inside any mapping, live or not
   Bytes trim();                           // empties the shelves of large blocks; returns how much went
@@ -82,7 +82,7 @@ class Arena {
   };
   struct Shelf {
     std::deque<void*> warm;   // the newest last
-    std::deque<void*> busy;   // as above
+    std::deque<void*> busy;   // The newest last.
     std::vector<void*> cold;  // keep_mapped: trimmed, so without pages
     uint64_t last_use = 0;
   };

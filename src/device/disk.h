@@ -84,7 +84,7 @@ class DiskDevice final : public Device {
 
   const Options options_;
   const std::unique_ptr<SpillFile> file_;
-  char* const base_;  // of the addresses that stand for offsets
+  char* const base_;  // Base of the addresses that stand for offsets.
   // Set once, before any allocation.
   NodeId self_ = kNoNode;
   Accountant* accountant_ = nullptr;
@@ -97,7 +97,8 @@ class DiskDevice final : public Device {
   int64_t in_use_ IK_GUARDED_BY(mutex_) = 0;  // what the capacity is checked against; live() counts again
   std::deque<Job> jobs_ IK_GUARDED_BY(mutex_);
   std::array<std::vector<std::shared_ptr<DoneEvent>>, 3> pending_ IK_GUARDED_BY(mutex_);
-  std::array<size_t, 3> prune_at_ IK_GUARDED_BY(mutex_) = {64, 64, 64};  // of these, when they are so many
+  std::array<size_t, 3> prune_at_ IK_GUARDED_BY(mutex_) = {
+      64, 64, 64};  // Size of pending_ at which events that are over are removed.
   bool stopping_ IK_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

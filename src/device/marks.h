@@ -41,9 +41,9 @@ class Marks {
     uint64_t covers;
     Event event;  // never null
   };
-  static constexpr size_t kKept = 128;  // for what is older than the first of them, that one stands in
+  static constexpr size_t kKept = 128;  // Older stamps are covered by the first mark.
 
-  std::deque<Mark> marks_;  // by what they cover
+  std::deque<Mark> marks_;  // Ascending by `covers`.
 };
 
 }  // namespace innkeeper

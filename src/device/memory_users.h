@@ -76,7 +76,7 @@ class MemoryUsers {
   std::atomic<uint64_t> frees_{0};
   mutable Mutex mutex_;
   int unmapping_ IK_GUARDED_BY(mutex_) = 0;
-  std::map<uintptr_t, Range> ranges_ IK_GUARDED_BY(mutex_);  // by their first address; they do not overlap
+  std::map<uintptr_t, Range> ranges_ IK_GUARDED_BY(mutex_);  // By first address; ranges do not overlap.
   size_t many_ IK_GUARDED_BY(mutex_) = kFew;
   Marks marks_ IK_GUARDED_BY(mutex_);
 };

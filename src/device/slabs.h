@@ -43,8 +43,8 @@ class Slabs {
     std::function<bool(void* data, size_t size)> unlock;
   };
   struct Options {
-    Bytes slab = MiB(64);   // at least
-    Bytes keep = MiB(512);  // of empty slabs; beyond it those that are empty longest go, down to half of it
+    Bytes slab = MiB(64);   // Least size of a slab.
+    Bytes keep = MiB(512);  // Empty slabs kept; beyond it those empty longest go, down to half of it.
     // So long, and less than twice as long, the slabs stay that were in use together.
     std::chrono::milliseconds linger{0};
     std::chrono::steady_clock::time_point (*now)() = &std::chrono::steady_clock::now;
@@ -64,7 +64,7 @@ class Slabs {
   Bytes free(void* data);
 
   Bytes live() const;                     // counted block by block
-  Bytes held() const;                     // of all slabs
+  Bytes held() const;                     // Bytes of all slabs.
   Bytes size_of(const void* data) const;  // rounded; 0 if `data` is not the start of a live block
   bool contains(const void* data) const;  // inside any slab, live or not
   Bytes trim();                           // gives all empty slabs back; returns how much went
@@ -75,7 +75,7 @@ class Slabs {
     int64_t size;
     bool locked;
     int64_t live = 0;
-    uint64_t emptied = 0;  // when it was last
+    uint64_t emptied = 0;  // Ordinal of the moment when it became empty.
   };
   using SlabMap = std::map<uintptr_t, Slab>;
   using Ranges = std::map<uintptr_t, int64_t>;

@@ -45,7 +45,7 @@ class SpillFile {
   static constexpr int64_t kPart = 4 << 20;  // the most that write() and read() take
 
   struct Options {
-    std::string name;  // of the node, for messages
+    std::string name;  // Name of the node, for messages.
     std::string folder;
     int64_t limit;       // how long the file may become; a multiple of kPage
     bool direct = true;  // try to go past the page cache
@@ -90,7 +90,7 @@ class SpillFile {
   const bool direct_;
   Mutex mutex_;
   std::map<int64_t, int64_t> free_ IK_GUARDED_BY(mutex_);  // offset -> length, never adjacent
-  int64_t length_ IK_GUARDED_BY(mutex_) = 0;               // of the file
+  int64_t length_ IK_GUARDED_BY(mutex_) = 0;               // Length of the file, bytes.
 };
 
 }  // namespace innkeeper

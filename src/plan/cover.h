@@ -18,7 +18,7 @@ struct Weights {
   // that it takes is idle while others return.
   double one_way = 0.2;
   double patience = 1;  // times as long as its copies a gap must be, not to count for less
-  double steps = 1;     // to this power the number of steps counts that a gap covers
+  double steps = 1;     // Exponent of the number of steps that a gap covers.
 };
 
 // Indices of gaps, in no order. Where blocks in use exceed the room by themselves, nothing helps there.

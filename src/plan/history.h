@@ -89,8 +89,8 @@ class History {
   int64_t dropped_ = 0;  // parts
   int64_t end_ = 0;
   size_t touched_ = 0;         // touches in the parts
-  std::vector<Death> deaths_;  // in order
-  size_t first_death_ = 0;     // after an operator that is kept
+  std::vector<Death> deaths_;  // By operator.
+  size_t first_death_ = 0;     // First death behind an operator that is kept.
   int64_t births_ = 0;
 };
 

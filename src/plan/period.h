@@ -24,9 +24,9 @@ class PeriodFinder {
 
  private:
   static constexpr size_t kSeen = size_t{1} << 16;
-  static constexpr int64_t kFew = 16;            // operators that must repeat before a candidate is one
-  static constexpr int64_t kSure = 32;           // and that a short period must have repeated: a loop may end
-  static constexpr int64_t kWorkAnOperator = 8;  // that may be compared again for each that ends
+  static constexpr int64_t kFew = 16;   // operators that must repeat before a candidate is one
+  static constexpr int64_t kSure = 32;  // Operators that a short period must have repeated: a loop may end.
+  static constexpr int64_t kWorkAnOperator = 8;  // Comparisons allowed for each operator that ends.
   struct Seen {
     uint64_t key = 0;
     int64_t operation = -1;
@@ -34,7 +34,7 @@ class PeriodFinder {
 
   int64_t look_at(const History& history, int64_t now);
 
-  std::vector<Seen> seen_;  // by key, the last one
+  std::vector<Seen> seen_;  // Last operator by key.
   int64_t next_ = 0;        // operator
   int64_t candidate_ = 0;
   int64_t run_ = 0;  // operators up to now that repeat those a candidate before

@@ -21,8 +21,8 @@ inline constexpr double kLatency = 512 << 10;
 struct Trip {
   int64_t after = 0;     // starts after this step of the period
   bool arrives = false;  // else it leaves
-  size_t gap = 0;        // in Uses::gaps
-  int64_t periods = 0;   // that it starts later than the block is made in
+  size_t gap = 0;        // Index in Uses::gaps.
+  int64_t periods = 0;   // Periods between the birth of the block and the start of the move.
 };
 
 // In bytes that kernels touch. `trips`: by step, in the order in which they start. `spare`: by step, bytes of

@@ -50,21 +50,21 @@ struct Order {
   Block* block = nullptr;
   NodeId node = kNoNode;
   bool arrives = false;  // else it leaves,
-  bool drops = false;    // and its bytes are computed again, where that can be done
+  bool drops = false;    // The block is discarded, if it can be recomputed.
 };
 
 // What a period copies of one block at all nodes; null: of all blocks that each period creates.
 struct Moved {
   Block* block = nullptr;
   Bytes arriving{0};
-  Bytes leaving{0};  // at most: what has not been written since it left last is not copied again
+  Bytes leaving{0};  // Upper bound: a clean block is not copied again.
 };
 
 // Seconds; 0: unknown.
 struct OperatorTime {
   double kernels = 0;
-  double host = 0;   // since the operator before
-  double clock = 0;  // of the node, now; 0 also where others work there
+  double host = 0;   // Time since the operator before.
+  double clock = 0;  // Clock of the node now; 0 also where other programs work there.
 };
 
 class Planner {
@@ -90,7 +90,9 @@ class Planner {
   // The engine had to evict so many bytes at a node by itself.
   void unplanned(NodeId node, Bytes size);
 
-  bool follows() const { return known_ != nullptr && known_->planned && !score_.suspended(); }  // with orders
+  bool follows() const {
+    return known_ != nullptr && known_->planned && !score_.suspended();
+  }                                  // The plan is followed and issues moves.
   Wants& wants() { return wants_; }  // so that others may have the rest
   // It has left its plan since this was asked last, so that what is planned may not be wanted.
   bool has_left() { return std::exchange(has_left_, false); }
@@ -100,11 +102,13 @@ class Planner {
     return known_ == nullptr || !known_->planned || known_->making != nullptr ||
            (!score_.suspended() && known_->makes_dropped[static_cast<size_t>(step_)]);
   }
-  bool begins() const { return known_ != nullptr && step_ == 0; }  // its next operator is a period's first
-  const PeriodCost& cost() const { return cost_; }      // of the period that was followed to its end last,
-  std::vector<Moved> moved() const;                     // and what it moves; of each block once
+  bool begins() const {
+    return known_ != nullptr && step_ == 0;
+  }                                                     // The next operator is the first of a period.
+  const PeriodCost& cost() const { return cost_; }      // Of the last period that was followed to its end.
+  std::vector<Moved> moved() const;                     // Moves of that period, one entry for each block.
   int64_t periods() const { return followed_times_; }   // followed from end to end
-  int64_t divergences() const { return divergences_; }  // that ended before their end
+  int64_t divergences() const { return divergences_; }  // Periods that the program left early.
   // Nothing is followed any more, and what was lacking is forgotten.
   void interrupt();
   void reset_counts() {

@@ -33,7 +33,7 @@ class Profile {
   size_t count_;
   size_t width_ = 1;            // leaves; the first is no step, nor is the one behind the last
   std::vector<int64_t> most_;   // below a node, with what was added there, without what was above
-  std::vector<int64_t> added_;  // to all below a node
+  std::vector<int64_t> added_;  // Added to all leaves below a node.
 };
 
 }  // namespace innkeeper::plan

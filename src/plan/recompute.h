@@ -18,9 +18,9 @@ namespace innkeeper::plan {
 
 struct Remade {
   Slot slot;
-  int64_t born = 0;   // by this step
-  int64_t after = 0;  // dropped behind this step, and
-  int64_t use = 0;    // computed again in this one
+  int64_t born = 0;   // Step that makes the block.
+  int64_t after = 0;  // Step behind which it is discarded.
+  int64_t use = 0;    // Step that uses it, recomputed.
   Bytes size{0};
 };
 

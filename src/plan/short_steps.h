@@ -31,7 +31,7 @@ class ShortSteps {
   int64_t before(int64_t step) const;  // how many
   int64_t at(int64_t number) const;    // the one with so many before it
 
-  Profile spare_;              // where it is short, less than nothing; else far less
+  Profile spare_;  // Free space by step where it is short (below 0); elsewhere a number far below.
   std::vector<int64_t> sums_;  // Fenwick's: of those that are short
 };
 

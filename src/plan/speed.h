@@ -11,8 +11,8 @@ inline constexpr double kSlower = 50;
 
 // Bytes per second; 0: unknown.
 struct Speed {
-  double memory = 0;  // that kernels can touch
-  double link = 0;    // that the link to the host moves, each way
+  double memory = 0;  // Bandwidth of kernels.
+  double link = 0;    // Bandwidth of the link to the host, each way.
 };
 
 inline double slower(const Speed& speed) {

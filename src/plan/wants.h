@@ -25,7 +25,7 @@ class Wants {
   Wants() { bytes_.fill(kUnknown); }
 
   Bytes at(NodeId node) const { return bytes_[index_of(node)]; }
-  bool changed() { return std::exchange(changed_, false); }  // since it was asked last
+  bool changed() { return std::exchange(changed_, false); }  // Changed since the last call.
 
   // In a period of so many operators, which is known now. That holds also when the program leaves it,
   void follow(const ByNode& wanted, int64_t length);
@@ -46,9 +46,9 @@ class Wants {
   static constexpr int64_t kSame = 4;  // one part in so many less or more is no change
 
   ByNode bytes_;
-  int64_t length_ = 0;  // of the period that was known last
+  int64_t length_ = 0;  // Length of the last known period.
   int64_t guesses_at_ = kFirst;
-  int guesses_ = 0;  // since then
+  int guesses_ = 0;  // Guesses since then.
   bool changed_ = false;
 };
 

@@ -44,7 +44,7 @@ constexpr double kHostBandwidth = 500e9;
 
 struct Alternative {
   Bytes least{0};                     // room below which it does not fit
-  std::optional<StepCost> cost = {};  // of a step; nothing: it does not fit
+  std::optional<StepCost> cost = {};  // Cost of a step; none: the rule does not fit.
   bool by_host = false;               // `optimizer`: it is the host that makes the step
 };
 

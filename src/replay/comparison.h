@@ -14,7 +14,7 @@ namespace innkeeper::replay {
 
 // Averages of the last steps, in which plans have settled.
 struct Row {
-  double share = 1;  // of the peak
+  double share = 1;  // Part of the peak.
   Bytes budget{0};
   Status fits = {};  // else an operator did not, and nothing below is there
   StepCost planned = {};
@@ -25,15 +25,15 @@ struct Row {
   StepCost offline = {};     // the bytes that farthest next use moves, with the whole record known
   Alternatives others = {};  // what people use today, on the same card
   double roofline = 0;       // seconds: the longest of the kernels and of those bytes in each direction
-  HostUse host = {};         // as planned
+  HostUse host = {};         // Host memory of the plan.
   Bytes least_in{0};         // no plan has less (plan/bound.h); 0 where nothing was planned
 };
 
 struct Comparison {
   Bytes peak{0};
-  int64_t operators = 0;       // of a step
+  int64_t operators = 0;       // Operators of a step.
   double kernels = 0;          // seconds of a step, with room for all
-  std::vector<Row> rows = {};  // in the order of the shares
+  std::vector<Row> rows = {};  // In the order of the shares.
 };
 
 // Plays each share with `more` steps than were recorded. `times`: of plans. Fails where with_more_steps()
@@ -44,7 +44,7 @@ Result<Comparison> compare(const trace::Record& record, const cost::GpuModel& ca
 
 // The steps of a program that varies, each as it was recorded: with plans and without.
 struct Varied {
-  double share = 1;  // of the peak
+  double share = 1;  // Part of the peak.
   Bytes budget{0};
   Status fits = {};  // else an operator did not, and nothing below is there
   std::vector<StepCost> planned = {};
@@ -54,7 +54,7 @@ struct Varied {
 struct VariedComparison {
   Bytes peak{0};
   std::vector<double> kernels = {};  // seconds of each step, with room for all
-  std::vector<Varied> rows = {};     // in the order of the shares
+  std::vector<Varied> rows = {};     // In the order of the shares.
 };
 
 // Plays each share with the steps that were recorded. Fails where none was.

@@ -33,7 +33,7 @@ struct KernelTimes {
 struct Setup {
   cost::GpuModel card = cost::default_gpu();
   cost::LinkModel link = cost::default_host_link();
-  Bytes budget{0};  // of the card; 0: room for all
+  Bytes budget{0};  // Budget of the GPU; 0: enough for all.
   bool planning = true;
   bool recompute = false;  // blocks may be dropped and computed again
   std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
@@ -41,7 +41,7 @@ struct Setup {
 };
 
 struct StepCost {
-  double seconds = 0;  // of the card's virtual time
+  double seconds = 0;  // Virtual time of the GPU.
   Bytes in{0};         // over the link
   Bytes out{0};
 };
@@ -55,7 +55,7 @@ struct HostUse {
 struct Played {
   std::vector<StepCost> steps;
   int64_t operators = 0;
-  Bytes peak{0};  // at the card
+  Bytes peak{0};  // Peak at the GPU.
   HostUse host = {};
   Bytes bound{0};  // the least that arrives in a period, where one was planned (plan/bound.h)
 };

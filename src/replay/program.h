@@ -28,19 +28,19 @@ enum class Role : uint8_t {
   saved,      // made before the turn and used behind it: an activation that backward wants
 };
 
-inline size_t index(int64_t at) { return static_cast<size_t>(at); }  // of an operator, or a step
+inline size_t index(int64_t at) { return static_cast<size_t>(at); }  // Index of an operator or a step.
 
 struct Use {
-  int64_t at = 0;  // which operator
+  int64_t at = 0;  // Ordinal of the operator.
   bool write = false;
 };
 
 struct Tensor {
   int64_t bytes = 0;
   Role role = Role::other;
-  bool lasts = false;    // from before the first step to behind the last
+  bool lasts = false;    // Alive from before the first step to behind the last.
   bool trained = false;  // the optimizer's part writes it, and it is a parameter
-  int64_t step = 0;      // in which it was made; 0 if it lasts
+  int64_t step = 0;      // Step in which it was made; 0 if it lasts.
   int64_t born = 0;      // alive from this operator on
   int64_t died = 0;      // the last operator at which it is alive
   std::vector<Use> uses = {};
@@ -55,7 +55,7 @@ struct Parts {
 };
 
 struct Program {
-  std::vector<double> kernels;  // of each operator, in seconds
+  std::vector<double> kernels;  // Seconds by operator.
   std::vector<Tensor> tensors;
   std::vector<Parts> steps;
 };

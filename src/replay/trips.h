@@ -25,9 +25,9 @@ constexpr int64_t kNone = -1;
 // A tensor is not at the card behind one of its uses and before another.
 struct Trip {
   size_t tensor = 0;
-  int64_t leaves = kNone;   // behind this operator; kNone: it begins elsewhere
+  int64_t leaves = kNone;   // Operator behind which it leaves; kNone: it begins elsewhere.
   bool copied = false;      // out, since it was written
-  int64_t returns = kNone;  // before this operator; kNone: it does not
+  int64_t returns = kNone;  // Operator before which it returns; kNone: it does not.
   int64_t from = 0;         // the first operator beside which it may be fetched; behind `leaves`
   bool keeps_room = false;  // the card's bytes are stale, not gone
   // The part of the host's work at the end of the step in which it left that must be done before it returns:

@@ -12,8 +12,8 @@ struct Access {
   bool write = false;
   bool pinned = false;           // the engine's: this access holds a pin
   bool born = false;             // a result that is new,
-  bool pure = false;             // and has the same bits whenever its operator reads the same
-  Queue queue = Queue::compute;  // where the work on the bytes is; another one only for a ProgramCopy
+  bool pure = false;             // A new result that has the same bits whenever its operator reads the same.
+  Queue queue = Queue::compute;  // Queue of the work on the bytes; not `compute` for a ProgramCopy alone.
 };
 
 }  // namespace innkeeper

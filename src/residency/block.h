@@ -118,9 +118,9 @@ struct Replica {
   Block* next = nullptr;
   [[no_unique_address]] Returns returns;
   bool listed = false;
-  bool vacating = false;  // it leaves once a move out of it has landed; not in the index of victims meanwhile
+  bool vacating = false;  // Leaves once a move out of it has landed; not in the index of victims.
   static constexpr uint32_t kNoPlace = UINT32_MAX;
-  uint32_t place = kNoPlace;  // in the node's index of victims
+  uint32_t place = kNoPlace;  // Place in the node's index of victims.
 };
 
 class Block : public TrailingArray<Block, Replica> {
@@ -150,7 +150,7 @@ class Block : public TrailingArray<Block, Replica> {
   Block(BlockId id, Bytes size) : id_(id), size_(size.count()) {}
 
   static constexpr uint8_t kNoPlace = UINT8_MAX;
-  uint8_t newborn_ = kNoPlace;  // its place among newborns, if it was ever given one (newborns.h)
+  uint8_t newborn_ = kNoPlace;  // Place among newborns, if it has one (newborns.h).
   std::atomic<uint32_t> writes_{0};
   const BlockId id_;
   std::atomic<int64_t> size_;
@@ -158,7 +158,7 @@ class Block : public TrailingArray<Block, Replica> {
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; no other
   // thread may. Guarded by Engine's mutex.
   const void* mover_ = nullptr;
-  size_t moving_place_ = 0;  // in Engine::moving_, while it is moving
+  size_t moving_place_ = 0;  // Place in Engine::moving_ during a move.
 };
 
 // With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two

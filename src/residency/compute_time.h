@@ -5,7 +5,7 @@ namespace innkeeper {
 
 // Seconds.
 struct ComputeTime {
-  double now = 0;      // when all work put on the queue so far is done
+  double now = 0;      // Time at which all work on the queue so far is done.
   double kernels = 0;  // what of that takes by itself, without what it waits for
   double host = 0;     // the host's clock; 0 where a node's time does not depend on it
 };

@@ -142,7 +142,7 @@ class Engine final : public Accountant {
   bool recomputes() const { return may_drop_.load(std::memory_order_relaxed); }
   // Gives the block's bytes at `node` up, as what it reads allows; false: it stays.
   bool drop(Block& block, NodeId node);
-  bool drop(Block& block, NodeId node, std::unique_ptr<Recipe>& unused);  // which ends as the caller says
+  bool drop(Block& block, NodeId node, std::unique_ptr<Recipe>& unused);  // `unused` is ended by the caller.
   // Has again what of these was dropped, and what is made of those to be written. Not in an OperatorScope.
   Status recompute(std::span<const Access> accesses);
   // Has again all that was dropped, before the process computes otherwise. No recipe is in force meanwhile,
@@ -164,7 +164,7 @@ class Engine final : public Accountant {
   // if they must; the first use waits for what is left of it.
   Status prefetch(Block& block, NodeId node);
   Status write_back(Block& block);  // Copies dirty bytes to the host; the replica stays.
-  Status evict(Block& block);       // from every accelerator to the host, or from the host to disk
+  Status evict(Block& block);       // Accelerators to the host, or the host to disk.
   Status evict_all();               // every unpinned block, for INNKEEPER_STRESS=evict
   // Copies the block's bytes, from where they are, to memory that the engine does not know: for a reader
   // where every node is full. Nothing moves. Waits for the copy. Fails (unavailable) where there are no
@@ -186,7 +186,7 @@ class Engine final : public Accountant {
   void set_planning(bool on);
   void plan_aside() { trackers_.plan_aside(); }  // long periods; before the first block is created
   PlanningStats planning() const;
-  std::vector<BlockMoves> planned_moves() const;  // in the period that planning() tells of
+  std::vector<BlockMoves> planned_moves() const;  // Moves of the period in planning().
 
   // ---- moves
   // Takes the next steps of moves that wait for a link, or whose copies are done. Called wherever operators
@@ -199,7 +199,7 @@ class Engine final : public Accountant {
   // moves wait for the link of a device that works unseen: so they go on by themselves. Where no thread can
   // be started, they go on with the program's operators.
   void start_helper();
-  void stop_helper();  // for good; moves go on with operators
+  void stop_helper();  // For good; operators go on with moves.
 
   // ---- accounting (Accountant)
   Status charge(NodeId node, Bytes size) override;
@@ -455,25 +455,25 @@ class Engine final : public Accountant {
   Newborns newborns_;
   std::atomic<int> waiters_{0};
   std::vector<std::pair<Block*, NodeId>> escaped_ IK_GUARDED_BY(mutex_);
-  std::vector<Block*> moving_ IK_GUARDED_BY(mutex_);  // in no order
+  std::vector<Block*> moving_ IK_GUARDED_BY(mutex_);  // Unordered.
   struct Hold {
     const Block* block;
     NodeId node;
     bool write;
-    const void* thread;  // its ThreadState
+    const void* thread;  // ThreadState of the holder.
   };
   std::vector<Hold> holds_ IK_GUARDED_BY(mutex_);
   std::atomic<bool> pinned_to_host_{false};  // some block was, once
   struct Pin {
     NodeId node;
-    Bytes size;  // of the replica; 0 where another pin holds it
+    Bytes size;  // Bytes of the replica; 0: another pin holds it.
   };
   std::unordered_map<const Block*, std::vector<Pin>> pinned_at_
-      IK_GUARDED_BY(mutex_);  // by the user, in order
+      IK_GUARDED_BY(mutex_);  // Pins of the user, oldest first.
   void forget_pins(const Block& block) IK_REQUIRES(mutex_);
 
   std::deque<MovePtr> watched_ IK_GUARDED_BY(mutex_);                         // a thread must see them land
-  std::unordered_map<const Block*, MovePtr> going_on_ IK_GUARDED_BY(mutex_);  // those that go on once landed
+  std::unordered_map<const Block*, MovePtr> going_on_ IK_GUARDED_BY(mutex_);  // Moves with a next hop.
   std::atomic<int64_t> under_way_{0};  // moves that are watched, or wait for a link
   std::thread helper_;
   CondVar landed_;      // tells the helper
@@ -481,20 +481,21 @@ class Engine final : public Accountant {
   bool helper_wanted_ IK_GUARDED_BY(mutex_) = false;
   bool helper_has_work_ IK_GUARDED_BY(mutex_) = false;
   bool helper_sleeps_ IK_GUARDED_BY(mutex_) = false;
-  bool helper_works_ IK_GUARDED_BY(mutex_) = false;  // it has moves in its hands
-  int helper_rests_ IK_GUARDED_BY(mutex_) = 0;       // for so many who have all that waits begin
+  bool helper_works_ IK_GUARDED_BY(mutex_) = false;  // The helper advances moves.
+  int helper_rests_ IK_GUARDED_BY(mutex_) = 0;       // Threads that issue waiting moves themselves.
 
   std::unordered_map<const Block*, Dropped> dropped_ IK_GUARDED_BY(mutex_);
-  std::unordered_map<const Block*, std::vector<Block*>> made_of_ IK_GUARDED_BY(mutex_);  // of those, by input
+  std::unordered_map<const Block*, std::vector<Block*>> made_of_
+      IK_GUARDED_BY(mutex_);  // Discarded blocks by input.
 
   std::atomic<bool> may_plan_{true}, may_drop_{false};
-  std::atomic<bool> follows_{false};  // from the first eviction on
+  std::atomic<bool> follows_{false};  // Set at the first eviction.
   ProgramTrackers trackers_;
   const std::shared_ptr<trace::Stream> stream_;
 
   std::atomic<int64_t> fetches_{0}, evictions_{0}, recomputed_{0};
   std::atomic<int64_t> bytes_fetched_{0}, bytes_written_back_{0}, bytes_between_{0};
-  std::atomic<int64_t> bytes_from_disk_{0}, bytes_to_disk_{0};  // of those
+  std::atomic<int64_t> bytes_from_disk_{0}, bytes_to_disk_{0};  // Parts of the above.
 };
 
 }  // namespace innkeeper

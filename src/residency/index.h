@@ -64,7 +64,7 @@ class VictimIndex {
   const NodeId node_;
   const EvictionPolicy& policy_;
   const std::atomic<Stamp>& clock_;
-  size_t hand_ = 0;  // where in the large ones the next look is
+  size_t hand_ = 0;  // Next place to look at in large_.
   Heap large_;
   Heap small_;
   Bytes small_bytes_{0};

@@ -75,16 +75,16 @@ class Move {
   }
   bool is_over() const { return state_ >= MoveState::landed; }
 
-  Block* const block;  // while it is not over
+  Block* const block;  // Valid until the move is over.
   NodeId from;
   const NodeId to;
   Priority priority;
-  bool leaves = false;      // its source is about to leave
+  bool leaves = false;      // The source replica leaves afterwards.
   bool watched = false;     // a thread must see it land
   bool landing = false;     // a thread does; until then its source has not left, though it may be over
-  NodeId onward = kNoNode;  // where the bytes go from `to`, if a caller asked for that
+  NodeId onward = kNoNode;  // Next hop behind `to`, if there is one.
   Ticket ticket;
-  Bytes begun{0};  // of its bytes, those whose copies are on a queue
+  Bytes begun{0};  // Bytes whose copies are on a queue.
   Event last;      // the last of these copies
   Status status;   // once it has failed
 

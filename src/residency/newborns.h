@@ -36,7 +36,7 @@ class Newborns {
     for (size_t tries = 0; tries < kPlaces; ++tries) {
       const size_t place = (first + tries) % kPlaces;
       if (places_[place].load(std::memory_order_relaxed) != kFree) continue;
-      block.newborn_ = static_cast<uint8_t>(place);  // before a thread can find it
+      block.newborn_ = static_cast<uint8_t>(place);  // Set before a thread can find it.
       uintptr_t expected = kFree;
       // In one order with Engine's mark on nodes that are short of room (Node::tight).
       if (places_[place].compare_exchange_strong(expected, word_of(block), std::memory_order_seq_cst))

@@ -45,7 +45,7 @@ struct Node {
   }
   std::atomic<int64_t> budget{0};
   std::atomic<int64_t> used{0};
-  Promises promises;  // of `used`
+  Promises promises;  // Promised part of `used`.
   std::atomic<int64_t> peak{0};
   std::atomic<int64_t> ops{0};
   std::atomic<int64_t> evictions{0};
@@ -62,13 +62,13 @@ struct Node {
   Block* first = nullptr;  // resident replicas
   Bytes replica_bytes{0};
   Bytes pinned_by_user{0};
-  Bytes vacating{0};      // of these, what leaves once moves have landed
+  Bytes vacating{0};      // Part of the replicas that leaves once moves have landed.
   bool has_turn = false;  // some thread has the turn
-  int stuck = 0;          // of `running`, operators that wait for room here or for their operands
+  int stuck = 0;          // Part of `running` that waits for space or operands.
   std::deque<Leaving> leaving;
   Link in;                         // copies into the node; of the host: none, the other end counts
   Link out;                        // copies out of it
-  std::unique_ptr<Stamps> stamps;  // of an accelerator's compute queue
+  std::unique_ptr<Stamps> stamps;  // Stamps of an accelerator's compute queue.
   // Replicas that hold memory, but those that are leaving. Guarded by Engine::mutex_.
   std::unique_ptr<VictimIndex> index;
 };

@@ -23,7 +23,7 @@ class OperatorScope {
  private:
   Engine& engine_;
   Node& node_;
-  int& nested_;  // this thread's scopes at the node
+  int& nested_;  // Scopes of this thread at the node.
   bool has_turn_ = false;
 };
 

@@ -48,7 +48,7 @@ class BlockName {
   int64_t program() const { return (packed_ >> kNameBits) & ((int64_t{1} << kProgramBits) - 1); }
   int64_t times() const { return packed_ >> (kNameBits + kProgramBits); }
 
-  static constexpr int kNameBits = 44;  // as many blocks as are made in half a year, a million a second
+  static constexpr int kNameBits = 44;  // Half a year of births, a million a second.
   static constexpr int kProgramBits = 16;
   static constexpr int64_t kMostTimes = 7;  // three bits, and none for a sign
   static constexpr int64_t kMostPrograms = (int64_t{1} << kProgramBits) - 1;
@@ -60,21 +60,22 @@ class BlockName {
 struct ProgramTracker {
   mutable Mutex mutex;
   std::unique_ptr<plan::Planner> planner IK_GUARDED_BY(mutex);
-  std::vector<plan::Touch> touches IK_GUARDED_BY(mutex);  // of the operator that ended last
-  int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // bytes, before its period
-  int64_t arrived_in_period IK_GUARDED_BY(mutex) = 0;     // the last that was followed to its end
-  std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);    // its period
-  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};    // an operator, in seconds
-  double host_before IK_GUARDED_BY(mutex) = 0;                            // the host's clock; 0: unknown
-  std::array<double, kMaxNodes> remade_in_period IK_GUARDED_BY(mutex){};  // of these, in its period
-  ComputeTime in_period IK_GUARDED_BY(mutex);                             // that last one
+  std::vector<plan::Touch> touches IK_GUARDED_BY(mutex);  // Accesses of the last operator.
+  int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // Bytes that arrived before the period.
+  int64_t arrived_in_period IK_GUARDED_BY(mutex) = 0;     // Bytes of the last period followed to its end.
+  std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);  // Clocks at the begin of the period.
+  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};  // an operator, in seconds
+  double host_before IK_GUARDED_BY(mutex) = 0;                          // the host's clock; 0: unknown
+  std::array<double, kMaxNodes> remade_in_period
+      IK_GUARDED_BY(mutex){};                  // Recomputed part in the period, seconds.
+  ComputeTime in_period IK_GUARDED_BY(mutex);  // Time of the last period followed to its end.
 
   bool is_of(const ThreadState& thread) const;
-  bool is_over() const;  // its thread has ended, or it never belonged to a thread
+  bool is_over() const;  // The thread has ended, or there was none.
 
-  std::atomic<const ThreadLife*> life{nullptr};  // its thread's; null: none yet
-  std::atomic<int64_t> program{0};               // its number, from 1 on
-  std::atomic<Stamp> last{0};                    // its last operator
+  std::atomic<const ThreadLife*> life{nullptr};  // Life of the thread; null: none yet.
+  std::atomic<int64_t> program{0};               // Number of the program, from 1.
+  std::atomic<Stamp> last{0};                    // Stamp of the last operator.
   std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
   std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next(), behind its last operator
   // By node: the last operator there, and the bytes that a period has a use for there (plan::Wants).
@@ -122,9 +123,10 @@ class ProgramTrackers {
 
  private:
   static constexpr size_t kFollowed = 8;
-  static constexpr int64_t kStrange = 512;             // operators, before one beside others is followed
-  static constexpr Stamp kBusy = Stamp{1} << 14;       // operators of all, since its last one at a node
-  static constexpr Stamp kForgotten = Stamp{1} << 18;  // since its last one: then its place is another's
+  static constexpr int64_t kStrange = 512;        // operators, before one beside others is followed
+  static constexpr Stamp kBusy = Stamp{1} << 14;  // operators of all, since its last one at a node
+  static constexpr Stamp kForgotten = Stamp{1}
+                                      << 18;  // Stamps without an operator after which its place is free.
 
   static bool is_busy(const ProgramTracker& tracker, const std::atomic<Stamp>& last, Stamp now);
   ProgramTracker* place_for(Stamp now) IK_REQUIRES(mutex_);

@@ -39,10 +39,10 @@ class Stamps {
 
   Device& device_;
   const std::atomic<Stamp>& clock_;
-  std::atomic<int64_t> written_{0};  // since the last mark
+  std::atomic<int64_t> written_{0};  // Bytes written since the last mark.
   std::atomic<int64_t> operators_{0};
   Mutex mutex_;
-  Marks marks_ IK_GUARDED_BY(mutex_);  // by stamp
+  Marks marks_ IK_GUARDED_BY(mutex_);  // Ascending by stamp.
 };
 
 }  // namespace innkeeper

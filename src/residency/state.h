@@ -22,8 +22,8 @@ inline constexpr size_t kReplicaStates = 4;
 enum class ReplicaEvent : uint8_t {
   born,         // first touch, or a kernel's fresh result: memory without any copy
   fetch_begin,  // a copy from another replica starts into this one
-  fetch_end,    // that copy is ordered before the next reader
-  fetch_fail,   // that copy cannot be made; the memory is given back
+  fetch_end,    // The copy is ordered before the next reader.
+  fetch_fail,   // The copy failed; the memory is freed.
   lend,         // another replica is being filled from this one
   write,        // an operator here is about to write; all other replicas are dropped first
   drop,         // spare bytes are given up: another valid replica stays (I1); an owner lends first

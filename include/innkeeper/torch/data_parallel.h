@@ -127,7 +127,7 @@ class Originals {
 
  private:
   const std::vector<at::Tensor> tensors_;
-  std::vector<torch::autograd::variable_list> shares_;  // of each tensor, one for each replica, or none
+  std::vector<torch::autograd::variable_list> shares_;  // By tensor: one share for each replica, or none.
 };
 
 // The CPU's generator is in the end as it was.
@@ -147,7 +147,8 @@ template <typename Module>
 std::vector<std::shared_ptr<Module>> replicate(const std::shared_ptr<Module>& module, size_t count) {
   const Originals parameters(module->parameters(), count), buffers(module->buffers(), count);
   const KeptGenerator kept;
-  const c10::InferenceMode apart(false);  // its tensors could not have the memory of a module made before it
+  const c10::InferenceMode apart(
+      false);  // Inference tensors could not share memory with a module made before.
   const at::NoGradGuard no_grad;
   std::vector<std::shared_ptr<Module>> replicas;
   for (size_t i = 0; i < count; ++i) {

@@ -67,7 +67,7 @@ IK_EXPORT void set_budget(const std::string& node, int64_t bytes);
 IK_EXPORT Stats stats();
 // What the period that stats() tells of moves of each block, in no order; empty where it tells of none.
 IK_EXPORT std::vector<BlockMoves> planned_moves();
-IK_EXPORT uint64_t block_number(const at::Tensor& x);  // as in BlockMoves
+IK_EXPORT uint64_t block_number(const at::Tensor& x);  // The number in BlockMoves.
 IK_EXPORT void reset_stats();
 // Empty if all invariants hold; else a description of the first that does not. Stops the world while it
 // looks.
@@ -84,7 +84,7 @@ IK_EXPORT bool is_user_pinned(const at::Tensor& x);
 IK_EXPORT void prefetch(const at::Tensor& x, const std::string& node);  // returns before the copy is done
 // Replicated: read at several nodes at the same time. Operators then run where their other operands are.
 IK_EXPORT void set_replicated(const at::Tensor& x, bool replicated);
-IK_EXPORT void evict(const at::Tensor& x);  // from every accelerator, to the host. Pinned: an error.
+IK_EXPORT void evict(const at::Tensor& x);  // Moves it from every accelerator to the host. Pinned: an error.
 // The real tensor over a managed one's bytes, for a kernel of the program's own: at `node` (by default where
 // it is), pinned there until leave(), whatever becomes of the managed tensor. With `write` the bytes count as
 // written.
