@@ -485,8 +485,7 @@ class Engine final : public Accountant {
   int helper_rests_ IK_GUARDED_BY(mutex_) = 0;       // Threads that issue waiting moves themselves.
 
   std::unordered_map<const Block*, Dropped> dropped_ IK_GUARDED_BY(mutex_);
-  std::unordered_map<const Block*, std::vector<Block*>> made_of_
-      IK_GUARDED_BY(mutex_);  // Discarded blocks by input.
+  std::unordered_map<const Block*, std::vector<Block*>> made_of_ IK_GUARDED_BY(mutex_);  // By input.
 
   std::atomic<bool> may_plan_{true}, may_drop_{false};
   std::atomic<bool> follows_{false};  // Set at the first eviction.
