@@ -44,7 +44,7 @@ inline constexpr std::array kExitMeanings = {
     ExitMeaning{kFolder, "the lease folder, the queue, or another file, cannot be used"},
     ExitMeaning{kOutput, "the output cannot be written"},
     ExitMeaning{kBusy, "not now: what was asked for is leased or in use"},
-    ExitMeaning{kNotYours, "the lease is somebody else's, or only root may do it"},
+    ExitMeaning{kNotYours, "the lease is another user's, or only root may do it"},
     ExitMeaning{kSetting, "what INNKEEPER_NODES says makes no sense"},
     ExitMeaning{kCannotRun, "run: the command cannot be executed"},
     ExitMeaning{kNotFound, "run: the command was not found; slurm: there is no sbatch"},
