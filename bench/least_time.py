@@ -1,6 +1,6 @@
 """How little time a training step could take with less room, whatever moves when, beside what it takes.
 
-A step of ``bench/traces`` repeats itself and period on a simulated card. Between two uses a block may be
+A step of ``bench/traces`` repeats on a simulated card. Between two uses a block may be
 elsewhere; its bytes must be out before, if they were written, and back before the next use. A linear program
 finds the least time of a step: the step is cut into intervals, kernels run in order, a link carries so many
 bytes an interval each way, and parts of blocks may move. Times are in multiples of the kernels':
@@ -139,7 +139,7 @@ def period_of(steps: list[Step]) -> Period:
     for at, accesses in enumerate(first.accesses + second.accesses):
         for block, size, written in accesses:
             uses[block][at] = uses[block].get(at, False) or written
-            sizes[block] = max(sizes[block], -(-size // 512) * 512)  # as allocators period
+            sizes[block] = max(sizes[block], -(-size // 512) * 512)  # Allocators round up.
     found = Period(np.array(second.seconds), np.zeros(length, np.int64), [])
     for block, when in uses.items():
         if block in old and block not in dies:  # it lasts: its period is the second one

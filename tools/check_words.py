@@ -197,10 +197,9 @@ def python_circles() -> int:
     return sum(reaches(name) for name in names)
 
 
-def measures() -> dict[str, Callable[[], int | float]]:
+def measures(every: list[Comment]) -> dict[str, Callable[[], int | float]]:
     """Each measure by its name in the list."""
     engine = (TOP / "src" / "residency" / "engine.h").read_text()
-    every = list(comments())
     texts = [comment.text for comment in every]
     trailing = [comment.text for comment in every if comment.trails]
     backend = r"^\s*#.*INNKEEPER_WITH_CUDA"
@@ -246,10 +245,11 @@ def lower(found: dict[Limit, int | float]) -> None:
 def main() -> int:
     """Runs the check; returns the exit status."""
     show = "--measure" in sys.argv[1:]
-    prose = [comment.text for comment in comments()]
+    every = list(comments())
+    prose = [comment.text for comment in every]
     prose += [path.read_text() for path in files(".md", ".1") if path.name != "CHANGELOG.md"]
     sources = [path.read_text() for path in files(".h", ".cc", ".py", ".txt")]
-    measured = measures()
+    measured = measures(every)
     found = {
         limit: measured[limit.text]() if limit.kind == "measure" else counted(limit, prose, sources)
         for limit in limits()

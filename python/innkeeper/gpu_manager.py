@@ -14,7 +14,7 @@ from innkeeper.leases import mode_name
 
 
 class GPUManager:
-    """Chooses the freest GPU, again at each call.
+    """Chooses the freest GPU at each call.
 
     GPUs that nobody else on the machine has chosen or leased come first, then those that this program has not
     chosen::

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -13,7 +13,7 @@ R = TypeVar("R")
 class Renamed(dict[str, Any]):
     """A dict some of whose keys had another name."""
 
-    former: dict[str, str]
+    former: ClassVar[dict[str, str]]
     """Former name to present name."""
 
     def __missing__(self, key: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import ClassVar
 
 from torch.optim import Optimizer
 
@@ -19,7 +20,7 @@ _MOST_MOVED = 12  # lines of what is moved in a period
 class Stats(Renamed):
     """What ``stats`` returns."""
 
-    former = {"round": "period", "planned_rounds": "planned_periods"}  # noqa: RUF012
+    former: ClassVar[dict[str, str]] = {"round": "period", "planned_rounds": "planned_periods"}
 
 
 def stats() -> Stats:

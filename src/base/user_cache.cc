@@ -14,10 +14,6 @@ namespace innkeeper {
 
 namespace fs = std::filesystem;
 
-namespace {
-const std::string kDraft = ".new";
-}
-
 std::string user_cache() {
   // The standard says that a relative path there is to be ignored.
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && fs::path(cache).is_absolute())
@@ -29,10 +25,10 @@ std::string user_cache() {
 
 Status write_whole(const std::string& path, const std::string& text) {
   // No number of a process: processes of several namespaces, as in containers, may share a folder.
-  std::string draft = path + ".XXXXXX" + kDraft;
+  std::string draft = path + ".XXXXXX" + std::string(kDraftEnding);
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
-  const int made = mkostemps(draft.data(), static_cast<int>(kDraft.size()), O_CLOEXEC);
+  const int made = mkostemps(draft.data(), static_cast<int>(kDraftEnding.size()), O_CLOEXEC);
   if (made < 0) return Status(Code::unavailable, "cannot write " + path + ": " + std::strerror(errno));
   std::ofstream file(draft);
   close(made);

@@ -180,7 +180,7 @@ Result<int> clear_kept_rates(const std::string& folder) {
     const size_t end = name.find(kEnding);
     if (end == std::string::npos || !is_uuid(name.substr(0, end)) || entry.is_directory(error)) continue;
     const bool whole = end + kEnding.size() == name.size();
-    if (!whole && entry.path().extension() != ".new") continue;  // Else what a killed writer left.
+    if (!whole && entry.path().extension() != kDraftEnding) continue;  // Else what a killed writer left.
     if (fs::remove(entry.path(), error) && whole) ++count;
     if (error) return failed(entry.path(), error);
   }

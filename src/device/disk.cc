@@ -32,8 +32,8 @@ struct DiskDevice::Range {
   DiskDevice& device;
   const int64_t offset;
   const int64_t charged;  // round_up(size)
-  // Set by jobs: a reader has waited for the writer. Atomic, so that who has not gets a failure and
-  // not a race.
+  // A job sets these, and a reader waits for that job first. They are atomic so that a reader that did not
+  // wait gets a failure and no data race.
   std::atomic<int64_t> written = 0;
   std::atomic<uint64_t> sum = 0;
   std::atomic<bool> damaged = false;  // the last write failed

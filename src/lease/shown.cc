@@ -117,7 +117,7 @@ Result<std::vector<int>> ordinals_here(const std::vector<std::string>& uuids) {
   if (std::optional<std::vector<std::string>> view = telemetry::cuda_view(cards)) {
     listing = *std::move(view);
   } else {
-    // Each vendor's are counted on their own; those asked for are of one.
+    // Each vendor numbers its GPUs separately, and the requested GPUs are of one vendor.
     const Chosen seen = by_vendor(telemetry::visible_from_environment(cards).uuids, cards);
     listing = by_vendor(uuids, cards).amd.empty() ? seen.nvidia : seen.amd;
   }

@@ -1,4 +1,4 @@
-// Follows one program through its periods and says at each operator's end what is to move
+// Follows one program through its periods and issues planned moves at the end of each operator
 // (docs/design/plans.md).
 //
 //     Name name = planner.meet(block);              // at its first touch

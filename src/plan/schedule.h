@@ -1,5 +1,5 @@
-// What is to move in a period, and when (docs/design/plans.md): a pure function of the program and
-// of the room that it has at a node.
+// The moves of one period with their issue points (docs/design/plans.md): a pure function of the program and
+// of the free space that it has at a node.
 //
 // Where the blocks that are alive exceed the room, some are elsewhere between two of their uses, or before
 // they die: which, cover.h says. Such a block leaves right after its use, so that its bytes are out when the

@@ -154,8 +154,8 @@ void Engine::take_in(Block& block) {
   if (newborns_.take(block)) list_newborn(block);
 }
 
-// Who is about to say that there is no room must miss no block: from here on a block that is born at the node
-// waits for the lock, before its operator has ended (adopt).
+// A thread must see every block before it reports that a node has no free space: from here on a block that is
+// born at the node waits for the lock before its operator ends (adopt).
 void Engine::look_for_room(Node& node) {
   node.tight.store(true, std::memory_order_seq_cst);
   take_in_newborns();

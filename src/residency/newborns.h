@@ -1,5 +1,5 @@
-// Results that have just been born and that no thread has looked for yet: most die so, with their only
-// replica where it was born, and then neither their birth nor their death has asked for Engine's mutex.
+// Results that were just made and that no thread has looked for. Most die like this, with their only replica
+// where it was born; then neither birth nor death takes Engine's mutex.
 //
 // A newborn stands at one of so many places instead of on its node's list and in the index of victims. Who is
 // about to look at lists, at indexes or at the books of replicas, or to move or keep a block, holds the mutex
