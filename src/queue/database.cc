@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/room.h"
+#include "lease/kill_point.h"
 #include "lease/record.h"
 #include "queue/raw_file.h"
 
@@ -39,6 +40,10 @@ Status describe(int code, const std::string& path, const std::string& words) {
                         ": make room there; `innkeeper queue prune` forgets old jobs and their output");
     default: return Status(Code::io_error, "the queue's database " + path + ": " + detail);
   }
+}
+
+Status is_lost(const std::string& path) {
+  return Status(Code::damaged, "the queue's database " + path + " is missing or empty");
 }
 
 }  // namespace
@@ -72,7 +77,7 @@ Header read_header(const std::string& path, const Schema& schema) {
 
 Status Database::failure() const {
   const int code = sqlite3_extended_errcode(handle_);
-  if ((code & 0xff) == SQLITE_CORRUPT) damage_ = true;
+  if ((code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB) damage_ = true;
   std::string detail = sqlite3_errmsg(handle_);
   const int error = sqlite3_system_errno(handle_);
   // Of the files beside the database.
@@ -82,9 +87,10 @@ Status Database::failure() const {
   return describe(code, path_, detail);
 }
 
-Result<Database> Database::connect(const std::string& path) {
+Result<Database> Database::connect(const std::string& path, bool may_make) {
   sqlite3* handle = nullptr;
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  if (may_make) flags |= SQLITE_OPEN_CREATE;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
   Database database(handle, path);
   if (code != SQLITE_OK) return describe(code, path, handle ? sqlite3_errmsg(handle) : "no memory");
@@ -98,12 +104,13 @@ Result<Database> Database::connect(const std::string& path) {
 }
 
 Result<Database> Database::open_part(const std::string& path, const Schema& schema) {
-  Result<Database> database = connect(path);
-  if (database.ok()) IK_RETURN_IF_ERROR(database.value().begin_file(schema));
+  Result<Database> database = connect(path, /*may_make=*/true);
+  if (database.ok()) IK_RETURN_IF_ERROR(database.value().begin_file(schema, /*may_make=*/true));
   return database;
 }
 
-Result<Database> Database::open(const std::string& path, Durable durable, const Schema& schema) {
+Result<Database> Database::open(const std::string& path, Durable durable, const Schema& schema,
+                                const std::function<bool()>& may_be_new) {
   // First the log: who makes a new database makes its file first.
   struct stat about {};
   const bool has_log = stat((path + "-wal").c_str(), &about) == 0 && about.st_size > 0;
@@ -113,10 +120,17 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
   if (header.kind == Header::unreadable) return not_ours(Code::damaged, path);
   if (header.kind == Header::none && has_log && (lstat(path.c_str(), &about) != 0 || S_ISREG(about.st_mode)))
     return Status(Code::damaged, "the queue's database " + path + " is empty, and its log is not");
-  Result<Database> connected = connect(path);
+  // A database that was there once is not made again: the numbers of its jobs would be given twice.
+  const bool may_make = header.kind == Header::unmarked || (header.kind == Header::none && may_be_new());
+  lease::step("database looked at");
+  const auto lost = [&] { return !may_make && read_header(path, schema).kind != Header::ours; };
+  Result<Database> connected = connect(path, may_make);
+  if (!connected.ok() && lost()) return is_lost(path);
   if (!connected.ok()) return connected;
   Database& database = connected.value();
-  IK_RETURN_IF_ERROR(database.begin_file(schema));
+  const Status begun = database.begin_file(schema, may_make);
+  if (!begun.ok() && lost()) return is_lost(path);
+  IK_RETURN_IF_ERROR(begun);
   // WAL: readers never wait for the runner, and a commit is one write. NORMAL loses no commit to a kill of
   // any process, only to a power cut; FULL waits for the disk at each commit (see Durable).
   IK_RETURN_IF_ERROR(database.use_wal());
@@ -142,7 +156,7 @@ Status Database::use_wal() {
 }
 
 // Nothing of a file is changed before it is known to be ours.
-Status Database::begin_file(const Schema& schema) {
+Status Database::begin_file(const Schema& schema, bool may_make) {
   const auto pragma = [this](const char* sql, int64_t& value) {
     Query query(*this, sql);
     value = query.step() ? query.integer(0) : 0;
@@ -159,6 +173,7 @@ Status Database::begin_file(const Schema& schema) {
   };
   IK_RETURN_IF_ERROR(look());
   if (found_application == 0 && tables == 0) {
+    if (!may_make) return is_lost(path_);
     IK_RETURN_IF_ERROR(execute("PRAGMA auto_vacuum=INCREMENTAL"));  // now or never
     Transaction transaction(*this);
     IK_RETURN_IF_ERROR(transaction.status());

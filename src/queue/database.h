@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -44,7 +45,10 @@ class Database {
   // Opens the file, or makes it. One of an older version is brought up to date at once, in one transaction.
   // Code::damaged: it is no database, or its beginning is lost. Such a file, and another program's, is not
   // given to SQLite, which would write what stands in a log of ours beside it into it.
-  static Result<Database> open(const std::string& path, Durable durable, const Schema& schema);
+  // A missing or empty file is made if `may_be_new` says so, and else damaged.
+  static Result<Database> open(
+      const std::string& path, Durable durable, const Schema& schema,
+      const std::function<bool()>& may_be_new = [] { return true; });
   // One that may have lost its beginning but for what stands in its log. To be read alone.
   static Result<Database> open_part(const std::string& path, const Schema& schema);
   ~Database();
@@ -71,8 +75,8 @@ class Database {
   Database(sqlite3* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
   Status failure() const;
   Status use_wal();
-  Status begin_file(const Schema& schema);
-  static Result<Database> connect(const std::string& path);
+  Status begin_file(const Schema& schema, bool may_make);
+  static Result<Database> connect(const std::string& path, bool may_make);
 
   sqlite3* handle_ = nullptr;
   std::string path_;

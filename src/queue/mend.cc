@@ -56,6 +56,20 @@ void remove_database(const std::string& path) {
   for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((path + end).c_str());
 }
 
+// The lock file with a lock of this type (F_RDLCK, F_WRLCK) on it, once no other process's lock forbids it.
+// Not valid if that is not possible.
+lease::OpenFile locked(const Folder& folder, int type) {
+  lease::OpenFile file([&] {
+    return open((folder.path() + "/mend.lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  });
+  struct flock whole = lease::whole_file(static_cast<short>(type));
+  int code = -1;
+  if (file.valid()) do {
+      code = fcntl(file.fd(), F_OFD_SETLKW, &whole);
+    } while (code != 0 && errno == EINTR);
+  return code == 0 ? std::move(file) : lease::OpenFile();
+}
+
 Result<Database> open_ours(const std::string& path) { return Database::open(path, Durable::power, kSchema); }
 
 // One mending, under its lock.
@@ -162,16 +176,12 @@ class Mending {
 }  // namespace
 
 Result<bool> mend(const Folder& folder) {
-  const lease::OpenFile lock([&] {
-    return open((folder.path() + "/mend.lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-  });
-  struct flock whole = lease::whole_file(F_WRLCK);
-  if (!lock.valid() || fcntl(lock.fd(), F_OFD_SETLKW, &whole) != 0)
-    return Status(Code::io_error, "cannot lock " + folder.path() + "/mend.lock");
+  const lease::OpenFile lock = locked(folder, F_WRLCK);
+  if (!lock.valid()) return Status(Code::io_error, "cannot lock " + folder.path() + "/mend.lock");
   return Mending(folder).run();
 }
 
-bool is_emptied(const Folder& folder) { return size_of(folder.database()) == 0 && has_traces(folder); }
+DatabaseStays::DatabaseStays(const Folder& folder) : lock_(locked(folder, F_RDLCK)) {}
 
 KeptDamage kept_damage(const Folder& folder) {
   KeptDamage newest;

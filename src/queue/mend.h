@@ -9,17 +9,26 @@
 #include <string>
 
 #include "base/status.h"
+#include "lease/open_file.h"
 #include "queue/folder.h"
 
 namespace innkeeper::queue {
 
 // Checks the whole database, and mends it if it is damaged. True: it was damaged. A second caller waits, and
-// finds it mended. A job that another process adds in the moment of the replacement may be lost. Blocks: as
-// long as reading and copying the database takes.
+// finds it mended. It waits also for each process that holds a DatabaseStays. Blocks: as long as reading and
+// copying the database takes.
 Result<bool> mend(const Folder& folder);
 
-// The database is missing or empty, although jobs have left files. A new one would use their numbers again.
-bool is_emptied(const Folder& folder);
+// While it lives, no process mends the database, so that the name leads to the same file throughout. It waits
+// for a mending that has begun. A thread that holds it must not call mend(). Where the lock cannot be made,
+// as on a full disk, it holds nothing.
+class DatabaseStays {
+ public:
+  explicit DatabaseStays(const Folder& folder);
+
+ private:
+  lease::OpenFile lock_;
+};
 
 // The newest damaged file that is kept.
 struct KeptDamage {

@@ -7,6 +7,7 @@
 
 #include "base/lines.h"
 #include "base/log.h"
+#include "lease/kill_point.h"
 #include "lease/process.h"
 #include "queue/environment.h"
 #include "queue/life.h"
@@ -28,32 +29,6 @@ constexpr milliseconds kAsk{250};           // how often a waiting call asks whe
 constexpr milliseconds kCheckRunner{1000};  // and sees to it that there is a runner
 constexpr int64_t kPrunedAtOnce = 1000;     // others may write in between
 
-// Looks whenever something has changed, until `over` says so.
-Status wait_until(const Folder& folder, const Program& program, Store& store,
-                  std::optional<milliseconds> limit, const std::function<bool()>& cancelled,
-                  const std::function<Result<bool>()>& over) {
-  const auto end = Clock::now() + limit.value_or(milliseconds(0));
-  auto check_runner = Clock::now();
-  Watch watch(folder);
-  for (;;) {
-    const Result<bool> done = over();
-    if (!done.ok()) return done.status();
-    if (done.value()) return Status::okay();
-    const auto now = Clock::now();
-    if (limit && now >= end) return Status(Code::busy, "the jobs have not ended in time");
-    if (cancelled && cancelled()) return Status(Code::busy, "given up");
-    if (now >= check_runner) {
-      const Result<bool> idle = nothing_to_do(store);
-      if (!idle.ok()) return idle.status();
-      if (!idle.value()) IK_RETURN_IF_ERROR(ensure_runner(folder, program));
-      check_runner = now + kCheckRunner;
-    }
-    milliseconds rest = kAsk;
-    if (limit) rest = std::min(rest, std::chrono::duration_cast<milliseconds>(end - now) + milliseconds(1));
-    watch.wait(rest);
-  }
-}
-
 }  // namespace
 
 Result<Queue> Queue::open(Program program) {
@@ -72,14 +47,11 @@ Result<Queue> Queue::open(const std::string& path, Program program) {
 
 // Mended first where its beginning is lost.
 Result<Store> Queue::open_store(const Folder& folder) {
-  const auto open = [&] { return Store::open(folder, Durable::processes); };
-  if (!is_emptied(folder)) {
-    Result<Store> store = open();
-    if (store.status().code() != Code::damaged) return store;
-  }
+  Result<Store> store = Store::open(folder, Durable::processes);
+  if (store.status().code() != Code::damaged) return store;
   const Result<bool> mended = mend(folder);
   if (!mended.ok()) return mended.status();
-  return open();
+  return Store::open(folder, Durable::processes);
 }
 
 Status Queue::follow_if_moved() {
@@ -92,13 +64,20 @@ Status Queue::follow_if_moved() {
 
 template <class Ask>
 auto Queue::asking(const Ask& ask) -> decltype(ask()) {
-  IK_RETURN_IF_ERROR(follow_if_moved());
-  auto answer = ask();
-  if (answer.ok() || !store_.take_damage()) return answer;
-  const Result<bool> mended = mend(*folder_);
-  if (!mended.ok()) return mended.status();
-  IK_RETURN_IF_ERROR(follow_if_moved());
-  return ask();
+  for (bool is_mended = false;;) {
+    IK_RETURN_IF_ERROR(follow_if_moved());
+    {
+      // What is written into a database that has been replaced would be lost.
+      const DatabaseStays stays(*folder_);
+      if (store_.moved()) continue;
+      lease::step("database asked");
+      auto answer = ask();
+      if (answer.ok() || is_mended || !store_.take_damage()) return answer;
+    }
+    const Result<bool> mended = mend(*folder_);
+    if (!mended.ok()) return mended.status();
+    is_mended = true;
+  }
 }
 
 Status Queue::set(const char* setting, int64_t value) {
@@ -200,11 +179,33 @@ Result<std::string> Queue::log_path(JobId id, int attempt) {
   return folder_->output(id, attempt > 0 ? attempt : std::max(job.value().attempt, 1));
 }
 
+Status Queue::wait_until(std::optional<milliseconds> limit, const std::function<bool()>& cancelled,
+                         const std::function<Result<bool>()>& over) {
+  const auto end = Clock::now() + limit.value_or(milliseconds(0));
+  auto check_runner = Clock::now();
+  Watch watch(*folder_);
+  for (;;) {
+    const Result<bool> done = over();
+    if (!done.ok()) return done.status();
+    if (done.value()) return Status::okay();
+    const auto now = Clock::now();
+    if (limit && now >= end) return Status(Code::busy, "the jobs have not ended in time");
+    if (cancelled && cancelled()) return Status(Code::busy, "given up");
+    if (now >= check_runner) {
+      IK_RETURN_IF_ERROR(catch_up());
+      check_runner = now + kCheckRunner;
+    }
+    milliseconds rest = kAsk;
+    if (limit) rest = std::min(rest, std::chrono::duration_cast<milliseconds>(end - now) + milliseconds(1));
+    watch.wait(rest);
+  }
+}
+
 Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::optional<milliseconds> limit,
                                          const std::function<bool()>& cancelled) {
   std::vector<JobLine> lines(ids.size());
   size_t first = 0;  // all before it have ended
-  IK_RETURN_IF_ERROR(wait_until(*folder_, program_, store_, limit, cancelled, [&]() -> Result<bool> {
+  IK_RETURN_IF_ERROR(wait_until(limit, cancelled, [&]() -> Result<bool> {
     for (; first < ids.size(); ++first) {
       Result<JobLine> line = asking([&] { return store_.known(ids[first]); });
       if (!line.ok()) return line.status();
@@ -221,7 +222,7 @@ Status Queue::cancel(const std::vector<JobId>& ids) {
   if (!were.ok()) return were.status();
   for (size_t i = 0; i < ids.size(); ++i) {
     if (were.value()[i] != State::running) continue;
-    const Result<JobLine> job = store_.line(ids[i]);
+    const Result<JobLine> job = asking([&] { return store_.line(ids[i]); });
     if (!job.ok()) return job.status();
     // At once if it has begun; else the runner does it.
     (void)signal_supervisor(folder_->life(ids[i], job.value().attempt), SIGTERM);
@@ -235,7 +236,7 @@ Status Queue::hold(const std::vector<JobId>& ids, bool held) {
   if (!count.ok()) return count.status();
   if (count.value() > 0) changed();
   if (count.value() > 0 || ids.empty()) return Status::okay();
-  const Result<JobLine> job = store_.line(ids[0]);
+  const Result<JobLine> job = asking([&] { return store_.line(ids[0]); });
   if (!job.ok()) return job.status();
   return Status(Code::invalid_argument, "job " + std::to_string(ids[0]) +
                                             (ids.size() == 1 ? "" : " and all others that were named") +
@@ -263,7 +264,7 @@ Result<bool> Queue::paused() {
 
 Status Queue::drain(std::optional<milliseconds> limit, const std::function<bool()>& cancelled) {
   IK_RETURN_IF_ERROR(pause_all());
-  return wait_until(*folder_, program_, store_, limit, cancelled, [this]() -> Result<bool> {
+  return wait_until(limit, cancelled, [this]() -> Result<bool> {
     const Result<std::vector<Running>> running = asking([&] { return store_.running(); });
     if (!running.ok()) return running.status();
     return running.value().empty();

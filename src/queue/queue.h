@@ -123,6 +123,9 @@ class Queue {
   Status set(const char* setting, int64_t value);
   Status hold(const std::vector<JobId>& ids, bool held);
   Status catch_up();
+  // Looks whenever something has changed, until `over` says so. Where there is work there is a runner.
+  Status wait_until(std::optional<std::chrono::milliseconds> limit, const std::function<bool()>& cancelled,
+                    const std::function<Result<bool>()>& over);
   void catch_up_or_say();
   void judge(JobLine& job, const struct Life& life) const;
   // After a change: the runner looks, or there is one soon.

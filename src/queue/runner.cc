@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "base/log.h"
@@ -68,17 +69,7 @@ void say(int fd) {
 }
 
 // Until there is nothing left to do.
-Status work(const Folder& folder, const Program& program, int ready) {
-  RunnerLock lock(folder);
-  if (!lock.take()) {
-    say(ready);
-    return Status::okay();  // there is a runner
-  }
-  if (const Result<bool> mended = mend(folder); !mended.ok()) return mended.status();
-  Result<Store> store = Store::open(folder, Durable::power);
-  if (!store.ok()) return store.status();
-  Watch watch(folder);
-  Scheduler scheduler(folder, program, std::move(store).value());
+Status start_jobs(RunnerLock& lock, Watch& watch, Scheduler& scheduler, int ready) {
   IK_RETURN_IF_ERROR(scheduler.catch_up());
   say(ready);  // who started it reads what is so
   IK_RETURN_IF_ERROR(scheduler.clear_leftovers());
@@ -108,6 +99,24 @@ Status work(const Folder& folder, const Program& program, int ready) {
     }
     watch.wait(scheduler.patience(), scheduler.descriptor());
   }
+}
+
+Status work(const Folder& folder, const Program& program, int ready) {
+  RunnerLock lock(folder);
+  if (!lock.take()) {
+    say(ready);
+    return Status::okay();  // there is a runner
+  }
+  if (const Result<bool> mended = mend(folder); !mended.ok()) return mended.status();
+  Result<Store> store = Store::open(folder, Durable::power);
+  if (!store.ok()) return store.status();
+  Watch watch(folder);
+  auto scheduler = std::make_unique<Scheduler>(folder, program, std::move(store).value());
+  const Status status = start_jobs(lock, watch, *scheduler, ready);
+  // SQLite removes the log of the last connection by its name, which must not be another database's by then.
+  const DatabaseStays stays(folder);
+  scheduler.reset();
+  return status;
 }
 
 int work_and_say(const Folder& folder, const Program& program, int ready) {

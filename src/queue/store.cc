@@ -9,6 +9,8 @@
 #include "lease/record.h"
 #include "lease/request.h"
 #include "queue/environment.h"
+#include "queue/mend.h"
+#include "queue/salvage.h"
 #include "queue/schema.h"
 #include "queue/sweep.h"
 #include "queue/values.h"
@@ -99,7 +101,10 @@ std::vector<std::string> split_words(std::string_view bytes) {
 }
 
 Result<Store> Store::open(const Folder& folder, Durable durable) {
-  Result<Database> database = Database::open(folder.database(), durable, kSchema);
+  // Else SQLite takes the log of a database that has just been put there for that of the one before.
+  const DatabaseStays stays(folder);
+  Result<Database> database =
+      Database::open(folder.database(), durable, kSchema, [&] { return !has_traces(folder); });
   if (!database.ok()) return database.status();
   return Store(std::move(database).value());
 }

@@ -93,7 +93,7 @@ def test_a_job_that_runs_goes_on(jobs: Jobs, lose) -> None:
     assert jobs.wait(job) == 1
     assert listed(jobs)[0] == {int(job): "failed", int(other): "done"}
     assert jobs.log(job) == "begun\n"
-    assert waits.wait(timeout=10) == 1
+    assert waits.wait(timeout=10) == 1, waits.communicate()
     forget_damage(jobs)
 
 
