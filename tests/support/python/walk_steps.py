@@ -249,7 +249,7 @@ def compute(w: Worker, a: int, b: int, c: int) -> None:
             lambda: flat.float().softmax(0),
             lambda: flat[flat > b % 20],
             lambda: x.clone(memory_format=torch.contiguous_format),
-            lambda: x.to(DTYPES[c % len(DTYPES)]),
+            lambda: x.to(DTYPES[c % len(DTYPES)], copy=True),  # not a shared tensor itself
             lambda: x.flip(0) if x.dim() else x + 1,
             lambda: flat.topk(min(5, flat.numel())).values,
             lambda: torch.nn.functional.conv1d(
