@@ -4,11 +4,11 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/bindings.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/device_index.h"
-#include "torch/runtime/device_names.h"
-#include "torch/runtime/keep_busy.h"
-#include "torch/runtime/measure.h"
+#include "torch/start/device_names.h"
+#include "torch/start/keep_busy.h"
+#include "torch/start/measure.h"
 
 namespace innkeeper::bindings {
 namespace {

@@ -1,5 +1,5 @@
 #include "bindings/bindings.h"
-#include "torch/runtime/faults.h"
+#include "torch/process/faults.h"
 
 namespace innkeeper::bindings {
 

@@ -2,8 +2,8 @@
 
 #include "bindings/bindings.h"
 #include "torch/errors.h"
-#include "torch/operator/library_operators.h"
 #include "torch/operator/process_settings.h"
+#include "torch/registry/library_operators.h"
 
 namespace innkeeper::bindings {
 namespace {

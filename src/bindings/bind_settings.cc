@@ -1,7 +1,7 @@
 #include "bindings/bindings.h"
 #include "config/said_once.h"
 #include "innkeeper/torch/runtime.h"
-#include "torch/runtime/nodes_setting.h"
+#include "torch/process/nodes_setting.h"
 
 namespace innkeeper::bindings {
 

@@ -1,7 +1,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include "bindings/bindings.h"
-#include "torch/runtime/load.h"
+#include "torch/start/load.h"
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   using namespace innkeeper::bindings;

@@ -8,7 +8,7 @@
 
 #include "innkeeper/torch/runtime.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/load.h"
+#include "torch/start/load.h"
 
 namespace innkeeper::torch_layer {
 namespace {

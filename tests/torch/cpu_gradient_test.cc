@@ -6,7 +6,7 @@
 #include "innkeeper/torch/runtime.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/mixed_move.h"
-#include "torch/runtime/load.h"
+#include "torch/start/load.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "sim/accelerator.h"
 #include "torch/accelerator/c10_device.h"
-#include "torch/runtime/faults.h"
+#include "torch/process/faults.h"
 #include "torch/sim/sim_backend.h"
 #ifdef INNKEEPER_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>

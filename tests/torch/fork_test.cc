@@ -1,5 +1,5 @@
 // Locks that a child of fork() needs are free there, whoever held them (fork.h).
-#include "torch/runtime/fork.h"
+#include "torch/process/fork.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -17,8 +17,8 @@
 #include "innkeeper/torch/runtime.h"
 #include "torch/memory/address_space.h"
 #include "torch/memory/spare_attachments.h"
-#include "torch/runtime/load.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
+#include "torch/start/load.h"
 
 namespace innkeeper::torch_layer {
 namespace {

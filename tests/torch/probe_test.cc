@@ -1,5 +1,5 @@
 // The probe finds the rates of a simulated GPU, whatever its name promises.
-#include "torch/runtime/probe.h"
+#include "torch/start/probe.h"
 
 #include <optional>
 #include <utility>

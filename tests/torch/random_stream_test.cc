@@ -1,4 +1,4 @@
-#include "torch/runtime/random_stream.h"
+#include "torch/random/random_stream.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

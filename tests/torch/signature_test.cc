@@ -1,11 +1,11 @@
 // Operator signatures, and which operators are registered one by one.
-#include "torch/operator/signature.h"
+#include "torch/registry/signature.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "torch/operator/register_ops.h"
+#include "torch/registry/register_ops.h"
 
 namespace innkeeper::torch_layer {
 namespace {

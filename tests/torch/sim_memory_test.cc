@@ -17,6 +17,7 @@
 
 #include "sim_fixture.h"
 #include "torch/memory/cpu_allocator.h"
+#include "torch/sim/allocator.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -231,7 +232,7 @@ TEST_F(SimBackendTest, armed_memory_may_be_allocated_raw) {
   void* plain = allocator.raw_allocate(100);
   void* charged = nullptr;
   {
-    const ArmedCpu armed(c10::DeviceIndex{0});
+    const ArmedCpu armed(&sim_backend::allocate_for_cpu, c10::DeviceIndex{0});
     charged = allocator.raw_allocate(100);
     EXPECT_EQ(accountant().used(0), 128);
     EXPECT_TRUE(sim_backend::accelerator(0).contains(charged));

@@ -8,12 +8,10 @@
 #include <initializer_list>
 #include <utility>
 
+#include "torch/accelerator/backend.h"
 #include "torch/accelerator/c10_event.h"
 #include "torch/accelerator/guarded.h"
-#include "torch/runtime/faults.h"
-#ifdef INNKEEPER_WITH_CUDA
-#include "torch/cuda/cuda_backend.h"
-#endif
+#include "torch/process/faults.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -63,11 +61,13 @@ C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
       name_(std::move(name)),
       device_(device),
       key_(key),
+      backend_(backend_of(device.type())),
       recount_(std::move(recount)),
       order_(std::move(order)),
       health_(std::move(health)),
       streams_{compute_queue_of(device), c10::Stream(c10::Stream::DEFAULT, device),
                c10::Stream(c10::Stream::DEFAULT, device)} {
+  IK_CHECK(backend_ != nullptr, "a device of a kind that this build lacks");
   const c10::impl::VirtualGuardImpl guard(device.type());
   streams_[1] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
   streams_[2] = guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
@@ -187,18 +187,9 @@ Status C10Device::synchronize() {
   });
 }
 
-bool C10Device::may_be_helped() const {
-#ifdef INNKEEPER_WITH_CUDA
-  if (device_.is_cuda()) return !cuda_backend::is_any_captured();
-#endif
-  return true;
-}
-
-void C10Device::begin_helping() {
-#ifdef INNKEEPER_WITH_CUDA
-  if (device_.is_cuda()) cuda_backend::spare_captures(device_.index());
-#endif
-}
+bool C10Device::works_unseen() const { return backend_->works_unseen(); }
+bool C10Device::may_be_helped() const { return !backend_->is_any_captured(); }
+void C10Device::begin_helping() { backend_->spare_captures(device_.index()); }
 
 Result<Memory> HostNode::allocate(Bytes size, Queue) {
   if (faults::injected(faults::Fault::allocation)) {

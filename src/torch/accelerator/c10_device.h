@@ -25,6 +25,8 @@
 
 namespace innkeeper::torch_layer {
 
+class Backend;
+
 class C10Device final : public Device {
  public:
   // `recount` asks the allocator for the bytes that are alive on the device. `order`: what is known of who
@@ -51,7 +53,7 @@ class C10Device final : public Device {
   Result<Event> copy_tensor(Queue queue, const at::Tensor& to, const at::Tensor& from);
   Bytes trim() override;
   Status synchronize() override;
-  bool works_unseen() const override { return device_.is_cuda(); }  // a simulated one is told the time
+  bool works_unseen() const override;
   bool may_be_helped() const override;
   void begin_helping() override;
   Status loss() const override { return health_->loss(); }
@@ -71,6 +73,7 @@ class C10Device final : public Device {
   const std::string name_;
   const c10::Device device_;
   const c10::DispatchKey key_;
+  Backend* const backend_;
   const std::function<Bytes()> recount_;
   const std::unique_ptr<MemoryOrder> order_;
   const std::shared_ptr<DeviceHealth> health_;

@@ -4,11 +4,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
+#include "torch/accelerator/backend.h"
 #include "torch/accelerator/current_device.h"
-
-#ifdef INNKEEPER_WITH_CUDA
-#include "torch/cuda/cuda_backend.h"
-#endif
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -37,13 +34,12 @@ void order(const Stream& first, const Stream& then) {
   }
 }
 
-void refuse_capture([[maybe_unused]] c10::Device device) {
-#ifdef INNKEEPER_WITH_CUDA
-  TORCH_CHECK(!device.is_cuda() || !cuda_backend::is_capturing(device.index()),
+void refuse_capture(c10::Device device) {
+  Backend* const backend = backend_of(device.type());
+  TORCH_CHECK(backend == nullptr || !backend->is_capturing(device.index()),
               "managed tensors cannot be used while a CUDA graph is captured: a graph keeps addresses, and "
               "managed memory moves; capture with tensors on ",
               device);
-#endif
 }
 
 // Returns the program's stream, if it has chosen one.

@@ -6,7 +6,7 @@
 #include "torch/accelerator/current_device.h"
 #include "torch/accelerator/device_health.h"
 #include "torch/memory/cpu_allocator.h"
-#include "torch/operator/unseen.h"
+#include "torch/registry/unseen.h"
 
 namespace innkeeper::torch_layer {
 

@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/fork.h"
-#include "torch/runtime/loaded_library.h"
+#include "torch/process/fork.h"
+#include "torch/process/loaded_library.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {

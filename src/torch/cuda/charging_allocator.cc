@@ -13,7 +13,7 @@
 #include "torch/errors.h"
 #include "torch/memory/address_table.h"
 #include "torch/memory/cpu_allocator.h"
-#include "torch/runtime/fork.h"
+#include "torch/process/fork.h"
 
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {

@@ -27,9 +27,16 @@
 #include "device/slabs.h"
 #include "plan/speed.h"
 #include "torch/accelerator/memory_order.h"
-#include "torch/runtime/random_stream.h"
+#include "torch/accelerator/philox_state.h"
+
+namespace innkeeper::torch_layer {
+class Backend;
+}
 
 namespace innkeeper::torch_layer::cuda_backend {
+
+// CUDA's GPUs as a kind of accelerator (accelerator/backend.h).
+Backend& backend();
 
 // Replaces `cuda` and `auto` by one node for each visible card and gives each its budget: what is free there
 // now, less a reserve, unless the user named one. Fails if a card is not there, too small for its budget, or

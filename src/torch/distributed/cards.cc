@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "torch/runtime/fork.h"
+#include "torch/process/fork.h"
 
 namespace innkeeper::torch_layer {
 

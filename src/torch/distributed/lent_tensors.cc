@@ -9,7 +9,7 @@
 #include "torch/accelerator/compute_queue.h"
 #include "torch/errors.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 

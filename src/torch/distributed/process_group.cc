@@ -10,8 +10,8 @@
 #include "torch/distributed/cards.h"
 #include "torch/distributed/collective.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/fork.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/fork.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

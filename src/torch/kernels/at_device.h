@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace detail {

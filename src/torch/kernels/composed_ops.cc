@@ -14,13 +14,13 @@
 #include "torch/kernels/own_kernels.h"
 #include "torch/kernels/quantized.h"
 #include "torch/memory/composed.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
-#include "torch/operator/boxed_kernel.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/mixed_move.h"
-#include "torch/operator/register_ops.h"
-#include "torch/runtime/device_index.h"
-#include "torch/runtime/random_stream.h"
+#include "torch/random/random_stream.h"
+#include "torch/registry/boxed_kernel.h"
+#include "torch/registry/register_ops.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -7,14 +7,15 @@
 
 #include "residency/pinned_copies.h"
 #include "residency/program_copy.h"
+#include "torch/accelerator/backend.h"
 #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
 #include "torch/kernels/copy_across.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/pinned_memory.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/drive.h"
-#include "torch/operator/unseen.h"
-#include "torch/runtime/device_index.h"
+#include "torch/registry/unseen.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -45,7 +46,7 @@ NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& so
 // speak CUDA may have tensors of its own on a GPU, and streams that order what they do to page-locked memory.
 C10Device* device_with_copy_queues(Runtime& runtime, NodeId node) {
   const NodeBackend& backend = runtime.backend(node);
-  if (backend.host || (backend.kind == "cuda" && !has_device_per_node())) return nullptr;
+  if (backend.host || (backend.accelerator->is_programs_too() && !has_device_per_node())) return nullptr;
   return dynamic_cast<C10Device*>(&runtime.engine().device(node));
 }
 
@@ -82,10 +83,10 @@ class CopyCall : public WholeAndOnce {
       throw_if_error(call.runtime().pinned_copies().order_after(device, Queue::compute, host_range()),
                      name());
     }
-    // CUDA's allocator of pinned memory knows which copies still read it, so that one need not be waited for.
     // Who copies to the CPU reads next, and knows of no queue of ours.
+    const Backend* const accelerator = call.runtime().backend(call.node()).accelerator;
     const bool may_go_on = (from_managed_ && to_managed_) ||
-                           (!from_managed_ && call.runtime().backend(call.node()).kind == "cuda");
+                           (!from_managed_ && accelerator != nullptr && accelerator->keeps_pinned_memory());
     target.copy_(source, non_blocking_ && may_go_on);
   }
 

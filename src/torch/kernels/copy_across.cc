@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 
 #include "torch/accelerator/compute_queue.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/drive.h"
-#include "torch/operator/unseen.h"
-#include "torch/runtime/device_index.h"
+#include "torch/registry/unseen.h"
 
 namespace innkeeper::torch_layer {
 namespace {

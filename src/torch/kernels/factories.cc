@@ -8,8 +8,8 @@
 #include "torch/kernels/copy.h"
 #include "torch/kernels/own_kernels.h"
 #include "torch/memory/device_allocator.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -9,7 +9,7 @@
 #include "torch/kernels/own_kernels.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/operator_call.h"
-#include "torch/runtime/thread_context.h"
+#include "torch/process/thread_context.h"
 
 namespace innkeeper::torch_layer {
 namespace {

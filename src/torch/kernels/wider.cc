@@ -15,7 +15,7 @@
 
 #include "torch/kernels/host_kernels.h"
 #include "torch/kernels/own_kernels.h"
-#include "torch/operator/boxed_kernel.h"
+#include "torch/registry/boxed_kernel.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/thread_annotations.h"
 #include "base/types.h"
-#include "torch/runtime/fork.h"
+#include "torch/process/fork.h"
 
 namespace innkeeper::torch_layer {
 

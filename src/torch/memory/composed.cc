@@ -5,9 +5,9 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
 
+#include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
 #include "torch/memory/real_memory.h"
-#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -15,8 +15,7 @@
 #include "torch/errors.h"
 #include "torch/memory/address_table.h"
 #include "torch/memory/of_thread.h"
-#include "torch/runtime/faults.h"
-#include "torch/sim/allocator.h"
+#include "torch/process/faults.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -197,8 +196,9 @@ class CpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t size) override {
     const ArmedCpu* target = armed;
     if (C10_LIKELY(target == nullptr)) return original_->allocate(size);
-    if (target->accelerator_ < 0) return allocate_host(*original_, target->accountant_, target->node_, size);
-    return listed(sim_backend::allocate(target->accelerator_, size, c10::Device(c10::kCPU)));
+    if (target->source_ == nullptr)
+      return allocate_host(*original_, target->accountant_, target->node_, size);
+    return listed(target->source_(target->accelerator_, size));
   }
   // For raw_deallocate alone: what allocate() gave when nothing was armed has the original deleter.
   c10::DeleterFnPtr raw_deleter() const override {
@@ -231,12 +231,12 @@ c10::DataPtr unlisted(c10::DataPtr memory) {
   return {data, owner->context, owner->release, device};
 }
 
-ArmedCpu::ArmedCpu(c10::DeviceIndex accelerator)
-    : accelerator_(accelerator), accountant_(nullptr), node_(kNoNode), outer_(armed) {
+ArmedCpu::ArmedCpu(Source source, c10::DeviceIndex accelerator)
+    : source_(source), accelerator_(accelerator), accountant_(nullptr), node_(kNoNode), outer_(armed) {
   armed = this;
 }
 ArmedCpu::ArmedCpu(Accountant* accountant, NodeId node)
-    : accelerator_(-1), accountant_(accountant), node_(node), outer_(armed) {
+    : source_(nullptr), accelerator_(-1), accountant_(accountant), node_(node), outer_(armed) {
   armed = this;
 }
 ArmedCpu::~ArmedCpu() { armed = outer_; }

@@ -32,8 +32,10 @@ IK_EXPORT void install_cpu_allocator();
 // counts.
 class IK_EXPORT ArmedCpu {
  public:
-  // To memory of a simulated accelerator (torch/sim/sim_backend.h): both the bytes and the charge.
-  explicit ArmedCpu(c10::DeviceIndex accelerator);
+  // Gives so many bytes of an accelerator's memory, charged, as memory of the CPU.
+  using Source = c10::DataPtr (*)(c10::DeviceIndex accelerator, size_t size);
+  // To an accelerator whose kernels are the CPU's: both the bytes and the charge are `source`'s.
+  ArmedCpu(Source source, c10::DeviceIndex accelerator);
   // To `node`; the bytes are ordinary host memory. nullptr: nothing is charged.
   ArmedCpu(Accountant* accountant, NodeId node);
   ~ArmedCpu();
@@ -44,7 +46,8 @@ class IK_EXPORT ArmedCpu {
   friend class DisarmedCpu;
   friend class CpuAllocator;
 
-  const c10::DeviceIndex accelerator_;  // -1: host memory
+  const Source source_;  // null: host memory
+  const c10::DeviceIndex accelerator_;
   Accountant* const accountant_;
   const NodeId node_;
   const ArmedCpu* const outer_;

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "torch/memory/device_index.h"
 #include "torch/memory/index_memory.h"
-#include "torch/runtime/device_index.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -5,12 +5,12 @@
 #include "base/check.h"
 #include "base/thread_annotations.h"
 #include "torch/memory/device_allocator.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/index_memory.h"
 #include "torch/memory/real_memory.h"
 #include "torch/memory/spare_attachments.h"
-#include "torch/runtime/device_index.h"
-#include "torch/runtime/fork.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/fork.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

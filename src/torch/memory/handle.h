@@ -19,9 +19,9 @@
 #include "residency/block.h"
 #include "residency/engine.h"
 #include "torch/memory/address_space.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/origin.h"
 #include "torch/memory/real_views.h"
-#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <atomic>
 
-#include "torch/runtime/device_index.h"
+#include "torch/memory/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/thread_annotations.h"
 #include "base/types.h"
 #include "device/checksum.h"
-#include "torch/runtime/fork.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/fork.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

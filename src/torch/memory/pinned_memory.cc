@@ -10,7 +10,7 @@
 
 #include "base/thread_annotations.h"
 #include "torch/memory/handle.h"
-#include "torch/runtime/fork.h"
+#include "torch/process/fork.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "torch/memory/handle.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 

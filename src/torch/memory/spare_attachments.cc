@@ -3,7 +3,7 @@
 #include <array>
 
 #include "torch/memory/of_thread.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

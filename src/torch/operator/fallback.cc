@@ -6,21 +6,20 @@
 #include <optional>
 
 #include "torch/errors.h"
+#include "torch/memory/device_index.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/meta_results.h"
 #include "torch/operator/mixed_move.h"
-#include "torch/runtime/device_index.h"
-#include "torch/runtime/random_stream.h"
+#include "torch/random/random_stream.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
 using Kind = Parameter::Kind;
 
-// A simulated accelerator runs CPU kernels, and seems to have any.
+// A simulated accelerator's own key seems to have any kernel.
 bool has_kernel(const Signature& signature, const NodeBackend& backend) {
-  return signature.op.hasComputedKernelForDispatchKey(backend.kind == "sim" ? c10::DispatchKey::CPU
-                                                                            : backend.key);
+  return signature.op.hasComputedKernelForDispatchKey(backend.kernel_key);
 }
 
 // The results of an operator that writes are counted before it runs, where its operands take one part in so

@@ -4,22 +4,11 @@
 #include <ATen/core/stack.h>
 
 #include "base/types.h"
-#include "torch/operator/signature.h"
+#include "torch/registry/managed_op.h"
 
 namespace innkeeper::torch_layer {
 
 class OperatorCall;
-
-// What the managed device knows of an operator beyond its schema.
-struct ManagedOp {
-  explicit ManagedOp(const Signature* its_signature);
-  const Signature* signature;
-  // CUDA takes operands of this operator from the CPU, whatever their shape: indices, lengths, an optimizer's
-  // step.
-  bool takes_cpu_operands;
-  // Draws from PyTorch's default generator, because its schema has no Generator.
-  bool draws_from_default_generator;
-};
 
 // Arguments on the stack; results replace them.
 void run_managed(const ManagedOp& op, torch::jit::Stack* stack);
@@ -45,8 +34,5 @@ bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack);
 // Runs an element-wise operator whose operands are larger than every accelerator slice by slice, so that its
 // bits are an accelerator's (slices.cc). Returns false, and does nothing, where it cannot be cut.
 bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack);
-
-// Registers the device's kernels with the dispatcher. Once.
-void register_operators();
 
 }  // namespace innkeeper::torch_layer

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "torch/operator/soft_placement.h"
-#include "torch/runtime/faults.h"
+#include "torch/process/faults.h"
 
 namespace innkeeper::torch_layer {
 namespace {

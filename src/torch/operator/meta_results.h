@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "torch/operator/signature.h"
+#include "torch/registry/signature.h"
 
 namespace innkeeper::torch_layer {
 

@@ -7,35 +7,16 @@
 #include <array>
 #include <string_view>
 
+#include "torch/memory/device_index.h"
 #include "torch/operator/cpu_gradient.h"
 #include "torch/operator/device_check.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/mixed_move.h"
-#include "torch/runtime/device_index.h"
 
 namespace innkeeper::torch_layer {
 namespace {
 
 using Kind = Parameter::Kind;
-
-// Where CUDA takes operands of any shape from the CPU. Everywhere it takes 0-dim tensors that are only read.
-constexpr std::array<std::string_view, 15> kTakesCpu = {
-    "aten::index",      // indices
-    "aten::index_put",  // indices
-    "aten::index_put_",
-    "aten::_index_put_impl",
-    "aten::_index_put_impl_",
-    "aten::_unsafe_index",
-    "aten::_unsafe_index_put",
-    "aten::_unsafe_masked_index",
-    "aten::_unsafe_masked_index_put_accumulate",
-    "aten::_ctc_loss",  // targets, lengths
-    "aten::_ctc_loss_backward",
-    "aten::_cudnn_ctc_loss",
-    "aten::_use_cudnn_ctc_loss",
-    "aten::_pad_packed_sequence",  // batch sizes
-    "aten::_nested_from_padded",   // a nested tensor's sizes
-};
 
 // Nothing but a generator of ours brought the call here.
 void refuse_foreign_draw(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
@@ -108,15 +89,6 @@ bool has_kernel_for_each(const c10::OperatorHandle& op) {
 }
 
 }  // namespace
-
-ManagedOp::ManagedOp(const Signature* its_signature)
-    : signature(its_signature),
-      takes_cpu_operands(std::find(kTakesCpu.begin(), kTakesCpu.end(), its_signature->op.schema().name()) !=
-                         kTakesCpu.end()),
-      // Its schema has a dropout, but the kernel for CPUs refuses any.
-      draws_from_default_generator(its_signature->random_without_generator &&
-                                   its_signature->op.schema().name() !=
-                                       "aten::_scaled_dot_product_flash_attention_for_cpu") {}
 
 void refuse_mixed_devices(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (!op.signature->aten) return;

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "torch/errors.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
 #include "torch/memory/moved_copies.h"
 #include "torch/operator/cpu_gradient.h"
 #include "torch/operator/fallback.h"
-#include "torch/operator/unseen.h"
-#include "torch/runtime/device_index.h"
+#include "torch/registry/unseen.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -24,7 +24,7 @@
 #include "torch/memory/cpu_allocator.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/read_check.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
 #include "trace/stream.h"
 
 namespace innkeeper::torch_layer {

@@ -5,8 +5,8 @@
 #include <atomic>
 
 #include "torch/errors.h"
-#include "torch/runtime/fork.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/fork.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -23,13 +23,12 @@
 #include <optional>
 #include <vector>
 
-#include "torch/kernels/copy.h"
+#include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/meta_results.h"
 #include "torch/operator/soft_placement.h"
-#include "torch/runtime/device_index.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -177,7 +176,7 @@ class Cut {
       }
       const Tensor part = part_of(arguments_[i].toTensor(), range);
       const Tensor copied = fresh(part);
-      copy_from(part, copied, /*non_blocking=*/false);
+      copied.copy_(part);
       some.emplace_back(copied);
     }
     return some;
@@ -270,7 +269,7 @@ class Cut {
       if (!tensor.is_non_overlapping_and_dense() || Bytes(static_cast<int64_t>(tensor.nbytes())) > slice)
         return false;
       const Tensor copied = fresh(tensor);
-      copy_from(tensor, copied, /*non_blocking=*/false);
+      copied.copy_(tensor);
       arguments_[i] = copied;
     }
     return true;
@@ -306,12 +305,13 @@ bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack) {
       nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) { return engine.budget(a) < engine.budget(b); });
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const AtIndex at(index_of_operands(torch::jit::last(*stack, signature.args.size())));
-  Cut cut(signature, torch::jit::last(*stack, signature.args.size()), runtime.backend(node).kind == "sim");
+  Cut cut(signature, torch::jit::last(*stack, signature.args.size()),
+          runtime.backend(node).kernel_key == c10::DispatchKey::CPU);
   if (!cut.prepare(Bytes(engine.budget(node).count() / kPartOfBudget))) return false;
   for (const Range range : cut.ranges()) {
     torch::jit::Stack some = cut.slice(range);
     run_managed(op, &some);
-    copy_from(some.back().toTensor(), cut.part_of(cut.result(), range), /*non_blocking=*/false);
+    cut.part_of(cut.result(), range).copy_(some.back().toTensor());
   }
   torch::jit::drop(*stack, signature.args.size());
   stack->emplace_back(cut.result());

@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "base/thread_annotations.h"
-#include "torch/runtime/runtime_state.h"
-#include "torch/runtime/switch_setting.h"
+#include "torch/process/runtime_state.h"
+#include "torch/process/switch_setting.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -19,7 +19,7 @@
 #include "torch/memory/handle.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/soft_placement.h"
-#include "torch/runtime/runtime_state.h"
+#include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -51,6 +51,11 @@ inline Allocation* allocation_of(const c10::DataPtr& pointer) {
 // names, hpu:index, or cpu for memory that a CPU kernel asks for. Throws c10::OutOfMemoryError.
 c10::DataPtr allocate(c10::DeviceIndex index, size_t size, c10::Device face);
 
+// Memory of hpu:index for a CPU kernel that runs there (ArmedCpu::Source).
+inline c10::DataPtr allocate_for_cpu(c10::DeviceIndex index, size_t size) {
+  return allocate(index, size, c10::Device(c10::kCPU));
+}
+
 // The allocator of hpu tensors: allocates on the current device. Lives for good.
 c10::DeviceAllocator& device_allocator();
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "torch/memory/pinned_memory.h"
-#include "torch/runtime/faults.h"
+#include "torch/process/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "torch/runtime/faults.h"
+#include "torch/process/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/current.h"
 #include "torch/sim/machine.h"

@@ -8,8 +8,8 @@
 
 #include "torch/compat.h"
 #include "torch/memory/cpu_allocator.h"
-#include "torch/operator/library_operators.h"
-#include "torch/operator/register_ops.h"
+#include "torch/registry/library_operators.h"
+#include "torch/registry/register_ops.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/copy.h"
 #include "torch/sim/current.h"

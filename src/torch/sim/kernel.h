@@ -3,8 +3,8 @@
 
 #include <ATen/core/boxing/KernelFunction.h>
 
-#include "torch/operator/signature.h"
-#include "torch/operator/work.h"
+#include "torch/registry/signature.h"
+#include "torch/registry/work.h"
 
 namespace innkeeper::torch_layer::sim_backend {
 

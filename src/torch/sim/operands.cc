@@ -2,7 +2,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DispatchKeySet.h>
 
-#include "torch/runtime/faults.h"
+#include "torch/process/faults.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"
@@ -101,7 +101,7 @@ void KernelCall::begin(bool host_result) {
   device.begin_kernel(queue_);
   running_ = true;
   below_.emplace(kAboveKernels);
-  if (has_data()) armed_.emplace(index_);
+  if (has_data()) armed_.emplace(&allocate_for_cpu, index_);
 }
 
 KernelCall::~KernelCall() {

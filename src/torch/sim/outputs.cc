@@ -2,7 +2,7 @@
 #include <ATen/EmptyTensor.h>
 
 #include "torch/memory/composed.h"
-#include "torch/runtime/faults.h"
+#include "torch/process/faults.h"
 #include "torch/sim/allocator.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"

@@ -20,7 +20,14 @@
 #include "sim/accelerator.h"
 #include "torch/accelerator/memory_order.h"
 
+namespace innkeeper::torch_layer {
+class Backend;
+}
+
 namespace innkeeper::torch_layer::sim_backend {
+
+// Simulated accelerators as a kind of accelerator (accelerator/backend.h).
+Backend& backend();
 
 // Device hpu:i is accelerators[i], which is nodes[i] to the accountant: it is asked before every allocation
 // there, for every allocator. It may be null; else it must stay for good. Once more: replaces them all, and

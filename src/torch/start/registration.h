@@ -1,0 +1,9 @@
+// Registers the managed device's kernels with the dispatcher.
+#pragma once
+
+namespace innkeeper::torch_layer {
+
+// Once, when the library is loaded.
+void register_operators();
+
+}  // namespace innkeeper::torch_layer
