@@ -3,7 +3,8 @@
 The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, `set(CLI_DEPS ...)` of
 the program, and the rows below for the two folders that need PyTorch. A folder may include itself, what it
 links and what those link, and the public headers, which include nothing of src/. PyTorch is for src/torch,
-src/bindings and include/innkeeper/torch alone, Python for src/bindings.
+src/bindings and include/innkeeper/torch alone, Python for src/bindings. INNER_ROWS orders the directories
+inside a folder.
 """
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ SRC = TOP / "src"
 PUBLIC = TOP / "include" / "innkeeper"
 PUBLIC_FOLDER, PUBLIC_TORCH_FOLDER = "include/innkeeper", "include/innkeeper/torch"
 TORCH_ROWS = {"torch": {"residency", "board", "trace", "sim", "config"}, "bindings": {"torch", "lease"}}
+# Directories inside a folder, lowest first: a file includes those of its own directory and of rows above its
+# own alone. "." are the files beside the directories, "main" is the program's first file.
+INNER_ROWS = {
+    "torch": (
+        (".",), ("process",), ("registry",), ("memory",), ("accelerator",), ("cuda", "sim"), ("random",),
+        ("operator",), ("kernels",), ("distributed",), ("start",),
+    ),
+    "cli": ((".",), ("cards",), ("grant",), ("doctor", "measure", "queue", "setup"), ("main",)),
+}  # fmt: skip
+# Folders whose files form no circle: a header and its .cc count as one.
+WITHOUT_CIRCLES = ("plan", "policy", "trace", "replay")
 PROGRAM_ROW = re.compile(r"set\(CLI_DEPS ([\w\s]+)\)")
 LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -90,6 +102,43 @@ def problems_of(path: Path, folder: str, allowed: set[str], folders: set[str]) -
     return found
 
 
+def directory_of(path: Path, folder: str) -> str:
+    """The directory of INNER_ROWS that a file of src/FOLDER is in."""
+    parts = path.relative_to(SRC / folder).parts
+    if parts == ("main.cc",):
+        return "main"
+    return parts[0] if len(parts) > 1 else "."
+
+
+def inner_problems(folder: str) -> list[str]:
+    """One line for each #include that goes upward or sideways between the directories of a folder."""
+    level = {name: number for number, row in enumerate(INNER_ROWS[folder]) for name in row}
+    found = []
+    for path in sources_of(SRC / folder):
+        own = directory_of(path, folder)
+        if own not in level:
+            found.append(f"{path.relative_to(TOP)}: {own} has no row in INNER_ROWS")
+            continue
+        for _, name in INCLUDE.findall(path.read_text()):
+            if not name.startswith(f"{folder}/") or not (SRC / name).exists():
+                continue
+            other = directory_of(SRC / name, folder)
+            if other != own and level.get(other, len(level)) >= level[own]:
+                found.append(f"{path.relative_to(TOP)}: {own} may not include {name}")
+    return found
+
+
+def circles_of_files(folder: str) -> list[str]:
+    """One line for each file of a folder that includes itself through others."""
+    table: dict[str, set[str]] = {}
+    for path in sources_of(SRC / folder):
+        own = str(path.relative_to(SRC).with_suffix(""))
+        names = {name.removesuffix(".h") for _, name in INCLUDE.findall(path.read_text())}
+        table.setdefault(own, set()).update(names - {own})
+    known = {name: links & set(table) for name, links in table.items()}
+    return [f"src/{line}" for line in cycles(known)]
+
+
 def main() -> int:
     """Checks all of src/; returns the exit status."""
     table = direct_links()
@@ -108,6 +157,10 @@ def main() -> int:
             checked += 1
             with_torch = (PUBLIC / "torch") in path.parents
             found += problems_of(path, PUBLIC_TORCH_FOLDER if with_torch else PUBLIC_FOLDER, set(), folders)
+        for folder in sorted(INNER_ROWS):
+            found += inner_problems(folder)
+        for folder in WITHOUT_CIRCLES:
+            found += circles_of_files(folder)
     print("\n".join(found) if found else f"layers: {checked} files keep to the table")
     return 1 if found else 0
 

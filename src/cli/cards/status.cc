@@ -6,10 +6,10 @@
 
 #include <memory>
 
+#include "cli/cards/need_cards.h"
 #include "cli/cards/report.h"
 #include "cli/cards/survey.h"
 #include "cli/command.h"
-#include "cli/grant/grant.h"
 #include "cli/screen.h"
 
 namespace innkeeper::cli {

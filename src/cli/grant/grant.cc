@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/cards/need_cards.h"
 #include "cli/cards/survey.h"
 #include "cli/command.h"
 #include "lease/from_snapshot.h"
@@ -16,7 +17,6 @@ namespace innkeeper::cli {
 namespace {
 
 using telemetry::Snapshot;
-using telemetry::Trouble;
 
 // The cards that the environment gives this process; none: all of them.
 std::optional<std::vector<std::string>> given_cards(const Snapshot& snapshot) {
@@ -37,18 +37,6 @@ lease::Arbiter open_arbiter() {
     note("leases are in " + arbiter.value().directory().path() + "; " + line);
   for (const std::string& line : lease::warnings_of(arbiter.value().directory())) note(line);
   return std::move(arbiter).value();
-}
-
-void need_cards(const Snapshot& snapshot) {
-  if (!snapshot.cards.empty()) return;
-  if (snapshot.trouble == Trouble::wrong_setting) fail(kSetting, snapshot.driver.text());
-  if (snapshot.trouble == Trouble::none || snapshot.trouble == Trouble::no_library) {
-    std::string why = snapshot.driver.text().empty() ? "the driver sees none" : snapshot.driver.text();
-    if (!snapshot.lost.empty())
-      why = std::to_string(snapshot.lost.size()) + " cannot be used: " + snapshot.lost.front().why;
-    fail(kNoGpu, "no GPU: " + why);
-  }
-  fail(kDriver, snapshot.driver.text());
 }
 
 lease::Lease grant(lease::Arbiter& arbiter, lease::Request request) {

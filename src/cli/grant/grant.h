@@ -16,7 +16,4 @@ lease::Lease grant(lease::Arbiter& arbiter, lease::Request request);
 // The machine's folder, or fails with kFolder.
 lease::Arbiter open_arbiter();
 
-// Fails unless there is a card, with the driver's trouble and its cure.
-void need_cards(const telemetry::Snapshot& snapshot);
-
 }  // namespace innkeeper::cli
