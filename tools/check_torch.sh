@@ -12,7 +12,7 @@ source "$(dirname "$0")/common.sh"
 OLDEST=2.11.0
 CACHE=build/check-torch
 [ -x "$VENV_PYTHON" ] || VENV_PYTHON=$PYTHON
-[ -z "${QUICK:-}" ] || { CHECK_TORCH=ours FILES=src/torch/runtime/home.cc PCH=off; }
+[ -z "${QUICK:-}" ] || { CHECK_TORCH=ours FILES=src/torch/start/home.cc PCH=off; }
 mkdir -p "$CACHE"
 
 pip_quietly() { "$VENV_PYTHON" -m pip --disable-pip-version-check "$@" 2>"$CACHE/pip.log" || die "$(cat "$CACHE/pip.log")"; }

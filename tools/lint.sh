@@ -30,6 +30,7 @@ structure() {
   "$PYTHON" tools/loc.py
   "$PYTHON" tools/check_shadows.py
   "$PYTHON" tools/check_words.py
+  "$PYTHON" tools/draw_figures.py --check
 }
 
 python() {

@@ -143,7 +143,7 @@ def between(now: Tensor, versions: list[Tensor]) -> bool:
 
 
 class Injected:
-    """Failures by our own hooks (src/torch/runtime/faults.h)."""
+    """Failures by our own hooks (src/torch/process/faults.h)."""
 
     def arm(self, kinds: int, nth: int, more: int = 0) -> None:
         _C.inject_faults(kinds, nth, more)
