@@ -209,7 +209,7 @@ PATH = (
     Stage("collect", "src/torch/operator/drive.h", "the signature names operands and what is written"),
     Stage("choose", "src/torch/operator/operator_call.cc", "the node with most bytes of the operands"),
     Stage("acquire", "src/residency/acquire.cc", "resident operands are pinned by one compare-and-swap"),
-    Stage("bring", "src/residency/acquire.cc", "missing operands: free space, then a copy"),
+    Stage("fetch", "src/residency/acquire.cc", "missing operands: free space, then a copy"),
     Stage("finish_arrival", "src/residency/moves.cc", "the compute queue waits for the copy's event"),
     Stage("compute", "src/torch/operator/drive.h", "the kernel runs on real tensors over the replicas"),
     Stage("give_back", "src/torch/operator/operator_call.cc", "results become blocks"),

@@ -57,7 +57,7 @@ class Player {
     engine_ = std::make_unique<Engine>(std::move(nodes), setup.policy());
     engine_->set_planning(setup.planning);
     engine_->set_recompute(setup.recompute);
-    engine_->set_cookbook([this](Block& block) { return recipe_of(block); });
+    engine_->set_recompute_index([this](Block& block) { return recorded_call_of(block); });
     // A kernel may make an operand larger; here it is so from the beginning.
     for (const RecordedAccess& access : record.accesses) {
       Bytes& size = sizes_[access.block];
@@ -161,7 +161,7 @@ class Player {
     }
   }
 
-  // A recipe may keep it.
+  // A recorded call may keep it.
   void free(BlockId id) {
     const auto found = blocks_.find(id);
     if (found == blocks_.end()) return;
@@ -195,7 +195,7 @@ class Player {
     }
   }
 
-  class Again final : public Recipe {
+  class Again final : public RecordedCall {
    public:
     Again(Player& player, const Made& made) : player_(player), made_(made) {
       for (const auto& [block, writes] : made.inputs) {
@@ -216,7 +216,7 @@ class Player {
     std::vector<Input> inputs_;
   };
 
-  std::unique_ptr<Recipe> recipe_of(Block& block) {
+  std::unique_ptr<RecordedCall> recorded_call_of(Block& block) {
     const auto found = made_by_.find(&block);
     if (found == made_by_.end()) return nullptr;
     return std::make_unique<Again>(*this, found->second);

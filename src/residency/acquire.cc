@@ -26,7 +26,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
   if (disk_ != kNoNode) {
     for (const Access& access : accesses) {
       if (!access.pinned && access.block->replica(disk_).word.state() != ReplicaState::absent)
-        start_reading(*access.block, id);
+        start_disk_read(*access.block, id);
     }
   }
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -34,7 +34,7 @@ Status Engine::acquire(NodeId id, std::span<Access> accesses) {
     Status failure;
     for (Access& access : accesses) {
       if (access.pinned) continue;
-      failure = settle(access, id);
+      failure = pin_slow(access, id);
       if (!failure.ok()) break;
       access.pinned = true;
     }
@@ -111,7 +111,7 @@ void Engine::release(NodeId id, std::span<Access> accesses, const trace::Operati
   if (follows_.load(std::memory_order_relaxed)) follow_if_memory_allows(id, told.accesses, accesses);
 }
 
-Status Engine::lend(NodeId id, std::span<Access> accesses) {
+Status Engine::pin_async(NodeId id, std::span<Access> accesses) {
   for (Status status = acquire(id, accesses); !status.ok(); status = acquire(id, accesses)) {
     if (status.code() != Code::dropped) return status;
     IK_RETURN_IF_ERROR(recompute(accesses));
@@ -140,7 +140,7 @@ bool Engine::pin_closed(Replica& replica, const Access& access) {
   return true;
 }
 
-Status Engine::settle(const Access& access, NodeId id) {
+Status Engine::pin_slow(const Access& access, NodeId id) {
   Block& block = *access.block;
   const bool write = access.write;
   Replica& replica = block.replica(id);
@@ -151,7 +151,7 @@ Status Engine::settle(const Access& access, NodeId id) {
     if (pin_closed(replica, access)) return {};
     const ReplicaState state = replica.word.state();
     if (state == ReplicaState::shared && write && !replica.word.is_closed()) {
-      IK_RETURN_IF_ERROR(claim(block, id));
+      IK_RETURN_IF_ERROR(make_exclusive(block, id));
       replica.word.add_pin(write);
       return {};
     }
@@ -160,9 +160,9 @@ Status Engine::settle(const Access& access, NodeId id) {
       const MoveScope move(*this, block);
       reach("settle");
       if (state == ReplicaState::absent) {
-        Errand errand = kDemand;
-        errand.first = access.queue;
-        status = bring(block, id, errand);
+        MoveIntent intent = kDemand;
+        intent.first = access.queue;
+        status = fetch(block, id, intent);
       } else if (state == ReplicaState::arriving) {
         status = finish_arrival(block, id);
       } else {
@@ -174,7 +174,7 @@ Status Engine::settle(const Access& access, NodeId id) {
 }
 
 // I2: before an operator writes, every other valid replica goes. The lock is let go meanwhile.
-Status Engine::claim(Block& block, NodeId id) {
+Status Engine::make_exclusive(Block& block, NodeId id) {
   if (made_of_.contains(&block)) [[unlikely]]
     return Status(Code::dropped, "what was made of the block must be computed before it is written");
   std::array<NodeId, kMaxNodes> others;
@@ -246,7 +246,7 @@ Status Engine::pin(Block& block, NodeId id) {
   IK_RETURN_IF_ERROR(gather(*this, id, std::span(&access, 1), block.size(), scope));
   const NeedsHeap books;
   MutexLock lock(mutex_);
-  take_in(block);
+  leave_nursery(block);
   Replica& replica = block.replica(id);
   const Bytes size = replica.user_pins == 0 ? round_up(replica.memory.size()) : Bytes(0);
   ++replica.user_pins;
@@ -296,7 +296,7 @@ Status Engine::hold(Block& block, NodeId id, bool write) {
   IK_RETURN_IF_ERROR(gather(*this, id, std::span(&access, 1), block.size(), scope));
   const NeedsHeap books;
   MutexLock lock(mutex_);
-  take_in(block);
+  leave_nursery(block);
   holds_.push_back({&block, id, write, &thread_state()});
   return {};
 }
@@ -319,7 +319,7 @@ void Engine::keep_escaped(NodeId id, Access& access) {
   const NeedsHeap books;
   access.pinned = false;  // the pin stays, and belongs to the escape now
   MutexLock lock(mutex_);
-  take_in(*access.block);
+  leave_nursery(*access.block);
   Replica& replica = access.block->replica(id);
   if (replica.escapes != 0) {
     replica.word.remove_pin(access.write);  // one pin is enough for as long as it lasts

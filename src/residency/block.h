@@ -67,7 +67,7 @@ class ReplicaWord {
 
   // Makes a valid replica shared, so that it may be copied from, unless an operator writes it. A caller that
   // wants to write from now on must claim it, and finds the copy.
-  bool try_lend() {
+  bool try_share() {
     uint64_t word = word_.load(std::memory_order_relaxed);
     do {
       if (writers_of(word) != 0) return false;
@@ -145,12 +145,12 @@ class Block : public TrailingArray<Block, Replica> {
 
  private:
   friend class Engine;
-  friend class Newborns;
+  friend class Nursery;
   friend class TrailingArray<Block, Replica>;
   Block(BlockId id, Bytes size) : id_(id), size_(size.count()) {}
 
   static constexpr uint8_t kNoPlace = UINT8_MAX;
-  uint8_t newborn_ = kNoPlace;  // Place among newborns, if it has one (newborns.h).
+  uint8_t nursery_place_ = kNoPlace;  // Place in the nursery, if it has one (nursery.h).
   std::atomic<uint32_t> writes_{0};
   const BlockId id_;
   std::atomic<int64_t> size_;

@@ -138,32 +138,32 @@ void Engine::unlist(Block& block, NodeId id) {
 }
 
 // It came when it was born.
-void Engine::list_newborn(Block& block) {
+void Engine::list_new(Block& block) {
   const NodeId id = any_replica(block);
   link(block, id);
   if (block.replica(id).memory) node(id).index->add(block);
 }
 
-void Engine::take_in_newborns() {
-  std::array<Block*, Newborns::kPlaces> taken;
-  const size_t count = newborns_.take_all(taken);
-  for (size_t i = 0; i < count; ++i) list_newborn(*taken[i]);
+void Engine::drain_nursery() {
+  std::array<Block*, Nursery::kPlaces> taken;
+  const size_t count = nursery_.take_all(taken);
+  for (size_t i = 0; i < count; ++i) list_new(*taken[i]);
 }
 
-void Engine::take_in(Block& block) {
-  if (newborns_.take(block)) list_newborn(block);
+void Engine::leave_nursery(Block& block) {
+  if (nursery_.take(block)) list_new(block);
 }
 
 // A thread must see every block before it reports that a node has no free space: from here on a block that is
 // born at the node waits for the lock before its operator ends (adopt).
 void Engine::look_for_room(Node& node) {
   node.tight.store(true, std::memory_order_seq_cst);
-  take_in_newborns();
+  drain_nursery();
 }
 
 void Engine::begin_move(Block& block) {
   IK_CHECK(!is_moving(block));
-  take_in(block);
+  leave_nursery(block);
   block.mover_ = &thread_state();
   block.moving_place_ = moving_.size();
   moving_.push_back(&block);
@@ -227,7 +227,7 @@ void Engine::inherit_if_last(Block& block) {
     last = &replica;
   }
   if (last == nullptr || last->word.state() != ReplicaState::shared) return;
-  transition(*last, ReplicaEvent::inherit);
+  transition(*last, ReplicaEvent::promote);
   last->copies.forget_done();
   if (!last->copies.out().empty())
     last->word.close();  // its next writer waits for those who read it (open_replica)
@@ -254,7 +254,7 @@ Block::Space Engine::destroy(Block* block) {
   forget(*block);  // first: a plan drops it no more
   if (block->dropped.load(std::memory_order_relaxed)) [[unlikely]]
     forget_dropped(*block);
-  if (!die_as_newborn(*block)) die(*block);
+  if (!retire(*block)) die(*block);
   Block::Space space = Block::destroy(block);
   blocks_ended_.fetch_add(1, std::memory_order_release);
   wake_waiters();
@@ -262,9 +262,9 @@ Block::Space Engine::destroy(Block* block) {
 }
 
 // No thread has looked for the block: it has one replica, which no copy touches.
-bool Engine::die_as_newborn(Block& block) {
+bool Engine::retire(Block& block) {
   const NodeId id = any_replica(block);
-  if (id == kNoNode || !newborns_.begin_death(block, id)) return false;
+  if (id == kNoNode || !nursery_.begin_death(block, id)) return false;
   Replica& replica = block.replica(id);
   Memory memory = std::move(replica.memory);
   IK_CHECK(next_state(replica.word.state(), ReplicaEvent::free) == static_cast<uint8_t>(ReplicaState::absent),
@@ -272,7 +272,7 @@ bool Engine::die_as_newborn(Block& block) {
   replica.word.be_gone();
   observe(block, id, nullptr);
   memory.reset();
-  newborns_.end_death(block);
+  nursery_.end_death(block);
   return true;
 }
 
@@ -289,9 +289,9 @@ void Engine::die(Block& block) {
     MutexLock lock(mutex_);
     wait_move(block);
     std::erase_if(escaped_,
-                  [&block](const auto& entry) { return entry.first == &block; });  // surrendered ones too
+                  [&block](const auto& entry) { return entry.first == &block; });  // detached ones too
     std::erase_if(holds_, [&block](const Hold& hold) { return hold.block == &block; });
-    forget_onward(block);
+    cancel_next_hop(block);
     if (!pinned_at_.empty()) forget_pins(block);
     release_one();
     if (!last) begin_move(block);  // for good: the evictor does not pick what is left
@@ -319,16 +319,16 @@ void Engine::adopt(Block& block, NodeId id, Memory memory) {
   replica.returns.came(now, now);
   replica.word.be_born();
   const Node& at = node(id);
-  const bool stands = newborns_.add(block);
+  const bool stands = nursery_.add(block);
   // Looked at after it has its place: a thread that looks for room either finds it there or is seen here.
   if (stands && !at.tight.load(std::memory_order_seq_cst)) [[likely]]
     return;
   MutexLock lock(mutex_);
   if (stands) {
-    take_in(block);
+    leave_nursery(block);
   } else {
-    list_newborn(block);
-    take_in_newborns();  // all places are taken
+    list_new(block);
+    drain_nursery();  // all places are taken
   }
 }
 
@@ -338,7 +338,7 @@ void Engine::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   touched(replica);  // by the kernel that is on the queue
   MutexLock lock(mutex_);
   wait_move(block);
-  take_in(block);
+  leave_nursery(block);
   if (block.size() == Bytes(0)) {
     // No operator acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
     for (const auto& at : nodes_) {
@@ -376,10 +376,10 @@ Status Engine::resize_unwritten(Block& block, Bytes size) {
   return {};
 }
 
-Memory Engine::surrender(Block& block, NodeId id) {
+Memory Engine::detach(Block& block, NodeId id) {
   MutexLock lock(mutex_);
   wait_move(block);
-  take_in(block);
+  leave_nursery(block);
   if (block.replica(id).word.state() == ReplicaState::absent) return {};
   Released handed_over = detach(block, id, ReplicaEvent::free);
   inherit_if_last(block);

@@ -41,13 +41,13 @@
 #include "residency/access.h"
 #include "residency/block.h"
 #include "residency/compute_time.h"
-#include "residency/newborns.h"
 #include "residency/node.h"
+#include "residency/nursery.h"
 #include "residency/observers.h"
 #include "residency/program_trackers.h"
-#include "residency/recipe.h"
+#include "residency/recorded_call.h"
+#include "residency/reservation.h"
 #include "residency/thread_state.h"
-#include "residency/ticket.h"
 #include "trace/event.h"
 #include "trace/stream.h"
 
@@ -74,7 +74,7 @@ class Engine final : public Accountant {
   void set_memory_observer(MemoryObserver observer) { observer_ = std::move(observer); }
   void set_escape_probe(EscapeProbe probe) { probe_ = std::move(probe); }
   void set_copy_watch(CopyWatch watch) { watch_ = std::move(watch); }
-  void set_cookbook(Cookbook cookbook) { cookbook_ = std::move(cookbook); }
+  void set_recompute_index(RecomputeIndex index) { recompute_index_ = std::move(index); }
   void set_link_limits(LinkLimits limits) { links_ = limits; }
 
   // ---- nodes
@@ -118,7 +118,7 @@ class Engine final : public Accountant {
   void release(NodeId node, std::span<Access> accesses, const trace::Operation& what = {});
   // acquire() and release() for who works on the bytes until an end that comes by itself, on whatever thread:
   // an operator that finds no room at `node` meanwhile waits for that end.
-  Status lend(NodeId node, std::span<Access> accesses);
+  Status pin_async(NodeId node, std::span<Access> accesses);
   void take_back(NodeId node, std::span<Access> accesses);
   // Pins one block at `node` for the calling thread, which works on its bytes itself (innkeeper.resident).
   // Whatever waiting for that pin would be waiting for oneself fails at once.
@@ -129,7 +129,7 @@ class Engine final : public Accountant {
   // Keeps the pin of one access because the real memory escaped; given back when the probe says so (I12).
   void keep_escaped(NodeId node, Access& access);
   // The block dies while its real memory on `node` is still held outside: hands the memory over.
-  Memory surrender(Block& block, NodeId node);
+  Memory detach(Block& block, NodeId node);
   // Most bytes that one operator could have at `node` now: budget less what is pinned for long.
   Bytes room(NodeId node) const;
   // Where an operator with these operands should run. Replicated operands count if there are no others. What
@@ -142,14 +142,14 @@ class Engine final : public Accountant {
   bool recomputes() const { return may_drop_.load(std::memory_order_relaxed); }
   // Gives the block's bytes at `node` up, as what it reads allows; false: it stays.
   bool drop(Block& block, NodeId node);
-  bool drop(Block& block, NodeId node, std::unique_ptr<Recipe>& unused);  // `unused` is ended by the caller.
+  bool drop(Block& block, NodeId node, std::unique_ptr<RecordedCall>& unused);  // The caller ends `unused`.
   // Has again what of these was dropped, and what is made of those to be written. Not in an OperatorScope.
   Status recompute(std::span<const Access> accesses);
-  // Has again all that was dropped, before the process computes otherwise. No recipe is in force meanwhile,
-  // or there is no end of it. Not in an OperatorScope.
+  // Recomputes all that was discarded, before the process changes how it computes. Meanwhile no recorded call
+  // is in force. Not in an OperatorScope.
   Status recompute_all();
-  // A recipe's operator has made the bytes of `block` again, at `node` and as those of `made`, which has none
-  // afterwards.
+  // A recorded call's operator has made the bytes of `block` again, at `node` and as those of `made`, which
+  // has none afterwards.
   Status refill(Block& block, Block& made, NodeId node);
   // Has the calling thread run operators that are no part of its program: neither a planner nor a record
   // hears of them, and their kernels at `node` do not count as the program's.
@@ -205,7 +205,7 @@ class Engine final : public Accountant {
   Status charge(NodeId node, Bytes size) override;
   void uncharge(NodeId node, Bytes size) noexcept override;
   // Room for `size` bytes, or who has it.
-  Result<Ticket> reserve(NodeId node, Bytes size, Reserve mode);
+  Result<Reservation> reserve(NodeId node, Bytes size, Reserve mode);
 
   // ---- observation
   Stats stats() const;
@@ -257,9 +257,9 @@ class Engine final : public Accountant {
   // engine.cc. Every state change is checked against the table.
   static void transition(Replica& replica, ReplicaEvent event);
   // Makes a valid replica a copy's source, which shares it. False if an operator writes it.
-  static bool lend(Replica& source) {
-    IK_CHECK(is_valid(source.word.state()), "only valid bytes are lent");
-    return source.word.try_lend();
+  static bool share(Replica& source) {
+    IK_CHECK(is_valid(source.word.state()), "only valid bytes are shared");
+    return source.word.try_share();
   }
   // A valid replica stays closed while a copy into it is not done, and the owner while one out of it is not:
   // the next pin orders itself after them (open_replica).
@@ -274,11 +274,11 @@ class Engine final : public Accountant {
   void unlist(Block& block, NodeId id) IK_REQUIRES(mutex_);
   static bool is_moving(const Block& block) { return block.mover_ != nullptr; }
   // Lists what has been born and not looked for: all, or one block. Who looks for it comes here first.
-  void take_in_newborns() IK_REQUIRES(mutex_);
-  void take_in(Block& block) IK_REQUIRES(mutex_);
-  void list_newborn(Block& block) IK_REQUIRES(mutex_);
+  void drain_nursery() IK_REQUIRES(mutex_);
+  void leave_nursery(Block& block) IK_REQUIRES(mutex_);
+  void list_new(Block& block) IK_REQUIRES(mutex_);
   void look_for_room(Node& node) IK_REQUIRES(mutex_);
-  bool die_as_newborn(Block& block) IK_EXCLUDES(mutex_);
+  bool retire(Block& block) IK_EXCLUDES(mutex_);
   void die(Block& block) IK_EXCLUDES(mutex_);
   class MoveScope;  // moving.h
   void begin_move(Block& block) IK_REQUIRES(mutex_);
@@ -298,9 +298,9 @@ class Engine final : public Accountant {
   static void count_write(Block& block) {
     block.writes_.store(block.writes() + 1, std::memory_order_relaxed);
   }
-  Status settle(const Access& access, NodeId id);
+  Status pin_slow(const Access& access, NodeId id);
   bool pin_closed(Replica& replica, const Access& access) IK_REQUIRES(mutex_);
-  Status claim(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  Status make_exclusive(Block& block, NodeId id) IK_REQUIRES(mutex_);
   bool held_by_me(const Block& block, NodeId id) const IK_REQUIRES(mutex_);
   Status pinned(const Block& block, const Node& at, const std::string& consequence) const IK_REQUIRES(mutex_);
   Status written(const Block& block, const Node& at) const IK_REQUIRES(mutex_);
@@ -339,14 +339,14 @@ class Engine final : public Accountant {
 
   // moves.cc: the lock is held, but where they say that they want it
   // Brings the block to `to`: leaves the replica arriving, valid, or owned if it was born.
-  Status bring(Block& block, NodeId to, Errand errand) IK_EXCLUDES(mutex_);
-  Result<Memory> allocate(Ticket& ticket, Bytes size, Queue first) IK_EXCLUDES(mutex_);
-  Status bear(Block& block, NodeId id, Errand errand) IK_EXCLUDES(mutex_);
+  Status fetch(Block& block, NodeId to, MoveIntent intent) IK_EXCLUDES(mutex_);
+  Result<Memory> allocate(Reservation& reservation, Bytes size, Queue first) IK_EXCLUDES(mutex_);
+  Status allocate_unwritten(Block& block, NodeId id, MoveIntent intent) IK_EXCLUDES(mutex_);
   Status close_until(Replica& replica, NodeId id, Queue queue) IK_EXCLUDES(mutex_);
   // Moves valid bytes from one node to another that it reaches directly. With `leaves` the source is about to
   // leave: the bytes are valid at once, but at a disk, where they must have landed.
-  Status carry(Block& block, NodeId from, NodeId to, Errand errand, bool leaves) IK_EXCLUDES(mutex_);
-  Status furnish(Move& move) IK_EXCLUDES(mutex_);
+  Status start_move(Block& block, NodeId from, NodeId to, MoveIntent intent, bool leaves) IK_EXCLUDES(mutex_);
+  Status allocate_destination(Move& move) IK_EXCLUDES(mutex_);
   // Puts copies of the move on their queue, one part or all that is left. Where that fails the block is as it
   // was, and the move has failed.
   enum class Parts : uint8_t { one, all };
@@ -362,8 +362,8 @@ class Engine final : public Accountant {
   bool stays_closed(const Move& move) const;  // is valid as soon as its copies are on their queue
   Link& link_of(const Move& move);
   void watch(MovePtr move) IK_REQUIRES(mutex_);
-  void conclude(Block& block, NodeId id) IK_REQUIRES(mutex_);
-  void stay(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  void finish_move(Block& block, NodeId id) IK_REQUIRES(mutex_);
+  void cancel_vacate(Block& block, NodeId id) IK_REQUIRES(mutex_);
   void advance_moves() IK_EXCLUDES(mutex_);
   void advance_links(Parts parts) IK_REQUIRES(mutex_);
   void advance_link(Link& link, Parts parts) IK_REQUIRES(mutex_);
@@ -379,23 +379,23 @@ class Engine final : public Accountant {
   bool may_be_helped() const IK_REQUIRES(mutex_);
   bool polls_links() const IK_REQUIRES(mutex_);
   void issue_waiting() IK_EXCLUDES(mutex_);
-  void start_reading(Block& block, NodeId to) IK_EXCLUDES(mutex_);
+  void start_disk_read(Block& block, NodeId to) IK_EXCLUDES(mutex_);
   void wake_helper() IK_REQUIRES(mutex_);
-  void go_on(Block& block, MovePtr move, NodeId to) IK_EXCLUDES(mutex_);
-  void forget_onward(Block& block) IK_REQUIRES(mutex_);
+  void start_next_hop(Block& block, MovePtr move, NodeId to) IK_EXCLUDES(mutex_);
+  void cancel_next_hop(Block& block) IK_REQUIRES(mutex_);
   void run_helper() IK_EXCLUDES(mutex_);
   NodeId backing(const Node& node) const;
 
   // recompute.cc
   struct Dropped {
-    std::unique_ptr<Recipe> recipe;
+    std::unique_ptr<RecordedCall> call;
     bool under_way = false;  // a thread follows it
   };
   Status recompute(Block& block) IK_REQUIRES(mutex_);
   void recompute_while_there_is_room() IK_EXCLUDES(mutex_);
-  bool has_room_for(const Recipe& recipe, const Block& result) const IK_REQUIRES(mutex_);
-  bool hold_inputs(Block& block, const Recipe& recipe) IK_REQUIRES(mutex_);
-  void let_inputs_go(Block& block, const Recipe& recipe) IK_REQUIRES(mutex_);
+  bool has_room_for(const RecordedCall& call, const Block& result) const IK_REQUIRES(mutex_);
+  bool hold_inputs(Block& block, const RecordedCall& call) IK_REQUIRES(mutex_);
+  void let_inputs_go(Block& block, const RecordedCall& call) IK_REQUIRES(mutex_);
   void forget_dropped(Block& block) IK_EXCLUDES(mutex_);
 
   // planned.cc
@@ -444,7 +444,7 @@ class Engine final : public Accountant {
   MemoryObserver observer_;
   EscapeProbe probe_;
   CopyWatch watch_;
-  Cookbook cookbook_;
+  RecomputeIndex recompute_index_;
   LinkLimits links_;
 
   mutable Mutex mutex_;
@@ -452,7 +452,7 @@ class Engine final : public Accountant {
   std::atomic<Stamp> now_{1};  // operators so far
   std::atomic<uint64_t> blocks_begun_{0};
   std::atomic<uint64_t> blocks_ended_{0};
-  Newborns newborns_;
+  Nursery nursery_;
   std::atomic<int> waiters_{0};
   std::vector<std::pair<Block*, NodeId>> escaped_ IK_GUARDED_BY(mutex_);
   std::vector<Block*> moving_ IK_GUARDED_BY(mutex_);  // Unordered.

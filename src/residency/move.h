@@ -22,7 +22,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "device/device_api.h"
-#include "residency/ticket.h"
+#include "residency/reservation.h"
 
 namespace innkeeper {
 
@@ -52,15 +52,15 @@ inline constexpr std::array<std::array<bool, kMoveStates>, kMoveStates> kMaySucc
 const char* to_string(MoveState state);
 
 // How a move is to be made: how far it may go for room, and who waits for it.
-struct Errand {
+struct MoveIntent {
   Reserve room;
   Priority priority;
   Queue first = Queue::compute;  // The queue that first writes the memory of an unwritten block.
 };
 // An operator's operand; a victim that must go.
-inline constexpr Errand kDemand{Reserve::may_evict, Priority::demand};
-inline constexpr Errand kPlanned{Reserve::free_room, Priority::planned};
-inline constexpr Errand kHint{Reserve::may_evict, Priority::hint};
+inline constexpr MoveIntent kDemand{Reserve::may_evict, Priority::demand};
+inline constexpr MoveIntent kPlanned{Reserve::free_room, Priority::planned};
+inline constexpr MoveIntent kHint{Reserve::may_evict, Priority::hint};
 
 class Move {
  public:
@@ -83,7 +83,7 @@ class Move {
   bool watched = false;     // a thread must see it land
   bool landing = false;     // a thread does; until then its source has not left, though it may be over
   NodeId onward = kNoNode;  // Next hop behind `to`, if there is one.
-  Ticket ticket;
+  Reservation reservation;
   Bytes begun{0};  // Bytes whose copies are on a queue.
   Event last;      // the last of these copies
   Status status;   // once it has failed

@@ -23,49 +23,49 @@ bool Engine::stays_closed(const Move& move) const {
 }
 
 // Makes memory at `to` and, unless the block was never written, asks for the copies that fill it.
-Status Engine::bring(Block& block, NodeId to, Errand errand) {
+Status Engine::fetch(Block& block, NodeId to, MoveIntent intent) {
   const Moving moving(*this, node(to));
   NodeId from = source_of(block, to);
-  if (from == kNoNode) return bear(block, to, errand);
+  if (from == kNoNode) return allocate_unwritten(block, to, intent);
   if (!reaches(from, to)) {
     Replica& between = block.replica(host_);
-    if (between.word.state() == ReplicaState::absent) IK_RETURN_IF_ERROR(bring(block, host_, errand));
-    if (between.copies.move() != nullptr && errand.priority != Priority::demand) {
-      go_on(block, between.copies.shared_move(), to);
+    if (between.word.state() == ReplicaState::absent) IK_RETURN_IF_ERROR(fetch(block, host_, intent));
+    if (between.copies.move() != nullptr && intent.priority != Priority::demand) {
+      start_next_hop(block, between.copies.shared_move(), to);
       reach("asked");
       return {};
     }
     IK_RETURN_IF_ERROR(finish_arrival(block, host_));
     from = host_;
   }
-  return carry(block, from, to, errand, /*leaves=*/false);
+  return start_move(block, from, to, intent, /*leaves=*/false);
 }
 
-// Memory for which there is a ticket. A refusal of others' may have lost its code on its way through an
+// Memory for which there is a reservation. A refusal of others' may have lost its code on its way through an
 // allocator.
-Result<Memory> Engine::allocate(Ticket& ticket, Bytes size, Queue first) {
-  const Bytes promised = ticket.left();
-  ArmedTicket armed(ticket);
-  Result<Memory> memory = device(ticket.node()).allocate(size, first);
+Result<Memory> Engine::allocate(Reservation& reservation, Bytes size, Queue first) {
+  const Bytes promised = reservation.left();
+  ArmedReservation armed(reservation);
+  Result<Memory> memory = device(reservation.node()).allocate(size, first);
   // A card charges nothing while the program captures a graph, which may have begun since the helper looked.
-  if (memory.ok() && promised != Bytes(0) && ticket.left() == promised)
+  if (memory.ok() && promised != Bytes(0) && reservation.left() == promised)
     return Status(Code::busy, "memory was given that no node is charged for");
   if (!memory.ok() && armed.refused()) return Status(Code::busy, memory.status().message());
   return memory;
 }
 
-Status Engine::bear(Block& block, NodeId id, Errand errand) {
+Status Engine::allocate_unwritten(Block& block, NodeId id, MoveIntent intent) {
   if (block.dropped.load(std::memory_order_relaxed))
     return Status(Code::dropped, "the block's bytes must be computed again first");
   IK_RETURN_IF_ERROR(lost_with(block));
   Replica& replica = block.replica(id);
   if (block.size() != Bytes(0)) {
-    Result<Ticket> ticket = reserve(id, block.size(), errand.room);
-    if (!ticket.ok()) return ticket.status();
-    Result<Memory> memory = allocate(ticket.value(), block.size(), errand.first);
+    Result<Reservation> reservation = reserve(id, block.size(), intent.room);
+    if (!reservation.ok()) return reservation.status();
+    Result<Memory> memory = allocate(reservation.value(), block.size(), intent.first);
     if (!memory.ok()) return memory.status();
-    if (errand.first != Queue::compute) {
-      IK_RETURN_IF_ERROR(close_until(replica, id, errand.first));
+    if (intent.first != Queue::compute) {
+      IK_RETURN_IF_ERROR(close_until(replica, id, intent.first));
     } else {
       touched(replica);  // Orders copy queues after the previous users of the memory.
     }
@@ -91,24 +91,24 @@ Status Engine::close_until(Replica& replica, NodeId id, Queue queue) {
   return {};
 }
 
-Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool leaves) {
+Status Engine::start_move(Block& block, NodeId from, NodeId to, MoveIntent intent, bool leaves) {
   const Moving moving(*this, node(to));
   Replica& target = block.replica(to);
-  const auto move = std::make_shared<Move>(block, from, to, errand.priority);
+  const auto move = std::make_shared<Move>(block, from, to, intent.priority);
   move->leaves = leaves;
   {
     MutexLock lock(mutex_);
-    if (!lend(block.replica(from))) return written(block, node(from));
+    if (!share(block.replica(from))) return written(block, node(from));
     transition(target, ReplicaEvent::fetch_begin);
   }
-  Result<Ticket> ticket = reserve(to, block.size(), errand.room);
+  Result<Reservation> reservation = reserve(to, block.size(), intent.room);
   MutexLock lock(mutex_);
-  if (!ticket.ok()) {
+  if (!reservation.ok()) {
     move->become(MoveState::failed);
     transition(target, ReplicaEvent::fetch_fail);
-    return ticket.status();
+    return reservation.status();
   }
-  move->ticket = std::move(ticket).value();
+  move->reservation = std::move(reservation).value();
   move->become(MoveState::reserved);
   target.copies.set_move(move);
   list(block, to);
@@ -118,14 +118,14 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
   Link& link = link_of(*move);
   // While the program captures a CUDA graph, the allocator charges no node, and a copy would become part of
   // the graph. A hint therefore waits until the capture ends.
-  if (errand.priority != Priority::demand && (link.waiting() != 0 || !link.is_free(links_) ||
+  if (intent.priority != Priority::demand && (link.waiting() != 0 || !link.is_free(links_) ||
                                               !device(from).may_be_helped() || !device(to).may_be_helped())) {
     link.wait(move);
     count_under_way();
     return {};
   }
   lock.unlock();
-  IK_RETURN_IF_ERROR(issue(*move, errand.priority == Priority::demand ? Parts::all : Parts::one));
+  IK_RETURN_IF_ERROR(issue(*move, intent.priority == Priority::demand ? Parts::all : Parts::one));
   if (is_all_issued(*move)) return {};
   lock.lock();
   link.wait(move);
@@ -135,12 +135,12 @@ Status Engine::carry(Block& block, NodeId from, NodeId to, Errand errand, bool l
 
 // Gives an arriving replica its memory. The queue that copies into it comes after the last user of the memory
 // before (I6).
-Status Engine::furnish(Move& move) {
+Status Engine::allocate_destination(Move& move) {
   Block& block = *move.block;
   Replica& replica = block.replica(move.to);
-  Result<Memory> memory = allocate(move.ticket, block.size(), Queue::copy_in);
+  Result<Memory> memory = allocate(move.reservation, block.size(), Queue::copy_in);
   if (!memory.ok()) return memory.status();
-  move.ticket.give_back();
+  move.reservation.give_back();
   {
     MutexLock lock(mutex_);
     unlist(block, move.to);
@@ -156,7 +156,7 @@ Status Engine::issue(Move& move, Parts parts) {
   Replica& target = block.replica(move.to);
   const Bytes size = block.size();
   if (size != Bytes(0) && !target.memory) {
-    if (Status furnished = furnish(move); !furnished.ok()) return fail(move, furnished);
+    if (Status furnished = allocate_destination(move); !furnished.ok()) return fail(move, furnished);
   }
   // The replica that it was to come from may have left; another one has the same bytes, but perhaps not here.
   NodeId from = move.from;
@@ -207,7 +207,7 @@ Status Engine::issue(Move& move, Parts parts) {
   if (!stays_closed(move)) return {};
   target.word.close();
   MutexLock lock(mutex_);
-  conclude(block, move.to);
+  finish_move(block, move.to);
   transition(target, ReplicaEvent::fetch_end);
   return {};
 }
@@ -235,12 +235,12 @@ Status Engine::fail(Move& move, Status why) {
 // ---------------------------------------------------------------- their ends
 
 // The move into a replica is over: it is valid now, or gives up its place.
-void Engine::conclude(Block& block, NodeId id) {
+void Engine::finish_move(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   const MovePtr move = replica.copies.shared_move();
   if (move == nullptr) return;
-  if (move->leaves && move->to == disk_ && !move->landing) stay(block, move->from);
-  move->ticket.give_back();
+  if (move->leaves && move->to == disk_ && !move->landing) cancel_vacate(block, move->from);
+  move->reservation.give_back();
   if (!move->status.ok()) {
     move->become(MoveState::failed);
   } else {
@@ -250,7 +250,7 @@ void Engine::conclude(Block& block, NodeId id) {
 }
 
 // A replica that was to leave once a move has landed: that move is over, or the replica goes another way.
-void Engine::stay(Block& block, NodeId id) {
+void Engine::cancel_vacate(Block& block, NodeId id) {
   Replica& source = block.replica(id);
   if (!source.vacating) return;
   source.vacating = false;
@@ -272,16 +272,16 @@ void Engine::watch(MovePtr move) {
 }
 
 // No operator waits for the bytes: they go on from where a move brings them once they are there.
-void Engine::go_on(Block& block, MovePtr move, NodeId to) {
+void Engine::start_next_hop(Block& block, MovePtr move, NodeId to) {
   MutexLock lock(mutex_);
-  forget_onward(block);
+  cancel_next_hop(block);
   move->onward = to;
   going_on_[&block] = move;
   watch(std::move(move));
 }
 
 // No move goes on with the block's bytes from where they are going now.
-void Engine::forget_onward(Block& block) {
+void Engine::cancel_next_hop(Block& block) {
   if (going_on_.empty()) return;
   const auto found = going_on_.find(&block);
   if (found == going_on_.end()) return;
@@ -339,7 +339,7 @@ void Engine::advance_link(Link& link, Parts parts) {
 Status Engine::land(const MovePtr& move) {
   Block& block = *move->block;
   const NodeId onward = move->onward;
-  forget_onward(block);
+  cancel_next_hop(block);
   const Landing landing(*move);
   const MoveScope scope(*this, block);
   reach("land");
@@ -352,11 +352,11 @@ Status Engine::land(const MovePtr& move) {
     vacate(node(move->from), block);
   } else if (source.vacating) {
     MutexLock lock(mutex_);
-    stay(block, move->from);
+    cancel_vacate(block, move->from);
   }
   if (!status.ok() || onward == kNoNode) return status;
   if (block.replica(onward).word.state() != ReplicaState::absent) return {};
-  return bring(block, onward, move->priority == Priority::planned ? kPlanned : kHint);
+  return fetch(block, onward, move->priority == Priority::planned ? kPlanned : kHint);
 }
 
 // What had to be evicted by an operator that needed its room says that more will have to. So the next of what
@@ -380,7 +380,7 @@ void Engine::write_back_ahead(Node& node) {
   if (dirty == nullptr) return node.ahead.store(0, std::memory_order_relaxed);
   node.ahead.fetch_sub(dirty->size().count(), std::memory_order_relaxed);
   const MoveScope scope(*this, *dirty);
-  (void)carry(*dirty, node.id, disk_, {Reserve::free_room, Priority::hint}, /*leaves=*/false);
+  (void)start_move(*dirty, node.id, disk_, {Reserve::free_room, Priority::hint}, /*leaves=*/false);
 }
 
 // ---------------------------------------------------------------- waiting for them
@@ -444,14 +444,14 @@ bool Engine::cancel_last_waiting(Node& node) {
 }
 
 // Has a disk begin to read what an operator at `to` is about to wait for, beside what it reads already.
-void Engine::start_reading(Block& block, NodeId to) {
+void Engine::start_disk_read(Block& block, NodeId to) {
   MutexLock lock(mutex_);
   if (is_moving(block) || block.replica(to).word.state() != ReplicaState::absent ||
       block.replica(host_).word.state() != ReplicaState::absent || source_of(block, to) != disk_) {
     return;
   }
   const MoveScope move(*this, block);
-  (void)bring(block, host_, kDemand);
+  (void)fetch(block, host_, kDemand);
 }
 
 }  // namespace innkeeper

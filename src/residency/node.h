@@ -17,8 +17,8 @@
 #include "residency/compute_time.h"
 #include "residency/index.h"
 #include "residency/links.h"
+#include "residency/reservation.h"
 #include "residency/stamps.h"
-#include "residency/ticket.h"
 
 namespace innkeeper {
 
@@ -51,7 +51,7 @@ struct Node {
   std::atomic<int64_t> evictions{0};
   std::atomic<int> running{0};  // operators between OperatorScope's ends
   // Has been more than half full, or asked to take a large operator: they take turns from now on, and no
-  // newborn stays off the list.
+  // new result stays off the list.
   std::atomic<bool> tight{false};
   // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
   // have been given back, so a thread that reads zero has to ask for the room once more.

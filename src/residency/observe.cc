@@ -30,7 +30,7 @@ Stats Engine::stats() const {
   stats.divergences = planned.divergences;
   stats.period = planned.period;
   MutexLock lock(mutex_);
-  const_cast<Engine*>(this)->take_in_newborns();
+  const_cast<Engine*>(this)->drain_nursery();
   const_cast<Engine*>(this)->poll_escapes();
   stats.escaped = static_cast<int64_t>(escaped_.size());
   for (const auto& at : nodes_) {
@@ -77,7 +77,7 @@ std::string Engine::check_invariants() const {
   for (int look = 1;; ++look) {
     {
       MutexLock lock(mutex_);
-      const_cast<Engine*>(this)->take_in_newborns();
+      const_cast<Engine*>(this)->drain_nursery();
       if (std::string broken = check_replicas(); !broken.empty()) return broken;
       std::string broken = check_books();
       if (broken.empty() || look == kLooks) return broken;
@@ -127,7 +127,7 @@ std::string Engine::check_replicas() const {
         return what + "is " + to_string(replica.word.state()) + (move ? " and" : " without") + " a move";
       if (move != nullptr && (move->is_over() || move->to != at->id || move->block != block))
         return what + "has a move that is not its own";
-      if (move != nullptr && !replica.memory && move->ticket.left() != round_up(block->size()))
+      if (move != nullptr && !replica.memory && move->reservation.left() != round_up(block->size()))
         return what + "is arriving without memory or room for it";
       if (replica.vacating && at->index->contains(*block))
         return what + "leaves already, and may be a victim";

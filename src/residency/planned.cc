@@ -76,7 +76,7 @@ Bytes Engine::plannable(NodeId id) {
   const Node& at = node(id);
   if (backing(at) == kNoNode || at.device->is_lost()) return Bytes(0);
   const MutexLock lock(mutex_);
-  take_in_newborns();
+  drain_nursery();
   Bytes blocks = at.replica_bytes + at.promises.total();  // also those that are arriving, and have left
   for (const Leaving& parked : at.leaving) blocks += round_up(parked.memory.size());
   const Bytes kernels = std::max(Bytes(at.used.load(std::memory_order_relaxed)) - blocks, Bytes(0));
@@ -151,7 +151,7 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
   if (place == nullptr) return;
   ProgramTracker& tracker = *place;
-  std::vector<std::unique_ptr<Recipe>> unused;  // blocks may end with them, and tell the planner
+  std::vector<std::unique_ptr<RecordedCall>> unused;  // blocks may end with them, and tell the planner
   const MutexLock lock(tracker.mutex);
   // Its place may have been given to another thread meanwhile, or planning turned off.
   if (!tracker.is_of(self) || !may_plan_.load(std::memory_order_seq_cst)) return;
@@ -210,9 +210,9 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
   for (plan::Order order; planner.next(order);) {
     if (order.drops) {
-      std::unique_ptr<Recipe> recipe;
-      if (drop(*order.block, order.node, recipe)) continue;
-      if (recipe != nullptr) unused.push_back(std::move(recipe));
+      std::unique_ptr<RecordedCall> call;
+      if (drop(*order.block, order.node, call)) continue;
+      if (call != nullptr) unused.push_back(std::move(call));
     }
     if (!order.arrives) {
       leave_as_planned(*order.block, order.node);
@@ -288,7 +288,7 @@ bool Engine::arrive_as_planned(Block& block, NodeId id) {
   const NodeId from = source_of(block, id);
   if (from == kNoNode || (id == host_ && from != disk_)) return true;
   const MoveScope move(*this, block);
-  return bring(block, id, kPlanned).code() != Code::busy;
+  return fetch(block, id, kPlanned).code() != Code::busy;
 }
 
 }  // namespace innkeeper

@@ -49,7 +49,7 @@ Status ProgramCopy::end(Event copied) {
   Replica& replica = access_.block->replica(node_);
   reach("program copy");
   MutexLock lock(engine_.mutex_);
-  engine_.take_in(*access_.block);  // a newborn dies without a look at its copies
+  engine_.leave_nursery(*access_.block);  // a new result dies without a look at its copies
   if (Engine::is_moving(*access_.block)) {
     lock.unlock();
     return engine_.device(node_).wait(Queue::compute, copied);  // the pin's stamp covers it

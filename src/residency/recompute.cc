@@ -1,8 +1,8 @@
-// Bytes that are dropped, since the operator that made them can make them again (recipe.h).
+// Bytes that are dropped, since the operator that made them can make them again (recorded_call.h).
 //
-// What a dropped block is made of stays as it is meanwhile: it lives by the recipe, and is shared, never
-// owned, so an operator that is to write it comes by claim(), which finds it among `made_of_`. What is made
-// of others is not dropped while something is made of it, so no recipe waits for another.
+// What a dropped block is made of stays as it is meanwhile: it lives by the recorded call, and is shared,
+// never owned, so an operator that is to write it comes by make_exclusive(), which finds it among `made_of_`.
+// What is made of others is not dropped while something is made of it, so no recorded call waits for another.
 #include <algorithm>
 #include <utility>
 
@@ -27,29 +27,29 @@ class Unheard {
 }  // namespace
 
 bool Engine::drop(Block& block, NodeId id) {
-  std::unique_ptr<Recipe> unused;
+  std::unique_ptr<RecordedCall> unused;
   return drop(block, id, unused);
 }
 
-bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
-  if (!recomputes() || !cookbook_ || thread_state().recomputing != 0) return false;
-  recipe = cookbook_(block);
-  if (recipe == nullptr || recipe->node() != id || recipe->inputs().empty()) return false;
+bool Engine::drop(Block& block, NodeId id, std::unique_ptr<RecordedCall>& call) {
+  if (!recomputes() || !recompute_index_ || thread_state().recomputing != 0) return false;
+  call = recompute_index_(block);
+  if (call == nullptr || call->node() != id || call->inputs().empty()) return false;
   MutexLock lock(mutex_);
   Replica& replica = block.replica(id);
   // Else it leaves without a copy anyway, or something dropped is made of it.
   const bool alone = replica.word.state() == ReplicaState::owned;
   if (!alone || is_moving(block) || dropped_.contains(&block)) return false;
-  if (block.writes() != recipe->writes()) return false;
-  if (!recipe->in_force()) return false;
-  if (!has_room_for(*recipe, block)) return false;
-  if (!hold_inputs(block, *recipe)) return false;
+  if (block.writes() != call->writes()) return false;
+  if (!call->in_force()) return false;
+  if (!has_room_for(*call, block)) return false;
+  if (!hold_inputs(block, *call)) return false;
   if (!replica.word.close_if_unpinned()) {
-    let_inputs_go(block, *recipe);
+    let_inputs_go(block, *call);
     return false;
   }
   // A thread that comes for an input from here on finds it, and waits until it has left.
-  dropped_[&block] = {std::move(recipe), true};
+  dropped_[&block] = {std::move(call), true};
   const MoveScope move(*this, block);
   observe(block, id, nullptr);
   MutexLock again(mutex_);
@@ -70,34 +70,34 @@ bool Engine::drop(Block& block, NodeId id, std::unique_ptr<Recipe>& recipe) {
 
 // Whether the operator's operands and result fit beside what the user has pinned, which cannot leave for
 // them.
-bool Engine::has_room_for(const Recipe& recipe, const Block& result) const {
-  const Node& at = node(recipe.node());
+bool Engine::has_room_for(const RecordedCall& call, const Block& result) const {
+  const Node& at = node(call.node());
   Bytes needed = round_up(result.size());
-  for (const Recipe::Input& input : recipe.inputs()) needed += round_up(input.block->size());
+  for (const RecordedCall::Input& input : call.inputs()) needed += round_up(input.block->size());
   return needed <= Bytes(at.budget.load(std::memory_order_relaxed)) - at.pinned_by_user;
 }
 
 // False, and nothing is held, where an input is not what it was, or may be written unseen.
-bool Engine::hold_inputs(Block& block, const Recipe& recipe) {
-  const auto may_hold = [this](const Recipe::Input& input) IK_REQUIRES(mutex_) {
+bool Engine::hold_inputs(Block& block, const RecordedCall& call) {
+  const auto may_hold = [this](const RecordedCall::Input& input) IK_REQUIRES(mutex_) {
     Block& from = *input.block;
     if (is_moving(from) || from.dropped.load(std::memory_order_relaxed) || from.writes() != input.writes)
       return false;
-    take_in(from);
+    leave_nursery(from);
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& at) {
       Replica& replica = from.replica(at->id);
-      return replica.escapes == 0 && (replica.word.state() != ReplicaState::owned || lend(replica));
+      return replica.escapes == 0 && (replica.word.state() != ReplicaState::owned || share(replica));
     });
   };
-  for (const Recipe::Input& input : recipe.inputs()) made_of_[input.block].push_back(&block);
-  const auto inputs = recipe.inputs();
+  for (const RecordedCall::Input& input : call.inputs()) made_of_[input.block].push_back(&block);
+  const auto inputs = call.inputs();
   if (std::all_of(inputs.begin(), inputs.end(), may_hold)) return true;
-  let_inputs_go(block, recipe);
+  let_inputs_go(block, call);
   return false;
 }
 
-void Engine::let_inputs_go(Block& block, const Recipe& recipe) {
-  for (const Recipe::Input& input : recipe.inputs()) {
+void Engine::let_inputs_go(Block& block, const RecordedCall& call) {
+  for (const RecordedCall::Input& input : call.inputs()) {
     const auto found = made_of_.find(input.block);
     if (found == made_of_.end()) continue;  // it is an input twice
     std::erase(found->second, &block);
@@ -149,17 +149,17 @@ Status Engine::recompute(Block& block) {
   entry.under_way = true;
   mutex_.unlock();
   Status status;
-  run_unheard(entry.recipe->node(), [&] { status = entry.recipe->follow(block); });
+  run_unheard(entry.call->node(), [&] { status = entry.call->follow(block); });
   mutex_.lock();
   entry.under_way = false;
   changed_.notify_all();
   if (!status.ok()) return status;
   recomputed_.fetch_add(1, std::memory_order_relaxed);
-  std::unique_ptr<Recipe> recipe = std::move(entry.recipe);
+  std::unique_ptr<RecordedCall> call = std::move(entry.call);
   dropped_.erase(&block);
-  let_inputs_go(block, *recipe);
+  let_inputs_go(block, *call);
   mutex_.unlock();  // blocks may go with it
-  recipe = nullptr;
+  call = nullptr;
   mutex_.lock();
   return {};
 }
@@ -170,7 +170,7 @@ void Engine::run_unheard(NodeId id, const std::function<void()>& run) {
   double& remade = thread_state().remade[index_of(id)];
   const double before = at.time == nullptr ? 0 : at.time().kernels - remade;
   run();
-  if (at.time != nullptr) remade = at.time().kernels - before;  // those of recipes that it took, too
+  if (at.time != nullptr) remade = at.time().kernels - before;  // those of recorded calls that it took, too
 }
 
 Status Engine::refill(Block& block, Block& made, NodeId id) {
@@ -186,7 +186,7 @@ Status Engine::refill(Block& block, Block& made, NodeId id) {
   MutexLock lock(mutex_);
   wait_move(block);
   wait_move(made);
-  take_in(made);
+  leave_nursery(made);
   unlist(made, id);
   target.memory = std::move(source.memory);
   source.word.be_gone();
@@ -203,7 +203,7 @@ Status Engine::refill(Block& block, Block& made, NodeId id) {
 
 // It dies without its bytes.
 void Engine::forget_dropped(Block& block) {
-  std::unique_ptr<Recipe> recipe;  // goes without the lock, and blocks may with it
+  std::unique_ptr<RecordedCall> call;  // goes without the lock, and blocks may with it
   MutexLock lock(mutex_);
   auto found = dropped_.find(&block);
   while (found != dropped_.end() && found->second.under_way) {
@@ -211,9 +211,9 @@ void Engine::forget_dropped(Block& block) {
     found = dropped_.find(&block);
   }
   if (found == dropped_.end()) return;
-  recipe = std::move(found->second.recipe);
+  call = std::move(found->second.call);
   dropped_.erase(found);
-  let_inputs_go(block, *recipe);
+  let_inputs_go(block, *call);
 }
 
 }  // namespace innkeeper

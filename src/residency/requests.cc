@@ -20,7 +20,7 @@ Status Engine::prefetch(Block& block, NodeId id) {
     Status status;
     {
       const MoveScope move(*this, block);
-      status = bring(block, id, kHint);
+      status = fetch(block, id, kHint);
     }
     if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
     wait_change();
@@ -41,7 +41,7 @@ Status Engine::write_back(Block& block) {
     Status status;
     {
       const MoveScope move(*this, block);
-      status = carry(block, (*owner)->id, backing(**owner), kHint, /*leaves=*/false);
+      status = start_move(block, (*owner)->id, backing(**owner), kHint, /*leaves=*/false);
     }
     if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
     wait_change();
@@ -81,7 +81,7 @@ Status Engine::read(Block& block, void* to) {
   IK_RETURN_IF_ERROR(heap_reserve_ready());
   const NeedsHeap books;
   MutexLock lock(mutex_);
-  take_in(block);
+  leave_nursery(block);
   wait_move(block);
   const NodeId from = has_replica(block, host_) ? host_ : source_of(block, host_);
   if (from == kNoNode) {

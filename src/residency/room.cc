@@ -32,29 +32,29 @@ bool Engine::try_charge(Node& node, Bytes size) {
   return true;
 }
 
-// What an allocator asks for is charged to the thread's armed ticket, if it has one for the node; else, and
-// where that has too little, as a kernel's.
+// What an allocator asks for is charged to the thread's armed reservation, if it has one for the node; else,
+// and where that has too little, as a kernel's.
 Status Engine::charge(NodeId id, Bytes size) {
   Node& at = node(id);
   size = round_up(size);
-  ArmedTicket* const armed = ArmedTicket::current();
-  if (armed == nullptr || armed->ticket().node() != id) [[likely]] {
+  ArmedReservation* const armed = ArmedReservation::current();
+  if (armed == nullptr || armed->reservation().node() != id) [[likely]] {
     return try_charge(at, size) ? Status() : charge_slowly(at, size, Reserve::may_wait);
   }
-  const Bytes promised = armed->ticket().take(size);
+  const Bytes promised = armed->reservation().take(size);
   if (promised == size || try_charge(at, size - promised)) return {};
-  Status status = charge_slowly(at, size - promised, armed->ticket().mode());
+  Status status = charge_slowly(at, size - promised, armed->reservation().mode());
   if (status.ok()) return status;
   at.used.fetch_sub(promised.count(), std::memory_order_acq_rel);
   if (status.code() == Code::busy) armed->refuse();
   return status;
 }
 
-Result<Ticket> Engine::reserve(NodeId id, Bytes size, Reserve mode) {
+Result<Reservation> Engine::reserve(NodeId id, Bytes size, Reserve mode) {
   Node& at = node(id);
   size = round_up(size);
   if (!try_charge(at, size)) IK_RETURN_IF_ERROR(charge_slowly(at, size, mode));
-  return Ticket(id, size, mode, at.used, at.promises);
+  return Reservation(id, size, mode, at.used, at.promises);
 }
 
 void Engine::uncharge(NodeId id, Bytes size) noexcept {
@@ -73,7 +73,7 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
   ThreadState& self = thread_state();
   MutexLock lock(mutex_);
   if (size > Bytes(node.budget.load(std::memory_order_relaxed))) {
-    take_in_newborns();
+    drain_nursery();
     return out_of_room(node, size);
   }
   look_for_room(node);
@@ -123,10 +123,11 @@ Status Engine::charge_slowly(Node& node, Bytes size, Reserve mode) {
   }
 }
 
-// Is another thread moving something to, from or at this node, or does a newborn end here? It may leave room.
+// Is another thread moving something to, from or at this node, or does a new result end here? It may leave
+// room.
 bool Engine::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
-  if (node.moving > self.moving[index_of(node.id)] || newborns_.any_dying(node.id)) return true;
+  if (node.moving > self.moving[index_of(node.id)] || nursery_.any_dying(node.id)) return true;
   return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
     return block->mover_ != &self && block->replica(node.id).listed;
   });
@@ -305,7 +306,7 @@ Status Engine::leave(Node& node, Block& block, bool peers, Reserve room) {
     if (!copied.ok() && to == kNoNode) {
       copied = Status(Code::out_of_memory, "there is no node below " + node.device->name());
     } else if (!copied.ok()) {
-      copied = carry(block, node.id, to, {room, Priority::demand}, /*leaves=*/true);
+      copied = start_move(block, node.id, to, {room, Priority::demand}, /*leaves=*/true);
     }
     if (!copied.ok()) {
       reopen(replica);
@@ -349,7 +350,7 @@ Status Engine::copy_to_peer(Block& block, const Node& from) {
     if (best == nullptr || free(id) > free(best->id)) best = &peer;
   }
   if (best == nullptr) return Status(Code::busy, "");
-  return carry(block, from.id, best->id, {Reserve::free_room, Priority::demand}, /*leaves=*/true);
+  return start_move(block, from.id, best->id, {Reserve::free_room, Priority::demand}, /*leaves=*/true);
 }
 
 Status Engine::evict_all() {
@@ -361,7 +362,7 @@ Status Engine::evict_all() {
     {
       MutexLock lock(mutex_);
       poll_escapes();
-      take_in_newborns();
+      drain_nursery();
       victims = collect_victims(*at, Bytes(INT64_MAX));
     }
     if (!victims.empty())
@@ -386,7 +387,7 @@ Status Engine::set_budget(NodeId id, Bytes wanted) {
       at.device->set_limit(wanted);
       return {};
     }
-    take_in_newborns();
+    drain_nursery();
     if (reclaim(at) || poll_escapes()) continue;
     std::vector<Block*> victims;
     const Bytes vacating = landing_soon(at);
@@ -428,7 +429,7 @@ Status Engine::relieve(NodeId id, Bytes size) {
   MutexLock lock(mutex_);
   for (;;) {
     if (reclaim(at)) return {};
-    take_in_newborns();
+    drain_nursery();
     std::vector<Block*> victims = collect_victims(at, size);
     if (!victims.empty()) {
       lock.unlock();

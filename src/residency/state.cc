@@ -9,7 +9,7 @@ const char* to_string(ReplicaState state) {
 
 const char* to_string(ReplicaEvent event) {
   static constexpr std::array<const char*, kReplicaEvents> kNames = {
-      "born", "fetch_begin", "fetch_end", "fetch_fail", "lend", "write", "drop", "inherit", "free"};
+      "born", "fetch_begin", "fetch_end", "fetch_fail", "share", "write", "drop", "promote", "free"};
   return kNames[static_cast<size_t>(event)];
 }
 

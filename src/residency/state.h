@@ -24,10 +24,10 @@ enum class ReplicaEvent : uint8_t {
   fetch_begin,  // a copy from another replica starts into this one
   fetch_end,    // The copy is ordered before the next reader.
   fetch_fail,   // The copy failed; the memory is freed.
-  lend,         // another replica is being filled from this one
+  share,        // another replica is being filled from this one
   write,        // an operator here is about to write; all other replicas are dropped first
-  drop,         // spare bytes are given up: another valid replica stays (I1); an owner lends first
-  inherit,      // every other valid replica is gone: this one is the only copy
+  drop,         // spare bytes are given up: another valid replica stays (I1); an owner shares first
+  promote,      // every other valid replica is gone: this one is the only copy
   free,         // the block dies
 };
 inline constexpr size_t kReplicaEvents = 9;
@@ -37,7 +37,7 @@ inline constexpr uint8_t kIllegal = 255;
 // kTransitions[state][event] is the next state.
 // clang-format off
 inline constexpr std::array<std::array<uint8_t, kReplicaEvents>, kReplicaStates> kTransitions = {{
-    //               born      fetch_begin fetch_end fetch_fail lend      write     drop      inherit   free
+    //               born      fetch_begin fetch_end fetch_fail share     write     drop      promote   free
     /* absent   */ {{3,        1,          kIllegal, kIllegal,  kIllegal, kIllegal, kIllegal, kIllegal, 0}},
     /* arriving */ {{kIllegal, kIllegal,   2,        0,         kIllegal, kIllegal, kIllegal, kIllegal, 0}},
     /* shared   */ {{kIllegal, kIllegal,   kIllegal, kIllegal,  2,        3,        0,        3,        0}},

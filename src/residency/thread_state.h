@@ -22,9 +22,10 @@ struct ThreadState {
   std::array<int, kMaxNodes> moving{};         // moves of this thread that take or give room, by node
   std::array<int64_t, kMaxNodes> unplanned{};  // bytes that left for it, since its planner heard of them
   int64_t strange = 0;                         // Operators without a tracker, beside tracked programs.
-  std::array<double, kMaxNodes> remade{};      // seconds of kernels that recipes ran, since its planner heard
-  int recomputing = 0;                         // recipes that it follows (recompute.cc)
-  std::shared_ptr<ThreadLife> life;            // Set with its first tracker (program_trackers.h).
+  std::array<double, kMaxNodes>
+      remade{};                      // seconds of kernels that recorded calls ran, since its planner heard
+  int recomputing = 0;               // recorded calls that it follows (recompute.cc)
+  std::shared_ptr<ThreadLife> life;  // Set with its first tracker (program_trackers.h).
 };
 
 inline ThreadState& thread_state() {

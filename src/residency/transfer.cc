@@ -148,7 +148,7 @@ Status Engine::finish_arrival(Block& block, NodeId id) {
   replica.copies.clear_into();
   touched(replica);
   MutexLock lock(mutex_);
-  conclude(block, id);
+  finish_move(block, id);
   transition(replica, ReplicaEvent::fetch_end);
   return {};
 }
@@ -192,8 +192,8 @@ Engine::Released Engine::begin_release(Block& block, NodeId id, ReplicaEvent eve
 Engine::Released Engine::detach(Block& block, NodeId id, ReplicaEvent event) {
   Replica& replica = block.replica(id);
   unlist(block, id);
-  stay(block, id);
-  conclude(block, id);
+  cancel_vacate(block, id);
+  finish_move(block, id);
   transition(replica, event);
   return {id, std::move(replica.memory), replica.copies.take(),
           replica.last_use.load(std::memory_order_relaxed)};

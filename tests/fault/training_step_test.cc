@@ -39,7 +39,7 @@ class Training {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       if (!blocks_[i].written) fill(blocks_[i], i);
     }
-    for (size_t step = 0; step < steps; ++step) one_step(step);
+    for (size_t step = 0; step < steps; ++step) fused_factories(step);
     return failures_;
   }
 
@@ -128,7 +128,7 @@ class Training {
     owned = {};
   }
 
-  void one_step(size_t number) {
+  void fused_factories(size_t number) {
     const size_t activations =
         blocks_.size();  // behind the batch: destroyed with the others if a test ends early
     for (size_t layer = 0; layer < kLayers; ++layer) {

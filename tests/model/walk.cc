@@ -122,7 +122,7 @@ class Walk {
   }
   Contents fresh(size_t size) { return pattern(size, ++versions_); }
   size_t held() const {
-    size_t count = surrendered_.size();
+    size_t count = detached_.size();
     for (const ModelPtr& model : blocks_)
       count += (model->pinned ? 1 : 0) + (model->escaped_at != kNoNode ? 1 : 0);
     return count;
@@ -335,12 +335,12 @@ class Walk {
   }
 
   void let_go(const Step& step) {
-    if (!surrendered_.empty()) {
-      const Surrendered gone = std::move(surrendered_.back());
-      surrendered_.pop_back();
+    if (!detached_.empty()) {
+      const Detached gone = std::move(detached_.back());
+      detached_.pop_back();
       sim::Accelerator* card = machine_.card(gone.node);
       if (card != nullptr) card->begin_kernel(0);
-      compare("surrendered memory",
+      compare("detached memory",
               {static_cast<const unsigned char*>(gone.memory.data()), gone.contents.size()}, gone.contents);
       return;
     }
@@ -392,8 +392,8 @@ class Walk {
     if (!started(hold) || model->requests != 0) return;
     std::erase(blocks_, model);
     if (model->escaped_at != kNoNode) {
-      surrendered_.push_back(
-          {machine_->surrender(*model->block, model->escaped_at), model->escaped_at, model->contents});
+      detached_.push_back(
+          {machine_->detach(*model->block, model->escaped_at), model->escaped_at, model->contents});
       escaped_.erase(model->block);
     }
     machine_->destroy(model->block);
@@ -449,9 +449,9 @@ class Walk {
       for (const ModelPtr& model : blocks_) unpin(model);
       if (held() == before) break;
     }
-    surrendered_.clear();
+    detached_.clear();
     while (!blocks_.empty()) destroy(blocks_.back());
-    surrendered_.clear();
+    detached_.clear();
     if (!machine_->synchronize().ok()) fail("the machine does not come to rest");
     if (!good()) return;
     fail_if(machine_->check_invariants());
@@ -476,7 +476,7 @@ class Walk {
   Machine machine_;
   std::vector<ModelPtr> blocks_;
   std::map<Block*, NodeId> escaped_;  // who holds a real tensor, and where
-  std::vector<Surrendered> surrendered_;
+  std::vector<Detached> detached_;
   uint64_t versions_ = 0;
   size_t step_ = 0;
   size_t pinning_ = 0;  // pins and escapes that are being made

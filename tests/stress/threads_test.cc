@@ -40,7 +40,7 @@ class Trainer : BlockOwner {
       blocks_.push_back({machine_->create(Bytes(static_cast<int64_t>(setup_.size))), {}});
       write(blocks_.back());
     }
-    for (uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) one_step();
+    for (uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) fused_factories();
     for (Owned& owned : blocks_) {
       check(owned);
       machine_->destroy(owned.block);
@@ -82,7 +82,7 @@ class Trainer : BlockOwner {
     replaced = {result.value(), std::move(wanted)};
   }
 
-  void one_step() {
+  void fused_factories() {
     switch (below(setup_.meddle ? 12 : 8)) {
       case 0: return write(any());
       case 1:

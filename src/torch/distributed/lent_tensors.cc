@@ -39,7 +39,7 @@ void LentTensors::bring(NodeId node) {
   Runtime& machine = runtime();
   const c10::Device device = machine.backend(node).device;
   if (!device.is_cpu()) order_compute_queue_after_program(device);
-  throw_if_error(machine.engine().lend(node, accesses_), "a collective");
+  throw_if_error(machine.engine().pin_async(node, accesses_), "a collective");
   node_ = node;
   pinned_.store(true);
   if (!device.is_cpu()) order_program_after_compute_queue(device);

@@ -3,7 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/memory/handle.h"
 
 namespace innkeeper::torch_layer {

@@ -11,8 +11,8 @@
 
 #include <optional>
 
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
-#include "torch/kernels/own_kernels.h"
 #include "torch/operator/mixed_move.h"
 
 namespace innkeeper::torch_layer {
@@ -42,10 +42,10 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
   } else if (!runs_host_kernels()) {
     return kMath;
   }
-  const auto outline = [&](const at::Tensor& x) { return outline_of(x, device, kernels); };
+  const auto shaped = [&](const at::Tensor& x) { return shape_only(x, device, kernels); };
   return at::_ops::_fused_sdp_choice::redispatch(
-      c10::DispatchKeySet(kernels), outline(query), outline(key), outline(value),
-      has_mask ? std::optional<at::Tensor>(outline(*mask)) : std::nullopt, dropout_p, is_causal, scale,
+      c10::DispatchKeySet(kernels), shaped(query), shaped(key), shaped(value),
+      has_mask ? std::optional<at::Tensor>(shaped(*mask)) : std::nullopt, dropout_p, is_causal, scale,
       enable_gqa);
 }
 

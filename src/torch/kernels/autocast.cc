@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "torch/compat.h"
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/memory/moved_copies.h"
 #include "torch/operator/mixed_move.h"
 

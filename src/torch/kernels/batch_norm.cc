@@ -7,8 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
-#include "torch/kernels/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -25,12 +25,12 @@ bool takes_cudnn(const at::Tensor& input, const OptionalTensor& weight, const Op
                  const OptionalTensor& mean, const OptionalTensor& variance, bool training, double eps) {
   if (!runs_cuda_kernels() || input.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
   const NodeBackend& home = runtime().backend(home_node());
-  const auto outline = [&home](const at::Tensor& x) {
-    return x.defined() ? outline_of(x, home.device, home.key) : at::Tensor();
+  const auto shaped = [&home](const at::Tensor& x) {
+    return x.defined() ? shape_only(x, home.device, home.key) : at::Tensor();
   };
   return at::native::_select_batch_norm_backend(
-             outline(input), outline(value_of(weight)), outline(value_of(bias)), outline(value_of(mean)),
-             outline(value_of(variance)), training, eps) == at::native::BatchNormBackend::Cudnn;
+             shaped(input), shaped(value_of(weight)), shaped(value_of(bias)), shaped(value_of(mean)),
+             shaped(value_of(variance)), training, eps) == at::native::BatchNormBackend::Cudnn;
 }
 
 Normed batch_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,

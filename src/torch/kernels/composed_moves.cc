@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/operator/mixed_move.h"
 
 namespace innkeeper::torch_layer {

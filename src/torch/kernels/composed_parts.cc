@@ -1,10 +1,10 @@
 // What makes sparse and nested managed tensors, shows their parts or copies part by part: LibTorch's own
 // kernels, which use the parts as any dense managed tensors and touch no bytes themselves. The rest runs on
-// the host (composed_ops.h).
+// the host (composed_kernels.h).
 #include <ATen/NativeFunctions.h>
 
 #include "torch/kernels/at_device.h"
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 
 namespace innkeeper::torch_layer {
 

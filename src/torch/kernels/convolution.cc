@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/operator/typed_kernel.h"
 
 namespace innkeeper::torch_layer {

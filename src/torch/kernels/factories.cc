@@ -6,7 +6,7 @@
 #include <ATen/native/TensorFactories.h>
 
 #include "torch/kernels/copy.h"
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/memory/device_allocator.h"
 #include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"

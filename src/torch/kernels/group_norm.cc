@@ -8,8 +8,8 @@
 #include <optional>
 #include <tuple>
 
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
-#include "torch/kernels/own_kernels.h"
 #include "torch/operator/typed_kernel.h"
 
 namespace innkeeper::torch_layer {

@@ -1,7 +1,7 @@
 // Which kernels compute: operators that PyTorch composes differently for CPUs and GPUs (dropout, attention,
 // RNNs) are composed on the managed device as they are on the devices behind it.
 //
-// Where PyTorch asks a tensor's device, type and shape to choose, it is asked about the outline of the
+// Where PyTorch asks a tensor's device, type and shape to choose, it is asked about a shape-only copy of the
 // managed tensor on the device that computes.
 #pragma once
 
@@ -33,6 +33,6 @@ inline bool runs_cuda_kernels() {
 }
 
 // A tensor of the same geometry on `device`, without any memory: for who looks at nothing else.
-at::Tensor outline_of(const at::Tensor& x, c10::Device device, c10::DispatchKey key);
+at::Tensor shape_only(const at::Tensor& x, c10::Device device, c10::DispatchKey key);
 
 }  // namespace innkeeper::torch_layer

@@ -2,7 +2,7 @@
 // the operators of a GPT's, a ResNet's and an MLP's training steps; what is not on it goes through the boxed
 // function.
 #include <ATen/Operators.h>
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/operator/typed_kernel.h"
 
 namespace innkeeper::torch_layer {

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/operator_call.h"
 #include "torch/process/thread_context.h"

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "torch/kernels/at_device.h"
-#include "torch/kernels/composed_ops.h"
+#include "torch/kernels/composed_kernels.h"
 #include "torch/kernels/copy.h"
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/memory/composed.h"
 #include "torch/memory/real_memory.h"
 

@@ -1,8 +1,8 @@
 // Quantized managed tensors: PyTorch's own QTensorImpl over a handle. The block holds the integers; the
 // quantizer (scales and zero points) is the process's, on the host, as small as it is.
 //
-// Operators on them run on the host, as those on sparse tensors do (composed_ops.h), and to the CPU's bits.
-// What only makes, shows or copies them is LibTorch's.
+// Operators on them run on the host, as those on sparse tensors do (composed_kernels.h), and to the CPU's
+// bits. What only makes, shows or copies them is LibTorch's.
 #pragma once
 
 #include <ATen/core/Tensor.h>

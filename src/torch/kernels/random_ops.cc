@@ -8,8 +8,8 @@
 
 #include <tuple>
 
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
-#include "torch/kernels/own_kernels.h"
 
 namespace innkeeper::torch_layer {
 namespace {

@@ -3,8 +3,8 @@
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
-#include "torch/kernels/own_kernels.h"
 #include "torch/operator/typed_kernel.h"
 
 namespace innkeeper::torch_layer {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "torch/compat.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
-#include "torch/kernels/own_kernels.h"
 #include "torch/kernels/rnn_layers.h"
 
 namespace innkeeper::torch_layer {

@@ -4,7 +4,7 @@
 #include <ATen/Operators.h>
 #include <ATen/ops/_efficientzerotensor.h>
 
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/operator/typed_kernel.h"
 
 namespace innkeeper::torch_layer {

@@ -25,7 +25,7 @@ void release_storages(Engine& engine, Block& block, Attachment& attachment) {
     if (real == nullptr) continue;
     attachment.real(node).views.clear();
     if (c10::raw::intrusive_ptr::use_count(real) > 1) {
-      hand_over(*real, engine.surrender(block, node));
+      hand_over(*real, engine.detach(block, node));
     }
     slot.store(nullptr, std::memory_order_release);
     c10::raw::intrusive_ptr::decref(real);

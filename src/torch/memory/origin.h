@@ -9,10 +9,10 @@
 
 namespace innkeeper::torch_layer {
 
-class KeptCall;  // operator/kept_call.h
+class RecordedOperator;  // operator/recorded_operator.h
 
 struct Origin {
-  std::shared_ptr<const KeptCall> call;
+  std::shared_ptr<const RecordedOperator> call;
   size_t result = 0;                                   // of the call
   uint32_t writes = 0;                                 // that the block had seen then (Block::writes)
   c10::ScalarType dtype = c10::ScalarType::Undefined;  // of the result

@@ -1,6 +1,6 @@
 // The steps of an operator's life (docs/internals/operators.md), written once for every way in which one is
 // called: boxed and in parts of lists (fallback.cc), typed (typed_kernel.h), copies (kernels/copy.cc),
-// operators on sparse tensors (kernels/composed_ops.cc).
+// operators on sparse tensors (kernels/composed_kernels.cc).
 //
 // What differs is a `Kind`, a plain class with
 //     name()               the operator's, for messages

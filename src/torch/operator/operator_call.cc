@@ -16,7 +16,7 @@
 #include "torch/memory/composed.h"
 #include "torch/memory/device_index.h"
 #include "torch/memory/real_memory.h"
-#include "torch/operator/kept_call.h"
+#include "torch/operator/recorded_operator.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/process/samples.h"
 #include "torch/registry/work.h"
@@ -348,9 +348,9 @@ void OperatorCall::show_other_storage(Operand& operand) {
   operand.real.reset();  // no view of the block's, to be used again
 }
 
-std::shared_ptr<const KeptCall> OperatorCall::keep(const ManagedOp& op,
-                                                   c10::ArrayRef<c10::IValue> arguments) const {
-  return runtime_.backend(node_).host ? nullptr : KeptCall::of(op, arguments, node_);
+std::shared_ptr<const RecordedOperator> OperatorCall::keep(const ManagedOp& op,
+                                                           c10::ArrayRef<c10::IValue> arguments) const {
+  return runtime_.backend(node_).host ? nullptr : RecordedOperator::of(op, arguments, node_);
 }
 
 namespace {
@@ -360,12 +360,13 @@ std::atomic<int64_t> other_bits{0};
 int64_t kinds_with_other_bits() { return other_bits.load(std::memory_order_relaxed); }
 
 struct OperatorCall::Trial {
-  std::shared_ptr<const KeptCall> call;
+  std::shared_ptr<const RecordedOperator> call;
   std::vector<at::Tensor> results;
   std::vector<c10::ScalarType> dtypes;  // that are tried
 };
 
-void OperatorCall::came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results) {
+void OperatorCall::came_of(const std::shared_ptr<const RecordedOperator>& call,
+                           c10::ArrayRef<at::Tensor> results) {
   const bool remembers = runtime_.engine().recomputes();
   const bool is_tried = remembers && runtime_.tries_operators();
   const RepeatedBits& repeated = call->op().signature->repeated;

@@ -29,7 +29,7 @@
 
 namespace innkeeper::torch_layer {
 
-class KeptCall;  // kept_call.h
+class RecordedOperator;  // recorded_operator.h
 struct ManagedOp;
 
 // Nothing inside a kernel is recorded by autograd or cast by autocast.
@@ -122,9 +122,10 @@ class OperatorCall {
     return (engine.is_heard() && engine.may_drop_next()) || runtime_.stress_recompute();
   }
   // What it takes to run a pure operator again; null where it cannot be. Before the kernel runs.
-  std::shared_ptr<const KeptCall> keep(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) const;
+  std::shared_ptr<const RecordedOperator> keep(const ManagedOp& op,
+                                               c10::ArrayRef<c10::IValue> arguments) const;
   // The results that it gave back, in order, are the same whenever that is run.
-  void came_of(const std::shared_ptr<const KeptCall>& call, c10::ArrayRef<at::Tensor> results);
+  void came_of(const std::shared_ptr<const RecordedOperator>& call, c10::ArrayRef<at::Tensor> results);
   void finish();
   // The kernel found no room. Throws that with the operator's name, unless the call is repeatable and the
   // host may take it: then gives it up, and says why.

@@ -1,5 +1,5 @@
 // Settings of PyTorch for the whole process that kernels read, such as oneDNN's switch. A recorded call
-// (kept_call.h) makes the same bits only under the same settings.
+// (recorded_operator.h) makes the same bits only under the same settings.
 //
 // PyTorch keeps these settings in its global context, where the kernels of every thread read them at any
 // time. So the engine never puts old settings back to run a call again: kernels of other threads would read

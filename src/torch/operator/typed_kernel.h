@@ -148,13 +148,14 @@ class TypedKernel<Op, Return(Args...)> {
     });
   }
 
-  [[gnu::noinline]] std::shared_ptr<const KeptCall> keep(OperatorCall& call) {
+  [[gnu::noinline]] std::shared_ptr<const RecordedOperator> keep(OperatorCall& call) {
     torch::jit::Stack arguments;
     each([&](auto& argument) { push(arguments, argument); });
     return call.keep(boxed_op(), arguments);
   }
 
-  [[gnu::noinline]] void came_of(OperatorCall& call, const std::shared_ptr<const KeptCall>& kept) const {
+  [[gnu::noinline]] void came_of(OperatorCall& call,
+                                 const std::shared_ptr<const RecordedOperator>& kept) const {
     if constexpr (std::is_same_v<std::remove_cvref_t<Return>, at::Tensor>) {
       if constexpr (!kWrites) call.came_of(kept, result_);
     } else {

@@ -8,9 +8,9 @@
 
 #include "torch/distributed/sparse_collectives.h"
 #include "torch/kernels/compiled.h"
-#include "torch/kernels/composed_ops.h"
-#include "torch/kernels/own_kernels.h"
-#include "torch/kernels/wider.h"
+#include "torch/kernels/composed_kernels.h"
+#include "torch/kernels/custom_kernels.h"
+#include "torch/kernels/dtype_fallbacks.h"
 #include "torch/registry/boxed_kernel.h"
 #include "torch/registry/library_operators.h"
 #include "torch/registry/register_ops.h"
@@ -53,7 +53,8 @@ void register_operators() {
   register_own_kernels();
   register_composed_operators();
   for (const c10::OperatorHandle& op : ops_to_register(kManagedKey)) {
-    if (!register_wider(op)) register_boxed<&run_managed>(op, kManagedKey, "innkeeper: managed device");
+    if (!register_dtype_fallbacks(op))
+      register_boxed<&run_managed>(op, kManagedKey, "innkeeper: managed device");
   }
   kernels_for("_", kManagedKey)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>());

@@ -23,8 +23,8 @@
 #include "torch/memory/moved_copies.h"
 #include "torch/memory/real_memory.h"
 #include "torch/operator/fallback.h"
-#include "torch/operator/kept_call.h"
 #include "torch/operator/mixed_move.h"
+#include "torch/operator/recorded_operator.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/process/fork.h"
 #include "torch/process/nodes_setting.h"
@@ -293,7 +293,7 @@ Runtime::Runtime(Prepared prepared)
   engine_->set_planning(planning());
   engine_->plan_aside();
   engine_->set_recompute(recompute() || stress_recompute_);
-  engine_->set_cookbook(&recipe_of);
+  engine_->set_recompute_index(&recorded_call_of);
   engine_->set_memory_observer(&memory_changed);
   engine_->set_escape_probe(&is_held_elsewhere);
   engine_->set_copy_watch(&record_copy);

@@ -71,12 +71,12 @@ TEST(ReplicaWord, LendsWhatNoOperatorWrites) {
   ASSERT_TRUE(word.try_pin(true)) << "two views of one block";
   ASSERT_TRUE(word.try_pin(false));
   EXPECT_EQ(word.writers(), 2u);
-  EXPECT_FALSE(word.try_lend());
+  EXPECT_FALSE(word.try_share());
   word.remove_pin(true);
-  EXPECT_FALSE(word.try_lend());
+  EXPECT_FALSE(word.try_share());
   EXPECT_EQ(word.state(), ReplicaState::owned);
   word.end_write();  // its pin stays
-  EXPECT_TRUE(word.try_lend());
+  EXPECT_TRUE(word.try_share());
   EXPECT_EQ(word.state(), ReplicaState::shared);
   EXPECT_EQ(word.pins(), 2u);
   EXPECT_FALSE(word.try_pin(true)) << "a writer claims it first";

@@ -380,7 +380,7 @@ TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
   const int before = writes.load();
   std::thread other([&] { EXPECT_TRUE(machine->evict_all().ok()); });
   ASSERT_TRUE(soon([&] { return writes.load() != before; }));
-  const Memory memory = machine->surrender(*block, machine.host());
+  const Memory memory = machine->detach(*block, machine.host());
   machine->destroy(block);
   other.join();
   EXPECT_EQ(machine->check_invariants(), "");

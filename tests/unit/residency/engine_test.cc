@@ -335,9 +335,9 @@ TEST(Engine, I12SurrenderedMemoryOutlivesItsBlock) {
   ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
   machine->keep_escaped(node, access);
   ASSERT_TRUE(machine->write_back(*block).ok());  // a copy still reads the memory when its holder frees it
-  Memory memory = machine->surrender(*block, node);
+  Memory memory = machine->detach(*block, node);
   ASSERT_TRUE(memory);
-  EXPECT_FALSE(machine->surrender(*block, node));
+  EXPECT_FALSE(machine->detach(*block, node));
   EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
   EXPECT_EQ(machine->used(node), Bytes(kSize)) << "its holder is charged for it";
   memory.reset();

@@ -22,14 +22,14 @@ class Kitchen {
  public:
   explicit Kitchen(MachineOptions options = {}) : machine_(options) {
     machine_->set_recompute(true);
-    machine_->set_cookbook([this](Block& block) -> std::unique_ptr<Recipe> {
+    machine_->set_recompute_index([this](Block& block) -> std::unique_ptr<RecordedCall> {
       const auto found = known_.find(&block);
       return found == known_.end() ? nullptr : std::make_unique<Adds>(*this, found->second);
     });
   }
   ~Kitchen() {
     EXPECT_EQ(machine_->check_invariants(), "");
-    EXPECT_EQ(live_, 0) << "recipes that nobody let go";
+    EXPECT_EQ(live_, 0) << "recorded calls that nobody let go";
   }
 
   // What an operator at `node` makes of `from`.
@@ -46,8 +46,8 @@ class Kitchen {
   Machine& machine() { return machine_; }
   Engine* operator->() { return &machine_.engine(); }
   int followed = 0;
-  std::function<Status()> before;  // a recipe is followed
-  bool in_force = true;            // recipes are
+  std::function<Status()> before;  // a recorded call is followed
+  bool in_force = true;            // recorded calls are
 
  private:
   struct How {
@@ -56,7 +56,7 @@ class Kitchen {
     unsigned char number;
     NodeId node;
   };
-  class Adds final : public Recipe {
+  class Adds final : public RecordedCall {
    public:
     Adds(Kitchen& kitchen, const How& how) : kitchen_(kitchen), how_(how), input_{how.from, how.from_writes} {
       ++kitchen_.live_;

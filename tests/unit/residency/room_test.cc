@@ -365,7 +365,7 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   const std::vector<Block*> blocks = fill(machine, node, 2);
   std::vector<Block*> more;
   std::array<Access, 2> accesses{{{.block = blocks[0], .write = true}, {.block = blocks[1]}}};
-  ASSERT_TRUE(machine->lend(node, accesses).ok());
+  ASSERT_TRUE(machine->pin_async(node, accesses).ok());
   std::atomic<bool> ended = false;
   std::thread other([&] {
     more = fill(machine, node, 3);  // dies where there is no room

@@ -13,8 +13,8 @@ constexpr ReplicaState kStates[] = {ReplicaState::absent, ReplicaState::arriving
                                     ReplicaState::owned};
 constexpr ReplicaEvent kEvents[] = {
     ReplicaEvent::born,       ReplicaEvent::fetch_begin, ReplicaEvent::fetch_end,
-    ReplicaEvent::fetch_fail, ReplicaEvent::lend,        ReplicaEvent::write,
-    ReplicaEvent::drop,       ReplicaEvent::inherit,     ReplicaEvent::free};
+    ReplicaEvent::fetch_fail, ReplicaEvent::share,       ReplicaEvent::write,
+    ReplicaEvent::drop,       ReplicaEvent::promote,     ReplicaEvent::free};
 static_assert(std::size(kStates) == kReplicaStates && std::size(kEvents) == kReplicaEvents);
 
 // Every legal transition, with why it is. All others are illegal.
@@ -34,14 +34,14 @@ constexpr Row kLegal[] = {
      "its source is valid as well (I2, I5)"},
     {ReplicaState::arriving, ReplicaEvent::fetch_fail, ReplicaState::absent, "its source stayed (I5, I7)"},
     {ReplicaState::arriving, ReplicaEvent::free, ReplicaState::absent, "the block dies"},
-    {ReplicaState::shared, ReplicaEvent::lend, ReplicaState::shared, "one copy more"},
+    {ReplicaState::shared, ReplicaEvent::share, ReplicaState::shared, "one copy more"},
     {ReplicaState::shared, ReplicaEvent::write, ReplicaState::owned, "the others were dropped (I2)"},
     {ReplicaState::shared, ReplicaEvent::drop, ReplicaState::absent, "another valid one stays (I1)"},
-    {ReplicaState::shared, ReplicaEvent::inherit, ReplicaState::owned, "all others went"},
+    {ReplicaState::shared, ReplicaEvent::promote, ReplicaState::owned, "all others went"},
     {ReplicaState::shared, ReplicaEvent::free, ReplicaState::absent, "the block dies"},
-    {ReplicaState::owned, ReplicaEvent::lend, ReplicaState::shared, "another will be valid too (I2)"},
+    {ReplicaState::owned, ReplicaEvent::share, ReplicaState::shared, "another will be valid too (I2)"},
     {ReplicaState::owned, ReplicaEvent::write, ReplicaState::owned, "it is the only one already"},
-    {ReplicaState::owned, ReplicaEvent::inherit, ReplicaState::owned, "it is the only one already"},
+    {ReplicaState::owned, ReplicaEvent::promote, ReplicaState::owned, "it is the only one already"},
     {ReplicaState::owned, ReplicaEvent::free, ReplicaState::absent, "the block dies"},
 };
 
@@ -80,7 +80,7 @@ TEST(ReplicaStates, I1OnlyAbsentReplicasAreBornAndOwnersAreNeverDropped) {
 TEST(ReplicaStates, I2NothingIsOwnedBesideAnother) {
   for (const ReplicaState state : kStates) {
     // Once it is lent, and once a copy into it has ended, there are two.
-    EXPECT_NE(next_state(state, ReplicaEvent::lend), static_cast<uint8_t>(ReplicaState::owned));
+    EXPECT_NE(next_state(state, ReplicaEvent::share), static_cast<uint8_t>(ReplicaState::owned));
     EXPECT_NE(next_state(state, ReplicaEvent::fetch_end), static_cast<uint8_t>(ReplicaState::owned));
     // Whoever writes is the owner after.
     if (const uint8_t after = next_state(state, ReplicaEvent::write); after != kIllegal) {
@@ -91,8 +91,8 @@ TEST(ReplicaStates, I2NothingIsOwnedBesideAnother) {
 
 TEST(ReplicaStates, I5WhatArrivesIsNeitherReadNorLentNorWritten) {
   EXPECT_FALSE(is_valid(ReplicaState::arriving));
-  for (const ReplicaEvent event : {ReplicaEvent::lend, ReplicaEvent::write, ReplicaEvent::drop,
-                                   ReplicaEvent::inherit, ReplicaEvent::fetch_begin}) {
+  for (const ReplicaEvent event : {ReplicaEvent::share, ReplicaEvent::write, ReplicaEvent::drop,
+                                   ReplicaEvent::promote, ReplicaEvent::fetch_begin}) {
     EXPECT_EQ(next_state(ReplicaState::arriving, event), kIllegal) << to_string(event);
   }
 }

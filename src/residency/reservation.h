@@ -2,10 +2,10 @@
 // (docs/design/moves.md).
 //
 // Engine::reserve() gives one, and is told how far it may go for it. What the thread allocates at the node
-// while the ticket is armed takes its bytes from the ticket first, by any allocator's charge; what is
-// left goes back with the ticket.
+// while the reservation is armed takes its bytes from the reservation first, by any allocator's charge; what
+// is left goes back with the reservation.
 //
-// Thread safety: none; one thread has a ticket at a time.
+// Thread safety: none; one thread has a reservation at a time.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace innkeeper {
 // that may wait does that too: a kernel in the middle of its work, which cannot be done twice (I9).
 enum class Reserve : uint8_t { free_room, may_evict, may_wait };
 
-// What a node has of tickets: bytes that are charged and not allocated.
+// What a node has of reservations: bytes that are charged and not allocated.
 class Promises {
  public:
   Bytes total() const { return Bytes(total_.load(std::memory_order_acquire)); }
@@ -32,22 +32,22 @@ class Promises {
   std::atomic<int64_t> total_{0};
 };
 
-class Ticket {
+class Reservation {
  public:
-  Ticket() = default;
-  // `size` bytes of `used`, the node's counter, are this ticket's from now on.
-  Ticket(NodeId node, Bytes size, Reserve mode, std::atomic<int64_t>& used, Promises& promises)
+  Reservation() = default;
+  // `size` bytes of `used`, the node's counter, are this reservation's from now on.
+  Reservation(NodeId node, Bytes size, Reserve mode, std::atomic<int64_t>& used, Promises& promises)
       : node_(node), mode_(mode), left_(size), used_(&used), promises_(&promises) {
     promises.add(size);
   }
-  Ticket(Ticket&& other) noexcept { swap(other); }
-  Ticket& operator=(Ticket&& other) noexcept {
-    Ticket(std::move(other)).swap(*this);
+  Reservation(Reservation&& other) noexcept { swap(other); }
+  Reservation& operator=(Reservation&& other) noexcept {
+    Reservation(std::move(other)).swap(*this);
     return *this;
   }
-  ~Ticket() { give_back(); }
-  Ticket(const Ticket&) = delete;
-  Ticket& operator=(const Ticket&) = delete;
+  ~Reservation() { give_back(); }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
 
   NodeId node() const { return node_; }
   Reserve mode() const { return mode_; }
@@ -69,7 +69,7 @@ class Ticket {
   }
 
  private:
-  void swap(Ticket& other) noexcept {
+  void swap(Reservation& other) noexcept {
     std::swap(node_, other.node_);
     std::swap(mode_, other.mode_);
     std::swap(left_, other.left_);
@@ -84,27 +84,29 @@ class Ticket {
   Promises* promises_ = nullptr;
 };
 
-// The thread's allocations at the ticket's node take from it, for a scope. Scopes nest: the inner one counts.
-class ArmedTicket {
+// The thread's allocations at the reservation's node take from it, for a scope. Scopes nest: the inner one
+// counts.
+class ArmedReservation {
  public:
-  explicit ArmedTicket(Ticket& ticket) : ticket_(ticket), before_(std::exchange(current_, this)) {}
-  ~ArmedTicket() { current_ = before_; }
-  ArmedTicket(const ArmedTicket&) = delete;
-  ArmedTicket& operator=(const ArmedTicket&) = delete;
+  explicit ArmedReservation(Reservation& reservation)
+      : reservation_(reservation), before_(std::exchange(current_, this)) {}
+  ~ArmedReservation() { current_ = before_; }
+  ArmedReservation(const ArmedReservation&) = delete;
+  ArmedReservation& operator=(const ArmedReservation&) = delete;
 
   // The innermost of the thread, or null.
-  static ArmedTicket* current() { return current_; }
-  Ticket& ticket() { return ticket_; }
+  static ArmedReservation* current() { return current_; }
+  Reservation& reservation() { return reservation_; }
 
-  // An allocator asked for more than the ticket has, and others hold the room. Its failure may lose the code
-  // on its way through PyTorch.
+  // An allocator asked for more than the reservation has, and others hold the room. Its failure may lose the
+  // code on its way through PyTorch.
   void refuse() { refused_ = true; }
   bool refused() const { return refused_; }
 
  private:
-  inline static constinit thread_local ArmedTicket* current_ = nullptr;
-  Ticket& ticket_;
-  ArmedTicket* const before_;
+  inline static constinit thread_local ArmedReservation* current_ = nullptr;
+  Reservation& reservation_;
+  ArmedReservation* const before_;
   bool refused_ = false;
 };
 

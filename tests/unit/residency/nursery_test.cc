@@ -1,5 +1,5 @@
 // What is born and dies before anybody looks for it asks for no lock; and whoever looks finds it.
-#include "residency/newborns.h"
+#include "residency/nursery.h"
 
 #include <gtest/gtest.h>
 
@@ -19,10 +19,10 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kNewbornSize = 256;
+constexpr size_t kNurserySize = 256;
 constexpr std::chrono::milliseconds kNotYet{50};
 
-Block* born(Machine& machine, NodeId node, size_t size = kNewbornSize) {
+Block* born(Machine& machine, NodeId node, size_t size = kNurserySize) {
   return machine.make(node, pattern(size, 1)).value();
 }
 
@@ -41,10 +41,10 @@ void destroy_all(Machine& machine, const std::vector<Block*>& blocks) {
 
 // ---------------------------------------------------------------- the table
 
-class NewbornsTable : public testing::Test {
+class NurseryTable : public testing::Test {
  protected:
   void SetUp() override {
-    for (size_t i = 0; i < Newborns::kPlaces + 1; ++i) blocks_.push_back(machine_->create(Bytes(0)));
+    for (size_t i = 0; i < Nursery::kPlaces + 1; ++i) blocks_.push_back(machine_->create(Bytes(0)));
   }
   void TearDown() override { destroy_all(machine_, blocks_); }
 
@@ -61,12 +61,12 @@ class NewbornsTable : public testing::Test {
 
   Machine machine_;
   std::vector<Block*> blocks_;
-  Newborns table_;
-  std::array<Block*, Newborns::kPlaces> taken_{};
+  Nursery table_;
+  std::array<Block*, Nursery::kPlaces> taken_{};
 };
 
-TEST_F(NewbornsTable, HasSoManyPlacesAndGivesEachBlockOutOnce) {
-  ASSERT_EQ(add_from(0), Newborns::kPlaces);
+TEST_F(NurseryTable, HasSoManyPlacesAndGivesEachBlockOutOnce) {
+  ASSERT_EQ(add_from(0), Nursery::kPlaces);
   EXPECT_FALSE(table_.take(*blocks_.back())) << "it was given no place";
   EXPECT_TRUE(table_.take(*blocks_[5]));
   EXPECT_FALSE(table_.take(*blocks_[5]));
@@ -76,10 +76,10 @@ TEST_F(NewbornsTable, HasSoManyPlacesAndGivesEachBlockOutOnce) {
   EXPECT_EQ(take_all(), all);
   EXPECT_TRUE(take_all().empty());
   EXPECT_FALSE(table_.begin_death(*blocks_[0], machine_.host())) << "others have taken it";
-  EXPECT_EQ(add_from(0), Newborns::kPlaces);
+  EXPECT_EQ(add_from(0), Nursery::kPlaces);
 }
 
-TEST_F(NewbornsTable, NobodyFindsABlockThatDiesButAMarkUntilItsBytesAreBack) {
+TEST_F(NurseryTable, NobodyFindsABlockThatDiesButAMarkUntilItsBytesAreBack) {
   ASSERT_TRUE(table_.add(*blocks_[0]));
   ASSERT_TRUE(table_.begin_death(*blocks_[0], machine_.host()));
   EXPECT_FALSE(table_.take(*blocks_[0]));
@@ -87,16 +87,16 @@ TEST_F(NewbornsTable, NobodyFindsABlockThatDiesButAMarkUntilItsBytesAreBack) {
   EXPECT_TRUE(take_all().empty());
   EXPECT_TRUE(table_.any_dying(machine_.host()));
   EXPECT_FALSE(table_.any_dying(machine_.sim()));
-  EXPECT_EQ(add_from(1), Newborns::kPlaces - 1) << "its place is not free yet";
-  EXPECT_EQ(take_all().size(), Newborns::kPlaces - 1);
+  EXPECT_EQ(add_from(1), Nursery::kPlaces - 1) << "its place is not free yet";
+  EXPECT_EQ(take_all().size(), Nursery::kPlaces - 1);
   table_.end_death(*blocks_[0]);
   EXPECT_FALSE(table_.any_dying(machine_.host()));
-  EXPECT_EQ(add_from(1), Newborns::kPlaces);
+  EXPECT_EQ(add_from(1), Nursery::kPlaces);
 }
 
 // ---------------------------------------------------------------- births and deaths
 
-TEST(Newborns, ABirthAndADeathDoNotWaitForTheLock) {
+TEST(Nursery, ABirthAndADeathDoNotWaitForTheLock) {
   Machine machine({.policy = make_meddling_policy});
   Block* const first = born(machine, machine.sim());
   std::future<void> others;
@@ -114,11 +114,11 @@ TEST(Newborns, ABirthAndADeathDoNotWaitForTheLock) {
   destroy_all(machine, {first});
 }
 
-TEST(Newborns, WhoFindsNoPlaceTakesAllIn) {
+TEST(Nursery, WhoFindsNoPlaceTakesAllIn) {
   Machine machine;
   const NodeId node = machine.host();
   std::vector<Block*> blocks;
-  for (size_t i = 0; i < Newborns::kPlaces; ++i) blocks.push_back(born(machine, node));
+  for (size_t i = 0; i < Nursery::kPlaces; ++i) blocks.push_back(born(machine, node));
   for (const Block* block : blocks) EXPECT_FALSE(is_listed(*block, node));
   blocks.push_back(born(machine, node));
   for (const Block* block : blocks) EXPECT_TRUE(is_listed(*block, node));
@@ -128,21 +128,21 @@ TEST(Newborns, WhoFindsNoPlaceTakesAllIn) {
   destroy_all(machine, blocks);
 }
 
-TEST(Newborns, WhoLooksAtTheBooksFindsThem) {
+TEST(Nursery, WhoLooksAtTheBooksFindsThem) {
   Machine machine;
   const NodeId node = machine.sim();
   Block* const first = born(machine, node);
-  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kNewbornSize));
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kNurserySize));
   EXPECT_TRUE(is_listed(*first, node));
   Block* const second = born(machine, node);
   EXPECT_FALSE(is_listed(*second, node));
   EXPECT_EQ(machine->check_invariants(), "");
   EXPECT_TRUE(is_listed(*second, node));
-  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(2 * kNewbornSize));
+  EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(2 * kNurserySize));
   destroy_all(machine, {first, second});
 }
 
-TEST(Newborns, WhoSeesABlocksMemoryHearsThatItGoes) {
+TEST(Nursery, WhoSeesABlocksMemoryHearsThatItGoes) {
   Machine machine;
   const NodeId node = machine.sim();
   Block* told = nullptr;
@@ -158,13 +158,13 @@ TEST(Newborns, WhoSeesABlocksMemoryHearsThatItGoes) {
   machine->destroy(block);
   EXPECT_EQ(told, block);
   EXPECT_TRUE(absent);
-  EXPECT_EQ(used, round_up(Bytes(kNewbornSize))) << "told before the memory goes";
+  EXPECT_EQ(used, round_up(Bytes(kNurserySize))) << "told before the memory goes";
   EXPECT_EQ(machine->used(node), Bytes(0));
 }
 
 // ---------------------------------------------------------------- room
 
-TEST(Newborns, WhoNeedsRoomEvictsThem) {
+TEST(Nursery, WhoNeedsRoomEvictsThem) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
   std::vector<Block*> blocks;
@@ -179,7 +179,7 @@ TEST(Newborns, WhoNeedsRoomEvictsThem) {
   destroy_all(machine, blocks);
 }
 
-TEST(Newborns, AllMayLeaveWhereABudgetShrinksOrTheDeviceHasNoRoom) {
+TEST(Nursery, AllMayLeaveWhereABudgetShrinksOrTheDeviceHasNoRoom) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
   std::vector<Block*> blocks{born(machine, node, 4096), born(machine, node, 4096)};
@@ -199,7 +199,7 @@ TEST(Newborns, AllMayLeaveWhereABudgetShrinksOrTheDeviceHasNoRoom) {
   destroy_all(machine, blocks);
 }
 
-TEST(Newborns, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
+TEST(Nursery, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
   Machine machine({.budget = KiB(64)});
   Block* const block = born(machine, machine.sim(), 4096);
   const Status refused = machine->device(machine.sim()).allocate(KiB(65)).status();
@@ -207,7 +207,7 @@ TEST(Newborns, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
   destroy_all(machine, {block});
 }
 
-TEST(Newborns, WhereRoomIsShortEachIsListedAtOnce) {
+TEST(Nursery, WhereRoomIsShortEachIsListedAtOnce) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
   Block* const large = born(machine, node, 40 * 1024);  // more than half
@@ -219,12 +219,12 @@ TEST(Newborns, WhereRoomIsShortEachIsListedAtOnce) {
 }
 
 // Else it could end its operator unseen, and the room would be said to be nobody's.
-TEST(Newborns, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
+TEST(Nursery, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
   Machine machine({.budget = KiB(64), .policy = make_meddling_policy});
   const NodeId node = machine.sim();
   Block* const first = born(machine, node, 4096);
-  Block* const late = machine->create(Bytes(kNewbornSize));
-  Memory memory = machine->device(node).allocate(Bytes(kNewbornSize)).value();
+  Block* const late = machine->create(Bytes(kNurserySize));
+  Memory memory = machine->device(node).allocate(Bytes(kNurserySize)).value();
   std::future<void> birth;
   std::future_status went_on{};
   MeddlingPolicy::meddle = [&] {
@@ -242,7 +242,7 @@ TEST(Newborns, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
 }
 
 // Who looks finds no block any more, and its bytes not yet free.
-TEST(Newborns, ARequestWaitsForTheRoomOfOneThatEnds) {
+TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
   Machine machine({.budget = KiB(64)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -279,10 +279,10 @@ struct Kept {
   void (*keep)(Machine& machine, Block& block, NodeId node);
 };
 
-class NewbornKept : public testing::TestWithParam<Kept> {};
+class NewResultKept : public testing::TestWithParam<Kept> {};
 
 // Its end has to find what is known of it.
-TEST_P(NewbornKept, IsListedFirst) {
+TEST_P(NewResultKept, IsListedFirst) {
   Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
   machine->set_escape_probe([](Block&, NodeId) { return true; });
   const NodeId node = machine.sim();
@@ -296,7 +296,7 @@ TEST_P(NewbornKept, IsListedFirst) {
     const Stats stats = machine->stats();
     EXPECT_EQ(stats.escaped, 0);
     EXPECT_EQ(stats.nodes.at("sim:0").pinned, 0);
-    EXPECT_EQ(stats.nodes.at("sim:0").replicas, static_cast<int64_t>(kNewbornSize));
+    EXPECT_EQ(stats.nodes.at("sim:0").replicas, static_cast<int64_t>(kNurserySize));
     destroy_all(machine, {other});
   }
 }
@@ -306,7 +306,7 @@ const Kept kKept[] = {
      [](Machine& machine, Block& block, NodeId node) {
        ASSERT_TRUE(machine->pin(block, node).ok());
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNewbornSize));
+       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNurserySize));
      }},
     {"Held",
      [](Machine& machine, Block& block, NodeId node) {
@@ -319,11 +319,11 @@ const Kept kKept[] = {
        ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
        machine->keep_escaped(node, access);
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNewbornSize));
+       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNurserySize));
      }},
     {"Surrendered",
      [](Machine& machine, Block& block, NodeId node) {
-       EXPECT_TRUE(machine->surrender(block, node));
+       EXPECT_TRUE(machine->detach(block, node));
        EXPECT_FALSE(is_listed(block, node));
      }},
     {"Resized",
@@ -332,7 +332,7 @@ const Kept kKept[] = {
        ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
        machine->replace(block, node, machine->device(node).allocate(KiB(1)).value(), KiB(1));
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kNewbornSize) + 1024);
+       EXPECT_EQ(machine->stats().nodes.at("sim:0").replicas, static_cast<int64_t>(kNurserySize) + 1024);
        machine->release(node, std::span(&access, 1));
      }},
     {"Evicted",
@@ -349,7 +349,7 @@ const Kept kKept[] = {
      }},
     {"WrittenElsewhere",
      [](Machine& machine, Block& block, NodeId node) {
-       ASSERT_TRUE(machine.write(block, machine.sim(1), pattern(kNewbornSize, 2)).ok());
+       ASSERT_TRUE(machine.write(block, machine.sim(1), pattern(kNurserySize, 2)).ok());
        EXPECT_FALSE(is_listed(block, node));
        EXPECT_TRUE(is_listed(block, machine.sim(1)));
      }},
@@ -360,7 +360,7 @@ const Kept kKept[] = {
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Each, NewbornKept, testing::ValuesIn(kKept),
+INSTANTIATE_TEST_SUITE_P(Each, NewResultKept, testing::ValuesIn(kKept),
                          [](const testing::TestParamInfo<Kept>& test) { return test.param.name; });
 
 }  // namespace

@@ -21,7 +21,7 @@ torch::Library& kernels_for(const char* name_space, c10::DispatchKey key);
 void register_factories();         // factories.cc
 void register_small_operators();   // misc.cc
 void register_hot_operators();     // hot_operators.cc
-void register_one_step();          // one_step.cc
+void register_one_step();          // fused_factories.cc
 void register_zero_tensors();      // zero_tensors.cc
 void register_random_operators();  // random_ops.cc
 void register_convolutions();      // convolution.cc

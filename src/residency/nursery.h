@@ -1,11 +1,11 @@
 // Results that were just made and that no thread has looked for. Most die like this, with their only replica
 // where it was born; then neither birth nor death takes Engine's mutex.
 //
-// A newborn stands at one of so many places instead of on its node's list and in the index of victims. Who is
-// about to look at lists, at indexes or at the books of replicas, or to move or keep a block, holds the mutex
-// and takes out what stands here first, all of it or that block; Engine lists it then. What stands here was
-// never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned replica, which
-// operators may pin.
+// A result in the nursery stands at one of kPlaces places instead of on its node's list and in the index of
+// victims. Who is about to look at lists, at indexes or at the books of replicas, or to move or keep a block,
+// holds the mutex and takes out what stands here first, all of it or that block; Engine lists it then. What
+// stands here was never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned
+// replica, which operators may pin.
 //
 // A block leaves its place once, by one exchange, to the first of two: to the thread that takes it in, or to
 // its own end. An end leaves a mark at the place until the bytes have been given back. So who needs room, and
@@ -25,7 +25,7 @@
 
 namespace innkeeper {
 
-class Newborns {
+class Nursery {
  public:
   static constexpr size_t kPlaces = 128;
   static_assert(kPlaces < Block::kNoPlace);
@@ -36,13 +36,13 @@ class Newborns {
     for (size_t tries = 0; tries < kPlaces; ++tries) {
       const size_t place = (first + tries) % kPlaces;
       if (places_[place].load(std::memory_order_relaxed) != kFree) continue;
-      block.newborn_ = static_cast<uint8_t>(place);  // Set before a thread can find it.
+      block.nursery_place_ = static_cast<uint8_t>(place);  // Set before a thread can find it.
       uintptr_t expected = kFree;
       // In one order with Engine's mark on nodes that are short of room (Node::tight).
       if (places_[place].compare_exchange_strong(expected, word_of(block), std::memory_order_seq_cst))
         return true;
     }
-    block.newborn_ = Block::kNoPlace;
+    block.nursery_place_ = Block::kNoPlace;
     return false;
   }
 
@@ -64,7 +64,7 @@ class Newborns {
   // The block ends, and is about to give back the bytes that it has at `node`: no thread finds it any more,
   // and its place is marked until end_death(). False: it stands at no place, or others were faster.
   bool begin_death(Block& block, NodeId node) { return exchange(block, mark_of(node)); }
-  void end_death(Block& block) { places_[block.newborn_].store(kFree, std::memory_order_release); }
+  void end_death(Block& block) { places_[block.nursery_place_].store(kFree, std::memory_order_release); }
   // Is some block giving back bytes at the node? Who is told no finds the room of those that were.
   bool any_dying(NodeId node) const {
     for (const std::atomic<uintptr_t>& place : places_) {
@@ -85,8 +85,8 @@ class Newborns {
   static size_t place_of(const Block& block) { return word_of(block) / 32 % kPlaces; }
 
   bool exchange(Block& block, uintptr_t with) {
-    if (block.newborn_ == Block::kNoPlace) return false;
-    std::atomic<uintptr_t>& place = places_[block.newborn_];
+    if (block.nursery_place_ == Block::kNoPlace) return false;
+    std::atomic<uintptr_t>& place = places_[block.nursery_place_];
     uintptr_t expected = word_of(block);
     return place.load(std::memory_order_relaxed) == expected &&
            place.compare_exchange_strong(expected, with, std::memory_order_acq_rel);

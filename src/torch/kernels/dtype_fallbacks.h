@@ -6,6 +6,6 @@
 namespace innkeeper::torch_layer {
 
 // Registers such an operator's kernel; false, and nothing done, if it is none. At load.
-bool register_wider(const c10::OperatorHandle& op);
+bool register_dtype_fallbacks(const c10::OperatorHandle& op);
 
 }  // namespace innkeeper::torch_layer

@@ -1,7 +1,8 @@
 // How a block's bytes are had again once they were dropped: by the operator that made them, from what that
-// one read (docs/design/recompute.md). The engine knows no operators; who runs them writes the recipes.
+// one read (docs/design/recompute.md). The engine knows no operators; who runs them writes the recorded
+// calls.
 //
-// Thread safety: a recipe is one thread's at a time.
+// Thread safety: a recorded call is one thread's at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace innkeeper {
 
 class Block;
 
-class Recipe {
+class RecordedCall {
  public:
   // What the operator read, and how often that had been written until then (Block::writes).
   struct Input {
@@ -25,7 +26,7 @@ class Recipe {
   };
 
   // While it lives, so do its inputs: they may end with it, so it ends where no lock is held.
-  virtual ~Recipe() = default;
+  virtual ~RecordedCall() = default;
   // Empty where one of them has gone: then it cannot be followed.
   virtual std::span<const Input> inputs() const = 0;
   // How often the block itself had been written when its operator had ended.
@@ -39,7 +40,7 @@ class Recipe {
   virtual Status follow(Block& block) = 0;
 };
 
-// The recipe of a block; null if there is none.
-using Cookbook = std::function<std::unique_ptr<Recipe>(Block& block)>;
+// The recorded call of a block; null if there is none.
+using RecomputeIndex = std::function<std::unique_ptr<RecordedCall>(Block& block)>;
 
 }  // namespace innkeeper

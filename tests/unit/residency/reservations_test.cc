@@ -1,4 +1,4 @@
-// Tickets (ticket.h): room that is promised.
+// Reservations (reservation.h): room that is promised.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -9,21 +9,21 @@
 namespace innkeeper::test {
 namespace {
 
-TEST(Tickets, HoldRoomUntilTheyAreTakenOrGivenBack) {
+TEST(Reservations, HoldRoomUntilTheyAreTakenOrGivenBack) {
   Machine machine({.budget = KiB(16)});
   const NodeId card = machine.sim();
   {
-    Result<Ticket> ticket = machine->reserve(card, KiB(12), Reserve::free_room);
-    ASSERT_TRUE(ticket.ok());
+    Result<Reservation> reservation = machine->reserve(card, KiB(12), Reserve::free_room);
+    ASSERT_TRUE(reservation.ok());
     EXPECT_EQ(machine->used(card), KiB(12));
     EXPECT_EQ(machine->check_invariants(), "") << "promised is neither lost nor there";
     EXPECT_EQ(machine->reserve(card, KiB(8), Reserve::free_room).status().code(), Code::busy);
     {
-      ArmedTicket armed(ticket.value());
+      ArmedReservation armed(reservation.value());
       Result<Memory> memory = machine->device(card).allocate(KiB(8));
       ASSERT_TRUE(memory.ok());
       EXPECT_EQ(machine->used(card), KiB(12)) << "charged once";
-      EXPECT_EQ(ticket.value().left(), KiB(4));
+      EXPECT_EQ(reservation.value().left(), KiB(4));
       EXPECT_EQ(machine->check_invariants(), "");
     }
     Result<Memory> more = machine->device(card).allocate(KiB(4));
@@ -34,18 +34,18 @@ TEST(Tickets, HoldRoomUntilTheyAreTakenOrGivenBack) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-TEST(Tickets, OfAnotherNodeAreLeftAlone) {
+TEST(Reservations, OfAnotherNodeAreLeftAlone) {
   Machine machine({.accelerators = 2, .budget = KiB(16)});
-  Result<Ticket> ticket = machine->reserve(machine.sim(0), KiB(12), Reserve::free_room);
-  ASSERT_TRUE(ticket.ok());
-  const ArmedTicket armed(ticket.value());
+  Result<Reservation> reservation = machine->reserve(machine.sim(0), KiB(12), Reserve::free_room);
+  ASSERT_TRUE(reservation.ok());
+  const ArmedReservation armed(reservation.value());
   Result<Memory> memory = machine->device(machine.sim(1)).allocate(KiB(8));
   ASSERT_TRUE(memory.ok());
-  EXPECT_EQ(ticket.value().left(), KiB(12));
+  EXPECT_EQ(reservation.value().left(), KiB(12));
   EXPECT_EQ(machine->used(machine.sim(1)), KiB(8));
 }
 
-TEST(Tickets, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
+TEST(Reservations, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
   Machine machine({.budget = KiB(16)});
   Block* block = machine.make(machine.sim(), pattern(3 * kSize, 1)).value();
   EXPECT_EQ(machine->reserve(machine.sim(), KiB(8), Reserve::free_room).status().code(), Code::busy);
@@ -63,13 +63,13 @@ TEST(Tickets, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
   machine->destroy(block);
 }
 
-TEST(Tickets, TheOuterOneIsArmedAgainAfterAnInnerOne) {
+TEST(Reservations, TheOuterOneIsArmedAgainAfterAnInnerOne) {
   Machine machine({.accelerators = 2});
-  Ticket outer = machine->reserve(machine.sim(0), KiB(8), Reserve::free_room).value();
-  Ticket inner = machine->reserve(machine.sim(1), KiB(8), Reserve::free_room).value();
-  const ArmedTicket armed(outer);
+  Reservation outer = machine->reserve(machine.sim(0), KiB(8), Reserve::free_room).value();
+  Reservation inner = machine->reserve(machine.sim(1), KiB(8), Reserve::free_room).value();
+  const ArmedReservation armed(outer);
   {
-    const ArmedTicket nested(inner);
+    const ArmedReservation nested(inner);
     Result<Memory> memory = machine->device(machine.sim(1)).allocate(KiB(8));
     ASSERT_TRUE(memory.ok());
     EXPECT_EQ(inner.left(), Bytes(0));

@@ -1,5 +1,5 @@
 // A call of a pure operator, kept so that its results can be computed again (docs/design/recompute.md): the
-// recipe that the engine follows.
+// recorded call that the engine follows.
 //
 // It keeps no operand alive: until a result is dropped the program may let go of what it likes. Pure
 // operators alone are kept (signature.h), whose operands are plain managed tensors, and numbers.
@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "residency/recipe.h"
+#include "residency/recorded_call.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/operator_call.h"
 #include "torch/operator/process_settings.h"
@@ -30,15 +30,15 @@ struct HostKernels {
   void set() const;
 };
 
-class KeptCall {
+class RecordedOperator {
  public:
   // Null where it cannot be kept. `arguments`: the operator's, whose operands the call has pinned.
-  static std::shared_ptr<const KeptCall> of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
-                                            NodeId node);
+  static std::shared_ptr<const RecordedOperator> of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
+                                                    NodeId node);
 
   // The operands, held, as many as are there still.
   std::vector<c10::Storage> hold() const;
-  std::vector<Recipe::Input> inputs() const;
+  std::vector<RecordedCall::Input> inputs() const;
   // Runs it once more, as if nothing had changed since: no mode is on, and the threads are as many. `held`:
   // what hold() gave.
   torch::jit::Stack run(const std::vector<c10::Storage>& held) const;
@@ -70,7 +70,7 @@ class KeptCall {
     Place tensors;
   };
 
-  KeptCall(const ManagedOp& op, NodeId node);
+  RecordedOperator(const ManagedOp& op, NodeId node);
   bool keep(const at::Tensor& managed);
   bool keep(const c10::IValue& argument, Parameter::Kind kind);
   static at::Tensor tensor_over(const Operand& operand, const c10::Storage& storage);
@@ -83,7 +83,7 @@ class KeptCall {
   std::vector<Operand> operands_;  // in the order of the arguments
 };
 
-// The engine's Cookbook.
-std::unique_ptr<Recipe> recipe_of(Block& block);
+// The engine's RecomputeIndex.
+std::unique_ptr<RecordedCall> recorded_call_of(Block& block);
 
 }  // namespace innkeeper::torch_layer

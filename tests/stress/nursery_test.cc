@@ -23,7 +23,7 @@ class Vendor : BlockOwner {
   Vendor(Machine& machine, uint64_t seed, bool moves) : BlockOwner(machine, seed), moves_(moves) {}
 
   void run(uint64_t steps) {
-    for (uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) one_step();
+    for (uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) fused_factories();
     while (!blocks_.empty()) release_any();
   }
 
@@ -43,7 +43,7 @@ class Vendor : BlockOwner {
     std::swap(any(), blocks_.back());
     release_last();
   }
-  void one_step() {
+  void fused_factories() {
     if (blocks_.empty()) return make();
     switch (below(moves_ ? 12 : 8)) {
       case 0:
@@ -75,9 +75,9 @@ struct Crowd {
   bool shrinks = false;  // and for room
 };
 
-class NewbornsStress : public testing::TestWithParam<Crowd> {};
+class NurseryStress : public testing::TestWithParam<Crowd> {};
 
-TEST_P(NewbornsStress, EachIsListedOnceOrNever) {
+TEST_P(NurseryStress, EachIsListedOnceOrNever) {
   const Crowd& crowd = GetParam();
   const uint64_t steps = from_environment("INNKEEPER_STEPS", 10000);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);
@@ -124,12 +124,12 @@ const Crowd kCrowds[] = {
     {.name = "MovedAndLookedFor", .moves = true, .looks = true, .shrinks = true},
 };
 
-INSTANTIATE_TEST_SUITE_P(Crowds, NewbornsStress, testing::ValuesIn(kCrowds),
+INSTANTIATE_TEST_SUITE_P(Crowds, NurseryStress, testing::ValuesIn(kCrowds),
                          [](const testing::TestParamInfo<Crowd>& test) { return test.param.name; });
 
 // Where there is little room for the room that others are about to leave, nobody is told that there is none:
 // what one thread has is in its operator, at a place, listed, or on its way out.
-TEST(NewbornsStress, WhatOthersHaveIsRoomToCome) {
+TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
   const uint64_t rounds = from_environment("INNKEEPER_STEPS", 300);
   const Watchdog watchdog(std::chrono::seconds(300));
   for (uint64_t round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {

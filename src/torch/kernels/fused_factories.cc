@@ -6,7 +6,7 @@
 #include <ATen/NativeFunctions.h>
 #include <ATen/Operators.h>
 
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/operator/typed_kernel.h"
 
 namespace innkeeper::torch_layer {

@@ -1,7 +1,8 @@
-// Operators that CUDA has for a dtype and the host's kernels lack: tests/python/device/test_wider.py finds
-// them in PyTorch's tables of both. Where the host or a simulated card computes, operands of that dtype are
-// cast to a wider one, in which CUDA's kernels compute too, and results are cast back.
-#include "torch/kernels/wider.h"
+// Operators that CUDA has for a dtype and the host's kernels lack:
+// tests/python/device/test_dtype_fallbacks.py finds them in PyTorch's tables of both. Where the host or a
+// simulated card computes, operands of that dtype are cast to a wider one, in which CUDA's kernels compute
+// too, and results are cast back.
+#include "torch/kernels/dtype_fallbacks.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -13,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
-#include "torch/kernels/own_kernels.h"
 #include "torch/registry/boxed_kernel.h"
 
 namespace innkeeper::torch_layer {
@@ -60,9 +61,9 @@ const Row* row_of(const c10::OperatorHandle& op) {
   return found == rows().end() ? nullptr : &*found;
 }
 
-class WiderKernel final : public c10::OperatorKernel {
+class DtypeFallback final : public c10::OperatorKernel {
  public:
-  WiderKernel(const Signature* signature, const Row& row) : op_(signature), row_(row) {}
+  DtypeFallback(const Signature* signature, const Row& row) : op_(signature), row_(row) {}
 
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
     if (runs_cuda_kernels() || is_mixed(torch::jit::last(*stack, op_.signature->args.size())))
@@ -126,10 +127,10 @@ class WiderKernel final : public c10::OperatorKernel {
 
 }  // namespace
 
-bool register_wider(const c10::OperatorHandle& op) {
+bool register_dtype_fallbacks(const c10::OperatorHandle& op) {
   const Row* const row = row_of(op);
   if (row == nullptr) return false;
-  register_kernel(op, kManagedKey, std::make_unique<WiderKernel>(read_signature(op), *row),
+  register_kernel(op, kManagedKey, std::make_unique<DtypeFallback>(read_signature(op), *row),
                   "innkeeper: managed device, in a wider dtype");
   return true;
 }

@@ -1,4 +1,4 @@
-#include "torch/kernels/composed_ops.h"
+#include "torch/kernels/composed_kernels.h"
 
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "torch/kernels/own_kernels.h"
+#include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/quantized.h"
 #include "torch/memory/composed.h"
 #include "torch/memory/device_index.h"

@@ -1,4 +1,4 @@
-#include "torch/operator/kept_call.h"
+#include "torch/operator/recorded_operator.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -20,7 +20,7 @@ namespace {
 using Kind = Parameter::Kind;
 
 // A result of a call, to be computed again: holds what the call reads.
-class HeldCall final : public Recipe {
+class HeldCall final : public RecordedCall {
  public:
   explicit HeldCall(const Origin& origin) : origin_(origin), held_(origin.call->hold()) {
     std::vector<Input> inputs = origin.call->inputs();
@@ -102,7 +102,7 @@ at::Tensor as_bytes(const at::Tensor& managed) {
 
 }  // namespace
 
-std::unique_ptr<Recipe> recipe_of(Block& block) {
+std::unique_ptr<RecordedCall> recorded_call_of(Block& block) {
   const Origin* const origin = block.attachment == nullptr ? nullptr : attachment_of(block).origin.get();
   if (origin == nullptr) return nullptr;
   return std::make_unique<HeldCall>(*origin);
@@ -116,11 +116,12 @@ void HostKernels::set() const {
   if (before.denormals_flushed != denormals_flushed) at::globalContext().setFlushDenormal(denormals_flushed);
 }
 
-KeptCall::KeptCall(const ManagedOp& op, NodeId node) : op_(op), node_(node) {}
+RecordedOperator::RecordedOperator(const ManagedOp& op, NodeId node) : op_(op), node_(node) {}
 
-std::shared_ptr<const KeptCall> KeptCall::of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
-                                             NodeId node) {
-  const std::shared_ptr<KeptCall> call(new KeptCall(op, node));
+std::shared_ptr<const RecordedOperator> RecordedOperator::of(const ManagedOp& op,
+                                                             c10::ArrayRef<c10::IValue> arguments,
+                                                             NodeId node) {
+  const std::shared_ptr<RecordedOperator> call(new RecordedOperator(op, node));
   call->arguments_.reserve(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!call->keep(arguments[i], op.signature->args[i].kind)) return nullptr;
@@ -133,7 +134,7 @@ std::shared_ptr<const KeptCall> KeptCall::of(const ManagedOp& op, c10::ArrayRef<
   return std::any_of(call->operands_.begin(), call->operands_.end(), decides) ? call : nullptr;
 }
 
-bool KeptCall::keep(const c10::IValue& argument, Kind kind) {
+bool RecordedOperator::keep(const c10::IValue& argument, Kind kind) {
   if (kind == Kind::optional_tensor_list) return false;
   if (kind == Kind::tensor_list && argument.isTensorList()) {
     const auto elements = argument.toListRef();
@@ -156,7 +157,7 @@ bool KeptCall::keep(const c10::IValue& argument, Kind kind) {
   return keep(tensor);
 }
 
-bool KeptCall::keep(const at::Tensor& managed) {
+bool RecordedOperator::keep(const at::Tensor& managed) {
   if (!is_managed(managed)) return false;
   const c10::TensorImpl& impl = *managed.unsafeGetTensorImpl();
   const bool plain = typeid(impl) == typeid(c10::TensorImpl) && !impl.is_conj() && !impl.is_neg() &&
@@ -178,7 +179,7 @@ bool KeptCall::keep(const at::Tensor& managed) {
   return true;
 }
 
-std::vector<c10::Storage> KeptCall::hold() const {
+std::vector<c10::Storage> RecordedOperator::hold() const {
   std::vector<c10::Storage> held;
   held.reserve(operands_.size());
   for (const Operand& operand : operands_) {
@@ -192,14 +193,14 @@ std::vector<c10::Storage> KeptCall::hold() const {
   return held;
 }
 
-std::vector<Recipe::Input> KeptCall::inputs() const {
-  std::vector<Recipe::Input> all;
+std::vector<RecordedCall::Input> RecordedOperator::inputs() const {
+  std::vector<RecordedCall::Input> all;
   all.reserve(operands_.size());
   for (const Operand& operand : operands_) all.push_back({operand.block, operand.writes});
   return all;
 }
 
-at::Tensor KeptCall::tensor_over(const Operand& operand, const c10::Storage& storage) {
+at::Tensor RecordedOperator::tensor_over(const Operand& operand, const c10::Storage& storage) {
   auto made = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(kManagedKey),
                                                    operand.dtype);
   made->set_sizes_and_strides(operand.sizes, operand.strides, operand.offset);
@@ -207,7 +208,7 @@ at::Tensor KeptCall::tensor_over(const Operand& operand, const c10::Storage& sto
   return at::Tensor(std::move(made));
 }
 
-std::optional<bool> KeptCall::gives_again(const std::vector<at::Tensor>& results) const try {
+std::optional<bool> RecordedOperator::gives_again(const std::vector<at::Tensor>& results) const try {
   const std::vector<c10::Storage> held = hold();
   if (held.size() != operands_.size() || !in_force()) return std::nullopt;
   bool same = !faults::injected(faults::Fault::other_bits);
@@ -224,7 +225,7 @@ std::optional<bool> KeptCall::gives_again(const std::vector<at::Tensor>& results
   return std::nullopt;
 }
 
-torch::jit::Stack KeptCall::run(const std::vector<c10::Storage>& held) const {
+torch::jit::Stack RecordedOperator::run(const std::vector<c10::Storage>& held) const {
   torch::jit::Stack stack;
   stack.reserve(arguments_.size());
   size_t next = 0;
