@@ -24,9 +24,9 @@ from innkeeper import _register  # noqa: E402
 
 _register.register()
 
-from innkeeper import libraries  # noqa: E402
+from innkeeper import integrations  # noqa: E402
 
-libraries.prepare()
+integrations.prepare()
 
 from innkeeper import mixed as _mixed  # noqa: E402
 from innkeeper import tensor as _tensor  # noqa: E402
@@ -87,8 +87,8 @@ __all__ = [
 ]
 
 if launch.is_preloaded():  # a script that python -m innkeeper runs
-    from innkeeper import cuda_names
+    from innkeeper import cuda_compat
     from torch import nn as _nn
 
-    cuda_names.install()
+    cuda_compat.install()
     DataParallel = _nn.DataParallel  # type: ignore[assignment,misc]

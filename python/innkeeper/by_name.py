@@ -17,7 +17,7 @@ from innkeeper._names import DEVICE
 from torch import nn
 
 
-def tell() -> None:
+def install() -> None:
     """Tells PyTorch. Once."""
     _print_on_the_host()
     _answer_dlpack()

@@ -17,7 +17,7 @@ from innkeeper import managed_device
 from innkeeper._names import DEVICE
 
 
-def tell() -> None:
+def install() -> None:
     """Tells PyTorch. Once."""
     save, run = rng_prims.run_and_save_rng_state, rng_prims.run_with_rng_state
     original = save.py_kernels[torch._C.DispatchKey.BackendSelect]

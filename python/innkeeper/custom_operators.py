@@ -14,7 +14,7 @@ import torch
 from innkeeper import _C
 
 
-def tell() -> None:
+def install() -> None:
     """Has operators looked at again after each kernel that they get, all after a library is loaded. Once.
 
     What a compiled module of Python's registers is looked at when it has been imported.

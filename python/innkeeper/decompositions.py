@@ -37,7 +37,7 @@ def _host_computes() -> bool:
     return all(node.kind in ("host", "sim") for node in _C.nodes() if node.computes)
 
 
-def tell() -> None:
+def install() -> None:
     """Has them take managed tensors for what they are. Once. A version without one of them is left alone."""
     for module, names in _ASK.items():
         place: Any = torch

@@ -18,7 +18,7 @@ _OURS = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
 _CUDAS = DispatchKey.AutocastCUDA
 
 
-def tell() -> None:
+def install() -> None:
     """Has all of them know this device's autocast, and those that are made later. Once."""
     _ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_OURS)
     operator = _ops.HigherOrderOperator

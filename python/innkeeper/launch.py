@@ -1,8 +1,8 @@
 """``python -m innkeeper``: becomes the Python that runs a script made for CUDA, on the managed device.
 
 The process is replaced by ``python script.py ...``, with a folder on ``PYTHONPATH`` whose ``sitecustomize``
-loads ``innkeeper.cuda_names`` when PyTorch is imported. So tracebacks, ``sys.argv``, ``__main__``, exit codes
-and signals are Python's own, and every Python that the script starts is told as well.
+loads ``innkeeper.cuda_compat`` when PyTorch is imported. So tracebacks, ``sys.argv``, ``__main__``, exit
+codes and signals are Python's own, and every Python that the script starts is told as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-_PRELOAD = Path(__file__).parent / "cuda_names" / "preload"
+_PRELOAD = Path(__file__).parent / "cuda_compat" / "preload"
 
 USAGE = """\
 usage: python -m innkeeper [OPTIONS] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENTS]

@@ -39,7 +39,7 @@ SETTERS = (
 """Of torch._C; those of them that this PyTorch has."""
 
 
-def tell() -> None:
+def install() -> None:
     """Has PyTorch's setters tell the engine. Once."""
     for name in SETTERS:
         if hasattr(torch._C, name):

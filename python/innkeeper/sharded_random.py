@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from innkeeper.libraries.imports import after_import, replace
+from innkeeper.integrations.imports import after_import, replace
 
 _PHILOX_BYTES = 16
 

@@ -1,6 +1,6 @@
 // What one run of a program says once, whichever of its processes comes to say it first.
 //
-// The first process keeps a file without a name (python/innkeeper/cuda_names/preload makes it) and says
+// The first process keeps a file without a name (python/innkeeper/cuda_compat/preload makes it) and says
 // where, as PID:DESCRIPTOR, in INNKEEPER_FIRST. What it starts finds the file through /proc. Each thing to
 // say has a byte in it, which a process sets while it holds the file's lock.
 #pragma once

@@ -170,7 +170,7 @@ def test_cards_are_named_by_uuid_in_findings(machine: Machine):
 
 
 def test_which_libraries_are_adapted_is_told(machine: Machine):
-    folder = ROOT / "python/innkeeper/libraries"
+    folder = ROOT / "python/innkeeper/integrations"
     names = sorted(path.stem for path in folder.glob("*.py") if "\nAFTER" in path.read_text())
     told = findings(machine, 0)["libraries"]
     assert told["grade"] == "good" and told["what"] == "adapters for " + ", ".join(names)

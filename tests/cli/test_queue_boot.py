@@ -1,6 +1,6 @@
 """`innkeeper queue` after a restart of the machine, or after everything was killed.
 
-What is said of jobs is so, and those that wait go on: by the recorded calls in docs/program.md before anybody looks.
+What is said of jobs is so, and those that wait go on: by the recipes in docs/program.md before anybody looks.
 """
 
 from __future__ import annotations

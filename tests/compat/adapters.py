@@ -19,7 +19,7 @@ LIBRARIES = ["accelerate", "lightning", "transformers"]
 SECTION = """
 ## Adapters
 
-`python/innkeeper/libraries` makes libraries that keep lists of devices use managed. `make test` tries it
+`python/innkeeper/integrations` makes libraries that keep lists of devices use managed. `make test` tries it
 with the newest versions. With the oldest that are supported, {versions},
 at {commit}, {passed} of {tried} tests pass.
 """

@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 from innkeeper._names import DEVICE
-from innkeeper.libraries import imports
+from innkeeper.integrations import imports
 
 _COMPILER = "torch._inductor.compile_fx"  # has what makes AOTInductor's packages
 
 
-def tell() -> None:
+def install() -> None:
     """Has Inductor's graphs with managed tensors compiled here. Once; imports nothing of Inductor yet."""
     inductor = torch._TorchCompileInductorWrapper
     original = inductor.__call__

@@ -233,7 +233,7 @@ void check_environment(const Patient& patient, Findings& findings) {
 
 void check_libraries(const Patient& patient, Findings& findings) {
   const std::string adapted =
-      "accelerate, cupy, lightning, numba, safetensors, transformers, triton";  // python/innkeeper/libraries
+      "accelerate, cupy, lightning, numba, safetensors, transformers, triton";  // python/innkeeper/integrations
   if (patient.libraries == "off")
     add(findings, Grade::hint, "libraries", "INNKEEPER_LIBRARIES=off: " + adapted + " do not know managed",
         "unset INNKEEPER_LIBRARIES");

@@ -138,7 +138,7 @@ def test_devices_are_the_same_before_and_after_the_start(
     code = """
 import torch
 from innkeeper import _C
-from innkeeper.cuda_names import visible
+from innkeeper.cuda_compat import visible
 before = visible.nodes(), _C.started(), torch.cuda.device_count()
 _C.start()
 print(before, visible.nodes(), torch.cuda.device_count())
@@ -379,7 +379,7 @@ dist.destroy_process_group()
 def test_every_answer_can_be_asked(scripts: Scripts):
     code = """
 import inspect, torch
-from innkeeper.cuda_names import answers
+from innkeeper.cuda_compat import answers
 for name in (*answers._SAME.split(), *answers._OWN.split()):
     answer = getattr(torch.cuda, name)
     if inspect.isfunction(answer) and not any(
@@ -393,7 +393,7 @@ for name in (*answers._SAME.split(), *answers._OWN.split()):
 def test_modules_that_took_a_function_before_have_the_answer(scripts: Scripts):
     code = """
 import sys, torch, torch._dynamo, torch.distributed.tensor
-from innkeeper.cuda_names import answers
+from innkeeper.cuda_compat import answers
 for module in [m for name, m in sys.modules.items() if name.startswith("torch.") and name != "torch.cuda.nccl"]:
     for name in (*answers._SAME.split(), *answers._OWN.split()):
         own = vars(module).get(name)

@@ -27,7 +27,7 @@ def install() -> None:
 
     from innkeeper import _C, device_copies, mixed
     from innkeeper.compat import tensor_managed
-    from innkeeper.cuda_names import (
+    from innkeeper.cuda_compat import (
         answers,
         autocast,
         compiled,

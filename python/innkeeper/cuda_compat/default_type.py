@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from innkeeper._names import DEVICE
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat.put import put
 from torch import Tensor
 
 _set_type = torch.set_default_tensor_type

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 from innkeeper import _C, managed_device
-from innkeeper.cuda_names import visible
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat import visible
+from innkeeper.cuda_compat.put import put
 from innkeeper.managed_device.device import _is_in_bad_fork
 
 _initialized = False  # The runtime has started, and all queued calls have run.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat.put import put
 from innkeeper.managed_device import table
 from innkeeper.script import here
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from innkeeper._names import DEVICE
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat.put import put
 
 
 def install() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from innkeeper import _C, launch
 from innkeeper._names import DEVICE
-from innkeeper.libraries import imports
+from innkeeper.integrations import imports
 
 ACCELERATE_DEVICE = "ACCELERATE_TORCH_DEVICE"  # of accelerate, and so of transformers' Trainer, TRL
 
@@ -59,7 +59,7 @@ _LOOKS = 1000
 
 
 def prepare() -> None:
-    """Waits for the libraries. Where ``cuda_names`` is loaded most need nothing."""
+    """Waits for the libraries. Where ``cuda_compat`` is loaded most need nothing."""
     on = _is_on()  # Now, so that a wrong word is refused where the package is imported.
     wanted = _in_managed_run if launch.is_preloaded() else functools.partial(_change, on)
     imports.after_import(wanted)

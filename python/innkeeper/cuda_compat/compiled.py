@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from innkeeper.cuda_names.put import put
-from innkeeper.libraries.imports import after_import
+from innkeeper.cuda_compat.put import put
+from innkeeper.integrations.imports import after_import
 from innkeeper.script import note
 
 _compile = torch.compile

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 from innkeeper import _C, managed_device
-from innkeeper.cuda_names import initialization, visible
-from innkeeper.cuda_names.initialization import is_initialized
-from innkeeper.cuda_names.initialization import lazy_init as _lazy_init
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat import initialization, visible
+from innkeeper.cuda_compat.initialization import is_initialized
+from innkeeper.cuda_compat.initialization import lazy_init as _lazy_init
+from innkeeper.cuda_compat.put import put
 from innkeeper.managed_device import memory, streams
 from innkeeper.managed_device.device import computing_nodes, index_of, nodes_of
 from innkeeper.managed_device.device import device as device_context

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from innkeeper import _C, managed_device
 from innkeeper._names import DEVICE
-from innkeeper.libraries.accelerate import chosen, load_stream, room, save_stream
-from innkeeper.libraries.imports import replace, replace_method
+from innkeeper.integrations.accelerate import chosen, load_stream, room, save_stream
+from innkeeper.integrations.imports import replace, replace_method
 
 
 def _also_if_chosen(own: Any) -> Any:

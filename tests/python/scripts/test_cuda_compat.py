@@ -386,7 +386,7 @@ owners = (torch, torch.cuda, torch.device)
 before = [dict(vars(owner)) for owner in owners]
 import innkeeper, sys
 same = all(vars(owner)[name] is value for owner, names in zip(owners, before) for name, value in names.items())
-print(same, "innkeeper.cuda_names" in sys.modules, torch.cuda.is_available(), torch.zeros(1, device="managed").device)
+print(same, "innkeeper.cuda_compat" in sys.modules, torch.cuda.is_available(), torch.zeros(1, device="managed").device)
 print(torch.Tensor.to is torch._C.TensorBase.to, torch.device("cuda").type, torch.device("managed:0"))
 """
     script = tmp_path / "script.py"

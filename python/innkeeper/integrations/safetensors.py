@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from innkeeper._names import DEVICE
-from innkeeper.libraries.imports import replace
+from innkeeper.integrations.imports import replace
 
 INDEX = 0
 

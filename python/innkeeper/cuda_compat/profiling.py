@@ -12,7 +12,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity
 
 import torch
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat.put import put
 from innkeeper.script import note
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from innkeeper import managed_device
 from innkeeper._names import DEVICE
-from innkeeper.libraries.imports import Adapt, add_to_lists, replace, replace_method
+from innkeeper.integrations.imports import Adapt, add_to_lists, replace, replace_method
 
 STRATEGY = f"single_{DEVICE}"  # as Lightning's own "single_device", which is the CPU
 _RANDOM = f"torch.{DEVICE}"

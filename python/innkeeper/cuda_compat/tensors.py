@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat.put import put
 from innkeeper.managed_device.device import index_of
 from innkeeper.pickling import send_tensor
 from innkeeper.script import is_own, note

@@ -6,6 +6,6 @@ What it would need itself: the reason that the object's ``AttributeError`` gives
 
 from __future__ import annotations
 
-from innkeeper.libraries.cuda_arrays import refuse
+from innkeeper.integrations.cuda_arrays import refuse
 
 AFTER = {"numba.cuda.api": refuse("as_cuda_array", "to_device")}

@@ -6,7 +6,7 @@ before it goes on to NumPy's interface (``cupy/_core/core.pyx``).
 
 from __future__ import annotations
 
-from innkeeper.libraries.cuda_arrays import refuse
+from innkeeper.integrations.cuda_arrays import refuse
 
 AFTER = {
     "cupy": refuse("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "from_dlpack")

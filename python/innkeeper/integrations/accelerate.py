@@ -19,8 +19,8 @@ import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
 from innkeeper.distributed import BACKEND
-from innkeeper.libraries import ACCELERATE_DEVICE
-from innkeeper.libraries.imports import add_to_lists, replace, replace_method
+from innkeeper.integrations import ACCELERATE_DEVICE
+from innkeeper.integrations.imports import add_to_lists, replace, replace_method
 
 
 def chosen() -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
-from innkeeper.cuda_names.put import put
+from innkeeper.cuda_compat.put import put
 from innkeeper.distributed import BACKEND
 
 _LIKE_NCCL = (2, 21, 5)

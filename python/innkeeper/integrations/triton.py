@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, placement
-from innkeeper.libraries.imports import replace_method
+from innkeeper.integrations.imports import replace_method
 from torch import Tensor
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C, by_name
-from innkeeper.libraries.imports import Adapt, replace
+from innkeeper.integrations.imports import Adapt, replace
 
 
 def _refusing(own: Any) -> Any:
