@@ -232,8 +232,8 @@ void check_environment(const Patient& patient, Findings& findings) {
 }
 
 void check_libraries(const Patient& patient, Findings& findings) {
-  const std::string adapted =
-      "accelerate, cupy, lightning, numba, safetensors, transformers, triton";  // python/innkeeper/integrations
+  // As in python/innkeeper/integrations.
+  const std::string adapted = "accelerate, cupy, lightning, numba, safetensors, transformers, triton";
   if (patient.libraries == "off")
     add(findings, Grade::hint, "libraries", "INNKEEPER_LIBRARIES=off: " + adapted + " do not know managed",
         "unset INNKEEPER_LIBRARIES");

@@ -17,6 +17,7 @@
 #include "torch/memory/device_index.h"
 #include "torch/memory/handle.h"
 #include "torch/operator/drive.h"
+#include "torch/operator/mixed_devices.h"
 #include "torch/operator/mixed_move.h"
 #include "torch/random/random_stream.h"
 #include "torch/registry/boxed_kernel.h"

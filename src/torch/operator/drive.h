@@ -2,18 +2,12 @@
 // called: boxed and in parts of lists (fallback.cc), typed (typed_kernel.h), copies (kernels/copy.cc),
 // operators on sparse tensors (kernels/composed_kernels.cc).
 //
-// What differs is a `Kind`, a plain class with
-//     name()               the operator's, for messages
-//     collect(call)        refuses mixed devices, and gives the call its managed operands
-//     run_in_slices()      has run it in another way, since its operands are larger than every accelerator
-//     node(call)           where it should run
-//     compute(call)        lends the kernel real tensors, and gives back what it made
-//     is_repeatable(call)  whether the host may run it again if its kernel finds no room: it has written
-//                          nothing (I9)
-//     repeat()             calls it again as it was called
-//     result()             what the caller gets
-// Everything is known at compile time: the fast path has no call that could not be inlined.
+// What differs is an OperatorKind, a plain class. Everything is known at compile time: the fast path has no
+// call that could not be inlined.
 #pragma once
+
+#include <concepts>
+#include <string_view>
 
 #include "torch/operator/operator_call.h"
 #include "torch/operator/soft_placement.h"
@@ -21,6 +15,28 @@
 namespace innkeeper::torch_layer {
 
 template <class Kind>
+concept OperatorKind = requires(Kind& kind, OperatorCall& call) {
+  // The operator's name, for messages.
+  { kind.name() } -> std::convertible_to<std::string_view>;
+  // Refuses mixed devices, and gives the call its managed operands.
+  kind.collect(call);
+  // True: it has run the operator in slices, because its operands are larger than every accelerator.
+  { kind.run_in_slices() } -> std::same_as<bool>;
+  // The node where the operator should run.
+  { kind.node(call) } -> std::same_as<NodeId>;
+  // Exposes real tensors to the kernel, runs it, and turns what it made into managed tensors.
+  kind.compute(call);
+  // Whether the host may run the operator again if its kernel finds no free space: nothing was written (I9).
+  { kind.is_repeatable(call) } -> std::same_as<bool>;
+  // Calls the operator again as it was called.
+  kind.repeat();
+  // Gives up the real tensors, before an error leaves the operator.
+  kind.let_go();
+  // What the caller gets.
+  kind.result();
+};
+
+template <OperatorKind Kind>
 decltype(auto) drive(Kind& kind) {
   OperatorCall call(kind.name());
   kind.collect(call);

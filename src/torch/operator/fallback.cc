@@ -9,7 +9,10 @@
 #include "torch/memory/device_index.h"
 #include "torch/operator/drive.h"
 #include "torch/operator/meta_results.h"
+#include "torch/operator/mixed_devices.h"
 #include "torch/operator/mixed_move.h"
+#include "torch/operator/slices.h"
+#include "torch/operator/sublists.h"
 #include "torch/random/random_stream.h"
 
 namespace innkeeper::torch_layer {

@@ -11,6 +11,7 @@
 #include "torch/operator/cpu_gradient.h"
 #include "torch/operator/device_check.h"
 #include "torch/operator/fallback.h"
+#include "torch/operator/mixed_devices.h"
 #include "torch/operator/mixed_move.h"
 
 namespace innkeeper::torch_layer {

@@ -27,6 +27,7 @@
 #include "torch/memory/handle.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/meta_results.h"
+#include "torch/operator/slices.h"
 #include "torch/operator/soft_placement.h"
 #include "torch/process/runtime_state.h"
 

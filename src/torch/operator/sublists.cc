@@ -19,6 +19,7 @@
 #include "torch/memory/handle.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/soft_placement.h"
+#include "torch/operator/sublists.h"
 #include "torch/process/runtime_state.h"
 
 namespace innkeeper::torch_layer {

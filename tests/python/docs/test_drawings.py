@@ -47,7 +47,7 @@ def test_the_states_are_read_from_the_header(drawing: ModuleType) -> None:
     assert [row[0] for row in rows] == ["absent", "arriving", "shared", "owned"]
     assert drawing.enumerators("src/residency/state.h", "ReplicaEvent")[:2] == ["born", "fetch_begin"]
     said = drawing.replica_states().description
-    assert "shared to owned by write or inherit" in said and "absent to shared" not in said
+    assert "shared to owned by write or promote" in said and "absent to shared" not in said
 
 
 def test_a_function_that_is_gone_is_named(drawing: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
