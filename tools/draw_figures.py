@@ -206,12 +206,12 @@ class Stage:
 
 PATH = (
     Stage("run_managed", "src/torch/operator/fallback.cc", "PyTorch calls the one boxed function"),
-    Stage("collect", "src/torch/operator/drive.h", "the signature names operands and what is written"),
+    Stage("collect", "src/torch/operator/fallback.cc", "the signature names operands and what is written"),
     Stage("choose", "src/torch/operator/operator_call.cc", "the node with most bytes of the operands"),
     Stage("acquire", "src/residency/acquire.cc", "resident operands are pinned by one compare-and-swap"),
-    Stage("fetch", "src/residency/acquire.cc", "missing operands: free space, then a copy"),
-    Stage("finish_arrival", "src/residency/moves.cc", "the compute queue waits for the copy's event"),
-    Stage("compute", "src/torch/operator/drive.h", "the kernel runs on real tensors over the replicas"),
+    Stage("fetch", "src/residency/moves.cc", "missing operands: free space, then a copy"),
+    Stage("finish_arrival", "src/residency/transfer.cc", "the compute queue waits for the copy's event"),
+    Stage("compute", "src/torch/operator/fallback.cc", "the kernel runs on real tensors over the replicas"),
     Stage("give_back", "src/torch/operator/operator_call.cc", "results become blocks"),
     Stage("release", "src/residency/acquire.cc", "the operator's stamp is noted, pins go, the planner looks"),
 )
@@ -221,7 +221,7 @@ def operand_path() -> Figure:
     """What happens between a call of an operator and its result."""
     for stage in PATH:
         text = (TOP / stage.path).read_text()
-        if not re.search(rf"\b{stage.function}\(", text):
+        if not re.search(rf"(?:^|[\w>*&] |::){stage.function}\([^;]*\) (?:const )?\{{", text, re.MULTILINE):
             raise SystemExit(f"draw_figures.py: {stage.path} has no {stage.function}(): mend PATH")
     words = "; ".join(f"{stage.function} ({stage.does})" for stage in PATH)
     figure = Figure("The path of an operand", f"In order: {words}.", 760, len(PATH) * 58 + 20)

@@ -29,6 +29,10 @@ void add_backend(Backend& backend) {
 
 std::span<Backend* const> backends() { return {added.data(), count}; }
 
+bool is_any_captured() {
+  return first([](Backend& each) { return each.is_any_captured(); }) != nullptr;
+}
+
 Backend* backend_of(c10::DeviceType type) {
   return first([type](const Backend& each) { return each.type() == type; });
 }

@@ -1,12 +1,12 @@
 // One kind of accelerator: what the managed device asks of it beyond c10's generic interfaces (c10_device.h).
 //
-// A new kind is one class that derives from Backend, one line in start/backends.cc, and a NodeMake that
-// INNKEEPER_NODES names. Each function that has a body here does what an accelerator without that feature
-// needs.
+// A new kind is a c10 device, one class that derives from Backend, one line in start/backends.cc, and a
+// NodeMake with its grammar (config/machine.h). Each function that has a body here does what an accelerator
+// without that feature needs.
 //
-// Thread safety: resolve, open, make_node, start_charging, stop_charging and limit must not run beside
-// anything that uses the accelerator's memory. All others may be called from any thread. Failures of the
-// accelerator's library are thrown as c10::Error.
+// Thread safety: resolve, open, make_node, start_charging and stop_charging must not run beside anything that
+// uses the accelerator's memory. All others may be called from any thread. Failures of the accelerator's
+// library are thrown as c10::Error.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -119,6 +119,8 @@ class Backend {
 void add_backend(Backend& backend);
 // All that were added.
 std::span<Backend* const> backends();
+// Whether any accelerator of any kind has a graph captured. Host memory must not be locked or unlocked then.
+bool is_any_captured();
 // That of this kind of device, or node; null if this build has none.
 Backend* backend_of(c10::DeviceType type);
 Backend* backend_of(NodeMake make);

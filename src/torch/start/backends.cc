@@ -9,6 +9,7 @@
 namespace innkeeper::torch_layer {
 
 void add_backends() {
+  if (!backends().empty()) return;
   add_backend(sim_backend::backend());
 #ifdef INNKEEPER_WITH_CUDA
   add_backend(cuda_backend::backend());

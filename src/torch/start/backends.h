@@ -3,7 +3,7 @@
 
 namespace innkeeper::torch_layer {
 
-// Once, when the library is loaded.
+// When the library is loaded. Once more does nothing.
 void add_backends();
 
 }  // namespace innkeeper::torch_layer

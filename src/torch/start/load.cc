@@ -34,8 +34,8 @@ void check_that_the_slot_is_free() {
 void load() {
   static std::once_flag once;
   std::call_once(once, [] {
-    check_that_the_slot_is_free();
     add_backends();
+    check_that_the_slot_is_free();
     c10::register_privateuse1_backend("managed");
     register_hooks();
     register_guard();

@@ -107,7 +107,7 @@ cost::Measured Runtime::probe_of(NodeId node, bool products) {
 
 void Runtime::measure(NodeId node) {
   const NodeBackend& backend = this->backend(node);
-  if (backend.accelerator->is_any_captured()) return;  // Waiting for the device would end the capture.
+  if (is_any_captured()) return;  // Waiting for the device would end the capture.
   KernelClock& clock = *backend.kernel_clock;
   if (!clock.claim_probe() || !probe_setting().get()) return;
   const cost::Measured found =

@@ -136,14 +136,10 @@ void start_charging(const Engine& engine, const std::vector<NodeBackend>& all) {
   }
 }
 
-// The nodes that INNKEEPER_NODES names, less those of kinds that this build lacks.
+// Completes the nodes of each kind. parse_nodes() has refused those of kinds that this build lacks.
 void resolve_accelerators(MachineSpec& spec) {
   for (Backend* const backend : backends())
     if (Status resolved = backend->resolve(spec); !resolved.ok()) throw_status(resolved, "INNKEEPER_NODES");
-}
-
-bool is_any_captured() {
-  return std::ranges::any_of(backends(), [](Backend* backend) { return backend->is_any_captured(); });
 }
 
 NodeBackend backend_for(Backend& accelerator, const NodeSpec& spec, const AcceleratorNode& made) {
@@ -198,7 +194,7 @@ void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
 
 }  // namespace
 
-// All of a new machine that may be refused, made before the old one goes.
+// All of a new machine that may be refused for what the user wrote, made before the old one goes.
 struct Runtime::Prepared {
   MachineSpec spec;
   bool stress_evict = false;
@@ -266,7 +262,8 @@ Runtime::Runtime(Prepared prepared)
       backend = backend_for(*accelerator, node, made);
       setup = std::move(made.setup);
       setup.computes = true;
-      const auto rates = measured_before(backend);
+      const bool is_priced = backend.kernel_clock != nullptr;
+      const auto rates = is_priced ? measured_before(backend) : std::nullopt;
       if (rates) backend.kernel_clock->set_measured(*rates);
       if (rates) setup.speed = measured_speed(setup.speed, *rates);
     }
