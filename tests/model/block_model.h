@@ -70,7 +70,7 @@ class Requested {
 };
 
 // What the holder of an escaped tensor keeps when its block dies.
-struct Surrendered {
+struct Detached {
   Memory memory;
   NodeId node;
   Contents contents;

@@ -326,7 +326,7 @@ TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
   machine->destroy(block);
 }
 
-TEST(Engine, I12SurrenderedMemoryOutlivesItsBlock) {
+TEST(Engine, I12DetachedMemoryOutlivesItsBlock) {
   Machine machine;
   const NodeId node = machine.sim();
   machine->set_escape_probe([](Block&, NodeId) { return true; });
