@@ -235,10 +235,13 @@ def operand_path() -> Figure:
     return figure
 
 
+FIGURES = (layers, replica_states, move_states, operand_path)
+
+
 def main() -> int:
     """Writes the figures, or checks them."""
     stale = []
-    for draw in (layers, replica_states, move_states, operand_path):
+    for draw in FIGURES:
         path = FOLDER / f"{draw.__name__}.svg"
         text = draw().svg()
         if "--check" not in sys.argv:
@@ -249,7 +252,7 @@ def main() -> int:
     if stale:
         print(f"stale: {', '.join(stale)}: run python3 tools/draw_figures.py")
     else:
-        print("figures: 4 are as the code has it")
+        print(f"figures: {len(FIGURES)} are as the code has it")
     return 1 if stale else 0
 
 

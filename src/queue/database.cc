@@ -42,7 +42,7 @@ Status describe(int code, const std::string& path, const std::string& words) {
   }
 }
 
-Status is_lost(const std::string& path) {
+Status missing(const std::string& path) {
   return Status(Code::damaged, "the queue's database " + path + " is missing or empty");
 }
 
@@ -125,11 +125,11 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
   lease::step("database looked at");
   const auto lost = [&] { return !may_make && read_header(path, schema).kind != Header::ours; };
   Result<Database> connected = connect(path, may_make);
-  if (!connected.ok() && lost()) return is_lost(path);
+  if (!connected.ok() && lost()) return missing(path);
   if (!connected.ok()) return connected;
   Database& database = connected.value();
   const Status begun = database.begin_file(schema, may_make);
-  if (!begun.ok() && lost()) return is_lost(path);
+  if (!begun.ok() && lost()) return missing(path);
   IK_RETURN_IF_ERROR(begun);
   // WAL: readers never wait for the runner, and a commit is one write. NORMAL loses no commit to a kill of
   // any process, only to a power cut; FULL waits for the disk at each commit (see Durable).
@@ -173,7 +173,7 @@ Status Database::begin_file(const Schema& schema, bool may_make) {
   };
   IK_RETURN_IF_ERROR(look());
   if (found_application == 0 && tables == 0) {
-    if (!may_make) return is_lost(path_);
+    if (!may_make) return missing(path_);
     IK_RETURN_IF_ERROR(execute("PRAGMA auto_vacuum=INCREMENTAL"));  // now or never
     Transaction transaction(*this);
     IK_RETURN_IF_ERROR(transaction.status());

@@ -2,9 +2,9 @@
 // where it was born; then neither birth nor death takes Engine's mutex.
 //
 // A result in the nursery stands at one of kPlaces places instead of on its node's list and in the index of
-// victims. Who is about to look at lists, at indexes or at the books of replicas, or to move or keep a block,
-// holds the mutex and takes out what stands here first, all of it or that block; Engine lists it then. What
-// stands here was never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned
+// victims. Before a thread looks at lists, at indexes or at the books of replicas, or moves or keeps a block,
+// it takes the mutex and drains the nursery, or takes that block out; Engine lists what comes out. A result
+// here was never moved, lent, pinned by the user or held, and has not escaped: its bytes are one owned
 // replica, which operators may pin.
 //
 // A block leaves its place once, by one exchange, to the first of two: to the thread that takes it in, or to

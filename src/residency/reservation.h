@@ -98,8 +98,8 @@ class ArmedReservation {
   static ArmedReservation* current() { return current_; }
   Reservation& reservation() { return reservation_; }
 
-  // An allocator asked for more than the reservation has, and others hold the room. Its failure may lose the
-  // code on its way through PyTorch.
+  // An allocator needed more than the reservation has, and other operators hold the rest of the budget. It is
+  // noted here because PyTorch may lose the code of the allocator's failure.
   void refuse() { refused_ = true; }
   bool refused() const { return refused_; }
 

@@ -1,6 +1,7 @@
 // CUDA's GPUs as a kind of accelerator (accelerator/backend.h).
-#include <algorithm>
 #include <chrono>
+#include <memory>
+#include <vector>
 
 #include "torch/accelerator/backend.h"
 #include "torch/accelerator/c10_device.h"

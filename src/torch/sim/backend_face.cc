@@ -1,5 +1,6 @@
 // Simulated accelerators as a kind of accelerator (accelerator/backend.h).
-#include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "torch/accelerator/backend.h"
 #include "torch/accelerator/c10_device.h"
