@@ -16,6 +16,7 @@
 
 #include "torch/kernels/custom_kernels.h"
 #include "torch/kernels/host_kernels.h"
+#include "torch/operator/fallback.h"
 #include "torch/registry/boxed_kernel.h"
 
 namespace innkeeper::torch_layer {

@@ -3,6 +3,7 @@
 #include <c10/core/DispatchKeySet.h>
 
 #include "torch/process/faults.h"
+#include "torch/sim/allocator.h"
 #include "torch/sim/current.h"
 #include "torch/sim/kernel_call.h"
 #include "torch/sim/sim_backend.h"
