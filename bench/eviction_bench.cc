@@ -15,7 +15,7 @@
 
 #include "device/host.h"
 #include "residency/engine.h"
-#include "residency/operator_scope.h"
+#include "residency/engine.h"
 #include "sim/accelerator.h"
 
 namespace innkeeper {
@@ -43,7 +43,7 @@ struct Machine {
   // An operator that writes it.
   void use(Block& block) const {
     Access access{.block = &block, .write = true};
-    const OperatorScope scope(*engine, card, kBlock);
+    const NodeAdmission scope = engine->admit(card, kBlock);
     IK_CHECK(engine->acquire(card, std::span(&access, 1)).ok());
     engine->release(card, std::span(&access, 1));
   }
@@ -58,7 +58,7 @@ void evict_one(benchmark::State& state) {
   size_t next = 0;  // used least recently
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
-    IK_CHECK(machine.engine->relieve(machine.card, Bytes(1)).ok());
+    IK_CHECK(machine.engine->evictor().relieve(machine.card, Bytes(1)).ok());
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     machine.use(*machine.all[next]);  // it comes back
     next = (next + 1) % machine.all.size();
@@ -83,7 +83,7 @@ void use_two(benchmark::State& state) {
   size_t next = 0;
   for (auto _ : state) {
     Access accesses[] = {{.block = machine.all[next]}, {.block = machine.all[next + 1], .write = true}};
-    const OperatorScope scope(*machine.engine, machine.card, kBlock);
+    const NodeAdmission scope = machine.engine->admit(machine.card, kBlock);
     IK_CHECK(machine.engine->acquire(machine.card, accesses).ok());
     machine.engine->release(machine.card, accesses);
     next = (next + 2) % machine.all.size();

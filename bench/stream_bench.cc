@@ -65,7 +65,7 @@ BENCHMARK(operator_unheard);
 // From the first eviction on.
 void operator_followed(benchmark::State& state) {
   Machine machine;
-  IK_CHECK(machine.engine->relieve(kCard, Bytes(1)).ok());
+  IK_CHECK(machine.engine->evictor().relieve(kCard, Bytes(1)).ok());
   for (auto _ : state) machine.use();
   state.SetItemsProcessed(state.iterations());
 }

@@ -13,7 +13,7 @@ const char* to_string(Code code) {
     case Code::device_lost: return "device lost";
     case Code::unavailable: return "unavailable";
     case Code::busy: return "busy";
-    case Code::dropped: return "dropped";
+    case Code::discarded: return "discarded";
   }
   return "unknown";
 }

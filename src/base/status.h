@@ -20,7 +20,7 @@ enum class Code {
   device_lost,       // an accelerator is gone for good, and with it what only it held
   unavailable,       // a device is gone or was never there
   busy,              // in use by another; trying again later may work
-  dropped,           // bytes are to be computed again before (Engine::recompute)
+  discarded,         // Bytes must be recomputed first (Recomputer::gather).
 };
 
 const char* to_string(Code code);

@@ -9,7 +9,7 @@
 #include "device/host.h"
 #include "policy/eviction.h"
 #include "residency/engine.h"
-#include "residency/operator_scope.h"
+#include "residency/engine.h"
 #include "sim/accelerator.h"
 #include "sim/clock.h"
 
@@ -55,9 +55,9 @@ class Player {
     slabs_ = &host->slabs();
     nodes.push_back({std::move(host), kHost, false});
     engine_ = std::make_unique<Engine>(std::move(nodes), setup.policy());
-    engine_->set_planning(setup.planning);
-    engine_->set_recompute(setup.recompute);
-    engine_->set_recompute_index([this](Block& block) { return recorded_call_of(block); });
+    engine_->plans().set_planning(setup.planning);
+    engine_->plans().set_recompute(setup.recompute);
+    engine_->set_observers({.recorded_calls = [this](Block& block) { return recorded_call_of(block); }});
     // A kernel may make an operand larger; here it is so from the beginning.
     for (const RecordedAccess& access : record.accesses) {
       Bytes& size = sizes_[access.block];
@@ -80,7 +80,7 @@ class Player {
     IK_RETURN_IF_ERROR(engine_->synchronize());
     played_.peak = Bytes(engine_->glance(kCard).peak);
     played_.host.used = Bytes(engine_->glance(engine_->host()).peak);
-    played_.bound = Bytes(engine_->planning().period.bytes_bound);
+    played_.bound = Bytes(engine_->plans().planning().period.bytes_bound);
     return std::move(played_);
   }
 
@@ -103,12 +103,12 @@ class Player {
     }
     Bytes operands{0};
     for (const Access& access : accesses) operands += access.block->size();
-    std::optional<OperatorScope> scope;
-    if (const Status there = gather(*engine_, kCard, accesses, operands, scope); !there.ok())
+    std::optional<NodeAdmission> scope;
+    if (const Status there = engine_->gather(kCard, accesses, operands, scope); !there.ok())
       return Status(there.code(), entry.text + ": " + there.message());
     const Status made = make(born, accesses);
     if (made.ok()) compute(entry);
-    if (made.ok() && engine_->recomputes()) remember(entry, born);
+    if (made.ok() && engine_->recomputer().is_on()) remember(entry, born);
     engine_->count_operator(kCard);
     engine_->release(kCard, std::span(accesses));
     ++played_.operators;
@@ -229,13 +229,13 @@ class Player {
       accesses.push_back({.block = input.get()});
       operands += input->size();
     }
-    std::optional<OperatorScope> scope;
-    IK_RETURN_IF_ERROR(gather(*engine_, kCard, accesses, operands, scope));
+    std::optional<NodeAdmission> scope;
+    IK_RETURN_IF_ERROR(engine_->gather(kCard, accesses, operands, scope));
     const Result<Handle> made = make(block.size(), accesses);
     if (made.ok()) compute(entry);
     engine_->release(kCard, std::span(accesses));
     scope.reset();
-    return made.ok() ? engine_->refill(block, *made.value(), kCard) : made.status();
+    return made.ok() ? engine_->recomputer().refill(block, *made.value(), kCard) : made.status();
   }
 
   void end_step() {

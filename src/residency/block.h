@@ -139,18 +139,25 @@ class Block : public TrailingArray<Block, Replica> {
   // their other operands are (Engine::place).
   std::atomic<bool> replicated{false};
   // Its bytes are nowhere, and can be computed again (recompute.cc). Changed with Engine's mutex held.
-  std::atomic<bool> dropped{false};
+  std::atomic<bool> discarded{false};
   // How many operators have written it, or users; they are in order.
   uint32_t writes() const { return writes_.load(std::memory_order_relaxed); }
+  // Whether a discarded block is to be recomputed from this one's bytes. Guarded by engine_mutex.
+  bool feeds_discarded() const { return feeds_discarded_; }
+  int64_t packed_name() const { return name_.load(std::memory_order_relaxed); }
+  bool has_name() const { return packed_name() != 0; }  // Some program's planner knows the block.
 
  private:
-  friend class Engine;
+  friend class BlockTable;
   friend class Nursery;
+  friend class PlanExecutor;
+  friend class Recomputer;
   friend class TrailingArray<Block, Replica>;
   Block(BlockId id, Bytes size) : id_(id), size_(size.count()) {}
 
   static constexpr uint8_t kNoPlace = UINT8_MAX;
   uint8_t nursery_place_ = kNoPlace;  // Place in the nursery, if it has one (nursery.h).
+  bool feeds_discarded_ = false;
   std::atomic<uint32_t> writes_{0};
   const BlockId id_;
   std::atomic<int64_t> size_;

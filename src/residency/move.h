@@ -53,13 +53,13 @@ const char* to_string(MoveState state);
 
 // How a move is to be made: how far it may go for room, and who waits for it.
 struct MoveIntent {
-  Reserve room;
+  Reserve mode;
   Priority priority;
   Queue first = Queue::compute;  // The queue that first writes the memory of an unwritten block.
 };
 // An operator's operand; a victim that must go.
 inline constexpr MoveIntent kDemand{Reserve::may_evict, Priority::demand};
-inline constexpr MoveIntent kPlanned{Reserve::free_room, Priority::planned};
+inline constexpr MoveIntent kPlanned{Reserve::free_only, Priority::planned};
 inline constexpr MoveIntent kHint{Reserve::may_evict, Priority::hint};
 
 class Move {

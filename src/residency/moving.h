@@ -1,50 +1,53 @@
-// What a thread does to blocks without the engine's lock, as scopes: whatever happens inside, nothing goes on
-// moving for ever.
+// Work of a thread on blocks without the lock, as scopes: whatever fails inside, no block keeps its mark.
 #pragma once
 
-#include "residency/engine.h"
-#include "residency/thread_state.h"
+#include <optional>
+
+#include "residency/block_table.h"
 
 namespace innkeeper {
 
-// Counts a move at a node for a scope: memory is charged there that is not listed yet, or about to be given
-// back. Others who need room wait for it instead of giving up; while its own thread waits for room there, it
-// does not count (Engine::wait_for_room), so that two never wait for each other.
-class Engine::Moving {
+// Counts a move at a node for a scope: memory is charged there that is not listed yet, or that is about to be freed.
+// Other threads that need memory wait for it instead of giving up. While its own thread waits for memory at the
+// node the move does not count (Ledger::wait_for_memory), so that two threads never wait for each other.
+class Moving {
  public:
-  Moving(Engine& engine, Node& node) : engine_(engine), node_(node) { add(1); }
+  Moving(BlockTable& table, Node& node) : table_(table), node_(node) { add(1); }
   ~Moving() { add(-1); }
   Moving(const Moving&) = delete;
   Moving& operator=(const Moving&) = delete;
 
  private:
   void add(int change) {
-    MutexLock lock(engine_.mutex_);
+    TableLock lock(table_);
     node_.moving += change;
     thread_state().moving[index_of(node_.id)] += change;
   }
 
-  Engine& engine_;
+  BlockTable& table_;
   Node& node_;
 };
 
-// Marks a block as moving and lets go of the lock for a scope; takes it again when the move ends.
-class IK_SCOPED_CAPABILITY Engine::MoveScope {
+// Marks a block as moving and releases the lock for a scope; takes it again when the scope ends.
+class IK_SCOPED_CAPABILITY MoveScope {
  public:
-  MoveScope(Engine& engine, Block& block) IK_RELEASE(engine.mutex_) : engine_(engine), block_(block) {
-    engine_.begin_move(block_);
-    engine_.mutex_.unlock();
+  MoveScope(BlockTable& table, Block& block) IK_RELEASE(engine_mutex) IK_NO_THREAD_SAFETY_ANALYSIS
+      : table_(table),
+        block_(block) {
+    table_.begin_move(block_);
+    unlocked_.emplace(table);
   }
-  ~MoveScope() IK_RELEASE() {
-    engine_.mutex_.lock();
-    engine_.end_move(block_);
+  ~MoveScope() IK_RELEASE() IK_NO_THREAD_SAFETY_ANALYSIS {
+    unlocked_.reset();
+    table_.end_move(block_);
   }
   MoveScope(const MoveScope&) = delete;
   MoveScope& operator=(const MoveScope&) = delete;
 
  private:
-  Engine& engine_;
+  BlockTable& table_;
   Block& block_;
+  std::optional<Unlocked> unlocked_;
 };
 
 // Marks a move as landing for a scope that begins and ends with the lock held.

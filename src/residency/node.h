@@ -23,7 +23,7 @@
 namespace innkeeper {
 
 // Host memory that left a replica, and the copies that may still touch it (I5).
-struct Leaving {
+struct ParkedMemory {
   Memory memory;
   std::vector<Event> users;
 };
@@ -62,10 +62,10 @@ struct Node {
   Block* first = nullptr;  // resident replicas
   Bytes replica_bytes{0};
   Bytes pinned_by_user{0};
-  Bytes vacating{0};      // Part of the replicas that leaves once moves have landed.
-  bool has_turn = false;  // some thread has the turn
-  int stuck = 0;          // Part of `running` that waits for space or operands.
-  std::deque<Leaving> leaving;
+  Bytes vacating{0};       // Part of the replicas that leaves once moves have landed.
+  bool exclusive = false;  // One operator is admitted, and no other (NodeAdmission).
+  int stuck = 0;           // Part of `running` that waits for space or operands.
+  std::deque<ParkedMemory> parked;
   Link in;                         // copies into the node; of the host: none, the other end counts
   Link out;                        // copies out of it
   std::unique_ptr<Stamps> stamps;  // Stamps of an accelerator's compute queue.

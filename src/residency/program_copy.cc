@@ -9,8 +9,8 @@
 
 namespace innkeeper {
 
-ProgramCopy::ProgramCopy(Engine& engine, NodeId node, const Access& access)
-    : engine_(engine), node_(node), access_(access) {
+ProgramCopy::ProgramCopy(BlockTable& table, NodeId node, const Access& access)
+    : table_(table), node_(node), access_(access) {
   IK_CHECK(
       access.pinned && access.queue != Queue::compute && access.write == (access.queue == Queue::copy_in),
       "a program's copy has a pin and a copy queue");
@@ -18,12 +18,12 @@ ProgramCopy::ProgramCopy(Engine& engine, NodeId node, const Access& access)
 
 Status ProgramCopy::begin() {
   const Replica& replica = access_.block->replica(node_);
-  Device& device = engine_.device(node_);
+  Device& device = table_.device(node_);
   std::vector<Event> before;
   Stamp touched = 0;
   {
-    MutexLock lock(engine_.mutex_);
-    if (Engine::is_moving(*access_.block)) {  // that thread changes the events
+    TableLock lock(table_);
+    if (BlockTable::is_moving(*access_.block)) {  // that thread changes the events
       lock.unlock();
       return device.synchronize();
     }
@@ -37,7 +37,7 @@ Status ProgramCopy::begin() {
     if (replica.escapes != 0) touched = kAllSoFar;  // its holder launches kernels that have no stamp
   }
   if (touched != 0) {
-    Result<Event> passed = engine_.node(node_).stamps->after(touched);
+    Result<Event> passed = table_.node(node_).stamps->after(touched);
     if (!passed.ok()) return passed.status();
     before.push_back(std::move(passed).value());
   }
@@ -48,11 +48,11 @@ Status ProgramCopy::begin() {
 Status ProgramCopy::end(Event copied) {
   Replica& replica = access_.block->replica(node_);
   reach("program copy");
-  MutexLock lock(engine_.mutex_);
-  engine_.leave_nursery(*access_.block);  // a new result dies without a look at its copies
-  if (Engine::is_moving(*access_.block)) {
+  TableLock lock(table_);
+  table_.leave_nursery(*access_.block);  // a new result dies without a look at its copies
+  if (BlockTable::is_moving(*access_.block)) {
     lock.unlock();
-    return engine_.device(node_).wait(Queue::compute, copied);  // the pin's stamp covers it
+    return table_.device(node_).wait(Queue::compute, copied);  // the pin's stamp covers it
   }
   if (copied == nullptr) return {};
   if (access_.write) {

@@ -3,8 +3,8 @@
 //
 // The copy runs on a copy queue, concurrently with kernels that do not touch the block:
 //     Access access{.block = block, .write = into_the_block, .queue = Queue::copy_in};  // or copy_out
-//     IK_RETURN_IF_ERROR(gather(engine, node, {&access, 1}, size, scope));
-//     ProgramCopy copy(engine, node, access);
+//     IK_RETURN_IF_ERROR(engine.gather(node, {&access, 1}, size, admission));
+//     ProgramCopy copy(engine.table(), node, access);
 //     IK_RETURN_IF_ERROR(copy.begin());
 //     ... put the copy on the queue; `copied` is an event behind it ...
 //     IK_RETURN_IF_ERROR(copy.end(copied));
@@ -14,17 +14,18 @@
 // wrote them). An operator that uses them next comes after the copy (after a copy out: only one that writes
 // them).
 //
-// Thread safety: one object belongs to one thread. Locks: Engine's mutex, for book-keeping only.
+// Thread safety: one object belongs to one thread. Locks: engine_mutex, for book-keeping only.
 #pragma once
 
-#include "residency/engine.h"
+#include "residency/access.h"
+#include "residency/block_table.h"
 
 namespace innkeeper {
 
 class ProgramCopy {
  public:
   // Requires: `access` is pinned at `node`, an accelerator, and its queue is a copy queue; a copy out reads.
-  ProgramCopy(Engine& engine, NodeId node, const Access& access);
+  ProgramCopy(BlockTable& table, NodeId node, const Access& access);
   ProgramCopy(const ProgramCopy&) = delete;
   ProgramCopy& operator=(const ProgramCopy&) = delete;
 
@@ -35,7 +36,7 @@ class ProgramCopy {
   Status end(Event copied);
 
  private:
-  Engine& engine_;
+  BlockTable& table_;
   const NodeId node_;
   const Access& access_;
 };

@@ -66,7 +66,7 @@ struct ProgramTracker {
   std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);  // Clocks at the begin of the period.
   std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};  // an operator, in seconds
   double host_before IK_GUARDED_BY(mutex) = 0;                          // the host's clock; 0: unknown
-  std::array<double, kMaxNodes> remade_in_period
+  std::array<double, kMaxNodes> recomputed_in_period
       IK_GUARDED_BY(mutex){};                  // Recomputed part in the period, seconds.
   ComputeTime in_period IK_GUARDED_BY(mutex);  // Time of the last period followed to its end.
 
@@ -112,6 +112,20 @@ class ProgramTrackers {
   // much as each of them where that is more. A program whose needs are unknown needs all where it is busy.
   Bytes part(const ProgramTracker& tracker, NodeId node, Bytes room, Stamp now) const;
 
+  // Whether movement may be planned, and whether operators' accesses are followed for that: from the first eviction
+  // on. Relaxed loads: operators ask them.
+  bool may_plan() const { return may_plan_.load(std::memory_order_relaxed); }
+  bool may_still_plan() const { return may_plan_.load(std::memory_order_seq_cst); }
+  bool follows() const { return follows_.load(std::memory_order_relaxed); }
+  void start_following() {
+    if (may_plan()) follows_.store(true, std::memory_order_relaxed);
+  }
+  void stop_following() { follows_.store(false, std::memory_order_relaxed); }
+  void set_planning(bool on) {
+    may_plan_.store(on, std::memory_order_seq_cst);
+    if (!on) stop_following();
+  }
+
   // All of them find their periods again.
   void interrupt();
 
@@ -132,6 +146,8 @@ class ProgramTrackers {
   ProgramTracker* place_for(Stamp now) IK_REQUIRES(mutex_);
 
   std::unique_ptr<Aside> aside_;  // null: plans are made where the program asks for them
+  std::atomic<bool> may_plan_ = true;
+  std::atomic<bool> follows_ = false;
   Mutex mutex_;
   std::vector<std::shared_ptr<const ThreadLife>> lives_ IK_GUARDED_BY(mutex_);  // one a program
   int64_t programs_ IK_GUARDED_BY(mutex_) = 0;

@@ -1,75 +1,100 @@
-// What is asked of one block from outside: by the user, and by tools.
+#include "residency/requests.h"
+
 #include <algorithm>
+#include <optional>
 
 #include "base/heap_reserve.h"
-#include "residency/engine.h"
 #include "residency/moving.h"
 
 namespace innkeeper {
 
-Status Engine::prefetch(Block& block, NodeId id) {
+Status Requests::pin(Block& block, NodeId id) {
+  recomputer_.recompute_while_possible();
+  Access access{.block = &block};
+  std::optional<NodeAdmission> admission;
+  IK_RETURN_IF_ERROR(recomputer_.gather(id, std::span(&access, 1), block.size(), admission));
+  const NeedsHeap books;
+  TableLock lock(table_);
+  table_.leave_nursery(block);
+  pins_.pin(block, id);
+  return {};
+}
+
+Status Requests::hold(Block& block, NodeId id, bool write) {
+  Access access{.block = &block, .write = write};
+  std::optional<NodeAdmission> admission;
+  IK_RETURN_IF_ERROR(recomputer_.gather(id, std::span(&access, 1), block.size(), admission));
+  const NeedsHeap books;
+  TableLock lock(table_);
+  table_.leave_nursery(block);
+  pins_.hold(block, id, write);
+  return {};
+}
+
+Status Requests::prefetch(Block& block, NodeId id) {
   if (block.size() == Bytes(0)) return {};
   IK_RETURN_IF_ERROR(heap_reserve_ready());
   const NeedsHeap books;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  MutexLock lock(mutex_);
+  TableLock lock(table_);
   for (;;) {
-    wait_move(block);
+    table_.wait_move(block);
     if (block.replica(id).word.state() != ReplicaState::absent) return {};
-    if (source_of(block, id) == kNoNode) return lost_with(block);
+    if (table_.source_of(block, id) == kNoNode) return table_.lost_with(block);
     Status status;
     {
-      const MoveScope move(*this, block);
-      status = fetch(block, id, kHint);
+      const MoveScope move(table_, block);
+      status = mover_.fetch(block, id, kHint);
     }
     if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
-    wait_change();
+    table_.wait_change();
   }
 }
 
-Status Engine::write_back(Block& block) {
+Status Requests::write_back(Block& block) {
   IK_RETURN_IF_ERROR(heap_reserve_ready());
   const NeedsHeap books;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  MutexLock lock(mutex_);
+  TableLock lock(table_);
   for (;;) {
-    wait_move(block);
-    const auto owner = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& at) {
+    table_.wait_move(block);
+    const auto owner = std::find_if(table_.nodes().begin(), table_.nodes().end(), [&](const auto& at) {
       return at->kind == NodeKind::accelerator && block.replica(at->id).word.state() == ReplicaState::owned;
     });
-    if (owner == nodes_.end()) return {};
+    if (owner == table_.nodes().end()) return {};
     Status status;
     {
-      const MoveScope move(*this, block);
-      status = start_move(block, (*owner)->id, backing(**owner), kHint, /*leaves=*/false);
+      const MoveScope move(table_, block);
+      status = mover_.start_move(block, (*owner)->id, table_.backing(**owner), kHint, /*leaves=*/false);
     }
     if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
-    wait_change();
+    table_.wait_change();
   }
 }
 
-Status Engine::evict(Block& block) {
+Status Requests::evict(Block& block) {
   IK_RETURN_IF_ERROR(heap_reserve_ready());
   const NeedsHeap books;
-  MutexLock lock(mutex_);
+  TableLock lock(table_);
   bool left = false;
   for (const NodeKind kind : {NodeKind::accelerator, NodeKind::host}) {
-    if (kind == NodeKind::host && (left || disk_ == kNoNode)) break;
-    for (const auto& at : nodes_) {
+    if (kind == NodeKind::host && (left || table_.disk() == kNoNode)) break;
+    for (const auto& at : table_.nodes()) {
       if (at->kind != kind) continue;
-      wait_move(block);
+      table_.wait_move(block);
       Replica& replica = block.replica(at->id);
       if (replica.word.state() == ReplicaState::absent) continue;
-      if (replica.escapes != 0) poll_escapes();
+      if (replica.escapes != 0) pins_.poll_escapes();
       if (!replica.word.close_if_unpinned()) {
-        return pinned(block, *at, "");
+        return pins_.why_pinned(block, *at, "");
       }
       Status status;
       {
-        const MoveScope move(*this, block);
-        status = leave(*at, block, false, Reserve::may_wait);
+        const MoveScope move(table_, block);
+        status = evictor_.evict(*at, block, false, Reserve::may_wait);
       }
-      if (status.ok() && replica.vacating) status = wait_landed(block.replica(disk_).copies.shared_move());
+      if (status.ok() && replica.vacating)
+        status = mover_.wait_landed(block.replica(table_.disk()).copies.shared_move());
       IK_RETURN_IF_ERROR(status);
       left = true;
     }
@@ -77,21 +102,22 @@ Status Engine::evict(Block& block) {
   return {};
 }
 
-Status Engine::read(Block& block, void* to) {
+Status Requests::read(Block& block, void* to) {
   IK_RETURN_IF_ERROR(heap_reserve_ready());
   const NeedsHeap books;
-  MutexLock lock(mutex_);
-  leave_nursery(block);
-  wait_move(block);
-  const NodeId from = has_replica(block, host_) ? host_ : source_of(block, host_);
+  TableLock lock(table_);
+  table_.leave_nursery(block);
+  table_.wait_move(block);
+  const NodeId from =
+      table_.has_replica(block, table_.host()) ? table_.host() : table_.source_of(block, table_.host());
   if (from == kNoNode) {
-    const Status lost = lost_with(block);
+    const Status lost = table_.lost_with(block);
     return lost.ok() ? Status(Code::unavailable, "the block has no bytes") : lost;
   }
-  const MoveScope move(*this, block);
-  Device& origin = device(from);
+  const MoveScope move(table_, block);
+  Device& origin = table_.device(from);
   if (origin.kind() == NodeKind::accelerator) {
-    IK_RETURN_IF_ERROR(order_copy(origin, Queue::copy_out, block, from));
+    IK_RETURN_IF_ERROR(mover_.transfers().order_after_writes(origin, Queue::copy_out, block, from));
   } else if (const Event into = block.replica(from).copies.into(); into != nullptr) {
     IK_RETURN_IF_ERROR(into->synchronize());
   }
@@ -100,14 +126,15 @@ Status Engine::read(Block& block, void* to) {
   return copied.value() == nullptr ? Status() : copied.value()->synchronize();
 }
 
-std::vector<NodeId> Engine::where(const Block& block) const {
-  MutexLock lock(mutex_);
+std::vector<NodeId> Requests::where(const Block& block) const {
+  TableLock lock(table_);
   std::vector<NodeId> found;
-  for (const auto& at : nodes_) {
+  for (const auto& at : table_.nodes()) {
     const Replica& replica = block.replica(at->id);
     const ReplicaState state = replica.word.state();
-    const Move* const move = is_moving(block) ? nullptr : replica.copies.move();
-    const bool has_come = move != nullptr && !move->is_over() && is_all_issued(*move) && is_done(move->last);
+    const Move* const move = table_.is_moving(block) ? nullptr : replica.copies.move();
+    const bool has_come =
+        move != nullptr && !move->is_over() && mover_.is_all_issued(*move) && is_done(move->last);
     if (!is_valid(state) && !has_come) continue;
     found.insert(state == ReplicaState::owned ? found.begin() : found.end(), at->id);
   }

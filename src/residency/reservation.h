@@ -19,7 +19,7 @@ namespace innkeeper {
 // How far a request for room may go. A caller that may evict makes room by moving what lies still, but never
 // waits for another thread's operator: it is told that others are busy (Code::busy) and comes again. A caller
 // that may wait does that too: a kernel in the middle of its work, which cannot be done twice (I9).
-enum class Reserve : uint8_t { free_room, may_evict, may_wait };
+enum class Reserve : uint8_t { free_only, may_evict, may_wait };
 
 // What a node has of reservations: bytes that are charged and not allocated.
 class Promises {
@@ -78,7 +78,7 @@ class Reservation {
   }
 
   NodeId node_ = kNoNode;
-  Reserve mode_ = Reserve::free_room;
+  Reserve mode_ = Reserve::free_only;
   Bytes left_{0};
   std::atomic<int64_t>* used_ = nullptr;
   Promises* promises_ = nullptr;

@@ -20,11 +20,11 @@ class FaultedProgram {
     for (size_t round = 0; round < 2; ++round) {
       for (size_t i = 0; i < blocks_.size(); ++i) {
         add(i, (i + 1) % blocks_.size(), (i + round) % 2);
-        if (i == 1) step(machine_->write_back(*blocks_[0].block));
-        if (i == 2) step(machine_->prefetch(*blocks_[4].block, machine_.sim(1)));
-        if (i == 3) step(machine_->evict(*blocks_[3].block));
+        if (i == 1) step(machine_->requests().write_back(*blocks_[0].block));
+        if (i == 2) step(machine_->requests().prefetch(*blocks_[4].block, machine_.sim(1)));
+        if (i == 3) step(machine_->requests().evict(*blocks_[3].block));
       }
-      step(machine_->evict_all());
+      step(machine_->evictor().evict_all());
       resize(2, 0);
       pin(1, 1);
       step(machine_->set_budget(machine_.sim(0), KiB(8)));
@@ -96,7 +96,7 @@ class FaultedProgram {
     Owned& owned = blocks_[index];
     const NodeId at = machine_.sim(node);
     std::vector<Access> accesses{{.block = owned.block, .write = true}};
-    const OperatorScope scope(machine_.engine(), at, Bytes(0));
+    const NodeAdmission scope = machine_.engine().admit(at, Bytes(0));
     if (!step(machine_->acquire(at, std::span(accesses)))) return;
     const Bytes size = owned.block->size() + Bytes(64);
     Result<Memory> memory = machine_->device(at).allocate(size);
@@ -113,10 +113,10 @@ class FaultedProgram {
   }
 
   void pin(size_t index, size_t node) {
-    if (!step(machine_->pin(*blocks_[index].block, machine_.sim(node)))) return;
-    step(machine_->evict(*blocks_[index].block));
+    if (!step(machine_->requests().pin(*blocks_[index].block, machine_.sim(node)))) return;
+    step(machine_->requests().evict(*blocks_[index].block));
     --failures_;  // a pinned block is never evicted
-    machine_->unpin(*blocks_[index].block);
+    machine_->requests().unpin(*blocks_[index].block);
   }
 
   Machine& machine_;

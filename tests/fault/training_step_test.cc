@@ -134,16 +134,16 @@ class Training {
     for (size_t layer = 0; layer < kLayers; ++layer) {
       const Owned& input = layer == 0 ? batch() : blocks_.back();
       blocks_.push_back(result(node(layer), input, weight(layer), 7));
-      if (layer == 1) step(machine_->prefetch(*weight(2).block, node(2)));
+      if (layer == 1) step(machine_->requests().prefetch(*weight(2).block, node(2)));
     }
-    if (number == 1) step(machine_->evict_all());
+    if (number == 1) step(machine_->evictor().evict_all());
     Owned gradient = result(node(kLayers), blocks_.back(), batch_of(activations), 11);
     for (size_t layer = kLayers; layer-- > 0;) {
       Owned next = result(node(layer), gradient, weight(layer), 13);
       update(node(layer + number), weight(layer), momentum(layer), gradient);
       drop(gradient);
       gradient = next;
-      if (layer == 1) step(machine_->write_back(*weight(1).block));
+      if (layer == 1) step(machine_->requests().write_back(*weight(1).block));
     }
     drop(gradient);
     while (blocks_.size() > activations) {

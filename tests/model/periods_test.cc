@@ -89,7 +89,7 @@ class Going {
     }
   }
   ~Going() {
-    if (pinned_ != nullptr) machine_->unpin(*pinned_);
+    if (pinned_ != nullptr) machine_->requests().unpin(*pinned_);
     for (Slot& slot : slots_)
       if (slot.block != nullptr) machine_->destroy(slot.block);
   }
@@ -139,7 +139,7 @@ class Going {
       ASSERT_TRUE(ran.ok()) << ran.message();
     }
     if (pinned_ != nullptr) {
-      ASSERT_TRUE(machine_->has_replica(*pinned_, machine_.sim())) << "what is pinned has left";
+      ASSERT_TRUE(machine_->table().has_replica(*pinned_, machine_.sim())) << "what is pinned has left";
     }
     for (const size_t slot : step.frees) {
       machine_->destroy(slots_[slot].block);
@@ -148,9 +148,9 @@ class Going {
   }
   // One lasting block at a time stays where it is, against all plans.
   void pin_or_unpin(Chance& chance) {
-    if (pinned_ != nullptr) machine_->unpin(*pinned_);
+    if (pinned_ != nullptr) machine_->requests().unpin(*pinned_);
     Block* const next = pinned_ == nullptr ? any(chance) : nullptr;
-    pinned_ = next != nullptr && machine_->pin(*next, machine_.sim()).ok() ? next : nullptr;
+    pinned_ = next != nullptr && machine_->requests().pin(*next, machine_.sim()).ok() ? next : nullptr;
   }
   // A lasting block dies, and another one takes its place: plans know the dead one.
   void replace(Chance& chance) {
@@ -160,7 +160,7 @@ class Going {
     slot.block = machine_.make(machine_.sim(), slot.contents).value();
   }
   void unpin() {
-    if (pinned_ != nullptr) machine_->unpin(*pinned_);
+    if (pinned_ != nullptr) machine_->requests().unpin(*pinned_);
     pinned_ = nullptr;
   }
   Block* any(Chance& chance) { return slots_[chance.below(period_.lasting)].block; }
@@ -190,10 +190,10 @@ constexpr size_t kDisturbances = 9;
 void disturb(Machine& machine, Going& run, Chance& chance, size_t which) {
   switch (which) {
     case 0: run.step(0, machine.sim()); break;
-    case 1: (void)machine->evict(*run.any(chance)); break;
-    case 2: (void)machine->prefetch(*run.any(chance), machine.sim()); break;
-    case 3: (void)machine->write_back(*run.any(chance)); break;
-    case 4: (void)machine->evict_all(); break;
+    case 1: (void)machine->requests().evict(*run.any(chance)); break;
+    case 2: (void)machine->requests().prefetch(*run.any(chance), machine.sim()); break;
+    case 3: (void)machine->requests().write_back(*run.any(chance)); break;
+    case 4: (void)machine->evictor().evict_all(); break;
     case 5:
     case 6: run.pin_or_unpin(chance); break;
     case 7: run.replace(chance); break;
@@ -237,7 +237,7 @@ void one_program(uint64_t seed, int64_t& periods) {
       ASSERT_EQ(machine->check_invariants(), "");
       if (testing::Test::HasFatalFailure()) return;
     }
-    periods += machine->planning().periods;
+    periods += machine->plans().planning().periods;
   }
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
@@ -265,8 +265,8 @@ TEST(Periods, LoseNothingWhereverTheyAreLeft) {
   Machine machine({.budget = KiB(30)});
   Going run(machine, period);
   const auto follow = [&] {
-    for (int i = 0; i < kPatience && !machine->planning().follows; ++i) run.go(machine.sim());
-    return machine->planning().follows;
+    for (int i = 0; i < kPatience && !machine->plans().planning().follows; ++i) run.go(machine.sim());
+    return machine->plans().planning().follows;
   };
   run.go(machine.sim());
   ASSERT_TRUE(follow());
@@ -313,9 +313,9 @@ TEST(Periods, GoOnBesideOtherThreads) {
         Chance any(seed + 1000);
         while (!over) {
           Block& block = *run.any(any);
-          if (any.one_in(3)) (void)machine->evict(block);
-          if (any.one_in(3)) (void)machine->write_back(block);
-          if (any.one_in(3)) (void)machine->prefetch(block, machine.sim());
+          if (any.one_in(3)) (void)machine->requests().evict(block);
+          if (any.one_in(3)) (void)machine->requests().write_back(block);
+          if (any.one_in(3)) (void)machine->requests().prefetch(block, machine.sim());
         }
       });
       for (int i = 0; i < 20 && !HasFatalFailure(); ++i) run.go(machine.sim());
@@ -324,8 +324,8 @@ TEST(Periods, GoOnBesideOtherThreads) {
       beside.join();
     }
     ASSERT_EQ(machine->check_invariants(), "") << "seed " << seed;
-    ASSERT_EQ(machine->block_count(), 0u);
-    periods += machine->planning().periods;
+    ASSERT_EQ(machine->table().block_count(), 0u);
+    periods += machine->plans().planning().periods;
   }
   EXPECT_GT(periods, 0) << "no program was followed";
 }
@@ -362,7 +362,7 @@ TEST(Periods, WaitForNobody) {
   });
   for (uint64_t filled_before = 0; filled_before < 10; ++filled_before) {
     for (int i = 0; i < 60; ++i) pass();
-    EXPECT_TRUE(machine->planning().follows);
+    EXPECT_TRUE(machine->plans().planning().follows);
     for (uint64_t i = 0; i < filled_before; ++i) write(i);
     std::vector<Block*> full;  // what is pinned leaves less than a block's room at the host
     std::thread([&] {          // whose operators are not the program's
@@ -370,7 +370,7 @@ TEST(Periods, WaitForNobody) {
         const Result<Block*> more = machine.make(machine.host(), pattern(2048, 30));
         if (!more.ok()) break;
         full.push_back(more.value());
-        EXPECT_TRUE(machine->pin(*full.back(), machine.host()).ok());
+        EXPECT_TRUE(machine->requests().pin(*full.back(), machine.host()).ok());
       }
     })
         .join();
@@ -380,7 +380,7 @@ TEST(Periods, WaitForNobody) {
     for (uint64_t i = filled_before; i < 10; ++i) write(i);
     ends_it = false;
     for (Block* block : full) {
-      machine->unpin(*block);
+      machine->requests().unpin(*block);
       machine->destroy(block);
     }
   }

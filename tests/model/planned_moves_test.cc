@@ -28,7 +28,7 @@ TEST(Periods, OfTenBlocksWithRoomForNineFetchOne) {
   int64_t fetches = 0;
   for (int i = 0; i < 10; ++i) fetches += pass();
   EXPECT_LE(fetches, 15) << "least recently used first fetches 100";
-  machine->set_planning(false);
+  machine->plans().set_planning(false);
   (void)pass();
   EXPECT_EQ(pass(), 10);
   for (Block* block : blocks) machine->destroy(block);
@@ -55,11 +55,11 @@ void read_ahead(const MachineOptions& options) {
   };
   for (int i = 0; i < 44; ++i) (void)late();  // eleven are planned at a time
   EXPECT_LE(late(), 2) << "of 24";
-  const PeriodStats period = machine->planning().period;
+  const PeriodStats period = machine->plans().planning().period;
   EXPECT_GT(period.bytes_planned, KiB(30).count());
   EXPECT_NEAR(static_cast<double>(period.bytes_fetched), static_cast<double>(period.bytes_planned),
               static_cast<double>(period.bytes_planned) / 4);
-  machine->set_planning(false);
+  machine->plans().set_planning(false);
   (void)late();
   EXPECT_GT(late(), 4) << "without a plan";
   for (Block* block : blocks) machine->destroy(block);
@@ -113,13 +113,13 @@ TEST(Periods, CountWhatOtherThreadsBringThem) {
   for (int i = 0; i < 44; ++i) {
     for (uint64_t k = 0; k < 24; ++k) {
       std::thread([&] {
-        EXPECT_TRUE(machine->evict(*blocks[k]).ok());
-        EXPECT_TRUE(machine->prefetch(*blocks[k], machine.sim()).ok());
+        EXPECT_TRUE(machine->requests().evict(*blocks[k]).ok());
+        EXPECT_TRUE(machine->requests().prefetch(*blocks[k], machine.sim()).ok());
       }).join();
       EXPECT_EQ(machine.read(*blocks[k], machine.sim()).value(), pattern(4096, k));
     }
   }
-  EXPECT_GE(machine->planning().period.bytes_fetched, KiB(4 * 24).count());
+  EXPECT_GE(machine->plans().planning().period.bytes_fetched, KiB(4 * 24).count());
   for (Block* block : blocks) machine->destroy(block);
 }
 

@@ -18,10 +18,10 @@ constexpr size_t kCheckInterval = 6;  // steps of all lanes together between two
 class Walk {
  public:
   explicit Walk(const WalkOptions& options) : options_(options), machine_(watched(options.machine, faults_)) {
-    machine_->set_escape_probe([this](Block& block, NodeId node) {
+    machine_->set_observers({.escapes = [this](Block& block, NodeId node) {
       const auto found = escaped_.find(&block);
       return found != escaped_.end() && found->second == node;
-    });
+    }});
   }
 
   WalkResult run(const Program& program) {
@@ -80,7 +80,7 @@ class Walk {
   }
 
   void check_place(const Model& model, NodeId node, const void* data, const char* why) {
-    if (machine_->has_replica(*model.block, node) && model.block->data(node) == data) return;
+    if (machine_->table().has_replica(*model.block, node) && model.block->data(node) == data) return;
     fail("I3: block " + name_of(model) + " has moved although it is " + why);
   }
 
@@ -140,7 +140,7 @@ class Walk {
       case Verb::make: return make(step);
       case Verb::budget: return change_budget(step);
       case Verb::relieve: return relieve(step);
-      case Verb::evict_all: return (void)done(machine_->evict_all());
+      case Verb::evict_all: return (void)done(machine_->evictor().evict_all());
       case Verb::synchronize: return (void)done(machine_->synchronize());
       case Verb::trim: return (void)machine_->trim();
       case Verb::stats: return check_stats();
@@ -155,9 +155,9 @@ class Walk {
       case Verb::combine: return combine(model, step);
       case Verb::copy_range: return copy_range(model, step);
       case Verb::prefetch:
-        return request(model, [&] { return machine_->prefetch(*model->block, any_node(step.node)); });
+        return request(model, [&] { return machine_->requests().prefetch(*model->block, any_node(step.node)); });
       case Verb::evict: return evict(model);
-      case Verb::write_back: return request(model, [&] { return machine_->write_back(*model->block); });
+      case Verb::write_back: return request(model, [&] { return machine_->requests().write_back(*model->block); });
       case Verb::destroy: return destroy(model);
       case Verb::pin: return pin(model, computing(step.node));
       case Verb::unpin: return unpin(model);
@@ -265,7 +265,7 @@ class Walk {
     const size_t to = step.lane * size_t{31} % (out->contents.size() - length + 1);
     std::vector<Access> accesses{{.block = out->block, .write = true}};
     if (in != out) accesses.push_back({.block = in->block});
-    const OperatorScope scope(machine_.engine(), node, Bytes(0));
+    const NodeAdmission scope = machine_.engine().admit(node, Bytes(0));
     if (!done(machine_->acquire(node, std::span(accesses)), out->pinned)) return;
     auto* target = static_cast<unsigned char*>(out->block->data(node)) + to;
     const auto* source = static_cast<const unsigned char*>(in->block->data(node)) + from;
@@ -288,9 +288,9 @@ class Walk {
 
   void evict(const ModelPtr& model) {
     const Requested requested(model);
-    if (!done(machine_->evict(*model->block), model->held() || options_.lanes > 1) || options_.lanes > 1)
+    if (!done(machine_->requests().evict(*model->block), model->held() || options_.lanes > 1) || options_.lanes > 1)
       return;
-    for (const NodeId node : machine_->where(*model->block)) {
+    for (const NodeId node : machine_->requests().where(*model->block)) {
       if (machine_.card(node) != nullptr)
         fail("an evicted block is still at " + std::to_string(index_of(node)));
     }
@@ -302,11 +302,11 @@ class Walk {
     if (held() + pinning_ >= kLongHeld) return;
     ++pinning_;
     model->being_pinned = true;
-    const bool pinned = done(machine_->pin(*model->block, node));
+    const bool pinned = done(machine_->requests().pin(*model->block, node));
     model->being_pinned = false;
     --pinning_;
     if (!pinned) return;
-    if (!machine_->is_pinned(*model->block)) fail("a pinned block is said not to be");
+    if (!machine_->requests().is_pinned(*model->block)) fail("a pinned block is said not to be");
     model->pinned = true;
     model->pinned_at = node;
     model->pinned_data = model->block->data(node);
@@ -314,7 +314,7 @@ class Walk {
 
   void unpin(const ModelPtr& model) {
     if (!model->pinned || model->writer) return;
-    machine_->unpin(*model->block);
+    machine_->requests().unpin(*model->block);
     model->pinned = false;
   }
 
@@ -323,7 +323,7 @@ class Walk {
     if (!started(hold) || model->held() || held() + pinning_ >= kLongHeld || !model->written) return;
     if (model->contents.empty()) return;
     Access access{.block = model->block};
-    const OperatorScope scope(machine_.engine(), node, Bytes(0));
+    const NodeAdmission scope = machine_.engine().admit(node, Bytes(0));
     ++pinning_;
     const bool acquired = done(machine_->acquire(node, std::span(&access, 1)));
     --pinning_;
@@ -364,13 +364,13 @@ class Walk {
     if (!started(hold) || model->held()) return;
     const size_t size = std::max<size_t>(size_of(step), 1);
     const Bytes bytes(static_cast<int64_t>(size));
-    if (!model->written && machine_->where(*model->block).empty()) {
+    if (!model->written && machine_->requests().where(*model->block).empty()) {
       if (done(machine_->resize_unwritten(*model->block, bytes))) model->contents.assign(size, 0);
       return;
     }
     const NodeId node = computing(step.node);
     std::vector<Access> accesses{{.block = model->block, .write = true}};
-    const OperatorScope scope(machine_.engine(), node, Bytes(0));
+    const NodeAdmission scope = machine_.engine().admit(node, Bytes(0));
     if (!done(machine_->acquire(node, std::span(accesses)))) return;
     Result<Memory> memory = machine_->device(node).allocate(bytes);
     if (done(memory.status())) {
@@ -418,7 +418,7 @@ class Walk {
     const NodeId node = computing(step.node);
     done(machine_->synchronize());  // what was asked for before is there, and takes no room later
     const Bytes before = machine_->used(node);
-    const Status status = machine_->relieve(node, Bytes(1 + step.size % 4096));
+    const Status status = machine_->evictor().relieve(node, Bytes(1 + step.size % 4096));
     if (options_.lanes > 1 || !status.ok()) return;
     done(machine_->synchronize());  // memory that copies still touch leaves when they are done
     if (machine_->used(node) >= before)
@@ -455,7 +455,7 @@ class Walk {
     if (!machine_->synchronize().ok()) fail("the machine does not come to rest");
     if (!good()) return;
     fail_if(machine_->check_invariants());
-    if (machine_->block_count() != 0) fail(std::to_string(machine_->block_count()) + " blocks are left");
+    if (machine_->table().block_count() != 0) fail(std::to_string(machine_->table().block_count()) + " blocks are left");
     for (size_t i = 0; i < machine_->node_count(); ++i) {
       const NodeId node{static_cast<uint8_t>(i)};
       if (machine_->used(node) != Bytes(0))

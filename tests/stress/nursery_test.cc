@@ -54,14 +54,14 @@ class Vendor : BlockOwner {
       case 5:
       case 6: make(); return release_last();
       case 7: return check(any());
-      case 8: return (void)machine_->prefetch(*any().block, any_node());
-      case 9: return (void)machine_->write_back(*any().block);
+      case 8: return (void)machine_->requests().prefetch(*any().block, any_node());
+      case 9: return (void)machine_->requests().write_back(*any().block);
       case 10: {
         Block& block = *any().block;
-        if (machine_->pin(block, any_node()).ok()) machine_->unpin(block);
+        if (machine_->requests().pin(block, any_node()).ok()) machine_->requests().unpin(block);
         return;
       }
-      default: return (void)machine_->evict(*any().block);
+      default: return (void)machine_->requests().evict(*any().block);
     }
   }
 
@@ -95,8 +95,8 @@ TEST_P(NurseryStress, EachIsListedOnceOrNever) {
           EXPECT_GE(stats.nodes.at("sim:0").replicas, 0);
           EXPECT_EQ(machine->check_invariants(), "");
         }
-        if (crowd.shrinks && random() % 4 == 0) (void)machine->evict_all();
-        if (crowd.shrinks && random() % 4 == 0) (void)machine->relieve(machine.sim(), KiB(4));
+        if (crowd.shrinks && random() % 4 == 0) (void)machine->evictor().evict_all();
+        if (crowd.shrinks && random() % 4 == 0) (void)machine->evictor().relieve(machine.sim(), KiB(4));
         std::this_thread::yield();
       }
     });
@@ -109,7 +109,7 @@ TEST_P(NurseryStress, EachIsListedOnceOrNever) {
   if (looker.joinable()) looker.join();
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->check_invariants(), "");
-  EXPECT_EQ(machine->block_count(), 0U);
+  EXPECT_EQ(machine->table().block_count(), 0U);
   for (const auto& [name, row] : machine->stats().nodes) {
     EXPECT_EQ(row.replicas, 0) << name;
     EXPECT_EQ(row.resident, 0) << name;

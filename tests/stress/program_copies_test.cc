@@ -22,7 +22,7 @@ class ProgramCopyStress : public testing::Test {
  protected:
   void SetUp() override {
     evictor_ = std::thread([this] {
-      while (!over_.load()) (void)machine_->evict_all();
+      while (!over_.load()) (void)machine_->evictor().evict_all();
     });
   }
   void TearDown() override {

@@ -53,7 +53,7 @@ TEST(ProgramTrackersStress, BlocksPassFromThreadToThreadAndDie) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(machine->check_invariants(), "");
   for (Shared& shared : blocks) machine->destroy(shared.block);
-  EXPECT_EQ(machine->block_count(), 0u);
+  EXPECT_EQ(machine->table().block_count(), 0u);
 }
 
 // Threads whose long rounds are planned beside them, and who are interrupted, end, and leave plans that are
@@ -65,15 +65,15 @@ TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
   const Watchdog watchdog(std::chrono::seconds(120));
   for (uint64_t seed = 0; seed < 2; ++seed) {
     Machine machine({.budget = MiB(20), .visibility = sim::Visibility::random, .seed = seed});
-    machine->plan_aside();
+    machine->plans().plan_in_background();
     const auto program = [&](uint64_t which, int64_t wanted) {
       std::vector<Block*> large;
       for (size_t i = 0; i < kLarge; ++i)
         large.push_back(machine.make(machine.sim(), pattern(65 << 10, which * kLarge + i)).value());
       Block* const small = machine.make(machine.sim(), pattern(64, which)).value();
-      for (int round = 0; round < kMost && machine->planning().periods < wanted; ++round) {
+      for (int round = 0; round < kMost && machine->plans().planning().periods < wanted; ++round) {
         if (which == 0 && round % 4 == 3 && round < 16)
-          machine->set_recompute(false);  // all is planned again
+          machine->plans().set_recompute(false);  // all is planned again
         for (size_t i = 0; i < kLarge; ++i) {
           ASSERT_EQ(machine.read(*large[i], machine.sim()).value(), pattern(65 << 10, which * kLarge + i));
           for (size_t j = 0; j < kSmall; ++j)
@@ -86,9 +86,9 @@ TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < 2; ++i) threads.emplace_back(program, i, 4);
     for (std::thread& thread : threads) thread.join();
-    EXPECT_GT(machine->planning().periods, 0);
+    EXPECT_GT(machine->plans().planning().periods, 0);
     EXPECT_EQ(machine->check_invariants(), "");
-    EXPECT_EQ(machine->block_count(), 0u);
+    EXPECT_EQ(machine->table().block_count(), 0u);
   }
 }
 

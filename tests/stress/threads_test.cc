@@ -87,12 +87,12 @@ class Trainer : BlockOwner {
       case 0: return write(any());
       case 1:
       case 2: return check(any());
-      case 8: return (void)machine_->prefetch(*any().block, any_node());
-      case 9: return (void)machine_->evict(*any().block);
-      case 10: return (void)machine_->write_back(*any().block);
+      case 8: return (void)machine_->requests().prefetch(*any().block, any_node());
+      case 9: return (void)machine_->requests().evict(*any().block);
+      case 10: return (void)machine_->requests().write_back(*any().block);
       case 11:
-        if (below(8) == 0) (void)machine_->evict_all();
-        if (below(8) == 0) (void)machine_->prefetch(*shared_[below(shared_.size())], any_node());
+        if (below(8) == 0) (void)machine_->evictor().evict_all();
+        if (below(8) == 0) (void)machine_->requests().prefetch(*shared_[below(shared_.size())], any_node());
         if (below(8) == 0) (void)machine_->stats();
         return;
       default: return compute();
@@ -114,7 +114,7 @@ TEST_P(ThreadsTest, NobodyHangsFailsOrReadsWrongBytes) {
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
   Machine machine(setup.machine);
   const Watchdog watchdog(std::chrono::seconds(300));
-  machine->start_helper();
+  machine->mover().thread().start();
   machine.set_pause([] { std::this_thread::sleep_for(std::chrono::microseconds(50)); });
   std::vector<Block*> shared;
   for (size_t i = 0; i < setup.shared_blocks; ++i) {

@@ -19,7 +19,7 @@
 #include "device/host.h"
 #include "policy/eviction.h"
 #include "residency/engine.h"
-#include "residency/operator_scope.h"
+#include "residency/engine.h"
 #include "residency/program_copy.h"
 #include "sim/accelerator.h"
 #include "support/contents.h"
@@ -77,7 +77,7 @@ class Machine {
       nodes.push_back({wrap(std::move(disk).value(), options), *options.disk_budget, false});
     }
     engine_ = std::make_unique<Engine>(std::move(nodes), options.policy());
-    engine_->set_link_limits(options.links);
+    engine_->mover().set_link_limits(options.links);
   }
 
   Engine& engine() { return *engine_; }
@@ -96,8 +96,8 @@ class Machine {
 
   // Runs a kernel at `node` with its operands acquired.
   Status run(NodeId node, std::vector<Access> accesses, const Kernel& kernel) {
-    std::optional<OperatorScope> scope;
-    IK_RETURN_IF_ERROR(gather(*engine_, node, accesses, size_of(accesses), scope));
+    std::optional<NodeAdmission> scope;
+    IK_RETURN_IF_ERROR(engine_->gather(node, accesses, size_of(accesses), scope));
     launch(node, accesses, kernel);
     engine_->count_operator(node);
     engine_->release(node, std::span(accesses));
@@ -135,8 +135,8 @@ class Machine {
   // do.
   Result<Block*> run_for_result(NodeId node, std::vector<Access> accesses, Bytes size, Bytes scratch,
                                 const Kernel& kernel) {
-    std::optional<OperatorScope> scope;
-    IK_RETURN_IF_ERROR(gather(*engine_, node, accesses, size_of(accesses), scope));
+    std::optional<NodeAdmission> scope;
+    IK_RETURN_IF_ERROR(engine_->gather(node, accesses, size_of(accesses), scope));
     Result<Memory> memory = allocate_result(node, size, scratch);
     Block* block = nullptr;
     if (memory.ok()) {
@@ -159,9 +159,9 @@ class Machine {
   // Copies all of the block from or to `host`, as a program does that does not wait for the copy.
   Status copy(NodeId node, Block& block, Queue queue, void* host) {
     Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
-    std::optional<OperatorScope> scope;
-    IK_RETURN_IF_ERROR(gather(*engine_, node, std::span(&access, 1), block.size(), scope));
-    ProgramCopy copy(*engine_, node, access);
+    std::optional<NodeAdmission> scope;
+    IK_RETURN_IF_ERROR(engine_->gather(node, std::span(&access, 1), block.size(), scope));
+    ProgramCopy copy(engine_->table(), node, access);
     Status status = copy.begin();
     if (status.ok()) {
       Device& device = engine_->device(node);

@@ -13,7 +13,7 @@ inline std::vector<Block*> at_host(Machine& machine, size_t count, size_t size =
   std::vector<Block*> blocks;
   for (size_t i = 0; i < count; ++i) {
     blocks.push_back(machine.make(machine.sim(), pattern(size, i)).value());
-    IK_CHECK(machine->evict(*blocks.back()).ok());
+    IK_CHECK(machine->requests().evict(*blocks.back()).ok());
   }
   IK_CHECK(machine->synchronize().ok());
   return blocks;
@@ -24,7 +24,7 @@ inline void destroy(Machine& machine, const std::vector<Block*>& blocks) {
 }
 
 inline bool is_at(Machine& machine, const Block& block, NodeId node) {
-  const std::vector<NodeId> where = machine->where(block);
+  const std::vector<NodeId> where = machine->requests().where(block);
   return std::find(where.begin(), where.end(), node) != where.end();
 }
 

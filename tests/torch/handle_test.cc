@@ -36,7 +36,7 @@ class Handle : public testing::Test {
   void TearDown() override {
     synchronize();
     EXPECT_EQ(check_invariants(), "");
-    EXPECT_EQ(runtime().engine().block_count(), 0U);
+    EXPECT_EQ(runtime().engine().table().block_count(), 0U);
     drop_spare_attachments();
     EXPECT_EQ(address_space().live(), address_space_before_);
   }
@@ -134,9 +134,9 @@ TEST_F(Handle, NothingIsBorrowedFromOneBlockForAll) {
   Block* block = block_of(*borrow(nullptr, 0));
   EXPECT_EQ(block_of(*borrow(nullptr, 0)), block);
   EXPECT_EQ(block->size(), Bytes(0));
-  EXPECT_EQ(runtime().engine().block_count(), 1U);
+  EXPECT_EQ(runtime().engine().table().block_count(), 1U);
   forget_empty_block();
-  EXPECT_EQ(runtime().engine().block_count(), 0U);
+  EXPECT_EQ(runtime().engine().table().block_count(), 0U);
 }
 
 at::Tensor from_address(const at::Tensor& x) {
@@ -175,7 +175,7 @@ TEST_F(Handle, RealMemoryHeldByOthersOutlivesTheBlock) {  // I12
     const at::Tensor x = at::full({1000}, 3.0, managed());
     real = *Resident(x);
   }
-  EXPECT_EQ(runtime().engine().block_count(), 0U);
+  EXPECT_EQ(runtime().engine().table().block_count(), 0U);
   EXPECT_EQ(check_invariants(), "") << "the memory is charged although it has no block";
   EXPECT_TRUE(at::equal(real.cpu(), at::full({1000}, 3.0)));
   int64_t charged = 0;

@@ -84,7 +84,7 @@ void LentTensors::give_back() noexcept {
   if (!pinned_.exchange(false)) return;
   Runtime* const running = runtime_if_started();
   if (running == nullptr) return;  // in a child of fork()
-  running->engine().take_back(node_, accesses_);
+  running->engine().unpin_async(node_, accesses_);
 }
 
 }  // namespace innkeeper::torch_layer

@@ -23,11 +23,11 @@ namespace {
 // Where bytes that leave for the CPU are read: on the host if they are there, else on the owner.
 NodeId where_to_read(Runtime& runtime, Block& block, NodeId fallback) {
   Engine& engine = runtime.engine();
-  if (block.size() == Bytes(0) || engine.has_replica(block, engine.host())) return engine.host();
+  if (block.size() == Bytes(0) || engine.table().has_replica(block, engine.host())) return engine.host();
   for (const NodeId node : engine.computing_nodes()) {
-    if (engine.has_replica(block, node)) return node;
+    if (engine.table().has_replica(block, node)) return node;
   }
-  if (engine.disk() != kNoNode && engine.has_replica(block, engine.disk())) return engine.host();
+  if (engine.disk() != kNoNode && engine.table().has_replica(block, engine.disk())) return engine.host();
   return fallback;
 }
 
@@ -36,7 +36,7 @@ NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& so
   Engine& engine = runtime.engine();
   if (has_device_per_node()) return call.choose();
   for (const NodeId node : engine.computing_nodes()) {
-    if (engine.has_replica(target, node)) return node;
+    if (engine.table().has_replica(target, node)) return node;
   }
   const NodeId there = runtime.node_of(source.device());
   return there != kNoNode && !runtime.backend(there).host ? there : call.choose();
@@ -110,7 +110,7 @@ class CopyCall : public WholeAndOnce {
     const Block& block = *block_of(from_managed_ ? source_ : target_);
     const bool pinned = block.replica(node).user_pins != 0;
     const Bytes made(host_end().numel() * static_cast<int64_t>(host_end().element_size()));
-    const bool fits = (pinned ? made : block.size() + made) <= engine.room(node);
+    const bool fits = (pinned ? made : block.size() + made) <= engine.unpinned_budget(node);
     return fits || (pinned && to_managed_) ? node : engine.host();
   }
 
@@ -134,7 +134,7 @@ class CopyCall : public WholeAndOnce {
     C10Device& device = *device_with_copy_queues(call.runtime(), call.node());
     const Queue queue = call.queue();
     PinnedCopies& pinned = call.runtime().pinned_copies();
-    ProgramCopy copy(call.runtime().engine(), call.node(), call.only_access());
+    ProgramCopy copy(call.runtime().engine().table(), call.node(), call.only_access());
     throw_if_error(copy.begin(), name());
     throw_if_error(pinned.order_after(device, queue, host_range()), name());
     const Result<Event> copied = device.copy_tensor(queue, target, source);
@@ -230,7 +230,7 @@ at::Tensor uncounted_copy(const at::Tensor& managed) {
   const Unseen unseen;
   const at::TensorOptions on_cpu = at::TensorOptions().device(at::kCPU);
   at::Tensor bytes = at::empty({block.size().count()}, on_cpu.dtype(at::kByte));
-  if (!machine.engine().read(block, bytes.mutable_data_ptr()).ok()) return {};
+  if (!machine.engine().requests().read(block, bytes.mutable_data_ptr()).ok()) return {};
   at::Tensor whole = at::empty({0}, on_cpu.dtype(managed.dtype()));
   whole.unsafeGetTensorImpl()->set_storage_keep_dtype(bytes.storage());
   copy_geometry(*managed.unsafeGetTensorImpl(), *whole.unsafeGetTensorImpl());

@@ -74,11 +74,11 @@ class AcrossCall : public WholeAndOnce {
 NodeId node_to_read(const at::Tensor& source, const at::Tensor& target) {
   const Engine& engine = runtime().engine();
   const Block& block = *block_of(source);
-  if (engine.has_replica(block, node_at(target.device().index()))) return kNoNode;
+  if (engine.table().has_replica(block, node_at(target.device().index()))) return kNoNode;
   const NodeId preferred = node_at(source.device().index());
-  if (engine.has_replica(block, preferred)) return preferred;
+  if (engine.table().has_replica(block, preferred)) return preferred;
   for (const NodeId node : engine.computing_nodes())
-    if (engine.has_replica(block, node)) return node;
+    if (engine.table().has_replica(block, node)) return node;
   return kNoNode;
 }
 

@@ -61,7 +61,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
     result.allocated_bytes[kAll] = result.active_bytes[kAll] = bytes;
     result.reserved_bytes[kAll] = reserved;
     result.requested_bytes[kAll] = requested;
-    const auto blocks = static_cast<int64_t>(engine.block_count());
+    const auto blocks = static_cast<int64_t>(engine.table().block_count());
     result.allocation[kAll].current = result.active[kAll].current = blocks;
     return result;
   }

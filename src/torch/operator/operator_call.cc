@@ -90,7 +90,7 @@ void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) cons
   const Status failure = device->failure({"its kernel"}, error);
   std::string line = failure.message();
   for (const Operand& operand : operands_) {
-    if (const Status lost = engine.check_not_lost(*operand.block); !lost.ok()) line += "; " + lost.message();
+    if (const Status lost = engine.table().check_not_lost(*operand.block); !lost.ok()) line += "; " + lost.message();
   }
   throw_status(Status(failure.code(), std::move(line)), name_);
 }
@@ -154,7 +154,7 @@ std::string OperatorCall::why_too_small() const {
 
 Status OperatorCall::bring_together(NodeId node) {
   node_ = node;
-  return gather(runtime_.engine(), node, std::span(accesses_.data(), accesses_.size()), operand_bytes_,
+  return runtime_.engine().gather(node, std::span(accesses_.data(), accesses_.size()), operand_bytes_,
                 scope_);
 }
 
@@ -194,7 +194,7 @@ void OperatorCall::begin(NodeId node) {
   below_.emplace(kAboveKernels);
   if (!backend.host) {
     device_.emplace(backend.device);
-    if (runtime_.engine().stream()->on()) [[unlikely]]
+    if (runtime_.engine().plans().stream()->on()) [[unlikely]]
       sim_backend::work_of_thread() = {};
   }
   if (runtime_.stress_hash()) [[unlikely]]
@@ -367,7 +367,7 @@ struct OperatorCall::Trial {
 
 void OperatorCall::came_of(const std::shared_ptr<const RecordedOperator>& call,
                            c10::ArrayRef<at::Tensor> results) {
-  const bool remembers = runtime_.engine().recomputes();
+  const bool remembers = runtime_.engine().recomputer().is_on();
   const bool is_tried = remembers && runtime_.tries_operators();
   const RepeatedBits& repeated = call->op().signature->repeated;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -375,7 +375,7 @@ void OperatorCall::came_of(const std::shared_ptr<const RecordedOperator>& call,
     const c10::ScalarType dtype = results[i].scalar_type();
     const RepeatedBits::Found found = repeated.of(dtype);
     if (is_tried && found == RepeatedBits::Found::other) continue;
-    if (is_tried && found == RepeatedBits::Found::unknown && !Engine::is_unheard() &&
+    if (is_tried && found == RepeatedBits::Found::unknown && !Recomputer::is_untracked() &&
         repeated.is_wanted(dtype)) {
       if (trial_ == nullptr)
         trial_ = std::make_unique<Trial>(Trial{call, {results.begin(), results.end()}, {}});
@@ -396,7 +396,7 @@ void OperatorCall::came_of(const std::shared_ptr<const RecordedOperator>& call,
 // What a record says of the operator besides its accesses. The host's kernels are not known.
 trace::Operation OperatorCall::recorded() const {
   const bool host = runtime_.backend(node_).host;
-  return {runtime_.engine().stream()->name(name_),
+  return {runtime_.engine().plans().stream()->name(name_),
           host ? trace::Work() : std::exchange(sim_backend::work_of_thread(), {})};
 }
 
@@ -424,22 +424,22 @@ void OperatorCall::finish() {
     read_check_->after(name_);
   settle_written();
   Engine& engine = runtime_.engine();
-  if (const auto& clock = runtime_.backend(node_).kernel_clock; clock != nullptr && engine.is_heard())
+  if (const auto& clock = runtime_.backend(node_).kernel_clock; clock != nullptr && engine.plans().is_heard())
       [[unlikely]] {
     price_kernels(*clock);
     if (clock->wants_probe()) runtime_.measure(node_);
   }
   engine.count_operator(node_);
-  release(engine.stream()->on() ? recorded() : trace::Operation());
+  release(engine.plans().stream()->on() ? recorded() : trace::Operation());
   if (trial_ != nullptr) [[unlikely]]
     try_again();
   if (sampling()) [[unlikely]]
     sample(engine);
   if (runtime_.stress_recompute()) [[unlikely]] {
-    for (const Adopted& adopted : adopted_) (void)engine.drop(*adopted.block, node_);
+    for (const Adopted& adopted : adopted_) (void)engine.recomputer().discard(*adopted.block, node_);
   }
   if (runtime_.stress_evict()) [[unlikely]] {
-    const Status evicted = engine.evict_all();
+    const Status evicted = engine.evictor().evict_all();
     if (!evicted.ok()) throw_status(evicted, name_);
   }
   if (too_small_ != kNoNode) [[unlikely]]

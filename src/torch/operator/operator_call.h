@@ -19,7 +19,7 @@
 #include <optional>
 #include <string_view>
 
-#include "residency/operator_scope.h"
+#include "residency/engine.h"
 #include "torch/accelerator/compute_queue.h"
 #include "torch/memory/cpu_allocator.h"
 #include "torch/memory/handle.h"
@@ -118,8 +118,8 @@ class OperatorCall {
   // Whether there is a listener for what can be recomputed: a plan that may, or a record.
   bool keeps_calls() const {
     Engine& engine = runtime_.engine();
-    if (!engine.recomputes()) return engine.stream()->on();
-    return (engine.is_heard() && engine.may_drop_next()) || runtime_.stress_recompute();
+    if (!engine.recomputer().is_on()) return engine.plans().stream()->on();
+    return (engine.plans().is_heard() && engine.plans().may_discard_next()) || runtime_.stress_recompute();
   }
   // What it takes to run a pure operator again; null where it cannot be. Before the kernel runs.
   std::shared_ptr<const RecordedOperator> keep(const ManagedOp& op,
@@ -202,7 +202,7 @@ class OperatorCall {
   std::unique_ptr<Index> index_;
   struct Trial;  // of a kind that never ran twice
   std::unique_ptr<Trial> trial_;
-  std::optional<OperatorScope> scope_;
+  std::optional<NodeAdmission> scope_;
   std::optional<ArmedCpu> armed_;
   // Of an accelerator.
   struct OnDevice {

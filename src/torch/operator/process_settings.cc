@@ -49,7 +49,7 @@ SettingChange::SettingChange() {
   g_changes.fetch_add(1);
   Runtime* const runtime = runtime_if_started();
   if (runtime == nullptr || is_forked_child()) return;
-  const Status done = runtime->engine().recompute_all();
+  const Status done = runtime->engine().recomputer().recompute_all();
   if (done.ok()) return;
   g_changes.fetch_sub(1);
   throw_status(done, "a setting of PyTorch for all of the process");

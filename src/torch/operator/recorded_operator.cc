@@ -43,7 +43,7 @@ class HeldCall final : public RecordedCall {
       const at::Tensor& result = results[origin_.result].toTensor();
       TORCH_CHECK(result.scalar_type() == origin_.dtype, "an operator that made ", origin_.dtype, " makes ",
                   result.scalar_type(), " of the same now");
-      return runtime().engine().refill(block, *block_of(result), node());
+      return runtime().engine().recomputer().refill(block, *block_of(result), node());
     } catch (const c10::OutOfMemoryError& error) {
       return Status(Code::out_of_memory, "computed again: " + std::string(error.what_without_backtrace()));
     } catch (const std::exception& error) {
@@ -212,7 +212,7 @@ std::optional<bool> RecordedOperator::gives_again(const std::vector<at::Tensor>&
   const std::vector<c10::Storage> held = hold();
   if (held.size() != operands_.size() || !in_force()) return std::nullopt;
   bool same = !faults::injected(faults::Fault::other_bits);
-  runtime().engine().run_unheard(node_, [&] {
+  runtime().engine().recomputer().run_untracked(node_, [&] {
     const OnNode here(node_);
     const torch::jit::Stack again = run(held);
     const NoModes no_modes;

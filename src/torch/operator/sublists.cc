@@ -171,7 +171,7 @@ class Lists {
 void check_each_fits(Runtime& runtime, const std::string& name, const std::vector<Element>& elements) {
   Engine& engine = runtime.engine();
   std::array<Bytes, kMaxNodes> rooms{};
-  for (size_t i = 0; i < engine.node_count(); ++i) rooms[i] = engine.room(NodeId{static_cast<uint8_t>(i)});
+  for (size_t i = 0; i < engine.node_count(); ++i) rooms[i] = engine.unpinned_budget(NodeId{static_cast<uint8_t>(i)});
   for (size_t k = 0; k < elements.size(); ++k) {
     const Element& element = elements[k];
     const Bytes room = rooms[index_of(element.node)];
@@ -189,7 +189,7 @@ void check_each_fits(Runtime& runtime, const std::string& name, const std::vecto
 }
 
 Bytes limit_of(Engine& engine, NodeId node) {
-  return part_of(std::min(engine.room(node), engine.budget(engine.host())));
+  return part_of(std::min(engine.unpinned_budget(node), engine.budget(engine.host())));
 }
 
 // In parts whose elements are at one node and whose operands fit its room, in the lists' order.

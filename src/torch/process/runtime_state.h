@@ -56,7 +56,7 @@ class Runtime {
   void stop_background() {
     publisher_.reset();
     tidier_.reset();
-    engine_->stop_helper();
+    engine_->mover().thread().stop();
   }
 
  private:

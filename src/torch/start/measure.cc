@@ -95,7 +95,7 @@ cost::Measured Runtime::probe_of(NodeId node, bool products) {
   const NodeId host = engine.host();
   const cost::Measured found = probe({.device = backend.device,
                                       .gpu = backend.kernel_clock->by_name(),
-                                      .link = engine.speed(node).link,
+                                      .link = engine.table().node(node).speed().link,
                                       .room = Bytes(engine.glance(node).budget / kRoomShare),
                                       .cache = backend.accelerator->cache(backend.device.index()),
                                       .products = products,
@@ -114,7 +114,7 @@ void Runtime::measure(NodeId node) {
       probe_of(node, clock.has_products() && backend.accelerator->multiplies_at_its_rates());
   if (!found.any()) return;
   clock.set_measured(found);
-  engine_->set_speed(node, measured_speed(engine_->speed(node), found));
+  engine_->table().node(node).set_speed(measured_speed(engine_->table().node(node).speed(), found));
   keep(backend, found);
 }
 

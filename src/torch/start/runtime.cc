@@ -114,7 +114,7 @@ std::vector<ChargedNode> nodes_of(const Backend& backend, const Engine& engine,
 Status relieve(NodeId node, Bytes size) {
   Runtime* const running = runtime_if_started();
   return running == nullptr ? Status(Code::unavailable, "the runtime is starting")
-                            : running->engine().relieve(node, size);
+                            : running->engine().evictor().relieve(node, size);
 }
 
 void stop_charging() {
@@ -287,17 +287,17 @@ Runtime::Runtime(Prepared prepared)
     setups.push_back(std::move(setup));
   }
   engine_ = std::make_unique<Engine>(std::move(setups), make_returns_policy());
-  engine_->set_planning(planning());
-  engine_->plan_aside();
-  engine_->set_recompute(recompute() || stress_recompute_);
-  engine_->set_recompute_index(&recorded_call_of);
-  engine_->set_memory_observer(&memory_changed);
-  engine_->set_escape_probe(&is_held_elsewhere);
-  engine_->set_copy_watch(&record_copy);
+  engine_->plans().set_planning(planning());
+  engine_->plans().plan_in_background();
+  engine_->plans().set_recompute(recompute() || stress_recompute_);
+  engine_->set_observers({.memory = &memory_changed,
+                          .escapes = &is_held_elsewhere,
+                          .copies = &record_copy,
+                          .recorded_calls = &recorded_call_of});
   late_accountant().set(engine_.get());
   start_charging(*engine_, backends_);
   install_heap_reserve();
-  engine_->start_helper();
+  engine_->mover().thread().start();
   settle_vector_math();
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
   // Not while a graph is captured: to unlock memory would end that, as any call of a thread of ours.
@@ -399,7 +399,7 @@ void configure(const std::string& nodes) {
   }
   forget_empty_block();
   forget_moved_copies();
-  if (const size_t alive = running->engine().block_count(); alive != 0) {
+  if (const size_t alive = running->engine().table().block_count(); alive != 0) {
     throw_status(Status(Code::invalid_argument, std::to_string(alive) +
                                                     " managed storages are alive; configure the nodes before "
                                                     "the first tensor, or after the last is gone"),
@@ -438,14 +438,14 @@ bool planning() { return planning_setting().get(); }
 
 void set_planning(bool planning) {
   planning_setting().set(planning);
-  if (Runtime* running = runtime_if_started()) running->engine().set_planning(planning);
+  if (Runtime* running = runtime_if_started()) running->engine().plans().set_planning(planning);
 }
 
 bool recompute() { return recompute_setting().get(); }
 
 void set_recompute(bool recompute) {
   recompute_setting().set(recompute);
-  if (Runtime* running = runtime_if_started()) running->engine().set_recompute(recompute);
+  if (Runtime* running = runtime_if_started()) running->engine().plans().set_recompute(recompute);
 }
 
 bool started() { return runtime_if_started() != nullptr; }

@@ -26,7 +26,7 @@ namespace innkeeper::torch_layer {
 
 NodeId node_named(const std::string& name, const char* what) {
   Engine& engine = runtime().engine();
-  const NodeId node = engine.find_node(name);
+  const NodeId node = engine.table().find_node(name);
   if (node != kNoNode) return node;
   std::string known;
   for (size_t i = 0; i < engine.node_count(); ++i) {
@@ -66,7 +66,7 @@ NodeId node_for(Block& block, const std::optional<std::string>& node, const char
   return runtime().engine().place(std::span(&access, 1), home_node());
 }
 
-trace::Recorder recorder() { return trace::Recorder(runtime().engine().stream()); }
+trace::Recorder recorder() { return trace::Recorder(runtime().engine().plans().stream()); }
 
 }  // namespace
 
@@ -119,7 +119,7 @@ Stats stats() {
   return stats;
 }
 
-std::vector<BlockMoves> planned_moves() { return KeptRuntime()->engine().planned_moves(); }
+std::vector<BlockMoves> planned_moves() { return KeptRuntime()->engine().plans().planned_moves(); }
 
 uint64_t block_number(const at::Tensor& x) {
   return static_cast<uint64_t>(block_for(x, "block_number").id());
@@ -135,22 +135,22 @@ std::string check_invariants() { return KeptRuntime()->engine().check_invariants
 std::vector<std::string> where(const at::Tensor& x) {
   Engine& engine = runtime().engine();
   std::vector<std::string> names;
-  for (const NodeId node : engine.where(block_for(x, "where"))) names.push_back(engine.device(node).name());
+  for (const NodeId node : engine.requests().where(block_for(x, "where"))) names.push_back(engine.device(node).name());
   return names;
 }
 
 void pin(const at::Tensor& x, const std::optional<std::string>& node) {
   Block& block = block_for(x, "pin");
   if (block.size() == Bytes(0)) return;
-  throw_if_error(runtime().engine().pin(block, node_for(block, node, "pin")), "pin");
+  throw_if_error(runtime().engine().requests().pin(block, node_for(block, node, "pin")), "pin");
 }
 
-void unpin(const at::Tensor& x) { runtime().engine().unpin(block_for(x, "unpin")); }
+void unpin(const at::Tensor& x) { runtime().engine().requests().unpin(block_for(x, "unpin")); }
 
-bool is_user_pinned(const at::Tensor& x) { return runtime().engine().is_pinned(block_for(x, "is_pinned")); }
+bool is_user_pinned(const at::Tensor& x) { return runtime().engine().requests().is_pinned(block_for(x, "is_pinned")); }
 
 void prefetch(const at::Tensor& x, const std::string& node) {
-  throw_if_error(runtime().engine().prefetch(block_for(x, "prefetch"), node_named(node, "prefetch")),
+  throw_if_error(runtime().engine().requests().prefetch(block_for(x, "prefetch"), node_named(node, "prefetch")),
                  "prefetch");
 }
 
@@ -158,7 +158,7 @@ void set_replicated(const at::Tensor& x, bool replicated) {
   block_for(x, "set_replicated").replicated.store(replicated, std::memory_order_relaxed);
 }
 
-void evict(const at::Tensor& x) { throw_if_error(runtime().engine().evict(block_for(x, "evict")), "evict"); }
+void evict(const at::Tensor& x) { throw_if_error(runtime().engine().requests().evict(block_for(x, "evict")), "evict"); }
 
 Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& node, bool write)
     : handle_((plain_block_for(managed, "resident"), managed.storage())), write_(write) {
@@ -176,7 +176,7 @@ Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& 
   }
   if (block.size() != Bytes(0)) {
     if (!machine.backend(id).host) order_compute_queue_after_program(machine.backend(id).device);
-    throw_if_error(machine.engine().hold(block, id, write), "resident");
+    throw_if_error(machine.engine().requests().hold(block, id, write), "resident");
     held_ = true;
   }
   try {
@@ -204,7 +204,7 @@ void Resident::leave() {
   Block& block = *block_of(*handle_.unsafeGetStorageImpl());
   const NodeId id = node_named(node_, "resident");
   const auto let_go = c10::make_scope_exit([&] {
-    Access access = machine.engine().let_go(block, id);
+    Access access = machine.engine().release_hold(block, id);
     if (is_held_elsewhere(block, id)) machine.engine().keep_escaped(id, access);  // I12
     machine.engine().release(id, std::span(&access, 1));
   });

@@ -32,8 +32,8 @@ MachineOptions with_disk_and_computing_host() {
 std::vector<Block*> on_disk(Machine& machine, size_t count) {
   std::vector<Block*> blocks = at_host(machine, count);
   for (Block* block : blocks) {
-    if (is_at(machine, *block, machine.host())) IK_CHECK(machine->evict(*block).ok());
-    IK_CHECK(machine->where(*block) == std::vector<NodeId>{machine.disk()});
+    if (is_at(machine, *block, machine.host())) IK_CHECK(machine->requests().evict(*block).ok());
+    IK_CHECK(machine->requests().where(*block) == std::vector<NodeId>{machine.disk()});
   }
   return blocks;
 }
@@ -69,11 +69,11 @@ TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
   MachineOptions options = with_disk();
   options.disk_calls = Gate::calls();
   Machine machine(options);
-  machine->start_helper();
+  machine->mover().thread().start();
   std::vector<Block*> blocks = on_disk(machine, 4);
   {
     Gate gate;
-    for (Block* block : blocks) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+    for (Block* block : blocks) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // whoever looks now looks in vain
   }
   EXPECT_TRUE(soon([&] { return machine->stats().fetches >= 8; }));
@@ -86,7 +86,7 @@ TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
 // The disk has read it before who asked for it lets the block go: the helper has to leave it alone, once.
 TEST(DiskMoves, WhatTheHelperLeavesAloneItComesBackTo) {
   Machine machine(with_disk());
-  machine->start_helper();
+  machine->mover().thread().start();
   Block* block = on_disk(machine, 1).front();
   const std::thread::id self = std::this_thread::get_id();
   {
@@ -95,7 +95,7 @@ TEST(DiskMoves, WhatTheHelperLeavesAloneItComesBackTo) {
       EXPECT_TRUE(machine->device(machine.disk()).synchronize().ok());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     });
-    ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+    ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   }
   EXPECT_TRUE(soon([&] { return machine->stats().fetches >= 2; }));
   EXPECT_EQ(machine.read(*block, machine.sim()).value(), pattern(kSize, 0));
@@ -105,10 +105,10 @@ TEST(DiskMoves, WhatTheHelperLeavesAloneItComesBackTo) {
 TEST(DiskMoves, WithoutAHelperOperatorsTakeItOn) {
   Machine machine(with_disk());
   Block* block = on_disk(machine, 1).front();
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   ASSERT_TRUE(machine->device(machine.disk()).synchronize().ok());
   EXPECT_EQ(machine->used(machine.sim()), Bytes(0)) << "nobody has come by";
-  machine->advance();
+  machine->mover().advance();
   EXPECT_NE(machine->used(machine.sim()), Bytes(0));
   EXPECT_EQ(machine.read(*block, machine.sim()).value(), pattern(kSize, 0));
   machine->destroy(block);
@@ -121,14 +121,14 @@ TEST(DiskMoves, OnlyTheLastMoveOfABlockGoesOn) {
   Machine machine(with_disk());
   Block* block = on_disk(machine, 1).front();
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());  // by way of the host
-    ASSERT_TRUE(machine->pin(*block, machine.host()).ok());
-    machine->unpin(*block);
-    ASSERT_TRUE(machine->relieve(machine.host(), Bytes(1)).ok());
-    ASSERT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+    ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());  // by way of the host
+    ASSERT_TRUE(machine->requests().pin(*block, machine.host()).ok());
+    machine->requests().unpin(*block);
+    ASSERT_TRUE(machine->evictor().relieve(machine.host(), Bytes(1)).ok());
+    ASSERT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
   }
   machine->destroy(block);
-  machine->advance();
+  machine->mover().advance();
   EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
 }
@@ -177,7 +177,7 @@ TEST(DiskMoves, SpillsRunSideBySide) {
   std::vector<Block*> blocks = at_host(machine, 8);  // the host is full
   Meeting::open();
   Block* large = machine.make(machine.sim(), pattern(3 * kSize, 9)).value();
-  ASSERT_TRUE(machine->evict(*large).ok());  // for which three must go
+  ASSERT_TRUE(machine->requests().evict(*large).ok());  // for which three must go
   EXPECT_TRUE(Meeting::was_held()) << "one write after the other";
   for (size_t i = 0; i < blocks.size(); ++i)
     EXPECT_EQ(machine.read(*blocks[i], machine.sim()).value(), pattern(kSize, i));
@@ -220,11 +220,11 @@ TEST(DiskMoves, ASpillThatFailsLateLeavesTheBlockWhereItWas) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), Code::io_error) << refused.status().message();
   faults.disarm();
-  machine->advance();
+  machine->mover().advance();
   EXPECT_EQ(machine->check_invariants(), "");
   EXPECT_EQ(machine->used(machine.disk()), Bytes(0));
   for (size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT_EQ(machine->where(*blocks[i]), std::vector<NodeId>{machine.host()});
+    EXPECT_EQ(machine->requests().where(*blocks[i]), std::vector<NodeId>{machine.host()});
     EXPECT_EQ(machine.read(*blocks[i], machine.host()).value(), pattern(kSize, i));
   }
   Result<Block*> made = machine.make(machine.host(), pattern(kSize, 9));
@@ -245,7 +245,7 @@ void while_another_thread_lands(Machine& machine, const std::function<void()>& a
     const bool mine = std::this_thread::get_id() == self;
     if (mine && std::strcmp(name, "wait landing") == 0 && !other.joinable()) {
       other = std::thread([&] {
-        while (!landed) machine->advance();
+        while (!landed) machine->mover().advance();
       });
       while (!landed) std::this_thread::yield();
     } else if (mine && std::strcmp(name, "wait") == 0) {
@@ -267,8 +267,8 @@ TEST(DiskMoves, WhatAnotherThreadSeesLandHasLeftWhenEvictReturns) {
     Machine machine(with_disk_and_computing_host());
     Block* block = machine.make(machine.host(), pattern(kSize, 1)).value();
     while_another_thread_lands(machine, [&] {
-      EXPECT_TRUE((all ? machine->evict_all() : machine->evict(*block)).ok());
-      EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+      EXPECT_TRUE((all ? machine->evictor().evict_all() : machine->requests().evict(*block)).ok());
+      EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
     });
     EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 1));
     EXPECT_EQ(machine->check_invariants(), "");
@@ -284,7 +284,7 @@ TEST(DiskMoves, WhatTheUserEvictsIsNoVictimWhileItLeaves) {
     const AtPoints points([&](const char* name) {
       if (std::strcmp(name, "wait landing") == 0) broken = machine->check_invariants();
     });
-    EXPECT_TRUE(machine->evict(*block).ok());
+    EXPECT_TRUE(machine->requests().evict(*block).ok());
   }
   EXPECT_EQ(broken, "");
   EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 1));
@@ -297,8 +297,8 @@ TEST(DiskMoves, ForWhatAnotherThreadSeesLandNoOtherBlockLeaves) {
   Block* second = machine.make(machine.host(), pattern(kSize, 2)).value();
   while_another_thread_lands(machine,
                              [&] { EXPECT_TRUE(machine->set_budget(machine.host(), Bytes(kSize)).ok()); });
-  EXPECT_EQ(machine->where(*first), std::vector<NodeId>{machine.disk()});
-  EXPECT_EQ(machine->where(*second), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->requests().where(*first), std::vector<NodeId>{machine.disk()});
+  EXPECT_EQ(machine->requests().where(*second), std::vector<NodeId>{machine.host()});
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : {first, second}) machine->destroy(block);
 }
@@ -378,7 +378,7 @@ TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
   Machine machine(options);
   Block* block = machine.make(machine.host(), pattern(kSize, 1)).value();
   const int before = writes.load();
-  std::thread other([&] { EXPECT_TRUE(machine->evict_all().ok()); });
+  std::thread other([&] { EXPECT_TRUE(machine->evictor().evict_all().ok()); });
   ASSERT_TRUE(soon([&] { return writes.load() != before; }));
   const Memory memory = machine->detach(*block, machine.host());
   machine->destroy(block);
@@ -398,12 +398,12 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   blocks.push_back(machine.make(machine.host(), pattern(kSize, 4)).value());  // evicts the first
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(2 * kSize));
-  EXPECT_EQ(machine->where(*blocks[1]).size(), 2u) << "the next one is on the disk too";
+  EXPECT_EQ(machine->requests().where(*blocks[1]).size(), 2u) << "the next one is on the disk too";
   for (int round = 0; round < 4; ++round) {  // operators that find what they need
     ASSERT_TRUE(machine.read(*blocks[4], machine.host()).ok());
     ASSERT_TRUE(machine->synchronize().ok());
   }
-  EXPECT_EQ(machine->where(*blocks[2]).size(), 1u) << "as much as had to leave, and no more";
+  EXPECT_EQ(machine->requests().where(*blocks[2]).size(), 1u) << "as much as had to leave, and no more";
   EXPECT_EQ(machine->check_invariants(), "");
   for (size_t i = 0; i < blocks.size(); ++i)
     EXPECT_EQ(machine.read(*blocks[i], machine.host()).value(), pattern(kSize, i));
@@ -417,12 +417,12 @@ TEST(DiskMoves, WhatADiskTakesOverBeginsAnew) {
                    .disk_budget = MiB(4),
                    .links = {.part = KiB(1), .few = 1, .enough = Bytes(0)}});
   Block* block = at_host(machine, 1).front();
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   ASSERT_TRUE(machine.read(*block, machine.sim()).ok());
-  ASSERT_TRUE(machine->relieve(machine.host(), Bytes(1)).ok());
+  ASSERT_TRUE(machine->evictor().relieve(machine.host(), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.host()));
-  ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());  // one part, from the card
-  ASSERT_TRUE(machine->relieve(machine.sim(), Bytes(1)).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.host()).ok());  // one part, from the card
+  ASSERT_TRUE(machine->evictor().relieve(machine.sim(), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.sim()));
   EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 0));
   EXPECT_EQ(machine->check_invariants(), "");

@@ -26,16 +26,16 @@ ReplicaState state(const Block& block, NodeId node) { return block.replica(node)
 TEST(Engine, I1ABlockNeverWrittenCostsNothing) {
   Machine machine;
   Block* block = machine->create(GiB(100));
-  EXPECT_TRUE(machine->where(*block).empty());
+  EXPECT_TRUE(machine->requests().where(*block).empty());
   EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
-  EXPECT_TRUE(machine->evict(*block).ok());
-  EXPECT_TRUE(machine->write_back(*block).ok());
-  EXPECT_TRUE(machine->prefetch(*block, machine.sim()).ok()) << "there is nothing to fetch";
+  EXPECT_TRUE(machine->requests().evict(*block).ok());
+  EXPECT_TRUE(machine->requests().write_back(*block).ok());
+  EXPECT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok()) << "there is nothing to fetch";
   EXPECT_TRUE(machine->resize_unwritten(*block, Bytes(10)).ok());
   EXPECT_EQ(block->size(), Bytes(10));
-  EXPECT_EQ(machine->block_count(), 1u);
+  EXPECT_EQ(machine->table().block_count(), 1u);
   machine->destroy(block);
-  EXPECT_EQ(machine->block_count(), 0u);
+  EXPECT_EQ(machine->table().block_count(), 0u);
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
@@ -44,11 +44,11 @@ TEST(Engine, ABlockWithoutBytesMovesLikeAnyOther) {
   Block* block = machine->create(Bytes(0));
   for (NodeId node : {machine.sim(0), machine.sim(1), machine.host(), machine.sim(0)}) {
     EXPECT_TRUE(machine.write(*block, node, {}).ok());
-    EXPECT_EQ(machine->where(*block), std::vector<NodeId>{node});
+    EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{node});
     EXPECT_EQ(machine->check_invariants(), "");
   }
-  EXPECT_TRUE(machine->evict(*block).ok());
-  EXPECT_TRUE(machine->evict(*block).ok());
+  EXPECT_TRUE(machine->requests().evict(*block).ok());
+  EXPECT_TRUE(machine->requests().evict(*block).ok());
   expect_contents(machine, *block, machine.sim(1), {});
   machine->destroy(block);
 }
@@ -65,7 +65,7 @@ TEST(Engine, I2WritingOwnsAndReadingShares) {
   EXPECT_EQ(state(*block, machine.sim(0)), ReplicaState::absent);
   EXPECT_EQ(state(*block, machine.sim(1)), ReplicaState::owned);
   EXPECT_EQ(machine->used(machine.sim(0)), Bytes(0)) << "the other replica is dropped";
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(1)});
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.sim(1)});
   expect_contents(machine, *block, machine.sim(0), pattern(kSize, 2));
   EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
@@ -77,7 +77,7 @@ TEST(Engine, AcquiresAllOperandsOrNone) {
   for (uint64_t i = 0; i < 4; ++i) {
     accesses.push_back({.block = must_make(machine, machine.sim(), pattern(kSize, i))});
   }
-  const OperatorScope scope(machine.engine(), machine.sim(), Bytes(0));
+  const NodeAdmission scope = machine.engine().admit(machine.sim(), Bytes(0));
   EXPECT_EQ(machine->acquire(machine.sim(), std::span(accesses)).code(), Code::out_of_memory);
   for (const Access& access : accesses) {
     EXPECT_FALSE(access.pinned);
@@ -111,17 +111,17 @@ TEST(Engine, OneBlockMayBeSeveralOperands) {
 TEST(Engine, I3APinnedReplicaStaysWhereItIs) {
   Machine machine({.accelerators = 2, .budget = Bytes(3 * kSize)});
   Block* pinned = must_make(machine, machine.sim(0), pattern(kSize, 1));
-  ASSERT_TRUE(machine->pin(*pinned, machine.sim(0)).ok());
-  ASSERT_TRUE(machine->pin(*pinned, machine.sim(0)).ok());
-  EXPECT_TRUE(machine->is_pinned(*pinned));
+  ASSERT_TRUE(machine->requests().pin(*pinned, machine.sim(0)).ok());
+  ASSERT_TRUE(machine->requests().pin(*pinned, machine.sim(0)).ok());
+  EXPECT_TRUE(machine->requests().is_pinned(*pinned));
   const void* data = pinned->data(machine.sim(0));
   std::vector<Block*> others;
   for (uint64_t i = 0; i < 6; ++i) {
     others.push_back(must_make(machine, machine.sim(0), pattern(kSize, 10 + i)));
     EXPECT_EQ(pinned->data(machine.sim(0)), data);
   }
-  EXPECT_EQ(machine->evict(*pinned).code(), Code::invalid_argument);
-  EXPECT_TRUE(machine->evict_all().ok());
+  EXPECT_EQ(machine->requests().evict(*pinned).code(), Code::invalid_argument);
+  EXPECT_TRUE(machine->evictor().evict_all().ok());
   EXPECT_EQ(pinned->data(machine.sim(0)), data);
   const Status elsewhere = machine.write(*pinned, machine.sim(1), pattern(kSize, 2));
   EXPECT_EQ(elsewhere.code(), Code::invalid_argument);
@@ -130,12 +130,12 @@ TEST(Engine, I3APinnedReplicaStaysWhereItIs) {
   expect_contents(machine, *pinned, machine.sim(1), pattern(kSize, 1));
   ASSERT_TRUE(machine.write(*pinned, machine.sim(0), pattern(kSize, 3)).ok()) << "here it may be written";
   EXPECT_EQ(pinned->data(machine.sim(0)), data);
-  machine->unpin(*pinned);
-  EXPECT_EQ(machine->evict(*pinned).code(), Code::invalid_argument) << "it was pinned twice";
-  machine->unpin(*pinned);
-  machine->unpin(*pinned);
-  EXPECT_FALSE(machine->is_pinned(*pinned));
-  EXPECT_TRUE(machine->evict(*pinned).ok());
+  machine->requests().unpin(*pinned);
+  EXPECT_EQ(machine->requests().evict(*pinned).code(), Code::invalid_argument) << "it was pinned twice";
+  machine->requests().unpin(*pinned);
+  machine->requests().unpin(*pinned);
+  EXPECT_FALSE(machine->requests().is_pinned(*pinned));
+  EXPECT_TRUE(machine->requests().evict(*pinned).ok());
   expect_contents(machine, *pinned, machine.sim(0), pattern(kSize, 3));
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : others) machine->destroy(block);
@@ -148,16 +148,16 @@ TEST(Engine, I3AnOperandInUseIsNeitherEvictedNorWrittenElsewhere) {
   Access access{.block = block};
   ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
   const void* data = block->data(machine.sim(0));
-  EXPECT_EQ(machine->evict(*block).code(), Code::busy);
-  EXPECT_TRUE(machine->evict_all().ok());
+  EXPECT_EQ(machine->requests().evict(*block).code(), Code::busy);
+  EXPECT_TRUE(machine->evictor().evict_all().ok());
   Result<Memory> one = machine->device(machine.sim(0)).allocate(Bytes(kSize));
   ASSERT_TRUE(one.ok());
   EXPECT_FALSE(machine->device(machine.sim(0)).allocate(Bytes(64)).ok());
   EXPECT_EQ(block->data(machine.sim(0)), data);
-  EXPECT_TRUE(machine->has_replica(*block, machine.sim(0)));
+  EXPECT_TRUE(machine->table().has_replica(*block, machine.sim(0)));
   machine->release(machine.sim(0), std::span(&access, 1));
   EXPECT_TRUE(machine->device(machine.sim(0)).allocate(Bytes(64)).ok());
-  EXPECT_FALSE(machine->has_replica(*block, machine.sim(0)));
+  EXPECT_FALSE(machine->table().has_replica(*block, machine.sim(0)));
   machine->destroy(block);
 }
 
@@ -165,13 +165,13 @@ TEST(Engine, I4OutOfMemorySaysAllTheNumbers) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
   Block* pinned = must_make(machine, node, pattern(16 << 10, 1));
-  ASSERT_TRUE(machine->pin(*pinned, node).ok());
+  ASSERT_TRUE(machine->requests().pin(*pinned, node).ok());
   Block* operand = must_make(machine, node, pattern(12 << 10, 2));
   Access access{.block = operand};
   ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
   Result<Memory> kernel = machine->device(node).allocate(KiB(20));
   ASSERT_TRUE(kernel.ok());
-  EXPECT_EQ(machine->room(node), KiB(48));
+  EXPECT_EQ(machine->unpinned_budget(node), KiB(48));
   const Status status = machine->device(node).allocate(KiB(18)).status();
   EXPECT_EQ(status.code(), Code::out_of_memory);
   EXPECT_EQ(
@@ -185,7 +185,7 @@ TEST(Engine, I4OutOfMemorySaysAllTheNumbers) {
   EXPECT_NE(huge.message().find("2.0 MiB asked"), std::string::npos) << huge.message();
   EXPECT_EQ(machine->check_invariants(), "");
   machine->release(node, std::span(&access, 1));
-  machine->unpin(*pinned);
+  machine->requests().unpin(*pinned);
   machine->destroy(operand);
   machine->destroy(pinned);
 }
@@ -193,7 +193,7 @@ TEST(Engine, I4OutOfMemorySaysAllTheNumbers) {
 TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
   Machine machine;
   Block* block = must_make(machine, machine.sim(), pattern(kSize, 1));
-  ASSERT_TRUE(machine->write_back(*block).ok());
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());
   EXPECT_EQ(machine->resize_unwritten(*block, Bytes(1)).code(), Code::invalid_argument);
   Access access{.block = block, .write = true};
   ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
@@ -209,7 +209,7 @@ TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
   ASSERT_TRUE(machine->synchronize().ok());  // the copy to the host ends, and its memory with it
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
   EXPECT_EQ(machine->check_invariants(), "");
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   expect_contents(machine, *block, machine.sim(), Contents(2 * kSize, 5));
   machine->destroy(block);
 }
@@ -225,13 +225,13 @@ TEST(Engine, I2ABlockWithoutBytesGetsThemOnOneNode) {
     machine->replace(*block, machine.sim(0), Memory(), Bytes(0));
     machine->release(machine.sim(0), std::span(&access, 1));
     if (way == 1) {
-      ASSERT_TRUE(machine->write_back(*block).ok());  // an empty spare on the host
+      ASSERT_TRUE(machine->requests().write_back(*block).ok());  // an empty spare on the host
     }
     const NodeId node = way == 0 ? machine.sim(1) : machine.sim(0);
     Result<Memory> memory = machine->device(node).allocate(Bytes(kSize));
     ASSERT_TRUE(memory.ok());
     machine->replace(*block, node, std::move(memory).value(), Bytes(kSize));
-    EXPECT_EQ(machine->where(*block), std::vector<NodeId>{node});
+    EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{node});
     EXPECT_EQ(machine->check_invariants(), "");
     machine->destroy(block);
     EXPECT_EQ(machine->check_invariants(), "");
@@ -245,23 +245,23 @@ TEST(Engine, DestroysABlockInEveryState) {
     Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
     switch (way) {
       case 0: break;  // owned, its kernel still hidden
-      case 1: ASSERT_TRUE(machine->write_back(*block).ok()); break;
-      case 2: ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok()); break;  // arriving
-      case 3: ASSERT_TRUE(machine->evict(*block).ok()); break;
+      case 1: ASSERT_TRUE(machine->requests().write_back(*block).ok()); break;
+      case 2: ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok()); break;  // arriving
+      case 3: ASSERT_TRUE(machine->requests().evict(*block).ok()); break;
       case 4:
-        ASSERT_TRUE(machine->evict(*block).ok());
-        ASSERT_TRUE(machine->evict(*block).ok());  // to disk
-        EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
-        ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());
+        ASSERT_TRUE(machine->requests().evict(*block).ok());
+        ASSERT_TRUE(machine->requests().evict(*block).ok());  // to disk
+        EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
+        ASSERT_TRUE(machine->requests().prefetch(*block, machine.host()).ok());
         break;
-      case 5: ASSERT_TRUE(machine->pin(*block, machine.sim(1)).ok()); break;
+      case 5: ASSERT_TRUE(machine->requests().pin(*block, machine.sim(1)).ok()); break;
       case 6:
-        ASSERT_TRUE(machine->evict(*block).ok());
-        ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());  // the host's memory is being read
+        ASSERT_TRUE(machine->requests().evict(*block).ok());
+        ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());  // the host's memory is being read
         break;
     }
     machine->destroy(block);
-    EXPECT_EQ(machine->block_count(), 0u);
+    EXPECT_EQ(machine->table().block_count(), 0u);
     ASSERT_TRUE(machine->synchronize().ok());
     EXPECT_EQ(machine->check_invariants(), "");
     for (size_t node = 0; node < machine->node_count(); ++node) {
@@ -273,7 +273,7 @@ TEST(Engine, DestroysABlockInEveryState) {
 TEST(Engine, ObserversLearnOfMemoryBeforeItIsUsedAndBeforeItGoes) {
   Machine machine({.accelerators = 2});
   std::set<std::pair<uint64_t, NodeId>> known;
-  machine->set_memory_observer([&](Block& block, NodeId node, void* data) {
+  machine->set_observers({.memory = [&](Block& block, NodeId node, void* data) {
     const std::pair key(static_cast<uint64_t>(block.id()), node);
     EXPECT_EQ(block.replica(node).word.pins(), 0u);
     if (data != nullptr) {
@@ -282,7 +282,7 @@ TEST(Engine, ObserversLearnOfMemoryBeforeItIsUsedAndBeforeItGoes) {
     } else {
       EXPECT_EQ(known.erase(key), 1u);
     }
-  });
+  }});
   Block* block = machine->create(Bytes(kSize));
   const auto id = static_cast<uint64_t>(block->id());
   ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 1)).ok());
@@ -291,7 +291,7 @@ TEST(Engine, ObserversLearnOfMemoryBeforeItIsUsedAndBeforeItGoes) {
   EXPECT_TRUE(known.contains({id, machine.sim(1)}));
   ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
   EXPECT_EQ(known.size(), 1u);
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   EXPECT_TRUE(known.contains({id, machine.host()}));
   EXPECT_EQ(known.size(), 1u);
   machine->destroy(block);
@@ -301,7 +301,7 @@ TEST(Engine, ObserversLearnOfMemoryBeforeItIsUsedAndBeforeItGoes) {
 TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
   Machine machine({.accelerators = 2, .budget = Bytes(2 * kSize)});
   bool held = true;
-  machine->set_escape_probe([&](Block&, NodeId) { return held; });
+  machine->set_observers({.escapes = [&](Block&, NodeId) { return held; }});
   Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
   for (int i = 0; i < 2; ++i) {  // escaping twice is escaping once
     Access access{.block = block};
@@ -312,8 +312,8 @@ TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
   }
   EXPECT_EQ(machine->stats().escaped, 1);
   EXPECT_EQ(machine->stats().nodes.at("sim:0").pinned, static_cast<int64_t>(kSize));
-  EXPECT_EQ(machine->room(machine.sim(0)), Bytes(kSize));
-  EXPECT_EQ(machine->evict(*block).code(), Code::invalid_argument);
+  EXPECT_EQ(machine->unpinned_budget(machine.sim(0)), Bytes(kSize));
+  EXPECT_EQ(machine->requests().evict(*block).code(), Code::invalid_argument);
   EXPECT_FALSE(machine->device(machine.sim(0)).allocate(Bytes(2 * kSize)).ok());
   const Access operand{.block = block};
   EXPECT_EQ(machine->place(std::span(&operand, 1), machine.sim(1)), machine.sim(0));
@@ -329,16 +329,16 @@ TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
 TEST(Engine, I12DetachedMemoryOutlivesItsBlock) {
   Machine machine;
   const NodeId node = machine.sim();
-  machine->set_escape_probe([](Block&, NodeId) { return true; });
+  machine->set_observers({.escapes = [](Block&, NodeId) { return true; }});
   Block* block = must_make(machine, node, pattern(kSize, 1));
   Access access{.block = block};
   ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
   machine->keep_escaped(node, access);
-  ASSERT_TRUE(machine->write_back(*block).ok());  // a copy still reads the memory when its holder frees it
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // a copy still reads the memory when its holder frees it
   Memory memory = machine->detach(*block, node);
   ASSERT_TRUE(memory);
   EXPECT_FALSE(machine->detach(*block, node));
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.host()});
   EXPECT_EQ(machine->used(node), Bytes(kSize)) << "its holder is charged for it";
   memory.reset();
   EXPECT_EQ(machine->used(node), Bytes(0));
@@ -353,12 +353,12 @@ TEST(Engine, WhatIsPinnedToTheHostIsWrittenThere) {
     Machine machine({.accelerators = accelerators});
     Block* pinned = must_make(machine, machine.sim(0), pattern(kSize, 1));
     Block* other = must_make(machine, machine.sim(0), pattern(kSize, 2));
-    ASSERT_TRUE(machine->pin(*pinned, machine.host()).ok());
+    ASSERT_TRUE(machine->requests().pin(*pinned, machine.host()).ok());
     const Access written[] = {{.block = other}, {.block = pinned, .write = true}};
     const Access read[] = {{.block = other, .write = true}, {.block = pinned}};
     EXPECT_EQ(machine->place(written, machine.sim(0)), machine.host());
     EXPECT_EQ(machine->place(read, machine.sim(0)), machine.sim(0));
-    machine->unpin(*pinned);
+    machine->requests().unpin(*pinned);
     EXPECT_EQ(machine->place(written, machine.sim(0)), machine.sim(0));
     machine->destroy(pinned);
     machine->destroy(other);
@@ -376,21 +376,21 @@ TEST(Engine, RunsOperatorsWhereTheirOperandsAre) {
   EXPECT_EQ(machine->place(accesses, machine.sim(2)), machine.sim(0));
   EXPECT_EQ(machine->place(std::span(accesses, 1), machine.sim(2)), machine.sim(1)) << "there is no other";
   large->replicated = false;
-  ASSERT_TRUE(machine->prefetch(*small, machine.sim(2)).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*small, machine.sim(2)).ok());
   EXPECT_EQ(machine->place(std::span(accesses + 1, 1), machine.sim(2)), machine.sim(2)) << "on its way there";
-  ASSERT_TRUE(machine->pin(*small, machine.sim(2)).ok());
+  ASSERT_TRUE(machine->requests().pin(*small, machine.sim(2)).ok());
   EXPECT_EQ(machine->place(accesses, machine.sim(0)), machine.sim(2));
-  machine->unpin(*small);
+  machine->requests().unpin(*small);
   machine->destroy(large);
   machine->destroy(small);
 }
 
 TEST(Engine, FindsNodesByName) {
   Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
-  EXPECT_EQ(machine->find_node("sim:1"), machine.sim(1));
-  EXPECT_EQ(machine->find_node("host"), machine.host());
-  EXPECT_EQ(machine->find_node("disk"), machine.disk());
-  EXPECT_EQ(machine->find_node("cuda:0"), kNoNode);
+  EXPECT_EQ(machine->table().find_node("sim:1"), machine.sim(1));
+  EXPECT_EQ(machine->table().find_node("host"), machine.host());
+  EXPECT_EQ(machine->table().find_node("disk"), machine.disk());
+  EXPECT_EQ(machine->table().find_node("cuda:0"), kNoNode);
   EXPECT_EQ(machine->computing_nodes(), (std::vector<NodeId>{machine.sim(0), machine.sim(1)}));
 }
 

@@ -37,7 +37,7 @@ TEST_P(WriterTest, AHintWaitsForTheOperatorThatWrites) {
   const Status ran = machine.run(writes_at, {{.block = block, .write = true}}, [&](auto operands) {
     const auto half = static_cast<std::ptrdiff_t>(kSize / 2);
     std::copy(written.begin(), written.begin() + half, operands[0].begin());
-    hint = std::thread([&] { hinted = machine->prefetch(*block, to); });
+    hint = std::thread([&] { hinted = machine->requests().prefetch(*block, to); });
     while (!waits) std::this_thread::yield();
     broken = machine->check_invariants();
     std::copy(written.begin() + half, written.end(), operands[0].begin() + half);
@@ -60,23 +60,23 @@ TEST(Hold, WhoeverWouldWaitForItselfIsToldAtOnce) {
   Machine machine({.accelerators = 2});
   const Watchdog watchdog(std::chrono::seconds(20));
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->hold(*block, machine.host(), /*write=*/false).ok());
+  ASSERT_TRUE(machine->requests().hold(*block, machine.host(), /*write=*/false).ok());
   const Status elsewhere = machine.write(*block, machine.sim(0), pattern(kSize, 2));
   EXPECT_EQ(elsewhere.code(), Code::invalid_argument);
   EXPECT_NE(elsewhere.message().find("this thread works on the block itself at host"), std::string::npos);
   EXPECT_TRUE(machine.read(*block, machine.sim(1)).ok()) << "reading needs no wait";
-  Access access = machine->let_go(*block, machine.host());
+  Access access = machine->release_hold(*block, machine.host());
   EXPECT_FALSE(access.write);
   machine->release(machine.host(), std::span(&access, 1));
 
-  ASSERT_TRUE(machine->hold(*block, machine.sim(0), /*write=*/true).ok());
-  for (const Status& refused : {machine.read(*block, machine.sim(1)).status(), machine->evict(*block),
-                                machine->prefetch(*block, machine.sim(1)), machine->write_back(*block)}) {
+  ASSERT_TRUE(machine->requests().hold(*block, machine.sim(0), /*write=*/true).ok());
+  for (const Status& refused : {machine.read(*block, machine.sim(1)).status(), machine->requests().evict(*block),
+                                machine->requests().prefetch(*block, machine.sim(1)), machine->requests().write_back(*block)}) {
     EXPECT_EQ(refused.code(), Code::invalid_argument);
     EXPECT_NE(refused.message().find("innkeeper.resident()"), std::string::npos) << refused.message();
   }
   EXPECT_EQ(machine->check_invariants(), "");
-  access = machine->let_go(*block, machine.sim(0));
+  access = machine->release_hold(*block, machine.sim(0));
   EXPECT_TRUE(access.write);
   machine->release(machine.sim(0), std::span(&access, 1));
   EXPECT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 3)).ok());
@@ -89,7 +89,7 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   const Watchdog watchdog(std::chrono::seconds(20));
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
   std::atomic<bool> waits = false;
-  ASSERT_TRUE(machine->hold(*block, machine.sim(0), /*write=*/true).ok());
+  ASSERT_TRUE(machine->requests().hold(*block, machine.sim(0), /*write=*/true).ok());
   const AtPoints points([&](const char* name) {
     if (std::strcmp(name, "wait") == 0) waits = true;
     std::this_thread::yield();
@@ -98,7 +98,7 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   std::thread reader([&] { seen = machine.read(*block, machine.sim(1)); });
   while (!waits) std::this_thread::yield();
   Access access;
-  std::thread([&] { access = machine->let_go(*block, machine.sim(0)); }).join();  // left on another thread
+  std::thread([&] { access = machine->release_hold(*block, machine.sim(0)); }).join();  // left on another thread
   machine->release(machine.sim(0), std::span(&access, 1));
   reader.join();
   ASSERT_TRUE(seen.ok()) << seen.status().message();
@@ -110,7 +110,7 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
 TEST(Hold, WhatHasEscapedIsNotWaitedFor) {
   Machine machine({.accelerators = 2});
   const Watchdog watchdog(std::chrono::seconds(20));
-  machine->set_escape_probe([](Block&, NodeId) { return true; });
+  machine->set_observers({.escapes = [](Block&, NodeId) { return true; }});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
   Access access{.block = block, .write = true};
   ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
@@ -120,7 +120,7 @@ TEST(Hold, WhatHasEscapedIsNotWaitedFor) {
   EXPECT_NE(refused.message().find("is still held by somebody"), std::string::npos) << refused.message();
   EXPECT_TRUE(machine.read(*block, machine.sim(1)).value() == pattern(kSize, 1));
   EXPECT_EQ(machine->check_invariants(), "");
-  machine->set_escape_probe([](Block&, NodeId) { return false; });
+  machine->set_observers({.escapes = [](Block&, NodeId) { return false; }});
   EXPECT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
   machine->destroy(block);
 }
@@ -128,23 +128,23 @@ TEST(Hold, WhatHasEscapedIsNotWaitedFor) {
 TEST(Pins, UnpinTakesBackTheLastPin) {
   Machine machine({.accelerators = 3});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  for (const size_t index : {1, 0, 2, 0}) ASSERT_TRUE(machine->pin(*block, machine.sim(index)).ok());
+  for (const size_t index : {1, 0, 2, 0}) ASSERT_TRUE(machine->requests().pin(*block, machine.sim(index)).ok());
   const auto pins = [&] {
     std::vector<uint32_t> found;
     for (size_t i = 0; i < 3; ++i) found.push_back(block->replica(machine.sim(i)).user_pins);
     return found;
   };
   EXPECT_EQ(pins(), (std::vector<uint32_t>{2, 1, 1}));
-  machine->unpin(*block);
+  machine->requests().unpin(*block);
   EXPECT_EQ(pins(), (std::vector<uint32_t>{1, 1, 1}));
-  machine->unpin(*block);
+  machine->requests().unpin(*block);
   EXPECT_EQ(pins(), (std::vector<uint32_t>{1, 1, 0}));
-  machine->unpin(*block);
+  machine->requests().unpin(*block);
   EXPECT_EQ(pins(), (std::vector<uint32_t>{0, 1, 0}));
-  EXPECT_TRUE(machine->is_pinned(*block));
-  machine->unpin(*block);
-  EXPECT_FALSE(machine->is_pinned(*block));
-  machine->unpin(*block);  // once more than pinned: nothing
+  EXPECT_TRUE(machine->requests().is_pinned(*block));
+  machine->requests().unpin(*block);
+  EXPECT_FALSE(machine->requests().is_pinned(*block));
+  machine->requests().unpin(*block);  // once more than pinned: nothing
   EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
 }

@@ -69,11 +69,11 @@ TEST(VictimIndex, FewSmallOnesStay) {
   const NodeId node = machine.sim();
   Block* small = machine.make(node, pattern(64, 1)).value();
   Block* large = machine.make(node, pattern(128 << 10, 2)).value();
-  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
-  EXPECT_EQ(machine->where(*small), std::vector<NodeId>{node});
-  EXPECT_EQ(machine->where(*large), std::vector<NodeId>{machine.host()});
-  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
-  EXPECT_EQ(machine->where(*small), std::vector<NodeId>{machine.host()}) << "there is nothing else";
+  ASSERT_TRUE(machine->evictor().relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->requests().where(*small), std::vector<NodeId>{node});
+  EXPECT_EQ(machine->requests().where(*large), std::vector<NodeId>{machine.host()});
+  ASSERT_TRUE(machine->evictor().relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->requests().where(*small), std::vector<NodeId>{machine.host()}) << "there is nothing else";
   for (Block* block : {small, large}) machine->destroy(block);
 }
 
@@ -83,9 +83,9 @@ TEST(VictimIndex, ManySmallOnesLeaveInTheirTurn) {
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 20; ++i) blocks.push_back(machine.make(node, pattern(4096, i)).value());  // 80 KiB
   blocks.push_back(machine.make(node, pattern(128 << 10, 99)).value());
-  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
-  EXPECT_EQ(machine->where(*blocks.front()), std::vector<NodeId>{machine.host()});
-  EXPECT_EQ(machine->where(*blocks.back()), std::vector<NodeId>{node});
+  ASSERT_TRUE(machine->evictor().relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->requests().where(*blocks.front()), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->requests().where(*blocks.back()), std::vector<NodeId>{node});
   for (Block* block : blocks) machine->destroy(block);
 }
 
@@ -93,7 +93,7 @@ TEST(VictimIndex, ManySmallOnesLeaveInTheirTurn) {
 double fetches_of_a_circle(std::unique_ptr<EvictionPolicy> (*policy)(), bool writes) {
   constexpr size_t kBlocks = 10, kBytes = 128 << 10;
   Machine machine({.budget = Bytes(9 * kBytes), .policy = policy});
-  machine->set_planning(false);
+  machine->plans().set_planning(false);
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < kBlocks; ++i)
     blocks.push_back(machine.make(machine.sim(), pattern(kBytes, i)).value());
@@ -126,7 +126,7 @@ TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
     return replica.returns.next_use(replica.last_use) != 0;
   };
   for (int round = 0; round < 4; ++round) {
-    ASSERT_TRUE(machine->evict(*block).ok());
+    ASSERT_TRUE(machine->requests().evict(*block).ok());
     use(other, 100);
     use(block, 1);
     EXPECT_FALSE(known()) << "round " << round;
@@ -147,15 +147,15 @@ TEST(VictimIndex, WhatIsPinnedIsPassedOverOnce) {
   Machine machine({.accelerators = 1, .budget = MiB(1)});
   const NodeId node = machine.sim();
   Block* pinned = machine.make(node, pattern(64, 1)).value();
-  ASSERT_TRUE(machine->pin(*pinned, node).ok());
+  ASSERT_TRUE(machine->requests().pin(*pinned, node).ok());
   Block* first = machine.make(node, pattern(64, 2)).value();
   Block* second = machine.make(node, pattern(64, 3)).value();
-  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
-  EXPECT_EQ(machine->where(*first), std::vector<NodeId>{machine.host()});
-  machine->unpin(*pinned);
-  ASSERT_TRUE(machine->relieve(node, Bytes(1)).ok());
-  EXPECT_EQ(machine->where(*pinned), std::vector<NodeId>{machine.host()}) << "it is the older again";
-  EXPECT_EQ(machine->where(*second), std::vector<NodeId>{node});
+  ASSERT_TRUE(machine->evictor().relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->requests().where(*first), std::vector<NodeId>{machine.host()});
+  machine->requests().unpin(*pinned);
+  ASSERT_TRUE(machine->evictor().relieve(node, Bytes(1)).ok());
+  EXPECT_EQ(machine->requests().where(*pinned), std::vector<NodeId>{machine.host()}) << "it is the older again";
+  EXPECT_EQ(machine->requests().where(*second), std::vector<NodeId>{node});
   for (Block* block : {pinned, first, second}) machine->destroy(block);
 }
 

@@ -40,8 +40,8 @@ TEST_F(LostDevice, TakesWhatItAloneHeldByName) {
   Block* elsewhere = make(machine_.sim(1), 2);
   lose(machine_.sim(0));
   for (const NodeId node : {machine_.sim(0), machine_.sim(1), machine_.host()}) expect_lost(*gone, node);
-  EXPECT_EQ(machine_->prefetch(*gone, machine_.sim(1)).code(), Code::device_lost);
-  EXPECT_EQ(machine_->evict(*gone).code(), Code::device_lost);
+  EXPECT_EQ(machine_->requests().prefetch(*gone, machine_.sim(1)).code(), Code::device_lost);
+  EXPECT_EQ(machine_->requests().evict(*gone).code(), Code::device_lost);
   expect(*elsewhere, machine_.sim(1), 2);
   expect(*elsewhere, machine_.host(), 2);
   machine_->destroy(gone);
@@ -51,7 +51,7 @@ TEST_F(LostDevice, TakesWhatItAloneHeldByName) {
 
 TEST_F(LostDevice, WhatTheHostHasAsWellIsReadThere) {
   Block* block = make(machine_.sim(0), 3);
-  ASSERT_TRUE(machine_->write_back(*block).ok());
+  ASSERT_TRUE(machine_->requests().write_back(*block).ok());
   ASSERT_TRUE(machine_->synchronize().ok());
   lose(machine_.sim(0));
   expect(*block, machine_.host(), 3);

@@ -62,7 +62,7 @@ TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
   Block* wanted = at_host(machine, 1).front();
   const double before = machine.card(machine.sim())->time(kIn);
   const Bytes used = machine->used(machine.sim());
-  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   const double one = machine.card(machine.sim())->time(kIn) - before;
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(kSize)) << "one copy is under way";
   EXPECT_EQ((machine->used(machine.sim()) - used).count(), static_cast<int64_t>(16 * kSize));
@@ -86,7 +86,7 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 4);
   Block* other = machine.make(machine.sim(), pattern(kSize, 9)).value();
-  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   for (int i = 0; i < 4; ++i) {
     machine.card(machine.sim())->synchronize();  // the copies so far are done
     ASSERT_TRUE(machine.read(*other, machine.sim()).ok());
@@ -99,10 +99,10 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
 // Nor does the program need to do anything, where the device is one that nobody hears of.
 TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
-  machine->start_helper();
+  machine->mover().thread().start();
   std::vector<Block*> hints = at_host(machine, 4, 3 * kSize);
   const int64_t before = machine->stats().bytes_fetched;
-  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   EXPECT_TRUE(soon([&] {
     machine.card(machine.sim())->synchronize();  // the copies so far are done
     return machine->stats().bytes_fetched - before == static_cast<int64_t>(12 * kSize);
@@ -116,10 +116,10 @@ TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
 // As at a program's end, when devices are about to go. What waits goes on with whoever asks for it.
 TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
-  machine->start_helper();
+  machine->mover().thread().start();
   std::vector<Block*> hints = at_host(machine, 4, 3 * kSize);
-  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
-  machine->stop_helper();
+  for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
+  machine->mover().thread().stop();
   const int64_t before = machine->stats().bytes_fetched;
   for (int i = 0; i < 20; ++i) {
     machine.card(machine.sim())->synchronize();  // the copies so far are done
@@ -128,7 +128,7 @@ TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   EXPECT_EQ(machine->stats().bytes_fetched, before);
   for (size_t i = 0; i < hints.size(); ++i)
     EXPECT_EQ(machine.read(*hints[i], machine.sim()).value(), pattern(3 * kSize, i));
-  machine->stop_helper();
+  machine->mover().thread().stop();
   destroy(machine, hints);
 }
 
@@ -136,16 +136,16 @@ TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
 TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   std::atomic<bool> in_its_hands{false};
-  machine->set_copy_watch([&, self = std::this_thread::get_id()](const Device&, const Device&, Bytes,
+  machine->set_observers({.copies = [&, self = std::this_thread::get_id()](const Device&, const Device&, Bytes,
                                                                  const std::function<void()>& copy) {
     if (std::this_thread::get_id() != self && !in_its_hands.exchange(true))
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     copy();
-  });
+  }});
   Block* block = at_host(machine, 1, 3 * kSize).front();
-  machine->start_helper();
+  machine->mover().thread().start();
   const int64_t before = machine->stats().bytes_fetched;
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   machine.card(machine.sim())->synchronize();  // the first part is done
   ASSERT_TRUE(soon([&] { return in_its_hands.load(); }));
   ASSERT_TRUE(machine->synchronize().ok());
@@ -159,8 +159,8 @@ std::pair<Block*, Block*> waiting_without_bytes(Machine& machine) {
   Block* large = machine.make(machine.sim(), pattern(4 * kSize, 1)).value();
   Block* empty = machine->create(Bytes(0));
   EXPECT_TRUE(machine.write(*empty, machine.sim(), {}).ok());
-  EXPECT_TRUE(machine->write_back(*large).ok());
-  EXPECT_TRUE(machine->write_back(*empty).ok());
+  EXPECT_TRUE(machine->requests().write_back(*large).ok());
+  EXPECT_TRUE(machine->requests().write_back(*empty).ok());
   return {large, empty};
 }
 
@@ -180,11 +180,11 @@ TEST(Moves, ABlockThatGetsItsBytesIsCopiedNowhereWithoutThem) {
   Result<Memory> memory = machine->device(machine.sim()).allocate(Bytes(kSize));
   ASSERT_TRUE(memory.ok());
   machine->replace(*empty, machine.sim(), std::move(memory).value(), Bytes(kSize));
-  EXPECT_EQ(machine->where(*empty), std::vector<NodeId>{machine.sim()});
+  EXPECT_EQ(machine->requests().where(*empty), std::vector<NodeId>{machine.sim()});
   EXPECT_EQ(machine->check_invariants(), "");
   ASSERT_TRUE(machine.write(*empty, machine.sim(), pattern(kSize, 2)).ok());
   ASSERT_TRUE(machine->synchronize().ok());
-  EXPECT_EQ(machine->where(*empty), std::vector<NodeId>{machine.sim()});
+  EXPECT_EQ(machine->requests().where(*empty), std::vector<NodeId>{machine.sim()});
   EXPECT_EQ(machine.read(*empty, machine.host()).value(), pattern(kSize, 2));
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : {large, empty}) machine->destroy(block);
@@ -193,7 +193,7 @@ TEST(Moves, ABlockThatGetsItsBytesIsCopiedNowhereWithoutThem) {
 TEST(Moves, SynchronizingEndsThem) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 4, 3 * kSize);
-  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(12 * kSize));
   destroy(machine, hints);
@@ -204,12 +204,12 @@ TEST(Moves, ALargeBlockGoesInParts) {
   Machine machine({.budget = MiB(2), .links = {.part = KiB(16), .few = 1, .enough = Bytes(0)}});
   Block* large = at_host(machine, 1, 1 << 20).front();
   Block* wanted = at_host(machine, 1).front();
-  ASSERT_TRUE(machine->prefetch(*large, machine.sim()).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*large, machine.sim()).ok());
   EXPECT_EQ(machine->stats().bytes_fetched, int64_t{1} << 14);
   EXPECT_EQ(machine.read(*wanted, machine.sim()).value(), pattern(kSize, 0));
   for (int i = 0; i < 2; ++i) {
     machine.card(machine.sim())->synchronize();
-    machine->advance();
+    machine->mover().advance();
   }
   EXPECT_GE(machine->stats().bytes_fetched, (int64_t{3} << 14) + static_cast<int64_t>(kSize));
   EXPECT_LE(machine->stats().bytes_fetched, (int64_t{4} << 14) + static_cast<int64_t>(kSize));
@@ -226,9 +226,9 @@ TEST(Moves, AWriterEndsTheMoveIntoAnotherNode) {
                      .budget = KiB(256),
                      .links = {.part = Bytes(kSize / parts), .few = 1, .enough = Bytes(0)}});
     Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-    ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+    ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
     ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 2)).ok());
-    EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(0)});
+    EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.sim(0)});
     EXPECT_EQ(machine->used(machine.sim(1)), Bytes(0)) << "its room is free again";
     EXPECT_EQ(machine.read(*block, machine.sim(1)).value(), pattern(kSize, 2));
     EXPECT_EQ(machine->check_invariants(), "");
@@ -240,7 +240,7 @@ TEST(Moves, AWriterEndsTheMoveIntoAnotherNode) {
 TEST(Moves, HintsThatWaitGiveTheirRoomUp) {
   Machine machine({.budget = KiB(32), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 8);
-  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   EXPECT_EQ(machine->used(machine.sim()), KiB(32));
   Result<Block*> made = machine.make(machine.sim(), pattern(6 * kSize, 3));
   ASSERT_TRUE(made.ok()) << made.status().message();
@@ -255,12 +255,12 @@ TEST(Moves, HintsThatWaitGiveTheirRoomUp) {
 TEST(Moves, ABlockThatDiesTakesItsMoveAlong) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 4);
-  for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
+  for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   machine->destroy(hints.back());
   hints.pop_back();
   EXPECT_EQ(machine->used(machine.sim()), Bytes(3 * kSize)) << "its room is free at once";
   destroy(machine, hints);
-  machine->advance();
+  machine->mover().advance();
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->used(machine.sim()), Bytes(0));
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
@@ -272,14 +272,14 @@ TEST(Moves, ABlockThatDiesTakesItsMoveAlong) {
 TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
   Machine machine({.accelerators = 2, .links = kInParts});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->write_back(*block).ok());  // the first part of it
-  ASSERT_TRUE(machine->pin(*block, machine.sim(1)).ok());
-  ASSERT_TRUE(machine->relieve(machine.sim(0), Bytes(1)).ok());  // the source of the first part leaves
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // the first part of it
+  ASSERT_TRUE(machine->requests().pin(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->evictor().relieve(machine.sim(0), Bytes(1)).ok());  // the source of the first part leaves
   EXPECT_FALSE(is_at(machine, *block, machine.sim(0)));
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_TRUE(is_at(machine, *block, machine.host()));
-  machine->unpin(*block);
-  ASSERT_TRUE(machine->relieve(machine.sim(1), Bytes(1)).ok());
+  machine->requests().unpin(*block);
+  ASSERT_TRUE(machine->evictor().relieve(machine.sim(1), Bytes(1)).ok());
   EXPECT_EQ(machine.read(*block, machine.sim(0)).value(), pattern(kSize, 1));
   machine->destroy(block);
 }
@@ -288,10 +288,10 @@ TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
 TEST(Moves, PartsFromTwoCardsAreAllWaitedFor) {
   Machine machine({.accelerators = 2, .host_computes = true, .links = kInParts});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->write_back(*block).ok());  // the first part of it
-  ASSERT_TRUE(machine->pin(*block, machine.sim(1)).ok());
-  machine->unpin(*block);
-  ASSERT_TRUE(machine->relieve(machine.sim(0), Bytes(1)).ok());
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // the first part of it
+  ASSERT_TRUE(machine->requests().pin(*block, machine.sim(1)).ok());
+  machine->requests().unpin(*block);
+  ASSERT_TRUE(machine->evictor().relieve(machine.sim(0), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.sim(0)));
   EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 1));
   machine->destroy(block);
@@ -301,15 +301,15 @@ TEST(Moves, PartsFromTwoCardsAreAllWaitedFor) {
 TEST(Moves, PartsFromTheHostComeAfterWhatWasWrittenBack) {
   Machine machine({.accelerators = 2, .links = kInParts});
   Block* block = machine.make(machine.sim(1), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->write_back(*block).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());  // the first part, from the other card
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(0)).ok());  // the first part, from the other card
   for (int part = 1; part < 4; ++part) {
     machine.card(machine.sim(1))->synchronize();
-    machine->advance();  // the next part to the host
+    machine->mover().advance();  // the next part to the host
   }
   ASSERT_TRUE(is_at(machine, *block, machine.host()));
   ASSERT_FALSE(is_at(machine, *block, machine.sim(0)));
-  ASSERT_TRUE(machine->relieve(machine.sim(1), Bytes(1)).ok());
+  ASSERT_TRUE(machine->evictor().relieve(machine.sim(1), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.sim(1)));
   EXPECT_EQ(machine.read(*block, machine.sim(0)).value(), pattern(kSize, 1));
   machine->destroy(block);

@@ -31,7 +31,7 @@ bool is_listed(const Block& block, NodeId node) { return block.replica(node).lis
 void destroy_all(Machine& machine, const std::vector<Block*>& blocks) {
   for (Block* block : blocks) machine->destroy(block);
   EXPECT_TRUE(machine->synchronize().ok());  // parked host memory goes
-  EXPECT_EQ(machine->block_count(), 0U);
+  EXPECT_EQ(machine->table().block_count(), 0U);
   EXPECT_EQ(machine->check_invariants(), "");
   for (const auto& [name, row] : machine->stats().nodes) {
     EXPECT_EQ(row.replicas, 0) << name;
@@ -148,12 +148,12 @@ TEST(Nursery, WhoSeesABlocksMemoryHearsThatItGoes) {
   Block* told = nullptr;
   bool absent = false;
   Bytes used{0};
-  machine->set_memory_observer([&](Block& block, NodeId at, void* data) {
+  machine->set_observers({.memory = [&](Block& block, NodeId at, void* data) {
     if (at != node || data != nullptr) return;
     told = &block;
     absent = block.replica(node).word.state() == ReplicaState::absent;
     used = machine->used(node);
-  });
+  }});
   Block* const block = born(machine, node);
   machine->destroy(block);
   EXPECT_EQ(told, block);
@@ -189,12 +189,12 @@ TEST(Nursery, AllMayLeaveWhereABudgetShrinksOrTheDeviceHasNoRoom) {
   ASSERT_TRUE(machine->set_budget(node, KiB(64)).ok());
   blocks.push_back(born(machine, node, 4096));
   ASSERT_FALSE(is_listed(*blocks.back(), node));
-  const Status relieved = machine->relieve(node, KiB(8));
+  const Status relieved = machine->evictor().relieve(node, KiB(8));
   EXPECT_TRUE(relieved.ok()) << relieved.message();
   EXPECT_EQ(machine->used(node), Bytes(0));
   blocks.push_back(born(machine, node, 4096));
   ASSERT_FALSE(is_listed(*blocks.back(), node));
-  ASSERT_TRUE(machine->evict_all().ok());
+  ASSERT_TRUE(machine->evictor().evict_all().ok());
   EXPECT_EQ(machine->used(node), Bytes(0));
   destroy_all(machine, blocks);
 }
@@ -249,7 +249,7 @@ TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
   std::atomic<bool> waits = false;
   Status asked;
   std::thread other;
-  machine->set_memory_observer([&](Block&, NodeId, void* data) {
+  machine->set_observers({.memory = [&](Block&, NodeId, void* data) {
     if (data != nullptr) return;
     std::atomic<bool> over = false;
     other = std::thread([&] {
@@ -257,7 +257,7 @@ TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
       over = true;
     });
     while (!waits && !over) std::this_thread::yield();
-  });
+  }});
   Block* const block = born(machine, node, 24 * 1024);
   {
     const AtPoints points([&](const char* name) {
@@ -284,7 +284,7 @@ class NewResultKept : public testing::TestWithParam<Kept> {};
 // Its end has to find what is known of it.
 TEST_P(NewResultKept, IsListedFirst) {
   Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
-  machine->set_escape_probe([](Block&, NodeId) { return true; });
+  machine->set_observers({.escapes = [](Block&, NodeId) { return true; }});
   const NodeId node = machine.sim();
   for (int round = 0; round < 2; ++round) {
     Block* const other = born(machine, node);
@@ -304,13 +304,13 @@ TEST_P(NewResultKept, IsListedFirst) {
 const Kept kKept[] = {
     {"Pinned",
      [](Machine& machine, Block& block, NodeId node) {
-       ASSERT_TRUE(machine->pin(block, node).ok());
+       ASSERT_TRUE(machine->requests().pin(block, node).ok());
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNurserySize));
+       EXPECT_EQ(machine->unpinned_budget(node), machine->budget(node) - Bytes(kNurserySize));
      }},
     {"Held",
      [](Machine& machine, Block& block, NodeId node) {
-       ASSERT_TRUE(machine->hold(block, node, true).ok());
+       ASSERT_TRUE(machine->requests().hold(block, node, true).ok());
        EXPECT_TRUE(is_listed(block, node));
      }},
     {"Escaped",
@@ -319,7 +319,7 @@ const Kept kKept[] = {
        ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
        machine->keep_escaped(node, access);
        EXPECT_TRUE(is_listed(block, node));
-       EXPECT_EQ(machine->room(node), machine->budget(node) - Bytes(kNurserySize));
+       EXPECT_EQ(machine->unpinned_budget(node), machine->budget(node) - Bytes(kNurserySize));
      }},
     {"Surrendered",
      [](Machine& machine, Block& block, NodeId node) {
@@ -337,13 +337,13 @@ const Kept kKept[] = {
      }},
     {"Evicted",
      [](Machine& machine, Block& block, NodeId node) {
-       ASSERT_TRUE(machine->evict(block).ok());
+       ASSERT_TRUE(machine->requests().evict(block).ok());
        EXPECT_TRUE(is_listed(block, machine.host()));
        EXPECT_FALSE(is_listed(block, node));
      }},
     {"Fetched",
      [](Machine& machine, Block& block, NodeId node) {
-       ASSERT_TRUE(machine->prefetch(block, machine.sim(1)).ok());
+       ASSERT_TRUE(machine->requests().prefetch(block, machine.sim(1)).ok());
        EXPECT_TRUE(is_listed(block, node));
        EXPECT_TRUE(is_listed(block, machine.sim(1)));
      }},
@@ -355,7 +355,7 @@ const Kept kKept[] = {
      }},
     {"WrittenBack",
      [](Machine& machine, Block& block, NodeId node) {
-       ASSERT_TRUE(machine->write_back(block).ok());
+       ASSERT_TRUE(machine->requests().write_back(block).ok());
        EXPECT_TRUE(is_listed(block, node));
      }},
 };

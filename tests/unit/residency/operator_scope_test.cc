@@ -12,7 +12,7 @@
 namespace innkeeper::test {
 namespace {
 
-TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
+TEST(NodeAdmission, OperatorsTakeTurnsOnceANodeIsHalfFull) {
   Machine machine({.budget = Bytes(4 * kSize)});
   const NodeId node = machine.sim();
   std::atomic<int> inside{0};
@@ -23,8 +23,8 @@ TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
     for (int i = 0; i < 3; ++i) {
       threads.emplace_back([&] {
         for (int round = 0; round < 20; ++round) {
-          const OperatorScope scope(machine.engine(), node, Bytes(0));
-          const OperatorScope nested(machine.engine(), node, Bytes(0));
+          const NodeAdmission scope = machine.engine().admit(node, Bytes(0));
+          const NodeAdmission nested = machine.engine().admit(node, Bytes(0));
           const int now = ++inside;
           if (most.load() < now) most = now;
           std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -43,7 +43,7 @@ TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
 }
 
 // Where there are accelerators the host computes only what they lack. Its operators take turns all the same.
-TEST(OperatorScope, TwoOperatorsOnTheHostThatFitAloneBothFit) {
+TEST(NodeAdmission, TwoOperatorsOnTheHostThatFitAloneBothFit) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(8 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 6);

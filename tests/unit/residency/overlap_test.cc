@@ -33,10 +33,10 @@ class Overlap : public testing::Test {
 
   // A block whose real memory somebody holds until held_ is false.
   Block* make_escaped() {
-    machine_->set_escape_probe([this](Block&, NodeId) { return held_; });
+    machine_->set_observers({.escapes = [this](Block&, NodeId) { return held_; }});
     Block* block = make(1);
     Access access{.block = block, .write = true};
-    const OperatorScope scope(machine_.engine(), node_, Bytes(0));
+    const NodeAdmission scope = machine_.engine().admit(node_, Bytes(0));
     EXPECT_TRUE(machine_->acquire(node_, std::span(&access, 1)).ok());
     machine_->keep_escaped(node_, access);
     return block;
@@ -56,9 +56,9 @@ class Overlap : public testing::Test {
 
 TEST_F(Overlap, AFetchWaitsForNothingThatWasLaunchedSince) {
   Block* block = make(1);
-  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
   compute_for(*machine_.card(node_), kLong);
-  ASSERT_TRUE(machine_->prefetch(*block, node_).ok());
+  ASSERT_TRUE(machine_->requests().prefetch(*block, node_).ok());
   EXPECT_LT(time(kIn), kLong / 2);
   EXPECT_EQ(machine_.read(*block, node_).value(), pattern(kSize, 1));
   machine_->destroy(block);
@@ -68,7 +68,7 @@ TEST_F(Overlap, AnEvictionWaitsForItsWriterAlone) {
   Block* block = make(1);
   for (int i = 0; i < 32; ++i) machine_->destroy(make(2));  // an event is recorded
   compute_for(*machine_.card(node_), kLong);
-  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
   EXPECT_LT(time(kOut), kLong / 2);
   EXPECT_EQ(machine_.read(*block, node_).value(), pattern(kSize, 1));
   machine_->destroy(block);
@@ -78,7 +78,7 @@ TEST_F(Overlap, KernelsDoNotWaitForAnEviction) {
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 8; ++i) blocks.push_back(make(i));
   const double before = time(kCompute);
-  for (Block* block : blocks) ASSERT_TRUE(machine_->evict(*block).ok());
+  for (Block* block : blocks) ASSERT_TRUE(machine_->requests().evict(*block).ok());
   EXPECT_GT(time(kOut), before);
   EXPECT_EQ(time(kCompute), before);
   for (Block* block : blocks) machine_->destroy(block);
@@ -90,7 +90,7 @@ TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
   Block* first = make(1);
   Block* second = make(2);  // evicts the first
   compute_for(*machine_.card(node_), kLong);
-  ASSERT_TRUE(machine_->prefetch(*first, node_).ok());  // evicts the second
+  ASSERT_TRUE(machine_->requests().prefetch(*first, node_).ok());  // evicts the second
   EXPECT_GE(time(kIn), time(kOut));
   EXPECT_GE(time(kIn), kLong) << "no event was recorded before, and the writer of the second is not known";
   EXPECT_EQ(machine_.read(*first, node_).value(), pattern(kSize, 1));
@@ -107,7 +107,7 @@ TEST_F(Overlap, RoomOfACleanBlockIsThereWhenItsLastReaderIsThrough) {
   ASSERT_TRUE(machine_.read(*first, node_).ok());  // evicts the second; the first is clean now
   compute_for(*machine_.card(node_), kLong);
   ASSERT_TRUE(machine_.read(*first, node_).ok());
-  ASSERT_TRUE(machine_->prefetch(*second, node_).ok());
+  ASSERT_TRUE(machine_->requests().prefetch(*second, node_).ok());
   EXPECT_GE(time(kIn), kLong);
   machine_->destroy(first);
   machine_->destroy(second);
@@ -116,9 +116,9 @@ TEST_F(Overlap, RoomOfACleanBlockIsThereWhenItsLastReaderIsThrough) {
 TEST_F(Overlap, WhatWasFetchedAndReadIsCopiedOutAsItCame) {
   Machine machine({.accelerators = 2});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   ASSERT_TRUE(machine.read(*block, machine.sim(0)).ok());  // its last writer here is the copy
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
   EXPECT_EQ(machine.read(*block, machine.sim(1)).value(), pattern(kSize, 1));
   machine->destroy(block);
 }
@@ -131,7 +131,7 @@ TEST_F(Overlap, WhatAKernelResizesIsCopiedAfterIt) {
   }
   Block* block = machine->create(Bytes(0));
   {
-    const OperatorScope scope(machine.engine(), machine.sim(0), Bytes(0));
+    const NodeAdmission scope = machine.engine().admit(machine.sim(0), Bytes(0));
     Memory memory = machine->device(machine.sim(0)).allocate(Bytes(kSize)).value();
     const sim::WrittenRange written{memory.data(), kSize};
     machine.card(machine.sim(0))->begin_kernel(kCompute);
@@ -151,7 +151,7 @@ TEST_F(Overlap, AFreshResultIsCopiedAfterItsKernel) {
   for (int i = 0; i < 64; ++i) machine->destroy(machine.make(node, pattern(kSize, 9)).value());
   Block* block = machine->create(Bytes(kSize));
   {
-    const OperatorScope scope(machine.engine(), node, Bytes(0));
+    const NodeAdmission scope = machine.engine().admit(node, Bytes(0));
     Memory memory = machine->device(node).allocate(Bytes(kSize)).value();
     const sim::WrittenRange written{memory.data(), kSize};
     machine.card(node)->begin_kernel(kCompute);
@@ -159,7 +159,7 @@ TEST_F(Overlap, AFreshResultIsCopiedAfterItsKernel) {
     std::copy(contents.begin(), contents.end(), static_cast<unsigned char*>(memory.data()));
     machine.card(node)->end_kernel(kCompute, std::span(&written, 1), {});
     machine->adopt(*block, node, std::move(memory));
-    ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+    ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
     Access access{.block = block, .pinned = true, .born = true};
     machine->release(node, std::span(&access, 1));
   }
@@ -172,11 +172,11 @@ TEST_F(Overlap, EscapedMemoryIsCopiedWithAllThatWasLaunched) {
   Block* block = make_escaped();
   const Contents theirs = pattern(kSize, 3);
   write_unseen(block, theirs);
-  ASSERT_TRUE(machine_->write_back(*block).ok());
+  ASSERT_TRUE(machine_->requests().write_back(*block).ok());
   EXPECT_EQ(machine_.read(*block, machine_->host()).value(), theirs);
   held_ = false;
   EXPECT_EQ(machine_->stats().escaped, 0);
-  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
   EXPECT_EQ(machine_.read(*block, node_).value(), theirs);
   machine_->destroy(block);
 }
@@ -188,7 +188,7 @@ TEST_F(Overlap, MemoryThatHadEscapedIsCopiedWithAllThatWasLaunched) {
   write_unseen(block, theirs);
   held_ = false;
   EXPECT_EQ(machine_->stats().escaped, 0);
-  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
   // Not at the node: the holder's kernel may land in the memory that the block gets there.
   EXPECT_EQ(machine_.read(*block, machine_->host()).value(), theirs);
   machine_->destroy(block);
@@ -200,12 +200,12 @@ TEST_F(Overlap, MemoryOfARefusedCopyKeepsItsUsers) {
   Machine machine({.budget = Bytes(2 * kSize), .faults = &faults});
   Block* first = machine.make(node_, pattern(kSize, 1)).value();
   Block* second = machine.make(node_, pattern(kSize, 2)).value();
-  ASSERT_TRUE(machine->evict(*first).ok());
+  ASSERT_TRUE(machine->requests().evict(*first).ok());
   ASSERT_TRUE(machine.read(*first, node_).ok());
-  ASSERT_TRUE(machine->evict(*second).ok());
-  ASSERT_TRUE(machine->evict(*first).ok());  // its copies out are not made yet, in the memory of both
+  ASSERT_TRUE(machine->requests().evict(*second).ok());
+  ASSERT_TRUE(machine->requests().evict(*first).ok());  // its copies out are not made yet, in the memory of both
   faults.arm(1, static_cast<unsigned>(test::Fault::copy));
-  EXPECT_FALSE(machine->prefetch(*first, node_).ok());
+  EXPECT_FALSE(machine->requests().prefetch(*first, node_).ok());
   faults.disarm();
   std::vector<Block*> others;
   for (uint64_t i = 3; i < 5; ++i) others.push_back(machine.make(node_, pattern(kSize, i)).value());
@@ -231,11 +231,11 @@ TEST_F(Overlap, ManyOperatorsLaterAnEvictionIsRight) {
   Block* block = make(1);
   for (int i = 0; i < 100000; ++i) {
     Access access{.block = block, .write = true};
-    const OperatorScope scope(machine_.engine(), node_, Bytes(0));
+    const NodeAdmission scope = machine_.engine().admit(node_, Bytes(0));
     ASSERT_TRUE(machine_->acquire(node_, std::span(&access, 1)).ok());
     machine_->release(node_, std::span(&access, 1));
   }
-  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
   EXPECT_EQ(machine_.read(*block, node_).value(), pattern(kSize, 1));
   machine_->destroy(block);
 }

@@ -21,16 +21,16 @@ PeriodStats period_of(MachineOptions options, double seconds) {
   sim::Accelerator& card = *machine.card(machine.sim());
   std::vector<Block*> blocks;
   for (size_t i = 0; i < kPeriodBlocks; ++i) blocks.push_back(machine->create(kPeriodBlockSize));
-  while (machine->planning().periods < 3) {
+  while (machine->plans().planning().periods < 3) {
     for (Block* block : blocks) {
       EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
       card.begin_kernel(0);
       card.end_kernel(0, {}, {.flops = seconds * card.options().gpu.flops(cost::Precision::bf16)});
     }
   }
-  const PeriodStats period = machine->planning().period;
+  const PeriodStats period = machine->plans().planning().period;
   machine->reset_stats();
-  EXPECT_EQ(machine->planning().period.seconds, 0);
+  EXPECT_EQ(machine->plans().planning().period.seconds, 0);
   for (Block* block : blocks) machine->destroy(block);
   return period;
 }
@@ -86,7 +86,7 @@ TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
     card.end_kernel(0, {}, {.flops = seconds * quick.flops(cost::Precision::bf16)});
   };
   run(large);
-  ASSERT_TRUE(machine->pin(*large, machine.sim()).ok());
+  ASSERT_TRUE(machine->requests().pin(*large, machine.sim()).ok());
   for (int period = 0; period < 40; ++period) {
     run(once);
     run(behind_large);
@@ -102,12 +102,12 @@ TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
     run(before_long);
   }
   bool long_ones = false;
-  for (const BlockMoves& moved : machine->planned_moves()) {
+  for (const BlockMoves& moved : machine->plans().planned_moves()) {
     EXPECT_NE(moved.block, static_cast<uint64_t>(behind_large->id()));
     long_ones |= moved.block == static_cast<uint64_t>(before_long->id());
   }
   EXPECT_TRUE(long_ones) << "it has ten milliseconds to come back";
-  machine->unpin(*large);
+  machine->requests().unpin(*large);
   for (Block* block : {behind_large, before_long, large, small, once}) machine->destroy(block);
 }
 

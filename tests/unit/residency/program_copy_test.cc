@@ -184,10 +184,10 @@ TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutOfIt) {
 TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
   Contents result;
   Block* block = make(1);
-  machine_->set_escape_probe([](Block&, NodeId) { return true; });
+  machine_->set_observers({.escapes = [](Block&, NodeId) { return true; }});
   Access access{.block = block, .write = true};
   {
-    const OperatorScope scope(machine_.engine(), node_, Bytes(0));
+    const NodeAdmission scope = machine_.engine().admit(node_, Bytes(0));
     ASSERT_TRUE(machine_->acquire(node_, std::span(&access, 1)).ok());
     machine_->keep_escaped(node_, access);
   }
@@ -211,7 +211,7 @@ TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
 
 TEST_F(ProgramCopies, ACopyIntoASharedBlockComesAfterTheCopyOutOfIt) {
   Block* block = make(1);
-  ASSERT_TRUE(machine_->write_back(*block).ok());  // the host has it, too, so the next writer claims it
+  ASSERT_TRUE(machine_->requests().write_back(*block).ok());  // the host has it, too, so the next writer claims it
   copy_out_and_in(block, [&] { mark(); });
 }
 
@@ -219,8 +219,8 @@ TEST_F(ProgramCopies, AnEvictedBlockTakesTheBytesOfACopyUnderWay) {
   const Contents batch = pattern(kSize, 1);
   Block* block = fresh();
   ASSERT_TRUE(copy_in(*block, batch).ok());
-  ASSERT_TRUE(machine_->evict(*block).ok());
-  EXPECT_FALSE(machine_->has_replica(*block, node_));
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
+  EXPECT_FALSE(machine_->table().has_replica(*block, node_));
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   machine_->destroy(block);
 }
@@ -229,9 +229,9 @@ TEST_F(ProgramCopies, ABlockThatIsElsewhereIsBroughtFirst) {
   const Contents batch = pattern(kSize, 2);
   Contents result;
   Block* block = make(1);
-  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
   ASSERT_TRUE(copy_out(*block, result).ok());
-  ASSERT_TRUE(machine_->evict(*block).ok());
+  ASSERT_TRUE(machine_->requests().evict(*block).ok());
   ASSERT_TRUE(copy_in(*block, batch).ok());
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   ASSERT_TRUE(machine_->synchronize().ok());
@@ -273,7 +273,7 @@ TEST_F(ProgramCopies, MemoryOfAPinnedBlockIsCopiedIntoAfterItsUserBefore) {
   for (uint64_t i = 0; i < 12; ++i) blocks.push_back(make(i));
   for (Block* block : blocks) machine_->destroy(block);
   Block* block = fresh();
-  ASSERT_TRUE(machine_->pin(*block, node_).ok());
+  ASSERT_TRUE(machine_->requests().pin(*block, node_).ok());
   ASSERT_TRUE(copy_in(*block, batch).ok());
   machine_.card(node_)->synchronize(kIn);
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);

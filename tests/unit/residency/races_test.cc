@@ -25,8 +25,8 @@ TEST(Races, I3WhatIsPinnedWhileVictimsAreChosenStays) {
   Result<Block*> third = machine.make(machine.sim(), pattern(4000, 2));
   ASSERT_TRUE(third.ok()) << third.status().message();
   ASSERT_TRUE(pinned);
-  EXPECT_TRUE(machine->has_replica(*first, machine.sim()));
-  EXPECT_FALSE(machine->has_replica(*second, machine.sim())) << "the other one left in its place";
+  EXPECT_TRUE(machine->table().has_replica(*first, machine.sim()));
+  EXPECT_FALSE(machine->table().has_replica(*second, machine.sim())) << "the other one left in its place";
   first->replica(machine.sim()).word.remove_pin(false);
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : {first, second, third.value()}) machine->destroy(block);
@@ -35,18 +35,18 @@ TEST(Races, I3WhatIsPinnedWhileVictimsAreChosenStays) {
 TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
   Machine machine;
   bool held = true;
-  machine->set_escape_probe([&](Block&, NodeId) { return held; });
+  machine->set_observers({.escapes = [&](Block&, NodeId) { return held; }});
   Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
   Access access{.block = block};
   ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
   machine->keep_escaped(machine.sim(), access);
-  EXPECT_LT(machine->room(machine.sim()), machine->budget(machine.sim()));
+  EXPECT_LT(machine->unpinned_budget(machine.sim()), machine->budget(machine.sim()));
   EXPECT_EQ(machine->stats().escaped, 1);
   held = false;
   EXPECT_EQ(machine->stats().escaped, 0);
   EXPECT_EQ(machine->stats().nodes.at("sim:0").pinned, 0);
-  EXPECT_EQ(machine->room(machine.sim()), machine->budget(machine.sim()));
-  EXPECT_TRUE(machine->evict(*block).ok());
+  EXPECT_EQ(machine->unpinned_budget(machine.sim()), machine->budget(machine.sim()));
+  EXPECT_TRUE(machine->requests().evict(*block).ok());
   machine->destroy(block);
 }
 
@@ -80,7 +80,7 @@ TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
         changed.notify_all();
       }
     });
-    EXPECT_TRUE(machine->evict(*block).ok());
+    EXPECT_TRUE(machine->requests().evict(*block).ok());
     ASSERT_TRUE(other.joinable());
     other.join();
   }
@@ -96,7 +96,7 @@ TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
   Block* wanted = machine.make(node, pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->evict(*wanted).ok());
+  ASSERT_TRUE(machine->requests().evict(*wanted).ok());
   Block* holds = machine.make(node, pattern(kSize, 2)).value();
   std::atomic<bool> waits = false;
   Status fetched;
@@ -109,11 +109,11 @@ TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
     Access access{.block = holds};
     std::thread other;
     {
-      const OperatorScope scope(machine.engine(), node, Bytes(0));
+      const NodeAdmission scope = machine.engine().admit(node, Bytes(0));
       ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
-      other = std::thread([&] { fetched = machine->prefetch(*wanted, node); });
+      other = std::thread([&] { fetched = machine->requests().prefetch(*wanted, node); });
       while (!waits) std::this_thread::yield();
-      EXPECT_TRUE(machine->evict(*wanted).ok()) << "waits until nobody moves the block";
+      EXPECT_TRUE(machine->requests().evict(*wanted).ok()) << "waits until nobody moves the block";
       machine->release(node, std::span(&access, 1));
     }
     other.join();
@@ -142,8 +142,8 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   ASSERT_TRUE(machine->set_budget(machine.sim(0), Bytes(kSize)).ok());
   faults.set_watcher(nullptr);
   ASSERT_EQ(theirs.size(), 4u);
-  for (Block* block : theirs) EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(1)});
-  EXPECT_EQ(machine->where(*ours[0]), std::vector<NodeId>{machine.host()});
+  for (Block* block : theirs) EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.sim(1)});
+  EXPECT_EQ(machine->requests().where(*ours[0]), std::vector<NodeId>{machine.host()});
   EXPECT_EQ(machine->stats().bytes_between, 0);
   EXPECT_EQ(machine->check_invariants(), "");
   for (Block* block : ours) machine->destroy(block);
@@ -170,9 +170,9 @@ TEST(Races, InvariantsHoldWhileMemoryComesAndGoes) {
 // What is charged and never comes is still reported.
 TEST(Races, ADifferenceThatStaysIsReported) {
   Machine machine({.budget = MiB(4)});
-  ASSERT_TRUE(machine->charge(machine.sim(), Bytes(4096)).ok());
+  ASSERT_TRUE(machine->evictor().charge(machine.sim(), Bytes(4096)).ok());
   EXPECT_NE(machine->check_invariants().find("I7"), std::string::npos);
-  machine->uncharge(machine.sim(), Bytes(4096));
+  machine->evictor().uncharge(machine.sim(), Bytes(4096));
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
@@ -193,7 +193,7 @@ TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
       EXPECT_EQ(machine.read(*blocks[i], node).value(), pattern(3000, i));
       EXPECT_TRUE(machine.write(*blocks[i], node, pattern(3000, i)).ok());
     }
-    ASSERT_TRUE(machine->evict_all().ok());
+    ASSERT_TRUE(machine->evictor().evict_all().ok());
   }
   EXPECT_GT(looks, 50);
   faults.set_watcher(nullptr);
@@ -211,7 +211,7 @@ TEST(Races, TwoWritesBackWithoutRoomBothEnd) {
   }
   const auto try_often = [&](Block* block) {
     for (int round = 0; round < 2000; ++round) {
-      EXPECT_EQ(machine->write_back(*block).code(), Code::out_of_memory);
+      EXPECT_EQ(machine->requests().write_back(*block).code(), Code::out_of_memory);
     }
   };
   std::thread other(try_often, waiting[1]);

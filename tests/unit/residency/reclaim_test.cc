@@ -13,7 +13,7 @@ TEST_P(ReclaimTest, ABlockThatGoesToAndFroHoldsTheHostMemoryOfAFewCopies) {
   Machine machine({.visibility = GetParam()});
   Block* block = machine.make(machine.sim(), pattern(kSize, 0)).value();
   for (uint64_t round = 1; round <= 800; ++round) {
-    ASSERT_TRUE(machine->evict(*block).ok());
+    ASSERT_TRUE(machine->requests().evict(*block).ok());
     ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(kSize, round)).ok());
   }
   EXPECT_LE(machine->glance(machine.host()).peak, static_cast<int64_t>(8 * kSize));
@@ -43,7 +43,7 @@ TEST(Reclaim, ADisksRangesComeBackToo) {
   Machine machine({.accelerators = 0, .host_budget = Bytes(2 * kSize), .disk_budget = MiB(1)});
   Block* block = machine.make(machine.host(), pattern(kSize, 0)).value();
   for (uint64_t round = 1; round <= 100; ++round) {
-    ASSERT_TRUE(machine->evict(*block).ok());
+    ASSERT_TRUE(machine->requests().evict(*block).ok());
     ASSERT_TRUE(machine.write(*block, machine.host(), pattern(kSize, round)).ok());
   }
   EXPECT_LE(machine->glance(machine.disk()).peak, static_cast<int64_t>(8 * kSize));

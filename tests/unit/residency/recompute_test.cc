@@ -21,11 +21,11 @@ namespace {
 class Kitchen {
  public:
   explicit Kitchen(MachineOptions options = {}) : machine_(options) {
-    machine_->set_recompute(true);
-    machine_->set_recompute_index([this](Block& block) -> std::unique_ptr<RecordedCall> {
+    machine_->plans().set_recompute(true);
+    machine_->set_observers({.recorded_calls = [this](Block& block) -> std::unique_ptr<RecordedCall> {
       const auto found = known_.find(&block);
       return found == known_.end() ? nullptr : std::make_unique<Adds>(*this, found->second);
-    });
+    }});
   }
   ~Kitchen() {
     EXPECT_EQ(machine_->check_invariants(), "");
@@ -70,7 +70,7 @@ class Kitchen {
       if (kitchen_.before) IK_RETURN_IF_ERROR(kitchen_.before());
       ++kitchen_.followed;
       Block* made = kitchen_.add(*how_.from, how_.number, how_.node);
-      const Status filled = kitchen_->refill(block, *made, how_.node);
+      const Status filled = kitchen_->recomputer().refill(block, *made, how_.node);
       kitchen_->destroy(made);
       return filled;
     }
@@ -112,7 +112,7 @@ class Recompute : public ::testing::Test {
   // A block without a replica: the operator that adds `number` to `from` makes it again.
   Block* dropped(Block& from, unsigned char number = 4) {
     Block* made = kitchen_.made_of(from, number, at_);
-    EXPECT_TRUE(kitchen_->drop(*made, at_));
+    EXPECT_TRUE(kitchen_->recomputer().discard(*made, at_));
     return made;
   }
   Contents seen(Block& block, NodeId node) {
@@ -130,9 +130,9 @@ TEST_F(Recompute, WhatIsDroppedTakesNoRoomAndIsMadeAgain) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
   const Bytes before = kitchen_->used(at_);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_));
   EXPECT_EQ(kitchen_->used(at_), before - KiB(4));
-  EXPECT_TRUE(kitchen_->where(*made).empty());
+  EXPECT_TRUE(kitchen_->requests().where(*made).empty());
   EXPECT_EQ(kitchen_->check_invariants(), "");
   EXPECT_EQ(seen(*made, at_), filled(7));
   EXPECT_EQ(kitchen_.followed, 1);
@@ -141,7 +141,7 @@ TEST_F(Recompute, WhatIsDroppedTakesNoRoomAndIsMadeAgain) {
   EXPECT_EQ(seen(*made, at_), filled(7));
   EXPECT_EQ(kitchen_.followed, 1);
   EXPECT_EQ(kitchen_->stats().bytes_fetched, 0);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));  // and so again
+  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_));  // and so again
   EXPECT_EQ(seen(*made, at_), filled(7));
   kitchen_.destroy(made);
 }
@@ -155,13 +155,13 @@ TEST_F(Recompute, ItIsThereForWhoeverAsksAtWhateverNode) {
     kitchen_.destroy(made);
   }
   Block* made = dropped(from);
-  ASSERT_TRUE(kitchen_->pin(*made, at_).ok());
-  EXPECT_EQ(kitchen_->where(*made), std::vector{at_});
-  EXPECT_FALSE(kitchen_->drop(*made, at_)) << "somebody has pinned it";
-  kitchen_->unpin(*made);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
-  ASSERT_TRUE(kitchen_->hold(*made, kitchen_.machine().host(), false).ok());
-  Access access = kitchen_->let_go(*made, kitchen_.machine().host());
+  ASSERT_TRUE(kitchen_->requests().pin(*made, at_).ok());
+  EXPECT_EQ(kitchen_->requests().where(*made), std::vector{at_});
+  EXPECT_FALSE(kitchen_->recomputer().discard(*made, at_)) << "somebody has pinned it";
+  kitchen_->requests().unpin(*made);
+  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_));
+  ASSERT_TRUE(kitchen_->requests().hold(*made, kitchen_.machine().host(), false).ok());
+  Access access = kitchen_->release_hold(*made, kitchen_.machine().host());
   kitchen_->release(kitchen_.machine().host(), std::span(&access, 1));
   kitchen_.destroy(made);
 }
@@ -174,7 +174,7 @@ TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfHasItMadeFirst) {
   EXPECT_EQ(kitchen_.followed, 2);
   EXPECT_EQ(seen(*one, at_), filled(7));
   EXPECT_EQ(seen(*other, at_), filled(8));
-  EXPECT_FALSE(kitchen_->drop(*one, at_)) << "its bytes cannot be made any more";
+  EXPECT_FALSE(kitchen_->recomputer().discard(*one, at_)) << "its bytes cannot be made any more";
   EXPECT_EQ(seen(from, at_), filled(100));
   for (Block* made : {one, other}) kitchen_.destroy(made);
 }
@@ -185,8 +185,8 @@ TEST_F(Recompute, SoItIsWhereverThatIsWritten) {
   unsigned char now = 3;
   for (const NodeId node : nodes) {
     Block* made = dropped(from);
-    ASSERT_TRUE(kitchen_->evict(from).ok());
-    ASSERT_TRUE(kitchen_->prefetch(from, node).ok());
+    ASSERT_TRUE(kitchen_->requests().evict(from).ok());
+    ASSERT_TRUE(kitchen_->requests().prefetch(from, node).ok());
     ASSERT_TRUE(kitchen_.machine().write(from, node, filled(static_cast<unsigned char>(now + 50))).ok());
     EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(now + 4)));
     now += 50;
@@ -199,16 +199,16 @@ TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfWhileItLeavesWaits) {
   Block* made = kitchen_.made_of(from, 4, at_);
   std::thread other;
   int early = 0;
-  kitchen_->set_memory_observer([&](Block& block, NodeId, const void* data) {
+  kitchen_->table().set_observer([&](Block& block, NodeId, const void* data) {
     if (&block != made || data != nullptr || other.joinable()) return;
     other = std::thread([&] { EXPECT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok()); });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     early = kitchen_.followed;
   });
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_));
   ASSERT_TRUE(other.joinable());
   other.join();
-  kitchen_->set_memory_observer({});
+  kitchen_->table().set_observer({});
   EXPECT_EQ(early, 0) << "it has not left yet";
   EXPECT_EQ(kitchen_.followed, 1);
   EXPECT_EQ(seen(*made, at_), filled(7));
@@ -220,10 +220,10 @@ TEST_F(Recompute, WhatWasWrittenSinceIsNotDropped) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
   ASSERT_TRUE(kitchen_.machine().write(*made, at_, filled(9)).ok());
-  EXPECT_FALSE(kitchen_->drop(*made, at_)) << "it was written itself";
+  EXPECT_FALSE(kitchen_->recomputer().discard(*made, at_)) << "it was written itself";
   Block* other = kitchen_.made_of(from, 4, at_);
   ASSERT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
-  EXPECT_FALSE(kitchen_->drop(*other, at_)) << "what it is made of was written";
+  EXPECT_FALSE(kitchen_->recomputer().discard(*other, at_)) << "what it is made of was written";
   EXPECT_EQ(seen(*other, at_), filled(7));
   for (Block* block : {made, other}) kitchen_.destroy(block);
 }
@@ -232,11 +232,11 @@ TEST_F(Recompute, WhatOthersAreMadeOfStays) {
   Block& from = source(3);
   Block* middle = kitchen_.made_of(from, 4, at_);
   Block* last = kitchen_.made_of(*middle, 5, at_);
-  ASSERT_TRUE(kitchen_->drop(*last, at_));
-  EXPECT_FALSE(kitchen_->drop(*middle, at_));
+  ASSERT_TRUE(kitchen_->recomputer().discard(*last, at_));
+  EXPECT_FALSE(kitchen_->recomputer().discard(*middle, at_));
   EXPECT_EQ(seen(*last, at_), filled(12));
-  ASSERT_TRUE(kitchen_->drop(*middle, at_));
-  EXPECT_FALSE(kitchen_->drop(*last, at_)) << "what it is made of is not there";
+  ASSERT_TRUE(kitchen_->recomputer().discard(*middle, at_));
+  EXPECT_FALSE(kitchen_->recomputer().discard(*last, at_)) << "what it is made of is not there";
   EXPECT_EQ(seen(*middle, at_), filled(7));
   for (Block* block : {middle, last}) kitchen_.destroy(block);
 }
@@ -268,7 +268,7 @@ TEST_F(Recompute, WhatWouldBeMadeOtherwiseNowIsNotDropped) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
   kitchen_.in_force = false;
-  EXPECT_FALSE(kitchen_->drop(*made, at_));
+  EXPECT_FALSE(kitchen_->recomputer().discard(*made, at_));
   EXPECT_EQ(kitchen_->check_invariants(), "");
   EXPECT_EQ(seen(*made, at_), filled(7));
   EXPECT_EQ(kitchen_.followed, 0);
@@ -280,9 +280,9 @@ TEST_F(Recompute, AllOfItIsMadeAgainAtOnce) {
   std::vector<Block*> made;
   for (unsigned char number = 1; number <= 5; ++number) made.push_back(dropped(from, number));
   kitchen_.before = [] { return Status(Code::out_of_memory, "no room"); };
-  EXPECT_EQ(kitchen_->recompute_all().code(), Code::out_of_memory);
+  EXPECT_EQ(kitchen_->recomputer().recompute_all().code(), Code::out_of_memory);
   kitchen_.before = nullptr;
-  EXPECT_TRUE(kitchen_->recompute_all().ok());
+  EXPECT_TRUE(kitchen_->recomputer().recompute_all().ok());
   EXPECT_EQ(kitchen_.followed, 5);
   EXPECT_EQ(kitchen_->check_invariants(), "");
   for (unsigned char number = 1; number <= 5; ++number) {
@@ -290,7 +290,7 @@ TEST_F(Recompute, AllOfItIsMadeAgainAtOnce) {
     kitchen_.destroy(made[number - 1U]);
   }
   EXPECT_EQ(kitchen_.followed, 5);
-  EXPECT_TRUE(kitchen_->recompute_all().ok());
+  EXPECT_TRUE(kitchen_->recomputer().recompute_all().ok());
 }
 
 // While there is room: what is pinned then could not leave for the operator's operands and result.
@@ -298,15 +298,15 @@ TEST_F(Recompute, AllOfItIsMadeBeforeTheUserTakesRoomForGood) {
   Block& from = source(3);
   Block* made = dropped(from, 1);
   Block& pinned = source(9);
-  ASSERT_TRUE(kitchen_->pin(pinned, at_).ok());
+  ASSERT_TRUE(kitchen_->requests().pin(pinned, at_).ok());
   EXPECT_EQ(kitchen_.followed, 1);
-  ASSERT_TRUE(kitchen_->drop(*made, at_)) << "there is room for it still";
+  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_)) << "there is room for it still";
   ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(4 * 4096)).ok());
   EXPECT_EQ(kitchen_.followed, 2);
-  ASSERT_TRUE(kitchen_->drop(*made, at_));
+  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_));
   ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(5 * 4096)).ok());
   EXPECT_EQ(kitchen_.followed, 2) << "more room is no reason";
-  kitchen_->unpin(pinned);
+  kitchen_->requests().unpin(pinned);
   EXPECT_EQ(seen(*made, at_), filled(4));
   kitchen_.destroy(made);
 }
@@ -318,33 +318,33 @@ TEST_F(Recompute, WhatWouldNotFitBesidePinsIsNotDropped) {
   std::vector<Block*> pinned;
   for (int i = 0; i < 2; ++i) {
     pinned.push_back(&source(9));
-    ASSERT_TRUE(kitchen_->pin(*pinned.back(), at_).ok());
+    ASSERT_TRUE(kitchen_->requests().pin(*pinned.back(), at_).ok());
   }
-  ASSERT_TRUE(kitchen_->pin(*pinned[0], at_).ok()) << "twice is not twice the room";
-  EXPECT_TRUE(kitchen_->drop(*made, at_)) << "operand, result, and two that are pinned";
+  ASSERT_TRUE(kitchen_->requests().pin(*pinned[0], at_).ok()) << "twice is not twice the room";
+  EXPECT_TRUE(kitchen_->recomputer().discard(*made, at_)) << "operand, result, and two that are pinned";
   EXPECT_EQ(seen(*made, at_), filled(4));
   ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(3 * 4096)).ok());
   EXPECT_EQ(seen(*made, at_), filled(4));
-  EXPECT_FALSE(kitchen_->drop(*made, at_));
-  kitchen_->unpin(*pinned[0]);
-  EXPECT_FALSE(kitchen_->drop(*made, at_)) << "it is pinned once more";
-  kitchen_->unpin(*pinned[0]);
+  EXPECT_FALSE(kitchen_->recomputer().discard(*made, at_));
+  kitchen_->requests().unpin(*pinned[0]);
+  EXPECT_FALSE(kitchen_->recomputer().discard(*made, at_)) << "it is pinned once more";
+  kitchen_->requests().unpin(*pinned[0]);
   EXPECT_EQ(seen(*made, at_), filled(4));
-  EXPECT_TRUE(kitchen_->drop(*made, at_));
+  EXPECT_TRUE(kitchen_->recomputer().discard(*made, at_));
   EXPECT_EQ(seen(*made, at_), filled(4));
   kitchen_.destroy(made);
   kitchen_.destroy(pinned[1]);  // with its pin
   std::erase(sources_, pinned[1]);
   Block* again = kitchen_.made_of(from, 2, at_);
   ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(2 * 4096)).ok());
-  EXPECT_TRUE(kitchen_->drop(*again, at_)) << "nothing is pinned any more";
+  EXPECT_TRUE(kitchen_->recomputer().discard(*again, at_)) << "nothing is pinned any more";
   kitchen_.destroy(again);
 }
 
 TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
   Block& from = source(3);
   Block* made = dropped(from);
-  ASSERT_TRUE(kitchen_->evict(from).ok());
+  ASSERT_TRUE(kitchen_->requests().evict(from).ok());
   EXPECT_EQ(kitchen_->check_invariants(), "");
   EXPECT_EQ(seen(*made, at_), filled(7));
   kitchen_.destroy(made);
@@ -353,11 +353,11 @@ TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
 TEST_F(Recompute, AHintDoesNothing) {
   Block& from = source(3);
   Block* made = dropped(from);
-  EXPECT_TRUE(kitchen_->prefetch(*made, at_).ok());
-  EXPECT_TRUE(kitchen_->evict(*made).ok());
-  EXPECT_TRUE(kitchen_->write_back(*made).ok());
+  EXPECT_TRUE(kitchen_->requests().prefetch(*made, at_).ok());
+  EXPECT_TRUE(kitchen_->requests().evict(*made).ok());
+  EXPECT_TRUE(kitchen_->requests().write_back(*made).ok());
   EXPECT_FALSE(kitchen_->resize_unwritten(*made, KiB(8)).ok());
-  EXPECT_TRUE(kitchen_->where(*made).empty());
+  EXPECT_TRUE(kitchen_->requests().where(*made).empty());
   EXPECT_EQ(seen(*made, at_), filled(7));
   kitchen_.destroy(made);
 }
@@ -416,7 +416,7 @@ TEST(RecomputeAtTheHost, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
   const NodeId at = kitchen.machine().host();
   Block* const from = kitchen.machine().make(at, filled(3)).value();
   Block* const made = kitchen.made_of(*from, 4, at);
-  ASSERT_TRUE(kitchen->drop(*made, at));
+  ASSERT_TRUE(kitchen->recomputer().discard(*made, at));
   std::function<void()> meanwhile = [&] { kitchen.destroy(made); };
   {
     const AtPoints points([&](const char* name) {
@@ -437,18 +437,18 @@ TEST(RecomputePlanned, WhatIsRunAgainIsNoStepOfTheProgram) {
   for (unsigned char i = 0; i < 20; ++i) weights.push_back(machine.make(at, filled(i)).value());
   const auto round = [&](bool drop) {
     Block* const made = kitchen.made_of(*weights.front(), 4, at);
-    EXPECT_EQ(drop, drop && kitchen->drop(*made, at));
+    EXPECT_EQ(drop, drop && kitchen->recomputer().discard(*made, at));
     for (Block* weight : weights) EXPECT_TRUE(machine.read(*weight, at).ok());
     EXPECT_EQ(machine.read(*made, at).value(), filled(4));
     kitchen.destroy(made);
   };
-  for (int i = 0; i < 200 && kitchen->planning().periods == 0; ++i) round(false);
-  const PlanningStats before = kitchen->planning();
+  for (int i = 0; i < 200 && kitchen->plans().planning().periods == 0; ++i) round(false);
+  const PlanningStats before = kitchen->plans().planning();
   ASSERT_GT(before.periods, 0);
   for (int i = 0; i < 100; ++i) round(true);
   EXPECT_GE(kitchen.followed, 100);
-  EXPECT_EQ(kitchen->planning().divergences, before.divergences);
-  EXPECT_GT(kitchen->planning().periods, before.periods + 50);
+  EXPECT_EQ(kitchen->plans().planning().divergences, before.divergences);
+  EXPECT_GT(kitchen->plans().planning().periods, before.periods + 50);
   for (Block* weight : weights) kitchen.destroy(weight);
 }
 

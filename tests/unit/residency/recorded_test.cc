@@ -22,15 +22,15 @@ class RecordedTest : public testing::Test {
   // An operator of that name at the card, whose kernel does nothing.
   void op(const char* name, std::vector<Access> accesses, const trace::Work& work = {}) {
     Engine& engine = machine_.engine();
-    const OperatorScope scope(engine, card_, Bytes(0));
+    const NodeAdmission scope = engine.admit(card_, Bytes(0));
     ASSERT_TRUE(engine.acquire(card_, std::span(accesses)).ok());
-    const bool named = name != nullptr && engine.stream()->on();
+    const bool named = name != nullptr && engine.plans().stream()->on();
     engine.release(card_, std::span(accesses),
-                   named ? trace::Operation{engine.stream()->name(name), work} : trace::Operation());
+                   named ? trace::Operation{engine.plans().stream()->name(name), work} : trace::Operation());
   }
   Machine machine_{{.budget = KiB(64), .visibility = sim::Visibility::early}};
   const NodeId card_ = machine_.sim();
-  trace::Recorder recorder_{machine_->stream()};
+  trace::Recorder recorder_{machine_->plans().stream()};
 };
 
 TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
@@ -42,7 +42,7 @@ TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
   machine_->adopt(*born, card_, std::move(memory).value());
   std::vector<Access> accesses = {{.block = born, .pinned = true, .born = true}};
   machine_->release(card_, std::span(accesses),
-                    {machine_->stream()->name("make"), {.flops = 8, .bytes = 1024, .kernels = 2}});
+                    {machine_->plans().stream()->name("make"), {.flops = 8, .bytes = 1024, .kernels = 2}});
   op("add", {{.block = before}, {.block = born, .write = true}, {.block = before}});
   const std::string a = number(*before);
   const std::string b = number(*born);
@@ -67,7 +67,7 @@ TEST_F(RecordedTest, NothingIsWrittenForNobody) {
   Block* const block = machine_->create(kRecordedSize);
   op("write", {{.block = block, .write = true}});
   machine_->destroy(block);
-  EXPECT_EQ(machine_->stream()->rings(), 0u);
+  EXPECT_EQ(machine_->plans().stream()->rings(), 0u);
 }
 
 // A program that visits weights in turn, of which not all have room, up to the end of the first period that
@@ -75,12 +75,12 @@ TEST_F(RecordedTest, NothingIsWrittenForNobody) {
 class Periods {
  public:
   explicit Periods(bool record) {
-    trace::Recorder recorder(machine_->stream());
+    trace::Recorder recorder(machine_->plans().stream());
     if (record) recorder.start(1'000'000);
     std::vector<Block*> weights;
     for (uint64_t i = 0; i < 20; ++i)
       weights.push_back(machine_.make(machine_.sim(), pattern(2048 + 512 * (i % 5), i)).value());
-    for (int passes = 0; passes < 60 && machine_->planning().periods == 0; ++passes) {
+    for (int passes = 0; passes < 60 && machine_->plans().planning().periods == 0; ++passes) {
       for (size_t i = 0; i < weights.size(); ++i) {
         const Access weight{.block = weights[i]};
         Block* const result =
@@ -94,7 +94,7 @@ class Periods {
         machine_->destroy(result);
       }
     }
-    planned = machine_->planning();
+    planned = machine_->plans().planning();
     for (Block* weight : weights) machine_->destroy(weight);
   }
 

@@ -13,11 +13,11 @@ TEST(Reservations, HoldRoomUntilTheyAreTakenOrGivenBack) {
   Machine machine({.budget = KiB(16)});
   const NodeId card = machine.sim();
   {
-    Result<Reservation> reservation = machine->reserve(card, KiB(12), Reserve::free_room);
+    Result<Reservation> reservation = machine->evictor().reserve(card, KiB(12), Reserve::free_only);
     ASSERT_TRUE(reservation.ok());
     EXPECT_EQ(machine->used(card), KiB(12));
     EXPECT_EQ(machine->check_invariants(), "") << "promised is neither lost nor there";
-    EXPECT_EQ(machine->reserve(card, KiB(8), Reserve::free_room).status().code(), Code::busy);
+    EXPECT_EQ(machine->evictor().reserve(card, KiB(8), Reserve::free_only).status().code(), Code::busy);
     {
       ArmedReservation armed(reservation.value());
       Result<Memory> memory = machine->device(card).allocate(KiB(8));
@@ -36,7 +36,7 @@ TEST(Reservations, HoldRoomUntilTheyAreTakenOrGivenBack) {
 
 TEST(Reservations, OfAnotherNodeAreLeftAlone) {
   Machine machine({.accelerators = 2, .budget = KiB(16)});
-  Result<Reservation> reservation = machine->reserve(machine.sim(0), KiB(12), Reserve::free_room);
+  Result<Reservation> reservation = machine->evictor().reserve(machine.sim(0), KiB(12), Reserve::free_only);
   ASSERT_TRUE(reservation.ok());
   const ArmedReservation armed(reservation.value());
   Result<Memory> memory = machine->device(machine.sim(1)).allocate(KiB(8));
@@ -48,16 +48,16 @@ TEST(Reservations, OfAnotherNodeAreLeftAlone) {
 TEST(Reservations, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
   Machine machine({.budget = KiB(16)});
   Block* block = machine.make(machine.sim(), pattern(3 * kSize, 1)).value();
-  EXPECT_EQ(machine->reserve(machine.sim(), KiB(8), Reserve::free_room).status().code(), Code::busy);
+  EXPECT_EQ(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::free_only).status().code(), Code::busy);
   EXPECT_EQ(machine->stats().evictions, 0);
-  EXPECT_TRUE(machine->reserve(machine.sim(), KiB(8), Reserve::may_evict).ok());
+  EXPECT_TRUE(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::may_evict).ok());
   EXPECT_EQ(machine->stats().evictions, 1);
   // Another thread's operator holds the room.
   Access access{.block = block};
-  const OperatorScope scope(machine.engine(), machine.sim(), block->size());
+  const NodeAdmission scope = machine.engine().admit(machine.sim(), block->size());
   ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
   std::thread([&] {
-    EXPECT_EQ(machine->reserve(machine.sim(), KiB(8), Reserve::may_evict).status().code(), Code::busy);
+    EXPECT_EQ(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::may_evict).status().code(), Code::busy);
   }).join();
   machine->release(machine.sim(), std::span(&access, 1));
   machine->destroy(block);
@@ -65,8 +65,8 @@ TEST(Reservations, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
 
 TEST(Reservations, TheOuterOneIsArmedAgainAfterAnInnerOne) {
   Machine machine({.accelerators = 2});
-  Reservation outer = machine->reserve(machine.sim(0), KiB(8), Reserve::free_room).value();
-  Reservation inner = machine->reserve(machine.sim(1), KiB(8), Reserve::free_room).value();
+  Reservation outer = machine->evictor().reserve(machine.sim(0), KiB(8), Reserve::free_only).value();
+  Reservation inner = machine->evictor().reserve(machine.sim(1), KiB(8), Reserve::free_only).value();
   const ArmedReservation armed(outer);
   {
     const ArmedReservation nested(inner);

@@ -60,13 +60,13 @@ TEST_P(RoomTest, KernelsMakeRoomForTheirResultsAndScratch) {
 TEST_P(RoomTest, DropsSparesOfTheSameAgeFirst) {
   Machine machine({.budget = Bytes(3 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 3);
-  ASSERT_TRUE(machine->write_back(*blocks[2]).ok());
+  ASSERT_TRUE(machine->requests().write_back(*blocks[2]).ok());
   std::vector<Access> all;
   for (Block* block : blocks) all.push_back({.block = block});
   ASSERT_TRUE(machine.run(machine.sim(), all, [](auto) {}).ok());
   const int64_t written = machine->stats().bytes_written_back;
   ASSERT_TRUE(machine->device(machine.sim()).allocate(Bytes(kSize)).ok());
-  EXPECT_FALSE(machine->has_replica(*blocks[2], machine.sim())) << "it was a spare copy";
+  EXPECT_FALSE(machine->table().has_replica(*blocks[2], machine.sim())) << "it was a spare copy";
   EXPECT_EQ(machine->stats().bytes_written_back, written);
   check_and_destroy(machine, blocks, machine.sim());
 }
@@ -94,11 +94,11 @@ TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
 TEST(Room, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
   Machine machine({.host_budget = Bytes(2 * kSize)});
   Block* const pinned = machine.make(machine.sim(), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->pin(*pinned, machine.host()).ok());
-  const Status status = machine->reserve(machine.host(), Bytes(2 * kSize), Reserve::may_evict).status();
+  ASSERT_TRUE(machine->requests().pin(*pinned, machine.host()).ok());
+  const Status status = machine->evictor().reserve(machine.host(), Bytes(2 * kSize), Reserve::may_evict).status();
   EXPECT_EQ(status.code(), Code::out_of_memory);
   EXPECT_EQ(status.message().find("add a disk node"), std::string::npos) << status.message();
-  machine->unpin(*pinned);
+  machine->requests().unpin(*pinned);
   machine->destroy(pinned);
 }
 
@@ -174,7 +174,7 @@ TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   EXPECT_NE(fifth.status().message().find("add a disk node"), std::string::npos);
   EXPECT_EQ(machine->check_invariants(), "");
   for (size_t i = 0; i < 4; ++i) {  // each is on one node: all eight places hold four blocks
-    EXPECT_EQ(machine->where(*blocks[i]).size(), 1u);
+    EXPECT_EQ(machine->requests().where(*blocks[i]).size(), 1u);
   }
   machine->destroy(blocks[3]);
   check_and_destroy(machine, {blocks.begin(), blocks.begin() + 3}, machine.sim());
@@ -203,10 +203,10 @@ TEST_P(RoomTest, BudgetsGoDownAndUp) {
   Machine machine({.budget = Bytes(8 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 8);
-  ASSERT_TRUE(machine->pin(*blocks[7], node).ok());
+  ASSERT_TRUE(machine->requests().pin(*blocks[7], node).ok());
   EXPECT_TRUE(machine->set_budget(node, Bytes(3 * kSize)).ok());
   EXPECT_LE(machine->device(node).live(), Bytes(3 * kSize));
-  EXPECT_TRUE(machine->has_replica(*blocks[7], node));
+  EXPECT_TRUE(machine->table().has_replica(*blocks[7], node));
   EXPECT_EQ(machine->set_budget(node, Bytes(0)).code(), Code::invalid_argument);
   const Status refused = machine->set_budget(node, Bytes(kSize / 2));
   EXPECT_EQ(refused.code(), Code::out_of_memory);
@@ -214,7 +214,7 @@ TEST_P(RoomTest, BudgetsGoDownAndUp) {
       << refused.message();
   EXPECT_EQ(machine->budget(node), Bytes(3 * kSize)) << "the old one stays";
   EXPECT_TRUE(machine->set_budget(node, Bytes(16 * kSize)).ok());
-  machine->unpin(*blocks[7]);
+  machine->requests().unpin(*blocks[7]);
   const int64_t before = machine->stats().evictions;
   for (Block* block : blocks) ASSERT_TRUE(machine.read(*block, node).ok());
   EXPECT_EQ(machine->stats().evictions, before) << "there is room for all";
@@ -229,8 +229,8 @@ TEST(Room, NothingIsEvictedForNoShortfall) {
   const NodeId node = machine.sim(0);
   Result<Block*> block = machine.make(node, pattern(kSize, 1));
   ASSERT_TRUE(block.ok());
-  EXPECT_EQ(machine->relieve(node, Bytes(0)).code(), Code::out_of_memory);
-  EXPECT_TRUE(machine->has_replica(*block.value(), node));
+  EXPECT_EQ(machine->evictor().relieve(node, Bytes(0)).code(), Code::out_of_memory);
+  EXPECT_TRUE(machine->table().has_replica(*block.value(), node));
   EXPECT_EQ(machine->stats().evictions, 0);
   machine->destroy(block.value());
 }
@@ -239,11 +239,11 @@ TEST(Room, SparesLeaveBeforeOwnersThatAreOlder) {
   Machine machine({.budget = Bytes(4 * kSize)});
   const NodeId node = machine.sim();
   std::vector<Block*> left;
-  machine->set_memory_observer([&](Block& block, NodeId where, void* data) {
+  machine->set_observers({.memory = [&](Block& block, NodeId where, void* data) {
     if (where == node && data == nullptr) left.push_back(&block);
-  });
+  }});
   const std::vector<Block*> blocks = fill(machine, node, 4);
-  ASSERT_TRUE(machine->write_back(*blocks[2]).ok());
+  ASSERT_TRUE(machine->requests().write_back(*blocks[2]).ok());
   ASSERT_TRUE(machine->set_budget(node, Bytes(kSize)).ok());
   EXPECT_EQ(left, (std::vector<Block*>{blocks[2], blocks[0], blocks[1]}));
   check_and_destroy(machine, blocks, node);
@@ -256,8 +256,8 @@ TEST(Room, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
   ASSERT_TRUE(machine.read(*blocks[0], node).ok());
   Block* fresh = machine.make(node, pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->device(node).allocate(Bytes(kSize)).ok());
-  EXPECT_FALSE(machine->has_replica(*blocks[0], node));
-  EXPECT_TRUE(machine->has_replica(*fresh, node));
+  EXPECT_FALSE(machine->table().has_replica(*blocks[0], node));
+  EXPECT_TRUE(machine->table().has_replica(*fresh, node));
   check_and_destroy(machine, {blocks[0], fresh}, node);
 }
 
@@ -282,8 +282,8 @@ TEST(Room, APeerKeepsAQuarterOfItsBudgetForItself) {
   const std::vector<Block*> theirs = fill(machine, peer, 2);
   const std::vector<Block*> ours = fill(machine, machine.sim(0), 3);
   ASSERT_TRUE(machine->set_budget(machine.sim(0), Bytes(kSize)).ok());
-  EXPECT_EQ(machine->where(*ours[0]), std::vector<NodeId>{peer});
-  EXPECT_EQ(machine->where(*ours[1]), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->requests().where(*ours[0]), std::vector<NodeId>{peer});
+  EXPECT_EQ(machine->requests().where(*ours[1]), std::vector<NodeId>{machine.host()});
   EXPECT_EQ(machine->free(peer), Bytes(kSize));
   for (Block* block : theirs) machine->destroy(block);
   check_and_destroy(machine, ours, machine.sim(0));
@@ -297,7 +297,7 @@ TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
   std::barrier both(2);
   std::array<Status, 2> got;
   const auto kernel = [&](Status& outcome) {
-    const OperatorScope scope(machine.engine(), node, Bytes(0));
+    const NodeAdmission scope = machine.engine().admit(node, Bytes(0));
     both.arrive_and_wait();
     const Result<Memory> held = machine->device(node).allocate(Bytes(kSize));
     both.arrive_and_wait();
@@ -314,7 +314,7 @@ TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
 // A node that is full with one block, which somebody keeps a pointer to while `held`.
 struct Escaped {
   Escaped() {
-    machine->set_escape_probe([this](Block&, NodeId) { return held; });
+    machine->set_observers({.escapes = [this](Block&, NodeId) { return held; }});
     blocks = fill(machine, node, 1);
     Access access{.block = blocks[0]};
     EXPECT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
@@ -333,23 +333,23 @@ TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
   EXPECT_EQ(it.machine->device(it.node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
   it.held = false;
   EXPECT_TRUE(it.machine->device(it.node).allocate(Bytes(kSize)).ok());
-  EXPECT_FALSE(it.machine->has_replica(*it.blocks[0], it.node));
+  EXPECT_FALSE(it.machine->table().has_replica(*it.blocks[0], it.node));
 }
 
 TEST(Room, I12EvictingAllTakesWhatWasLetGo) {
   Escaped it;
-  ASSERT_TRUE(it.machine->evict_all().ok());
-  EXPECT_TRUE(it.machine->has_replica(*it.blocks[0], it.node));
+  ASSERT_TRUE(it.machine->evictor().evict_all().ok());
+  EXPECT_TRUE(it.machine->table().has_replica(*it.blocks[0], it.node));
   it.held = false;
-  ASSERT_TRUE(it.machine->evict_all().ok());
-  EXPECT_FALSE(it.machine->has_replica(*it.blocks[0], it.node));
+  ASSERT_TRUE(it.machine->evictor().evict_all().ok());
+  EXPECT_FALSE(it.machine->table().has_replica(*it.blocks[0], it.node));
 }
 
 TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 2);
   for (int round = 0; round < 3; ++round) {
-    for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(machine->evict(*blocks[i]).ok());
+    for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(machine->requests().evict(*blocks[i]).ok());
     // Fetched and written at once: the host's replicas are given up while the copies still read them.
     for (uint64_t i = 0; i < 2; ++i) {
       ASSERT_TRUE(machine.run(machine.sim(), {{.block = blocks[i], .write = true}}, [](auto) {}).ok());
@@ -374,7 +374,7 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   std::thread end([&] {  // on a thread that has not lent them
     ended = true;
-    machine->take_back(node, accesses);
+    machine->unpin_async(node, accesses);
   });
   other.join();
   end.join();
@@ -389,7 +389,7 @@ INSTANTIATE_TEST_SUITE_P(Visibilities, RoomTest,
 TEST(Room, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   Machine machine;
   Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(3000, 2)).ok());  // the host's replica goes
   machine.card(machine.sim())->synchronize();
   const Stats stats = machine->stats();
@@ -406,7 +406,7 @@ TEST(Room, CountingCanStartAnew) {
   EXPECT_TRUE(before.ops > 0 && before.fetches > 0 && before.evictions > 0 && before.bytes_fetched > 0);
   EXPECT_GT(before.nodes.at("host").peak, 0);
   EXPECT_GT(before.nodes.at("sim:0").evictions, 0);
-  ASSERT_TRUE(machine->evict_all().ok());
+  ASSERT_TRUE(machine->evictor().evict_all().ok());
   machine->reset_stats();
   const Stats after = machine->stats();
   EXPECT_EQ(after.ops + after.fetches + after.evictions + after.bytes_fetched + after.bytes_written_back, 0);

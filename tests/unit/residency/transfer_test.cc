@@ -33,8 +33,8 @@ class TransferTest : public testing::TestWithParam<sim::Visibility> {
 TEST_P(TransferTest, BytesComeBackFromTheHost) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(), 1);
-  ASSERT_TRUE(machine->evict(*block).ok());
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.host()});
   expect(machine, *block, machine.sim(), 1);
   machine->destroy(block);
 }
@@ -44,7 +44,7 @@ TEST_P(TransferTest, TheHostReadsWhatWasWrittenBackWhenItIsThere) {
   for (const bool evicted : {false, true}) {
     Machine machine({.visibility = GetParam(), .host_computes = true});
     Block* block = make(machine, machine.sim(), 1);
-    ASSERT_TRUE((evicted ? machine->evict(*block) : machine->write_back(*block)).ok());
+    ASSERT_TRUE((evicted ? machine->requests().evict(*block) : machine->requests().write_back(*block)).ok());
     expect(machine, *block, machine.host(), 1);
     ASSERT_TRUE(machine.write(*block, machine.host(), pattern(kSize, 2)).ok());
     expect(machine, *block, machine.sim(), 2);
@@ -71,7 +71,7 @@ TEST_P(TransferTest, PeersCopyDirectly) {
 TEST_P(TransferTest, APeerIsPreferredToTheHost) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->write_back(*block).ok());
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());
   expect(machine, *block, machine.sim(1), 1);
   EXPECT_EQ(machine->stats().bytes_between, static_cast<int64_t>(kSize));
   EXPECT_EQ(machine->stats().bytes_fetched, 0);
@@ -85,10 +85,10 @@ TEST_P(TransferTest, OthersCopyByWayOfTheHost) {
   Block* block = make(machine, machine.sim(0), 1);
   expect(machine, *block, machine.sim(1), 1);
   EXPECT_EQ(machine->stats().bytes_between, 0);
-  EXPECT_EQ(machine->where(*block).size(), 3u);
+  EXPECT_EQ(machine->requests().where(*block).size(), 3u);
   // Also while a copy to the host is on its way already.
   ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 2)).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.host()).ok());
   expect(machine, *block, machine.sim(1), 2);
   machine->destroy(block);
 }
@@ -97,11 +97,11 @@ TEST_P(TransferTest, OthersCopyByWayOfTheHost) {
 TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->write_back(*block).ok());
-  EXPECT_TRUE(machine->has_replica(*block, machine.sim(0))) << "it keeps the replica";
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());
+  EXPECT_TRUE(machine->table().has_replica(*block, machine.sim(0))) << "it keeps the replica";
   Access access{.block = block, .write = true};
   ASSERT_TRUE(machine.run(machine.sim(0), {access}, [](auto operands) { operands[0][0] = 1; }).ok());
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(0)});
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.sim(0)});
   Contents wanted = pattern(kSize, 1);
   wanted[0] = 1;
   Result<Contents> seen = machine.read(*block, machine.sim(0));
@@ -110,7 +110,7 @@ TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
 
   // The other replica goes before the copy into it is done; the owner inherits, and is written.
   ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 3)).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
   ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 4)).ok());
   expect(machine, *block, machine.sim(1), 4);
   machine->destroy(block);
@@ -120,8 +120,8 @@ TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
 TEST_P(TransferTest, HostMemoryStaysUntilItsReadersAreDone) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->evict(*block).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(0)).ok());
   Access access{.block = block, .write = true};
   ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
   // The host's replica is gone. Whatever the host does with its memory next must not reach the copy.
@@ -151,7 +151,7 @@ TEST_P(TransferTest, ACopyIntoReusedMemoryWaitsForItsEarlierUsers) {
   Block* near = make(machine, machine.sim(0), 8);
   for (int round = 0; round < 4; ++round) {
     {
-      const OperatorScope scope(machine.engine(), machine.sim(0), Bytes(0));
+      const NodeAdmission scope = machine.engine().admit(machine.sim(0), Bytes(0));
       Result<Memory> scratch = machine->device(machine.sim(0)).allocate(Bytes(kSize));
       ASSERT_TRUE(scratch.ok()) << scratch.status().message();
       const sim::WrittenRange written{scratch.value().data(), kSize};
@@ -159,7 +159,7 @@ TEST_P(TransferTest, ACopyIntoReusedMemoryWaitsForItsEarlierUsers) {
       std::fill_n(static_cast<unsigned char*>(written.data), kSize, static_cast<unsigned char>(99));
       machine.card(machine.sim(0))->end_kernel(0, std::span(&written, 1), {});
     }
-    ASSERT_TRUE(machine->prefetch(*far, machine.sim(0)).ok());
+    ASSERT_TRUE(machine->requests().prefetch(*far, machine.sim(0)).ok());
     expect(machine, *far, machine.sim(0), 7);
     ASSERT_TRUE(machine.write(*far, machine.sim(1), pattern(kSize, 7)).ok());
   }
@@ -171,13 +171,13 @@ TEST_P(TransferTest, ACopyIntoReusedMemoryWaitsForItsEarlierUsers) {
 TEST_P(TransferTest, PrefetchArrivesAndTheFirstUseWaits) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->evict(*block).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
   EXPECT_EQ(block->replica(machine.sim(1)).word.state(), ReplicaState::arriving);
   const size_t there = options().visibility == sim::Visibility::early ? 2 : 1;
-  EXPECT_EQ(machine->where(*block).size(), there)
+  EXPECT_EQ(machine->requests().where(*block).size(), there)
       << "a copy that is done has come, though nothing has used it";
-  EXPECT_TRUE(machine->prefetch(*block, machine.sim(1)).ok()) << "twice is once";
+  EXPECT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok()) << "twice is once";
   EXPECT_EQ(machine->stats().fetches, 1);
   expect(machine, *block, machine.sim(1), 1);
   EXPECT_EQ(machine->stats().fetches, 1);
@@ -188,11 +188,11 @@ TEST_P(TransferTest, PrefetchArrivesAndTheFirstUseWaits) {
 TEST_P(TransferTest, WhatArrivesMayBeEvictedAgain) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->evict(*block).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
-  ASSERT_TRUE(machine->evict(*block).ok());
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(0)).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.host()});
   EXPECT_EQ(machine->used(machine.sim(0)) + machine->used(machine.sim(1)), Bytes(0));
   expect(machine, *block, machine.sim(1), 1);
   machine->destroy(block);
@@ -202,9 +202,9 @@ TEST_P(TransferTest, WhatArrivesMayBeEvictedAgain) {
 TEST_P(TransferTest, TheSourceMayLeaveWhileItsCopyArrives) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
   ASSERT_TRUE(machine->set_budget(machine.sim(0), Bytes(64)).ok());
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.sim(1)});
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.sim(1)});
   EXPECT_EQ(machine->check_invariants(), "");
   ASSERT_TRUE(machine->set_budget(machine.sim(0), KiB(64)).ok());
   expect(machine, *block, machine.sim(0), 1);
@@ -214,11 +214,11 @@ TEST_P(TransferTest, TheSourceMayLeaveWhileItsCopyArrives) {
 TEST_P(TransferTest, WriteBackMakesEvictionFree) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->write_back(*block).ok());
-  ASSERT_TRUE(machine->write_back(*block).ok());
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());
   EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(kSize));
   expect(machine, *block, machine.sim(0), 1);
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(kSize));
   expect(machine, *block, machine.sim(1), 1);
   machine->destroy(block);
@@ -229,13 +229,13 @@ TEST_P(TransferTest, GoesToDiskAndBack) {
   with.disk_budget = MiB(1);
   Machine machine(with);
   Block* block = make(machine, machine.sim(0), 1);
-  ASSERT_TRUE(machine->evict(*block).ok());
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
-  ASSERT_TRUE(machine->evict(*block).ok());
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.host()});
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
-  ASSERT_TRUE(machine->evict(*block).ok()) << "there is nothing below";
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  ASSERT_TRUE(machine->requests().evict(*block).ok()) << "there is nothing below";
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
   expect(machine, *block, machine.sim(1), 1);
   ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
   EXPECT_EQ(machine->used(machine.disk()), Bytes(0)) << "what is on disk is stale";
@@ -247,13 +247,13 @@ TEST(Transfer, I7ACopyToDiskThatFailsLateGivesItsRoomBack) {
   FaultPlan faults;
   Machine machine({.disk_budget = MiB(1), .faults = &faults});
   Block* block = machine.make(machine.sim(), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   faults.arm(1, static_cast<unsigned>(Fault::late_copy));
-  EXPECT_EQ(machine->evict(*block).code(), Code::io_error);
+  EXPECT_EQ(machine->requests().evict(*block).code(), Code::io_error);
   EXPECT_EQ(faults.hits(), 1);
   EXPECT_EQ(machine->used(machine.disk()), Bytes(0));
   EXPECT_EQ(machine->device(machine.disk()).live(), Bytes(0));
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.host()});
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.host()});
   EXPECT_TRUE(machine.read(*block, machine.sim()).value() == pattern(kSize, 1));
   machine->destroy(block);
 }
@@ -269,7 +269,7 @@ TEST_P(TransferTest, I10NoLockIsHeldAcrossACallToADevice) {
   int calls = 0;
   plan.set_watcher([&] {
     ++calls;
-    std::future<Bytes> other = std::async(std::launch::async, [&] { return machine->room(machine.sim(0)); });
+    std::future<Bytes> other = std::async(std::launch::async, [&] { return machine->unpinned_budget(machine.sim(0)); });
     if (other.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
       std::fputs("the engine's lock is held across a call to a device\n", stderr);
       std::abort();  // the other thread would never end
@@ -279,9 +279,9 @@ TEST_P(TransferTest, I10NoLockIsHeldAcrossACallToADevice) {
   for (uint64_t i = 0; i < 8; ++i) blocks.push_back(make(machine, machine.sim(i % 2), i));
   for (uint64_t i = 0; i < 8; ++i) expect(machine, *blocks[i], machine.sim(0), i);
   ASSERT_TRUE(machine.write(*blocks[0], machine.sim(1), pattern(kSize, 9)).ok());
-  ASSERT_TRUE(machine->write_back(*blocks[0]).ok());
-  ASSERT_TRUE(machine->evict_all().ok());
-  ASSERT_TRUE(machine->prefetch(*blocks[0], machine.sim(0)).ok());
+  ASSERT_TRUE(machine->requests().write_back(*blocks[0]).ok());
+  ASSERT_TRUE(machine->evictor().evict_all().ok());
+  ASSERT_TRUE(machine->requests().prefetch(*blocks[0], machine.sim(0)).ok());
   for (Block* block : blocks) machine->destroy(block);
   EXPECT_GT(calls, 50);
   plan.set_watcher({});
@@ -299,22 +299,22 @@ TEST_P(TransferTest, BytesAreReadWhereTheyAre) {
   Machine machine(full);
   const auto read = [&](Block& block) {
     Contents bytes(kSize);
-    EXPECT_TRUE(machine->read(block, bytes.data()).ok());
+    EXPECT_TRUE(machine->requests().read(block, bytes.data()).ok());
     return bytes;
   };
   Block* block = make(machine, machine.sim(0), 1);
   EXPECT_EQ(read(*block), pattern(kSize, 1)) << "at the card, after the kernel that wrote it";
-  ASSERT_TRUE(machine->evict(*block).ok());
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
   EXPECT_EQ(read(*block), pattern(kSize, 1)) << "at the host";
-  ASSERT_TRUE(machine->evict(*block).ok());
-  ASSERT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  ASSERT_TRUE(machine->requests().evict(*block).ok());
+  ASSERT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
   EXPECT_EQ(read(*block), pattern(kSize, 1)) << "on the disk";
-  EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
+  EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
   EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
   Block* const never_written = machine->create(Bytes(kSize));
   Contents bytes(kSize);
-  EXPECT_EQ(machine->read(*never_written, bytes.data()).code(), Code::unavailable);
+  EXPECT_EQ(machine->requests().read(*never_written, bytes.data()).code(), Code::unavailable);
   machine->destroy(never_written);
 }
 

@@ -1,0 +1,410 @@
+#include "residency/evictor.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/heap_reserve.h"
+#include "base/log.h"
+#include "base/test_point.h"
+#include "residency/moving.h"
+
+namespace innkeeper {
+
+namespace {
+
+// A peer keeps 1/4 of its budget free for its own operators.
+constexpr int64_t kPeerReserve = 4;
+
+}  // namespace
+
+// The goal of a request: how many bytes are missing, and what to do where this thread alone can free no more.
+
+// A charge of `size` bytes.
+class Evictor::ChargeGoal {
+ public:
+  ChargeGoal(Evictor& evictor, Node& node, Bytes size, Reserve mode)
+      : evictor_(evictor), node_(node), size_(size), mode_(mode) {}
+
+  bool is_reached() const { return Ledger::try_charge(node_, size_); }
+  Bytes shortfall() const {
+    return Bytes(node_.used.load(std::memory_order_relaxed)) + size_ -
+           Bytes(node_.budget.load(std::memory_order_relaxed));
+  }
+  // Tells the planner, and the writes ahead, that operators had to evict without a plan.
+  void count_eviction(Bytes shortfall) const {
+    ThreadState& self = thread_state();
+    if (evictor_.trackers_.of_thread(self) != nullptr) {
+      self.unplanned[index_of(node_.id)] += shortfall.count();
+    } else {
+      node_.unplanned.fetch_add(shortfall.count(), std::memory_order_relaxed);
+    }
+    if (node_.kind == NodeKind::host && evictor_.table_.disk() != kNoNode)
+      node_.ahead.fetch_add(shortfall.count(), std::memory_order_relaxed);
+  }
+  // `moves`: another thread moves bytes at the node.
+  Status wait(bool moves) const IK_REQUIRES(engine_mutex) {
+    if (!Ledger::others_run(node_) && !moves) return evictor_.ledger_.out_of_memory(node_, size_);
+    if (mode_ == Reserve::may_evict)
+      return Status(Code::busy, "other operators hold the memory at " + node_.device->name());
+    // A kernel must wait where it is: it may have written already (I9). If every operator at the node waits like
+    // this, no thread will free memory.
+    if (!moves && evictor_.ledger_.all_wait(node_)) return evictor_.ledger_.out_of_memory(node_, size_);
+    evictor_.ledger_.wait_for_memory(node_);
+    return {};
+  }
+
+ private:
+  Evictor& evictor_;
+  Node& node_;
+  const Bytes size_;
+  const Reserve mode_;
+};
+
+// A budget that is less than what is used now. The new budget is in force already.
+class Evictor::BudgetGoal {
+ public:
+  BudgetGoal(Evictor& evictor, Node& node, Bytes wanted) : evictor_(evictor), node_(node), wanted_(wanted) {}
+
+  bool is_reached() const { return shortfall() <= Bytes(0); }
+  Bytes shortfall() const { return Bytes(node_.used.load()) - wanted_; }
+  void count_eviction(Bytes) const {}
+  Status wait(bool moves) const IK_REQUIRES(engine_mutex) {
+    if (!moves) {
+      return Status(Code::out_of_memory, "a budget of " + to_string(wanted_) + " for " +
+                                             node_.device->name() + " is less than the " +
+                                             to_string(Bytes(node_.used.load())) +
+                                             " in use there that cannot leave now (" +
+                                             to_string(evictor_.ledger_.pinned_bytes(node_)) + " pinned)");
+    }
+    evictor_.table_.wait_change();
+    return {};
+  }
+
+ private:
+  Evictor& evictor_;
+  Node& node_;
+  const Bytes wanted_;
+};
+
+template <class Goal>
+Status Evictor::make_room(Node& node, Goal& goal, Reserve mode) {
+  while (!goal.is_reached()) {
+    table_.drain_nursery();
+    const Bytes shortfall = goal.shortfall();
+    if (shortfall <= Bytes(0)) continue;  // Memory was freed meanwhile.
+    const auto count = [&] { goal.count_eviction(shortfall); };
+    const Result<Step> taken = step(node, shortfall, mode, count);
+    if (!taken.ok()) return goal.is_reached() ? Status() : taken.status();
+    if (taken.value() != Step::none) continue;
+    const bool moves = table_.others_move(node);
+    if (goal.is_reached()) break;  // A thread that moved bytes may have ended just before it was looked for.
+    IK_RETURN_IF_ERROR(goal.wait(moves));
+  }
+  return {};
+}
+
+// Memory that frees itself soon is waited for only after the victims: a victim that leaves at once is faster. Memory
+// that is vacating is no victim's to free again.
+template <class Count>
+Result<Evictor::Step> Evictor::step(Node& node, Bytes shortfall, Reserve mode,
+                                    const Count& count_eviction) {
+  if (mover_.release().reclaim(node)) return Step::freed;
+  const Bytes vacating = mover_.landing_soon(node);
+  std::vector<Block*> victims;
+  if (shortfall > vacating) victims = collect_victims(node, shortfall - vacating);
+  if (!victims.empty()) {
+    const Unlocked gap(table_);
+    count_eviction();
+    const Status status = evict_some(node, std::move(victims), shortfall - vacating, mode);
+    if (!status.ok()) return status;
+    return Step::freed;
+  }
+  if (vacating != Bytes(0)) {
+    const Status landed = mover_.wait_landing(node);
+    if (!landed.ok() && mover_.landing_soon(node) == Bytes(0)) return landed;
+    return Step::freed;
+  }
+  if (pins_.poll_escapes() || mover_.cancel_last_waiting(node)) return Step::unblocked;
+  return mover_.release().wait_parked(node) ? Step::freed : Step::none;
+}
+
+// ---------------------------------------------------------------- requests
+
+// What an allocator asks for is charged to the thread's armed reservation, if it has one for the node; else,
+// and where that has too little, as a kernel's.
+Status Evictor::charge(NodeId id, Bytes size) {
+  Node& at = table_.node(id);
+  size = round_up(size);
+  ArmedReservation* const armed = ArmedReservation::current();
+  if (armed == nullptr || armed->reservation().node() != id) [[likely]] {
+    return ledger_.try_charge(at, size) ? Status() : charge_slowly(at, size, Reserve::may_wait);
+  }
+  const Bytes promised = armed->reservation().take(size);
+  if (promised == size || ledger_.try_charge(at, size - promised)) return {};
+  Status status = charge_slowly(at, size - promised, armed->reservation().mode());
+  if (status.ok()) return status;
+  at.used.fetch_sub(promised.count(), std::memory_order_acq_rel);
+  if (status.code() == Code::busy) armed->refuse();
+  return status;
+}
+
+Result<Reservation> Evictor::reserve(NodeId id, Bytes size, Reserve mode) {
+  Node& at = table_.node(id);
+  size = round_up(size);
+  if (!ledger_.try_charge(at, size)) IK_RETURN_IF_ERROR(charge_slowly(at, size, mode));
+  return Reservation(id, size, mode, at.used, at.promises);
+}
+
+void Evictor::uncharge(NodeId id, Bytes size) noexcept { ledger_.uncharge(id, size); }
+
+Status Evictor::charge_slowly(Node& node, Bytes size, Reserve mode) {
+  if (mode == Reserve::free_only) return Status(Code::busy, "no free memory at " + node.device->name());
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
+  TableLock lock(table_);
+  if (size > Bytes(node.budget.load(std::memory_order_relaxed))) {
+    table_.drain_nursery();
+    return ledger_.out_of_memory(node, size);
+  }
+  table_.begin_search(node);
+  ChargeGoal goal(*this, node, size, mode);
+  return make_room(node, goal, mode);
+}
+
+Status Evictor::set_budget(NodeId id, Bytes wanted) {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
+  Node& at = table_.node(id);
+  if (wanted <= Bytes(0)) return Status(Code::invalid_argument, "a budget is a positive number of bytes");
+  TableLock lock(table_);
+  const int64_t before = at.budget.exchange(wanted.count());
+  BudgetGoal goal(*this, at, wanted);
+  const Status status = make_room(at, goal, Reserve::may_wait);
+  if (status.ok()) {
+    at.device->set_limit(wanted);
+  } else {
+    at.budget.store(before);
+  }
+  return status;
+}
+
+Status Evictor::relieve(NodeId id, Bytes size) {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
+  Node& at = table_.node(id);
+  TableLock lock(table_);
+  for (;;) {
+    table_.drain_nursery();
+    const Result<Step> taken = step(at, size, Reserve::may_wait, [] {});
+    if (!taken.ok()) return taken.status();
+    if (taken.value() == Step::none) return ledger_.out_of_memory(at, size);
+    if (taken.value() == Step::unblocked) continue;  // The device has no more memory than before.
+    return mover_.landing_soon(at) != Bytes(0) ? mover_.wait_landing(at) : Status();
+  }
+}
+
+Status Evictor::evict_all() {
+  IK_RETURN_IF_ERROR(heap_reserve_ready());
+  const NeedsHeap books;
+  for (const auto& at : table_.nodes()) {
+    if (at->kind == NodeKind::disk || table_.backing(*at) == kNoNode) continue;
+    std::vector<Block*> victims;
+    {
+      TableLock lock(table_);
+      pins_.poll_escapes();
+      table_.drain_nursery();
+      victims = collect_victims(*at, Bytes(INT64_MAX));
+    }
+    if (!victims.empty())
+      IK_RETURN_IF_ERROR(evict_victims(*at, std::move(victims), false, Reserve::may_wait));
+    TableLock lock(table_);
+    while (mover_.landing_soon(*at) != Bytes(0)) IK_RETURN_IF_ERROR(mover_.wait_landing(*at));
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------- victims
+
+bool Evictor::take_as_victim(Block& block, NodeId id) {
+  if (table_.is_moving(block) || !block.replica(id).word.close_if_unpinned()) return false;
+  table_.begin_move(block);
+  return true;
+}
+
+// `most`: of a block that must be written below.
+std::vector<Block*> Evictor::collect_victims(Node& node, Bytes shortfall, Bytes most) {
+  if (table_.backing(node) == kNoNode) most = Bytes(-1);
+  std::vector<Block*> victims;
+  std::vector<Block*> arriving;  // the program asked for them: they go last
+  std::vector<Block*> staying;
+  Bytes found{0};
+  const auto take = [&](Block* block) IK_REQUIRES(engine_mutex) {
+    if (found < shortfall && take_as_victim(*block, node.id)) {
+      victims.push_back(block);
+      found += round_up(block->replica(node.id).memory.size());
+    } else {
+      staying.push_back(block);
+    }
+  };
+  while (found < shortfall) {
+    Block* const block = node.index->pop(Bytes(node.budget.load(std::memory_order_relaxed)));
+    if (block == nullptr) break;
+    const ReplicaState state = block->replica(node.id).word.state();
+    if (state == ReplicaState::arriving) {
+      // What leaves for a disk leaves room elsewhere, for which an operator waits.
+      (node.kind == NodeKind::disk ? staying : arriving).push_back(block);
+    } else if (state == ReplicaState::owned && block->size() > most) {
+      staying.push_back(block);
+    } else {
+      take(block);
+    }
+  }
+  for (Block* block : arriving) take(block);
+  const Stamp now = table_.now();
+  for (Block* block : staying) node.index->add_as_used(*block, now);
+  return victims;
+}
+
+// Evicts some of these, or other victims for so many bytes: what finds no room below stays, and smaller ones
+// go, or those that need none.
+Status Evictor::evict_some(Node& node, std::vector<Block*> victims, Bytes size, Reserve mode) {
+  Status first;
+  while (!victims.empty()) {
+    Bytes least{INT64_MAX};
+    for (const Block* block : victims) least = std::min(least, block->size());
+    const Status status = evict_victims(node, std::move(victims), true, mode);
+    if (status.ok() || status.code() != Code::out_of_memory || table_.backing(node) == kNoNode) return status;
+    if (first.ok()) first = status;
+    TableLock lock(table_);
+    victims = collect_victims(node, size, std::min(least - Bytes(1), ledger_.free(table_.backing(node))));
+  }
+  return first;
+}
+
+// Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up
+// meanwhile who waits at the node where a spare's other replica is.
+Status Evictor::evict_victims(Node& node, std::vector<Block*> victims, bool peers, Reserve mode) {
+  std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
+    return block->replica(node.id).word.state() != ReplicaState::owned;
+  });
+  const Moving moving(table_, node);
+  struct Moves {  // those that have not ended, whatever happens
+    ~Moves() {
+      TableLock lock(table);
+      for (Block* block : left) table.end_move(*block);
+    }
+    BlockTable& table;
+    std::span<Block*> left;
+  } moves{table_, victims};
+  Status failure;
+  bool any = false;
+  for (Block* block : victims) {
+    reach("victim");
+    Status status = evict(node, *block, peers, mode);
+    TableLock lock(table_);
+    table_.end_move(*block);
+    moves.left = moves.left.subspan(1);
+    if (status.ok()) {
+      any = true;
+    } else if (failure.ok()) {
+      failure = status;
+    }
+  }
+  return any ? Status() : failure;
+}
+
+// One replica gives up its place: a spare is dropped, the owner's bytes are copied elsewhere first (I1).
+// The replica is closed and the block moving. What goes to a disk is still here afterwards, and vacating: a
+// disk may be full or fail, so its bytes must be safe before the source goes (I7).
+Status Evictor::evict(Node& node, Block& block, bool peers, Reserve mode) {
+  Replica& replica = block.replica(node.id);
+  if (replica.word.state() == ReplicaState::shared && table_.source_of(block, node.id) == kNoNode) {
+    // Its only other copies are arriving, from here: they must be there first (I1).
+    for (const auto& at : table_.nodes()) {
+      if (block.replica(at->id).word.state() != ReplicaState::arriving) continue;
+      Status arrived = mover_.finish_arrival(block, at->id);
+      if (arrived.ok()) break;
+    }
+  }
+  if (table_.source_of(block, node.id) == kNoNode && replica.word.state() != ReplicaState::arriving) {
+    Status copied = peers ? copy_to_peer(block, node) : Status(Code::busy, "");
+    const NodeId to = table_.backing(node);
+    if (!copied.ok() && to == kNoNode) {
+      copied = Status(Code::out_of_memory, "there is no node below " + node.device->name());
+    } else if (!copied.ok()) {
+      copied = mover_.start_move(block, node.id, to, {mode, Priority::demand}, /*leaves=*/true);
+    }
+    if (!copied.ok()) {
+      table_.reopen(replica);
+      return copied;
+    }
+    if (replica.vacating) {
+      table_.reopen(replica);  // who reads it meanwhile need not wait
+      return {};
+    }
+  }
+  finish_eviction(node, block);
+  return {};
+}
+
+// The last step of leaving: the bytes are safe elsewhere, or not needed.
+void Evictor::finish_eviction(Node& node, Block& block) {
+  mover_.release().drop_replica(block, node.id);
+  if (log_enabled(LogLevel::info)) {
+    log(LogLevel::info, "evict block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
+                            to_string(block.size()) + ") from " + node.device->name());
+  }
+  if (table_.backing(node) != kNoNode) trackers_.start_following();
+  node.evictions.fetch_add(1, std::memory_order_relaxed);
+  evictions_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// A GPU that has plenty of room takes what must leave another one: that link is faster than the host's, and
+// the memory of all GPUs counts. It takes free room only; evicting there could go round in circles. Where
+// another program works, what is free now is wanted soon.
+Status Evictor::copy_to_peer(Block& block, const Node& from) {
+  if (from.kind != NodeKind::accelerator) return Status(Code::busy, "");
+  const ThreadState& self = thread_state();
+  const Node* best = nullptr;
+  for (const NodeId id : table_.computing()) {
+    const Node& peer = table_.node(id);
+    const Bytes left = ledger_.free(id) - block.size();
+    if (id == from.id || left.count() < peer.budget.load(std::memory_order_relaxed) / kPeerReserve) continue;
+    if (trackers_.others_at(id, self, table_.now())) continue;
+    if (!peer.device->can_copy_from(*from.device)) continue;
+    if (best == nullptr || ledger_.free(id) > ledger_.free(best->id)) best = &peer;
+  }
+  if (best == nullptr) return Status(Code::busy, "");
+  return mover_.start_move(block, from.id, best->id, {Reserve::free_only, Priority::demand}, /*leaves=*/true);
+}
+
+// What had to be evicted by an operator that needed its room says that more will have to. So the next of what
+// is dirty is written to the disk ahead, as many bytes as that was and when the disk has time: then it can
+// leave at once. Where everything fits nothing is evicted, and nothing is written. (From an accelerator it
+// would gain nothing: there the copy out runs beside the kernels anyway, docs/decisions/0009.)
+void Evictor::write_back_ahead(Node& node) {
+  TableLock lock(table_);
+  Link& link = table_.node(table_.disk()).in;
+  if (node.ahead.load(std::memory_order_relaxed) <= 0 || link.waiting() != 0 ||
+      !link.is_free(mover_.link_limits()))
+    return;
+  std::vector<Block*> looked_at;
+  Block* dirty = nullptr;
+  while (dirty == nullptr && looked_at.size() < kCleanAhead) {
+    Block* const block = node.index->pop(Bytes(node.budget.load(std::memory_order_relaxed)));
+    if (block == nullptr) break;
+    looked_at.push_back(block);
+    const ReplicaWord& word = block->replica(node.id).word;
+    if (word.state() == ReplicaState::owned && word.pins() == 0 && !table_.is_moving(*block)) dirty = block;
+  }
+  for (Block* block : looked_at) node.index->add(*block);
+  if (dirty == nullptr) return node.ahead.store(0, std::memory_order_relaxed);
+  node.ahead.fetch_sub(dirty->size().count(), std::memory_order_relaxed);
+  const MoveScope scope(table_, *dirty);
+  (void)mover_.start_move(*dirty, node.id, table_.disk(), {Reserve::free_only, Priority::hint},
+                          /*leaves=*/false);
+}
+
+}  // namespace innkeeper
