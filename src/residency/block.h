@@ -18,6 +18,7 @@
 #include "residency/copies.h"
 #include "residency/stamps.h"
 #include "residency/state.h"
+#include "residency/thread_state.h"
 
 namespace innkeeper {
 
@@ -105,6 +106,19 @@ class ReplicaWord {
 };
 
 struct Replica {
+  // Changes the state by the table in state.h; any other change ends the process.
+  void transition(ReplicaEvent event);
+  // Makes a valid replica shared, so that it may be copied. False if an operator writes it.
+  bool share() {
+    IK_CHECK(is_valid(word.state()), "only valid bytes are shared");
+    return word.try_share();
+  }
+  // Opens a valid replica, unless a copy into it is under way, or it is the owner and a copy out of it is: the
+  // next pin must order itself after these (Mover::open_replica).
+  void reopen() {
+    if (copies.into() == nullptr && (copies.none() || word.state() != ReplicaState::owned)) word.open();
+  }
+
   ReplicaWord word;
   std::atomic<Stamp> last_use{0};
   std::atomic<Stamp> last_write{0};
@@ -144,6 +158,11 @@ class Block : public TrailingArray<Block, Replica> {
   uint32_t writes() const { return writes_.load(std::memory_order_relaxed); }
   // Whether a discarded block is to be recomputed from this one's bytes. Guarded by engine_mutex.
   bool feeds_discarded() const { return feeds_discarded_; }
+  void count_write() { writes_.store(writes() + 1, std::memory_order_relaxed); }
+  void set_size(Bytes size) { size_.store(size.count(), std::memory_order_relaxed); }
+  // Whether a thread works on the block's replicas without the lock, and whether it is this thread.
+  bool is_moving() const { return mover_ != nullptr; }
+  bool is_moved_by_me() const { return mover_ == &thread_state(); }
   int64_t packed_name() const { return name_.load(std::memory_order_relaxed); }
   bool has_name() const { return packed_name() != 0; }  // Some program's planner knows the block.
 

@@ -60,14 +60,6 @@ NodeId BlockTable::backing(const Node& node) const {
   return kNoNode;
 }
 
-void BlockTable::transition(Replica& replica, ReplicaEvent event) {
-  const ReplicaState before = replica.word.state();
-  const uint8_t after = next_state(before, event);
-  IK_CHECK(after != kIllegal,
-           std::string("a replica that is ") + to_string(before) + " cannot " + to_string(event));
-  replica.word.set_state(static_cast<ReplicaState>(after));
-}
-
 void BlockTable::promote_if_last(Block& block) {
   if (block.feeds_discarded()) return;  // who writes it is to ask first
   Replica* last = nullptr;
@@ -80,7 +72,7 @@ void BlockTable::promote_if_last(Block& block) {
     last = &replica;
   }
   if (last == nullptr || last->word.state() != ReplicaState::shared) return;
-  transition(*last, ReplicaEvent::promote);
+  last->transition(ReplicaEvent::promote);
   last->copies.forget_done();
   if (!last->copies.out().empty())
     last->word.close();  // its next writer waits for those who read it (open_replica)
@@ -91,41 +83,6 @@ NodeId BlockTable::any_replica(const Block& block) const {
     if (block.replica(at->id).word.state() != ReplicaState::absent) return at->id;
   }
   return kNoNode;
-}
-
-// The valid replica that is cheapest to copy to `to`: a peer that can be reached directly, else the host,
-// else any.
-NodeId BlockTable::source_of(const Block& block, NodeId to) const {
-  NodeId best = kNoNode;
-  int best_rank = 0;
-  for (const auto& at : nodes_) {
-    if (at->id == to || !has_replica(block, at->id)) continue;
-    int rank = 1;
-    if (at->kind == NodeKind::host) rank = 2;
-    if (at->kind == NodeKind::accelerator && to != host_ && device(to).can_copy_from(*at->device)) rank = 3;
-    if (rank > best_rank) {
-      best_rank = rank;
-      best = at->id;
-    }
-  }
-  return best;
-}
-
-// The failure for a block without a readable replica; ok if it has none at all: it was never written.
-Status BlockTable::lost_with(const Block& block) const {
-  for (const auto& at : nodes_) {
-    if (!is_valid(block.replica(at->id).word.state()) || !at->device->is_lost()) continue;
-    return Status(Code::device_lost, "block " + std::to_string(static_cast<uint64_t>(block.id())) + " (" +
-                                         to_string(block.size()) + ") was only on " + at->device->name() +
-                                         " and is lost with it: " + at->device->loss().message());
-  }
-  return {};
-}
-
-Status BlockTable::check_not_lost(const Block& block) const {
-  const bool readable =
-      std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& at) { return has_replica(block, at->id); });
-  return readable ? Status() : lost_with(block);
 }
 
 // Work on the compute queue so far may touch it, and may have written it.
@@ -188,17 +145,10 @@ void BlockTable::leave_nursery(Block& block) {
   if (nursery_.take(block)) list_new(block);
 }
 
-// A thread must see every block before it reports that a node has no free space: from here on a block that is
-// born at the node waits for the lock before its operator ends (adopt).
-void BlockTable::begin_search(Node& node) {
-  node.tight.store(true, std::memory_order_seq_cst);
-  drain_nursery();
-}
-
 // ---------------------------------------------------------------- blocks that a thread works on
 
 void BlockTable::begin_move(Block& block) {
-  IK_CHECK(!is_moving(block));
+  IK_CHECK(!block.is_moving());
   leave_nursery(block);
   block.mover_ = &thread_state();
   block.moving_place_ = moving_.size();
@@ -229,7 +179,7 @@ void BlockTable::forget_move(Block& block) {
 }
 
 void BlockTable::wait_move(Block& block) {
-  while (is_moving(block)) wait_change();
+  while (block.is_moving()) wait_change();
 }
 
 // Is another thread moving something to, from or at this node, or does a new result end here? It may leave

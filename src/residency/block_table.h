@@ -59,24 +59,7 @@ class BlockTable {
   }
   const EvictionPolicy& policy() const { return *policy_; }
 
-  // ---- replicas' states
-  static void transition(Replica& replica, ReplicaEvent event);
-  // Makes a valid replica shared, so that it may be copied. False if an operator writes it.
-  static bool share(Replica& source) {
-    IK_CHECK(is_valid(source.word.state()), "only valid bytes are shared");
-    return source.word.try_share();
-  }
-  // Opens a valid replica, unless a copy into it is under way, or it is the owner and a copy out of it is: the
-  // next pin must order itself after these (Mover::open_replica).
-  static void reopen(Replica& replica) {
-    if (replica.copies.into() == nullptr &&
-        (replica.copies.none() || replica.word.state() != ReplicaState::owned)) {
-      replica.word.open();
-    }
-  }
-  static void count_write(Block& block) {
-    block.writes_.store(block.writes() + 1, std::memory_order_relaxed);
-  }
+  // ---- replicas
   // Promotes the block's only valid replica to owner, unless a copy of it is on its way or a discarded block
   // needs its bytes as they are.
   void promote_if_last(Block& block) IK_REQUIRES(engine_mutex);
@@ -85,12 +68,6 @@ class BlockTable {
   bool has_replica(const Block& block, NodeId id) const {
     return is_valid(block.replica(id).word.state()) && !device(id).is_lost();
   }
-  // The valid replica that is cheapest to copy to `to`: a peer that can be reached directly, else the host's, else
-  // any. kNoNode if there is none.
-  NodeId source_of(const Block& block, NodeId to) const;
-  // Code::device_lost if the block's only bytes were on a device that is lost.
-  Status lost_with(const Block& block) const;
-  Status check_not_lost(const Block& block) const;
 
   // ---- the clock of operators
   Stamp now() const { return now_.load(std::memory_order_relaxed); }
@@ -107,12 +84,8 @@ class BlockTable {
   // Lists fresh results: all, or one block. Before a thread searches lists it drains the nursery.
   void drain_nursery() IK_REQUIRES(engine_mutex);
   void leave_nursery(Block& block) IK_REQUIRES(engine_mutex);
-  // Drains the nursery, and has results that are born at the node from now on wait for the lock.
-  void begin_search(Node& node) IK_REQUIRES(engine_mutex);
 
   // ---- blocks that a thread works on without the lock
-  static bool is_moving(const Block& block) { return block.mover_ != nullptr; }
-  static bool is_moved_by_me(const Block& block) { return block.mover_ == &thread_state(); }
   const std::vector<Block*>& moving() const IK_REQUIRES(engine_mutex) { return moving_; }
   void begin_move(Block& block) IK_REQUIRES(engine_mutex);
   void end_move(Block& block) IK_REQUIRES(engine_mutex);
@@ -124,9 +97,6 @@ class BlockTable {
   // Waits until some thread reports a change, at most 1 ms. Releases the lock meanwhile.
   void wait_change() IK_REQUIRES(engine_mutex);
   void notify() { changed_.notify_all(); }
-  void notify_waiters() IK_REQUIRES(engine_mutex) {
-    if (waiters_.load(std::memory_order_relaxed) != 0) changed_.notify_all();
-  }
   // Reports a change without the lock; one load where no thread waits.
   void wake_waiters() {
     if (waiters_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
@@ -139,9 +109,6 @@ class BlockTable {
   Block* create(Bytes size, Block::Space space);
   Block::Space end(Block* block);  // Its replicas have gone.
   size_t block_count() const;
-  static void set_size(Block& block, Bytes size) {
-    block.size_.store(size.count(), std::memory_order_relaxed);
-  }
   void set_observer(MemoryObserver observer) { observer_ = std::move(observer); }
   void observe(Block& block, NodeId id, void* data) const {
     if (observer_) observer_(block, id, data);
@@ -149,7 +116,6 @@ class BlockTable {
 
  private:
   friend class TableLock;
-  friend class Unlocked;
   void link(Block& block, NodeId id) IK_REQUIRES(engine_mutex);
   void wake_all() IK_EXCLUDES(engine_mutex);
 
@@ -170,6 +136,7 @@ class BlockTable {
   MoveSignal signal_;
 };
 
+inline Mutex& TableLock::mutex_of(const BlockTable& table) { return table.mutex_; }
 inline TableLock::TableLock(const BlockTable& table) IK_NO_THREAD_SAFETY_ANALYSIS : mutex_(table.mutex_) {
   mutex_.lock();
 }
@@ -189,7 +156,8 @@ inline void TableLock::wait_for(CondVar& condition,
                                 std::chrono::microseconds limit) IK_NO_THREAD_SAFETY_ANALYSIS {
   condition.wait_for(mutex_, limit);
 }
-inline Unlocked::Unlocked(const BlockTable& table) IK_NO_THREAD_SAFETY_ANALYSIS : mutex_(table.mutex_) {
+inline Unlocked::Unlocked(const BlockTable& table) IK_NO_THREAD_SAFETY_ANALYSIS
+    : mutex_(TableLock::mutex_of(table)) {
   mutex_.unlock();
 }
 inline Unlocked::~Unlocked() IK_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }

@@ -153,7 +153,7 @@ Status Engine::synchronize() {
     // Events are asked while their devices can answer: a device that is lost later takes none of this back.
     for (Block* block = at->first; block != nullptr; block = block->replica(at->id).next) {
       const Replica& replica = block->replica(at->id);
-      if (!BlockTable::is_moving(*block)) (void)is_done(replica.copies.into());
+      if (!block->is_moving()) (void)is_done(replica.copies.into());
     }
   }
   return {};

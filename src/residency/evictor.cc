@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/test_point.h"
 #include "residency/moving.h"
+#include "residency/sources.h"
 
 namespace innkeeper {
 
@@ -108,8 +109,7 @@ Status Evictor::make_room(Node& node, Goal& goal, Reserve mode) {
 // Memory that frees itself soon is waited for only after the victims: a victim that leaves at once is faster. Memory
 // that is vacating is no victim's to free again.
 template <class Count>
-Result<Evictor::Step> Evictor::step(Node& node, Bytes shortfall, Reserve mode,
-                                    const Count& count_eviction) {
+Result<Evictor::Step> Evictor::step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction) {
   if (mover_.release().reclaim(node)) return Step::freed;
   const Bytes vacating = mover_.landing_soon(node);
   std::vector<Block*> victims;
@@ -168,7 +168,9 @@ Status Evictor::charge_slowly(Node& node, Bytes size, Reserve mode) {
     table_.drain_nursery();
     return ledger_.out_of_memory(node, size);
   }
-  table_.begin_search(node);
+  // A thread must see every block before it reports that a node has no free memory: from here on a result that is
+  // born at the node waits for the lock before its operator ends (Operands::adopt).
+  node.tight.store(true, std::memory_order_seq_cst);
   ChargeGoal goal(*this, node, size, mode);
   return make_room(node, goal, mode);
 }
@@ -228,7 +230,7 @@ Status Evictor::evict_all() {
 // ---------------------------------------------------------------- victims
 
 bool Evictor::take_as_victim(Block& block, NodeId id) {
-  if (table_.is_moving(block) || !block.replica(id).word.close_if_unpinned()) return false;
+  if (block.is_moving() || !block.replica(id).word.close_if_unpinned()) return false;
   table_.begin_move(block);
   return true;
 }
@@ -320,7 +322,7 @@ Status Evictor::evict_victims(Node& node, std::vector<Block*> victims, bool peer
 // disk may be full or fail, so its bytes must be safe before the source goes (I7).
 Status Evictor::evict(Node& node, Block& block, bool peers, Reserve mode) {
   Replica& replica = block.replica(node.id);
-  if (replica.word.state() == ReplicaState::shared && table_.source_of(block, node.id) == kNoNode) {
+  if (replica.word.state() == ReplicaState::shared && source_of(table_, block, node.id) == kNoNode) {
     // Its only other copies are arriving, from here: they must be there first (I1).
     for (const auto& at : table_.nodes()) {
       if (block.replica(at->id).word.state() != ReplicaState::arriving) continue;
@@ -328,7 +330,7 @@ Status Evictor::evict(Node& node, Block& block, bool peers, Reserve mode) {
       if (arrived.ok()) break;
     }
   }
-  if (table_.source_of(block, node.id) == kNoNode && replica.word.state() != ReplicaState::arriving) {
+  if (source_of(table_, block, node.id) == kNoNode && replica.word.state() != ReplicaState::arriving) {
     Status copied = peers ? copy_to_peer(block, node) : Status(Code::busy, "");
     const NodeId to = table_.backing(node);
     if (!copied.ok() && to == kNoNode) {
@@ -337,11 +339,11 @@ Status Evictor::evict(Node& node, Block& block, bool peers, Reserve mode) {
       copied = mover_.start_move(block, node.id, to, {mode, Priority::demand}, /*leaves=*/true);
     }
     if (!copied.ok()) {
-      table_.reopen(replica);
+      replica.reopen();
       return copied;
     }
     if (replica.vacating) {
-      table_.reopen(replica);  // who reads it meanwhile need not wait
+      replica.reopen();  // who reads it meanwhile need not wait
       return {};
     }
   }
@@ -397,7 +399,7 @@ void Evictor::write_back_ahead(Node& node) {
     if (block == nullptr) break;
     looked_at.push_back(block);
     const ReplicaWord& word = block->replica(node.id).word;
-    if (word.state() == ReplicaState::owned && word.pins() == 0 && !table_.is_moving(*block)) dirty = block;
+    if (word.state() == ReplicaState::owned && word.pins() == 0 && !block->is_moving()) dirty = block;
   }
   for (Block* block : looked_at) node.index->add(*block);
   if (dirty == nullptr) return node.ahead.store(0, std::memory_order_relaxed);

@@ -47,7 +47,7 @@ std::string check_replicas(BlockTable& table) IK_REQUIRES(engine_mutex) {
         return "I3: " + what + "has fewer pins than promised";
       if (replica.word.writers() != 0 && replica.word.state() != ReplicaState::owned)
         return "I2: " + what + "is being written and " + to_string(replica.word.state());
-      if (table.is_moving(*block)) continue;
+      if (block->is_moving()) continue;
       const Move* const move = replica.copies.move();
       if ((move != nullptr) != (replica.word.state() == ReplicaState::arriving))
         return what + "is " + to_string(replica.word.state()) + (move ? " and" : " without") + " a move";

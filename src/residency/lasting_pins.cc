@@ -103,7 +103,7 @@ void LastingPins::keep_escaped(NodeId id, Access& access) {
   }
   if (access.write) {
     replica.word.end_write();
-    table_.count_write(*access.block);
+    access.block->count_write();
   }
   ++replica.escapes;
   escaped_.emplace_back(access.block, id);
@@ -116,7 +116,7 @@ bool LastingPins::poll_escapes() {
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
     table_.touched(replica);  // Its last user did.
-    table_.count_write(*entry.first);
+    entry.first->count_write();
     replica.word.remove_pin(false);
     return true;
   });
@@ -124,8 +124,8 @@ bool LastingPins::poll_escapes() {
 }
 
 void LastingPins::forget(const Block& block) {
-  std::erase_if(escaped_,
-                [&block](const auto& entry) { return entry.first == &block; });  // Detached ones, too.
+  // Those whose memory was handed over, too.
+  std::erase_if(escaped_, [&block](const auto& entry) { return entry.first == &block; });
   std::erase_if(holds_, [&block](const Hold& hold) { return hold.block == &block; });
   if (!pinned_at_.empty()) forget_pins(block);
 }

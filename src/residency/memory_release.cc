@@ -13,7 +13,7 @@ Released MemoryRelease::detach(Block& block, NodeId id, ReplicaEvent event) {
   table_.unlist(block, id);
   cancel_vacate(block, id);
   finish_move(block, id);
-  table_.transition(replica, event);
+  replica.transition(event);
   return {id, std::move(replica.memory), replica.copies.take(),
           replica.last_use.load(std::memory_order_relaxed)};
 }

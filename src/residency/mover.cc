@@ -6,6 +6,7 @@
 #include "base/heap_reserve.h"
 #include "base/test_point.h"
 #include "residency/moving.h"
+#include "residency/sources.h"
 
 namespace innkeeper {
 
@@ -25,7 +26,7 @@ bool Mover::stays_closed(const Move& move) const {
 // Makes memory at `to` and, unless the block was never written, asks for the copies that fill it.
 Status Mover::fetch(Block& block, NodeId to, MoveIntent intent) {
   const Moving moving(table_, table_.node(to));
-  NodeId from = table_.source_of(block, to);
+  NodeId from = source_of(table_, block, to);
   if (from == kNoNode) return allocate_unwritten(block, to, intent);
   if (!table_.reaches(from, to)) {
     Replica& between = block.replica(table_.host());
@@ -57,7 +58,7 @@ Result<Memory> Mover::allocate(Reservation& reservation, Bytes size, Queue first
 Status Mover::allocate_unwritten(Block& block, NodeId id, MoveIntent intent) {
   if (block.discarded.load(std::memory_order_relaxed))
     return Status(Code::discarded, "the block's bytes must be computed again first");
-  IK_RETURN_IF_ERROR(table_.lost_with(block));
+  IK_RETURN_IF_ERROR(lost_with(table_, block));
   Replica& replica = block.replica(id);
   if (block.size() != Bytes(0)) {
     Result<Reservation> reservation = space_->reserve(id, block.size(), intent.mode);
@@ -73,7 +74,7 @@ Status Mover::allocate_unwritten(Block& block, NodeId id, MoveIntent intent) {
     table_.observe(block, id, replica.memory.data());
   }
   TableLock lock(table_);
-  table_.transition(replica, ReplicaEvent::born);
+  replica.transition(ReplicaEvent::born);
   table_.list(block, id);
   return {};
 }
@@ -99,14 +100,14 @@ Status Mover::start_move(Block& block, NodeId from, NodeId to, MoveIntent intent
   move->leaves = leaves;
   {
     TableLock lock(table_);
-    if (!table_.share(block.replica(from))) return pins_.why_written(block, table_.node(from));
-    table_.transition(target, ReplicaEvent::fetch_begin);
+    if (!block.replica(from).share()) return pins_.why_written(block, table_.node(from));
+    target.transition(ReplicaEvent::fetch_begin);
   }
   Result<Reservation> reservation = space_->reserve(to, block.size(), intent.mode);
   TableLock lock(table_);
   if (!reservation.ok()) {
     move->become(MoveState::failed);
-    table_.transition(target, ReplicaEvent::fetch_fail);
+    target.transition(ReplicaEvent::fetch_fail);
     return reservation.status();
   }
   move->reservation = std::move(reservation).value();
@@ -162,8 +163,8 @@ Status Mover::issue(Move& move, Parts parts) {
   }
   // The replica that it was to come from may have left; another one has the same bytes, but perhaps not here.
   NodeId from = move.from;
-  if (!is_valid(block.replica(from).word.state())) from = table_.source_of(block, move.to);
-  if (from == kNoNode) return fail(move, table_.lost_with(block));
+  if (!is_valid(block.replica(from).word.state())) from = source_of(table_, block, move.to);
+  if (from == kNoNode) return fail(move, lost_with(table_, block));
   if (!table_.reaches(from, move.to))
     return fail(move, Status(Code::busy, "the block has gone elsewhere meanwhile"));
   const bool whole =
@@ -211,7 +212,7 @@ Status Mover::issue(Move& move, Parts parts) {
   target.word.close();
   TableLock lock(table_);
   release_.finish_move(block, move.to);
-  table_.transition(target, ReplicaEvent::fetch_end);
+  target.transition(ReplicaEvent::fetch_end);
   return {};
 }
 
@@ -238,9 +239,9 @@ Status Mover::fail(Move& move, Status why) {
 // Has a disk begin to read what an operator at `to` is about to wait for, beside what it reads already.
 void Mover::start_disk_read(Block& block, NodeId to) {
   TableLock lock(table_);
-  if (table_.is_moving(block) || block.replica(to).word.state() != ReplicaState::absent ||
+  if (block.is_moving() || block.replica(to).word.state() != ReplicaState::absent ||
       block.replica(table_.host()).word.state() != ReplicaState::absent ||
-      table_.source_of(block, to) != table_.disk()) {
+      source_of(table_, block, to) != table_.disk()) {
     return;
   }
   const MoveScope move(table_, block);
@@ -285,7 +286,7 @@ Status Mover::finish_arrival(Block& block, NodeId id) {
   table_.touched(replica);
   TableLock lock(table_);
   release_.finish_move(block, id);
-  table_.transition(replica, ReplicaEvent::fetch_end);
+  replica.transition(ReplicaEvent::fetch_end);
   return {};
 }
 
@@ -332,7 +333,7 @@ void Mover::advance_moves() {
       continue;
     }
     watched_.push_back(move);  // while it lands, others may wait for it
-    if (table_.is_moving(*move->block) || !is_all_issued(*move) || !is_done(move->last)) continue;
+    if (move->block->is_moving() || !is_all_issued(*move) || !is_done(move->last)) continue;
     (void)land(move);
   }
   advance_links(Parts::one);
@@ -353,7 +354,7 @@ void Mover::advance_link(Link& link, Parts parts) {
     MovePtr move = link.take();
     if (move == nullptr) return;
     Block& block = *move->block;
-    if (table_.is_moving(block)) {
+    if (block.is_moving()) {
       link.wait(std::move(move));
       continue;
     }
@@ -403,7 +404,7 @@ Bytes Mover::landing_soon(const Node& node) const {
   if (soon == Bytes(0)) return soon;
   for (const Block* block : table_.moving()) {  // what this thread moves does not land while it waits
     const Replica& source = block->replica(node.id);
-    if (BlockTable::is_moved_by_me(*block) && source.vacating) soon -= source.memory.size();
+    if (block->is_moved_by_me() && source.vacating) soon -= source.memory.size();
   }
   return soon;
 }
@@ -414,7 +415,7 @@ Status Mover::wait_landing(Node& node) {
   while (!watched_.empty() && is_over(*watched_.front()) && watched_.front()->onward == kNoNode)
     watched_.pop_front();
   const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const MovePtr& move) {
-    return !is_over(*move) && move->from == node.id && !BlockTable::is_moved_by_me(*move->block) &&
+    return !is_over(*move) && move->from == node.id && !move->block->is_moved_by_me() &&
            move->block->replica(node.id).vacating;
   });
   return found == watched_.end() ? Status() : wait_landed(*found);
@@ -428,7 +429,7 @@ Status Mover::wait_landed(MovePtr move) {
     if (move->last != nullptr) (void)move->last->synchronize();
   }
   while (move->landing || !move->is_over()) {
-    if (move->landing || table_.is_moving(*move->block)) {
+    if (move->landing || move->block->is_moving()) {
       table_.wait_change();
       continue;
     }
@@ -446,7 +447,7 @@ bool Mover::cancel_last_waiting(Node& node) {
     Link& link = node.kind == NodeKind::host ? at->out : at->in;
     const MovePtr move = link.take_last();
     if (move == nullptr) continue;
-    if (table_.is_moving(*move->block)) {
+    if (move->block->is_moving()) {
       link.wait(move);
       continue;
     }
@@ -464,7 +465,7 @@ void Mover::cancel_planned(int64_t program) {
   TableLock lock(table_);
   const auto is_its = [&](const Move& move) IK_REQUIRES(engine_mutex) {
     const BlockName name(move.block->packed_name());
-    return name.program() == program && !table_.is_moving(*move.block);
+    return name.program() == program && !move.block->is_moving();
   };
   for (const NodeId each : table_.computing()) {
     while (const MovePtr move = table_.node(each).in.take_last_planned(is_its)) {

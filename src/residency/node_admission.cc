@@ -39,7 +39,7 @@ NodeAdmission::~NodeAdmission() {
   }
   TableLock lock(table_);
   node_.exclusive = false;
-  table_.notify_waiters();
+  table_.notify();
 }
 
 }  // namespace innkeeper

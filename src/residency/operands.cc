@@ -7,6 +7,7 @@
 #include "base/heap_reserve.h"
 #include "base/test_point.h"
 #include "residency/moving.h"
+#include "residency/sources.h"
 
 namespace innkeeper {
 
@@ -14,7 +15,7 @@ namespace innkeeper {
 
 Status Operands::acquire(NodeId id, std::span<Access> accesses) {
   if (table_.device(id).is_lost()) [[unlikely]] {
-    for (const Access& access : accesses) IK_RETURN_IF_ERROR(table_.check_not_lost(*access.block));
+    for (const Access& access : accesses) IK_RETURN_IF_ERROR(check_not_lost(table_, *access.block));
     return table_.device(id).loss();
   }
   bool complete = true;
@@ -66,7 +67,7 @@ void Operands::release_pins(NodeId id, std::span<Access> accesses) {
     if (access.write || access.born) replica.last_write.store(stamp, std::memory_order_relaxed);
     if (access.write) {
       written += access.block->size();
-      table_.count_write(*access.block);
+      access.block->count_write();
     }
     replica.word.remove_pin(access.write);
   }
@@ -81,7 +82,7 @@ Status Operands::pin_slow(const Access& access, NodeId id) {
   TableLock lock(table_);
   for (;;) {
     if (replica.word.try_pin(write)) return {};
-    if (table_.is_moving(block)) return Status(Code::busy, "the block is being moved by another thread");
+    if (block.is_moving()) return Status(Code::busy, "the block is being moved by another thread");
     if (pin_closed(replica, access)) return {};
     const ReplicaState state = replica.word.state();
     if (state == ReplicaState::shared && write && !replica.word.is_closed()) {
@@ -115,7 +116,7 @@ bool Operands::pin_closed(Replica& replica, const Access& access) {
   if (access.queue == Queue::compute && (access.write || replica.copies.into() != nullptr)) return false;
   replica.copies.forget_done();
   replica.word.add_pin(access.write);
-  table_.reopen(replica);
+  replica.reopen();
   return true;
 }
 
@@ -137,7 +138,7 @@ Status Operands::make_exclusive(Block& block, NodeId id) {
     others[count++] = at->id;
   }
   if (!failure.ok()) {
-    for (size_t i = 0; i < count; ++i) table_.reopen(block.replica(others[i]));
+    for (size_t i = 0; i < count; ++i) block.replica(others[i]).reopen();
     return failure;
   }
   {
@@ -145,7 +146,7 @@ Status Operands::make_exclusive(Block& block, NodeId id) {
     for (size_t i = 0; i < count; ++i) mover_.release().drop_replica(block, others[i]);
     failure = mover_.open_replica(block, id);
   }
-  if (failure.ok()) table_.transition(block.replica(id), ReplicaEvent::write);
+  if (failure.ok()) block.replica(id).transition(ReplicaEvent::write);
   return failure;
 }
 
@@ -221,15 +222,15 @@ void Operands::replace(Block& block, NodeId id, Memory memory, Bytes size) {
     // No operator acquires a block without bytes, so empty replicas elsewhere may be valid still (I2).
     for (const auto& at : table_.nodes()) {
       if (at->id == id || block.replica(at->id).word.state() == ReplicaState::absent) continue;
-      (void)mover_.release().detach(
-          block, at->id, ReplicaEvent::free);  // there is no memory; a move on its way there is over
+      // There is no memory to free; a move on its way there is over.
+      (void)mover_.release().detach(block, at->id, ReplicaEvent::free);
     }
     table_.promote_if_last(block);
   }
-  table_.set_size(block, size);
+  block.set_size(size);
   if (replica.word.state() == ReplicaState::absent) {
     replica.memory = std::move(memory);
-    table_.transition(replica, ReplicaEvent::born);
+    replica.transition(ReplicaEvent::born);
     table_.list(block, id);
     return;
   }
@@ -251,7 +252,7 @@ Status Operands::resize_unwritten(Block& block, Bytes size) {
       return Status(Code::invalid_argument, "the block has been written; its owner must resize it");
     }
   }
-  table_.set_size(block, size);
+  block.set_size(size);
   return {};
 }
 

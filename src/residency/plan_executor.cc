@@ -7,6 +7,7 @@
 #include "base/heap_reserve.h"
 #include "base/log.h"
 #include "residency/moving.h"
+#include "residency/sources.h"
 
 namespace innkeeper {
 
@@ -301,7 +302,7 @@ void PlanExecutor::evict_as_planned(Block& block, NodeId id) {
   const NeedsHeap books;
   TableLock lock(table_);
   Replica& replica = block.replica(id);
-  if (table_.is_moving(block) || !is_valid(replica.word.state()) || !replica.word.close_if_unpinned()) return;
+  if (block.is_moving() || !is_valid(replica.word.state()) || !replica.word.close_if_unpinned()) return;
   const MoveScope move(table_, block);
   // Room is made below, but others are not waited for: their operators may be about to tell the planner.
   // Where it fails the block stays, as it was.
@@ -312,9 +313,9 @@ void PlanExecutor::evict_as_planned(Block& block, NodeId id) {
 bool PlanExecutor::fetch_as_planned(Block& block, NodeId id) {
   const NeedsHeap books;
   TableLock lock(table_);
-  if (table_.is_moving(block) || block.replica(id).word.state() != ReplicaState::absent) return true;
+  if (block.is_moving() || block.replica(id).word.state() != ReplicaState::absent) return true;
   if (ledger_.free(id) < round_up(block.size())) return false;
-  const NodeId from = table_.source_of(block, id);
+  const NodeId from = source_of(table_, block, id);
   if (from == kNoNode || (id == table_.host() && from != table_.disk())) return true;
   const MoveScope move(table_, block);
   return mover_.fetch(block, id, kPlanned).code() != Code::busy;

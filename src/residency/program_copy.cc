@@ -23,7 +23,7 @@ Status ProgramCopy::begin() {
   Stamp touched = 0;
   {
     TableLock lock(table_);
-    if (BlockTable::is_moving(*access_.block)) {  // that thread changes the events
+    if (access_.block->is_moving()) {  // that thread changes the events
       lock.unlock();
       return device.synchronize();
     }
@@ -50,7 +50,7 @@ Status ProgramCopy::end(Event copied) {
   reach("program copy");
   TableLock lock(table_);
   table_.leave_nursery(*access_.block);  // a new result dies without a look at its copies
-  if (BlockTable::is_moving(*access_.block)) {
+  if (access_.block->is_moving()) {
     lock.unlock();
     return table_.device(node_).wait(Queue::compute, copied);  // the pin's stamp covers it
   }

@@ -50,7 +50,7 @@ bool Recomputer::discard(Block& block, NodeId id, std::unique_ptr<RecordedCall>&
   Replica& replica = block.replica(id);
   // Else it leaves without a copy anyway, or something dropped is made of it.
   const bool alone = replica.word.state() == ReplicaState::owned;
-  if (!alone || table_.is_moving(block) || discarded_.contains(&block)) return false;
+  if (!alone || block.is_moving() || discarded_.contains(&block)) return false;
   if (block.writes() != call->writes()) return false;
   if (!call->in_force()) return false;
   if (!fits(*call, block)) return false;
@@ -92,13 +92,12 @@ bool Recomputer::fits(const RecordedCall& call, const Block& result) const {
 bool Recomputer::keep_inputs(Block& block, const RecordedCall& call) {
   const auto may_hold = [this](const RecordedCall::Input& input) IK_REQUIRES(engine_mutex) {
     Block& from = *input.block;
-    if (table_.is_moving(from) || from.discarded.load(std::memory_order_relaxed) ||
-        from.writes() != input.writes)
+    if (from.is_moving() || from.discarded.load(std::memory_order_relaxed) || from.writes() != input.writes)
       return false;
     table_.leave_nursery(from);
     return std::all_of(table_.nodes().begin(), table_.nodes().end(), [&](const auto& at) {
       Replica& replica = from.replica(at->id);
-      return replica.escapes == 0 && (replica.word.state() != ReplicaState::owned || table_.share(replica));
+      return replica.escapes == 0 && (replica.word.state() != ReplicaState::owned || replica.share());
     });
   };
   for (const RecordedCall::Input& input : call.inputs()) {
@@ -119,8 +118,7 @@ void Recomputer::release_inputs(Block& block, const RecordedCall& call) {
     if (!found->second.empty()) continue;
     fed_by_.erase(found);
     input.block->feeds_discarded_ = false;
-    if (!table_.is_moving(*input.block))
-      table_.promote_if_last(*input.block);  // else once it does not (end_move)
+    if (!input.block->is_moving()) table_.promote_if_last(*input.block);  // else once it does not (end_move)
   }
 }
 
@@ -215,7 +213,7 @@ Status Recomputer::refill(Block& block, Block& made, NodeId id) {
   table_.observe(block, id, target.memory.data());
   table_.touched(target);
   const TableLock again(table_);
-  table_.transition(target, ReplicaEvent::born);
+  target.transition(ReplicaEvent::born);
   table_.list(block, id);
   block.discarded.store(false, std::memory_order_relaxed);
   return {};

@@ -5,6 +5,7 @@
 
 #include "base/heap_reserve.h"
 #include "residency/moving.h"
+#include "residency/sources.h"
 
 namespace innkeeper {
 
@@ -40,7 +41,7 @@ Status Requests::prefetch(Block& block, NodeId id) {
   for (;;) {
     table_.wait_move(block);
     if (block.replica(id).word.state() != ReplicaState::absent) return {};
-    if (table_.source_of(block, id) == kNoNode) return table_.lost_with(block);
+    if (source_of(table_, block, id) == kNoNode) return lost_with(table_, block);
     Status status;
     {
       const MoveScope move(table_, block);
@@ -109,9 +110,9 @@ Status Requests::read(Block& block, void* to) {
   table_.leave_nursery(block);
   table_.wait_move(block);
   const NodeId from =
-      table_.has_replica(block, table_.host()) ? table_.host() : table_.source_of(block, table_.host());
+      table_.has_replica(block, table_.host()) ? table_.host() : source_of(table_, block, table_.host());
   if (from == kNoNode) {
-    const Status lost = table_.lost_with(block);
+    const Status lost = lost_with(table_, block);
     return lost.ok() ? Status(Code::unavailable, "the block has no bytes") : lost;
   }
   const MoveScope move(table_, block);
@@ -132,7 +133,7 @@ std::vector<NodeId> Requests::where(const Block& block) const {
   for (const auto& at : table_.nodes()) {
     const Replica& replica = block.replica(at->id);
     const ReplicaState state = replica.word.state();
-    const Move* const move = table_.is_moving(block) ? nullptr : replica.copies.move();
+    const Move* const move = block.is_moving() ? nullptr : replica.copies.move();
     const bool has_come =
         move != nullptr && !move->is_over() && mover_.is_all_issued(*move) && is_done(move->last);
     if (!is_valid(state) && !has_come) continue;

@@ -34,6 +34,9 @@ class IK_SCOPED_CAPABILITY TableLock {
   void wait_for(CondVar& condition, std::chrono::microseconds limit) IK_REQUIRES(engine_mutex);
 
  private:
+  friend class Unlocked;
+  static Mutex& mutex_of(const BlockTable& table);
+
   Mutex& mutex_;
   bool held_ = true;
 };

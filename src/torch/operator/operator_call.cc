@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "residency/sources.h"
 #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
 #include "torch/memory/composed.h"
@@ -90,7 +91,8 @@ void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) cons
   const Status failure = device->failure({"its kernel"}, error);
   std::string line = failure.message();
   for (const Operand& operand : operands_) {
-    if (const Status lost = engine.table().check_not_lost(*operand.block); !lost.ok()) line += "; " + lost.message();
+    if (const Status lost = check_not_lost(engine.table(), *operand.block); !lost.ok())
+      line += "; " + lost.message();
   }
   throw_status(Status(failure.code(), std::move(line)), name_);
 }
@@ -155,7 +157,7 @@ std::string OperatorCall::why_too_small() const {
 Status OperatorCall::bring_together(NodeId node) {
   node_ = node;
   return runtime_.engine().gather(node, std::span(accesses_.data(), accesses_.size()), operand_bytes_,
-                scope_);
+                                  scope_);
 }
 
 void OperatorCall::begin(NodeId node) {
@@ -199,7 +201,7 @@ void OperatorCall::begin(NodeId node) {
   }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
-  if (backend.host) armed_.emplace(&runtime_.engine(), node);
+  if (backend.host) armed_.emplace(&runtime_.engine().evictor(), node);
 }
 
 // The real tensor of an earlier operand that is the same tensor: kernels go by identity where an output is

@@ -294,7 +294,7 @@ Runtime::Runtime(Prepared prepared)
                           .escapes = &is_held_elsewhere,
                           .copies = &record_copy,
                           .recorded_calls = &recorded_call_of});
-  late_accountant().set(engine_.get());
+  late_accountant().set(&engine_->evictor());
   start_charging(*engine_, backends_);
   install_heap_reserve();
   engine_->mover().thread().start();
