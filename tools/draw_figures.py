@@ -208,12 +208,12 @@ PATH = (
     Stage("run_managed", "src/torch/operator/fallback.cc", "PyTorch calls the one boxed function"),
     Stage("collect", "src/torch/operator/fallback.cc", "the signature names operands and what is written"),
     Stage("choose", "src/torch/operator/operator_call.cc", "the node with most bytes of the operands"),
-    Stage("acquire", "src/residency/acquire.cc", "resident operands are pinned by one compare-and-swap"),
-    Stage("fetch", "src/residency/moves.cc", "missing operands: free space, then a copy"),
-    Stage("finish_arrival", "src/residency/transfer.cc", "the compute queue waits for the copy's event"),
+    Stage("acquire", "src/residency/operands.cc", "resident operands are pinned by one compare-and-swap"),
+    Stage("fetch", "src/residency/mover.cc", "missing operands: free space, then a copy"),
+    Stage("finish_arrival", "src/residency/transfers.cc", "the compute queue waits for the copy's event"),
     Stage("compute", "src/torch/operator/fallback.cc", "the kernel runs on real tensors over the replicas"),
     Stage("give_back", "src/torch/operator/operator_call.cc", "results become blocks"),
-    Stage("release", "src/residency/acquire.cc", "the operator's stamp is noted, pins go, the planner looks"),
+    Stage("release", "src/residency/operands.cc", "the operator's stamp is noted, pins go, the planner looks"),
 )
 
 

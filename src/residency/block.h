@@ -4,7 +4,7 @@
 // while the tensor's storage lives. Fields are reached through Engine, but for the fast path below.
 //
 // A replica's `word` is its state, a flag and its pins in one atomic, so that an operator whose operands are
-// resident pins each with one compare-and-swap and no lock. All other fields are guarded by Engine's mutex,
+// resident pins each with one compare-and-swap and no lock. All other fields are guarded by engine_mutex,
 // or by the block's `moving` flag while a thread works on the block without it.
 #pragma once
 
@@ -122,7 +122,7 @@ struct Replica {
   ReplicaWord word;
   std::atomic<Stamp> last_use{0};
   std::atomic<Stamp> last_write{0};
-  // Changed with Engine's mutex held; read without it where a stale answer does no harm (Engine::place).
+  // Changed with engine_mutex held; read without it where a stale answer does no harm (Operands::place).
   std::atomic<uint32_t> user_pins{0};
   std::atomic<uint32_t> escapes{0};  // pins kept because the real storage is held outside (I12)
   Memory memory;
@@ -150,9 +150,9 @@ class Block : public TrailingArray<Block, Replica> {
   void* attachment = nullptr;
 
   // Read at several nodes at the same time, as the weights of data-parallel replicas are: operators run where
-  // their other operands are (Engine::place).
+  // their other operands are (Operands::place).
   std::atomic<bool> replicated{false};
-  // Its bytes are nowhere, and can be computed again (recompute.cc). Changed with Engine's mutex held.
+  // Its bytes are nowhere, and can be computed again (recomputer.cc). Changed with engine_mutex held.
   std::atomic<bool> discarded{false};
   // How many operators have written it, or users; they are in order.
   uint32_t writes() const { return writes_.load(std::memory_order_relaxed); }
@@ -182,9 +182,9 @@ class Block : public TrailingArray<Block, Replica> {
   std::atomic<int64_t> size_;
   std::atomic<int64_t> name_{0};  // a planner's, packed (program_trackers.h)
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; no other
-  // thread may. Guarded by Engine's mutex.
+  // thread may. Guarded by engine_mutex.
   const void* mover_ = nullptr;
-  size_t moving_place_ = 0;  // Place in Engine::moving_ during a move.
+  size_t moving_place_ = 0;  // Place in BlockTable::moving_ during a move.
 };
 
 // With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two

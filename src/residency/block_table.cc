@@ -160,7 +160,7 @@ void BlockTable::end_move(Block& block) {
   block.mover_ = nullptr;
   forget_move(block);
   // Others may have left, a copy out of the last one may have failed, and what was dropped of the block may
-  // have come back (recompute.cc).
+  // have come back (recomputer.cc).
   promote_if_last(block);
   for (const auto& at : nodes_) {  // a victim that has not left
     const Replica& replica = block.replica(at->id);

@@ -4,7 +4,7 @@
 // passes those that are planned, and these pass hints: what waits has room already, and no copy yet. Demands
 // do not wait. Large blocks are copied in parts, for the same reason.
 //
-// Thread safety: none; Engine's mutex guards it. Asking whether a copy is done is all that is asked of a
+// Thread safety: none; engine_mutex guards it. Asking whether a copy is done is all that is asked of a
 // device.
 #pragma once
 

@@ -1,5 +1,5 @@
 // A move: one block's bytes on their way into a node (docs/design/moves.md). No thread owns it;
-// any thread that comes by may take its next step (Engine::advance).
+// any thread that comes by may take its next step (Mover::advance).
 //
 //     wanted    it asks for room, and holds nothing
 //     reserved  it has room, and waits for its link
@@ -10,7 +10,7 @@
 //
 // A block has at most one move into a node: the replica there is arriving, and has it (copies.h).
 //
-// Thread safety: guarded by Engine's mutex, or by the block's `moving` flag while a thread works on the block
+// Thread safety: guarded by engine_mutex, or by the block's `moving` flag while a thread works on the block
 // without it.
 #pragma once
 

@@ -49,7 +49,7 @@ struct Node {
   std::atomic<int64_t> peak{0};
   std::atomic<int64_t> ops{0};
   std::atomic<int64_t> evictions{0};
-  std::atomic<int> running{0};  // operators between OperatorScope's ends
+  std::atomic<int> running{0};  // operators between NodeAdmission's ends
   // Has been more than half full, or asked to take a large operator: they take turns from now on, and no
   // new result stays off the list.
   std::atomic<bool> tight{false};
@@ -58,7 +58,7 @@ struct Node {
   std::atomic<int> moving{0};
   std::atomic<int64_t> ahead{0};      // bytes that are to be written back before they must leave
   std::atomic<int64_t> unplanned{0};  // bytes that left for threads that no planner follows
-  // Guarded by Engine::mutex_:
+  // Guarded by BlockTable::mutex_:
   Block* first = nullptr;  // resident replicas
   Bytes replica_bytes{0};
   Bytes pinned_by_user{0};
@@ -69,7 +69,7 @@ struct Node {
   Link in;                         // copies into the node; of the host: none, the other end counts
   Link out;                        // copies out of it
   std::unique_ptr<Stamps> stamps;  // Stamps of an accelerator's compute queue.
-  // Replicas that hold memory, but those that are leaving. Guarded by Engine::mutex_.
+  // Replicas that hold memory, but those that are leaving. Guarded by BlockTable::mutex_.
   std::unique_ptr<VictimIndex> index;
 };
 

@@ -1,5 +1,5 @@
 // Results that were just made and that no thread has looked for. Most die like this, with their only replica
-// where it was born; then neither birth nor death takes Engine's mutex.
+// where it was born; then neither birth nor death takes engine_mutex.
 //
 // A result in the nursery stands at one of kPlaces places instead of on its node's list and in the index of
 // victims. Before a thread looks at lists, at indexes or at the books of replicas, or moves or keeps a block,
@@ -11,7 +11,7 @@
 // its own end. An end leaves a mark at the place until the bytes have been given back. So who needs room, and
 // looks for blocks, for marks and for free room in that order, misses none.
 //
-// Thread safety: all methods. add() and begin_death() are those of the block's own thread, as Engine::adopt()
+// Thread safety: all methods. add() and begin_death() are those of the block's own thread, as Operands::adopt()
 // and destroy() are; no method waits. What a thread wrote before add() is seen by the thread that takes the
 // block.
 #pragma once

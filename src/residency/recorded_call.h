@@ -36,7 +36,7 @@ class RecordedCall {
   // False: the operator would make other bytes now, by what has been set for all of the process since. Asked
   // under the engine's lock.
   virtual bool in_force() const { return true; }
-  // Runs the operator there once more, and has Engine::refill() give the block what it made.
+  // Runs the operator there once more, and has Recomputer::refill() give the block what it made.
   virtual Status follow(Block& block) = 0;
 };
 

@@ -1,7 +1,7 @@
 // Room at a node that is promised: bytes of its budget, charged before there is memory for them
 // (docs/design/moves.md).
 //
-// Engine::reserve() gives one, and is told how far it may go for it. What the thread allocates at the node
+// Evictor::reserve() gives one, and is told how far it may go for it. What the thread allocates at the node
 // while the reservation is armed takes its bytes from the reservation first, by any allocator's charge; what
 // is left goes back with the reservation.
 //

@@ -24,7 +24,7 @@ struct ThreadState {
   int64_t strange = 0;                         // Operators without a tracker, beside tracked programs.
   std::array<double, kMaxNodes>
       recomputed_seconds{};          // seconds of kernels that recorded calls ran, since its planner heard
-  int recomputing = 0;               // recorded calls that it follows (recompute.cc)
+  int recomputing = 0;               // recorded calls that it follows (recomputer.cc)
   std::shared_ptr<ThreadLife> life;  // Set with its first tracker (program_trackers.h).
 };
 

@@ -1,7 +1,7 @@
 // The access stream: at each operator's end a few words of what it touched,
 // and a few where a block dies or the program sets a mark. event.h says how they are written. Each thread
 // writes into a ring of its own, without a lock; who reads does so
-//   - at once, on the thread itself: what operation() returns. So plans are made (Engine::follow).
+//   - at once, on the thread itself: what operation() returns. So plans are made (PlanExecutor::follow).
 //   - when a record ends: of all threads, in the order in which it happened (Merged). So is the text that
 //     reports and `innkeeper replay` read (recorder.h).
 //
