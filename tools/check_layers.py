@@ -19,16 +19,21 @@ PUBLIC = TOP / "include" / "innkeeper"
 PUBLIC_FOLDER, PUBLIC_TORCH_FOLDER = "include/innkeeper", "include/innkeeper/torch"
 TORCH_ROWS = {"torch": {"residency", "board", "trace", "sim", "config"}, "bindings": {"torch", "lease"}}
 # Directories inside a folder, lowest first: a file includes those of its own directory and of rows above its
-# own alone. "." are the files beside the directories, "main" is the program's first file.
+# own alone. "." are the files beside the directories, unless a row has the file's own name without its ending.
 INNER_ROWS = {
     "torch": (
         (".",), ("process",), ("registry",), ("memory",), ("accelerator",), ("cuda", "sim"), ("random",),
         ("operator",), ("kernels",), ("distributed",), ("start",),
     ),
     "cli": ((".",), ("cards",), ("grant",), ("doctor", "measure", "queue", "setup"), ("main",)),
+    # The engine's parts: a file beside the directories has a row of its own.
+    "residency": (
+        ("block",), ("books",), ("movement",), ("evictor",), ("operands",), ("recomputer",), ("plan_executor",),
+        ("requests", "invariants"), ("engine",),
+    ),
 }  # fmt: skip
 # Folders whose files form no circle: a header and its .cc count as one.
-WITHOUT_CIRCLES = ("plan", "policy", "trace", "replay")
+WITHOUT_CIRCLES = ("plan", "policy", "trace", "replay", "residency")
 PROGRAM_ROW = re.compile(r"set\(CLI_DEPS ([\w\s]+)\)")
 LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -103,11 +108,11 @@ def problems_of(path: Path, folder: str, allowed: set[str], folders: set[str]) -
 
 
 def directory_of(path: Path, folder: str) -> str:
-    """The directory of INNER_ROWS that a file of src/FOLDER is in."""
+    """The entry of INNER_ROWS that stands for a file of src/FOLDER."""
     parts = path.relative_to(SRC / folder).parts
-    if parts == ("main.cc",):
-        return "main"
-    return parts[0] if len(parts) > 1 else "."
+    if len(parts) > 1:
+        return parts[0]
+    return path.stem if any(path.stem in row for row in INNER_ROWS[folder]) else "."
 
 
 def inner_problems(folder: str) -> list[str]:

@@ -134,8 +134,8 @@ def enumerators(path: str, name: str) -> list[str]:
 
 def replica_states() -> Figure:
     """What each event makes of a replica."""
-    events = enumerators("src/residency/state.h", "ReplicaEvent")
-    rows = table_in("src/residency/state.h", "kTransitions")
+    events = enumerators("src/residency/block/state.h", "ReplicaEvent")
+    rows = table_in("src/residency/block/state.h", "kTransitions")
     names = [row[0] for row in rows]
     steps: dict[tuple[int, int], list[str]] = {}
     for source, row in enumerate(rows):
@@ -167,7 +167,7 @@ def replica_states() -> Figure:
 
 def move_states() -> Figure:
     """The states of a move, and which may follow which."""
-    rows = table_in("src/residency/move.h", "kMaySucceed")
+    rows = table_in("src/residency/block/move.h", "kMaySucceed")
     names = [row[0] for row in rows]
     follows = {
         name: [other for other, cell in zip(names, row[1:], strict=True) if cell == "true"]
@@ -209,8 +209,8 @@ PATH = (
     Stage("collect", "src/torch/operator/fallback.cc", "the signature names operands and what is written"),
     Stage("choose", "src/torch/operator/operator_call.cc", "the node with most bytes of the operands"),
     Stage("acquire", "src/residency/operands.cc", "resident operands are pinned by one compare-and-swap"),
-    Stage("fetch", "src/residency/mover.cc", "missing operands: free space, then a copy"),
-    Stage("finish_arrival", "src/residency/transfers.cc", "the compute queue waits for the copy's event"),
+    Stage("fetch", "src/residency/movement/mover.cc", "missing operands: free space, then a copy"),
+    Stage("finish_arrival", "src/residency/movement/transfers.cc", "the compute queue waits for the copy's event"),
     Stage("compute", "src/torch/operator/fallback.cc", "the kernel runs on real tensors over the replicas"),
     Stage("give_back", "src/torch/operator/operator_call.cc", "results become blocks"),
     Stage("release", "src/residency/operands.cc", "the operator's stamp is noted, pins go, the planner looks"),

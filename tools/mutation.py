@@ -4,7 +4,7 @@ A list is text. A mutant is a name in brackets and its file, then why a test mus
 as good as the original the reason, and the change: the exact lines that go, marked `-`, and those that come
 instead, marked `+`. The last line of both may be the beginning of one. What goes must stand in the file once.
 
-    [free-to-reuse/order-after] src/residency/transfers.cc
+    [free-to-reuse/order-after] src/residency/movement/transfers.cc
     why: an accelerator's memory is handed out again while a copy still touches it (I5, I6)
     -    order_after(id, users);
     -    memory.reset();

@@ -13,7 +13,7 @@
 
 namespace innkeeper {
 
-// How a node chooses a victim beside the order of keys. The engine's index (residency/index.h) and the
+// How a node chooses a victim beside the order of keys. The engine's index (residency/block/victim_index.h) and the
 // planner's model of it (plan/on_demand.h) share these.
 inline constexpr Bytes kSmallReplica = KiB(64);  // Copied in some 3 us; starting the copy takes 10.
 inline constexpr int64_t kSmallShare = 16;  // Small replicas stay while they take 1/16 of the budget or less.

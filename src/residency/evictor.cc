@@ -8,8 +8,8 @@
 #include "base/heap_reserve.h"
 #include "base/log.h"
 #include "base/test_point.h"
-#include "residency/moving.h"
-#include "residency/sources.h"
+#include "residency/movement/moving.h"
+#include "residency/block/sources.h"
 
 namespace innkeeper {
 

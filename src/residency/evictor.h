@@ -8,8 +8,8 @@
 
 #include <vector>
 
-#include "residency/ledger.h"
-#include "residency/mover.h"
+#include "residency/books/ledger.h"
+#include "residency/movement/mover.h"
 
 namespace innkeeper {
 

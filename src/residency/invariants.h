@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "residency/block_table.h"
+#include "residency/block/block_table.h"
 
 namespace innkeeper {
 

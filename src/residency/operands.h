@@ -10,8 +10,8 @@
 #include <span>
 
 #include "policy/placement.h"
-#include "residency/ledger.h"
-#include "residency/mover.h"
+#include "residency/books/ledger.h"
+#include "residency/movement/mover.h"
 
 namespace innkeeper {
 

@@ -5,7 +5,7 @@
 
 #include "base/heap_reserve.h"
 #include "base/log.h"
-#include "residency/moving.h"
+#include "residency/movement/moving.h"
 
 namespace innkeeper {
 

@@ -15,9 +15,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "residency/node_admission.h"
+#include "residency/books/node_admission.h"
 #include "residency/operands.h"
-#include "residency/recorded_call.h"
+#include "residency/block/recorded_call.h"
 
 namespace innkeeper {
 

@@ -1,4 +1,4 @@
-// Copies that programs do not wait for (residency/program_copy.h), by several threads, while others evict and
+// Copies that programs do not wait for (residency/movement/program_copy.h), by several threads, while others evict and
 // read.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/program_copy.h"
+#include "residency/movement/program_copy.h"
 #include "support/machine.h"
 
 namespace innkeeper::test {

@@ -20,7 +20,7 @@
 #include "policy/eviction.h"
 #include "residency/engine.h"
 #include "residency/engine.h"
-#include "residency/program_copy.h"
+#include "residency/movement/program_copy.h"
 #include "sim/accelerator.h"
 #include "support/contents.h"
 #include "support/faulty_device.h"

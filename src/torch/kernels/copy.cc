@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "residency/pinned_copies.h"
-#include "residency/program_copy.h"
+#include "residency/movement/pinned_copies.h"
+#include "residency/movement/program_copy.h"
 #include "torch/accelerator/backend.h"
 #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
@@ -42,7 +42,7 @@ NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& so
   return there != kNoNode && !runtime.backend(there).host ? there : call.choose();
 }
 
-// The node's device, if a copy may run on its copy queues (residency/program_copy.h). A program that does not
+// The node's device, if a copy may run on its copy queues (residency/movement/program_copy.h). A program that does not
 // speak CUDA may have tensors of its own on a GPU, and streams that order what they do to page-locked memory.
 C10Device* device_with_copy_queues(Runtime& runtime, NodeId node) {
   const NodeBackend& backend = runtime.backend(node);

@@ -8,7 +8,7 @@
 namespace innkeeper::torch_layer {
 
 // Writes `source` into `target`; at least one is managed. With `non_blocking` a copy between a GPU and
-// page-locked memory of one layout and dtype runs concurrently with kernels (residency/program_copy.h), and
+// page-locked memory of one layout and dtype runs concurrently with kernels (residency/movement/program_copy.h), and
 // the program waits before it reads what it copied out, as on CUDA. All other bytes that come to the CPU are
 // there when this returns.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking);

@@ -16,7 +16,7 @@
 #include <c10/core/Storage.h>
 
 #include "base/trailing_array.h"
-#include "residency/block.h"
+#include "residency/block/block.h"
 #include "residency/engine.h"
 #include "torch/memory/address_space.h"
 #include "torch/memory/device_index.h"

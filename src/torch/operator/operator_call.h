@@ -77,7 +77,7 @@ class OperatorCall {
   // Whether operands have different device indices.
   bool mixed_indices() const { return mixed_indices_; }
   size_t operand_count() const { return operands_.size(); }
-  // The one operand's bytes are copied on this queue of the node (residency/program_copy.h). Before begin().
+  // The one operand's bytes are copied on this queue of the node (residency/movement/program_copy.h). Before begin().
   void use_queue(Queue queue) { accesses_.front().queue = queue; }
   Queue queue() const { return accesses_.empty() ? Queue::compute : accesses_.front().queue; }
   const Access& only_access() const { return accesses_.front(); }

@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "residency/recorded_call.h"
+#include "residency/block/recorded_call.h"
 #include "torch/operator/fallback.h"
 #include "torch/operator/operator_call.h"
 #include "torch/operator/process_settings.h"

@@ -13,7 +13,7 @@
 #include "base/repeat.h"
 #include "board/publisher.h"
 #include "residency/engine.h"
-#include "residency/pinned_copies.h"
+#include "residency/movement/pinned_copies.h"
 #include "torch/process/kernel_clock.h"
 
 namespace innkeeper::torch_layer {

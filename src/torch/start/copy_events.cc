@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include "residency/observers.h"
+#include "residency/block/observers.h"
 
 namespace innkeeper::torch_layer {
 namespace {

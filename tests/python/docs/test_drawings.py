@@ -43,9 +43,9 @@ def test_a_figure_says_in_words_what_it_shows(path) -> None:
 
 
 def test_the_states_are_read_from_the_header(drawing: ModuleType) -> None:
-    rows = drawing.table_in("src/residency/state.h", "kTransitions")
+    rows = drawing.table_in("src/residency/block/state.h", "kTransitions")
     assert [row[0] for row in rows] == ["absent", "arriving", "shared", "owned"]
-    assert drawing.enumerators("src/residency/state.h", "ReplicaEvent")[:2] == ["born", "fetch_begin"]
+    assert drawing.enumerators("src/residency/block/state.h", "ReplicaEvent")[:2] == ["born", "fetch_begin"]
     said = drawing.replica_states().description
     assert "shared to owned by write or promote" in said and "absent to shared" not in said
 

@@ -217,7 +217,7 @@ def test_a_shard_without_a_report_ended_in_the_middle(
     ("changed", "wanted"),
     [
         ("src/cli/main.cc", []),
-        ("src/residency/move.h", ["*ReplicaStates.*", "*Walk*"]),
+        ("src/residency/block/move.h", ["*ReplicaStates.*", "*Walk*"]),
         ("tests/unit/residency/state_test.cc", ["*ReplicaStates.*"]),
     ],
 )

@@ -88,7 +88,7 @@ print(json.dumps(said))
 
 
 def test_the_state_table_is_the_codes():
-    header = (ROOT / "src/residency/state.h").read_text()
+    header = (ROOT / "src/residency/block/state.h").read_text()
     states = ["absent", "arriving", "shared", "owned"]
     in_code = []
     for row in re.findall(r"/\*\s*(\w+)\s*\*/\s*\{\{(.*?)\}\}", header):

@@ -1,5 +1,5 @@
 // The atomic word of a replica: what the fast path of an operator rests on.
-#include "residency/block.h"
+#include "residency/block/block.h"
 
 #include <gtest/gtest.h>
 

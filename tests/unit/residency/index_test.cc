@@ -1,5 +1,5 @@
 // The index of victims: in the order of use, whatever happens in between.
-#include "residency/index.h"
+#include "residency/block/victim_index.h"
 
 #include <gtest/gtest.h>
 

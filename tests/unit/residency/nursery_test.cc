@@ -1,5 +1,5 @@
 // What is born and dies before anybody looks for it asks for no lock; and whoever looks finds it.
-#include "residency/nursery.h"
+#include "residency/block/nursery.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "residency/pinned_copies.h"
+#include "residency/movement/pinned_copies.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-// Copies that the program asks for and does not wait for (residency/program_copy.h): in order with the
+// Copies that the program asks for and does not wait for (residency/movement/program_copy.h): in order with the
 // operators that touch the block, by what the simulator shows where a wait is missing, and concurrent with
 // all others, by its clock.
-#include "residency/program_copy.h"
+#include "residency/movement/program_copy.h"
 
 #include <gtest/gtest.h>
 

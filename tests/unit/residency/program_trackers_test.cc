@@ -1,9 +1,9 @@
 // Whose a block is, whose a thread's program is, and how programs part a node's room.
-#include "residency/program_trackers.h"
+#include "residency/books/program_trackers.h"
 
 #include <gtest/gtest.h>
 
-#include "residency/thread_state.h"
+#include "residency/block/thread_state.h"
 
 namespace innkeeper {
 namespace {

@@ -1,5 +1,5 @@
 // The table of replica states, row by row, against the invariants it must keep.
-#include "residency/state.h"
+#include "residency/block/state.h"
 
 #include <gtest/gtest.h>
 
