@@ -131,8 +131,8 @@ void Engine::reset_stats() {
 }
 
 Status Engine::synchronize() {
-  // A move by way of the host goes on from there: at most from one accelerator to the host, to the disk and back,
-  // to another accelerator. Moves of another thread's blocks are not waited for.
+  // A move by way of the host goes on from there: at most from one accelerator to the host, to the disk and
+  // back, to another accelerator. Moves of another thread's blocks are not waited for.
   constexpr int kMostHops = 5;
   for (int hops = 0; hops < kMostHops; ++hops) {
     mover_.issue_waiting();

@@ -1,8 +1,8 @@
-// The engine: it knows where every block's bytes are, brings them where an operator needs them and frees memory
-// for them. It knows no tensor, no kernel and no PyTorch.
+// The engine: it knows where every block's bytes are, brings them where an operator needs them and frees
+// memory for them. It knows no tensor, no kernel and no PyTorch.
 //
-// Engine is the facade over its parts; each part's header is its contract. A part uses the parts above it in this
-// list alone (tools/check_layers.py), but for SpaceSource:
+// Engine is the facade over its parts; each part's header is its contract. A part uses the parts above it in
+// this list alone (tools/check_layers.py), but for SpaceSource:
 //     BlockTable     nodes, blocks, the mutex          Operands      pins, births and ends of blocks
 //     Ledger         charges against budgets           Recomputer    discarded blocks
 //     LastingPins    pins that outlast an operator     PlanExecutor  what plans order
@@ -11,16 +11,16 @@
 //
 // An operator runs like this:
 //     std::optional<NodeAdmission> admission;  // one operator at a time where memory is short
-//     IK_RETURN_IF_ERROR(engine.gather(node, accesses, bytes, admission));  // operands are at `node` and pinned
+//     IK_RETURN_IF_ERROR(engine.gather(node, accesses, bytes, admission));  // at `node`, pinned
 //     ... the kernel; its allocations are charged to the evictor ...
 //     engine.adopt(block, node, memory);          // each fresh result, pinned as operands are
 //     engine.release(node, accesses, operation);  // operands and results
 //
 // Invariants: I1 to I12 (docs/design/coherence.md); each place that keeps one names it.
 //
-// Thread safety: every function may be called from any thread. The program orders two threads that use one block
-// where one of them writes it, as PyTorch requires (I8).
-// Locks: one mutex, BlockTable's; never held across a copy, an allocation, a kernel or a wait for a device (I10).
+// Thread safety: every function may be called from any thread. The program orders two threads that use one
+// block where one of them writes it, as PyTorch requires (I8). Locks: one mutex, BlockTable's; never held
+// across a copy, an allocation, a kernel or a wait for a device (I10).
 #pragma once
 
 #include <memory>
@@ -45,8 +45,8 @@ struct Observers {
 
 class Engine {
  public:
-  // Requires: one host node, at most one disk node. Evicted bytes go from an accelerator to the host, from there to
-  // the disk.
+  // Requires: one host node, at most one disk node. Evicted bytes go from an accelerator to the host, from
+  // there to the disk.
   Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -95,11 +95,11 @@ class Engine {
     return recomputer_.gather(node, accesses, operands, admission);
   }
   Status acquire(NodeId node, std::span<Access> accesses) { return operands_.acquire(node, accesses); }
-  // Releases the pins that are still marked in `accesses`, takes moves on, and tells the planner and records of the
-  // accesses. An operation that has a name stands in records.
+  // Releases the pins that are still marked in `accesses`, takes moves on, and tells the planner and records
+  // of the accesses. An operation that has a name stands in records.
   void release(NodeId node, std::span<Access> accesses, const trace::Operation& operation = {});
-  // acquire() and release() for work on the bytes that ends by itself, on any thread: an operator that finds no
-  // memory at `node` meanwhile waits for that end.
+  // acquire() and release() for work on the bytes that ends by itself, on any thread: an operator that finds
+  // no memory at `node` meanwhile waits for that end.
   Status pin_async(NodeId node, std::span<Access> accesses);
   void unpin_async(NodeId node, std::span<Access> accesses);
   // The access of the thread's last Requests::hold(): the caller releases it, or keeps it as escaped.
@@ -111,8 +111,8 @@ class Engine {
 
   // ---- observation
   Stats stats();
-  // Budget, resident, peak, evictions and operators of one node. Takes no lock, so the numbers need not be of one
-  // moment.
+  // Budget, resident, peak, evictions and operators of one node. Takes no lock, so the numbers need not be of
+  // one moment.
   NodeStats glance(NodeId node) const;
   void reset_stats();
   void reset_peak(NodeId node);

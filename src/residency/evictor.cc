@@ -8,8 +8,8 @@
 #include "base/heap_reserve.h"
 #include "base/log.h"
 #include "base/test_point.h"
-#include "residency/movement/moving.h"
 #include "residency/block/sources.h"
+#include "residency/movement/moving.h"
 
 namespace innkeeper {
 
@@ -20,7 +20,8 @@ constexpr int64_t kPeerReserve = 4;
 
 }  // namespace
 
-// The goal of a request: how many bytes are missing, and what to do where this thread alone can free no more.
+// The goals of make_room(): how many bytes are missing, and what to do where this thread alone can free no
+// more.
 
 // A charge of `size` bytes.
 class Evictor::ChargeGoal {
@@ -49,8 +50,8 @@ class Evictor::ChargeGoal {
     if (!Ledger::others_run(node_) && !moves) return evictor_.ledger_.out_of_memory(node_, size_);
     if (mode_ == Reserve::may_evict)
       return Status(Code::busy, "other operators hold the memory at " + node_.device->name());
-    // A kernel must wait where it is: it may have written already (I9). If every operator at the node waits like
-    // this, no thread will free memory.
+    // A kernel must wait where it is: it may have written already (I9). If every operator at the node waits
+    // like this, no thread will free memory.
     if (!moves && evictor_.ledger_.all_wait(node_)) return evictor_.ledger_.out_of_memory(node_, size_);
     evictor_.ledger_.wait_for_memory(node_);
     return {};
@@ -63,7 +64,7 @@ class Evictor::ChargeGoal {
   const Reserve mode_;
 };
 
-// A budget that is less than what is used now. The new budget is in force already.
+// A budget below the bytes that are in use. The new budget is in force already.
 class Evictor::BudgetGoal {
  public:
   BudgetGoal(Evictor& evictor, Node& node, Bytes wanted) : evictor_(evictor), node_(node), wanted_(wanted) {}
@@ -106,8 +107,8 @@ Status Evictor::make_room(Node& node, Goal& goal, Reserve mode) {
   return {};
 }
 
-// Memory that frees itself soon is waited for only after the victims: a victim that leaves at once is faster. Memory
-// that is vacating is no victim's to free again.
+// Memory that frees itself soon is waited for only after the victims: a victim that leaves at once is faster.
+// Memory that is vacating is no victim's to free again.
 template <class Count>
 Result<Evictor::Step> Evictor::step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction) {
   if (mover_.release().reclaim(node)) return Step::freed;
@@ -132,8 +133,6 @@ Result<Evictor::Step> Evictor::step(Node& node, Bytes shortfall, Reserve mode, c
 
 // ---------------------------------------------------------------- requests
 
-// What an allocator asks for is charged to the thread's armed reservation, if it has one for the node; else,
-// and where that has too little, as a kernel's.
 Status Evictor::charge(NodeId id, Bytes size) {
   Node& at = table_.node(id);
   size = round_up(size);
@@ -168,8 +167,8 @@ Status Evictor::charge_slowly(Node& node, Bytes size, Reserve mode) {
     table_.drain_nursery();
     return ledger_.out_of_memory(node, size);
   }
-  // A thread must see every block before it reports that a node has no free memory: from here on a result that is
-  // born at the node waits for the lock before its operator ends (Operands::adopt).
+  // A thread must see every block before it reports that a node has no free memory: from here on a result
+  // that is born at the node waits for the lock before its operator ends (Operands::adopt).
   node.tight.store(true, std::memory_order_seq_cst);
   ChargeGoal goal(*this, node, size, mode);
   return make_room(node, goal, mode);
@@ -235,11 +234,10 @@ bool Evictor::take_as_victim(Block& block, NodeId id) {
   return true;
 }
 
-// `most`: of a block that must be written below.
 std::vector<Block*> Evictor::collect_victims(Node& node, Bytes shortfall, Bytes most) {
   if (table_.backing(node) == kNoNode) most = Bytes(-1);
   std::vector<Block*> victims;
-  std::vector<Block*> arriving;  // the program asked for them: they go last
+  std::vector<Block*> arriving;  // Last choice: a request of the program brings them.
   std::vector<Block*> staying;
   Bytes found{0};
   const auto take = [&](Block* block) IK_REQUIRES(engine_mutex) {
@@ -255,7 +253,8 @@ std::vector<Block*> Evictor::collect_victims(Node& node, Bytes shortfall, Bytes 
     if (block == nullptr) break;
     const ReplicaState state = block->replica(node.id).word.state();
     if (state == ReplicaState::arriving) {
-      // What leaves for a disk leaves room elsewhere, for which an operator waits.
+      // On a disk an arriving block is on its way out of another node, where an operator waits for its
+      // memory.
       (node.kind == NodeKind::disk ? staying : arriving).push_back(block);
     } else if (state == ReplicaState::owned && block->size() > most) {
       staying.push_back(block);
@@ -269,8 +268,8 @@ std::vector<Block*> Evictor::collect_victims(Node& node, Bytes shortfall, Bytes 
   return victims;
 }
 
-// Evicts some of these, or other victims for so many bytes: what finds no room below stays, and smaller ones
-// go, or those that need none.
+// Evicts some of these, or other victims of `size` bytes: where the backing node has no memory for a victim
+// it stays, and smaller ones leave, or spares.
 Status Evictor::evict_some(Node& node, std::vector<Block*> victims, Bytes size, Reserve mode) {
   Status first;
   while (!victims.empty()) {
@@ -285,14 +284,14 @@ Status Evictor::evict_some(Node& node, std::vector<Block*> victims, Bytes size, 
   return first;
 }
 
-// Spares go first. They need no room elsewhere; the others may have to wait for it, and must not hold up
-// meanwhile who waits at the node where a spare's other replica is.
+// Spares leave first, since they need no memory elsewhere. The others may have to wait for it, and a thread
+// at the node of a spare's other replica must not wait for them meanwhile.
 Status Evictor::evict_victims(Node& node, std::vector<Block*> victims, bool peers, Reserve mode) {
   std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
     return block->replica(node.id).word.state() != ReplicaState::owned;
   });
   const Moving moving(table_, node);
-  struct Moves {  // those that have not ended, whatever happens
+  struct Moves {  // Ends the moves that are left, even after an exception.
     ~Moves() {
       TableLock lock(table);
       for (Block* block : left) table.end_move(*block);
@@ -317,13 +316,10 @@ Status Evictor::evict_victims(Node& node, std::vector<Block*> victims, bool peer
   return any ? Status() : failure;
 }
 
-// One replica gives up its place: a spare is dropped, the owner's bytes are copied elsewhere first (I1).
-// The replica is closed and the block moving. What goes to a disk is still here afterwards, and vacating: a
-// disk may be full or fail, so its bytes must be safe before the source goes (I7).
 Status Evictor::evict(Node& node, Block& block, bool peers, Reserve mode) {
   Replica& replica = block.replica(node.id);
   if (replica.word.state() == ReplicaState::shared && source_of(table_, block, node.id) == kNoNode) {
-    // Its only other copies are arriving, from here: they must be there first (I1).
+    // The only other replicas are being filled from this one: one must have arrived first (I1).
     for (const auto& at : table_.nodes()) {
       if (block.replica(at->id).word.state() != ReplicaState::arriving) continue;
       Status arrived = mover_.finish_arrival(block, at->id);
@@ -343,7 +339,7 @@ Status Evictor::evict(Node& node, Block& block, bool peers, Reserve mode) {
       return copied;
     }
     if (replica.vacating) {
-      replica.reopen();  // who reads it meanwhile need not wait
+      replica.reopen();  // Operators may read it until it leaves.
       return {};
     }
   }
@@ -351,7 +347,6 @@ Status Evictor::evict(Node& node, Block& block, bool peers, Reserve mode) {
   return {};
 }
 
-// The last step of leaving: the bytes are safe elsewhere, or not needed.
 void Evictor::finish_eviction(Node& node, Block& block) {
   mover_.release().drop_replica(block, node.id);
   if (log_enabled(LogLevel::info)) {
@@ -363,9 +358,9 @@ void Evictor::finish_eviction(Node& node, Block& block) {
   evictions_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// A GPU that has plenty of room takes what must leave another one: that link is faster than the host's, and
-// the memory of all GPUs counts. It takes free room only; evicting there could go round in circles. Where
-// another program works, what is free now is wanted soon.
+// An accelerator with plenty of free memory takes victims of another one: that link is faster than the
+// host's. The copy takes free memory only, since two accelerators that evict for each other could do so for
+// ever. An accelerator where another program runs is left alone: that program needs its free memory soon.
 Status Evictor::copy_to_peer(Block& block, const Node& from) {
   if (from.kind != NodeKind::accelerator) return Status(Code::busy, "");
   const ThreadState& self = thread_state();
@@ -382,10 +377,10 @@ Status Evictor::copy_to_peer(Block& block, const Node& from) {
   return mover_.start_move(block, from.id, best->id, {Reserve::free_only, Priority::demand}, /*leaves=*/true);
 }
 
-// What had to be evicted by an operator that needed its room says that more will have to. So the next of what
-// is dirty is written to the disk ahead, as many bytes as that was and when the disk has time: then it can
-// leave at once. Where everything fits nothing is evicted, and nothing is written. (From an accelerator it
-// would gain nothing: there the copy out runs beside the kernels anyway, docs/decisions/0009.)
+// Operators that had to evict will have to evict more. So the next dirty victims are written to the disk
+// while it is idle, as many bytes as were evicted: a clean victim leaves at once. Where everything fits
+// nothing is evicted, and nothing is written. Ahead of an accelerator's eviction this gains nothing, since
+// its copies out run concurrently with kernels (docs/decisions/0009).
 void Evictor::write_back_ahead(Node& node) {
   TableLock lock(table_);
   Link& link = table_.node(table_.disk()).in;

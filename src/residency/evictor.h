@@ -1,7 +1,8 @@
 // Makes free memory: charges and reservations that go as far as evicting, and the choice of victims (I4, I7).
 //
-// Every request goes down one ladder (make_room): parked memory, victims, moves that land, escapes, moves that may
-// be cancelled, parked memory that a copy still reads; then other threads. See docs/internals/making_room.md.
+// Every request goes down one ladder (make_room): parked memory, victims, moves that land, escapes, moves
+// that may be cancelled, parked memory that a copy still reads; then other threads. See
+// docs/internals/making_room.md.
 //
 // Thread safety: as annotated; functions without an annotation may be called from any thread.
 #pragma once
@@ -20,8 +21,8 @@ class Evictor final : public Accountant, public SpaceSource {
       : table_(table), ledger_(ledger), pins_(pins), trackers_(trackers), mover_(mover) {}
 
   // ---- Accountant: allocations of devices
-  // Charges the thread's reservation at the node first, if it has one; else the budget, and waits for memory as a
-  // kernel's allocation must.
+  // Charges the thread's reservation at the node first, if it has one; else the budget, and waits for memory
+  // as a kernel's allocation must.
   Status charge(NodeId id, Bytes size) override IK_EXCLUDES(engine_mutex);
   void uncharge(NodeId id, Bytes size) noexcept override;
 
@@ -32,15 +33,15 @@ class Evictor final : public Accountant, public SpaceSource {
   // ---- requests
   // Evicts down to the new budget. Fails and keeps the old one if bytes that cannot leave exceed it.
   Status set_budget(NodeId id, Bytes wanted) IK_EXCLUDES(engine_mutex);
-  // Frees some memory of a device that has none, although the budget has: at least `size` bytes where that many
-  // can leave. Fails if nothing can leave.
+  // Frees some memory of a device that has none, although the budget has: at least `size` bytes where that
+  // many can leave. Fails if nothing can leave.
   Status relieve(NodeId id, Bytes size) IK_EXCLUDES(engine_mutex);
   // Evicts every unpinned block, and waits until all have landed (INNKEEPER_STRESS=evict).
   Status evict_all() IK_EXCLUDES(engine_mutex);
-  // One replica leaves. The owner's bytes are copied elsewhere first (I1): with `peers` to an accelerator with
-  // plenty of free memory, else to the backing node. On the way to a disk the replica stays until the bytes have
-  // landed (Replica::vacating), since a disk may be full (I7). Requires: the replica is closed, and this thread has
-  // marked the block as moving.
+  // One replica leaves. The owner's bytes are copied elsewhere first (I1): with `peers` to an accelerator
+  // with plenty of free memory, else to the backing node. On the way to a disk the replica stays until the
+  // bytes have landed (Replica::vacating), since a disk may be full (I7). Requires: the replica is closed,
+  // and this thread has marked the block as moving.
   Status evict(Node& node, Block& block, bool peers, Reserve mode) IK_EXCLUDES(engine_mutex);
   // Writes the next dirty victim to the disk ahead of its eviction, if operators have recently evicted.
   void write_back_ahead(Node& node) IK_EXCLUDES(engine_mutex);
@@ -51,7 +52,8 @@ class Evictor final : public Accountant, public SpaceSource {
  private:
   // Of the next victims, so many are clean before no more are written back ahead.
   static constexpr size_t kCleanAhead = 8;
-  // One step down the ladder: memory was freed, something was given up that may free some, or nothing is left.
+  // One step down the ladder: memory was freed, something was given up that may free some, or nothing is
+  // left.
   enum class Step : uint8_t { freed, unblocked, none };
 
   class ChargeGoal;  // evictor.cc

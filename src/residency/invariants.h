@@ -8,8 +8,8 @@
 
 namespace innkeeper {
 
-// Empty, or the first invariant that is broken and how. Another thread's allocation is charged before it exists; a
-// difference in the books counts only if it lasts 0.2 s.
+// Empty, or the first invariant that is broken and how. Another thread's allocation is charged before it
+// exists; a difference in the books counts only if it lasts 0.2 s.
 std::string check_invariants(BlockTable& table) IK_EXCLUDES(engine_mutex);
 
 }  // namespace innkeeper

@@ -6,8 +6,8 @@
 
 #include "base/heap_reserve.h"
 #include "base/test_point.h"
-#include "residency/movement/moving.h"
 #include "residency/block/sources.h"
+#include "residency/movement/moving.h"
 
 namespace innkeeper {
 
@@ -42,20 +42,20 @@ Status Operands::acquire(NodeId id, std::span<Access> accesses) {
       access.pinned = true;
     }
     if (failure.ok()) return {};
-    // Never wait while holding pins: the one who is waited for may need just these bytes.
+    // Never wait while holding pins: the thread that this one waits for may need just these bytes.
     release_pins(id, accesses);
     reach("released");
     const bool may_pass = failure.code() == Code::busy ||
                           (failure.code() == Code::out_of_memory && ledger_.others_run(table_.node(id)));
     if (!may_pass || std::chrono::steady_clock::now() > deadline) return failure;
     TableLock lock(table_);
-    // Holding nothing, it makes no room for a kernel that waits: that one need not wait for it.
+    // This operator holds nothing now, so a kernel that waits for memory must not wait for it.
     ledger_.wait_for_memory(table_.node(id));
   }
 }
 
-// The operator's kernels are on the compute queue by now, so its stamp covers them; it is there before the
-// pin goes, for the next thread that moves the block.
+// The operator's kernels are on the compute queue, so its stamp covers them. The stamp is set before the pin
+// goes, for the next thread that moves the block.
 void Operands::release_pins(NodeId id, std::span<Access> accesses) {
   const Stamp stamp = table_.next_stamp();
   Bytes written{0};
@@ -108,8 +108,9 @@ Status Operands::pin_slow(const Access& access, NodeId id) {
   }
 }
 
-// Pins a valid replica that is closed because of copies under way, for work that need not come after them.
-// A reader need not wait for copies out of the replica; the queue of a ProgramCopy waits for all by itself.
+// Pins a valid replica that copies under way have closed, for work that need not follow these copies: a
+// reader need not wait for copies out of the replica, and the queue of a ProgramCopy waits for all of them by
+// itself.
 bool Operands::pin_closed(Replica& replica, const Access& access) {
   const ReplicaState state = replica.word.state();
   if (!is_valid(state) || (access.write && state != ReplicaState::owned)) return false;
@@ -120,7 +121,7 @@ bool Operands::pin_closed(Replica& replica, const Access& access) {
   return true;
 }
 
-// I2: before an operator writes, every other valid replica goes. The lock is let go meanwhile.
+// I2: before an operator writes, every other valid replica is dropped. Releases the lock meanwhile.
 Status Operands::make_exclusive(Block& block, NodeId id) {
   if (block.feeds_discarded()) [[unlikely]]
     return Status(Code::discarded, "blocks made of this one must be recomputed before it is written");
@@ -188,7 +189,7 @@ NodeId Operands::place(std::span<const Access> accesses, NodeId preferred) const
 void Operands::adopt(Block& block, NodeId id, Memory memory) {
   const NeedsHeap books;
   Replica& replica = block.replica(id);
-  // Its kernel is on the queue, and has no stamp until its operator ends (let_pins_go).
+  // Its kernel is on the queue, and has no stamp until its operator ends (release_pins).
   const Stamp now = table_.now();
   replica.last_use.store(now, std::memory_order_relaxed);
   replica.last_write.store(kAllSoFar, std::memory_order_relaxed);
@@ -199,7 +200,8 @@ void Operands::adopt(Block& block, NodeId id, Memory memory) {
   replica.word.be_born();
   const Node& at = table_.node(id);
   const bool stands = table_.nursery().add(block);
-  // Looked at after it has its place: a thread that looks for room either finds it there or is seen here.
+  // Read after the block has its place: a thread that searches for memory either finds it there or is seen
+  // here.
   if (stands && !at.tight.load(std::memory_order_seq_cst)) [[likely]]
     return;
   TableLock lock(table_);
@@ -214,7 +216,7 @@ void Operands::adopt(Block& block, NodeId id, Memory memory) {
 void Operands::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   const NeedsHeap books;
   Replica& replica = block.replica(id);
-  table_.touched(replica);  // by the kernel that is on the queue
+  table_.touched(replica);  // The kernel that resized it is on the queue.
   TableLock lock(table_);
   table_.wait_move(block);
   table_.leave_nursery(block);
@@ -265,7 +267,7 @@ Memory Operands::detach(Block& block, NodeId id) {
   table_.promote_if_last(block);
   const MoveScope move(table_, block);
   table_.device(id).order_after(
-      handed_over.users);  // I6: the owner that frees it knows nothing of our copies
+      handed_over.users);  // I6: its new owner knows nothing of the engine's copies.
   return std::move(handed_over.memory);
 }
 
@@ -274,14 +276,14 @@ Block::Space Operands::destroy(Block* block) {
   return table_.end(block);
 }
 
-// No thread has looked for the block: it has one replica, which no copy touches.
+// Most blocks: no thread has looked for the block, so it has one replica, which no copy touches.
 bool Operands::retire(Block& block) {
   const NodeId id = table_.any_replica(block);
   if (id == kNoNode || !table_.nursery().begin_death(block, id)) return false;
   Replica& replica = block.replica(id);
   Memory memory = std::move(replica.memory);
   IK_CHECK(next_state(replica.word.state(), ReplicaEvent::free) == static_cast<uint8_t>(ReplicaState::absent),
-           "what dies has bytes to give back");
+           "a block that ends has bytes to free");
   replica.word.be_gone();
   table_.observe(block, id, nullptr);
   memory.reset();
@@ -304,12 +306,12 @@ void Operands::release_all(Block& block) {
     pins_.forget(block);
     mover_.cancel_next_hop(block);
     release_one();
-    if (!last) table_.begin_move(block);  // for good: the evictor does not pick what is left
+    if (!last) table_.begin_move(block);  // Until it has ended, so that the evictor does not choose it.
   }
   while (freed.node != kNoNode) {
     table_.observe(block, freed.node, nullptr);
     mover_.release().finish(std::exchange(freed, {}), /*soon=*/false);
-    if (last) break;  // most blocks have one, and take the lock once
+    if (last) break;  // Most blocks have one replica, and take the lock once.
     TableLock lock(table_);
     release_one();
     if (last) table_.forget_move(block);

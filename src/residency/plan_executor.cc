@@ -6,8 +6,8 @@
 
 #include "base/heap_reserve.h"
 #include "base/log.h"
-#include "residency/movement/moving.h"
 #include "residency/block/sources.h"
+#include "residency/movement/moving.h"
 
 namespace innkeeper {
 
@@ -176,7 +176,7 @@ void PlanExecutor::hear(ProgramTracker& tracker, NodeId id, const trace::Accesse
   }
 }
 
-// Tells the planner that the operator has ended, what it evicted without a plan and how long it took.
+// Tells the planner that the operator has ended, with the bytes that it evicted without a plan and its time.
 void PlanExecutor::end_operator(ProgramTracker& tracker, NodeId id, Stamp now) {
   ThreadState& self = thread_state();
   Node& at = table_.node(id);
@@ -236,21 +236,21 @@ void PlanExecutor::carry_out(plan::Planner& planner, std::vector<std::unique_ptr
   }
 }
 
-// Bytes that programs' blocks may have at a node between them: all but what kernels keep there, and users
-// of what the planner does not know.
+// Bytes of the node that the blocks of all programs may have: the budget less the memory that kernels keep,
+// and less the user's pins of blocks that no planner knows.
 Bytes PlanExecutor::plannable(NodeId id) {
   const Node& at = table_.node(id);
   if (table_.backing(at) == kNoNode || at.device->is_lost()) return Bytes(0);
   const TableLock lock(table_);
   table_.drain_nursery();
-  Bytes blocks = at.replica_bytes + at.promises.total();  // also those that are arriving, and have left
+  Bytes blocks = at.replica_bytes + at.promises.total();  // Arriving replicas, and parked memory, included.
   for (const ParkedMemory& parked : at.parked) blocks += round_up(parked.memory.size());
   const Bytes kernels = std::max(Bytes(at.used.load(std::memory_order_relaxed)) - blocks, Bytes(0));
   return ledger_.budget(id) - kernels - pins_.unplanned_at(id);
 }
 
-// The name that the tracker's planner has for a block, which it takes over from another one if it must. 0:
-// it stays another's.
+// The name that the tracker's planner has for a block. It takes the block over from another program if it
+// must; 0 if the block stays with that program.
 plan::Name PlanExecutor::name_of(ProgramTracker& tracker, Block& block) {
   int64_t packed = block.name_.load(std::memory_order_acquire);
   const BlockName before(packed);
@@ -260,13 +260,13 @@ plan::Name PlanExecutor::name_of(ProgramTracker& tracker, Block& block) {
   const auto take = [&](int64_t times) IK_REQUIRES(tracker.mutex) -> plan::Name {
     const plan::Name name = tracker.planner->meet(&block);
     if (block.name_.compare_exchange_strong(packed, BlockName(program, name, times).packed())) return name;
-    tracker.planner->forget(name);  // another one was faster
+    tracker.planner->forget(name);  // Another thread named the block first.
     return 0;
   };
   ProgramTracker* const owner = before.none() ? nullptr : trackers_.of_program(before.program());
   if (owner == nullptr) return take(0);
   if (before.times() == BlockName::kMostTimes && !owner->is_over()) return 0;
-  if (!owner->mutex.try_lock()) return 0;  // not waited for: it may be waiting for this one's lock
+  if (!owner->mutex.try_lock()) return 0;  // Not waited for: that thread may wait for this tracker's lock.
   const plan::Name name = take(std::min(before.times() + 1, BlockName::kMostTimes));
   if (name != 0 && owner->program.load(std::memory_order_relaxed) == before.program())
     owner->planner->forget(before.name());
@@ -282,7 +282,7 @@ void PlanExecutor::forget_name(BlockName name) {
     tracker->planner->forget(name.name());
 }
 
-// Of the node that took most; kernels less those that made again what was dropped.
+// The time of the node that took longest; recomputed kernels do not count.
 ComputeTime PlanExecutor::time_since_period_before(ProgramTracker& tracker) const {
   ComputeTime taken;
   for (const NodeId each : table_.computing()) {
@@ -304,12 +304,12 @@ void PlanExecutor::evict_as_planned(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   if (block.is_moving() || !is_valid(replica.word.state()) || !replica.word.close_if_unpinned()) return;
   const MoveScope move(table_, block);
-  // Room is made below, but others are not waited for: their operators may be about to tell the planner.
-  // Where it fails the block stays, as it was.
+  // May free memory at the backing node, but waits for no other thread: its operator may be about to take
+  // this tracker's lock. Where the eviction fails the block stays as it was.
   (void)evictor_.evict(table_.node(id), block, true, Reserve::may_evict);
 }
 
-// False: there is no room yet.
+// False if the node has no free memory yet.
 bool PlanExecutor::fetch_as_planned(Block& block, NodeId id) {
   const NeedsHeap books;
   TableLock lock(table_);

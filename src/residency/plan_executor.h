@@ -1,8 +1,8 @@
-// Carries out plans: at each operator's end the thread's planner hears of its accesses, and this thread issues the
-// moves that the planner orders.
+// Carries out plans: at each operator's end the thread's planner hears of its accesses, and this thread
+// issues the moves that the planner orders.
 //
-// Nothing here waits for free memory or for another thread's move. An order that cannot be carried out at once is
-// repeated after the next operator, or left to the operator that needs the block.
+// Nothing here waits for free memory or for another thread's move. An order that cannot be carried out at
+// once is repeated after the next operator, or left to the operator that needs the block.
 //
 // Thread safety: every function may be called from any thread.
 // Locks: a tracker's mutex, then engine_mutex.

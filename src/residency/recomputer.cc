@@ -48,7 +48,7 @@ bool Recomputer::discard(Block& block, NodeId id, std::unique_ptr<RecordedCall>&
   if (call == nullptr || call->node() != id || call->inputs().empty()) return false;
   TableLock lock(table_);
   Replica& replica = block.replica(id);
-  // Else it leaves without a copy anyway, or something dropped is made of it.
+  // Another replica would make eviction free; a shared one may feed a discarded block.
   const bool alone = replica.word.state() == ReplicaState::owned;
   if (!alone || block.is_moving() || discarded_.contains(&block)) return false;
   if (block.writes() != call->writes()) return false;
@@ -59,7 +59,7 @@ bool Recomputer::discard(Block& block, NodeId id, std::unique_ptr<RecordedCall>&
     release_inputs(block, *call);
     return false;
   }
-  // A thread that comes for an input from here on finds it, and waits until it has left.
+  // From here on a thread that is to write an input finds the entry, and waits.
   discarded_[&block] = {std::move(call), true};
   const MoveScope move(table_, block);
   table_.observe(block, id, nullptr);
@@ -79,8 +79,7 @@ bool Recomputer::discard(Block& block, NodeId id, std::unique_ptr<RecordedCall>&
   return true;
 }
 
-// Whether the operator's operands and result fit beside what the user has pinned, which cannot leave for
-// them.
+// Whether the operator's operands and result fit beside the user's pins, which cannot leave for them.
 bool Recomputer::fits(const RecordedCall& call, const Block& result) const {
   const Node& at = table_.node(call.node());
   Bytes needed = round_up(result.size());
@@ -88,7 +87,7 @@ bool Recomputer::fits(const RecordedCall& call, const Block& result) const {
   return needed <= Bytes(at.budget.load(std::memory_order_relaxed)) - at.pinned_by_user;
 }
 
-// False, and nothing is held, where an input is not what it was, or may be written unseen.
+// False, and no input is kept, where an input has been written since, or may be written unseen.
 bool Recomputer::keep_inputs(Block& block, const RecordedCall& call) {
   const auto may_hold = [this](const RecordedCall::Input& input) IK_REQUIRES(engine_mutex) {
     Block& from = *input.block;
@@ -113,12 +112,12 @@ bool Recomputer::keep_inputs(Block& block, const RecordedCall& call) {
 void Recomputer::release_inputs(Block& block, const RecordedCall& call) {
   for (const RecordedCall::Input& input : call.inputs()) {
     const auto found = fed_by_.find(input.block);
-    if (found == fed_by_.end()) continue;  // it is an input twice
+    if (found == fed_by_.end()) continue;  // The call names the input twice.
     std::erase(found->second, &block);
     if (!found->second.empty()) continue;
     fed_by_.erase(found);
     input.block->feeds_discarded_ = false;
-    if (!input.block->is_moving()) table_.promote_if_last(*input.block);  // else once it does not (end_move)
+    if (!input.block->is_moving()) table_.promote_if_last(*input.block);  // Else end_move() does it.
   }
 }
 
@@ -144,8 +143,6 @@ Status Recomputer::recompute_all() {
   return {};
 }
 
-// Before room is taken for good: later there may be too little for an operator's operands and result.
-// What cannot be computed now stays dropped.
 void Recomputer::recompute_while_possible() {
   TableLock lock(table_);
   for (size_t left = discarded_.size(); left > 0 && !discarded_.empty(); --left) {
@@ -153,8 +150,8 @@ void Recomputer::recompute_while_possible() {
   }
 }
 
-// One step towards the block's bytes: computes them, or waits a while for who does. The block may be gone
-// afterwards, as another thread's.
+// One step towards the block's bytes: follows its recorded call, or waits for a change while another thread
+// does. The block may have ended afterwards.
 Status Recomputer::recompute(Block& block) {
   const auto found = discarded_.find(&block);
   IK_CHECK(found != discarded_.end(), "a discarded block has its recorded call");
@@ -219,9 +216,8 @@ Status Recomputer::refill(Block& block, Block& made, NodeId id) {
   return {};
 }
 
-// It dies without its bytes.
 void Recomputer::forget(Block& block) {
-  std::unique_ptr<RecordedCall> call;  // goes without the lock, and blocks may with it
+  std::unique_ptr<RecordedCall> call;  // Ends after the lock: blocks may end with it.
   TableLock lock(table_);
   auto found = discarded_.find(&block);
   while (found != discarded_.end() && found->second.under_way) {

@@ -1,9 +1,9 @@
-// Discarded blocks: their bytes are nowhere, and the operator that made them can make them again (recorded_call.h,
-// docs/design/recompute.md).
+// Discarded blocks: their bytes are nowhere, and the operator that made them can make them again
+// (recorded_call.h, docs/design/recompute.md).
 //
-// The inputs of a discarded block stay as they are meanwhile: the recorded call keeps them alive, and they are
-// shared, never owned, so an operator that is to write one finds it (Block::feeds_discarded). A block is not
-// discarded while it feeds a discarded one, so no recorded call waits for another.
+// The inputs of a discarded block stay as they are meanwhile: the recorded call keeps them alive, and they
+// are shared, never owned, so an operator that is to write one finds it (Block::feeds_discarded). A block is
+// not discarded while it feeds a discarded one, so no recorded call waits for another.
 //
 // Thread safety: as annotated; functions without an annotation may be called from any thread.
 #pragma once
@@ -15,9 +15,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "residency/block/recorded_call.h"
 #include "residency/books/node_admission.h"
 #include "residency/operands.h"
-#include "residency/block/recorded_call.h"
 
 namespace innkeeper {
 
@@ -37,8 +37,8 @@ class Recomputer {
   Status gather(NodeId id, std::span<Access> accesses, Bytes operands,
                 std::optional<NodeAdmission>& admission) IK_EXCLUDES(engine_mutex);
 
-  // Gives up the block's only bytes, at the node, if its inputs allow it; false: they stay. The caller ends `call`
-  // without a lock, since blocks may end with it.
+  // Gives up the block's only bytes, at the node, if its inputs allow it; false: they stay. The caller ends
+  // `call` without a lock, since blocks may end with it.
   bool discard(Block& block, NodeId id, std::unique_ptr<RecordedCall>& call) IK_EXCLUDES(engine_mutex);
   bool discard(Block& block, NodeId id) {
     std::unique_ptr<RecordedCall> unused;
@@ -49,16 +49,16 @@ class Recomputer {
   Status recompute(std::span<const Access> accesses) IK_EXCLUDES(engine_mutex);
   // Recomputes every discarded block, before the process changes how it computes. Requires: as recompute().
   Status recompute_all() IK_EXCLUDES(engine_mutex);
-  // Before memory is taken for good, and too little may be left for an operator's operands and result. Blocks that
-  // cannot be recomputed now stay discarded.
+  // Before memory is taken for good, and too little may be left for an operator's operands and result. Blocks
+  // that cannot be recomputed now stay discarded.
   void recompute_while_possible() IK_EXCLUDES(engine_mutex);
-  // A recorded call's operator has made the bytes of `block`, at the node and as those of `made`, which has none
-  // afterwards.
+  // A recorded call's operator has made the bytes of `block`, at the node and as those of `made`, which has
+  // none afterwards.
   Status refill(Block& block, Block& made, NodeId id) IK_EXCLUDES(engine_mutex);
   void forget(Block& block) IK_EXCLUDES(engine_mutex);  // A discarded block ends.
 
-  // Runs operators that are no part of the thread's program: neither a planner nor a record hears of them, and
-  // their kernels at the node do not count as the program's.
+  // Runs operators that are no part of the thread's program: neither a planner nor a record hears of them,
+  // and their kernels at the node do not count as the program's.
   void run_untracked(NodeId id, const std::function<void()>& run);
   static bool is_untracked() { return thread_state().recomputing != 0; }
 

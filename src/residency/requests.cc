@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "base/heap_reserve.h"
-#include "residency/movement/moving.h"
 #include "residency/block/sources.h"
+#include "residency/movement/moving.h"
 
 namespace innkeeper {
 

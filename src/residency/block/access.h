@@ -1,4 +1,4 @@
-// What an operator does to one of its operands, or results.
+// An operator's access to one operand or result.
 #pragma once
 
 #include "device/device_api.h"
@@ -10,9 +10,9 @@ class Block;
 struct Access {
   Block* block = nullptr;
   bool write = false;
-  bool pinned = false;           // the engine's: this access holds a pin
-  bool born = false;             // a result that is new,
-  bool pure = false;             // A new result that has the same bits whenever its operator reads the same.
+  bool pinned = false;           // The engine's: this access holds a pin.
+  bool born = false;             // A fresh result.
+  bool pure = false;             // A fresh result whose bits depend on the operator's inputs alone.
   Queue queue = Queue::compute;  // Queue of the work on the bytes; not `compute` for a ProgramCopy alone.
 };
 

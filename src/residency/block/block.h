@@ -1,7 +1,7 @@
 // A block: the storage of one or more managed tensors, and its replicas, at most one a node.
 //
-// A block is created and destroyed by the Engine alone; others hold plain pointers that are good
-// while the tensor's storage lives. Fields are reached through Engine, but for the fast path below.
+// Engine alone creates and destroys blocks; others hold plain pointers that are valid while the tensor's
+// storage lives. Other layers reach fields through Engine, but for the fast path below.
 //
 // A replica's `word` is its state, a flag and its pins in one atomic, so that an operator whose operands are
 // resident pins each with one compare-and-swap and no lock. All other fields are guarded by engine_mutex,
@@ -113,8 +113,8 @@ struct Replica {
     IK_CHECK(is_valid(word.state()), "only valid bytes are shared");
     return word.try_share();
   }
-  // Opens a valid replica, unless a copy into it is under way, or it is the owner and a copy out of it is: the
-  // next pin must order itself after these (Mover::open_replica).
+  // Opens a valid replica, unless a copy into it is under way, or it is the owner and a copy out of it is:
+  // the next pin must order itself after these (Mover::open_replica).
   void reopen() {
     if (copies.into() == nullptr && (copies.none() || word.state() != ReplicaState::owned)) word.open();
   }
@@ -124,7 +124,7 @@ struct Replica {
   std::atomic<Stamp> last_write{0};
   // Changed with engine_mutex held; read without it where a stale answer does no harm (Operands::place).
   std::atomic<uint32_t> user_pins{0};
-  std::atomic<uint32_t> escapes{0};  // pins kept because the real storage is held outside (I12)
+  std::atomic<uint32_t> escapes{0};  // Pins kept because the real storage is held outside (I12).
   Memory memory;
   Copies copies;
   // The node's list of resident replicas.
@@ -146,15 +146,16 @@ class Block : public TrailingArray<Block, Replica> {
   // The replica's bytes, while it is pinned.
   void* data(NodeId node) const { return items()[index_of(node)].memory.data(); }
 
-  // For the maker of the block (the torch layer keeps the real storages here). The engine never looks at it.
+  // For the layer that created the block: the torch layer keeps the real storages here. The engine never
+  // reads it.
   void* attachment = nullptr;
 
   // Read at several nodes at the same time, as the weights of data-parallel replicas are: operators run where
   // their other operands are (Operands::place).
   std::atomic<bool> replicated{false};
-  // Its bytes are nowhere, and can be computed again (recomputer.cc). Changed with engine_mutex held.
+  // The bytes are nowhere, and can be recomputed (Recomputer). Changed with engine_mutex held.
   std::atomic<bool> discarded{false};
-  // How many operators have written it, or users; they are in order.
+  // Writes so far, by operators and users; the program orders them.
   uint32_t writes() const { return writes_.load(std::memory_order_relaxed); }
   // Whether a discarded block is to be recomputed from this one's bytes. Guarded by engine_mutex.
   bool feeds_discarded() const { return feeds_discarded_; }
@@ -180,15 +181,14 @@ class Block : public TrailingArray<Block, Replica> {
   std::atomic<uint32_t> writes_{0};
   const BlockId id_;
   std::atomic<int64_t> size_;
-  std::atomic<int64_t> name_{0};  // a planner's, packed (program_trackers.h)
+  std::atomic<int64_t> name_{0};  // The packed BlockName (program_trackers.h).
   // The thread that is changing the block's replicas without the lock (its ThreadState), or null; no other
   // thread may. Guarded by engine_mutex.
   const void* mover_ = nullptr;
   size_t moving_place_ = 0;  // Place in BlockTable::moving_ during a move.
 };
 
-// With what malloc adds to both, what is known of a block costs less than 300 bytes on a machine of two
-// nodes.
+// On a machine of two nodes a block costs less than 300 bytes, malloc's own included.
 static_assert(sizeof(Block) + 2 * sizeof(Replica) <= 272);
 
 }  // namespace innkeeper

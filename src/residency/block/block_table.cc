@@ -61,12 +61,12 @@ NodeId BlockTable::backing(const Node& node) const {
 }
 
 void BlockTable::promote_if_last(Block& block) {
-  if (block.feeds_discarded()) return;  // who writes it is to ask first
+  if (block.feeds_discarded()) return;  // Its next writer must ask (Operands::make_exclusive).
   Replica* last = nullptr;
   for (const auto& at : nodes_) {
     Replica& replica = block.replica(at->id);
     const ReplicaState state = replica.word.state();
-    if (state == ReplicaState::arriving) return;  // a spare copy on its way: the source stays shared
+    if (state == ReplicaState::arriving) return;  // A spare is on its way: the source stays shared.
     if (!is_valid(state)) continue;
     if (last != nullptr) return;
     last = &replica;
@@ -75,7 +75,7 @@ void BlockTable::promote_if_last(Block& block) {
   last->transition(ReplicaEvent::promote);
   last->copies.forget_done();
   if (!last->copies.out().empty())
-    last->word.close();  // its next writer waits for those who read it (open_replica)
+    last->word.close();  // The next writer waits for these copies (open_replica).
 }
 
 NodeId BlockTable::any_replica(const Block& block) const {
@@ -85,7 +85,8 @@ NodeId BlockTable::any_replica(const Block& block) const {
   return kNoNode;
 }
 
-// Work on the compute queue so far may touch it, and may have written it.
+// The caller cannot say which kernels use the replica, so all work that is queued now counts as its user and
+// writer.
 Stamp BlockTable::touched(Replica& replica) {
   const Stamp stamp = next_stamp();
   replica.last_use.store(stamp, std::memory_order_relaxed);
@@ -128,7 +129,7 @@ void BlockTable::unlist(Block& block, NodeId id) {
   at.replica_bytes -= replica.memory.size();
 }
 
-// It came when it was born.
+// The index knows of the result since its birth (Operands::adopt).
 void BlockTable::list_new(Block& block) {
   const NodeId id = any_replica(block);
   link(block, id);
@@ -159,16 +160,16 @@ void BlockTable::end_move(Block& block) {
   IK_CHECK(block.mover_ == &thread_state());
   block.mover_ = nullptr;
   forget_move(block);
-  // Others may have left, a copy out of the last one may have failed, and what was dropped of the block may
-  // have come back (recomputer.cc).
+  // Other replicas may have left, a copy out of the last one may have failed, or a discarded block that this
+  // one feeds may have been recomputed.
   promote_if_last(block);
-  for (const auto& at : nodes_) {  // a victim that has not left
+  for (const auto& at : nodes_) {  // A victim that did not leave.
     const Replica& replica = block.replica(at->id);
     if (replica.listed && replica.memory && !replica.vacating && !at->index->contains(block))
       at->index->add(block);
   }
   changed_.notify_all();
-  if (signal_.is_needed()) signal_.raise();  // who had to leave the block alone
+  if (signal_.is_needed()) signal_.raise();  // A move may have waited for the block.
 }
 
 void BlockTable::forget_move(Block& block) {
@@ -182,8 +183,7 @@ void BlockTable::wait_move(Block& block) {
   while (block.is_moving()) wait_change();
 }
 
-// Is another thread moving something to, from or at this node, or does a new result end here? It may leave
-// room.
+// Another thread's move, or a fresh result that ends at the node, may free memory there.
 bool BlockTable::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
   if (node.moving > self.moving[index_of(node.id)] || nursery_.any_dying(node.id)) return true;
@@ -193,13 +193,13 @@ bool BlockTable::others_move(const Node& node) const {
 }
 
 void BlockTable::wait_change() IK_NO_THREAD_SAFETY_ANALYSIS {
-  if (test_points_on()) [[unlikely]] {  // the test says who goes on meanwhile
+  if (test_points_on()) [[unlikely]] {  // The test decides which thread goes on meanwhile.
     const Unlocked gap(*this);
     reach("wait");
     return;
   }
-  // The limit is a net under wake-ups that a fast unpin may miss (wake_waiters reads `waiters_` without the
-  // lock).
+  // wake_waiters() reads `waiters_` without the lock, so a fast unpin may miss this thread: the limit bounds
+  // that wait.
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   changed_.wait_for(mutex_, std::chrono::microseconds(1000));
   waiters_.fetch_sub(1, std::memory_order_relaxed);

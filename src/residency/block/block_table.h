@@ -1,5 +1,5 @@
-// Nodes, blocks and the engine's mutex: which block has which replica, which thread works on it, and the books of
-// each node. The lowest part of an engine; it moves no bytes and makes no free space.
+// Nodes, blocks and the engine's mutex: which block has which replica, which thread works on it, and the
+// books of each node. The lowest part of an engine; it moves no bytes and makes no free space.
 //
 // A thread that works on a block without the lock marks the block as moving (moving.h). Every change of a
 // replica's state is checked against the table in state.h.
@@ -7,8 +7,8 @@
 // Ownership: owns the nodes and their devices, and the eviction policy. A block lives from create() until
 // Operands::destroy().
 // Thread safety: as annotated; functions without an annotation may be called from any thread.
-// Locks: engine_mutex (table_lock.h). No thread waits for a moving block while it pins others, so waits form no
-// cycle.
+// Locks: engine_mutex (table_lock.h). No thread waits for a moving block while it pins others, so waits form
+// no cycle.
 #pragma once
 
 #include <atomic>

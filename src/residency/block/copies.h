@@ -1,7 +1,7 @@
-// The copies that touch a replica's memory and may not be done: one into it, and those out of it. And,
-// while the replica is arriving, the move that brings it.
+// The copies that touch a replica's memory and may not be done: one into it, and those out of it. And, while
+// the replica is arriving, the move that brings it.
 //
-// Nearly always there are none, so it is one pointer to nothing. Guarded as its replica is (block.h).
+// Nearly always there are none, so the object is one null pointer. Guarded as its replica is (block.h).
 #pragma once
 
 #include <memory>
@@ -38,19 +38,19 @@ class Copies {
     if (all_ != nullptr) all_->move = nullptr;
     keep_if_any();
   }
-  // A null one is done already.
+  // A null copy is done already.
   void add_out(const Event& copy) {
     forget_done();
     if (copy != nullptr) all().out.push_back(copy);
   }
-  // Of those out of it.
+  // Forgets copies out of the replica that are done.
   void forget_done() {
     if (all_ == nullptr) return;
     std::erase_if(all_->out, [](const Event& event) { return is_done(event); });
     keep_if_any();
   }
   void clear() { all_ = nullptr; }
-  // All of them, which are this one's no longer; there is no move any more.
+  // Removes and returns every copy; the move is forgotten.
   std::vector<Event> take() {
     const std::unique_ptr<All> all = std::move(all_);
     if (all == nullptr) return {};

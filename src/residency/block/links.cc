@@ -43,7 +43,7 @@ MovePtr Link::take() {
   return nullptr;
 }
 
-// The last is nearly always one that will do: what has copies already stands in front.
+// O(1) nearly always: moves that have copies already stand in front.
 template <class Which>
 MovePtr Link::take_last_of(std::deque<MovePtr>& queue, const Which& which) {
   const auto last = std::find_if(queue.rbegin(), queue.rend(), [&](const MovePtr& move) {

@@ -1,11 +1,10 @@
-// The links between nodes, and what waits for them (docs/design/moves.md).
+// The links between nodes, and the moves that wait for them (docs/design/moves.md).
 //
 // A link is one direction of one node's copies. Few copies are in flight on it at once, so that a demand
-// passes those that are planned, and these pass hints: what waits has room already, and no copy yet. Demands
-// do not wait. Large blocks are copied in parts, for the same reason.
+// passes planned moves, and these pass hints. A move that waits has memory and no copy yet. Demands do not
+// wait. Large blocks are copied in parts, for the same reason.
 //
-// Thread safety: none; engine_mutex guards it. Asking whether a copy is done is all that is asked of a
-// device.
+// Thread safety: none; engine_mutex guards it. A link asks devices only whether a copy is done.
 #pragma once
 
 #include <array>
@@ -17,9 +16,9 @@
 namespace innkeeper {
 
 struct LinkLimits {
-  // A part is copied in some milliseconds, which is many times what starting it takes.
+  // Size of a part. Its copy takes some milliseconds, many times the cost of starting it.
   Bytes part = MiB(64);
-  // So many copies, or so many bytes of them if they are small, hide what starting the next one takes.
+  // Copies in flight, or their bytes if they are small, that hide the cost of starting the next one.
   size_t few = 2;
   Bytes enough = MiB(4);
 };
@@ -28,20 +27,18 @@ class Link {
  public:
   // A copy was put on the link's queue.
   void began(Event copy, Bytes size);
-  // Whether another copy may be, for which no operator waits. Forgets those that are done.
+  // Whether a copy for which no operator waits may start. Forgets copies that are done.
   bool is_free(const LinkLimits& limits);
 
   // `move` is reserved, and its copies wait for the link.
   void wait(MovePtr move) { waiting_[static_cast<size_t>(move->priority)].push_back(std::move(move)); }
-  // The first that may begin or go on; the caller puts it back if it is not through. Those that are over are
-  // forgotten. Null if none waits.
+  // Removes and returns the first move that may start or continue, or null. The caller puts it back while it
+  // has parts left. Forgets moves that are over.
   MovePtr take();
   void put_back(MovePtr move) { waiting_[static_cast<size_t>(move->priority)].push_front(std::move(move)); }
-  // The last that asked, of the least priority, which has no copy yet; it waits no longer. Null if there is
-  // none.
+  // Removes and returns the last move of the lowest priority that has no copy yet, or null.
   MovePtr take_last();
-  // Removes and returns the last planned move without a copy for which `which` is true. Null if there is
-  // none.
+  // Removes and returns the last planned move without a copy for which `which` is true, or null.
   MovePtr take_last_planned(const std::function<bool(const Move&)>& which);
   size_t waiting() const;
 
@@ -52,7 +49,7 @@ class Link {
     Event copy;
     Bytes size;
   };
-  // Of the copies in flight: the others are on the queue before them.
+  // Copies in flight that are remembered; all others are before them on the queue.
   static constexpr size_t kRemembered = 8;
 
   std::deque<Flight> in_flight_;

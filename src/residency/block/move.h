@@ -1,10 +1,10 @@
-// A move: one block's bytes on their way into a node (docs/design/moves.md). No thread owns it;
-// any thread that comes by may take its next step (Mover::advance).
+// A move: one block's bytes on their way into a node (docs/design/moves.md). No thread owns it; any thread
+// may take its next step (Mover::advance).
 //
-//     wanted    it asks for room, and holds nothing
-//     reserved  it has room, and waits for its link
+//     wanted    it asks for memory, and holds none
+//     reserved  it has memory, and waits for its link
 //     copying   copies of its bytes are on a queue, perhaps not all of them yet
-//     landed    the bytes are there; or they are not wanted any more, and are let go once they are there
+//     landed    the bytes have arrived; or they are not needed any more, and are dropped once they arrive
 //     failed    the block is as it was before; `status` says why
 //     cancelled before any copy
 //
@@ -28,8 +28,8 @@ namespace innkeeper {
 
 class Block;
 
-// Who goes first on a link. An operator waits for a demand; what is planned is needed soon; a hint helps if
-// there is time.
+// The order of moves on a link. An operator waits for a demand; a planned move is needed soon; a hint helps
+// if there is time.
 enum class Priority : uint8_t { demand, planned, hint };
 inline constexpr size_t kPriorities = 3;
 
@@ -51,7 +51,7 @@ inline constexpr std::array<std::array<bool, kMoveStates>, kMoveStates> kMaySucc
 
 const char* to_string(MoveState state);
 
-// How a move is to be made: how far it may go for room, and who waits for it.
+// How a move is made: how far it may go to free memory, and its place on the link.
 struct MoveIntent {
   Reserve mode;
   Priority priority;
@@ -80,13 +80,13 @@ class Move {
   const NodeId to;
   Priority priority;
   bool leaves = false;      // The source replica leaves afterwards.
-  bool watched = false;     // a thread must see it land
-  bool landing = false;     // a thread does; until then its source has not left, though it may be over
+  bool watched = false;     // A thread must see it land.
+  bool landing = false;     // A thread finishes it; its source may leave until that thread is done.
   NodeId onward = kNoNode;  // Next hop behind `to`, if there is one.
   Reservation reservation;
   Bytes begun{0};  // Bytes whose copies are on a queue.
-  Event last;      // the last of these copies
-  Status status;   // once it has failed
+  Event last;      // The last of these copies.
+  Status status;   // Why it failed.
 
  private:
   MoveState state_ = MoveState::wanted;

@@ -1,4 +1,5 @@
-// Tells the mover's thread (mover_thread.h) that a move may go on, and every thread whether any move is under way.
+// Tells the mover's thread (mover_thread.h) that a move may go on, and every thread whether any move is under
+// way.
 //
 // Thread safety: is_needed() from any thread, without a lock; the rest as annotated.
 #pragma once

@@ -1,6 +1,6 @@
-// What the engine knows of a node: its device, how much of it is used, and what is there or on its way.
+// One node: its device, the books of its budget, and lists of its replicas.
 //
-// Thread safety: as each field says. Engine guards it.
+// Thread safety: as each field says.
 #pragma once
 
 #include <atomic>
@@ -15,14 +15,14 @@
 #include "plan/speed.h"
 #include "residency/block/block.h"
 #include "residency/block/compute_time.h"
-#include "residency/block/victim_index.h"
 #include "residency/block/links.h"
 #include "residency/block/reservation.h"
 #include "residency/block/stamps.h"
+#include "residency/block/victim_index.h"
 
 namespace innkeeper {
 
-// Host memory that left a replica, and the copies that may still touch it (I5).
+// Host memory that left a replica, with the copies that may still touch it (I5).
 struct ParkedMemory {
   Memory memory;
   std::vector<Event> users;
@@ -33,7 +33,7 @@ struct Node {
   std::unique_ptr<Device> device;
   NodeKind kind = NodeKind::host;
   bool computes = false;
-  // Bytes per second, of plan::Speed: a probe may find others than the setup said.
+  // Bytes per second (plan::Speed). A probe may replace the setup's figures.
   std::atomic<double> memory_speed{0}, link_speed{0};
   std::function<ComputeTime()> time;
   plan::Speed speed() const {
@@ -45,31 +45,31 @@ struct Node {
   }
   std::atomic<int64_t> budget{0};
   std::atomic<int64_t> used{0};
-  Promises promises;  // Promised part of `used`.
+  Promises promises;  // Part of `used` that is reserved and not allocated.
   std::atomic<int64_t> peak{0};
   std::atomic<int64_t> ops{0};
   std::atomic<int64_t> evictions{0};
-  std::atomic<int> running{0};  // operators between NodeAdmission's ends
-  // Has been more than half full, or asked to take a large operator: they take turns from now on, and no
-  // new result stays off the list.
+  std::atomic<int> running{0};  // Operators that are admitted.
+  // The node has been more than half full, or was to run a large operator. From then on operators are
+  // admitted one at a time, and fresh results do not stay in the nursery. Never reset.
   std::atomic<bool> tight{false};
-  // Replicas that are leaving or arriving here right now. Counted up with the lock; down after the bytes
-  // have been given back, so a thread that reads zero has to ask for the room once more.
+  // Replicas that are leaving or arriving now. Raised with the lock; lowered after the bytes have been freed,
+  // so a thread that reads 0 tries its charge once more before it fails.
   std::atomic<int> moving{0};
-  std::atomic<int64_t> ahead{0};      // bytes that are to be written back before they must leave
-  std::atomic<int64_t> unplanned{0};  // bytes that left for threads that no planner follows
-  // Guarded by BlockTable::mutex_:
-  Block* first = nullptr;  // resident replicas
+  std::atomic<int64_t> ahead{0};      // Bytes to write to the disk ahead of their eviction.
+  std::atomic<int64_t> unplanned{0};  // Bytes evicted for threads without a planner, since a planner heard.
+  // From here on guarded by engine_mutex.
+  Block* first = nullptr;  // First block of the list of resident replicas.
   Bytes replica_bytes{0};
   Bytes pinned_by_user{0};
-  Bytes vacating{0};       // Part of the replicas that leaves once moves have landed.
+  Bytes vacating{0};       // Part of replica_bytes that leaves once moves have landed.
   bool exclusive = false;  // One operator is admitted, and no other (NodeAdmission).
-  int stuck = 0;           // Part of `running` that waits for space or operands.
+  int stuck = 0;           // Part of `running` that waits for memory or operands.
   std::deque<ParkedMemory> parked;
-  Link in;                         // copies into the node; of the host: none, the other end counts
-  Link out;                        // copies out of it
+  Link in;                         // Copies into the node. Unused at the host: the other end's link counts.
+  Link out;                        // Copies out of the node.
   std::unique_ptr<Stamps> stamps;  // Stamps of an accelerator's compute queue.
-  // Replicas that hold memory, but those that are leaving. Guarded by BlockTable::mutex_.
+  // Victims: replicas that hold memory, but those that are leaving.
   std::unique_ptr<VictimIndex> index;
 };
 

@@ -1,8 +1,8 @@
-// How a block's bytes are had again once they were dropped: by the operator that made them, from what that
-// one read (docs/design/recompute.md). The engine knows no operators; who runs them writes the recorded
+// A recorded call: how the bytes of a discarded block are recomputed, by the operator that made them, from
+// its inputs (docs/design/recompute.md). The engine knows no operators; the torch layer implements recorded
 // calls.
 //
-// Thread safety: a recorded call is one thread's at a time.
+// Thread safety: a recorded call is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ class Block;
 
 class RecordedCall {
  public:
-  // What the operator read, and how often that had been written until then (Block::writes).
+  // A block that the operator read, and Block::writes() at that time.
   struct Input {
     Block* block;
     uint32_t writes;
   };
 
-  // While it lives, so do its inputs: they may end with it, so it ends where no lock is held.
+  // The call keeps its inputs alive; they may end with it, so it must end where no lock is held.
   virtual ~RecordedCall() = default;
-  // Empty where one of them has gone: then it cannot be followed.
+  // Empty if an input has ended: then the call cannot be followed.
   virtual std::span<const Input> inputs() const = 0;
-  // How often the block itself had been written when its operator had ended.
+  // Block::writes() of the block itself when its operator had ended.
   virtual uint32_t writes() const = 0;
-  // Where the operator ran.
+  // Node at which the operator ran.
   virtual NodeId node() const = 0;
-  // False: the operator would make other bytes now, by what has been set for all of the process since. Asked
-  // under the engine's lock.
+  // False if a setting of the process has changed so that the operator would make other bytes. Called with
+  // the lock.
   virtual bool in_force() const { return true; }
-  // Runs the operator there once more, and has Recomputer::refill() give the block what it made.
+  // Runs the operator at node() again; Recomputer::refill() then gives the block the result's bytes.
   virtual Status follow(Block& block) = 0;
 };
 

@@ -1,9 +1,9 @@
-// Room at a node that is promised: bytes of its budget, charged before there is memory for them
+// A reservation: bytes of a node's budget that are charged before there is memory for them
 // (docs/design/moves.md).
 //
-// Evictor::reserve() gives one, and is told how far it may go for it. What the thread allocates at the node
-// while the reservation is armed takes its bytes from the reservation first, by any allocator's charge; what
-// is left goes back with the reservation.
+// Evictor::reserve() makes one. While it is armed, allocations of the thread at the node take their bytes
+// from the reservation first, in any allocator's charge. The rest goes back to the budget with the
+// reservation.
 //
 // Thread safety: none; one thread has a reservation at a time.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace innkeeper {
 
-// How far a request for room may go. A caller that may evict makes room by moving what lies still, but never
-// waits for another thread's operator: it is told that others are busy (Code::busy) and comes again. A caller
-// that may wait does that too: a kernel in the middle of its work, which cannot be done twice (I9).
+// How far a request for memory may go. `may_evict` frees memory by moves, but never waits for another
+// thread's operator: it fails with Code::busy, and the caller tries again. `may_wait` waits for operators
+// too: for a kernel in the middle of its work, which cannot run twice (I9).
 enum class Reserve : uint8_t { free_only, may_evict, may_wait };
 
-// What a node has of reservations: bytes that are charged and not allocated.
+// A node's reservations: bytes that are charged and not allocated.
 class Promises {
  public:
   Bytes total() const { return Bytes(total_.load(std::memory_order_acquire)); }
@@ -35,7 +35,7 @@ class Promises {
 class Reservation {
  public:
   Reservation() = default;
-  // `size` bytes of `used`, the node's counter, are this reservation's from now on.
+  // Requires: the caller has charged `size` bytes to `used`, the node's counter.
   Reservation(NodeId node, Bytes size, Reserve mode, std::atomic<int64_t>& used, Promises& promises)
       : node_(node), mode_(mode), left_(size), used_(&used), promises_(&promises) {
     promises.add(size);
@@ -53,14 +53,14 @@ class Reservation {
   Reserve mode() const { return mode_; }
   Bytes left() const { return left_; }
 
-  // Takes up to `size` bytes, which are the caller's charge from now on. Returns how many.
+  // Takes up to `size` bytes, which become the caller's charge. Returns how many.
   Bytes take(Bytes size) {
     const Bytes taken = size < left_ ? size : left_;
     left_ -= taken;
     if (taken != Bytes(0)) promises_->remove(taken);
     return taken;
   }
-  // Ends the promise of what is left.
+  // Uncharges the rest.
   void give_back() {
     if (left_ == Bytes(0)) return;
     promises_->remove(left_);
@@ -84,8 +84,8 @@ class Reservation {
   Promises* promises_ = nullptr;
 };
 
-// The thread's allocations at the reservation's node take from it, for a scope. Scopes nest: the inner one
-// counts.
+// Arms a reservation for a scope: the thread's allocations at its node take from it. Scopes nest; the inner
+// one counts.
 class ArmedReservation {
  public:
   explicit ArmedReservation(Reservation& reservation)
@@ -94,12 +94,12 @@ class ArmedReservation {
   ArmedReservation(const ArmedReservation&) = delete;
   ArmedReservation& operator=(const ArmedReservation&) = delete;
 
-  // The innermost of the thread, or null.
+  // The thread's innermost one, or null.
   static ArmedReservation* current() { return current_; }
   Reservation& reservation() { return reservation_; }
 
-  // An allocator needed more than the reservation has, and other operators hold the rest of the budget. It is
-  // noted here because PyTorch may lose the code of the allocator's failure.
+  // Notes that an allocator needed more than is reserved while other operators hold the rest of the budget:
+  // PyTorch may lose the code of the allocator's failure.
   void refuse() { refused_ = true; }
   bool refused() const { return refused_; }
 

@@ -5,8 +5,6 @@
 
 namespace innkeeper {
 
-// The valid replica that is cheapest to copy to `to`: a peer that can be reached directly, else the host,
-// else any.
 NodeId source_of(const BlockTable& table, const Block& block, NodeId to) {
   NodeId best = kNoNode;
   int best_rank = 0;
@@ -25,7 +23,6 @@ NodeId source_of(const BlockTable& table, const Block& block, NodeId to) {
   return best;
 }
 
-// The failure for a block without a readable replica; ok if it has none at all: it was never written.
 Status lost_with(const BlockTable& table, const Block& block) {
   for (const auto& at : table.nodes()) {
     if (!is_valid(block.replica(at->id).word.state()) || !at->device->is_lost()) continue;

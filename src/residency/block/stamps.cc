@@ -17,7 +17,7 @@ Result<Event> Stamps::after(Stamp stamp) {
   return mark();
 }
 
-// The clock is read first: what has a stamp by then is on the queue before the event.
+// The clock is read first, so the work of every stamp up to then is on the queue before the event.
 Result<Event> Stamps::mark() {
   written_.store(0, std::memory_order_relaxed);
   operators_.store(0, std::memory_order_relaxed);

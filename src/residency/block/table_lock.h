@@ -1,9 +1,9 @@
 // The engine's mutex as a capability that clang checks across the parts of an engine.
 //
-// All parts of one engine (BlockTable, Mover, Evictor, ...) share BlockTable's mutex. Clang compares locks by the
-// expression that names them, and cannot see that the tables of two parts are one object. The capability
-// `engine_mutex` therefore names the role: functions and members are annotated with it, and only the scopes of
-// this file take it. A thread never locks two engines at once.
+// All parts of one engine (BlockTable, Mover, Evictor, ...) share BlockTable's mutex. Clang compares locks by
+// the expression that names them, and cannot see that the tables of two parts are one object. The capability
+// `engine_mutex` therefore names the role: functions and members are annotated with it, and only the scopes
+// of this file take it. A thread never locks two engines at once.
 //
 // Locks: the mutex is never held across a copy, an allocation, a kernel or a wait for a device (I10).
 #pragma once

@@ -1,4 +1,5 @@
-// What the calling thread is doing inside the engine: used to tell its own pins and moves from others'.
+// The calling thread's own share of pins, moves and evictions, by which the engine tells them from other
+// threads'.
 #pragma once
 
 #include <array>
@@ -19,12 +20,12 @@ struct ThreadState {
   }
 
   std::array<int, kMaxNodes> running{};        // OperatorScopes of this thread, by node
-  std::array<int, kMaxNodes> moving{};         // moves of this thread that take or give room, by node
-  std::array<int64_t, kMaxNodes> unplanned{};  // bytes that left for it, since its planner heard of them
+  std::array<int, kMaxNodes> moving{};         // Moves of this thread that take or free memory, by node.
+  std::array<int64_t, kMaxNodes> unplanned{};  // Bytes evicted for this thread, since its planner heard.
   int64_t strange = 0;                         // Operators without a tracker, beside tracked programs.
   std::array<double, kMaxNodes>
-      recomputed_seconds{};          // seconds of kernels that recorded calls ran, since its planner heard
-  int recomputing = 0;               // recorded calls that it follows (recomputer.cc)
+      recomputed_seconds{};          // Seconds of recomputed kernels, since its planner heard.
+  int recomputing = 0;               // Recorded calls that this thread follows (Recomputer).
   std::shared_ptr<ThreadLife> life;  // Set with its first tracker (program_trackers.h).
 };
 

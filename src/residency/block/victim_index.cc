@@ -46,8 +46,8 @@ const VictimIndex::Entry* VictimIndex::first_of(Heap& heap) {
   return nullptr;
 }
 
-Block* VictimIndex::pop(Bytes room) {
-  const bool few_small = small_bytes_.count() <= room.count() / kSmallShare;
+Block* VictimIndex::pop(Bytes budget) {
+  const bool few_small = small_bytes_.count() <= budget.count() / kSmallShare;
   const Entry* const large = first_of(large_);
   const Entry* const small = large != nullptr && few_small ? nullptr : first_of(small_);
   if (large == nullptr && small == nullptr) return nullptr;
@@ -119,7 +119,7 @@ void VictimIndex::take_out(Heap& heap, size_t place) {
   if (&heap == &small_) small_bytes_ -= gone.memory.size();
   const Entry last = heap.back();
   heap.pop_back();
-  if (place == heap.size()) return;  // it was the last
+  if (place == heap.size()) return;  // The last entry is gone.
   if (place > 0 && last.key < heap[(place - 1) / 2].key) {
     rise(heap, place, last);
   } else {

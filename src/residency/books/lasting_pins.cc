@@ -31,7 +31,7 @@ void LastingPins::unpin(Block& block) {
     if (found->second.empty()) pinned_at_.erase(found);
     --replica.user_pins;
     replica.word.remove_pin(false);
-    if (at.contains(block)) {  // it was passed over, as if it were used
+    if (at.contains(block)) {  // The evictor queued the pinned replica behind the others: its turn is now.
       at.remove(block);
       at.add(block);
     }
@@ -39,7 +39,6 @@ void LastingPins::unpin(Block& block) {
   table_.wake_waiters();
 }
 
-// The block dies.
 void LastingPins::forget_pins(const Block& block) {
   const auto found = pinned_at_.find(&block);
   if (found == pinned_at_.end()) return;
@@ -73,7 +72,7 @@ Access LastingPins::release_hold(Block& block, NodeId id) {
   const auto mine = [&](const Hold& hold) { return hold.block == &block && hold.node == id; };
   auto found = std::find_if(holds_.rbegin(), holds_.rend(),
                             [&](const Hold& hold) { return mine(hold) && hold.thread == &thread_state(); });
-  // A context may be left on another thread than it was entered on.
+  // A context may be left by another thread than the one that entered it.
   if (found == holds_.rend()) found = std::find_if(holds_.rbegin(), holds_.rend(), mine);
   IK_CHECK(found != holds_.rend(), "release_hold without hold");
   const Access access{.block = &block, .write = found->write, .pinned = true};
@@ -81,7 +80,6 @@ Access LastingPins::release_hold(Block& block, NodeId id) {
   return access;
 }
 
-// Does this thread work on the replica itself (hold)? Then waiting for it would be waiting for oneself.
 bool LastingPins::held_by_me(const Block& block, NodeId id) const {
   return std::any_of(holds_.begin(), holds_.end(), [&](const Hold& hold) {
     return hold.block == &block && hold.node == id && hold.thread == &thread_state();
@@ -93,12 +91,12 @@ bool LastingPins::held_by_me(const Block& block, NodeId id) const {
 void LastingPins::keep_escaped(NodeId id, Access& access) {
   if (!access.pinned) return;
   const NeedsHeap books;
-  access.pinned = false;  // the pin stays, and belongs to the escape now
+  access.pinned = false;  // The pin belongs to the escape now.
   TableLock lock(table_);
   table_.leave_nursery(*access.block);
   Replica& replica = access.block->replica(id);
   if (replica.escapes != 0) {
-    replica.word.remove_pin(access.write);  // one pin is enough for as long as it lasts
+    replica.word.remove_pin(access.write);  // One pin stands for all escapes of the replica.
     return;
   }
   if (access.write) {
@@ -115,7 +113,7 @@ bool LastingPins::poll_escapes() {
     Replica& replica = entry.first->replica(entry.second);
     if (probe_(*entry.first, entry.second)) return false;
     --replica.escapes;
-    table_.touched(replica);  // Its last user did.
+    table_.touched(replica);  // The holder may have launched kernels that have no stamp.
     entry.first->count_write();
     replica.word.remove_pin(false);
     return true;
@@ -132,8 +130,6 @@ void LastingPins::forget(const Block& block) {
 
 // ---------------------------------------------------------------- reasons
 
-// Why a pinned replica cannot leave: told at once where waiting would not help, since all its pins last until
-// the program does something about them, this thread among others.
 Status LastingPins::why_pinned(const Block& block, const Node& at, const std::string& consequence) const {
   const Replica& replica = block.replica(at.id);
   const std::string at_node = " at " + at.device->name();
@@ -151,7 +147,6 @@ Status LastingPins::why_pinned(const Block& block, const Node& at, const std::st
   return Status(Code::busy, "the block is in use" + where);
 }
 
-// Why a replica that is written cannot be copied from.
 Status LastingPins::why_written(const Block& block, const Node& at) const {
   const std::string where = " at " + at.device->name();
   if (!held_by_me(block, at.id)) return Status(Code::busy, "the block is being written" + where);

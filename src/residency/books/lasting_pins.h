@@ -1,5 +1,5 @@
-// Pins that outlast an operator: of the user (pin), of a thread that works on the bytes itself (hold), and of real
-// memory that is held outside of the engine (escapes, I12).
+// Pins that outlast an operator: of the user (pin), of a thread that works on the bytes itself (hold), and of
+// real memory that is held outside of the engine (escapes, I12).
 //
 // Thread safety: as annotated.
 #pragma once
@@ -45,8 +45,8 @@ class LastingPins {
 
   void forget(const Block& block) IK_REQUIRES(engine_mutex);  // The block ends.
 
-  // Why a pinned replica cannot leave. Code::invalid_argument where waiting does not help, since its pins last
-  // until the program releases them; else Code::busy. `consequence` continues the message.
+  // Why a pinned replica cannot leave. Code::invalid_argument where waiting does not help, since its pins
+  // last until the program releases them; else Code::busy. `consequence` continues the message.
   Status why_pinned(const Block& block, const Node& at, const std::string& consequence) const
       IK_REQUIRES(engine_mutex);
   // Why a replica that is being written cannot be copied.

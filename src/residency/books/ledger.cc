@@ -11,8 +11,8 @@ bool Ledger::try_charge(Node& node, Bytes size) {
     if (used + size.count() > node.budget.load(std::memory_order_relaxed)) return false;
   } while (!node.used.compare_exchange_weak(used, used + size.count(), std::memory_order_acq_rel));
   const int64_t now = used + size.count();
-  // Well before room runs out: two kernels that wait for each other's memory cannot be told apart from one
-  // that is too large, and operators that have begun are not stopped.
+  // Well before memory runs out: two kernels that wait for each other's memory look like one that is too
+  // large, and an operator that has started is not stopped.
   if (2 * now > node.budget.load(std::memory_order_relaxed) && !node.tight.load(std::memory_order_relaxed)) {
     node.tight.store(true, std::memory_order_seq_cst);
   }
@@ -46,7 +46,6 @@ bool Ledger::all_wait(const Node& node) const {
   return node.stuck + running >= node.running.load(std::memory_order_acquire);
 }
 
-// While it waits a thread makes no room: neither its operators here nor what it is moving here count.
 void Ledger::wait_for_memory(Node& node) {
   const ThreadState& self = thread_state();
   const int running = self.running[index_of(node.id)];

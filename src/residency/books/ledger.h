@@ -1,7 +1,7 @@
 // The books of each node's budget: charges, and which operators wait for free memory (I4, I7).
 //
-// A charge adds bytes to a node's `used`, never above its budget. The ledger only says yes or no; Evictor makes
-// free memory. Admission of operators to a node: node_admission.h.
+// A charge adds bytes to a node's `used`, never above its budget. The ledger only says yes or no; Evictor
+// makes free memory. Admission of operators to a node: node_admission.h.
 //
 // Thread safety: as annotated; functions without an annotation may be called from any thread.
 #pragma once
@@ -35,8 +35,8 @@ class Ledger {
   static bool others_run(const Node& node);
   // Whether every operator at the node waits for memory there, this thread's included.
   bool all_wait(const Node& node) const IK_REQUIRES(engine_mutex);
-  // Waits for a change. Meanwhile neither this thread's operators nor its moves at the node count as able to free
-  // memory. Releases the lock meanwhile.
+  // Waits for a change. Meanwhile neither this thread's operators nor its moves at the node count as able to
+  // free memory. Releases the lock meanwhile.
   void wait_for_memory(Node& node) IK_REQUIRES(engine_mutex);
   // The failure of a request for `size` bytes at the node, with the numbers.
   Status out_of_memory(const Node& node, Bytes size) const IK_REQUIRES(engine_mutex);

@@ -4,8 +4,8 @@ namespace innkeeper {
 
 namespace {
 
-// An operator is large if its operands take more than 1/4 of the budget: with their results and scratch memory two
-// such operators may not fit at the same time.
+// An operator is large if its operands take more than 1/4 of the budget: with their results and scratch
+// memory two such operators may not fit at the same time.
 constexpr int64_t kLargeOperator = 4;
 
 }  // namespace
@@ -17,7 +17,8 @@ NodeAdmission::NodeAdmission(BlockTable& table, NodeId id, Bytes operands)
     node_.tight.store(true, std::memory_order_seq_cst);
   }
   node_.running.fetch_add(1, std::memory_order_seq_cst);
-  // Read after the count was raised: a thread that becomes exclusive either is seen here or sees this operator.
+  // Read after the count was raised: a thread that becomes exclusive either is seen here or sees this
+  // operator.
   if (nested_ == 0 && node_.tight.load(std::memory_order_seq_cst)) {
     node_.running.fetch_sub(1, std::memory_order_seq_cst);
     TableLock lock(table_);

@@ -1,8 +1,8 @@
 // The right to run an operator at a node, for a scope.
 //
-// Where memory is short, one operator at a time runs at a node, so that two never wait for each other's operands
-// or results: a kernel cannot give up the memory that it holds (I9). Admissions of one thread nest at their node.
-// A thread must not open an admission at one node inside an admission at another.
+// Where memory is short, one operator at a time runs at a node, so that two never wait for each other's
+// operands or results: a kernel cannot give up the memory that it holds (I9). Admissions of one thread nest
+// at their node. A thread must not open an admission at one node inside an admission at another.
 //
 // Blocks: while another operator is admitted to a node that is short of memory.
 #pragma once

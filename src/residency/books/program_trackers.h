@@ -112,8 +112,8 @@ class ProgramTrackers {
   // much as each of them where that is more. A program whose needs are unknown needs all where it is busy.
   Bytes part(const ProgramTracker& tracker, NodeId node, Bytes room, Stamp now) const;
 
-  // Whether movement may be planned, and whether operators' accesses are followed for that: from the first eviction
-  // on. Relaxed loads: operators ask them.
+  // Whether movement may be planned, and whether operators' accesses are followed for that: from the first
+  // eviction on. Relaxed loads: operators ask them.
   bool may_plan() const { return may_plan_.load(std::memory_order_relaxed); }
   bool may_still_plan() const { return may_plan_.load(std::memory_order_seq_cst); }
   bool follows() const { return follows_.load(std::memory_order_relaxed); }

@@ -7,7 +7,6 @@
 
 namespace innkeeper {
 
-// The replica is absent from now on, whatever was on its way into it or was to follow.
 Released MemoryRelease::detach(Block& block, NodeId id, ReplicaEvent event) {
   Replica& replica = block.replica(id);
   table_.unlist(block, id);
@@ -23,8 +22,8 @@ Released MemoryRelease::begin(Block& block, NodeId id, ReplicaEvent event) {
   return detach(block, id, event);
 }
 
-// Gives an accelerator's memory back with its users (I5, I6), so that only who is given it waits for them,
-// and no longer than needed. What just dies goes in the order of the compute queue.
+// The memory carries its users, so that only its next owner waits for them, and no longer than needed (I5,
+// I6). The memory of a block that ends follows the order of the compute queue instead: that costs no event.
 void MemoryRelease::free_accelerator_memory(Node& node, Released released, bool soon) {
   Device& device = *node.device;
   if (soon || !released.users.empty()) {
@@ -38,8 +37,6 @@ void MemoryRelease::free_accelerator_memory(Node& node, Released released, bool 
   released.memory.reset();
 }
 
-// Gives memory back as soon as no copy touches it (I5, I6). Host memory is parked until the copies are done.
-// Each time that some is, a few of those parked before are looked at, so that they never pile up.
 void MemoryRelease::finish(Released released, bool soon) {
   Node& at = table_.node(released.node);
   if (at.kind == NodeKind::accelerator) {
@@ -60,7 +57,6 @@ void MemoryRelease::finish(Released released, bool soon) {
   table_.wake_waiters();
 }
 
-// Gives up a replica whose bytes are valid elsewhere, or that is arriving. The caller closed it (no pins).
 void MemoryRelease::drop_replica(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   table_.observe(block, id, nullptr);
@@ -77,8 +73,8 @@ void MemoryRelease::drop_replica(Block& block, NodeId id) {
 
 // ---------------------------------------------------------------- parked memory
 
-// Takes parked memory whose last copy is done, of at most so many entries, the first that were parked; those
-// that a copy still touches go to the back. The caller gives it back without the lock.
+// Takes parked memory whose last copy is done, out of the first `entries` pieces; the others go to the back.
+// The caller frees the memory without the lock.
 std::vector<Memory> MemoryRelease::reap(Node& node, size_t entries) {
   std::vector<Memory> done;
   for (size_t looks = std::min(entries, node.parked.size()); looks > 0; --looks) {
@@ -94,7 +90,6 @@ std::vector<Memory> MemoryRelease::reap(Node& node, size_t entries) {
   return done;
 }
 
-// Gives back all host memory whose last copy is done. Returns whether there was any.
 bool MemoryRelease::reclaim(Node& node) {
   std::vector<Memory> done = reap(node, SIZE_MAX);
   if (done.empty()) return false;
@@ -108,7 +103,6 @@ bool MemoryRelease::reclaim(Node& node) {
   return true;
 }
 
-// Waits for the copies that still touch the memory that left first, if any did.
 bool MemoryRelease::wait_parked(Node& node) {
   if (node.parked.empty()) return false;
   const std::vector<Event> pending = node.parked.front().users;
@@ -119,7 +113,6 @@ bool MemoryRelease::wait_parked(Node& node) {
 
 // ---------------------------------------------------------------- moves that end with a replica
 
-// The move into a replica is over: it is valid now, or gives up its place.
 void MemoryRelease::finish_move(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   const MovePtr move = replica.copies.shared_move();
@@ -134,7 +127,6 @@ void MemoryRelease::finish_move(Block& block, NodeId id) {
   replica.copies.clear_move();
 }
 
-// A replica that was to leave once a move has landed: that move is over, or the replica goes another way.
 void MemoryRelease::cancel_vacate(Block& block, NodeId id) {
   Replica& source = block.replica(id);
   if (!source.vacating) return;

@@ -1,8 +1,8 @@
 // The end of a replica: its memory goes back once no copy touches it (I5, I6).
 //
-// A release has two halves. begin() makes the replica absent under the lock; finish() frees the memory without the
-// lock. In between the memory is still charged, and threads that need free memory wait for it (Node::moving).
-// Host memory that a copy still reads is parked in Node::parked until the copy is done.
+// A release has two halves. begin() makes the replica absent under the lock; finish() frees the memory
+// without the lock. In between the memory is still charged, and threads that need free memory wait for it
+// (Node::moving). Host memory that a copy still reads is parked in Node::parked until the copy is done.
 //
 // Thread safety: as annotated.
 #pragma once
@@ -32,17 +32,18 @@ class MemoryRelease {
   static void announce(Node& node) IK_REQUIRES(engine_mutex) { ++node.moving; }
   // detach(), announced.
   Released begin(Block& block, NodeId id, ReplicaEvent event) IK_REQUIRES(engine_mutex);
-  // Frees or parks announced memory. `soon`: other threads wait for it and copies may fill it, so the memory is
-  // ordered after its own last user instead of after the whole queue.
+  // Frees or parks announced memory. `soon`: other threads wait for it and copies may fill it, so the memory
+  // is ordered after its own last user instead of after the whole queue.
   void finish(Released released, bool soon) IK_EXCLUDES(engine_mutex);
-  // Releases a replica whose bytes are valid elsewhere, or that is arriving. Requires: it is closed and unpinned.
+  // Releases a replica whose bytes are valid elsewhere, or that is arriving. Requires: it is closed and
+  // unpinned.
   void drop_replica(Block& block, NodeId id) IK_EXCLUDES(engine_mutex);
 
-  // Frees all parked memory of the node whose last copy is done. Returns whether there was any. Releases the lock
-  // meanwhile.
+  // Frees all parked memory of the node whose last copy is done. Returns whether there was any. Releases the
+  // lock meanwhile.
   bool reclaim(Node& node) IK_REQUIRES(engine_mutex);
-  // Waits for the copies that touch the memory that was parked first. False if none is parked. Releases the lock
-  // meanwhile.
+  // Waits for the copies that touch the memory that was parked first. False if none is parked. Releases the
+  // lock meanwhile.
   bool wait_parked(Node& node) IK_REQUIRES(engine_mutex);
 
   // Ends the move into a replica, as landed, failed or cancelled.

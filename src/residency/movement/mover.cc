@@ -5,8 +5,8 @@
 
 #include "base/heap_reserve.h"
 #include "base/test_point.h"
-#include "residency/movement/moving.h"
 #include "residency/block/sources.h"
+#include "residency/movement/moving.h"
 
 namespace innkeeper {
 
@@ -14,8 +14,6 @@ Link& Mover::link_of(const Move& move) {
   return table_.node(move.to).kind == NodeKind::host ? table_.node(move.from).out : table_.node(move.to).in;
 }
 
-// What comes from an accelerator to the host, or leaves one for another, is valid as soon as its copies are
-// on their queue, and closed: no thread need wait for it yet (open_replica).
 bool Mover::stays_closed(const Move& move) const {
   if (table_.node(move.from).kind != NodeKind::accelerator) return false;
   return move.leaves || table_.node(move.to).kind == NodeKind::host;
@@ -23,7 +21,6 @@ bool Mover::stays_closed(const Move& move) const {
 
 // ---------------------------------------------------------------- starts
 
-// Makes memory at `to` and, unless the block was never written, asks for the copies that fill it.
 Status Mover::fetch(Block& block, NodeId to, MoveIntent intent) {
   const Moving moving(table_, table_.node(to));
   NodeId from = source_of(table_, block, to);
@@ -42,13 +39,14 @@ Status Mover::fetch(Block& block, NodeId to, MoveIntent intent) {
   return start_move(block, from, to, intent, /*leaves=*/false);
 }
 
-// Memory for which there is a reservation. A refusal of others' may have lost its code on its way through an
-// allocator.
+// Allocates memory that is reserved. PyTorch's allocators lose the code of a refused charge, so the armed
+// reservation keeps it.
 Result<Memory> Mover::allocate(Reservation& reservation, Bytes size, Queue first) {
   const Bytes promised = reservation.left();
   ArmedReservation armed(reservation);
   Result<Memory> memory = table_.device(reservation.node()).allocate(size, first);
-  // A card charges nothing while the program captures a graph, which may have begun since the helper looked.
+  // An accelerator charges nothing while the program captures a graph; the capture may have started since the
+  // mover's thread looked.
   if (memory.ok() && promised != Bytes(0) && reservation.left() == promised)
     return Status(Code::busy, "memory was given that no node is charged for");
   if (!memory.ok() && armed.refused()) return Status(Code::busy, memory.status().message());
@@ -57,7 +55,7 @@ Result<Memory> Mover::allocate(Reservation& reservation, Bytes size, Queue first
 
 Status Mover::allocate_unwritten(Block& block, NodeId id, MoveIntent intent) {
   if (block.discarded.load(std::memory_order_relaxed))
-    return Status(Code::discarded, "the block's bytes must be computed again first");
+    return Status(Code::discarded, "the block must be recomputed first");
   IK_RETURN_IF_ERROR(lost_with(table_, block));
   Replica& replica = block.replica(id);
   if (block.size() != Bytes(0)) {
@@ -79,12 +77,12 @@ Status Mover::allocate_unwritten(Block& block, NodeId id, MoveIntent intent) {
   return {};
 }
 
-// Operators come after what the queue holds by now.
+// Orders operators after the work that the queue holds now.
 Status Mover::close_until(Replica& replica, NodeId id, Queue queue) {
   Result<Event> ready = table_.device(id).record(queue);
   if (!ready.ok()) {
-    (void)table_.device(id)
-        .synchronize();  // the memory goes back, and only that queue comes after who used it
+    // The memory goes back, and no event orders its next owner after its previous users.
+    (void)table_.device(id).synchronize();
     return ready.status();
   }
   if (ready.value() == nullptr) return {};
@@ -136,8 +134,8 @@ Status Mover::start_move(Block& block, NodeId from, NodeId to, MoveIntent intent
   return {};
 }
 
-// Gives an arriving replica its memory. The queue that copies into it comes after the last user of the memory
-// before (I6).
+// Gives an arriving replica its memory. The queue that copies into it is ordered after the memory's previous
+// users (I6).
 Status Mover::allocate_destination(Move& move) {
   Block& block = *move.block;
   Replica& replica = block.replica(move.to);
@@ -161,7 +159,8 @@ Status Mover::issue(Move& move, Parts parts) {
   if (size != Bytes(0) && !target.memory) {
     if (Status furnished = allocate_destination(move); !furnished.ok()) return fail(move, furnished);
   }
-  // The replica that it was to come from may have left; another one has the same bytes, but perhaps not here.
+  // The source may have left meanwhile. Another replica has the same bytes, but may not reach the
+  // destination.
   NodeId from = move.from;
   if (!is_valid(block.replica(from).word.state())) from = source_of(table_, block, move.to);
   if (from == kNoNode) return fail(move, lost_with(table_, block));
@@ -169,8 +168,9 @@ Status Mover::issue(Move& move, Parts parts) {
     return fail(move, Status(Code::busy, "the block has gone elsewhere meanwhile"));
   const bool whole =
       table_.device(move.to).kind() == NodeKind::disk || table_.device(from).kind() == NodeKind::disk;
-  if (whole) move.begun = Bytes(0);  // parts so far came from elsewhere: a disk has no way to add to them
-  bool follows = move.begun != Bytes(0) && from == move.from;  // on the queue of the parts before
+  if (whole)
+    move.begun = Bytes(0);  // A disk copies a block at once: parts from another source are copied again.
+  bool follows = move.begun != Bytes(0) && from == move.from;  // The parts before are on the same queue.
   {
     TableLock lock(table_);
     move.from = from;
@@ -202,7 +202,7 @@ Status Mover::issue(Move& move, Parts parts) {
     if (move.leaves) {
       Replica& source = block.replica(move.from);
       source.vacating = true;
-      table_.node(move.from).index->remove(block);  // there still where the user asked for it
+      table_.node(move.from).index->remove(block);  // An eviction on request has not taken it out.
       table_.node(move.from).vacating += source.memory.size();
     }
     watch(target.copies.shared_move());
@@ -216,13 +216,13 @@ Status Mover::issue(Move& move, Parts parts) {
   return {};
 }
 
-// The replica gives up its place. Copies that are on their way into its memory, and its users before,
-// are waited for by the next owner.
+// Drops the arriving replica. The next owner of its memory waits for copies that are on their way into it,
+// and for its previous users.
 Status Mover::fail(Move& move, Status why) {
   Block& block = *move.block;
   Replica& replica = block.replica(move.to);
   if (replica.memory) {
-    // Only that queue is sure to come after who used the memory before, and after the copies.
+    // Only this queue is sure to be behind the memory's previous users and the copies.
     Device& runner = table_.device(table_.node(move.to).kind == NodeKind::host ? move.from : move.to);
     const Queue queue = table_.node(move.to).kind == NodeKind::host ? Queue::copy_out : Queue::copy_in;
     if (Result<Event> last = runner.record(queue); last.ok()) {
@@ -236,7 +236,6 @@ Status Mover::fail(Move& move, Status why) {
   return why;
 }
 
-// Has a disk begin to read what an operator at `to` is about to wait for, beside what it reads already.
 void Mover::start_disk_read(Block& block, NodeId to) {
   TableLock lock(table_);
   if (block.is_moving() || block.replica(to).word.state() != ReplicaState::absent ||
@@ -248,7 +247,7 @@ void Mover::start_disk_read(Block& block, NodeId to) {
   (void)fetch(block, table_.host(), kDemand);
 }
 
-// No operator waits for the bytes: they go on from where a move brings them once they are there.
+// No operator waits for the bytes: the next hop starts once this move has landed.
 void Mover::start_next_hop(Block& block, MovePtr move, NodeId to) {
   TableLock lock(table_);
   cancel_next_hop(block);
@@ -257,7 +256,6 @@ void Mover::start_next_hop(Block& block, MovePtr move, NodeId to) {
   watch(std::move(move));
 }
 
-// No move goes on with the block's bytes from where they are going now.
 void Mover::cancel_next_hop(const Block& block) {
   if (going_on_.empty()) return;
   const auto found = going_on_.find(&block);
@@ -268,11 +266,9 @@ void Mover::cancel_next_hop(const Block& block) {
 
 // ---------------------------------------------------------------- arrival
 
-// Orders the node's compute queue after the copies that fill the replica, all of which are asked for now;
-// then operators may read it.
 Status Mover::finish_arrival(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
-  if (replica.word.state() != ReplicaState::arriving) return {};  // it was born, not copied
+  if (replica.word.state() != ReplicaState::arriving) return {};  // No copy fills it.
   const MovePtr move = replica.copies.shared_move();
   if (!is_all_issued(*move)) {
     IK_RETURN_IF_ERROR(issue(*move, Parts::all));
@@ -290,8 +286,8 @@ Status Mover::finish_arrival(Block& block, NodeId id) {
   return {};
 }
 
-// Lets operators pin a valid replica again that was closed because copies were under way: into it (a host
-// replica just written back), or out of it (the owner: a kernel must not overwrite what a copy still reads).
+// Copies into the replica: a host replica that was just written back. Copies out of it: a kernel must not
+// overwrite bytes that a copy still reads.
 Status Mover::open_replica(Block& block, NodeId id) {
   Replica& replica = block.replica(id);
   for (const Event& copy : replica.copies.out())
@@ -318,10 +314,11 @@ void Mover::watch(MovePtr move) {
   if (std::exchange(move->watched, true)) return;
   watched_.push_back(std::move(move));
   count_under_way();
-  table_.signal().raise();  // the disk may have been faster
+  table_.signal().raise();  // The disk may be done already.
 }
 
-// Finishes what has landed, starts what may start. Moves whose blocks another thread works on come later.
+// Finishes moves that have landed, and starts moves whose link is free. A move whose block another thread
+// works on is left for a later call.
 void Mover::advance_moves() {
   const NeedsHeap books;
   TableLock lock(table_);
@@ -332,15 +329,14 @@ void Mover::advance_moves() {
         (move->onward == kNoNode || move->state() != MoveState::landed)) {
       continue;
     }
-    watched_.push_back(move);  // while it lands, others may wait for it
+    watched_.push_back(move);  // Other threads may wait for it while it lands.
     if (move->block->is_moving() || !is_all_issued(*move) || !is_done(move->last)) continue;
     (void)land(move);
   }
   advance_links(Parts::one);
 }
 
-// Goes on with what waits for a link: part by part while the link has time, or all of it whether it has or
-// not.
+// Issues copies of moves that wait for a link: part by part while the link is free, or all of them.
 void Mover::advance_links(Parts parts) {
   for (const auto& at : table_.nodes()) {
     for (Link* const link : {&at->in, &at->out}) advance_link(*link, parts);
@@ -366,8 +362,8 @@ void Mover::advance_link(Link& link, Parts parts) {
   }
 }
 
-// Its copies are done: what was to leave with it leaves, and what goes on from there goes on. The lock is let
-// go meanwhile.
+// Finishes a move whose copies are done: its source leaves if it was to leave, and its next hop starts.
+// Releases the lock meanwhile.
 Status Mover::land(const MovePtr& move) {
   Block& block = *move->block;
   const NodeId onward = move->onward;
@@ -377,7 +373,8 @@ Status Mover::land(const MovePtr& move) {
   reach("land");
   Status status;
   if (move->last != nullptr && !move->is_over()) status = move->last->synchronize();
-  status = status.ok() ? finish_arrival(block, move->to) : fail(*move, status);  // at once: it is done
+  status = status.ok() ? finish_arrival(block, move->to)
+                       : fail(*move, status);  // Does not block: the copies are done.
   reach("landed");
   Replica& source = block.replica(move->from);
   if (source.vacating && status.ok() && source.word.close_if_unpinned()) {
@@ -402,14 +399,13 @@ void Mover::issue_waiting() {
 Bytes Mover::landing_soon(const Node& node) const {
   Bytes soon = node.vacating;
   if (soon == Bytes(0)) return soon;
-  for (const Block* block : table_.moving()) {  // what this thread moves does not land while it waits
+  for (const Block* block : table_.moving()) {  // A block that this thread moves cannot land while it waits.
     const Replica& source = block->replica(node.id);
     if (block->is_moved_by_me() && source.vacating) soon -= source.memory.size();
   }
   return soon;
 }
 
-// Waits until a replica that is vacating has left the node, or has not because its move failed.
 Status Mover::wait_landing(Node& node) {
   const auto is_over = [](const Move& move) { return move.is_over() && !move.landing; };
   while (!watched_.empty() && is_over(*watched_.front()) && watched_.front()->onward == kNoNode)
@@ -421,7 +417,6 @@ Status Mover::wait_landing(Node& node) {
   return found == watched_.end() ? Status() : wait_landed(*found);
 }
 
-// Waits until a move has landed, and what was to leave with it has left. Its block may be gone afterwards.
 Status Mover::wait_landed(MovePtr move) {
   {
     const Unlocked gap(table_);
@@ -439,7 +434,6 @@ Status Mover::wait_landed(MovePtr move) {
   return move->status;
 }
 
-// The last move into the node that has room and no copy yet gives the room up. Returns whether there was any.
 bool Mover::cancel_last_waiting(Node& node) {
   if (!table_.signal().is_needed()) return false;
   for (const auto& at : table_.nodes()) {
@@ -458,7 +452,6 @@ bool Mover::cancel_last_waiting(Node& node) {
   return false;
 }
 
-// The program has left its plan: its planned moves that have no copy yet give up their room.
 void Mover::cancel_planned(int64_t program) {
   const NeedsHeap books;
   if (!table_.signal().is_needed()) return;

@@ -1,8 +1,8 @@
 // Moves of blocks between nodes: how they start, go on, land and fail (move.h, docs/design/moves.md).
 //
 // No thread owns a move: operators that end, threads that wait and the mover's own thread take its next step
-// (advance). Work on a block runs without the lock (I10), on a block that the thread has marked as moving; other
-// threads may pin and read its valid replicas meanwhile.
+// (advance). Work on a block runs without the lock (I10), on a block that the thread has marked as moving;
+// other threads may pin and read its valid replicas meanwhile.
 //
 // A move needs free memory at its destination. SpaceSource gives it; so the mover knows no evictor.
 //
@@ -17,9 +17,9 @@
 
 #include "innkeeper/stats.h"
 #include "residency/books/lasting_pins.h"
+#include "residency/books/program_trackers.h"
 #include "residency/movement/memory_release.h"
 #include "residency/movement/mover_thread.h"
-#include "residency/books/program_trackers.h"
 #include "residency/movement/space_source.h"
 #include "residency/movement/transfers.h"
 
@@ -46,26 +46,28 @@ class Mover final : public MoverThread::Work {
   MoverThread& thread() { return thread_; }
 
   // ---- start; requires: this thread has marked the block as moving
-  // Brings the block to `to`. Ensures: the replica there is arriving or valid, or owned if the block was never
-  // written. Code::discarded if the block must be recomputed first.
+  // Brings the block to `to`. Ensures: the replica there is arriving or valid, or owned if the block was
+  // never written. Code::discarded if the block must be recomputed first.
   Status fetch(Block& block, NodeId to, MoveIntent intent) IK_EXCLUDES(engine_mutex);
-  // Moves valid bytes from one node to another that it reaches directly. `leaves`: the source is about to leave, so
-  // the bytes are valid at once; at a disk only once they have landed.
+  // Moves valid bytes from one node to another that it reaches directly. `leaves`: the source is about to
+  // leave, so the bytes are valid at once; at a disk only once they have landed.
   Status start_move(Block& block, NodeId from, NodeId to, MoveIntent intent, bool leaves)
       IK_EXCLUDES(engine_mutex);
-  // Has a disk start to read a block that an operator at `to` is about to need, while it reads others. Takes the
-  // mark itself.
+  // Has a disk start to read a block that an operator at `to` is about to need, while it reads others. Takes
+  // the mark itself.
   void start_disk_read(Block& block, NodeId to) IK_EXCLUDES(engine_mutex);
 
   // ---- arrival; requires: this thread has marked the block as moving
-  // Issues the copies that are left, and orders the node's compute queue after all of them: operators may read the
-  // replica then.
+  // Issues the copies that are left, and orders the node's compute queue after all of them: operators may
+  // read the replica then.
   Status finish_arrival(Block& block, NodeId id) IK_EXCLUDES(engine_mutex);
-  // Opens a valid replica that was closed because of copies under way: it orders the compute queue after them.
+  // Opens a valid replica that was closed because of copies under way: it orders the compute queue after
+  // them.
   Status open_replica(Block& block, NodeId id) IK_EXCLUDES(engine_mutex);
 
   // ---- progress
-  // Takes the next steps of moves that wait for a link or whose copies are done. One load where there are none.
+  // Takes the next steps of moves that wait for a link or whose copies are done. One load where there are
+  // none.
   void advance() IK_EXCLUDES(engine_mutex) {
     if (table_.signal().is_needed()) [[unlikely]]
       advance_moves();
@@ -90,7 +92,7 @@ class Mover final : public MoverThread::Work {
   // No move takes the block's bytes further than they go now.
   void cancel_next_hop(const Block& block) IK_REQUIRES(engine_mutex);
 
-  // ---- what is seen
+  // ---- observation
   static bool is_all_issued(const Move& move) {  // A move of no bytes is issued once it is copying.
     return move.state() >= MoveState::copying && move.begun == move.block->size();
   }
@@ -111,7 +113,8 @@ class Mover final : public MoverThread::Work {
   Status issue(Move& move, Parts parts) IK_EXCLUDES(engine_mutex);
   Status allocate_destination(Move& move) IK_EXCLUDES(engine_mutex);
   Status fail(Move& move, Status why) IK_EXCLUDES(engine_mutex);
-  // Whether the destination is valid as soon as its copies are queued, and closed: no thread waits for it yet.
+  // Whether the destination is valid as soon as its copies are queued, and closed: no thread waits for it
+  // yet.
   bool stays_closed(const Move& move) const;
   Link& link_of(const Move& move);
   void watch(MovePtr move) IK_REQUIRES(engine_mutex);

@@ -16,7 +16,7 @@ namespace innkeeper {
 
 class MoverThread {
  public:
-  // What the thread does. Must outlive it.
+  // The thread's work. Must outlive it.
   class Work {
    public:
     virtual ~Work() = default;
@@ -44,7 +44,8 @@ class MoverThread {
   };
 
  private:
-  // How often a link that has copies waiting is looked at. One part of a block is copied in some milliseconds.
+  // How often a link that has copies waiting is looked at. One part of a block is copied in some
+  // milliseconds.
   static constexpr std::chrono::microseconds kLinkPoll = std::chrono::microseconds(500);
 
   void run() IK_EXCLUDES(engine_mutex);

@@ -7,9 +7,10 @@
 
 namespace innkeeper {
 
-// Counts a move at a node for a scope: memory is charged there that is not listed yet, or that is about to be freed.
-// Other threads that need memory wait for it instead of giving up. While its own thread waits for memory at the
-// node the move does not count (Ledger::wait_for_memory), so that two threads never wait for each other.
+// Counts a move at a node for a scope: memory is charged there that is not listed yet, or that is about to be
+// freed. Other threads that need memory wait for it instead of giving up. While its own thread waits for
+// memory at the node the move does not count (Ledger::wait_for_memory), so that two threads never wait for
+// each other.
 class Moving {
  public:
   Moving(BlockTable& table, Node& node) : table_(table), node_(node) { add(1); }

@@ -23,7 +23,7 @@ Status ProgramCopy::begin() {
   Stamp touched = 0;
   {
     TableLock lock(table_);
-    if (access_.block->is_moving()) {  // that thread changes the events
+    if (access_.block->is_moving()) {  // The thread that moves it changes the events.
       lock.unlock();
       return device.synchronize();
     }
@@ -34,7 +34,7 @@ Status ProgramCopy::begin() {
     }
     touched = replica.last_write.load(std::memory_order_relaxed);
     if (access_.write) touched = std::max(touched, replica.last_use.load(std::memory_order_relaxed));
-    if (replica.escapes != 0) touched = kAllSoFar;  // its holder launches kernels that have no stamp
+    if (replica.escapes != 0) touched = kAllSoFar;  // Its holder's kernels have no stamp.
   }
   if (touched != 0) {
     Result<Event> passed = table_.node(node_).stamps->after(touched);
@@ -49,10 +49,10 @@ Status ProgramCopy::end(Event copied) {
   Replica& replica = access_.block->replica(node_);
   reach("program copy");
   TableLock lock(table_);
-  table_.leave_nursery(*access_.block);  // a new result dies without a look at its copies
+  table_.leave_nursery(*access_.block);  // A block that ends in the nursery forgets its copies.
   if (access_.block->is_moving()) {
     lock.unlock();
-    return table_.device(node_).wait(Queue::compute, copied);  // the pin's stamp covers it
+    return table_.device(node_).wait(Queue::compute, copied);  // The pin's stamp covers it.
   }
   if (copied == nullptr) return {};
   if (access_.write) {

@@ -1,5 +1,5 @@
-// What a mover needs of the part that makes free memory. A move needs memory at its destination, and to free memory
-// takes moves: this interface is the one place where the engine's parts call upward.
+// The seam between Mover and Evictor. A move needs memory at its destination, and freeing memory takes moves:
+// this interface is the one place where the engine's parts call upward.
 #pragma once
 
 #include "base/status.h"
@@ -13,8 +13,8 @@ class SpaceSource {
   virtual ~SpaceSource() = default;
   // Reserves `size` bytes at the node, as far as `mode` goes to free them. Called without the lock.
   virtual Result<Reservation> reserve(NodeId node, Bytes size, Reserve mode) = 0;
-  // The bytes of a replica that was to leave `node` have landed elsewhere: it leaves. Called without the lock, on a
-  // block that this thread has marked as moving; the replica is closed and unpinned.
+  // The bytes of a replica that was to leave `node` have landed elsewhere: it leaves. Called without the
+  // lock, on a block that this thread has marked as moving; the replica is closed and unpinned.
   virtual void finish_eviction(Node& node, Block& block) = 0;
 };
 

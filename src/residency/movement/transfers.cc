@@ -7,8 +7,7 @@
 
 namespace innkeeper {
 
-// Has a queue that starts a copy wait for what fills the source (I5): its last writer, not what was launched
-// since, and the copy into it if that is under way. Escaped memory may be written from outside at any time.
+// I5: the copy reads the source after its last writer.
 Status Transfers::order_after_writes(Device& runner, Queue queue, const Block& block, NodeId from) const {
   const Replica& source = block.replica(from);
   if (const auto& stamps = table_.node(from).stamps) {
@@ -21,9 +20,6 @@ Status Transfers::order_after_writes(Device& runner, Queue queue, const Block& b
   return into == nullptr ? Status() : runner.wait(queue, into);
 }
 
-// Queues a copy of the next `size` bytes of a move. One end is host memory, or both are accelerators that
-// reach each other. With `follows` the bytes before came by the same queue; else that queue comes after
-// what fills the source, and after the copies so far, so that the last one stands for all.
 Result<Event> Transfers::queue_copy(const Move& move, Bytes size, bool follows) {
   const Block& block = *move.block;
   Device& target = table_.device(move.to);
@@ -67,7 +63,7 @@ Result<Event> Transfers::copy(const Move& move, Bytes size, bool follows) {
   Result<Event> copied = Event();
   const auto copy = [&] { copied = queue_copy(move, size, follows); };
   watch_(table_.device(move.from), table_.device(move.to), size,
-         std::cref(copy));  // by reference: no memory for each copy
+         std::cref(copy));  // A reference: no allocation for each copy.
   return copied;
 }
 

@@ -1,4 +1,5 @@
-// Copies between nodes: which queue runs a copy, what the queue waits for first, and how many bytes were copied.
+// Copies between nodes: the queue that runs a copy, the events that the queue waits for first, and counts of
+// bytes.
 //
 // Every function is called without the lock (I10), on a block that this thread has marked as moving.
 #pragma once
@@ -18,12 +19,12 @@ class Transfers {
   explicit Transfers(BlockTable& table) : table_(table) {}
 
   void set_watch(CopyWatch watch) { watch_ = std::move(watch); }
-  // Queues a copy of the next `size` bytes of a move. One end is host memory, or both ends are accelerators that
-  // reach each other. `follows`: the bytes before came by the same queue. Else the queue first waits for what
-  // fills the source, and for the move's copies so far, so that the last event stands for all of them.
+  // Queues a copy of the next `size` bytes of a move. One end is host memory, or both ends are accelerators
+  // that reach each other. `follows`: the bytes before came by the same queue. Else the queue first waits for
+  // what fills the source, and for the move's copies so far, so that the last event stands for all of them.
   Result<Event> copy(const Move& move, Bytes size, bool follows);
-  // Has the queue wait for the work that fills the source: its last writer, not later kernels, and a copy into it
-  // that is under way. Memory that is held outside may be written at any time.
+  // Has the queue wait for the work that fills the source: its last writer, not later kernels, and a copy
+  // into it that is under way. Memory that is held outside may be written at any time.
   Status order_after_writes(Device& runner, Queue queue, const Block& block, NodeId from) const;
   void log_move(const char* verb, const Block& block, NodeId from, NodeId to) const;
   void count_into(Stats& stats) const;  // Fills the fields of bytes.
