@@ -19,7 +19,7 @@ PUBLIC = TOP / "include" / "innkeeper"
 PUBLIC_FOLDER, PUBLIC_TORCH_FOLDER = "include/innkeeper", "include/innkeeper/torch"
 TORCH_ROWS = {"torch": {"residency", "board", "trace", "sim", "config"}, "bindings": {"torch", "lease"}}
 # Directories inside a folder, lowest first: a file includes those of its own directory and of rows above its
-# own alone. "." are the files beside the directories, unless a row has the file's own name without its ending.
+# own alone. "." are the files beside the directories that have no row of their own name.
 INNER_ROWS = {
     "torch": (
         (".",), ("process",), ("registry",), ("memory",), ("accelerator",), ("cuda", "sim"), ("random",),
@@ -28,8 +28,8 @@ INNER_ROWS = {
     "cli": ((".",), ("cards",), ("grant",), ("doctor", "measure", "queue", "setup"), ("main",)),
     # The engine's parts: a file beside the directories has a row of its own.
     "residency": (
-        ("block",), ("books",), ("movement",), ("evictor",), ("operands",), ("recomputer",), ("plan_executor",),
-        ("requests", "invariants"), ("engine",),
+        ("block",), ("books",), ("movement",), ("evictor",), ("operands",), ("recomputer",),
+        ("plan_executor",), ("requests", "invariants"), ("engine",),
     ),
 }  # fmt: skip
 # Folders whose files form no circle: a header and its .cc count as one.

@@ -210,10 +210,12 @@ PATH = (
     Stage("choose", "src/torch/operator/operator_call.cc", "the node with most bytes of the operands"),
     Stage("acquire", "src/residency/operands.cc", "resident operands are pinned by one compare-and-swap"),
     Stage("fetch", "src/residency/movement/mover.cc", "missing operands: free space, then a copy"),
-    Stage("finish_arrival", "src/residency/movement/transfers.cc", "the compute queue waits for the copy's event"),
+    Stage(
+        "finish_arrival", "src/residency/movement/mover.cc", "the compute queue waits for the copy's event"
+    ),
     Stage("compute", "src/torch/operator/fallback.cc", "the kernel runs on real tensors over the replicas"),
     Stage("give_back", "src/torch/operator/operator_call.cc", "results become blocks"),
-    Stage("release", "src/residency/operands.cc", "the operator's stamp is noted, pins go, the planner looks"),
+    Stage("release", "src/residency/engine.cc", "the operator's stamp is noted, pins go, the planner looks"),
 )
 
 
@@ -235,7 +237,41 @@ def operand_path() -> Figure:
     return figure
 
 
-FIGURES = (layers, replica_states, move_states, operand_path)
+PARTS = {
+    "engine": "the facade, which forwards",
+    "requests": "pin, prefetch, evict, read one block",
+    "invariants": "checks the books",
+    "plan_executor": "issues the moves that plans order",
+    "recomputer": "discarded blocks, and their recorded calls",
+    "operands": "pins, exclusive writes, births and ends of blocks",
+    "evictor": "charges, victims, one make_room()",
+    "movement": "moves, copies, releases, the mover's thread",
+    "books": "budgets, admission, lasting pins, programs",
+    "block": "nodes, blocks, replicas, the mutex",
+}
+
+
+def engine_parts() -> Figure:
+    """The parts of src/residency as tools/check_layers.py orders them."""
+    rows = check_layers.INNER_ROWS["residency"][::-1]
+    names = {name for row in rows for name in row}
+    if names != set(PARTS):
+        raise SystemExit(f"draw_figures.py: PARTS and INNER_ROWS differ in {names ^ set(PARTS)}")
+    words = "; ".join(f"{name}: {PARTS[name]}" for row in rows for name in row)
+    figure = Figure("The engine's parts", f"Highest first. {words}.", 760, len(rows) * 62 + 20)
+    for level, row in enumerate(rows):
+        wide = 720 / len(row) - 10
+        for number, name in enumerate(row):
+            figure.box(20 + number * (wide + 10), 12 + level * 62, wide, 44, [name, PARTS[name]])
+        if level + 1 < len(rows):
+            figure.arrow(f"M380 {56 + level * 62} L 380 {72 + level * 62}")
+    upward, mover = rows.index(("evictor",)), rows.index(("movement",))
+    figure.arrow(f"M700 {12 + mover * 62} L 700 {58 + upward * 62}", dashed=True)
+    figure.text(690, 67 + upward * 62, "SpaceSource", anchor="end")
+    return figure
+
+
+FIGURES = (layers, replica_states, move_states, operand_path, engine_parts)
 
 
 def main() -> int:
