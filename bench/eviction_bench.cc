@@ -15,7 +15,6 @@
 
 #include "device/host.h"
 #include "residency/engine.h"
-#include "residency/engine.h"
 #include "sim/accelerator.h"
 
 namespace innkeeper {

@@ -9,7 +9,6 @@
 #include "device/host.h"
 #include "policy/eviction.h"
 #include "residency/engine.h"
-#include "residency/engine.h"
 #include "sim/accelerator.h"
 #include "sim/clock.h"
 

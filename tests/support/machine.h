@@ -19,7 +19,6 @@
 #include "device/host.h"
 #include "policy/eviction.h"
 #include "residency/engine.h"
-#include "residency/engine.h"
 #include "residency/movement/program_copy.h"
 #include "sim/accelerator.h"
 #include "support/contents.h"
