@@ -1,10 +1,12 @@
 """Counts how often control changes file inside src/residency during one fetch with a dirty victim.
 
-The program tools/file_changes/fetch.cc is compiled with -finstrument-functions, so each function of a .cc file of
-src/residency is noted as it is entered and left. Functions of headers are part of their caller. A change is a step
-from a function of one file to a function of another, by a call or by its return.
+The program tools/file_changes/fetch.cc is compiled with -finstrument-functions, so each function of a .cc
+file of src/residency is noted as it is entered and left. Functions of headers are part of their caller. A
+change is a step from a function of one file to a function of another, by a call or by its return. The second
+figure counts steps from one part of the engine to another, as tools/check_layers.py names the parts; `block`
+and `books` hold the data that all parts share, so there their functions are part of their caller, too.
 
-Usage: file_changes.py [--list]. Requires `make check` once: the other parts of the core are linked from build/dev.
+Usage: file_changes.py [--list]. Requires `make check` once: the core's other layers are linked from build/dev.
 """
 
 from __future__ import annotations
