@@ -399,13 +399,15 @@ void Planner::make_plan(KnownProgram& known) {
     backing = {known.backing, whole - known.touched[index]};
   }
   const int64_t times = known.cost.times;
-  if ((fits && !known.planned) || !beside_ || known.program->length() < (drops ? kLong / 2 : kLong))
+  if ((fits && !known.planned) || !run_in_background_ ||
+      known.program->length() < (drops ? kLong / 2 : kLong))
     return take_plan(known, plan_period(*known.program, times, nodes, backing));
   known.making = std::make_shared<PlanInProgress>();
-  beside_([making = known.making, program = known.program, nodes = std::move(nodes), times, backing] {
-    making->plan = plan_period(*program, times, nodes, backing);
-    making->done.store(true, std::memory_order_release);
-  });
+  run_in_background_(
+      [making = known.making, program = known.program, nodes = std::move(nodes), times, backing] {
+        making->plan = plan_period(*program, times, nodes, backing);
+        making->done.store(true, std::memory_order_release);
+      });
 }
 
 // A program of which nothing is to move, and never was, is not followed.

@@ -73,9 +73,12 @@ class Planner {
   using Room = std::function<Bytes(NodeId)>;
   using About = std::function<AboutNode(NodeId)>;  // Asked when a schedule is made.
   // Does a job concurrently with the program, some time; none: what takes long is done at once.
-  using Beside = std::function<void(std::function<void()>)>;
-  Planner(Room room, About about, Beside beside = {})
-      : room_(std::move(room)), about_(std::move(about)), beside_(std::move(beside)), recent_(kRecent) {}
+  using RunInBackground = std::function<void(std::function<void()>)>;
+  Planner(Room room, About about, RunInBackground run_in_background = {})
+      : room_(std::move(room)),
+        about_(std::move(about)),
+        run_in_background_(std::move(run_in_background)),
+        recent_(kRecent) {}
 
   Name meet(Block* block);
   void forget(Name name);
@@ -215,7 +218,7 @@ class Planner {
 
   const Room room_;
   const About about_;
-  const Beside beside_;
+  const RunInBackground run_in_background_;
   History history_;
   PeriodFinder finder_;
   int64_t refused_until_ = 0;  // Operator from which on periods are looked for again.

@@ -184,7 +184,7 @@ class Engine final : public Accountant {
   plan::Speed speed(NodeId id) const { return node(id).speed(); }
   // Whether movement is planned from the first eviction on (the default).
   void set_planning(bool on);
-  void plan_aside() { trackers_.plan_aside(); }  // long periods; before the first block is created
+  void plan_in_background() { trackers_.plan_in_background(); }  // Requires: no block was created yet.
   PlanningStats planning() const;
   std::vector<BlockMoves> planned_moves() const;  // Moves of the period in planning().
 

@@ -54,10 +54,11 @@ ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, cons
   if (thread.life == nullptr) thread.life = std::make_shared<ThreadLife>();
   lives_.push_back(thread.life);
   const MutexLock itself(place->mutex);
-  plan::Planner::Beside beside;
-  if (aside_ != nullptr) beside = [this](std::function<void()> job) { aside_->run(std::move(job)); };
+  plan::Planner::RunInBackground run_in_background;
+  if (worker_ != nullptr)
+    run_in_background = [this](std::function<void()> job) { worker_->run(std::move(job)); };
   place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
-                                                   std::move(about), std::move(beside));
+                                                   std::move(about), std::move(run_in_background));
   place->arrived_before = place->arrived.load(std::memory_order_relaxed);
   place->arrived_in_period = 0;
   place->in_period = {};

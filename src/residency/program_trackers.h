@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "base/aside.h"
+#include "base/background_worker.h"
 #include "base/thread_annotations.h"
 #include "base/types.h"
 #include "innkeeper/stats.h"
@@ -116,7 +116,7 @@ class ProgramTrackers {
   void interrupt();
 
   // From now on plans of long periods are made on a thread of its own. Before the first place is given.
-  void plan_aside() { aside_ = std::make_unique<Aside>(); }
+  void plan_in_background() { worker_ = std::make_unique<BackgroundWorker>(); }
 
   std::span<ProgramTracker> all() { return trackers_; }
   std::span<const ProgramTracker> all() const { return trackers_; }
@@ -131,7 +131,7 @@ class ProgramTrackers {
   static bool is_busy(const ProgramTracker& tracker, const std::atomic<Stamp>& last, Stamp now);
   ProgramTracker* place_for(Stamp now) IK_REQUIRES(mutex_);
 
-  std::unique_ptr<Aside> aside_;  // null: plans are made where the program asks for them
+  std::unique_ptr<BackgroundWorker> worker_;  // null: plans are made where the program asks for them
   Mutex mutex_;
   std::vector<std::shared_ptr<const ThreadLife>> lives_ IK_GUARDED_BY(mutex_);  // one a program
   int64_t programs_ IK_GUARDED_BY(mutex_) = 0;

@@ -65,7 +65,7 @@ TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
   const Watchdog watchdog(std::chrono::seconds(120));
   for (uint64_t seed = 0; seed < 2; ++seed) {
     Machine machine({.budget = MiB(20), .visibility = sim::Visibility::random, .seed = seed});
-    machine->plan_aside();
+    machine->plan_in_background();
     const auto program = [&](uint64_t which, int64_t wanted) {
       std::vector<Block*> large;
       for (size_t i = 0; i < kLarge; ++i)

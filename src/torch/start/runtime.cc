@@ -288,7 +288,7 @@ Runtime::Runtime(Prepared prepared)
   }
   engine_ = std::make_unique<Engine>(std::move(setups), make_returns_policy());
   engine_->set_planning(planning());
-  engine_->plan_aside();
+  engine_->plan_in_background();
   engine_->set_recompute(recompute() || stress_recompute_);
   engine_->set_recompute_index(&recorded_call_of);
   engine_->set_memory_observer(&memory_changed);
