@@ -183,9 +183,10 @@ class DeviceManager:
     def policy(self) -> str:
         """What chooses the replicas that are evicted.
 
-        ``"returns"``: the least recently used ones; where they came back before, what is expected back last.
+        ``"reuse-distance"``: the least recently used ones. Among replicas that came back before, the one whose
+        next use is expected last is evicted first.
         """
-        return "returns"
+        return "reuse-distance"
 
     # Placement.
 

@@ -32,7 +32,7 @@ void OnDemand::ended(std::span<const Touch> touches, double seconds) {
         ready = std::max(free_.take_oldest(touch.size.count()), in_free_) + copy_seconds(touch.size);
         in_free_ = ready;
         cost_.arrived += touch.size;
-        entry.returns.came(entry.last_use, now_);
+        entry.reuse_history.came(entry.last_use, now_);
       } else {
         ready = free_.take_newest(touch.size.count(), cost_.seconds);
       }
@@ -132,7 +132,7 @@ void OnDemand::make_room(Bytes size) {
     Entry& leaving = entries_[place];
     double free_at = done_at(leaving.last_use);
     if (!leaving.spare) out_free_ = free_at = std::max(out_free_, free_at) + copy_seconds(leaving.size);
-    leaving.returns.left(leaving.last_use);
+    leaving.reuse_history.left(leaving.last_use);
     remove(place, free_at);
     leaving.spare = true;
   }
@@ -148,7 +148,7 @@ OnDemand::Place OnDemand::victim() {
       return small;
   }
   const auto view_of = [](const Entry& entry) {
-    return EvictionView{entry.size, entry.last_use, entry.spare, entry.returns};
+    return EvictionView{entry.size, entry.last_use, entry.spare, entry.reuse_history};
   };
   uint64_t latest = policy_->next_use(view_of(entries_[found]), now_);
   if (latest == 0) return found;

@@ -35,7 +35,7 @@ class OnDemand {
     Bytes arrived{0};    // Bytes copied to the node.
   };
 
-  explicit OnDemand(const Speed& speed) : speed_(speed), policy_(make_returns_policy()) {}
+  explicit OnDemand(const Speed& speed) : speed_(speed), policy_(make_reuse_distance_policy()) {}
 
   void set_speed(const Speed& speed) { speed_ = speed; }
   // Free space for the program's blocks. Until it is set, the model ignores operators.
@@ -61,7 +61,7 @@ class OnDemand {
     bool spare = false;  // The host has a valid copy, so eviction needs none.
     bool stays = false;
     uint64_t last_use = 0;  // The number of the operator.
-    Returns returns = {};
+    ReuseHistory reuse_history = {};
     Place before = kNone, after = kNone;  // Neighbours in the order of use.
   };
 

@@ -36,7 +36,7 @@ struct Setup {
   Bytes budget{0};  // Budget of the GPU; 0: enough for all.
   bool planning = true;
   bool recompute = false;  // blocks may be dropped and computed again
-  std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
+  std::unique_ptr<EvictionPolicy> (*policy)() = make_reuse_distance_policy;
   KernelTimes times = {};
 };
 
