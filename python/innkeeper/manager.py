@@ -183,8 +183,8 @@ class DeviceManager:
     def policy(self) -> str:
         """What chooses the replicas that are evicted.
 
-        ``"reuse-distance"``: the least recently used ones. Among replicas that came back before, the one whose
-        next use is expected last is evicted first.
+        ``"reuse-distance"``: the least recently used ones. Among replicas that came back before,
+        the one whose next use is expected last is evicted first.
         """
         return "reuse-distance"
 

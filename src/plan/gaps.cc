@@ -50,9 +50,9 @@ class Generations {
   Place of(const Slot& slot) const {
     const int64_t age = slot.age(births_);
     if (age <= 0) return {slot, age};
-    const Later wanted{number_of(slot), age, INT64_MAX};
-    const auto behind = std::upper_bound(later_.begin(), later_.end(), wanted);
-    const bool known = behind != later_.begin() && std::prev(behind)->number == wanted.number;
+    const Later key{number_of(slot), age, INT64_MAX};
+    const auto behind = std::upper_bound(later_.begin(), later_.end(), key);
+    const bool known = behind != later_.begin() && std::prev(behind)->number == key.number;
     const int64_t since = age - (known ? std::prev(behind)->first : 0);
     return {{slot.number + since * births_, false}, since};
   }
@@ -93,10 +93,10 @@ class Reader {
       const auto found = passing_.find(slot.number);
       if (found != passing_.end()) die(found_[found->second], death.after + age * made_.length);
     }
-    made_.wanted = made_.alive;
+    made_.working_set = made_.alive;
     for (size_t block = 0; block < found_.size(); ++block) live(block);
     sum_up(made_.alive);
-    sum_up(made_.wanted);
+    sum_up(made_.working_set);
   }
 
   Uses take() { return std::move(made_); }
@@ -144,7 +144,7 @@ class Reader {
     const bool lasts = life.slot.lasting;
     const int64_t gone = lasts ? first + made_.length : std::max(found.dies, last) + 1;
     add_difference(made_.alive, first, gone, life.size);
-    add_difference(made_.wanted, first, lasts ? gone : last + 1, life.size);
+    add_difference(made_.working_set, first, lasts ? gone : last + 1, life.size);
     // From a write on, so that what is before a period's first one follows what is behind its last.
     const size_t count = found.uses.size();
     size_t from = 0;

@@ -40,9 +40,9 @@ struct Uses {
   std::vector<bool> written;
   // Running sum by step of the bytes that stand for kernel times; one entry more than steps.
   std::vector<int64_t> touched;
-  std::vector<double> host;     // Time of the host by step, in such bytes (two_clocks.h); empty: unknown.
-  std::vector<int64_t> alive;   // Bytes of live blocks by step.
-  std::vector<int64_t> wanted;  // Bytes by step of live blocks that are used now or later.
+  std::vector<double> host;    // Time of the host by step, in such bytes (two_clocks.h); empty: unknown.
+  std::vector<int64_t> alive;  // Bytes of live blocks by step.
+  std::vector<int64_t> working_set;  // Bytes by step of live blocks that are used now or later.
 };
 
 Uses uses_at(const Program& program, NodeId node, const Speed& speed = {});

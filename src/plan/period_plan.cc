@@ -57,7 +57,7 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
   for (const PlannedNode& at : nodes) {
     if (at.whole <= Bytes(0)) continue;  // none is wanted
     Uses uses = uses_at(program, at.node, at.about.speed);
-    plan.wanted[index_of(at.node)] += shortage(uses, Bytes(0));
+    plan.working_set[index_of(at.node)] += shortage(uses, Bytes(0));
     const Bytes bound = live_excess(uses, at.whole);
     plan.cost.bound += bound;
     plan.cost.least_copying = std::max(plan.cost.least_copying, seconds(bound, at.about.speed.link));
@@ -77,7 +77,7 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
   }
   if (backing.node != kNoNode && !above.empty()) {
     const Uses uses = uses_of_backing(backing.node, clock, above);
-    plan.wanted[index_of(backing.node)] += shortage(uses, Bytes(0));
+    plan.working_set[index_of(backing.node)] += shortage(uses, Bytes(0));
     const Schedule made =
         backing.room > Bytes(0) ? make_backing_schedule(uses, backing.room, above) : Schedule();
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());

@@ -54,7 +54,7 @@ struct PeriodPlan {
   PeriodCost cost;
   // By node: the most bytes that are alive there at a time, or away from nodes that it backs. With so much of
   // room nothing would move.
-  std::array<Bytes, kMaxNodes> wanted{};
+  std::array<Bytes, kMaxNodes> working_set{};
   std::vector<std::string> said;  // One line of the log for each node with moves.
 };
 

@@ -104,12 +104,12 @@ void Planner::ended(NodeId node, std::span<const Touch> touches, const OperatorT
   const int64_t length = finder_.look(history_);
   rejoin();
   if (known_ == nullptr && length != 0) learn(length);
-  if (known_ == nullptr && wants_.is_due(history_)) guess_what_is_wanted();
+  if (known_ == nullptr && working_set_.is_estimate_due(history_)) estimate_working_set();
 }
 
 // A node that backs others has what they have no room for.
-void Planner::guess_what_is_wanted() {
-  wants_.guess(history_, [this](NodeId node, Bytes used) -> std::pair<NodeId, Bytes> {
+void Planner::estimate_working_set() {
+  working_set_.estimate(history_, [this](NodeId node, Bytes used) -> std::pair<NodeId, Bytes> {
     const NodeId backing = about_ ? about_(node).backing : kNoNode;
     if (backing == node) return {kNoNode, Bytes(0)};
     return {backing, std::max(used - room_(node), Bytes(0))};
@@ -221,7 +221,7 @@ void Planner::enter(KnownProgram& known, int64_t step, int64_t births_before) {
   whole_ = step == 0 && known.planned;
   steady_ = false;
   unplanned_.fill(0);
-  wants_.follow(known.wanted, known.program->length());
+  working_set_.follow(known.working_set, known.program->length());
   const auto first = std::lower_bound(known.moves.begin(), known.moves.end(), step,
                                       [](const Move& move, int64_t at) { return move.after < at; });
   move_ = static_cast<size_t>(first - known.moves.begin());
@@ -249,7 +249,7 @@ void Planner::unplanned(NodeId node, Bytes size) {
   if (known_ != nullptr) {
     unplanned_[index_of(node)] += size.count();
   } else {  // what was refused since it fits does not any more
-    wants_.evicted_without_a_period(history_);
+    working_set_.evicted_without_a_period(history_);
     refused_until_ = std::min(refused_until_, history_.end() + std::max(refused_, kShort));
   }
 }
@@ -329,7 +329,7 @@ void Planner::learn(int64_t length) {
                                                                        : std::move(*found));
   for (const NodeId node : known.program->nodes())
     known.touched[index_of(node)] = known.program->touched_at(node);
-  known.wanted = known.touched;
+  known.working_set = known.touched;
   enter(known, 0, history_.births());
   make_plan(known);
   if (known_ == nullptr) return;  // nothing is to move
@@ -412,9 +412,9 @@ void Planner::make_plan(KnownProgram& known) {
 
 // A program of which nothing is to move, and never was, is not followed.
 void Planner::take_plan(KnownProgram& known, PeriodPlan plan) {
-  known.wanted = plan.wanted;
+  known.working_set = plan.working_set;
   if (plan.moves.empty() && !known.planned) {
-    wants_.follow(known.wanted, known.program->length());
+    working_set_.follow(known.working_set, known.program->length());
     const int64_t length = known.cost.operators;
     drop(known);
     return refuse(length);

@@ -38,7 +38,7 @@
 #include "plan/period_plan.h"
 #include "plan/program.h"
 #include "plan/score.h"
-#include "plan/wants.h"
+#include "plan/working_set.h"
 
 namespace innkeeper {
 class Block;  // never looked into
@@ -95,8 +95,8 @@ class Planner {
 
   bool follows() const {
     return known_ != nullptr && known_->planned && !score_.suspended();
-  }                                  // The plan is followed and issues moves.
-  Wants& wants() { return wants_; }  // so that others may have the rest
+  }  // The plan is followed and issues moves.
+  WorkingSet& working_set() { return working_set_; }
   // It has left its plan since this was asked last, so that what is planned may not be wanted.
   bool has_left() { return std::exchange(has_left_, false); }
   // Whether the next operator may have to run again: a period is being learned, or its plan drops what the
@@ -135,7 +135,7 @@ class Planner {
     std::vector<bool> makes_dropped;  // By step: whether a result of the step is dropped.
     PeriodCost cost;
     std::array<Bytes, kMaxNodes> touched{};    // Bytes that the program touches per node; each block once.
-    Wants::ByNode wanted{};                    // Working set per node.
+    WorkingSet::ByNode working_set{};          // Working set per node.
     NodeId backing = kNoNode;                  // Node that receives evicted blocks; it may itself spill.
     std::array<int64_t, kMaxNodes> room{};     // Free bytes per node that the schedule was made for.
     std::array<int64_t, kMaxNodes> lacking{};  // Shortage per node: bytes of `room` that were not there.
@@ -211,7 +211,7 @@ class Planner {
   void make_plan(KnownProgram& known);
   void take_plan(KnownProgram& known, PeriodPlan plan);
   void drop(const KnownProgram& known);
-  void guess_what_is_wanted();
+  void estimate_working_set();
   bool learn_what_lacks(KnownProgram& known);
   bool room_changed(KnownProgram& known);
   void enter(KnownProgram& known, int64_t step, int64_t births_before);
@@ -248,7 +248,7 @@ class Planner {
   size_t models_ = 0;  // All models have a lower index.
   std::array<double, kMaxNodes> clocks_{};
   Score score_;
-  Wants wants_;
+  WorkingSet working_set_;
 
   std::vector<NamedBlock> recent_;               // By name; the newest replaces the oldest.
   std::unordered_map<Name, Block*> long_lived_;  // Blocks that have outlived their place in recent_.

@@ -71,13 +71,13 @@ bool Program::is_step(int64_t step, int64_t births_before, const History& histor
   const History::Operator& ended = history.at(operation);
   if (ended.shape != expected.shape || ended.births != births_before + expected.births) return false;
   const std::span<const Touch> touches = history.touches(operation);
-  const std::span<const Use> wanted = uses_of(step);
-  if (touches.size() != wanted.size()) return false;
+  const std::span<const Use> expected_uses = uses_of(step);
+  if (touches.size() != expected_uses.size()) return false;
   for (size_t i = 0; i < touches.size(); ++i) {
-    const Slot& slot = wanted[i].slot;
+    const Slot& slot = expected_uses[i].slot;
     // What another period has made need not be from the period before this one: something may lie between.
     const bool foreign = !slot.lasting && slot.number < 1;
-    if (touches[i].size != wanted[i].size) return false;
+    if (touches[i].size != expected_uses[i].size) return false;
     if (!foreign && touches[i].block != slot.name(births_before)) return false;
   }
   return true;

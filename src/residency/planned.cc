@@ -204,9 +204,10 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   }
   tracker.may_drop_next.store(planner.may_drop_next(), std::memory_order_relaxed);
   if (planner.has_left()) cancel_planned(tracker.program.load(std::memory_order_relaxed));
-  if (planner.wants().changed()) {
+  if (planner.working_set().changed()) {
     for (const auto& at : nodes_)
-      tracker.demand[index_of(at->id)].store(planner.wants().at(at->id).count(), std::memory_order_relaxed);
+      tracker.demand[index_of(at->id)].store(planner.working_set().at(at->id).count(),
+                                             std::memory_order_relaxed);
   }
   for (plan::Order order; planner.next(order);) {
     if (order.drops) {

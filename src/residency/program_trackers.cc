@@ -65,7 +65,8 @@ ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, cons
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
-  for (auto& bytes : place->demand) bytes.store(plan::Wants::kUnknown.count(), std::memory_order_relaxed);
+  for (auto& bytes : place->demand)
+    bytes.store(plan::WorkingSet::kUnknown.count(), std::memory_order_relaxed);
   // Who asks whether it is over looks into it.
   place->life.store(thread.life.get(), std::memory_order_release);
   return place;
@@ -125,7 +126,7 @@ Bytes ProgramTrackers::part(const ProgramTracker& tracker, NodeId node, Bytes ro
   for (const ProgramTracker& other : trackers_) {
     if (&other == &tracker) continue;
     const Bytes wanted(other.demand[index_of(node)].load(std::memory_order_relaxed));
-    const bool known = wanted != plan::Wants::kUnknown;
+    const bool known = wanted != plan::WorkingSet::kUnknown;
     if (!is_busy(other, known ? other.last : other.last_at[index_of(node)], now)) continue;
     others[count++] = known ? wanted : room;
   }

@@ -78,7 +78,7 @@ struct ProgramTracker {
   std::atomic<Stamp> last{0};                    // Stamp of the last operator.
   std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
   std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next(), behind its last operator
-  // By node: the last operator there, and the bytes that a period has a use for there (plan::Wants).
+  // By node: the last operator there, and the bytes that a period has a use for there (plan::WorkingSet).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
 };

@@ -116,8 +116,8 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   for (int period = 0; period < 10; ++period)
     for (const Name weight : weights) EXPECT_EQ(it.op({read(weight)}), 0);
   EXPECT_FALSE(it.planner.follows());
-  EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "others may have the rest";
-  EXPECT_EQ(it.planner.wants().at(NodeId{1}), Bytes(0));
+  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(40)) << "others may have the rest";
+  EXPECT_EQ(it.planner.working_set().at(NodeId{1}), Bytes(0));
 }
 
 // A loop whose state is one block at first and another from then on: what it makes is not the same each time.
