@@ -65,7 +65,7 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
     plan.cost.shortage += missing;
     if (at.fits()) continue;
     Schedule made =
-        at.about.drops ? schedule_with_remade(program, uses, at.room) : make_schedule(uses, at.room);
+        at.about.drops ? schedule_with_recompute(program, uses, at.room) : make_schedule(uses, at.room);
     if (made.moves.empty()) continue;
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     plan.cost.arriving += Bytes(made.arriving.count() / times);

@@ -69,12 +69,12 @@ class Lives {
   }
 
   // Made again over its longest gap, if what its operator reads is there as it was.
-  std::optional<Remade> remade(const Slot& slot) const {
+  std::optional<RecomputedBlock> recomputed(const Slot& slot) const {
     const Life& life = lives_.at(slot.key());
     if (life.born < 0 || !life.here || life.stays || later_.contains(slot.number)) return std::nullopt;
     if (program_.bytes_of(life.born) > 2 * slower_ * static_cast<double>(life.size.count()))
       return std::nullopt;
-    Remade best{.slot = slot, .born = life.born, .size = life.size};
+    RecomputedBlock best{.slot = slot, .born = life.born, .size = life.size};
     for (size_t i = 0; i + 1 < life.uses.size(); ++i) {
       const int64_t after = life.uses[i];
       const int64_t use = life.uses[i + 1];
@@ -105,32 +105,33 @@ class Lives {
 };
 
 // As the program without second lives names it.
-Slot as_before(Slot slot, int64_t births, std::span<const Remade> remade) {
+Slot as_before(Slot slot, int64_t births, std::span<const RecomputedBlock> recomputed) {
   if (slot.lasting) return slot;
-  const auto all = births + static_cast<int64_t>(remade.size());
+  const auto all = births + static_cast<int64_t>(recomputed.size());
   const int64_t age = slot.age(all);
   int64_t number = slot.number + age * all;
-  if (number > births) number = remade[static_cast<size_t>(number - births - 1)].slot.number;
+  if (number > births) number = recomputed[static_cast<size_t>(number - births - 1)].slot.number;
   return {number - age * births, false};
 }
 
 }  // namespace
 
-std::vector<Remade> may_be_remade(const Program& program, NodeId node, double slower) {
+std::vector<RecomputedBlock> may_be_recomputed(const Program& program, NodeId node, double slower) {
   const Lives lives(program, node, slower);
-  std::vector<Remade> all;
+  std::vector<RecomputedBlock> all;
   for (int64_t step = 0; step < program.length(); ++step) {
     for (const Program::Use& use : program.uses_of(step)) {
       if (!use.pure || use.slot.lasting || use.slot.number < 1) continue;
-      const auto made = lives.remade(use.slot);
+      const auto made = lives.recomputed(use.slot);
       if (made.has_value()) all.push_back(*made);
     }
   }
   // The largest first; what one is made of is not dropped, nor is what is made of one.
-  std::stable_sort(all.begin(), all.end(), [](const Remade& a, const Remade& b) { return a.size > b.size; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const RecomputedBlock& a, const RecomputedBlock& b) { return a.size > b.size; });
   std::unordered_set<int64_t> dropped, read;  // keys of those that are chosen, and of what they are made of
-  std::vector<Remade> chosen;
-  for (const Remade& each : all) {
+  std::vector<RecomputedBlock> chosen;
+  for (const RecomputedBlock& each : all) {
     const auto uses = program.uses_of(each.born);
     const auto is_dropped = [&](const Program::Use& use) {
       return !use.pure && dropped.contains(use.slot.key());
@@ -144,17 +145,18 @@ std::vector<Remade> may_be_remade(const Program& program, NodeId node, double sl
   return chosen;
 }
 
-Program with_remade(const Program& program, std::span<const Remade> remade) {
+Program with_recomputed(const Program& program, std::span<const RecomputedBlock> recomputed) {
   Program made;
-  made.births = program.births + static_cast<int64_t>(remade.size());
-  std::unordered_map<int64_t, size_t> which;  // of remade, by slot
+  made.births = program.births + static_cast<int64_t>(recomputed.size());
+  std::unordered_map<int64_t, size_t> which;  // of recomputed, by slot
   std::multimap<int64_t, size_t> again;       // by step of use
-  for (size_t i = 0; i < remade.size(); ++i) {
-    which.emplace(remade[i].slot.key(), i);
-    again.emplace(remade[i].use, i);
+  for (size_t i = 0; i < recomputed.size(); ++i) {
+    which.emplace(recomputed[i].slot.key(), i);
+    again.emplace(recomputed[i].use, i);
   }
   const auto renamed = [&](const Slot& slot, int64_t step) -> Slot {
-    if (const auto found = which.find(slot.key()); found != which.end() && step >= remade[found->second].use)
+    if (const auto found = which.find(slot.key());
+        found != which.end() && step >= recomputed[found->second].use)
       return {program.births + 1 + static_cast<int64_t>(found->second), false};
     if (slot.lasting) return slot;
     return {slot.number - slot.age(program.births) * (made.births - program.births), false};
@@ -164,7 +166,7 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
     copy.first = made.uses.size();
     const auto [first, last] = again.equal_range(step);
     for (auto it = first; it != last; ++it) {
-      const Remade& each = remade[it->second];
+      const RecomputedBlock& each = recomputed[it->second];
       const Program::Step& born = program.steps[static_cast<size_t>(each.born)];
       copy.seconds += born.seconds;
       copy.host += born.host;
@@ -185,34 +187,34 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
     death.slot = renamed(death.slot, death.after);
     made.deaths.push_back(death);
   }
-  for (const Remade& each : remade) made.deaths.push_back({each.after, each.slot});
+  for (const RecomputedBlock& each : recomputed) made.deaths.push_back({each.after, each.slot});
   return made;
 }
 
-Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room) {
+Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes room) {
   Schedule best = make_schedule(uses, room);
   if (best.moves.empty()) return best;
-  std::vector<Remade> all = may_be_remade(program, uses.node, slower(uses.speed));
-  const auto covers = [&](const Remade& each) {
+  std::vector<RecomputedBlock> all = may_be_recomputed(program, uses.node, slower(uses.speed));
+  const auto covers = [&](const RecomputedBlock& each) {
     const auto first = uses.alive.begin() + each.after + 1;
     return std::any_of(first, uses.alive.begin() + each.use,
                        [&](int64_t alive) { return alive > room.count(); });
   };
-  std::erase_if(all, [&](const Remade& each) { return !covers(each); });
+  std::erase_if(all, [&](const RecomputedBlock& each) { return !covers(each); });
   const double worth_it = program.is_timed() ? kWorthIt : kWorthItUntimed;
   const auto copied = [](const Schedule& made) { return made.arriving + made.leaving; };
   double shortest = best.time;
   for (const size_t part : kParts) {
     const std::span some(all.data(), all.size() / part);
     if (some.empty() || (part != 1 && program.length() > kLong)) continue;
-    Schedule made = make_schedule(uses_at(with_remade(program, some), uses.node, uses.speed), room);
+    Schedule made = make_schedule(uses_at(with_recomputed(program, some), uses.node, uses.speed), room);
     const bool as_fast = !uses.host.empty() && made.time <= kAsFast * shortest && copied(made) < copied(best);
     if (made.time >= worth_it * best.time && !as_fast) continue;
     shortest = std::min(shortest, made.time);
     for (Move& move : made.moves) move.slot = as_before(move.slot, program.births, some);
     for (Absence& away : made.away) away.slot = as_before(away.slot, program.births, some);
     std::vector<Move> moves;  // of one step those that leave first
-    for (const Remade& each : some)
+    for (const RecomputedBlock& each : some)
       moves.push_back(
           {.after = each.after, .node = uses.node, .slot = each.slot, .size = each.size, .drops = true});
     moves.insert(moves.end(), made.moves.begin(), made.moves.end());

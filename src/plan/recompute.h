@@ -16,7 +16,7 @@
 
 namespace innkeeper::plan {
 
-struct Remade {
+struct RecomputedBlock {
   Slot slot;
   int64_t born = 0;   // Step that makes the block.
   int64_t after = 0;  // Step behind which it is discarded.
@@ -26,14 +26,14 @@ struct Remade {
 
 // One gap of a block, the longest; none is made of another, nor is any whose operator takes longer than a
 // copy out and back. `slower`: its link than its memory (speed.h).
-std::vector<Remade> may_be_remade(const Program& program, NodeId node, double slower = kSlower);
+std::vector<RecomputedBlock> may_be_recomputed(const Program& program, NodeId node, double slower = kSlower);
 
 // The program with these dropped and made again. A slot beyond the births of the first is the second life of
-// what was dropped, in the order of `remade`.
-Program with_remade(const Program& program, std::span<const Remade> remade);
+// what was dropped, in the order of `recomputed`.
+Program with_recomputed(const Program& program, std::span<const RecomputedBlock> recomputed);
 
 // The fastest schedule of a program with these uses at a node: with nothing computed again, with all that may
 // be and covers a step of too little room, or with a part of that.
-Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room);
+Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes room);
 
 }  // namespace innkeeper::plan

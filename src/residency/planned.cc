@@ -182,9 +182,9 @@ void Engine::follow(NodeId id, const trace::Accesses& told, std::span<const Acce
   if (node(id).time != nullptr) {
     const ComputeTime time = node(id).time();
     if (!trackers_.others_at(id, self, now)) clock = time.now;
-    const double remade = std::exchange(self.remade[index_of(id)], 0);
-    tracker.remade_in_period[index_of(id)] += remade;
-    seconds = time.kernels - remade;
+    const double recomputed = std::exchange(self.recomputed[index_of(id)], 0);
+    tracker.recomputed_in_period[index_of(id)] += recomputed;
+    seconds = time.kernels - recomputed;
     seconds -= std::exchange(tracker.kernels_before[index_of(id)], time.kernels);
     if (const double before = std::exchange(tracker.host_before, time.host); before > 0)
       host = time.host - before;
@@ -255,7 +255,7 @@ ComputeTime Engine::time_since_period_before(ProgramTracker& tracker) const {
     const ComputeTime now = node(each).time();
     const ComputeTime then = std::exchange(tracker.time_before[index_of(each)], now);
     taken.now = std::max(taken.now, now.now - then.now);
-    const double again = std::exchange(tracker.remade_in_period[index_of(each)], 0);
+    const double again = std::exchange(tracker.recomputed_in_period[index_of(each)], 0);
     taken.kernels = std::max(taken.kernels, now.kernels - then.kernels - again);
   }
   return taken;

@@ -66,7 +66,7 @@ struct ProgramTracker {
   std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);  // Clocks at the begin of the period.
   std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};  // an operator, in seconds
   double host_before IK_GUARDED_BY(mutex) = 0;                          // the host's clock; 0: unknown
-  std::array<double, kMaxNodes> remade_in_period
+  std::array<double, kMaxNodes> recomputed_in_period
       IK_GUARDED_BY(mutex){};                  // Recomputed part in the period, seconds.
   ComputeTime in_period IK_GUARDED_BY(mutex);  // Time of the last period followed to its end.
 

@@ -167,10 +167,10 @@ Status Engine::recompute(Block& block) {
 void Engine::run_unheard(NodeId id, const std::function<void()>& run) {
   const Unheard unheard;
   const Node& at = node(id);
-  double& remade = thread_state().remade[index_of(id)];
-  const double before = at.time == nullptr ? 0 : at.time().kernels - remade;
+  double& recomputed = thread_state().recomputed[index_of(id)];
+  const double before = at.time == nullptr ? 0 : at.time().kernels - recomputed;
   run();
-  if (at.time != nullptr) remade = at.time().kernels - before;  // those of recorded calls that it took, too
+  if (at.time != nullptr) recomputed = at.time().kernels - before;  // With the recorded calls that it caused.
 }
 
 Status Engine::refill(Block& block, Block& made, NodeId id) {

@@ -23,7 +23,7 @@ struct ThreadState {
   std::array<int64_t, kMaxNodes> unplanned{};  // bytes that left for it, since its planner heard of them
   int64_t strange = 0;                         // Operators without a tracker, beside tracked programs.
   std::array<double, kMaxNodes>
-      remade{};                      // seconds of kernels that recorded calls ran, since its planner heard
+      recomputed{};                  // seconds of kernels that recorded calls ran, since its planner heard
   int recomputing = 0;               // recorded calls that it follows (recompute.cc)
   std::shared_ptr<ThreadLife> life;  // Set with its first tracker (program_trackers.h).
 };
