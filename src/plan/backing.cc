@@ -53,10 +53,10 @@ Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Sch
           {.after = away.use % uses.length, .node = uses.node, .slot = slot, .size = away.size});
     }
   }
-  std::stable_sort(made.moves.begin(), made.moves.end(), [](const Move& a, const Move& b) {
+  std::stable_sort(made.moves.begin(), made.moves.end(), [](const PlannedMove& a, const PlannedMove& b) {
     return a.after != b.after ? a.after < b.after : a.arrives < b.arrives;
   });
-  for (Move& move : made.moves) move.stored = true;
+  for (PlannedMove& move : made.moves) move.stored = true;
   return made;
 }
 

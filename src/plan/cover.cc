@@ -61,7 +61,7 @@ class Coverers {
 
 class Cover {
  public:
-  Cover(const Uses& uses, Bytes room, const Weights& weights)
+  Cover(const Uses& uses, Bytes room, const CoverWeights& weights)
       : uses_(uses),
         weights_(weights),
         excess_(beyond(uses, room.count())),
@@ -104,8 +104,9 @@ class Cover {
 
   // Whether its bytes are taken to be copied out.
   bool goes_out(const Gap& gap) const {
-    return weights_.out == Weights::Out::fresh ? gap.fresh
-                                               : uses_.written[gap.version] && leaving_[gap.version] == 0;
+    return weights_.out == CoverWeights::Out::fresh
+               ? gap.fresh
+               : uses_.written[gap.version] && leaving_[gap.version] == 0;
   }
 
   double cost_of(size_t gap) const {
@@ -194,7 +195,7 @@ class Cover {
   }
 
   const Uses& uses_;
-  const Weights& weights_;
+  const CoverWeights& weights_;
   Profile excess_;
   ShortSteps short_;  // of room; known until gaps are given back
   const Coverers coverers_;
@@ -205,7 +206,7 @@ class Cover {
 
 }  // namespace
 
-std::vector<size_t> cover(const Uses& uses, Bytes room, const Weights& weights) {
+std::vector<size_t> cover(const Uses& uses, Bytes room, const CoverWeights& weights) {
   return Cover(uses, room, weights).find();
 }
 

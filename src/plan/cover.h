@@ -11,7 +11,7 @@ namespace innkeeper::plan {
 
 // Few bytes are not yet little time, and what a gap costs depends on which others are taken: a caller that
 // wants the shortest period tries several weights (schedule.cc).
-struct Weights {
+struct CoverWeights {
   // What is taken to cost a copy out: bytes that have just been written, or the first of a version to leave.
   enum class Out : uint8_t { fresh, first } out = Out::fresh;
   // What a block costs that leaves and never returns, of what it costs each way to leave and return: the link
@@ -28,6 +28,6 @@ struct Weights {
 // those go again without which all is covered as well. (A greedy cover with reverse deletion, as in
 // Bar-Noy, Bar-Yehuda, Freund, Naor, Schieber: A unified approach to approximating resource allocation and
 // scheduling, JACM 48, 2001, whose guarantee is a factor of 4; Belady's rule knows no costs.)
-std::vector<size_t> cover(const Uses& uses, Bytes room, const Weights& weights = {});
+std::vector<size_t> cover(const Uses& uses, Bytes room, const CoverWeights& weights = {});
 
 }  // namespace innkeeper::plan

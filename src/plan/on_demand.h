@@ -49,8 +49,8 @@ class OnDemand {
   const Cost& cost() const { return cost_; }
 
  private:
-  using Place = uint32_t;
-  static constexpr Place kNone = UINT32_MAX;
+  using EntryIndex = uint32_t;
+  static constexpr EntryIndex kNone = UINT32_MAX;
   static constexpr double kLatency = 10e-6;  // Of a copy, seconds.
 
   // A block that the node has, or had.
@@ -62,22 +62,22 @@ class OnDemand {
     bool stays = false;
     uint64_t last_use = 0;  // The number of the operator.
     ReuseHistory reuse_history = {};
-    Place before = kNone, after = kNone;  // Neighbours in the order of use.
+    EntryIndex before = kNone, after = kNone;  // Neighbours in the order of use.
   };
 
-  Place place_of(const Touch& touch);
+  EntryIndex index_of_block(const Touch& touch);
   // A list of the blocks at the node by last use, the least recent first.
-  struct Order {
-    Place first = kNone, last = kNone;
+  struct UseList {
+    EntryIndex first = kNone, last = kNone;
     Bytes size{0};
   };
-  Order& order_of(const Entry& entry) { return entry.size <= kSmallReplica ? small_ : large_; }
-  void link_in(Place place);
-  void take_out(Place place);
-  Place oldest(const Order& order) const;
-  Place victim();
+  UseList& list_of(const Entry& entry) { return entry.size <= kSmallReplica ? small_ : large_; }
+  void link_in(EntryIndex index);
+  void take_out(EntryIndex index);
+  EntryIndex oldest(const UseList& list) const;
+  EntryIndex victim();
   void make_room(Bytes size);
-  void remove(Place place, double free_at);
+  void remove(EntryIndex index, double free_at);
   double copy_seconds(Bytes size) const;
   void mark(std::span<const Touch> touches);
   // The time from which the engine knows that an operator's kernels are done.
@@ -87,11 +87,11 @@ class OnDemand {
   const std::unique_ptr<EvictionPolicy> policy_;
   Bytes room_{0};
   RoomClock free_{0};
-  std::unordered_map<Name, Place> places_;
+  std::unordered_map<Name, EntryIndex> indices_;
   std::vector<Entry> entries_;
-  std::vector<Place> unused_;
-  std::vector<Place> operands_;  // Of the current operator.
-  Order large_, small_;
+  std::vector<EntryIndex> unused_;
+  std::vector<EntryIndex> operands_;  // Of the current operator.
+  UseList large_, small_;
   size_t hand_ = 0;
   uint64_t now_ = 0;  // Operators so far.
   double in_free_ = 0, out_free_ = 0;

@@ -24,7 +24,7 @@ std::string on_link(Bytes size, double link) {
 std::string said_of(const Program& program, int64_t times, const Schedule& made, Bytes missing,
                     const PlannedNode& at) {
   Bytes dropped{0};
-  for (const Move& move : made.moves)
+  for (const PlannedMove& move : made.moves)
     if (move.drops) dropped += move.size;
   const std::string again =
       dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
@@ -38,7 +38,7 @@ std::string said_of(const Program& program, int64_t times, const Schedule& made,
 // Without what has not been written since it was there last.
 std::string said_of_backing(const Schedule& made, int64_t times) {
   Bytes copied{0};
-  for (const Move& move : made.moves)
+  for (const PlannedMove& move : made.moves)
     if (!move.arrives && move.written) copied += move.size;
   return "planned: of that " + to_string(Bytes(copied.count() / times)) +
          " go on to the disk in a period, and " + to_string(Bytes(made.arriving.count() / times)) +
@@ -84,7 +84,7 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
     if (!made.moves.empty()) plan.said.push_back(said_of_backing(made, times));
   }
   std::stable_sort(plan.moves.begin(), plan.moves.end(),
-                   [](const Move& a, const Move& b) { return a.after < b.after; });
+                   [](const PlannedMove& a, const PlannedMove& b) { return a.after < b.after; });
   return plan;
 }
 

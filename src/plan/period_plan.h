@@ -50,7 +50,7 @@ struct PlannedNode {
 };
 
 struct PeriodPlan {
-  std::vector<Move> moves;  // By step; within a step, evictions first.
+  std::vector<PlannedMove> moves;  // By step; within a step, evictions first.
   PeriodCost cost;
   // By node: the most bytes that are alive there at a time, or away from nodes that it backs. With so much of
   // room nothing would move.

@@ -13,7 +13,7 @@ constexpr int kPeriods = 3;
 
 class Run {
  public:
-  Run(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare)
+  Run(const Uses& uses, std::span<const PlannedTrip> trips, const std::vector<int64_t>& spare)
       : uses_(uses),
         trips_(trips),
         spare_(spare),
@@ -21,7 +21,7 @@ class Run {
         goes_out_(uses.gaps.size()),
         there_at_(uses.gaps.size()) {
     std::vector<bool> leaves(uses.gaps.size());
-    for (const Trip& trip : trips) {
+    for (const PlannedTrip& trip : trips) {
       if (trip.arrives) {
         awaited_.emplace_back(uses.gaps[trip.gap].end % uses.length, trip.gap);
       } else {
@@ -64,7 +64,7 @@ class Run {
     now_ = clocks_.start(step, with_room(spare_[step], now_)) + kernels;
   }
 
-  void start(const Trip& trip) {
+  void start(const PlannedTrip& trip) {
     const int64_t size = uses_.blocks[uses_.gaps[trip.gap].block].size;
     const double takes = slower(uses_.speed) * (static_cast<double>(size) + kLatency);
     if (trip.arrives) {
@@ -87,7 +87,7 @@ class Run {
   }
 
   const Uses& uses_;
-  const std::span<const Trip> trips_;
+  const std::span<const PlannedTrip> trips_;
   const std::vector<int64_t>& spare_;
   TwoClocks clocks_;
   std::vector<bool> goes_out_;                       // by gap
@@ -102,7 +102,7 @@ class Run {
 
 }  // namespace
 
-double period_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare) {
+double period_time(const Uses& uses, std::span<const PlannedTrip> trips, const std::vector<int64_t>& spare) {
   return Run(uses, trips, spare).time();
 }
 

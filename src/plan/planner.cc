@@ -117,10 +117,10 @@ void Planner::estimate_working_set() {
 }
 
 void Planner::order_step() {
-  const std::vector<Move>& moves = known_->moves;
+  const std::vector<PlannedMove>& moves = known_->moves;
   for (; move_ < moves.size() && moves[move_].after == step_; ++move_) {
     if (score_.suspended()) continue;
-    const Move& move = moves[move_];
+    const PlannedMove& move = moves[move_];
     auto& due = move.arrives ? arriving_at(move.node).due : leaving_;
     due.push_back({move.node, move.slot.name(births_before_), move.drops});
   }
@@ -148,9 +148,9 @@ void Planner::end_period() {
 namespace {
 
 // By step: whether a move drops something that is born there.
-std::vector<bool> steps_that_make_dropped(const Program& program, const std::vector<Move>& moves) {
+std::vector<bool> steps_that_make_dropped(const Program& program, const std::vector<PlannedMove>& moves) {
   std::vector<bool> makes(program.steps.size());
-  for (const Move& move : moves) {
+  for (const PlannedMove& move : moves) {
     if (!move.drops || move.slot.lasting) continue;
     const int64_t number = move.slot.number + move.slot.age(program.births) * program.births;
     const auto born =
@@ -162,9 +162,9 @@ std::vector<bool> steps_that_make_dropped(const Program& program, const std::vec
 }
 
 // By copies, to the next tier. What leaves a node that backs others since one of them has it is not copied.
-int64_t left_as_planned(const std::vector<Move>& moves) {
+int64_t left_as_planned(const std::vector<PlannedMove>& moves) {
   int64_t bytes = 0;
-  for (const Move& move : moves)
+  for (const PlannedMove& move : moves)
     if (!move.arrives && (move.written || !move.stored)) bytes += move.size.count();
   return bytes;
 }
@@ -223,7 +223,7 @@ void Planner::enter(KnownProgram& known, int64_t step, int64_t births_before) {
   unplanned_.fill(0);
   working_set_.follow(known.working_set, known.program->length());
   const auto first = std::lower_bound(known.moves.begin(), known.moves.end(), step,
-                                      [](const Move& move, int64_t at) { return move.after < at; });
+                                      [](const PlannedMove& move, int64_t at) { return move.after < at; });
   move_ = static_cast<size_t>(first - known.moves.begin());
 }
 
@@ -351,7 +351,7 @@ void Planner::refuse(int64_t length) {
 std::vector<Moved> Planner::moved() const {
   if (followed_ == nullptr) return {};
   std::unordered_map<Block*, Moved> found;
-  for (const Move& move : followed_->moves) {
+  for (const PlannedMove& move : followed_->moves) {
     if (move.stored) continue;
     Block* const block = move.slot.lasting ? block_of(move.slot.number) : nullptr;
     if (move.slot.lasting && block == nullptr) continue;  // it is gone, and so is not moved

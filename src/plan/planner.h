@@ -131,7 +131,7 @@ class Planner {
     std::shared_ptr<PlanInProgress> making;  // Its first plan or a later one; null: none is being made.
     bool planned = false;                    // `moves` have been made.
     bool placed = false;                     // Its steps stand in places_.
-    std::vector<Move> moves;
+    std::vector<PlannedMove> moves;
     std::vector<bool> makes_dropped;  // By step: whether a result of the step is dropped.
     PeriodCost cost;
     std::array<Bytes, kMaxNodes> touched{};    // Bytes that the program touches per node; each block once.

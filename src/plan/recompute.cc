@@ -211,15 +211,15 @@ Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes
     const bool as_fast = !uses.host.empty() && made.time <= kAsFast * shortest && copied(made) < copied(best);
     if (made.time >= worth_it * best.time && !as_fast) continue;
     shortest = std::min(shortest, made.time);
-    for (Move& move : made.moves) move.slot = as_before(move.slot, program.births, some);
+    for (PlannedMove& move : made.moves) move.slot = as_before(move.slot, program.births, some);
     for (Absence& away : made.away) away.slot = as_before(away.slot, program.births, some);
-    std::vector<Move> moves;  // of one step those that leave first
+    std::vector<PlannedMove> moves;  // of one step those that leave first
     for (const RecomputedBlock& each : some)
       moves.push_back(
           {.after = each.after, .node = uses.node, .slot = each.slot, .size = each.size, .drops = true});
     moves.insert(moves.end(), made.moves.begin(), made.moves.end());
     std::stable_sort(moves.begin(), moves.end(),
-                     [](const Move& a, const Move& b) { return a.after < b.after; });
+                     [](const PlannedMove& a, const PlannedMove& b) { return a.after < b.after; });
     made.moves = std::move(moves);
     best = std::move(made);
   }

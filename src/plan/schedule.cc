@@ -16,11 +16,11 @@ constexpr int64_t kLead = 4096;
 
 // None of these is the best for all programs. Those that count steps for less prefer what is cheap to what is
 // away for long.
-constexpr Weights kTried[] = {
-    {.out = Weights::Out::fresh},
-    {.out = Weights::Out::first},
-    {.out = Weights::Out::fresh, .one_way = 0.05, .patience = 2, .steps = 0.7},
-    {.out = Weights::Out::first, .one_way = 0.05, .patience = 2, .steps = 0.7},
+constexpr CoverWeights kTried[] = {
+    {.out = CoverWeights::Out::fresh},
+    {.out = CoverWeights::Out::first},
+    {.out = CoverWeights::Out::fresh, .one_way = 0.05, .patience = 2, .steps = 0.7},
+    {.out = CoverWeights::Out::first, .one_way = 0.05, .patience = 2, .steps = 0.7},
 };
 
 // When what leaves in these gaps leaves and comes back.
@@ -35,7 +35,7 @@ class Timetable {
     // Those that are used first start first, so that a link brings them in the order of their uses.
     std::sort(returning.begin(), returning.end(), [this](size_t a, size_t b) { return order(a) < order(b); });
     for (const size_t gap : returning) arrive(gap);
-    std::stable_sort(trips_.begin(), trips_.end(), [](const Trip& a, const Trip& b) {
+    std::stable_sort(trips_.begin(), trips_.end(), [](const PlannedTrip& a, const PlannedTrip& b) {
       return a.after != b.after ? a.after < b.after : a.arrives < b.arrives;
     });
   }
@@ -48,7 +48,7 @@ class Timetable {
 
   Schedule schedule() const {
     Schedule made;
-    for (const Trip& trip : trips_) {
+    for (const PlannedTrip& trip : trips_) {
       const Gap& gap = uses_.gaps[trip.gap];
       const Uses::Life& life = uses_.blocks[gap.block];
       const Slot slot = life.slot.later(trip.periods, uses_.births);
@@ -79,7 +79,7 @@ class Timetable {
 
   std::vector<Absence> away() const {
     std::vector<size_t> gaps;
-    for (const Trip& trip : trips_)
+    for (const PlannedTrip& trip : trips_)
       if (!trip.arrives) gaps.push_back(trip.gap);
     std::sort(gaps.begin(), gaps.end());  // those of one version one after the other
     std::vector<Absence> all;
@@ -129,7 +129,7 @@ class Timetable {
   const Uses& uses_;
   Profile lack_;  // of bytes, by step; below nothing where some are spare
   int64_t earliest_ = INT64_MIN;
-  std::vector<Trip> trips_;
+  std::vector<PlannedTrip> trips_;
   std::vector<int64_t> back_;  // by gap: what returns starts behind this step
 };
 
@@ -137,10 +137,10 @@ class Timetable {
 
 Schedule make_schedule(const Uses& uses, Bytes room) { return make_schedule(uses, room, kTried); }
 
-Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tried) {
+Schedule make_schedule(const Uses& uses, Bytes room, std::span<const CoverWeights> tried) {
   std::optional<Timetable> best;
   double shortest = 0;
-  for (const Weights& weights : tried) {
+  for (const CoverWeights& weights : tried) {
     const std::vector<size_t> gaps = cover(uses, room, weights);
     if (gaps.empty()) {  // nothing need move
       Schedule none;

@@ -19,7 +19,7 @@
 
 namespace innkeeper::plan {
 
-struct Move {
+struct PlannedMove {
   int64_t after = 0;     // Step of the period behind which the move is issued.
   bool arrives = false;  // A fetch; otherwise the block leaves the node.
   NodeId node = kNoNode;
@@ -44,9 +44,9 @@ struct Absence {
 };
 
 struct Schedule {
-  std::vector<Move> moves;    // By step; within a step, evictions first.
-  std::vector<Absence> away;  // One for each eviction; a discard has none.
-  Bytes arriving{0};          // Bytes per period.
+  std::vector<PlannedMove> moves;  // By step; within a step, evictions first.
+  std::vector<Absence> away;       // One for each eviction; a discard has none.
+  Bytes arriving{0};               // Bytes per period.
   Bytes leaving{0};
   double time = 0;  // Time of a period, in bytes that kernels touch (period_time.h).
 };
@@ -54,6 +54,6 @@ struct Schedule {
 // Room: bytes at the node that the program's blocks may have between them. The best of those that are made by
 // each of the weights; by default of some that suit one program or another.
 Schedule make_schedule(const Uses& uses, Bytes room);
-Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tried);
+Schedule make_schedule(const Uses& uses, Bytes room, std::span<const CoverWeights> tried);
 
 }  // namespace innkeeper::plan

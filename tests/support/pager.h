@@ -17,7 +17,7 @@ class Pager {
  public:
   Pager(const plan::Program& program, Bytes room) : program_(program), room_(room.count()) {}
 
-  void period(const std::vector<plan::Move>& moves, int64_t births_before) {
+  void period(const std::vector<plan::PlannedMove>& moves, int64_t births_before) {
     demanded_ = evicted_ = 0;
     size_t next = 0;
     for (int64_t step = 0; step < program_.length(); ++step) {

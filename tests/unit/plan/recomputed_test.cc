@@ -101,7 +101,7 @@ int64_t most_alive(const Program& program) {
 
 int64_t dropped(const Schedule& schedule) {
   return std::count_if(schedule.moves.begin(), schedule.moves.end(),
-                       [](const Move& move) { return move.drops; });
+                       [](const PlannedMove& move) { return move.drops; });
 }
 
 TEST(Recomputed, IsWhatAPureOperatorMadeOfWhatIsStillThere) {
@@ -176,13 +176,13 @@ TEST(Recomputed, WhatMovesBesideItKeepsItsName) {
     const Program program = training.program();
     const Bytes room(most_alive(program) / 2);
     const Schedule made = schedule_with_recompute(program, uses_at(program, kCard), room);
-    const auto is_of_the_period_before = [&](const Move& move) {
+    const auto is_of_the_period_before = [&](const PlannedMove& move) {
       return !move.slot.lasting && move.slot.number < 1;
     };
     if (dropped(made) == 0 || std::none_of(made.moves.begin(), made.moves.end(), is_of_the_period_before))
       continue;
     ++tried;
-    for (const Move& move : made.moves)
+    for (const PlannedMove& move : made.moves)
       EXPECT_TRUE(move.slot.lasting || move.slot.number > -program.births) << move.slot.number;
     Pager pager(program, room);
     int64_t births = training.births();
