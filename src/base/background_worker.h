@@ -18,7 +18,7 @@ class BackgroundWorker {
   BackgroundWorker(const BackgroundWorker&) = delete;
   BackgroundWorker& operator=(const BackgroundWorker&) = delete;
 
-  // Requires: whatever the job uses lives until the job is done or this object is destroyed. If the system
+  // Requires: the job's captures stay valid until the job is done or this object is destroyed. If the system
   // refuses a thread, the caller runs the job.
   void run(std::function<void()> job);
 
