@@ -93,13 +93,13 @@ void BM_Learn(benchmark::State& state) {
 }
 BENCHMARK(BM_Learn)->Arg(300)->Arg(30'000)->Unit(benchmark::kMillisecond);
 
-// What of that the program waits for, where the schedule is made beside it.
+// The part of it that the program waits for if the schedule is made in the background.
 void BM_LearnInBackground(benchmark::State& state) {
   for (auto _ : state) {
     int jobs = 0;
     Program program(state.range(0), KiB(4 * state.range(0)), [&jobs](auto) { ++jobs; });
     for (int i = 0; i < 3; ++i) program.step();
-    if (jobs != 1) state.SkipWithError("no schedule is asked for");
+    if (jobs != 1) state.SkipWithError("no schedule is started");
   }
 }
 BENCHMARK(BM_LearnInBackground)->Arg(30'000)->Unit(benchmark::kMillisecond);

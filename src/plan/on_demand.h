@@ -1,6 +1,6 @@
-// Models one node with on-demand movement: what a program would have cost so far if the planner had moved
-// nothing. score.h compares the cost of plans with it. A program that varies has no other measure, because no
-// two of its periods need be alike.
+// Models one node with on-demand movement: the cost of the program so far if the planner had moved nothing.
+// score.h compares the cost of plans with it. A program that varies has no other measure, because no two of
+// its periods need be alike.
 //
 // The planner feeds the model each operator after it has run. The model evicts in the engine's order
 // (policy/eviction.h), copies over one link in each direction, and delays an operator until its operands and

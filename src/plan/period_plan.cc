@@ -11,7 +11,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// That a link takes for so many bytes; 0: unknown.
+// Time of a link for these bytes, seconds; 0: unknown.
 double seconds(Bytes size, double link) { return link > 0 ? static_cast<double>(size.count()) / link : 0; }
 
 std::string on_link(Bytes size, double link) {
@@ -35,7 +35,7 @@ std::string said_of(const Program& program, int64_t times, const Schedule& made,
          "; nothing would, with " + to_string(missing) + " more than its " + to_string(at.whole);
 }
 
-// Without what has not been written since it was there last.
+// A block that was not written since it last was on the disk is not copied there again.
 std::string said_of_backing(const Schedule& made, int64_t times) {
   Bytes copied{0};
   for (const PlannedMove& move : made.moves)
@@ -52,10 +52,10 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
   PeriodPlan plan;
   plan.cost.operators = program.length() / times;
   plan.cost.times = times;
-  std::vector<Schedule> above;  // the backing node
+  std::vector<Schedule> above;  // Schedules of the nodes that the backing node backs.
   Uses clock;
   for (const PlannedNode& at : nodes) {
-    if (at.whole <= Bytes(0)) continue;  // none is wanted
+    if (at.whole <= Bytes(0)) continue;  // The engine wants no plan for the node.
     Uses uses = uses_at(program, at.node, at.about.speed);
     plan.working_set[index_of(at.node)] += shortage(uses, Bytes(0));
     const Bytes bound = live_excess(uses, at.whole);

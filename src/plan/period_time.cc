@@ -8,7 +8,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// The first fills the links' queues, the last is as all that follow.
+// Periods of the simulation. The first ones fill the links' queues; the last one stands for all later ones.
 constexpr int kPeriods = 3;
 
 class Run {
@@ -77,7 +77,7 @@ class Run {
     }
   }
 
-  // From then on at most so many bytes are still on their way out.
+  // The earliest time, from `time` on, at which at most `bytes` bytes are on their way out.
   double with_room(int64_t bytes, double time) const {
     const int64_t gone = left_ - std::max<int64_t>(bytes, 0);
     if (gone <= 0) return time;
@@ -90,10 +90,10 @@ class Run {
   const std::span<const PlannedTrip> trips_;
   const std::vector<int64_t>& spare_;
   TwoClocks clocks_;
-  std::vector<bool> goes_out_;                       // by gap
-  std::vector<double> there_at_;                     // by gap: when its copy in ends
-  std::vector<std::pair<int64_t, size_t>> awaited_;  // step, gap
-  std::vector<std::pair<int64_t, double>> out_;  // bytes that have left, with this copy; and when it is done
+  std::vector<bool> goes_out_;                       // Whether a gap has a copy out; by gap.
+  std::vector<double> there_at_;                     // End of the copy in; by gap.
+  std::vector<std::pair<int64_t, size_t>> awaited_;  // Step and the gap that its operand returns from.
+  std::vector<std::pair<int64_t, double>> out_;      // Bytes copied out so far, and the end of that copy.
   int64_t left_ = 0;
   double now_ = 0;
   double in_free_ = 0;

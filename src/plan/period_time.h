@@ -1,5 +1,4 @@
-// How long a period takes by one schedule, told by running it: to choose between schedules, not to tell
-// seconds.
+// Simulates a period by one schedule, to choose between schedules. Its time is not in seconds.
 //
 // Kernels run one after the other, each for what Uses::touched says of its step: the bytes that stand for its
 // seconds, or, where these are unknown, the bytes that it touches. It starts after the host has launched it
