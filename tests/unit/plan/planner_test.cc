@@ -209,7 +209,7 @@ class PlannedInBackground : public ::testing::Test {
 
 TEST_F(PlannedInBackground, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(period(), 0);
-  ASSERT_EQ(jobs.size(), 1u) << "asked for once";
+  ASSERT_EQ(jobs.size(), 1u) << "started once";
   EXPECT_FALSE(it.planner.follows());
   EXPECT_EQ(it.planner.periods(), 0) << "nothing is planned in them";
   EXPECT_EQ(it.planner.divergences(), 0);
