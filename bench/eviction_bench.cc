@@ -30,7 +30,7 @@ struct Machine {
     std::vector<NodeSetup> nodes;
     nodes.push_back({sim::make_device(std::make_shared<sim::Accelerator>(options)), options.capacity, true});
     nodes.push_back({std::make_unique<HostDevice>("host", Slabs::Options{.blank = true}), GiB(64), false});
-    engine = std::make_unique<Engine>(std::move(nodes), make_returns_policy());
+    engine = std::make_unique<Engine>(std::move(nodes), make_reuse_distance_policy());
     for (int64_t i = 0; i < blocks; ++i) {
       all.push_back(engine->create(kBlock));
       use(*all.back());

@@ -40,7 +40,7 @@ def configure(
         growth: whether the cards' memory is taken as it is needed, or each card's whole budget at once, so
             that no other process gets it. None: as it was; at first as ``INNKEEPER_GROWTH`` says, else True.
         planning: whether movement is planned where a program repeats its steps and does not fit, or blocks
-            move when they are asked for. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else True.
+            move on demand. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else True.
         recompute: whether what is planned may be to drop what cheap operators made, and to run these again
             where it is used next, instead of a copy out and back; to the same bits. None: as it was; at
             first as ``INNKEEPER_RECOMPUTE`` says, else True.
@@ -183,9 +183,10 @@ class DeviceManager:
     def policy(self) -> str:
         """What chooses the replicas that are evicted.
 
-        ``"returns"``: the least recently used ones; where they came back before, what is expected back last.
+        ``"reuse-distance"``: the least recently used ones. Among replicas that came back before,
+        the one whose next use is expected last is evicted first.
         """
-        return "returns"
+        return "reuse-distance"
 
     # Placement.
 

@@ -246,9 +246,9 @@ int run(Options options) {
   options.card = card.name;
   options.link = link.name;
   options.figures = to_json(card, link);
-  const Result<trace::Record> record = trace::parse_record(read_all(options.file));
+  const Result<trace::AccessRecord> record = trace::parse_record(read_all(options.file));
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
-  trace::Record truth = record.value();
+  trace::AccessRecord truth = record.value();
   if (options.truth) {
     const cost::Truth drawn(*options.truth);
     truth = replay::with_true_kernels(truth, drawn);

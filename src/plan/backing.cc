@@ -7,10 +7,10 @@
 namespace innkeeper::plan {
 namespace {
 
-// One part of the room in so many is for what is on its way down, and for moves that are not planned.
+// 1/8 of the free space is kept for blocks on their way down and for moves without a plan.
 constexpr int64_t kTransit = 8;
 
-// As an SSD is slower than PCIe 4.
+// Ratio of a PCIe 4 link's bandwidth to an SSD's.
 constexpr double kSlowerBelow = 8;
 
 }  // namespace
@@ -23,7 +23,7 @@ Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> a
   made.births = clock.births;
   made.touched = clock.touched;
   made.alive.resize(static_cast<size_t>(clock.length));
-  size_t first = 0;  // of a node's versions
+  size_t first = 0;  // Index of the current node's first version.
   for (const Schedule& schedule : above) {
     for (const Absence& away : schedule.away) {
       const size_t version = first + away.version;
@@ -53,10 +53,10 @@ Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Sch
           {.after = away.use % uses.length, .node = uses.node, .slot = slot, .size = away.size});
     }
   }
-  std::stable_sort(made.moves.begin(), made.moves.end(), [](const Move& a, const Move& b) {
+  std::stable_sort(made.moves.begin(), made.moves.end(), [](const PlannedMove& a, const PlannedMove& b) {
     return a.after != b.after ? a.after < b.after : a.arrives < b.arrives;
   });
-  for (Move& move : made.moves) move.stored = true;
+  for (PlannedMove& move : made.moves) move.stored = true;
   return made;
 }
 

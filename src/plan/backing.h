@@ -1,9 +1,9 @@
-// What of the blocks that are away from a program's nodes goes on to a tier below: from the host, which backs
-// accelerators, to its disk (docs/design/plans.md).
+// Schedules a backing node: the blocks that leave a program's nodes for the host, which backs accelerators,
+// may go on to its disk (docs/design/plans.md).
 //
-// A schedule as any other, for a node with these uses: a block is wanted there from the step behind which it
-// leaves the node above to the one in which it is used there again; in between it may be below, if it is back
-// when it starts back up. Where the node has room for all of it nothing moves.
+// The schedule is made as any other, from uses at the backing node. A block is needed there from the step
+// after which it leaves the node above to the step that uses it above again. In between it may be on the tier
+// below, if it returns before its fetch starts. If all blocks fit the backing node nothing moves.
 #pragma once
 
 #include <span>
@@ -14,10 +14,10 @@
 
 namespace innkeeper::plan {
 
-// `above`: schedules of one program's nodes, of which `clock` tells how long kernels take.
+// `above`: schedules of one program's nodes. `clock`: uses at one of them, for the time that kernels take.
 Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> above);
-// The moves are at that node, and `stored`: what leaves there for the tier below, what arrives from there,
-// and what leaves since a node above has it and will write it.
+// The moves are at the backing node, and `stored`: evictions to the tier below, fetches from it, and
+// evictions of blocks that a node above has and will write.
 Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Schedule> above);
 
 }  // namespace innkeeper::plan

@@ -13,7 +13,7 @@ Bytes excess(const std::vector<int64_t>& steps, Bytes room) {
 
 }  // namespace
 
-Bytes live_excess(const Uses& uses, Bytes room) { return excess(uses.wanted, room); }
+Bytes live_excess(const Uses& uses, Bytes room) { return excess(uses.working_set, room); }
 
 Bytes shortage(const Uses& uses, Bytes room) { return excess(uses.alive, room); }
 

@@ -1,4 +1,4 @@
-// How little could be moved (docs/design/plans.md): what a plan is measured against.
+// Lower bounds of the bytes that a plan moves (docs/design/plans.md), against which plans are measured.
 #pragma once
 
 #include "base/types.h"
@@ -6,13 +6,13 @@
 
 namespace innkeeper::plan {
 
-// The least bytes that arrive at a node in a period, whatever is planned for it: at the operator where most
-// bytes are between two uses, or in use, those beyond the room are elsewhere, and each is back before its
-// next use. (A block that is recomputed would not have to be; nothing is.)
+// The least bytes that any plan without recompute fetches to a node in a period. At the operator where most
+// bytes are in use or between two uses, the bytes beyond `room` are elsewhere, and each returns before its
+// next use.
 Bytes live_excess(const Uses& uses, Bytes room);
 
-// The bytes of room more with which nothing would have to leave: by how much all that is alive, wanted again
-// or not, exceeds the room where it does most.
+// The additional free space with which no block would have to leave: the largest excess of live bytes, used
+// again or not, over `room`.
 Bytes shortage(const Uses& uses, Bytes room);
 
 }  // namespace innkeeper::plan

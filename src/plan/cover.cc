@@ -11,13 +11,13 @@
 namespace innkeeper::plan {
 namespace {
 
-// What is small costs a copy's latency for hardly any room: it leaves only where nothing else can.
+// Bytes. A block up to this size costs a copy's latency for hardly any space: it leaves only if no other can.
 constexpr int64_t kSmall = int64_t{64} << 10;
 
-// Of the score that is left to a gap too short for its copies.
+// Factor of the score of a gap that is far too short for its copies.
 constexpr double kTooShort = 0.1;
 
-// The gaps of what may leave, by the steps that they cover.
+// Stabbing queries: the gaps of movable blocks that cover a step. O((gaps found + 1) log n) for each query.
 class Coverers {
  public:
   explicit Coverers(const Uses& uses) : ranges_(ranges_of(uses)), ends_(ends_of(ranges_)) {}
@@ -33,7 +33,7 @@ class Coverers {
  private:
   struct Range {
     int64_t first;
-    int64_t last;  // behind it
+    int64_t last;  // One past the last step.
     size_t gap;
   };
   static std::vector<Range> ranges_of(const Uses& uses) {
@@ -55,13 +55,13 @@ class Coverers {
     return Profile(ends);
   }
 
-  std::vector<Range> ranges_;  // by their first step
+  std::vector<Range> ranges_;  // Sorted by first step.
   Profile ends_;
 };
 
 class Cover {
  public:
-  Cover(const Uses& uses, Bytes room, const Weights& weights)
+  Cover(const Uses& uses, Bytes room, const CoverWeights& weights)
       : uses_(uses),
         weights_(weights),
         excess_(beyond(uses, room.count())),
@@ -81,7 +81,7 @@ class Cover {
   }
 
  private:
-  // What is alive beyond the room; where not all that can leave would be enough, as much as can.
+  // Live bytes beyond the free space by step, at most the bytes that can leave there.
   static std::vector<int64_t> beyond(const Uses& uses, int64_t room) {
     std::vector<int64_t> movable(uses.alive.size());
     for (const Gap& gap : uses.gaps) {
@@ -102,10 +102,11 @@ class Cover {
     each_range(uses_.gaps[gap].begin, uses_.gaps[gap].end, uses_.length, range);
   }
 
-  // Whether its bytes are taken to be copied out.
+  // Whether the weights count a copy out for the gap.
   bool goes_out(const Gap& gap) const {
-    return weights_.out == Weights::Out::fresh ? gap.fresh
-                                               : uses_.written[gap.version] && leaving_[gap.version] == 0;
+    return weights_.out == CoverWeights::Out::fresh
+               ? gap.fresh
+               : uses_.written[gap.version] && leaving_[gap.version] == 0;
   }
 
   double cost_of(size_t gap) const {
@@ -115,7 +116,7 @@ class Cover {
     return std::max(copies, 0.01) * (size + kLatency) / size;
   }
 
-  // What kernels touch from one step to a later one, also in a later period.
+  // Bytes that kernels touch from one step to a later one, also in a later period.
   double touched(int64_t from, int64_t to) const {
     const auto before = [&](int64_t step) {
       return step / uses_.length * uses_.touched.back() +
@@ -124,7 +125,8 @@ class Cover {
     return static_cast<double>(before(to) - before(from));
   }
 
-  // Whether there is time for the copies: out before the room is short, and in after it was.
+  // Factor of the score, up to 1: the time for the copies over the time that they need. The copy out runs
+  // before the next short step, the copy in after the last one.
   double ease_of(size_t gap) const {
     const Gap& it = uses_.gaps[gap];
     const int64_t first = std::min(next_short(it.begin), it.end);
@@ -135,13 +137,13 @@ class Cover {
            (it.returns ? part(touched(last, it.end)) : 1);
   }
 
-  // The first step from this one on in which the room is short. There is one in each period.
+  // The first short step from this one on. Requires: a step is short.
   int64_t next_short(int64_t step) const {
     const int64_t at = step % uses_.length;
     const int64_t found = short_.next(at);
     return step - at + (found < uses_.length ? found : uses_.length + short_.next(0));
   }
-  // Behind the last one before this one.
+  // The step after the last short step before this one.
   int64_t behind_short(int64_t step) const {
     const int64_t at = step % uses_.length;
     const int64_t found = short_.last_before(at);
@@ -178,7 +180,8 @@ class Cover {
     each(gap, [&](int64_t first, int64_t last) { short_.relieve(first, last, size_of(gap)); });
   }
 
-  // Those that helped least for their cost go first.
+  // Reverse deletion: gaps without which all steps are covered are given back, those of the lowest score
+  // first.
   void give_back() {
     std::vector<std::pair<double, size_t>> worst_first = scores_;
     std::sort(worst_first.begin(), worst_first.end());
@@ -194,18 +197,18 @@ class Cover {
   }
 
   const Uses& uses_;
-  const Weights& weights_;
+  const CoverWeights& weights_;
   Profile excess_;
-  ShortSteps short_;  // of room; known until gaps are given back
+  ShortSteps short_;  // Steps with excess; not maintained by give_back().
   const Coverers coverers_;
-  std::vector<bool> taken_;                        // by gap
-  std::vector<int> leaving_;                       // of those, by version
-  std::vector<std::pair<double, size_t>> scores_;  // of those that were taken, in that order
+  std::vector<bool> taken_;                        // By gap.
+  std::vector<int> leaving_;                       // Number of taken gaps by version.
+  std::vector<std::pair<double, size_t>> scores_;  // Score and gap, in the order of taking.
 };
 
 }  // namespace
 
-std::vector<size_t> cover(const Uses& uses, Bytes room, const Weights& weights) {
+std::vector<size_t> cover(const Uses& uses, Bytes room, const CoverWeights& weights) {
   return Cover(uses, room, weights).find();
 }
 

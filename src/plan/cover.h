@@ -1,4 +1,4 @@
-// Which gaps are spent elsewhere, so that what is alive fits the room in every step.
+// Chooses the gaps that blocks spend elsewhere, so that the live bytes fit the free space in every step.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace innkeeper::plan {
 
-// Few bytes are not yet little time, and what a gap costs depends on which others are taken: a caller that
-// wants the shortest period tries several weights (schedule.cc).
-struct Weights {
-  // What is taken to cost a copy out: bytes that have just been written, or the first of a version to leave.
+// Weights of the score by which gaps are chosen. The cost of a gap depends on the other chosen gaps, and the
+// fewest bytes need not take the least time, so schedule.cc tries several weights.
+struct CoverWeights {
+  // Gaps that count a copy out: those after a write, or the first chosen gap of a version.
   enum class Out : uint8_t { fresh, first } out = Out::fresh;
-  // What a block costs that leaves and never returns, of what it costs each way to leave and return: the link
-  // that it takes is idle while others return.
+  // Cost of a block that never returns, in copies of one that does. Its link is idle while others return.
   double one_way = 0.2;
-  double patience = 1;  // times as long as its copies a gap must be, not to count for less
+  double patience = 1;  // A gap shorter than this many times its copies has a lower score.
   double steps = 1;     // Exponent of the number of steps that a gap covers.
 };
 
-// Indices of gaps, in no order. Where blocks in use exceed the room by themselves, nothing helps there.
+// Returns indices of gaps, in no order. Steps whose blocks in use exceed the free space stay short.
 //
-// To choose few bytes is a covering problem: in each step gaps of at least the excess. Where the excess is
-// largest the gaps that cover most other steps of too little room for their copies are taken first; then
-// those go again without which all is covered as well. (A greedy cover with reverse deletion, as in
-// Bar-Noy, Bar-Yehuda, Freund, Naor, Schieber: A unified approach to approximating resource allocation and
-// scheduling, JACM 48, 2001, whose guarantee is a factor of 4; Belady's rule knows no costs.)
-std::vector<size_t> cover(const Uses& uses, Bytes room, const Weights& weights = {});
+// To choose few bytes is a covering problem: the chosen gaps of each step have at least its excess.
+// Algorithm: greedy cover with reverse deletion. At the step of the largest excess, the gaps that cover the
+// most short steps for their copies are chosen first; gaps that turn out to be unnecessary are given back at
+// the end (Bar-Noy, Bar-Yehuda, Freund, Naor, Schieber: A unified approach to approximating resource
+// allocation and scheduling, JACM 48, 2001, whose variant guarantees a factor of 4). Belady's rule knows no
+// costs.
+std::vector<size_t> cover(const Uses& uses, Bytes room, const CoverWeights& weights = {});
 
 }  // namespace innkeeper::plan

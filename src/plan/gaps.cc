@@ -14,25 +14,23 @@ struct Use {
   bool write = false;
 };
 
-// Periods that a block lingers at most behind its last use. What is used or dies later is none that each
-// period makes, but an old one whose number is as many periods off: of a pool that was made before them all,
-// say.
+// Periods that a block lives at most after its last use. A block that is used or dies later is not made by
+// each period. It is an old one whose number happens to be that many periods off, of a pool for example.
 constexpr int64_t kLingers = 2;
 
 struct Found {
   std::vector<Use> uses;
-  int64_t last = 0;   // of the uses
-  int64_t dies = -1;  // behind this step
+  int64_t last = 0;   // Step of the last use.
+  int64_t dies = -1;  // Step after which the block dies; -1: unknown.
 };
 
-// Blocks that do not last, over the periods in which they are used: from the one that makes them, or, where
-// nothing was seen of them for longer than a block lingers, from the first that uses them again.
+// Names blocks that do not last by the first period that uses them: the period that makes them, or, after
+// more than kLingers periods without a use, the next period that uses them.
 class Generations {
  public:
-  // A slot as the first of its periods names it, and the periods since.
-  struct Place {
-    Slot slot;
-    int64_t age = 0;
+  struct AgedSlot {
+    Slot slot;        // Name in the first period that uses the block.
+    int64_t age = 0;  // Periods since then.
   };
 
   explicit Generations(const Program& program) : births_(program.births) {
@@ -47,21 +45,21 @@ class Generations {
     }
   }
 
-  Place of(const Slot& slot) const {
+  AgedSlot of(const Slot& slot) const {
     const int64_t age = slot.age(births_);
     if (age <= 0) return {slot, age};
-    const Later wanted{number_of(slot), age, INT64_MAX};
-    const auto behind = std::upper_bound(later_.begin(), later_.end(), wanted);
-    const bool known = behind != later_.begin() && std::prev(behind)->number == wanted.number;
+    const Later key{number_of(slot), age, INT64_MAX};
+    const auto behind = std::upper_bound(later_.begin(), later_.end(), key);
+    const bool known = behind != later_.begin() && std::prev(behind)->number == key.number;
     const int64_t since = age - (known ? std::prev(behind)->first : 0);
     return {{slot.number + since * births_, false}, since};
   }
 
  private:
   struct Later {
-    int64_t number;  // in the period that makes it
-    int64_t age;     // periods after that one, in which it is used
-    int64_t first;   // the age with which those begin that follow one another
+    int64_t number;  // Number of the block in the period that makes it.
+    int64_t age;     // Periods from that one to a use.
+    int64_t first;   // Age at which the uses without a pause longer than kLingers begin.
     auto operator<=>(const Later&) const = default;
   };
 
@@ -93,10 +91,10 @@ class Reader {
       const auto found = passing_.find(slot.number);
       if (found != passing_.end()) die(found_[found->second], death.after + age * made_.length);
     }
-    made_.wanted = made_.alive;
+    made_.working_set = made_.alive;
     for (size_t block = 0; block < found_.size(); ++block) live(block);
     sum_up(made_.alive);
-    sum_up(made_.wanted);
+    sum_up(made_.working_set);
   }
 
   Uses take() { return std::move(made_); }
@@ -144,8 +142,8 @@ class Reader {
     const bool lasts = life.slot.lasting;
     const int64_t gone = lasts ? first + made_.length : std::max(found.dies, last) + 1;
     add_difference(made_.alive, first, gone, life.size);
-    add_difference(made_.wanted, first, lasts ? gone : last + 1, life.size);
-    // From a write on, so that what is before a period's first one follows what is behind its last.
+    add_difference(made_.working_set, first, lasts ? gone : last + 1, life.size);
+    // Uses from a write on, so that the uses before a period's first write follow those after its last one.
     const size_t count = found.uses.size();
     size_t from = 0;
     while (lasts && from < count && !found.uses[from].write) ++from;
@@ -166,8 +164,8 @@ class Reader {
   const Generations generations_;
   Uses made_;
   std::vector<Found> found_;
-  std::unordered_map<int64_t, size_t> lasting_;  // by name
-  std::unordered_map<int64_t, size_t> passing_;  // by number in the period that makes it
+  std::unordered_map<int64_t, size_t> lasting_;  // Index in found_ by name.
+  std::unordered_map<int64_t, size_t> passing_;  // Index in found_ by number in the first period.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// When a period's blocks are used at a node, and the gaps between uses, in which a block may be elsewhere.
+// The uses of a period's blocks at a node, and the gaps between uses, in which a block may be elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace innkeeper::plan {
 
-// Steps of a period count from 0. What a period has made may live on: its steps go on counting through the
-// periods after it.
+// Steps of a period count from 0. The steps of a block that outlives its period continue through the next
+// ones.
 struct Gap {
   size_t block = 0;     // Index in Uses::blocks.
   int64_t begin = 0;    // First step without a use.
   int64_t end = 0;      // Step of the next use; one past the last step of its life if it is not used again.
   bool returns = true;  // The block is used again.
   bool fresh = true;    // The operator before the gap made or wrote the block.
-  // Whose bytes, between one write and the next: they are copied out once, when they leave first.
+  // Version of the bytes, from one write to the next. A version is copied out once, when it first leaves.
   size_t version = 0;
 };
 
@@ -40,9 +40,9 @@ struct Uses {
   std::vector<bool> written;
   // Running sum by step of the bytes that stand for kernel times; one entry more than steps.
   std::vector<int64_t> touched;
-  std::vector<double> host;     // Time of the host by step, in such bytes (two_clocks.h); empty: unknown.
-  std::vector<int64_t> alive;   // Bytes of live blocks by step.
-  std::vector<int64_t> wanted;  // Bytes by step of live blocks that are used now or later.
+  std::vector<double> host;    // Time of the host by step, in such bytes (two_clocks.h); empty: unknown.
+  std::vector<int64_t> alive;  // Bytes of live blocks by step.
+  std::vector<int64_t> working_set;  // Bytes by step of live blocks that are used now or later.
 };
 
 Uses uses_at(const Program& program, NodeId node, const Speed& speed = {});
@@ -58,8 +58,8 @@ void each_range(int64_t begin, int64_t end, int64_t length, const Range& range) 
   if (last > length) range(int64_t{0}, last - length);
 }
 
-// Numbers by step of a period, as differences from one step to the next: adds to the steps that `begin` to
-// `end` cover, and makes the numbers of them at last.
+// A difference array over the steps of a period: adds to the steps from `begin` to before `end` in O(1).
+// sum_up() then makes the numbers of the differences.
 inline void add_difference(std::vector<int64_t>& steps, int64_t begin, int64_t end, int64_t number) {
   const auto length = static_cast<int64_t>(steps.size());
   each_range(begin, end, length, [&](int64_t first, int64_t last) {

@@ -1,10 +1,8 @@
-// What a planner remembers of its thread's access stream (src/trace/stream.h): what operators touched, in
-// order, with births and deaths. One program's: who uses the device in turn, as a forward and a backward pass
-// do.
+// The last operators of one program, from its thread's access stream (src/trace/stream.h): the blocks that
+// they touched, in order, with births and deaths.
 //
-// A block is named by the ordinal of its first touch. So the same step of a loop, done again, touches blocks
-// with the same names, or, where it makes them again each time, with names that are later by as many as the
-// loop makes.
+// A block's name is the ordinal of its first touch. So a repeated step of a loop touches blocks with the same
+// names, or, if the loop makes new ones each time, with names that are greater by the loop's births.
 //
 // Thread safety: none; Engine guards it.
 #pragma once
@@ -55,21 +53,21 @@ class History {
   int64_t end() const { return end_; }
   const Operator& at(int64_t index) const { return part_of(index).operators[place_of(index)]; }
   std::span<const Touch> touches(int64_t index) const;
-  // Those after this operator, and later.
+  // Deaths after this operator, and later ones.
   std::span<const Death> deaths_from(int64_t index) const;
   int64_t births() const { return births_; }
 
-  // Is `later` what `earlier` was, done once more: the same blocks, or new ones in their place?
+  // Whether `later` repeats `earlier`: with the same blocks, or with new ones in their place.
   bool repeats(int64_t later, int64_t earlier) const;
 
   static uint64_t key_of(uint64_t shape, Name eldest);
 
-  // At least so many operators are kept, unless they touch very many blocks each.
+  // Operators that are kept at least, unless their touches exceed kMostTouches.
   static constexpr size_t kKept = size_t{1} << 18;
   static constexpr size_t kMostTouches = size_t{1} << 22;
 
  private:
-  // So many operators in turn: nothing moves while it grows, and what is oldest goes at once.
+  // Operators of a part. Parts never move, and the oldest is dropped as a whole.
   static constexpr int kPartBits = 12;
   struct Part {
     std::array<Operator, size_t{1} << kPartBits> operators;
@@ -86,9 +84,9 @@ class History {
 
   std::deque<std::unique_ptr<Part>> parts_;
   std::unique_ptr<Part> unused_;
-  int64_t dropped_ = 0;  // parts
+  int64_t dropped_ = 0;  // Number of parts dropped so far.
   int64_t end_ = 0;
-  size_t touched_ = 0;         // touches in the parts
+  size_t touched_ = 0;         // Touches in the parts.
   std::vector<Death> deaths_;  // By operator.
   size_t first_death_ = 0;     // First death behind an operator that is kept.
   int64_t births_ = 0;

@@ -11,37 +11,37 @@ void OnDemand::ended(std::span<const Touch> touches, double seconds) {
   // Operands at the node are marked as used first, so that they are not evicted for the others.
   operands_.clear();
   for (const Touch& touch : touches) {
-    const Place place = place_of(touch);
-    operands_.push_back(place);
-    Entry& entry = entries_[place];
+    const EntryIndex index = index_of_block(touch);
+    operands_.push_back(index);
+    Entry& entry = entries_[index];
     entry.stays = touch.stays;
     if (!entry.there) continue;
     entry.last_use = now_;
-    take_out(place);
-    link_in(place);
+    take_out(index);
+    link_in(index);
   }
   for (size_t i = 0; i < touches.size(); ++i) {
     const Touch& touch = touches[i];
-    const Place place = operands_[i];
-    if (!entries_[place].there) {
-      const bool returns = entries_[place].spare;
+    const EntryIndex index = operands_[i];
+    if (!entries_[index].there) {
+      const bool returns = entries_[index].spare;
       make_room(touch.size);
-      Entry& entry = entries_[place];
+      Entry& entry = entries_[index];
       double ready = 0;
       if (returns) {
         ready = std::max(free_.take_oldest(touch.size.count()), in_free_) + copy_seconds(touch.size);
         in_free_ = ready;
         cost_.arrived += touch.size;
-        entry.returns.came(entry.last_use, now_);
+        entry.reuse_history.came(entry.last_use, now_);
       } else {
         ready = free_.take_newest(touch.size.count(), cost_.seconds);
       }
       entry.there = true;
       entry.last_use = now_;
-      link_in(place);
+      link_in(index);
       begin = std::max(begin, ready);
     }
-    Entry& entry = entries_[place];
+    Entry& entry = entries_[index];
     if (touch.write) entry.spare = false;
   }
   if (seconds > 0) cost_.seconds = begin + seconds;
@@ -71,8 +71,8 @@ double OnDemand::done_at(uint64_t operation) const {
   return low == next_mark_ ? cost_.seconds : marks_[low % kMarks].seconds;
 }
 
-OnDemand::Place OnDemand::place_of(const Touch& touch) {
-  const auto [found, is_new] = places_.try_emplace(touch.block, kNone);
+OnDemand::EntryIndex OnDemand::index_of_block(const Touch& touch) {
+  const auto [found, is_new] = indices_.try_emplace(touch.block, kNone);
   if (!is_new) {
     Entry& entry = entries_[found->second];
     if (entry.there && entry.size != touch.size) {  // A kernel has resized it.
@@ -86,7 +86,7 @@ OnDemand::Place OnDemand::place_of(const Touch& touch) {
     return found->second;
   }
   if (unused_.empty()) {
-    found->second = static_cast<Place>(entries_.size());
+    found->second = static_cast<EntryIndex>(entries_.size());
     entries_.emplace_back();
   } else {
     found->second = unused_.back();
@@ -103,52 +103,52 @@ void OnDemand::set_room(Bytes room) {
 }
 
 void OnDemand::died(Name name) {
-  const auto found = places_.find(name);
-  if (found == places_.end()) return;
+  const auto found = indices_.find(name);
+  if (found == indices_.end()) return;
   remove(found->second, cost_.seconds);
   unused_.push_back(found->second);
-  places_.erase(found);
+  indices_.erase(found);
 }
 
 void OnDemand::written_elsewhere(Name name) {
-  const auto found = places_.find(name);
-  if (found == places_.end()) return;
+  const auto found = indices_.find(name);
+  if (found == indices_.end()) return;
   remove(found->second, cost_.seconds);
   entries_[found->second].spare = true;
 }
 
-void OnDemand::remove(Place place, double free_at) {
-  Entry& entry = entries_[place];
+void OnDemand::remove(EntryIndex index, double free_at) {
+  Entry& entry = entries_[index];
   if (!entry.there) return;
-  take_out(place);
+  take_out(index);
   entry.there = false;
   free_.give(free_at, entry.size.count());
 }
 
 void OnDemand::make_room(Bytes size) {
   while (large_.size + small_.size + size > room_) {
-    const Place place = victim();
-    if (place == kNone) return;
-    Entry& leaving = entries_[place];
+    const EntryIndex index = victim();
+    if (index == kNone) return;
+    Entry& leaving = entries_[index];
     double free_at = done_at(leaving.last_use);
     if (!leaving.spare) out_free_ = free_at = std::max(out_free_, free_at) + copy_seconds(leaving.size);
-    leaving.returns.left(leaving.last_use);
-    remove(place, free_at);
+    leaving.reuse_history.left(leaving.last_use);
+    remove(index, free_at);
     leaving.spare = true;
   }
 }
 
 // The same rule as VictimIndex::pop.
-OnDemand::Place OnDemand::victim() {
+OnDemand::EntryIndex OnDemand::victim() {
   const bool few_small = small_.size.count() <= room_.count() / kSmallShare;
-  Place found = oldest(large_);
+  EntryIndex found = oldest(large_);
   if (found == kNone || !few_small) {
-    const Place small = oldest(small_);
+    const EntryIndex small = oldest(small_);
     if (found == kNone || (small != kNone && entries_[small].last_use < entries_[found].last_use))
       return small;
   }
   const auto view_of = [](const Entry& entry) {
-    return EvictionView{entry.size, entry.last_use, entry.spare, entry.returns};
+    return EvictionView{entry.size, entry.last_use, entry.spare, entry.reuse_history};
   };
   uint64_t latest = policy_->next_use(view_of(entries_[found]), now_);
   if (latest == 0) return found;
@@ -160,35 +160,35 @@ OnDemand::Place OnDemand::victim() {
     const uint64_t next = policy_->next_use(view_of(entry), now_);
     if (next <= latest) continue;
     latest = next;
-    found = static_cast<Place>(hand_);
+    found = static_cast<EntryIndex>(hand_);
   }
   return found;
 }
 
 // kNone if the current operator uses all of them, or the user has pinned them.
-OnDemand::Place OnDemand::oldest(const Order& order) const {
-  Place found = order.first;
+OnDemand::EntryIndex OnDemand::oldest(const UseList& list) const {
+  EntryIndex found = list.first;
   while (found != kNone && (entries_[found].stays || entries_[found].last_use == now_))
     found = entries_[found].after;
   return found;
 }
 
-void OnDemand::link_in(Place place) {
-  Entry& entry = entries_[place];
-  Order& order = order_of(entry);
-  entry.before = order.last;
+void OnDemand::link_in(EntryIndex index) {
+  Entry& entry = entries_[index];
+  UseList& list = list_of(entry);
+  entry.before = list.last;
   entry.after = kNone;
-  (order.last == kNone ? order.first : entries_[order.last].after) = place;
-  order.last = place;
-  order.size += entry.size;
+  (list.last == kNone ? list.first : entries_[list.last].after) = index;
+  list.last = index;
+  list.size += entry.size;
 }
 
-void OnDemand::take_out(Place place) {
-  const Entry& entry = entries_[place];
-  Order& order = order_of(entry);
-  (entry.before == kNone ? order.first : entries_[entry.before].after) = entry.after;
-  (entry.after == kNone ? order.last : entries_[entry.after].before) = entry.before;
-  order.size -= entry.size;
+void OnDemand::take_out(EntryIndex index) {
+  const Entry& entry = entries_[index];
+  UseList& list = list_of(entry);
+  (entry.before == kNone ? list.first : entries_[entry.before].after) = entry.after;
+  (entry.after == kNone ? list.last : entries_[entry.after].before) = entry.before;
+  list.size -= entry.size;
 }
 
 double OnDemand::copy_seconds(Bytes size) const {

@@ -1,6 +1,6 @@
-// Models one node with on-demand movement: what a program would have cost so far if the planner had moved
-// nothing. score.h compares the cost of plans with it. A program that varies has no other measure, because no
-// two of its periods need be alike.
+// Models one node with on-demand movement: the cost of the program so far if the planner had moved nothing.
+// score.h compares the cost of plans with it. A program that varies has no other measure, because no two of
+// its periods need be alike.
 //
 // The planner feeds the model each operator after it has run. The model evicts in the engine's order
 // (policy/eviction.h), copies over one link in each direction, and delays an operator until its operands and
@@ -35,7 +35,7 @@ class OnDemand {
     Bytes arrived{0};    // Bytes copied to the node.
   };
 
-  explicit OnDemand(const Speed& speed) : speed_(speed), policy_(make_returns_policy()) {}
+  explicit OnDemand(const Speed& speed) : speed_(speed), policy_(make_reuse_distance_policy()) {}
 
   void set_speed(const Speed& speed) { speed_ = speed; }
   // Free space for the program's blocks. Until it is set, the model ignores operators.
@@ -49,8 +49,8 @@ class OnDemand {
   const Cost& cost() const { return cost_; }
 
  private:
-  using Place = uint32_t;
-  static constexpr Place kNone = UINT32_MAX;
+  using EntryIndex = uint32_t;
+  static constexpr EntryIndex kNone = UINT32_MAX;
   static constexpr double kLatency = 10e-6;  // Of a copy, seconds.
 
   // A block that the node has, or had.
@@ -61,23 +61,23 @@ class OnDemand {
     bool spare = false;  // The host has a valid copy, so eviction needs none.
     bool stays = false;
     uint64_t last_use = 0;  // The number of the operator.
-    Returns returns = {};
-    Place before = kNone, after = kNone;  // Neighbours in the order of use.
+    ReuseHistory reuse_history = {};
+    EntryIndex before = kNone, after = kNone;  // Neighbours in the order of use.
   };
 
-  Place place_of(const Touch& touch);
+  EntryIndex index_of_block(const Touch& touch);
   // A list of the blocks at the node by last use, the least recent first.
-  struct Order {
-    Place first = kNone, last = kNone;
+  struct UseList {
+    EntryIndex first = kNone, last = kNone;
     Bytes size{0};
   };
-  Order& order_of(const Entry& entry) { return entry.size <= kSmallReplica ? small_ : large_; }
-  void link_in(Place place);
-  void take_out(Place place);
-  Place oldest(const Order& order) const;
-  Place victim();
+  UseList& list_of(const Entry& entry) { return entry.size <= kSmallReplica ? small_ : large_; }
+  void link_in(EntryIndex index);
+  void take_out(EntryIndex index);
+  EntryIndex oldest(const UseList& list) const;
+  EntryIndex victim();
   void make_room(Bytes size);
-  void remove(Place place, double free_at);
+  void remove(EntryIndex index, double free_at);
   double copy_seconds(Bytes size) const;
   void mark(std::span<const Touch> touches);
   // The time from which the engine knows that an operator's kernels are done.
@@ -87,11 +87,11 @@ class OnDemand {
   const std::unique_ptr<EvictionPolicy> policy_;
   Bytes room_{0};
   RoomClock free_{0};
-  std::unordered_map<Name, Place> places_;
+  std::unordered_map<Name, EntryIndex> indices_;
   std::vector<Entry> entries_;
-  std::vector<Place> unused_;
-  std::vector<Place> operands_;  // Of the current operator.
-  Order large_, small_;
+  std::vector<EntryIndex> unused_;
+  std::vector<EntryIndex> operands_;  // Of the current operator.
+  UseList large_, small_;
   size_t hand_ = 0;
   uint64_t now_ = 0;  // Operators so far.
   double in_free_ = 0, out_free_ = 0;

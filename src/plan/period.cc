@@ -11,6 +11,7 @@ int64_t PeriodFinder::look(const History& history) {
   return found;
 }
 
+// One step of the algorithm: extends the candidate by the operator `now`, or verifies a new one.
 int64_t PeriodFinder::look_at(const History& history, int64_t now) {
   const uint64_t key = history.at(now).key;
   Seen& seen = seen_[key % kSeen];
@@ -33,6 +34,17 @@ int64_t PeriodFinder::look_at(const History& history, int64_t now) {
   candidate_ = distance;
   run_ = run;
   return run_ >= std::max(candidate_, kSure) ? candidate_ : 0;
+}
+
+void PeriodSearch::refuse(const History& history, int64_t length) {
+  refusals_ = length == refused_ ? std::min(refusals_ + 1, kMostDoublings) : 0;
+  refused_ = length;
+  paused_until_ = history.end() + (std::max(length, kShortest) << refusals_);
+  finder_.refuse();
+}
+
+void PeriodSearch::evicted_without_a_period(const History& history) {
+  paused_until_ = std::min(paused_until_, history.end() + std::max(refused_, kShortest));
 }
 
 }  // namespace innkeeper::plan

@@ -11,7 +11,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// That a link takes for so many bytes; 0: unknown.
+// Time of a link for these bytes, seconds; 0: unknown.
 double seconds(Bytes size, double link) { return link > 0 ? static_cast<double>(size.count()) / link : 0; }
 
 std::string on_link(Bytes size, double link) {
@@ -24,7 +24,7 @@ std::string on_link(Bytes size, double link) {
 std::string said_of(const Program& program, int64_t times, const Schedule& made, Bytes missing,
                     const PlannedNode& at) {
   Bytes dropped{0};
-  for (const Move& move : made.moves)
+  for (const PlannedMove& move : made.moves)
     if (move.drops) dropped += move.size;
   const std::string again =
       dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
@@ -35,10 +35,10 @@ std::string said_of(const Program& program, int64_t times, const Schedule& made,
          "; nothing would, with " + to_string(missing) + " more than its " + to_string(at.whole);
 }
 
-// Without what has not been written since it was there last.
+// A block that was not written since it last was on the disk is not copied there again.
 std::string said_of_backing(const Schedule& made, int64_t times) {
   Bytes copied{0};
-  for (const Move& move : made.moves)
+  for (const PlannedMove& move : made.moves)
     if (!move.arrives && move.written) copied += move.size;
   return "planned: of that " + to_string(Bytes(copied.count() / times)) +
          " go on to the disk in a period, and " + to_string(Bytes(made.arriving.count() / times)) +
@@ -52,12 +52,12 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
   PeriodPlan plan;
   plan.cost.operators = program.length() / times;
   plan.cost.times = times;
-  std::vector<Schedule> above;  // the backing node
+  std::vector<Schedule> above;  // Schedules of the nodes that the backing node backs.
   Uses clock;
   for (const PlannedNode& at : nodes) {
-    if (at.whole <= Bytes(0)) continue;  // none is wanted
+    if (at.whole <= Bytes(0)) continue;  // The engine wants no plan for the node.
     Uses uses = uses_at(program, at.node, at.about.speed);
-    plan.wanted[index_of(at.node)] += shortage(uses, Bytes(0));
+    plan.working_set[index_of(at.node)] += shortage(uses, Bytes(0));
     const Bytes bound = live_excess(uses, at.whole);
     plan.cost.bound += bound;
     plan.cost.least_copying = std::max(plan.cost.least_copying, seconds(bound, at.about.speed.link));
@@ -65,7 +65,7 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
     plan.cost.shortage += missing;
     if (at.fits()) continue;
     Schedule made =
-        at.about.drops ? schedule_with_remade(program, uses, at.room) : make_schedule(uses, at.room);
+        at.about.drops ? schedule_with_recompute(program, uses, at.room) : make_schedule(uses, at.room);
     if (made.moves.empty()) continue;
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     plan.cost.arriving += Bytes(made.arriving.count() / times);
@@ -77,14 +77,14 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
   }
   if (backing.node != kNoNode && !above.empty()) {
     const Uses uses = uses_of_backing(backing.node, clock, above);
-    plan.wanted[index_of(backing.node)] += shortage(uses, Bytes(0));
+    plan.working_set[index_of(backing.node)] += shortage(uses, Bytes(0));
     const Schedule made =
         backing.room > Bytes(0) ? make_backing_schedule(uses, backing.room, above) : Schedule();
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     if (!made.moves.empty()) plan.said.push_back(said_of_backing(made, times));
   }
   std::stable_sort(plan.moves.begin(), plan.moves.end(),
-                   [](const Move& a, const Move& b) { return a.after < b.after; });
+                   [](const PlannedMove& a, const PlannedMove& b) { return a.after < b.after; });
   return plan;
 }
 

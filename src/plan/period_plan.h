@@ -1,5 +1,7 @@
-// What a period of a program moves, at all of its nodes: a pure function of the program and of what the
-// engine says of the nodes. So it may be made on another thread.
+// The plan of a period: the moves at all nodes of a program.
+//
+// plan_period() is a pure function of the program and of the engine's answers about its nodes, so another
+// thread may call it.
 #pragma once
 
 #include <array>
@@ -14,7 +16,7 @@
 
 namespace innkeeper::plan {
 
-// What a period of a program moves at all nodes.
+// Bytes that a plan moves in a period, at all nodes.
 struct PeriodCost {
   int64_t operators = 0;  // Operators of the period; 0: no period is known.
   int64_t times = 1;      // Consecutive periods that one schedule covers.
@@ -25,20 +27,20 @@ struct PeriodCost {
   double least_copying = 0;  // Time that a link needs for `bound`, seconds; 0: unknown.
 };
 
-// Where what leaves the other nodes goes, if that has a tier below, and the room that blocks may have there.
+// The node that receives blocks that leave the others, if there is a tier below it.
 struct Backing {
   NodeId node = kNoNode;
-  Bytes room{0};
+  Bytes room{0};  // Free space for such blocks.
 };
 
 struct AboutNode {
   std::string name;  // Name of the node, for messages.
   Speed speed = {};
   bool drops = false;        // The plan may recompute.
-  NodeId backing = kNoNode;  // Node that receives what leaves.
+  NodeId backing = kNoNode;  // Node that receives evicted blocks; it may itself spill.
 };
 
-// A node that the program does anything at.
+// A node that the program uses.
 struct PlannedNode {
   NodeId node = kNoNode;
   AboutNode about;
@@ -50,15 +52,15 @@ struct PlannedNode {
 };
 
 struct PeriodPlan {
-  std::vector<Move> moves;  // By step; within a step, evictions first.
+  std::vector<PlannedMove> moves;  // By step; within a step, evictions first.
   PeriodCost cost;
-  // By node: the most bytes that are alive there at a time, or away from nodes that it backs. With so much of
-  // room nothing would move.
-  std::array<Bytes, kMaxNodes> wanted{};
+  // Most bytes per node that are alive there at once, or away from nodes that it backs. With this much free
+  // space nothing would move.
+  std::array<Bytes, kMaxNodes> working_set{};
   std::vector<std::string> said;  // One line of the log for each node with moves.
 };
 
-// `times`: that the program is a period of the user's.
+// `times`: number of consecutive periods of the user's program that `program` consists of.
 PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<PlannedNode>& nodes,
                        const Backing& backing = {});
 

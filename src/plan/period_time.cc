@@ -8,12 +8,12 @@
 namespace innkeeper::plan {
 namespace {
 
-// The first fills the links' queues, the last is as all that follow.
+// Periods of the simulation. The first ones fill the links' queues; the last one stands for all later ones.
 constexpr int kPeriods = 3;
 
 class Run {
  public:
-  Run(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare)
+  Run(const Uses& uses, std::span<const PlannedTrip> trips, const std::vector<int64_t>& spare)
       : uses_(uses),
         trips_(trips),
         spare_(spare),
@@ -21,7 +21,7 @@ class Run {
         goes_out_(uses.gaps.size()),
         there_at_(uses.gaps.size()) {
     std::vector<bool> leaves(uses.gaps.size());
-    for (const Trip& trip : trips) {
+    for (const PlannedTrip& trip : trips) {
       if (trip.arrives) {
         awaited_.emplace_back(uses.gaps[trip.gap].end % uses.length, trip.gap);
       } else {
@@ -64,7 +64,7 @@ class Run {
     now_ = clocks_.start(step, with_room(spare_[step], now_)) + kernels;
   }
 
-  void start(const Trip& trip) {
+  void start(const PlannedTrip& trip) {
     const int64_t size = uses_.blocks[uses_.gaps[trip.gap].block].size;
     const double takes = slower(uses_.speed) * (static_cast<double>(size) + kLatency);
     if (trip.arrives) {
@@ -77,7 +77,7 @@ class Run {
     }
   }
 
-  // From then on at most so many bytes are still on their way out.
+  // The earliest time, from `time` on, at which at most `bytes` bytes are on their way out.
   double with_room(int64_t bytes, double time) const {
     const int64_t gone = left_ - std::max<int64_t>(bytes, 0);
     if (gone <= 0) return time;
@@ -87,13 +87,13 @@ class Run {
   }
 
   const Uses& uses_;
-  const std::span<const Trip> trips_;
+  const std::span<const PlannedTrip> trips_;
   const std::vector<int64_t>& spare_;
   TwoClocks clocks_;
-  std::vector<bool> goes_out_;                       // by gap
-  std::vector<double> there_at_;                     // by gap: when its copy in ends
-  std::vector<std::pair<int64_t, size_t>> awaited_;  // step, gap
-  std::vector<std::pair<int64_t, double>> out_;  // bytes that have left, with this copy; and when it is done
+  std::vector<bool> goes_out_;                       // Whether a gap has a copy out; by gap.
+  std::vector<double> there_at_;                     // End of the copy in; by gap.
+  std::vector<std::pair<int64_t, size_t>> awaited_;  // Step and the gap that its operand returns from.
+  std::vector<std::pair<int64_t, double>> out_;      // Bytes copied out so far, and the end of that copy.
   int64_t left_ = 0;
   double now_ = 0;
   double in_free_ = 0;
@@ -102,7 +102,7 @@ class Run {
 
 }  // namespace
 
-double period_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare) {
+double period_time(const Uses& uses, std::span<const PlannedTrip> trips, const std::vector<int64_t>& spare) {
   return Run(uses, trips, spare).time();
 }
 

@@ -1,5 +1,4 @@
-// How long a period takes by one schedule, told by running it: to choose between schedules, not to tell
-// seconds.
+// Simulates a period by one schedule, to choose between schedules. Its time is not in seconds.
 //
 // Kernels run one after the other, each for what Uses::touched says of its step: the bytes that stand for its
 // seconds, or, where these are unknown, the bytes that it touches. It starts after the host has launched it
@@ -18,7 +17,7 @@ namespace innkeeper::plan {
 // Bytes that a link could have moved in the latency of a copy.
 inline constexpr double kLatency = 512 << 10;
 
-struct Trip {
+struct PlannedTrip {
   int64_t after = 0;     // starts after this step of the period
   bool arrives = false;  // else it leaves
   size_t gap = 0;        // Index in Uses::gaps.
@@ -27,6 +26,6 @@ struct Trip {
 
 // In bytes that kernels touch. `trips`: by step, in the order in which they start. `spare`: by step, bytes of
 // the room that nothing has, where copies take no time.
-double period_time(const Uses& uses, std::span<const Trip> trips, const std::vector<int64_t>& spare);
+double period_time(const Uses& uses, std::span<const PlannedTrip> trips, const std::vector<int64_t>& spare);
 
 }  // namespace innkeeper::plan

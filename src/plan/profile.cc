@@ -24,7 +24,7 @@ void Profile::add(int64_t first, int64_t last, int64_t number) {
     most_[node] += number;
     added_[node] += number;
   };
-  // The nodes beside the range: what lies between two of a level belongs to it.
+  // The leaves next to the range: all nodes of a level between their ancestors belong to it.
   size_t left = leaf(first - 1);
   size_t right = leaf(last);
   while ((left ^ right) != 1) {

@@ -1,4 +1,4 @@
-// Numbers by step of a period: adds to ranges of steps, and finds what is most.
+// Numbers by step of a period, with additions to ranges of steps and range maxima.
 #pragma once
 
 #include <cstddef>
@@ -7,19 +7,20 @@
 
 namespace innkeeper::plan {
 
-// A tree over the steps: what is done to a range, first to behind last, takes the logarithm of their number.
+// A segment tree over the steps. Ranges are from `first` to before `last`. O(log steps) for each call, but
+// numbers(): O(steps).
 class Profile {
  public:
   explicit Profile(const std::vector<int64_t>& numbers);
 
   void add(int64_t first, int64_t last, int64_t number);
 
-  // Of an empty range less than any number.
+  // The maximum of a range; of an empty one, less than any number.
   int64_t most(int64_t first, int64_t last) const;
   int64_t most() const { return most_[1]; }
-  // A step that has the most.
+  // A step that has the maximum.
   int64_t where() const;
-  // The last step of the range that has more; -1 where none has.
+  // The last step of the range whose number exceeds `limit`; -1: there is none.
   int64_t last_above(int64_t limit, int64_t first, int64_t last) const;
 
   std::vector<int64_t> numbers() const;
@@ -31,8 +32,8 @@ class Profile {
   void sum_up(size_t node);
 
   size_t count_;
-  size_t width_ = 1;            // leaves; the first is no step, nor is the one behind the last
-  std::vector<int64_t> most_;   // below a node, with what was added there, without what was above
+  size_t width_ = 1;            // Number of leaves. The first is no step, nor is the one after the last step.
+  std::vector<int64_t> most_;   // Maximum below a node, with the additions at it, without those above it.
   std::vector<int64_t> added_;  // Added to all leaves below a node.
 };
 

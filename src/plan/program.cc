@@ -39,7 +39,7 @@ void take_least_host_time(Program& program) {
 
 int64_t Slot::age(int64_t births) const {
   if (lasting || births == 0) return 0;
-  const int64_t since = number - 1;  // of the births of this period; below 0 of those before
+  const int64_t since = number - 1;  // Index among this period's births; below 0: of an earlier period.
   return -((since >= 0 ? since : since - births + 1) / births);
 }
 
@@ -71,13 +71,13 @@ bool Program::is_step(int64_t step, int64_t births_before, const History& histor
   const History::Operator& ended = history.at(operation);
   if (ended.shape != expected.shape || ended.births != births_before + expected.births) return false;
   const std::span<const Touch> touches = history.touches(operation);
-  const std::span<const Use> wanted = uses_of(step);
-  if (touches.size() != wanted.size()) return false;
+  const std::span<const Use> expected_uses = uses_of(step);
+  if (touches.size() != expected_uses.size()) return false;
   for (size_t i = 0; i < touches.size(); ++i) {
-    const Slot& slot = wanted[i].slot;
-    // What another period has made need not be from the period before this one: something may lie between.
+    const Slot& slot = expected_uses[i].slot;
+    // A block of an earlier period need not be from the period before: others may lie between them.
     const bool foreign = !slot.lasting && slot.number < 1;
-    if (touches[i].size != wanted[i].size) return false;
+    if (touches[i].size != expected_uses[i].size) return false;
     if (!foreign && touches[i].block != slot.name(births_before)) return false;
   }
   return true;
@@ -142,7 +142,7 @@ std::optional<Program> make_program(const History& history, int64_t length) {
   for (int64_t at = begin; at < history.end(); ++at) {
     const History::Operator& ended = history.at(at);
     if (ended.births - history.at(at - length).births != program.births) return std::nullopt;
-    // The less of two periods: what another thread's kernels took meanwhile is no part of it.
+    // The lesser time of two periods: the time of another thread's kernels is no part of it.
     const History::Operator& earlier = history.at(at - length);
     program.steps.push_back({ended.shape, program.uses.size(), ended.births - births_before, ended.node,
                              std::min(ended.seconds, earlier.seconds), std::min(ended.host, earlier.host)});
@@ -155,8 +155,7 @@ std::optional<Program> make_program(const History& history, int64_t length) {
     }
   }
   take_least_host_time(program);
-  // What dies behind the last step has not died yet: it is what died behind the step before the first, a
-  // period later.
+  // Deaths after the last step have not happened yet: they are those before the first step, a period later.
   for (const History::Death& death : history.deaths_from(begin - 1)) {
     const bool earlier = death.after < begin;
     program.deaths.push_back({death.after - begin + (earlier ? length : 0),

@@ -1,5 +1,5 @@
-// One period of what a program does again and again, with its blocks named so that the names hold in each
-// period: what lasts by its name, what each period creates by its place among the period's births.
+// The recorded accesses of one period, with blocks named so that the names hold in each period: a lasting
+// block by its name, a block that each period creates by its ordinal among the period's births.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct Slot {
 
   Name name(int64_t births_before) const { return lasting ? number : births_before + number; }
   int64_t key() const { return number * 2 + (lasting ? 1 : 0); }  // Equal slots have equal keys.
-  // Periods ago that its block was made, where each makes so many.
+  // Periods since its block was made. `births`: births per period.
   int64_t age(int64_t births) const;
-  // As it is named so many periods later, or earlier.
+  // Its name `periods` periods later.
   Slot later(int64_t periods, int64_t births) const {
     return {lasting ? number : number - periods * births, lasting};
   }
@@ -56,25 +56,25 @@ struct Program {
   int64_t length() const { return static_cast<int64_t>(steps.size()); }
   std::span<const Use> uses_of(int64_t step) const;
   double bytes_of(int64_t step) const;  // Bytes that the kernels of the step touch.
-  // Bytes that a node whose memory is so fast could touch while this step's kernels run; where they run at
-  // another one, while they are launched.
+  // Bytes that a node with this speed could touch while the step's kernels run. If they run at another node,
+  // while they are launched.
   double touched_in(int64_t step, NodeId node, const Speed& speed) const;
   bool is_timed() const;  // Whether the kernels' times are known.
-  // Is the history's operator this step, in a period before which so many blocks were named?
+  // Whether the history's operator is this step, in a period before which `births_before` blocks were named.
   bool is_step(int64_t step, int64_t births_before, const History& history, int64_t operation) const;
-  // The key that the history gives this step; none if it touches nothing that lasts.
+  // The key that the history gives this step; none if it touches no lasting block.
   std::optional<uint64_t> key_of(int64_t step) const;
   std::vector<NodeId> nodes() const;  // Nodes that the program uses, ascending.
   // Bytes that are touched at a node in a period, each block once.
   Bytes touched_at(NodeId node) const;
 };
 
-// So many periods as one. A schedule is the same in each period, and begins with the same blocks at a node as
-// the one before; where a period is short that costs much of it.
+// `times` periods as one. A schedule is the same in each period, and begins and ends with the same blocks at
+// a node, which costs much of a short period.
 Program repeated(const Program& program, int64_t times);
 
-// Of the last `length` operators, which repeat those before them. None where each does not make as many
-// blocks as the one before: a loop that goes on with other blocks than it began with is no period yet.
+// The program of the last `length` operators. Requires: they repeat those before them. None if an operator
+// does not make as many blocks as the one that it repeats: the loop has not settled on its blocks yet.
 std::optional<Program> make_program(const History& history, int64_t length);
 
 }  // namespace innkeeper::plan

@@ -10,30 +10,28 @@
 namespace innkeeper::plan {
 namespace {
 
-// Parts of what may be computed again that are tried, each one more than the part before: of periods that are
-// long all of it alone.
+// The candidates' first 1/16, 1/8 and so on are tried; of a period from kLong operators on, only all of them.
 constexpr size_t kParts[] = {16, 8, 4, 2, 1};
-constexpr int64_t kLong = 20'000;  // operators
+constexpr int64_t kLong = 20'000;  // Operators.
 
-// To compute more again must make the period so much shorter: what a run of it tells is a little off, and
-// more where it is unknown how long kernels take, which is longer than to touch bytes, so that copies beside
-// them cost less than it seems.
+// To recompute more must shorten the simulated period to this part, because the simulation is a little off.
+// It is further off if the time of kernels is unknown: they take longer than to touch their bytes, so
+// concurrent copies cost less than simulated.
 constexpr double kWorthIt = 0.995;
 constexpr double kWorthItUntimed = 0.96;
 
-// Where the host's pace bounds a period, many schedules seem to take the same time. Of those that are so near
-// to the fastest, the one that copies least is best: a run of a period leaves out what makes a busy link
-// late.
+// If the host's pace bounds a period, many schedules seem to take the same time. Of those within this factor
+// of the fastest, the one that copies least is best: the simulation leaves out the delays of a busy link.
 constexpr double kAsFast = 1.005;
 
-// Of a block of this period, or one that lasts.
+// A block of this period, or a lasting one.
 struct Life {
-  std::vector<int64_t> uses;    // steps, in order, each once
-  std::vector<int64_t> writes;  // steps in which it is not born
-  int64_t dies = INT64_MAX;     // behind this step
-  int64_t born = -1;            // purely, in this step
+  std::vector<int64_t> uses;    // Steps that use it, ascending, each once.
+  std::vector<int64_t> writes;  // Steps that write it, without the one that makes it.
+  int64_t dies = INT64_MAX;     // Step after which it dies.
+  int64_t born = -1;            // Step whose pure operator makes it; -1: none.
   Bytes size{0};
-  bool here = true;  // all its uses are at the node
+  bool here = true;  // All uses are at the node.
   bool stays = false;
 
   bool is_written(int64_t behind, int64_t before) const {
@@ -68,13 +66,13 @@ class Lives {
     }
   }
 
-  // Made again over its longest gap, if what its operator reads is there as it was.
-  std::optional<Remade> remade(const Slot& slot) const {
+  // Recomputed after its longest gap over which the inputs of its operator stay as they were.
+  std::optional<RecomputedBlock> recomputed(const Slot& slot) const {
     const Life& life = lives_.at(slot.key());
     if (life.born < 0 || !life.here || life.stays || later_.contains(slot.number)) return std::nullopt;
     if (program_.bytes_of(life.born) > 2 * slower_ * static_cast<double>(life.size.count()))
       return std::nullopt;
-    Remade best{.slot = slot, .born = life.born, .size = life.size};
+    RecomputedBlock best{.slot = slot, .born = life.born, .size = life.size};
     for (size_t i = 0; i + 1 < life.uses.size(); ++i) {
       const int64_t after = life.uses[i];
       const int64_t use = life.uses[i + 1];
@@ -91,7 +89,7 @@ class Lives {
   bool inputs_are_there(int64_t born, int64_t use) const {
     const auto uses = program_.uses_of(born);
     return std::all_of(uses.begin(), uses.end(), [&](const Program::Use& input) {
-      if (input.pure) return true;  // another result
+      if (input.pure) return true;  // It is another result.
       if (!input.slot.lasting && input.slot.number < 1) return false;
       const Life& life = lives_.at(input.slot.key());
       return life.here && life.dies >= use && !life.is_written(born - 1, use);
@@ -100,37 +98,38 @@ class Lives {
 
   const Program& program_;
   const double slower_;
-  std::unordered_map<int64_t, Life> lives_;  // by Slot::key()
-  std::unordered_set<int64_t> later_;        // numbers of what later periods use, in the period that makes it
+  std::unordered_map<int64_t, Life> lives_;  // Blocks by Slot::key().
+  std::unordered_set<int64_t> later_;        // Numbers of this period's blocks that later periods use.
 };
 
-// As the program without second lives names it.
-Slot as_before(Slot slot, int64_t births, std::span<const Remade> remade) {
+// The name of a block of with_recomputed() in the program without recomputed blocks.
+Slot as_before(Slot slot, int64_t births, std::span<const RecomputedBlock> recomputed) {
   if (slot.lasting) return slot;
-  const auto all = births + static_cast<int64_t>(remade.size());
+  const auto all = births + static_cast<int64_t>(recomputed.size());
   const int64_t age = slot.age(all);
   int64_t number = slot.number + age * all;
-  if (number > births) number = remade[static_cast<size_t>(number - births - 1)].slot.number;
+  if (number > births) number = recomputed[static_cast<size_t>(number - births - 1)].slot.number;
   return {number - age * births, false};
 }
 
 }  // namespace
 
-std::vector<Remade> may_be_remade(const Program& program, NodeId node, double slower) {
+std::vector<RecomputedBlock> may_be_recomputed(const Program& program, NodeId node, double slower) {
   const Lives lives(program, node, slower);
-  std::vector<Remade> all;
+  std::vector<RecomputedBlock> all;
   for (int64_t step = 0; step < program.length(); ++step) {
     for (const Program::Use& use : program.uses_of(step)) {
       if (!use.pure || use.slot.lasting || use.slot.number < 1) continue;
-      const auto made = lives.remade(use.slot);
+      const auto made = lives.recomputed(use.slot);
       if (made.has_value()) all.push_back(*made);
     }
   }
-  // The largest first; what one is made of is not dropped, nor is what is made of one.
-  std::stable_sort(all.begin(), all.end(), [](const Remade& a, const Remade& b) { return a.size > b.size; });
-  std::unordered_set<int64_t> dropped, read;  // keys of those that are chosen, and of what they are made of
-  std::vector<Remade> chosen;
-  for (const Remade& each : all) {
+  // Greedy, the largest first. Inputs of a chosen block are not dropped, nor are blocks computed from one.
+  std::stable_sort(all.begin(), all.end(),
+                   [](const RecomputedBlock& a, const RecomputedBlock& b) { return a.size > b.size; });
+  std::unordered_set<int64_t> dropped, read;  // Keys of chosen blocks, and of their inputs.
+  std::vector<RecomputedBlock> chosen;
+  for (const RecomputedBlock& each : all) {
     const auto uses = program.uses_of(each.born);
     const auto is_dropped = [&](const Program::Use& use) {
       return !use.pure && dropped.contains(use.slot.key());
@@ -144,17 +143,18 @@ std::vector<Remade> may_be_remade(const Program& program, NodeId node, double sl
   return chosen;
 }
 
-Program with_remade(const Program& program, std::span<const Remade> remade) {
+Program with_recomputed(const Program& program, std::span<const RecomputedBlock> recomputed) {
   Program made;
-  made.births = program.births + static_cast<int64_t>(remade.size());
-  std::unordered_map<int64_t, size_t> which;  // of remade, by slot
-  std::multimap<int64_t, size_t> again;       // by step of use
-  for (size_t i = 0; i < remade.size(); ++i) {
-    which.emplace(remade[i].slot.key(), i);
-    again.emplace(remade[i].use, i);
+  made.births = program.births + static_cast<int64_t>(recomputed.size());
+  std::unordered_map<int64_t, size_t> which;  // Index in `recomputed` by key.
+  std::multimap<int64_t, size_t> again;       // Index in `recomputed` by step of use.
+  for (size_t i = 0; i < recomputed.size(); ++i) {
+    which.emplace(recomputed[i].slot.key(), i);
+    again.emplace(recomputed[i].use, i);
   }
   const auto renamed = [&](const Slot& slot, int64_t step) -> Slot {
-    if (const auto found = which.find(slot.key()); found != which.end() && step >= remade[found->second].use)
+    if (const auto found = which.find(slot.key());
+        found != which.end() && step >= recomputed[found->second].use)
       return {program.births + 1 + static_cast<int64_t>(found->second), false};
     if (slot.lasting) return slot;
     return {slot.number - slot.age(program.births) * (made.births - program.births), false};
@@ -164,13 +164,13 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
     copy.first = made.uses.size();
     const auto [first, last] = again.equal_range(step);
     for (auto it = first; it != last; ++it) {
-      const Remade& each = remade[it->second];
+      const RecomputedBlock& each = recomputed[it->second];
       const Program::Step& born = program.steps[static_cast<size_t>(each.born)];
       copy.seconds += born.seconds;
       copy.host += born.host;
       for (Program::Use use : program.uses_of(each.born)) {
         if (use.pure && use.slot.key() != each.slot.key())
-          continue;  // another result, which the program does not keep
+          continue;  // It is another result, which the program does not keep.
         use.slot = renamed(use.slot, step);
         made.uses.push_back(use);
       }
@@ -185,39 +185,39 @@ Program with_remade(const Program& program, std::span<const Remade> remade) {
     death.slot = renamed(death.slot, death.after);
     made.deaths.push_back(death);
   }
-  for (const Remade& each : remade) made.deaths.push_back({each.after, each.slot});
+  for (const RecomputedBlock& each : recomputed) made.deaths.push_back({each.after, each.slot});
   return made;
 }
 
-Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room) {
+Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes room) {
   Schedule best = make_schedule(uses, room);
   if (best.moves.empty()) return best;
-  std::vector<Remade> all = may_be_remade(program, uses.node, slower(uses.speed));
-  const auto covers = [&](const Remade& each) {
+  std::vector<RecomputedBlock> all = may_be_recomputed(program, uses.node, slower(uses.speed));
+  const auto covers = [&](const RecomputedBlock& each) {
     const auto first = uses.alive.begin() + each.after + 1;
     return std::any_of(first, uses.alive.begin() + each.use,
                        [&](int64_t alive) { return alive > room.count(); });
   };
-  std::erase_if(all, [&](const Remade& each) { return !covers(each); });
+  std::erase_if(all, [&](const RecomputedBlock& each) { return !covers(each); });
   const double worth_it = program.is_timed() ? kWorthIt : kWorthItUntimed;
   const auto copied = [](const Schedule& made) { return made.arriving + made.leaving; };
   double shortest = best.time;
   for (const size_t part : kParts) {
     const std::span some(all.data(), all.size() / part);
     if (some.empty() || (part != 1 && program.length() > kLong)) continue;
-    Schedule made = make_schedule(uses_at(with_remade(program, some), uses.node, uses.speed), room);
+    Schedule made = make_schedule(uses_at(with_recomputed(program, some), uses.node, uses.speed), room);
     const bool as_fast = !uses.host.empty() && made.time <= kAsFast * shortest && copied(made) < copied(best);
     if (made.time >= worth_it * best.time && !as_fast) continue;
     shortest = std::min(shortest, made.time);
-    for (Move& move : made.moves) move.slot = as_before(move.slot, program.births, some);
+    for (PlannedMove& move : made.moves) move.slot = as_before(move.slot, program.births, some);
     for (Absence& away : made.away) away.slot = as_before(away.slot, program.births, some);
-    std::vector<Move> moves;  // of one step those that leave first
-    for (const Remade& each : some)
+    std::vector<PlannedMove> moves;  // Within a step, evictions and discards first.
+    for (const RecomputedBlock& each : some)
       moves.push_back(
           {.after = each.after, .node = uses.node, .slot = each.slot, .size = each.size, .drops = true});
     moves.insert(moves.end(), made.moves.begin(), made.moves.end());
     std::stable_sort(moves.begin(), moves.end(),
-                     [](const Move& a, const Move& b) { return a.after < b.after; });
+                     [](const PlannedMove& a, const PlannedMove& b) { return a.after < b.after; });
     made.moves = std::move(moves);
     best = std::move(made);
   }

@@ -1,10 +1,10 @@
-// What of a period may be computed again instead of copied out and back (docs/design/recompute.md): a result
-// that is not used for a while, and whose operator gives the same bits once more from what is still there
-// when it is used again.
+// Chooses blocks of a period that are discarded and recomputed instead of copied out and back
+// (docs/design/recompute.md). A candidate is a result that is not used for a while, if its operator gives the
+// same bits again from inputs that are still there at its next use.
 //
-// The program that does so is a program as others: a block that is dropped dies there, and another one is
-// born where it is used again, by an operator that touches what the first one touched. So schedules are made,
-// and their periods are timed, as ever; and the fastest says what is computed again.
+// A program with recomputed blocks is an ordinary program: the discarded block dies, and another one is born
+// at its next use, by an operator that touches the first one's operands. So the usual schedules are made of
+// it and timed, and the fastest decides which blocks are recomputed.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace innkeeper::plan {
 
-struct Remade {
+struct RecomputedBlock {
   Slot slot;
   int64_t born = 0;   // Step that makes the block.
   int64_t after = 0;  // Step behind which it is discarded.
@@ -24,16 +24,16 @@ struct Remade {
   Bytes size{0};
 };
 
-// One gap of a block, the longest; none is made of another, nor is any whose operator takes longer than a
-// copy out and back. `slower`: its link than its memory (speed.h).
-std::vector<Remade> may_be_remade(const Program& program, NodeId node, double slower = kSlower);
+// The candidates, each over its longest gap. None is computed from another one, and no operator takes longer
+// than a copy out and back. `slower`: how much slower the node's link is than its memory (speed.h).
+std::vector<RecomputedBlock> may_be_recomputed(const Program& program, NodeId node, double slower = kSlower);
 
-// The program with these dropped and made again. A slot beyond the births of the first is the second life of
-// what was dropped, in the order of `remade`.
-Program with_remade(const Program& program, std::span<const Remade> remade);
+// The program with these blocks discarded and recomputed. Slots beyond the births of `program` are recomputed
+// blocks, in the order of `recomputed`.
+Program with_recomputed(const Program& program, std::span<const RecomputedBlock> recomputed);
 
-// The fastest schedule of a program with these uses at a node: with nothing computed again, with all that may
-// be and covers a step of too little room, or with a part of that.
-Schedule schedule_with_remade(const Program& program, const Uses& uses, Bytes room);
+// The fastest schedule of a program with these uses at a node: without recompute, with all candidates whose
+// gap covers a step that is short of free space, or with a part of them.
+Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes room);
 
 }  // namespace innkeeper::plan

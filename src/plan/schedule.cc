@@ -11,19 +11,20 @@
 namespace innkeeper::plan {
 namespace {
 
-// Operators ahead of its use that a copy starts at most: nothing takes longer, and looking for room ends.
+// A fetch is issued at most this many operators ahead of its use: no copy takes longer.
 constexpr int64_t kLead = 4096;
 
-// None of these is the best for all programs. Those that count steps for less prefer what is cheap to what is
-// away for long.
-constexpr Weights kTried[] = {
-    {.out = Weights::Out::fresh},
-    {.out = Weights::Out::first},
-    {.out = Weights::Out::fresh, .one_way = 0.05, .patience = 2, .steps = 0.7},
-    {.out = Weights::Out::first, .one_way = 0.05, .patience = 2, .steps = 0.7},
+// None of these is the best for all programs. Those with a smaller exponent of steps prefer cheap gaps to
+// long ones.
+constexpr CoverWeights kTried[] = {
+    {.out = CoverWeights::Out::fresh},
+    {.out = CoverWeights::Out::first},
+    {.out = CoverWeights::Out::fresh, .one_way = 0.05, .patience = 2, .steps = 0.7},
+    {.out = CoverWeights::Out::first, .one_way = 0.05, .patience = 2, .steps = 0.7},
 };
 
-// When what leaves in these gaps leaves and comes back.
+// The issue points of the evictions and fetches of the chosen gaps. A fetch is issued as soon as there is
+// free space for it from then on.
 class Timetable {
  public:
   Timetable(const Uses& uses, const std::vector<size_t>& gaps, Bytes room)
@@ -32,10 +33,10 @@ class Timetable {
     std::vector<size_t> returning;
     for (const size_t gap : gaps)
       if (uses.gaps[gap].returns) returning.push_back(gap);
-    // Those that are used first start first, so that a link brings them in the order of their uses.
+    // Fetches are placed in the order of their uses, so that a link copies them in that order.
     std::sort(returning.begin(), returning.end(), [this](size_t a, size_t b) { return order(a) < order(b); });
     for (const size_t gap : returning) arrive(gap);
-    std::stable_sort(trips_.begin(), trips_.end(), [](const Trip& a, const Trip& b) {
+    std::stable_sort(trips_.begin(), trips_.end(), [](const PlannedTrip& a, const PlannedTrip& b) {
       return a.after != b.after ? a.after < b.after : a.arrives < b.arrives;
     });
   }
@@ -48,7 +49,7 @@ class Timetable {
 
   Schedule schedule() const {
     Schedule made;
-    for (const Trip& trip : trips_) {
+    for (const PlannedTrip& trip : trips_) {
       const Gap& gap = uses_.gaps[trip.gap];
       const Uses::Life& life = uses_.blocks[gap.block];
       const Slot slot = life.slot.later(trip.periods, uses_.births);
@@ -60,7 +61,7 @@ class Timetable {
   }
 
  private:
-  // Where what leaves is away for all of its gaps.
+  // Bytes by step that are lacking while each block is away for its whole gap.
   static std::vector<int64_t> lack(const Uses& uses, const std::vector<size_t>& gaps, Bytes room) {
     std::vector<int64_t> away(uses.alive.size());
     for (const size_t gap : gaps)
@@ -79,9 +80,9 @@ class Timetable {
 
   std::vector<Absence> away() const {
     std::vector<size_t> gaps;
-    for (const Trip& trip : trips_)
+    for (const PlannedTrip& trip : trips_)
       if (!trip.arrives) gaps.push_back(trip.gap);
-    std::sort(gaps.begin(), gaps.end());  // those of one version one after the other
+    std::sort(gaps.begin(), gaps.end());  // Gaps of one version are adjacent.
     std::vector<Absence> all;
     for (size_t i = 0; i < gaps.size(); ++i) {
       const Gap& gap = uses_.gaps[gaps[i]];
@@ -99,7 +100,7 @@ class Timetable {
     return all;
   }
 
-  // As soon as there is room from then on.
+  // Issues the gap's fetch as soon as there is free space for it from then on.
   void arrive(size_t gap) {
     const Gap& it = uses_.gaps[gap];
     const int64_t size = size_of(uses_, gap);
@@ -113,7 +114,7 @@ class Timetable {
     add(gap, back_[gap], true);
   }
 
-  // The last step of these without room for so many bytes; those below 0 are of the period before.
+  // The last of these steps without free space for `size` bytes. Steps below 0 are of the period before.
   int64_t last_without(int64_t size, int64_t first, int64_t last) const {
     const int64_t found = lack_.last_above(-size, std::max<int64_t>(first, 0), last);
     if (found >= 0 || first >= 0) return found >= 0 ? found : first - 1;
@@ -121,28 +122,28 @@ class Timetable {
     return before >= 0 ? before - uses_.length : first - 1;
   }
 
-  // `after`: of the periods from that one on which makes the block.
+  // `after`: step, counted from the period that makes the block.
   void add(size_t gap, int64_t after, bool arrives) {
     trips_.push_back({after % uses_.length, arrives, gap, after / uses_.length});
   }
 
   const Uses& uses_;
-  Profile lack_;  // of bytes, by step; below nothing where some are spare
+  Profile lack_;  // Lacking bytes by step; below 0: spare bytes.
   int64_t earliest_ = INT64_MIN;
-  std::vector<Trip> trips_;
-  std::vector<int64_t> back_;  // by gap: what returns starts behind this step
+  std::vector<PlannedTrip> trips_;
+  std::vector<int64_t> back_;  // Step after which the fetch is issued; by gap.
 };
 
 }  // namespace
 
 Schedule make_schedule(const Uses& uses, Bytes room) { return make_schedule(uses, room, kTried); }
 
-Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tried) {
+Schedule make_schedule(const Uses& uses, Bytes room, std::span<const CoverWeights> tried) {
   std::optional<Timetable> best;
   double shortest = 0;
-  for (const Weights& weights : tried) {
+  for (const CoverWeights& weights : tried) {
     const std::vector<size_t> gaps = cover(uses, room, weights);
-    if (gaps.empty()) {  // nothing need move
+    if (gaps.empty()) {  // No block has to move.
       Schedule none;
       none.time = period_time(uses, {}, std::vector<int64_t>(static_cast<size_t>(uses.length)));
       return none;

@@ -1,11 +1,11 @@
 // The moves of one period with their issue points (docs/design/plans.md): a pure function of the program and
 // of the free space that it has at a node.
 //
-// Where the blocks that are alive exceed the room, some are elsewhere between two of their uses, or before
-// they die: which, cover.h says. Such a block leaves right after its use, so that its bytes are out when the
-// room is wanted; and it starts back as soon as there is room for it from then on, so that it is there when
-// it is used (Cao, Felten, Karlin, Li: A study of integrated prefetching and caching strategies, SIGMETRICS
-// 1995, call the like of it "conservative").
+// If the live blocks exceed the free space, cover.h chooses blocks that are elsewhere between two of their
+// uses, or before they die. Such a block leaves right after its use, so that its copy ends before its space
+// is needed. Its fetch is issued as soon as there is free space for it from then on (a "conservative"
+// strategy in Cao, Felten, Karlin, Li: A study of integrated prefetching and caching strategies, SIGMETRICS
+// 1995).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace innkeeper::plan {
 
-struct Move {
-  int64_t after = 0;     // Step of the period behind which the move is issued.
+struct PlannedMove {
+  int64_t after = 0;     // Step of the period after which the move is issued.
   bool arrives = false;  // A fetch; otherwise the block leaves the node.
   NodeId node = kNoNode;
   Slot slot;  // Name in the period in which the move starts.
@@ -35,7 +35,7 @@ struct Absence {
   Slot slot;  // Name in the first period that makes or uses the block.
   Bytes size{0};
   int64_t begin = 0;  // First step in which the block is away.
-  int64_t back = 0;   // Step behind which the fetch is issued.
+  int64_t back = 0;   // Step after which the fetch is issued.
   int64_t use = 0;    // Step that uses the block again; the step of its death if it never returns.
   bool returns = true;
   size_t version = 0;    // Version of its bytes (gaps.h).
@@ -44,16 +44,16 @@ struct Absence {
 };
 
 struct Schedule {
-  std::vector<Move> moves;    // By step; within a step, evictions first.
-  std::vector<Absence> away;  // One for each eviction; a discard has none.
-  Bytes arriving{0};          // Bytes per period.
+  std::vector<PlannedMove> moves;  // By step; within a step, evictions first.
+  std::vector<Absence> away;       // One for each eviction; a discard has none.
+  Bytes arriving{0};               // Bytes per period.
   Bytes leaving{0};
   double time = 0;  // Time of a period, in bytes that kernels touch (period_time.h).
 };
 
-// Room: bytes at the node that the program's blocks may have between them. The best of those that are made by
-// each of the weights; by default of some that suit one program or another.
+// The fastest of the schedules that the weights give; by default, of weights that suit one program or
+// another. `room`: bytes at the node that the program's blocks may have together.
 Schedule make_schedule(const Uses& uses, Bytes room);
-Schedule make_schedule(const Uses& uses, Bytes room, std::span<const Weights> tried);
+Schedule make_schedule(const Uses& uses, Bytes room, std::span<const CoverWeights> tried);
 
 }  // namespace innkeeper::plan

@@ -1,12 +1,12 @@
-// Compares what a program's plans cost with what on-demand movement would have cost (on_demand.h), by the
-// node's clock and by the bytes that arrive there. The planner suspends plans that cost more, and resumes
-// them ever more rarely.
+// Compares the cost of a program's plans with that of on-demand movement (on_demand.h), by the node's clock
+// and by the bytes that arrive there. The planner suspends plans that cost more, and resumes them ever more
+// rarely.
 //
-// The score sums up the time that plans lost, and subtracts what they saved. A plan may lose at first: its
-// first period begins with other blocks at the node than the schedule assumes. A program that varies loses in
-// one period and saves in the next. So plans are suspended only when the sum has risen by a large part of a
-// period's time above its lowest value. They are resumed when another such loss would be a small part of all
-// time since the first plan.
+// The score is the sum of the time that plans lost, less the time that they saved. A plan may lose at first:
+// its first period begins with other blocks at the node than the schedule assumes. A program that varies
+// loses in one period and saves in the next. So plans are suspended only when the sum has risen by a large
+// part of a period's time above its lowest value. They are resumed when another such loss would be a small
+// part of all time since the first plan.
 //
 // The model's seconds are not the node's. The score measures their ratio while nothing is planned. Where the
 // clock is not known, only bytes count.

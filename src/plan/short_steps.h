@@ -1,4 +1,4 @@
-// The steps of a period in which room is short, while gaps are taken that give some back.
+// The steps of a period that are short of free space, while gaps are taken that give some back.
 #pragma once
 
 #include <cstddef>
@@ -9,30 +9,31 @@
 
 namespace innkeeper::plan {
 
-// Each function takes the logarithm of their number; what was short once is relieved once.
+// A segment tree of the lacking bytes, and a Fenwick tree that counts the short steps. O(log steps) for each
+// query; relieve() in addition O(log steps) for each step that it relieves, which happens once for each step.
 class ShortSteps {
  public:
-  // By step, how much is lacking.
+  // `lacking`: bytes that are lacking, by step.
   explicit ShortSteps(const std::vector<int64_t>& lacking);
 
-  // So much less lacks in a range of steps, first to behind last, for good.
+  // `bytes` fewer are lacking from step `first` to before `last`, for good.
   void relieve(int64_t first, int64_t last, int64_t bytes);
 
   int64_t count(int64_t first, int64_t last) const { return before(last) - before(first); }
-  // The first one from a step on; the number of steps where there is none.
+  // The first short step from a step on; the number of steps if there is none.
   int64_t next(int64_t step) const { return at(before(step)); }
-  // The last one before a step; -1 where there is none.
+  // The last short step before a step; -1: there is none.
   int64_t last_before(int64_t step) const {
     const int64_t number = before(step);
     return number > 0 ? at(number - 1) : -1;
   }
 
  private:
-  int64_t before(int64_t step) const;  // how many
-  int64_t at(int64_t number) const;    // the one with so many before it
+  int64_t before(int64_t step) const;  // Number of short steps before a step.
+  int64_t at(int64_t number) const;    // The short step with `number` short steps before it.
 
   Profile spare_;  // Free space by step where it is short (below 0); elsewhere a number far below.
-  std::vector<int64_t> sums_;  // Fenwick's: of those that are short
+  std::vector<int64_t> sums_;  // Fenwick tree of the number of short steps.
 };
 
 }  // namespace innkeeper::plan

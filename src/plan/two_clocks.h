@@ -11,8 +11,7 @@ namespace innkeeper::plan {
 
 class TwoClocks {
  public:
-  // `host`: what the host takes for each step, from the step before until it has launched this one. Empty
-  // where that is unknown.
+  // `host`: time in which the host launches each step, from the launch of the step before. Empty: unknown.
   explicit TwoClocks(std::span<const double> host) : host_(host) {}
 
   // The node is ready for the next step, this one, at `ready`. Returns when its kernels start.

@@ -13,11 +13,11 @@ class LruPolicy : public EvictionPolicy {
   }
 };
 
-class ReturnsPolicy final : public LruPolicy {
+class ReuseDistancePolicy final : public LruPolicy {
  public:
-  std::string_view name() const override { return "returns"; }
+  std::string_view name() const override { return "reuse-distance"; }
   uint64_t next_use(const EvictionView& replica, uint64_t now) const override {
-    const uint64_t next = replica.returns.next_use(replica.last_use);
+    const uint64_t next = replica.reuse_history.next_use(replica.last_use);
     return next > now ? next : 0;
   }
 };
@@ -25,6 +25,8 @@ class ReturnsPolicy final : public LruPolicy {
 }  // namespace
 
 std::unique_ptr<EvictionPolicy> make_lru_policy() { return std::make_unique<LruPolicy>(); }
-std::unique_ptr<EvictionPolicy> make_returns_policy() { return std::make_unique<ReturnsPolicy>(); }
+std::unique_ptr<EvictionPolicy> make_reuse_distance_policy() {
+  return std::make_unique<ReuseDistancePolicy>();
+}
 
 }  // namespace innkeeper

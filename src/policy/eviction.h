@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/types.h"
-#include "policy/returns.h"
+#include "policy/reuse_history.h"
 
 namespace innkeeper {
 
@@ -22,9 +22,9 @@ inline constexpr size_t kVictimLooks = 16;  // Replicas compared with the first 
 // What a policy is told of a replica.
 struct EvictionView {
   Bytes size{0};
-  uint64_t last_use = 0;  // the engine's operator count when it was last used
-  bool spare = false;     // another valid replica exists, so leaving costs no copy
-  Returns returns = {};   // when it came back before
+  uint64_t last_use = 0;            // the engine's operator count when it was last used
+  bool spare = false;               // another valid replica exists, so leaving costs no copy
+  ReuseHistory reuse_history = {};  // Its earlier stays and gaps.
 };
 
 // Replicas leave in the order of their keys, the least first. Among those with one rank the order is a matter
@@ -50,8 +50,8 @@ class EvictionPolicy {
 
 // Least recently used first; of two that were last used by the same operator the spare one, then the larger.
 std::unique_ptr<EvictionPolicy> make_lru_policy();
-// As above, and the next use of what came back before is known (policy/returns.h). So where a program goes
-// round and has room for nearly all, a part of it stays, where by the order of use none would.
-std::unique_ptr<EvictionPolicy> make_returns_policy();
+// As above, and the next use of a replica that came back before is known (policy/reuse_history.h). So where a
+// program repeats itself and nearly fits, a part of its blocks stays; in the order of use none would.
+std::unique_ptr<EvictionPolicy> make_reuse_distance_policy();
 
 }  // namespace innkeeper

@@ -21,24 +21,24 @@ struct Cut {
 };
 constexpr Cut kCuts[] = {{8, 1}, {16, 1}, {32, 1}, {64, 1}, {128, 1}, {256, 1}, {512, 1}, {16, 8}, {64, 16}};
 
-const Parts& step_of(const Program& program, int64_t at) {
+const Parts& step_of(const RecordedProgram& program, int64_t at) {
   return *std::upper_bound(program.steps.begin(), program.steps.end(), at,
                            [](int64_t value, const Parts& step) { return value < step.end; });
 }
 
 // In which order tensors of one role go first.
-int64_t order_of(const Program& program, const Tensor& tensor) {
+int64_t order_of(const RecordedProgram& program, const Tensor& tensor) {
   if (tensor.role != Role::gradient || tensor.uses.empty())
     return tensor.uses.empty() ? kNone : tensor.uses[0].at;
   const int64_t optimizer = program.steps[index(tensor.step)].optimizer;
-  const auto use =
-      std::find_if(tensor.uses.begin(), tensor.uses.end(), [&](const Use& u) { return u.at >= optimizer; });
+  const auto use = std::find_if(tensor.uses.begin(), tensor.uses.end(),
+                                [&](const TensorUse& u) { return u.at >= optimizer; });
   return use == tensor.uses.end() ? kNone : use->at;
 }
 
 // For each tensor of these roles the part, of kParts, to which it belongs: the first ones have the lowest.
 // Each role of each step is divided by itself. kParts: of no such role.
-std::vector<int64_t> parts_of(const Program& program, std::initializer_list<Role> roles) {
+std::vector<int64_t> parts_of(const RecordedProgram& program, std::initializer_list<Role> roles) {
   std::vector<int64_t> parts(program.tensors.size(), kParts);
   for (const Role role : roles) {
     std::vector<size_t> all;
@@ -75,7 +75,7 @@ std::vector<bool> up_to(const std::vector<int64_t>& parts, int64_t end) {
 // A step's operators cut into modules, whose kernels take about equally long.
 class Modules {
  public:
-  Modules(const Program& program, const Cut& cut) : ahead_(cut.ahead), of_(program.kernels.size()) {
+  Modules(const RecordedProgram& program, const Cut& cut) : ahead_(cut.ahead), of_(program.kernels.size()) {
     for (const Parts& step : program.steps) {
       const auto kernels = program.kernels.begin();
       const double all = std::accumulate(kernels + step.begin, kernels + step.end, 0.0);
@@ -105,7 +105,7 @@ class Modules {
 };
 
 // Adds a tensor's trips: between all uses that are apart, or for saved activations across the turn alone.
-void add_trips(Course& course, const Program& program, size_t number, const Modules& modules) {
+void add_trips(Course& course, const RecordedProgram& program, size_t number, const Modules& modules) {
   const Tensor& tensor = program.tensors[number];
   if (tensor.uses.empty()) {
     course.trips.push_back({.tensor = number});
@@ -129,14 +129,14 @@ void add_trips(Course& course, const Program& program, size_t number, const Modu
                             .returns = next.at,
                             .from = modules.before(next.at, use.at)});
   }
-  const Use last = tensor.uses.back();
+  const TensorUse last = tensor.uses.back();
   if (tensor.role == Role::saved) return;
   // A gradient is of no use behind the optimizer's part, though the program keeps it.
   course.trips.push_back(
       {.tensor = number, .leaves = last.at, .copied = tensor.lasts && (dirty || last.write)});
 }
 
-Course course_of(const Program& program, const std::vector<bool>& moved, const Modules& modules) {
+Course course_of(const RecordedProgram& program, const std::vector<bool>& moved, const Modules& modules) {
   Course course;
   for (size_t i = 0; i < moved.size(); ++i)
     if (moved[i]) add_trips(course, program, i, modules);
@@ -144,17 +144,17 @@ Course course_of(const Program& program, const std::vector<bool>& moved, const M
 }
 
 // The program without the optimizer's parts, which the host computes.
-Program without_optimizer(Program program) {
+RecordedProgram without_optimizer(RecordedProgram program) {
   const auto within = [&](int64_t at) { return at >= step_of(program, at).optimizer; };
   for (const Parts& step : program.steps)
     std::fill(program.kernels.begin() + step.optimizer, program.kernels.begin() + step.end, 0.0);
   for (Tensor& tensor : program.tensors)
-    std::erase_if(tensor.uses, [&](const Use& use) { return within(use.at); });
+    std::erase_if(tensor.uses, [&](const TensorUse& use) { return within(use.at); });
   return program;
 }
 
 // What the host touches of each step.
-double host_bytes(const Program& program) {
+double host_bytes(const RecordedProgram& program) {
   double bytes = 0;
   for (const Tensor& tensor : program.tensors) {
     const auto size = static_cast<double>(tensor.bytes);
@@ -167,7 +167,8 @@ double host_bytes(const Program& program) {
 
 // State is at the host for good, gradients go there, and trained parameters come from there once in a step.
 // Where modules are given, parameters leave between their other uses as well. `rest`: without_optimizer().
-Course course_by_host(const Program& whole, const Program& rest, const Modules* modules, double bandwidth) {
+Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest, const Modules* modules,
+                      double bandwidth) {
   std::vector<bool> moved(rest.tensors.size());
   Course course{.never_there = std::vector<bool>(moved.size()),
                 .host_seconds = host_bytes(whole) / bandwidth};
@@ -204,7 +205,7 @@ Course course_by_host(const Program& whole, const Program& rest, const Modules* 
       }
     }
     for (size_t k = begin; k < course.trips.size(); ++k) {
-      Trip& trip = course.trips[k];
+      TensorTrip& trip = course.trips[k];
       if (!tensor.trained || trip.leaves == kNone || trip.returns == kNone) continue;
       const int64_t step = step_of(rest, trip.returns).begin;
       if (trip.leaves >= step) continue;
@@ -218,7 +219,7 @@ Course course_by_host(const Program& whole, const Program& rest, const Modules* 
   double done = 0;
   int64_t step = kNone;
   for (const size_t k : updated) {
-    Trip& trip = course.trips[k];
+    TensorTrip& trip = course.trips[k];
     const int64_t begin = step_of(rest, trip.returns).begin;
     if (std::exchange(step, begin) != begin) done = 0;
     done += static_cast<double>(rest.tensors[trip.tensor].bytes);
@@ -232,7 +233,7 @@ class Best {
  public:
   Best(const cost::LinkModel& link, Bytes room) : link_(link), room_(room) {}
 
-  void consider(const Program& program, const Course& course) {
+  void consider(const RecordedProgram& program, const Course& course) {
     const Bytes least = least_room(program, course);
     found_.least = any_ ? std::min(found_.least, least) : least;
     any_ = true;
@@ -251,7 +252,7 @@ class Best {
   Alternative found_;
 };
 
-Alternative in_parts(const Program& program, const cost::LinkModel& link, Bytes room,
+Alternative in_parts(const RecordedProgram& program, const cost::LinkModel& link, Bytes room,
                      std::initializer_list<Role> roles) {
   Best best(link, room);
   const std::vector<int64_t> parts = parts_of(program, roles);
@@ -272,10 +273,10 @@ Alternative in_parts(const Program& program, const cost::LinkModel& link, Bytes 
   return best.found();
 }
 
-Alternative of_optimizer(const Program& program, const cost::LinkModel& link, Bytes room,
+Alternative of_optimizer(const RecordedProgram& program, const cost::LinkModel& link, Bytes room,
                          double host_bandwidth) {
   Best best(link, room);
-  const Program rest = without_optimizer(program);
+  const RecordedProgram rest = without_optimizer(program);
   const auto all = [&](std::initializer_list<Role> roles) { return up_to(parts_of(program, roles), kParts); };
   const std::vector<bool> ways[] = {all({Role::state}), all({Role::state, Role::gradient}),
                                     all({Role::state, Role::gradient, Role::parameter})};
@@ -290,7 +291,7 @@ Alternative of_optimizer(const Program& program, const cost::LinkModel& link, By
 
 }  // namespace
 
-Alternatives alternatives(const Program& program, const cost::LinkModel& link, Bytes room,
+Alternatives alternatives(const RecordedProgram& program, const cost::LinkModel& link, Bytes room,
                           double host_bandwidth) {
   Alternatives all{in_parts(program, link, room, {Role::parameter, Role::gradient, Role::state}),
                    in_parts(program, link, room, {Role::saved}),

@@ -42,17 +42,17 @@ StepCost cost_of(const std::vector<Traffic>& steps, double kernels, const cost::
 }
 
 // Its operators.
-int64_t last_step(const trace::Record& record) {
+int64_t last_step(const trace::AccessRecord& record) {
   int64_t last = 0;
   int64_t now = 0;
-  for (const trace::Entry& entry : record.entries) {
-    now += entry.kind == trace::Entry::Kind::operation ? 1 : 0;
+  for (const trace::RecordEntry& entry : record.entries) {
+    now += entry.kind == trace::RecordEntry::Kind::operation ? 1 : 0;
     if (ends_step(entry)) last = std::exchange(now, 0);
   }
   return last;
 }
 
-Status fill(Row& row, const trace::Record& record, Setup setup, const Comparison& found) {
+Status fill(Row& row, const trace::AccessRecord& record, Setup setup, const Comparison& found) {
   setup.budget = row.budget;
   const Result<Played> planned = play(record, setup);
   IK_RETURN_IF_ERROR(planned.status());
@@ -85,23 +85,23 @@ Status fill(Row& row, const trace::Record& record, Setup setup, const Comparison
 
 }  // namespace
 
-Result<Comparison> compare(const trace::Record& recorded, const cost::GpuModel& card,
+Result<Comparison> compare(const trace::AccessRecord& recorded, const cost::GpuModel& card,
                            const cost::LinkModel& link, std::span<const double> shares, int64_t more,
                            double host_bandwidth, const KernelTimes& times) {
-  const Result<trace::Record> extended = with_more_steps(recorded, more);
+  const Result<trace::AccessRecord> extended = with_more_steps(recorded, more);
   IK_RETURN_IF_ERROR(extended.status());
   KernelTimes extended_times = times;
-  std::optional<trace::Record> model;
+  std::optional<trace::AccessRecord> model;
   if (times.model != nullptr) {
-    Result<trace::Record> longer = with_more_steps(*times.model, more);
+    Result<trace::AccessRecord> longer = with_more_steps(*times.model, more);
     IK_RETURN_IF_ERROR(longer.status());
     extended_times.model = &model.emplace(std::move(longer).value());
   }
-  const trace::Record& record = extended.value();
+  const trace::AccessRecord& record = extended.value();
   Comparison found{.peak = most_alive(record),
                    .operators = last_step(recorded),
                    .kernels = kernel_seconds(record, card).back()};
-  const Program program = last_steps(record, card, kOthers);
+  const RecordedProgram program = last_steps(record, card, kOthers);
   for (const double share : shares) {
     Row row{.share = share,
             .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
@@ -116,7 +116,7 @@ Result<Comparison> compare(const trace::Record& recorded, const cost::GpuModel& 
 
 namespace {
 
-Status fill(Varied& row, const trace::Record& record, Setup setup) {
+Status fill(Varied& row, const trace::AccessRecord& record, Setup setup) {
   setup.budget = row.budget;
   Result<Played> planned = play(record, setup);
   IK_RETURN_IF_ERROR(planned.status());
@@ -130,7 +130,7 @@ Status fill(Varied& row, const trace::Record& record, Setup setup) {
 
 }  // namespace
 
-Result<VariedComparison> compare_as_recorded(const trace::Record& record, const cost::GpuModel& card,
+Result<VariedComparison> compare_as_recorded(const trace::AccessRecord& record, const cost::GpuModel& card,
                                              const cost::LinkModel& link, std::span<const double> shares,
                                              const KernelTimes& times) {
   VariedComparison found{.peak = most_alive(record), .kernels = kernel_seconds(record, card)};

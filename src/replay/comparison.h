@@ -38,7 +38,7 @@ struct Comparison {
 
 // Plays each share with `more` steps than were recorded. `times`: of plans. Fails where with_more_steps()
 // does. Requires: two steps more.
-Result<Comparison> compare(const trace::Record& record, const cost::GpuModel& card,
+Result<Comparison> compare(const trace::AccessRecord& record, const cost::GpuModel& card,
                            const cost::LinkModel& link, std::span<const double> shares, int64_t more,
                            double host_bandwidth = kHostBandwidth, const KernelTimes& times = {});
 
@@ -58,7 +58,7 @@ struct VariedComparison {
 };
 
 // Plays each share with the steps that were recorded. Fails where none was.
-Result<VariedComparison> compare_as_recorded(const trace::Record& record, const cost::GpuModel& card,
+Result<VariedComparison> compare_as_recorded(const trace::AccessRecord& record, const cost::GpuModel& card,
                                              const cost::LinkModel& link, std::span<const double> shares,
                                              const KernelTimes& times = {});
 

@@ -7,9 +7,9 @@
 namespace innkeeper::replay {
 namespace {
 
-using trace::Entry;
-using trace::Record;
+using trace::AccessRecord;
 using trace::RecordedAccess;
+using trace::RecordEntry;
 
 struct Birth {
   int step = 0;  // 0: before the last two; 1, 2: in the one before last, in the last
@@ -19,12 +19,12 @@ struct Birth {
 // The blocks of the last two steps, by where they were born.
 class LastSteps {
  public:
-  explicit LastSteps(const Record& record) : record_(record) {}
+  explicit LastSteps(const AccessRecord& record) : record_(record) {}
 
   Status read() {
     const std::vector<size_t> ends = step_ends(record_);
-    for (const Entry& entry : record_.entries) {
-      if (entry.kind == Entry::Kind::mark && entry.text.starts_with("dropped "))
+    for (const RecordEntry& entry : record_.entries) {
+      if (entry.kind == RecordEntry::Kind::mark && entry.text.starts_with("dropped "))
         return Status(Code::invalid_argument, "the record is not whole: " + entry.text + " lines");
     }
     if (ends.size() < 3)
@@ -40,7 +40,9 @@ class LastSteps {
         if (births_.try_emplace(access.block, Birth{step, born.size()}).second) born.push_back(access.block);
       }
     }
-    const auto is_operation = [](const Entry& entry) { return entry.kind == Entry::Kind::operation; };
+    const auto is_operation = [](const RecordEntry& entry) {
+      return entry.kind == RecordEntry::Kind::operation;
+    };
     const auto last = std::span(record_.entries).subspan(last_, end_ - last_);
     if (std::none_of(last.begin(), last.end(), is_operation))
       return Status(Code::invalid_argument, "no operator is in the record's last step");
@@ -71,15 +73,15 @@ class LastSteps {
     if (last_ - earlier_ != end_ - last_ || born_[1].size() != born_[2].size())
       return differ(std::min(last_ - earlier_, end_ - last_));
     for (size_t i = 0; i < end_ - last_; ++i) {
-      const Entry& before = record_.entries[earlier_ + i];
-      const Entry& now = record_.entries[last_ + i];
+      const RecordEntry& before = record_.entries[earlier_ + i];
+      const RecordEntry& now = record_.entries[last_ + i];
       if (before.kind != now.kind || before.text != now.text || before.count != now.count) return differ(i);
       for (size_t k = 0; k < now.count; ++k) {
         const RecordedAccess& was = record_.of(before)[k];
         const RecordedAccess& is = record_.of(now)[k];
         if (was.size != is.size || was.kind != is.kind || !follows(is.block, was.block)) return differ(i);
       }
-      if (now.kind == Entry::Kind::freed && !follows(now.block, before.block)) return differ(i);
+      if (now.kind == RecordEntry::Kind::freed && !follows(now.block, before.block)) return differ(i);
     }
     return {};
   }
@@ -93,7 +95,7 @@ class LastSteps {
     return earlier == births_.end() || earlier->second.step == 0;
   }
 
-  const Record& record_;
+  const AccessRecord& record_;
   size_t earlier_ = 0, last_ = 0, end_ = 0;
   std::unordered_map<BlockId, Birth> births_;
   std::vector<BlockId> born_[3];
@@ -101,16 +103,16 @@ class LastSteps {
 
 }  // namespace
 
-Result<Record> with_more_steps(const Record& record, int64_t more) {
+Result<AccessRecord> with_more_steps(const AccessRecord& record, int64_t more) {
   LastSteps steps(record);
   IK_RETURN_IF_ERROR(steps.read());
-  Record all;
+  AccessRecord all;
   all.entries.assign(record.entries.begin(),
                      record.entries.begin() + static_cast<std::ptrdiff_t>(steps.end()));
   all.accesses = record.accesses;
   for (int64_t step = 1; step <= more; ++step) {
     for (size_t i = steps.begin(); i < steps.end(); ++i) {
-      Entry entry = record.entries[i];
+      RecordEntry entry = record.entries[i];
       entry.block = steps.later(entry.block, step);
       entry.first = all.accesses.size();
       for (RecordedAccess access : record.of(record.entries[i])) {

@@ -8,9 +8,9 @@ namespace innkeeper::replay {
 namespace {
 
 using trace::AccessKind;
-using trace::Entry;
-using trace::Record;
+using trace::AccessRecord;
 using trace::RecordedAccess;
+using trace::RecordEntry;
 
 constexpr int64_t kNever = INT64_MAX;
 
@@ -26,7 +26,8 @@ struct Item {
 
 class Pager {
  public:
-  Pager(const Record& record, Bytes room, Leaves rule) : record_(record), free_(room.count()), rule_(rule) {
+  Pager(const AccessRecord& record, Bytes room, Leaves rule)
+      : record_(record), free_(room.count()), rule_(rule) {
     for (size_t i = 0; i < record.entries.size(); ++i) {
       for (const RecordedAccess& access : record.of(record.entries[i])) {
         Item& item = items_[access.block];
@@ -39,10 +40,10 @@ class Pager {
 
   Result<std::vector<Traffic>> run() {
     for (size_t i = 0; i < record_.entries.size(); ++i) {
-      const Entry& entry = record_.entries[i];
-      if (entry.kind == Entry::Kind::operation) {
+      const RecordEntry& entry = record_.entries[i];
+      if (entry.kind == RecordEntry::Kind::operation) {
         IK_RETURN_IF_ERROR(use(entry, static_cast<int64_t>(i)));
-      } else if (entry.kind == Entry::Kind::freed) {
+      } else if (entry.kind == RecordEntry::Kind::freed) {
         drop(entry.block, items_[entry.block]);
       } else if (ends_step(entry)) {
         steps_.push_back(step_);
@@ -53,7 +54,7 @@ class Pager {
   }
 
  private:
-  Status use(const Entry& entry, int64_t at) {
+  Status use(const RecordEntry& entry, int64_t at) {
     int64_t needed = 0;
     for (const RecordedAccess& access : record_.of(entry)) {
       Item& item = items_[access.block];
@@ -95,7 +96,7 @@ class Pager {
     item.resident = item.dirty = false;
   }
 
-  const Record& record_;
+  const AccessRecord& record_;
   int64_t free_;
   const Leaves rule_;
   std::unordered_map<BlockId, Item> items_;
@@ -106,15 +107,15 @@ class Pager {
 
 }  // namespace
 
-Result<std::vector<Traffic>> traffic(const Record& record, Bytes room, Leaves rule) {
+Result<std::vector<Traffic>> traffic(const AccessRecord& record, Bytes room, Leaves rule) {
   return Pager(record, room, rule).run();
 }
 
-Bytes most_alive(const Record& record) {
+Bytes most_alive(const AccessRecord& record) {
   std::unordered_map<BlockId, int64_t> sizes;
   int64_t alive = 0;
   int64_t most = 0;
-  for (const Entry& entry : record.entries) {
+  for (const RecordEntry& entry : record.entries) {
     for (const RecordedAccess& access : record.of(entry)) {
       int64_t& size = sizes[access.block];
       const int64_t now = std::max(size, round_up(access.size).count());
@@ -122,7 +123,7 @@ Bytes most_alive(const Record& record) {
       size = now;
     }
     most = std::max(most, alive);
-    if (entry.kind != Entry::Kind::freed) continue;
+    if (entry.kind != RecordEntry::Kind::freed) continue;
     const auto found = sizes.find(entry.block);
     if (found == sizes.end()) continue;
     alive -= found->second;

@@ -22,9 +22,9 @@ struct Traffic {
 };
 
 // For each step. Fails if an operator alone needs more than the room.
-Result<std::vector<Traffic>> traffic(const trace::Record& record, Bytes room, Leaves rule);
+Result<std::vector<Traffic>> traffic(const trace::AccessRecord& record, Bytes room, Leaves rule);
 
 // The most bytes that are alive at once.
-Bytes most_alive(const trace::Record& record);
+Bytes most_alive(const trace::AccessRecord& record);
 
 }  // namespace innkeeper::replay

@@ -17,9 +17,9 @@ namespace {
 
 using sim::Accelerator;
 using trace::AccessKind;
-using trace::Entry;
-using trace::Record;
+using trace::AccessRecord;
 using trace::RecordedAccess;
+using trace::RecordEntry;
 using trace::Work;
 
 constexpr Bytes kHost = GiB(1 << 20);  // addresses alone
@@ -32,7 +32,7 @@ cost::KernelCost kernel_of(const Work& work) {
 
 class Player {
  public:
-  Player(const Record& record, const Setup& setup)
+  Player(const AccessRecord& record, const Setup& setup)
       : record_(record), times_(setup.times), model_card_(setup.card) {
     const Bytes room = setup.budget == Bytes(0) ? kHost : setup.budget;
     card_ = std::make_shared<Accelerator>(sim::Options{.capacity = room,
@@ -67,11 +67,11 @@ class Player {
   Player& operator=(const Player&) = delete;
 
   Result<Played> play() {
-    for (const Entry& entry : record_.entries) {
+    for (const RecordEntry& entry : record_.entries) {
       switch (entry.kind) {
-        case Entry::Kind::operation: IK_RETURN_IF_ERROR(run(entry)); break;
-        case Entry::Kind::freed: free(entry.block); break;
-        case Entry::Kind::mark:
+        case RecordEntry::Kind::operation: IK_RETURN_IF_ERROR(run(entry)); break;
+        case RecordEntry::Kind::freed: free(entry.block); break;
+        case RecordEntry::Kind::mark:
           if (ends_step(entry)) end_step();
           break;
       }
@@ -87,7 +87,7 @@ class Player {
   static constexpr NodeId kCard{0};
   using Handle = std::shared_ptr<Block>;
 
-  Status run(const Entry& entry) {
+  Status run(const RecordEntry& entry) {
     std::vector<Access> accesses;
     std::vector<RecordedAccess> born;
     for (const RecordedAccess& access : record_.of(entry)) {
@@ -148,7 +148,7 @@ class Player {
     return block;
   }
 
-  void compute(const Entry& entry) {
+  void compute(const RecordEntry& entry) {
     if (times_.model != nullptr) {
       const auto place = static_cast<size_t>(&entry - record_.entries.data());
       modelled_ += seconds_of(*times_.model, times_.model->entries[place], model_card_);
@@ -174,13 +174,13 @@ class Player {
 
   // How a block is made again: its operator and, until it is held, what that one read.
   struct Made {
-    const Entry* entry;
+    const RecordEntry* entry;
     std::vector<std::pair<std::weak_ptr<Block>, uint32_t>> inputs;
     uint32_t writes;
   };
 
   // How what is pure of an operator's results is made.
-  void remember(const Entry& entry, const std::vector<RecordedAccess>& born) {
+  void remember(const RecordEntry& entry, const std::vector<RecordedAccess>& born) {
     for (const RecordedAccess& access : born) {
       if (access.kind != AccessKind::pure) continue;
       const Block* const block = blocks_[access.block].get();
@@ -221,7 +221,7 @@ class Player {
     return std::make_unique<Again>(*this, found->second);
   }
 
-  Status make_again(Block& block, const Entry& entry, std::span<const Handle> inputs) {
+  Status make_again(Block& block, const RecordEntry& entry, std::span<const Handle> inputs) {
     std::vector<Access> accesses;
     Bytes operands{0};
     for (const Handle& input : inputs) {
@@ -244,7 +244,7 @@ class Player {
     before_ = now;
   }
 
-  const Record& record_;
+  const AccessRecord& record_;
   const KernelTimes times_;
   const cost::GpuModel model_card_;
   double modelled_ = 0;  // Seconds of kernels, by the model.
@@ -260,7 +260,7 @@ class Player {
 
 }  // namespace
 
-Work work_of(const Record& record, const Entry& operation) {
+Work work_of(const AccessRecord& record, const RecordEntry& operation) {
   if (operation.work.kernels != 0) return operation.work;
   Work work{.kernels = 1};
   for (const RecordedAccess& access : record.of(operation))
@@ -268,18 +268,18 @@ Work work_of(const Record& record, const Entry& operation) {
   return work;
 }
 
-Result<Played> play(const Record& record, const Setup& setup) { return Player(record, setup).play(); }
+Result<Played> play(const AccessRecord& record, const Setup& setup) { return Player(record, setup).play(); }
 
-double seconds_of(const Record& record, const Entry& operation, const cost::GpuModel& card) {
+double seconds_of(const AccessRecord& record, const RecordEntry& operation, const cost::GpuModel& card) {
   const Work work = work_of(record, operation);
   return static_cast<double>(work.kernels) * cost::kernel_seconds(card, kernel_of(work));
 }
 
-std::vector<double> kernel_seconds(const Record& record, const cost::GpuModel& card) {
+std::vector<double> kernel_seconds(const AccessRecord& record, const cost::GpuModel& card) {
   std::vector<double> steps;
   double seconds = 0;
-  for (const Entry& entry : record.entries) {
-    if (entry.kind == Entry::Kind::operation) {
+  for (const RecordEntry& entry : record.entries) {
+    if (entry.kind == RecordEntry::Kind::operation) {
       seconds += seconds_of(record, entry, card);
     } else if (ends_step(entry)) {
       steps.push_back(seconds);

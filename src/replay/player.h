@@ -24,7 +24,7 @@ struct KernelTimes {
   };
   By by = By::card;
   // By a model: the same operators with the work that it takes them for.
-  const trace::Record* model = nullptr;
+  const trace::AccessRecord* model = nullptr;
   // The host takes so long to launch each kernel; 0: no time.
   double host_seconds = 0;
   bool one_clock = false;  // Plans do not know the host's.
@@ -36,7 +36,7 @@ struct Setup {
   Bytes budget{0};  // Budget of the GPU; 0: enough for all.
   bool planning = true;
   bool recompute = false;  // blocks may be dropped and computed again
-  std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
+  std::unique_ptr<EvictionPolicy> (*policy)() = make_reuse_distance_policy;
   KernelTimes times = {};
 };
 
@@ -61,13 +61,14 @@ struct Played {
 };
 
 // Fails as the program would: an operator that does not fit is out_of_memory.
-Result<Played> play(const trace::Record& record, const Setup& setup);
+Result<Played> play(const trace::AccessRecord& record, const Setup& setup);
 
 // What an operator's kernels do; one kernel that touches its operands once where the record does not say.
-trace::Work work_of(const trace::Record& record, const trace::Entry& operation);
+trace::Work work_of(const trace::AccessRecord& record, const trace::RecordEntry& operation);
 // What they take by themselves.
-double seconds_of(const trace::Record& record, const trace::Entry& operation, const cost::GpuModel& card);
+double seconds_of(const trace::AccessRecord& record, const trace::RecordEntry& operation,
+                  const cost::GpuModel& card);
 // Those of each step.
-std::vector<double> kernel_seconds(const trace::Record& record, const cost::GpuModel& card);
+std::vector<double> kernel_seconds(const trace::AccessRecord& record, const cost::GpuModel& card);
 
 }  // namespace innkeeper::replay

@@ -9,15 +9,15 @@ namespace innkeeper::replay {
 namespace {
 
 using trace::AccessKind;
-using trace::Entry;
-using trace::Record;
+using trace::AccessRecord;
 using trace::RecordedAccess;
+using trace::RecordEntry;
 
 class Reader {
  public:
-  Reader(const Record& record, const cost::GpuModel& card) : record_(record), card_(card) {}
+  Reader(const AccessRecord& record, const cost::GpuModel& card) : record_(record), card_(card) {}
 
-  Program read(size_t steps) {
+  RecordedProgram read(size_t steps) {
     const std::vector<size_t> ends = step_ends(record_);
     const size_t first = ends.size() > steps ? ends[ends.size() - 1 - steps] : 0;
     for (size_t i = 0; !ends.empty() && i < ends.back(); ++i) take(record_.entries[i], i >= first);
@@ -29,11 +29,11 @@ class Reader {
   }
 
  private:
-  void take(const Entry& entry, bool counts) {
-    if (entry.kind == Entry::Kind::operation) {
+  void take(const RecordEntry& entry, bool counts) {
+    if (entry.kind == RecordEntry::Kind::operation) {
       for (const RecordedAccess& access : record_.of(entry)) touch(access, counts);
       if (counts) program_.kernels.push_back(seconds_of(record_, entry, card_));
-    } else if (entry.kind == Entry::Kind::freed) {
+    } else if (entry.kind == RecordEntry::Kind::freed) {
       const auto found = names_.find(entry.block);
       if (found == names_.end()) return;
       Tensor& tensor = program_.tensors[found->second];
@@ -79,7 +79,7 @@ class Reader {
     for (const Tensor& tensor : program_.tensors) {
       if (!tensor.lasts) continue;
       bool read = false;
-      for (const Use& use : tensor.uses) {
+      for (const TensorUse& use : tensor.uses) {
         if (use.at < step.begin || use.at >= first) continue;
         if (use.write && read) first = use.at;
         read |= !use.write;
@@ -92,7 +92,7 @@ class Reader {
     if (!tensor.lasts || program_.steps.empty()) return;
     const Parts& last = program_.steps.back();
     bool before = false, within = false, written = false;
-    for (const Use& use : tensor.uses) {
+    for (const TensorUse& use : tensor.uses) {
       before |= use.at >= last.begin && use.at < last.optimizer;
       within |= use.at >= last.optimizer;
       written |= use.at >= last.optimizer && use.write;
@@ -110,7 +110,7 @@ class Reader {
       if (tensor.lasts || tensor.step != number || tensor.uses.empty() || tensor.born >= step.optimizer)
         continue;
       if (std::any_of(tensor.uses.begin(), tensor.uses.end(),
-                      [&](const Use& use) { return use.at >= step.optimizer && use.at < step.end; })) {
+                      [&](const TensorUse& use) { return use.at >= step.optimizer && use.at < step.end; })) {
         tensor.role = Role::gradient;
         continue;
       }
@@ -131,15 +131,15 @@ class Reader {
 
   static constexpr int64_t kAlive = INT64_MAX;
 
-  const Record& record_;
+  const AccessRecord& record_;
   const cost::GpuModel& card_;
   std::unordered_map<BlockId, size_t> names_;
-  Program program_;
+  RecordedProgram program_;
 };
 
 }  // namespace
 
-Program last_steps(const Record& record, const cost::GpuModel& card, size_t steps) {
+RecordedProgram last_steps(const AccessRecord& record, const cost::GpuModel& card, size_t steps) {
   return Reader(record, card).read(steps);
 }
 

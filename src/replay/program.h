@@ -30,7 +30,7 @@ enum class Role : uint8_t {
 
 inline size_t index(int64_t at) { return static_cast<size_t>(at); }  // Index of an operator or a step.
 
-struct Use {
+struct TensorUse {
   int64_t at = 0;  // Ordinal of the operator.
   bool write = false;
 };
@@ -43,7 +43,7 @@ struct Tensor {
   int64_t step = 0;      // Step in which it was made; 0 if it lasts.
   int64_t born = 0;      // alive from this operator on
   int64_t died = 0;      // the last operator at which it is alive
-  std::vector<Use> uses = {};
+  std::vector<TensorUse> uses = {};
 };
 
 // Of a step: the operators from `begin` up to `end`.
@@ -54,13 +54,13 @@ struct Parts {
   int64_t end = 0;
 };
 
-struct Program {
+struct RecordedProgram {
   std::vector<double> kernels;  // Seconds by operator.
   std::vector<Tensor> tensors;
   std::vector<Parts> steps;
 };
 
 // The last `steps` steps of the record, or as many as there are, on that card.
-Program last_steps(const trace::Record& record, const cost::GpuModel& card, size_t steps);
+RecordedProgram last_steps(const trace::AccessRecord& record, const cost::GpuModel& card, size_t steps);
 
 }  // namespace innkeeper::replay

@@ -14,7 +14,7 @@ bool ever_there(const Course& course, size_t tensor) {
 }
 
 // Bytes at the card while each operator runs.
-std::vector<int64_t> occupied(const Program& program, const Course& course) {
+std::vector<int64_t> occupied(const RecordedProgram& program, const Course& course) {
   std::vector<int64_t> change(program.kernels.size() + 1);
   for (size_t i = 0; i < program.tensors.size(); ++i) {
     const Tensor& tensor = program.tensors[i];
@@ -22,7 +22,7 @@ std::vector<int64_t> occupied(const Program& program, const Course& course) {
     change[index(tensor.born)] += tensor.bytes;
     change[index(tensor.died + 1)] -= tensor.bytes;
   }
-  for (const Trip& trip : course.trips) {
+  for (const TensorTrip& trip : course.trips) {
     const Tensor& tensor = program.tensors[trip.tensor];
     if (trip.keeps_room) continue;
     change[index(trip.leaves == kNone ? tensor.born : trip.leaves + 1)] -= tensor.bytes;
@@ -36,7 +36,7 @@ std::vector<int64_t> occupied(const Program& program, const Course& course) {
 
 class Simulation {
  public:
-  Simulation(const Program& program, const Course& course, const cost::LinkModel& link, Bytes room)
+  Simulation(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes room)
       : program_(program),
         course_(course),
         link_(link),
@@ -82,7 +82,7 @@ class Simulation {
     std::vector<int64_t> there = occupied(program_, course_);
     std::vector<size_t> order;
     for (size_t i = 0; i < course_.trips.size(); ++i) {
-      const Trip& trip = course_.trips[i];
+      const TensorTrip& trip = course_.trips[i];
       if (trip.returns != kNone) order.push_back(i);
       if (trip.leaves == kNone) continue;
       if (trip.copied) {
@@ -94,7 +94,7 @@ class Simulation {
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return course_.trips[a].returns < course_.trips[b].returns; });
     for (const size_t i : order) {
-      const Trip& trip = course_.trips[i];
+      const TensorTrip& trip = course_.trips[i];
       int64_t at = trip.returns;
       const int64_t bytes = trip.keeps_room ? 0 : bytes_of(trip);
       while (at > trip.from && there[index(at - 1)] + bytes <= room) there[index(--at)] += bytes;
@@ -107,7 +107,7 @@ class Simulation {
 
   void lives() {
     std::vector<bool> away_first(program_.tensors.size()), away_last(program_.tensors.size());
-    for (const Trip& trip : course_.trips) {
+    for (const TensorTrip& trip : course_.trips) {
       if (trip.keeps_room) continue;
       if (trip.leaves == kNone) away_first[trip.tensor] = true;
       if (trip.returns == kNone) away_last[trip.tensor] = true;
@@ -137,7 +137,7 @@ class Simulation {
   }
 
   void fetch(size_t number, int64_t at, double now) {
-    const Trip& trip = course_.trips[number];
+    const TensorTrip& trip = course_.trips[number];
     if (trip.of_host > 0) {
       const double made = host_begin_ + trip.of_host * course_.host_seconds;
       now = at == step_begin_ ? made : std::max(now, made);
@@ -167,9 +167,9 @@ class Simulation {
     return now;
   }
 
-  int64_t bytes_of(const Trip& trip) const { return program_.tensors[trip.tensor].bytes; }
+  int64_t bytes_of(const TensorTrip& trip) const { return program_.tensors[trip.tensor].bytes; }
 
-  const Program& program_;
+  const RecordedProgram& program_;
   const Course& course_;
   const cost::LinkModel& link_;
   int64_t free_;
@@ -186,12 +186,12 @@ class Simulation {
 
 }  // namespace
 
-Bytes least_room(const Program& program, const Course& course) {
+Bytes least_room(const RecordedProgram& program, const Course& course) {
   const std::vector<int64_t> there = occupied(program, course);
   return Bytes(there.empty() ? 0 : *std::max_element(there.begin(), there.end()));
 }
 
-StepCost cost(const Program& program, const Course& course, const cost::LinkModel& link, Bytes room) {
+StepCost cost(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes room) {
   IK_CHECK(program.steps.size() >= 4, "two steps are measured, between two");
   return Simulation(program, course, link, room).run();
 }

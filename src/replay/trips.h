@@ -23,7 +23,7 @@ namespace innkeeper::replay {
 constexpr int64_t kNone = -1;
 
 // A tensor is not at the card behind one of its uses and before another.
-struct Trip {
+struct TensorTrip {
   size_t tensor = 0;
   int64_t leaves = kNone;   // Operator behind which it leaves; kNone: it begins elsewhere.
   bool copied = false;      // out, since it was written
@@ -37,17 +37,17 @@ struct Trip {
 };
 
 struct Course {
-  std::vector<Trip> trips = {};
+  std::vector<TensorTrip> trips = {};
   std::vector<bool> never_there = {};  // tensors that no operator of the card touches; empty: none
   // The host's work at the end of each step, once all copies out are made. The program waits for it.
   double host_seconds = 0;
 };
 
 // The most bytes that are at the card at once if all is fetched at the last moment.
-Bytes least_room(const Program& program, const Course& course);
+Bytes least_room(const RecordedProgram& program, const Course& course);
 
 // Of a step: the mean of the two before the last. Those before are on the way to it, and the last one has no
 // next for which it fetches. Requires: least_room() fits, four steps.
-StepCost cost(const Program& program, const Course& course, const cost::LinkModel& link, Bytes room);
+StepCost cost(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes room);
 
 }  // namespace innkeeper::replay

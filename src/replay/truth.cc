@@ -4,10 +4,10 @@
 
 namespace innkeeper::replay {
 
-trace::Record with_true_kernels(const trace::Record& record, const cost::Truth& truth) {
-  trace::Record changed = record;
-  for (trace::Entry& entry : changed.entries) {
-    if (entry.kind != trace::Entry::Kind::operation) continue;
+trace::AccessRecord with_true_kernels(const trace::AccessRecord& record, const cost::Truth& truth) {
+  trace::AccessRecord changed = record;
+  for (trace::RecordEntry& entry : changed.entries) {
+    if (entry.kind != trace::RecordEntry::Kind::operation) continue;
     entry.work = work_of(record, entry);
     const double slower =
         truth.slower(entry.text, {.bytes = entry.work.bytes, .precision = entry.work.precision});

@@ -6,6 +6,6 @@
 
 namespace innkeeper::replay {
 
-trace::Record with_true_kernels(const trace::Record& record, const cost::Truth& truth);
+trace::AccessRecord with_true_kernels(const trace::AccessRecord& record, const cost::Truth& truth);
 
 }  // namespace innkeeper::replay

@@ -196,7 +196,7 @@ void Operands::adopt(Block& block, NodeId id, Memory memory) {
   replica.memory = std::move(memory);
   IK_CHECK(next_state(replica.word.state(), ReplicaEvent::born) == static_cast<uint8_t>(ReplicaState::owned),
            "only a block without bytes adopts some");
-  replica.returns.came(now, now);
+  replica.reuse_history.came(now, now);
   replica.word.be_born();
   const Node& at = table_.node(id);
   const bool stands = table_.nursery().add(block);

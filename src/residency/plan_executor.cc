@@ -214,9 +214,9 @@ void PlanExecutor::end_operator(ProgramTracker& tracker, NodeId id, Stamp now) {
   }
   tracker.may_drop_next.store(planner.may_drop_next(), std::memory_order_relaxed);
   if (planner.has_left()) mover_.cancel_planned(tracker.program.load(std::memory_order_relaxed));
-  if (planner.wants().changed()) {
+  if (planner.working_set().changed()) {
     for (const auto& each : table_.nodes())
-      tracker.demand[index_of(each->id)].store(planner.wants().at(each->id).count(),
+      tracker.demand[index_of(each->id)].store(planner.working_set().at(each->id).count(),
                                                std::memory_order_relaxed);
   }
 }

@@ -29,7 +29,7 @@ class PlanExecutor {
   // Whether plans may discard blocks. Known periods are planned again.
   void set_recompute(bool on);
   // Plans for long periods are made on a thread of their own. Requires: no block was created yet.
-  void plan_in_background() { trackers_.plan_aside(); }
+  void plan_in_background() { trackers_.plan_in_background(); }
   PlanningStats planning() const;
   std::vector<BlockMoves> planned_moves() const;  // Moves of the period in planning().
 

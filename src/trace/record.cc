@@ -60,8 +60,8 @@ std::optional<RecordedAccess> read_access(std::string_view word) {
   return RecordedAccess{BlockId{static_cast<uint64_t>(*block)}, Bytes(*size), kind};
 }
 
-bool read_operation(std::string_view line, Record& record) {
-  Entry entry{.kind = Entry::Kind::operation, .text = std::string(next_word(line))};
+bool read_operation(std::string_view line, AccessRecord& record) {
+  RecordEntry entry{.kind = RecordEntry::Kind::operation, .text = std::string(next_word(line))};
   entry.first = record.accesses.size();
   if (entry.text.empty()) return false;
   if (line.starts_with('=')) {
@@ -79,23 +79,24 @@ bool read_operation(std::string_view line, Record& record) {
   return true;
 }
 
-bool read_line(std::string_view line, Record& record) {
+bool read_line(std::string_view line, AccessRecord& record) {
   const std::string_view kind = next_word(line);
   if (kind == "O") return read_operation(line, record);
   if (kind == "M") {
-    record.entries.push_back({.kind = Entry::Kind::mark, .text = std::string(line)});
+    record.entries.push_back({.kind = RecordEntry::Kind::mark, .text = std::string(line)});
     return true;
   }
   const auto block = take_number(line);
   if (kind != "F" || !block || !line.empty()) return false;
-  record.entries.push_back({.kind = Entry::Kind::freed, .block = BlockId{static_cast<uint64_t>(*block)}});
+  record.entries.push_back(
+      {.kind = RecordEntry::Kind::freed, .block = BlockId{static_cast<uint64_t>(*block)}});
   return true;
 }
 
 }  // namespace
 
-Result<Record> parse_record(std::string_view text) {
-  Record record;
+Result<AccessRecord> parse_record(std::string_view text) {
+  AccessRecord record;
   for (size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
@@ -109,7 +110,7 @@ Result<Record> parse_record(std::string_view text) {
   return record;
 }
 
-std::vector<size_t> step_ends(const Record& record) {
+std::vector<size_t> step_ends(const AccessRecord& record) {
   std::vector<size_t> ends;
   for (size_t i = 0; i < record.entries.size(); ++i)
     if (ends_step(record.entries[i])) ends.push_back(i + 1);

@@ -11,7 +11,7 @@
 
 namespace innkeeper::trace {
 
-struct Entry {
+struct RecordEntry {
   using Kind = EventKind;
   Kind kind = Kind::mark;
   std::string text = {};  // the operator's name, or the mark
@@ -21,23 +21,25 @@ struct Entry {
   BlockId block{};  // that was freed
 };
 
-struct Record {
-  std::vector<Entry> entries;
+struct AccessRecord {
+  std::vector<RecordEntry> entries;
   std::vector<RecordedAccess> accesses;
 
-  std::span<const RecordedAccess> of(const Entry& entry) const {
+  std::span<const RecordedAccess> of(const RecordEntry& entry) const {
     return std::span(accesses).subspan(entry.first, entry.count);
   }
 };
 
 // Fails on the first line that is none, with its number; also where numbers are beyond all measure: 16 TiB of
 // a block, a million kernels of an operator.
-Result<Record> parse_record(std::string_view text);
+Result<AccessRecord> parse_record(std::string_view text);
 
 // At the end of a step of the program.
-inline bool ends_step(const Entry& entry) { return entry.kind == Entry::Kind::mark && entry.text == "step"; }
+inline bool ends_step(const RecordEntry& entry) {
+  return entry.kind == RecordEntry::Kind::mark && entry.text == "step";
+}
 
 // Entries up to and with each step's last, the mark.
-std::vector<size_t> step_ends(const Record& record);
+std::vector<size_t> step_ends(const AccessRecord& record);
 
 }  // namespace innkeeper::trace

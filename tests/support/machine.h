@@ -39,7 +39,7 @@ struct MachineOptions {
   bool host_computes = false;   // operators may run on the host although there are accelerators
   FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
   DiskCalls disk_calls = DiskCalls::of_the_system();
-  std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
+  std::unique_ptr<EvictionPolicy> (*policy)() = make_reuse_distance_policy;
   LinkLimits links = {};
   cost::GpuModel card = cost::default_gpu();
   cost::LinkModel link = cost::default_host_link();

@@ -17,7 +17,7 @@ class Pager {
  public:
   Pager(const plan::Program& program, Bytes room) : program_(program), room_(room.count()) {}
 
-  void period(const std::vector<plan::Move>& moves, int64_t births_before) {
+  void period(const std::vector<plan::PlannedMove>& moves, int64_t births_before) {
     demanded_ = evicted_ = 0;
     size_t next = 0;
     for (int64_t step = 0; step < program_.length(); ++step) {
@@ -39,7 +39,7 @@ class Pager {
   }
 
   int demanded_ = 0, evicted_ = 0;
-  int remade_ = 0;  // in all periods
+  int recomputed_ = 0;  // in all periods
 
  private:
   void put(plan::Name name, int64_t size) {
@@ -71,7 +71,7 @@ class Pager {
 
   // What its operator reads must be there.
   void make_again(const plan::Program::Use& what, int64_t births_before) {
-    ++remade_;
+    ++recomputed_;
     for (int64_t step = 0; step < program_.length(); ++step) {
       const auto uses = program_.uses_of(step);
       const auto is_born = [&](const plan::Program::Use& use) {

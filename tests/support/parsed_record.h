@@ -11,10 +11,10 @@
 namespace innkeeper::test {
 
 // The record that the text describes. Fails the test if there is none.
-inline trace::Record parsed(const std::string& text) {
-  Result<trace::Record> record = trace::parse_record(text);
+inline trace::AccessRecord parsed(const std::string& text) {
+  Result<trace::AccessRecord> record = trace::parse_record(text);
   EXPECT_TRUE(record.ok()) << record.status().message();
-  return record.ok() ? std::move(record).value() : trace::Record();
+  return record.ok() ? std::move(record).value() : trace::AccessRecord();
 }
 
 }  // namespace innkeeper::test

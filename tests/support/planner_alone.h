@@ -14,11 +14,11 @@ namespace innkeeper::plan {
 class ProgramTracker {
  public:
   explicit ProgramTracker(Bytes room) : ProgramTracker([room](NodeId) { return room; }) {}
-  explicit ProgramTracker(std::function<Bytes(NodeId)> room, Planner::Beside beside = {},
+  explicit ProgramTracker(std::function<Bytes(NodeId)> room, Planner::RunInBackground run_in_background = {},
                           NodeId backing = kNoNode)
       : planner(
             std::move(room), [backing](NodeId) { return AboutNode{.name = "a card", .backing = backing}; },
-            std::move(beside)) {}
+            std::move(run_in_background)) {}
 
   Name meet() {
     fake_ += 64;

@@ -35,7 +35,7 @@ IK_EXPORT bool growth();
 IK_EXPORT void set_growth(bool growth);
 
 // Whether movement is planned where a program repeats itself and does not fit (the default, or
-// INNKEEPER_PLANNING); else blocks move when they are asked for.
+// INNKEEPER_PLANNING); else blocks move on demand.
 IK_EXPORT bool planning();
 IK_EXPORT void set_planning(bool planning);
 // Whether what is planned may be to drop blocks and compute them again, instead of a copy each way.

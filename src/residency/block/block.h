@@ -14,7 +14,7 @@
 #include "base/trailing_array.h"
 #include "base/types.h"
 #include "device/device_api.h"
-#include "policy/returns.h"
+#include "policy/reuse_history.h"
 #include "residency/block/copies.h"
 #include "residency/block/stamps.h"
 #include "residency/block/state.h"
@@ -130,7 +130,7 @@ struct Replica {
   // The node's list of resident replicas.
   Block* previous = nullptr;
   Block* next = nullptr;
-  [[no_unique_address]] Returns returns;
+  [[no_unique_address]] ReuseHistory reuse_history;
   bool listed = false;
   bool vacating = false;  // Leaves once a move out of it has landed; not in the index of victims.
   static constexpr uint32_t kNoPlace = UINT32_MAX;

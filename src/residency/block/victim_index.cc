@@ -11,19 +11,19 @@ EvictionView VictimIndex::view_of(const Block& block) const {
   return {.size = replica.memory.size(),
           .last_use = replica.last_use.load(std::memory_order_relaxed),
           .spare = replica.word.state() != ReplicaState::owned,
-          .returns = replica.returns};
+          .reuse_history = replica.reuse_history};
 }
 
 void VictimIndex::came(Block& block) {
   Replica& replica = block.replica(node_);
-  replica.returns.came(replica.last_use.load(std::memory_order_relaxed),
-                       clock_.load(std::memory_order_relaxed));
+  replica.reuse_history.came(replica.last_use.load(std::memory_order_relaxed),
+                             clock_.load(std::memory_order_relaxed));
   add(block);
 }
 
 void VictimIndex::left(Block& block) {
   Replica& replica = block.replica(node_);
-  replica.returns.left(replica.last_use.load(std::memory_order_relaxed));
+  replica.reuse_history.left(replica.last_use.load(std::memory_order_relaxed));
   remove(block);
 }
 

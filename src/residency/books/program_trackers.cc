@@ -54,17 +54,19 @@ ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, cons
   if (thread.life == nullptr) thread.life = std::make_shared<ThreadLife>();
   lives_.push_back(thread.life);
   const MutexLock itself(place->mutex);
-  plan::Planner::Beside beside;
-  if (aside_ != nullptr) beside = [this](std::function<void()> job) { aside_->run(std::move(job)); };
+  plan::Planner::RunInBackground run_in_background;
+  if (worker_ != nullptr)
+    run_in_background = [this](std::function<void()> job) { worker_->run(std::move(job)); };
   place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
-                                                   std::move(about), std::move(beside));
+                                                   std::move(about), std::move(run_in_background));
   place->arrived_before = place->arrived.load(std::memory_order_relaxed);
   place->arrived_in_period = 0;
   place->in_period = {};
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
-  for (auto& bytes : place->demand) bytes.store(plan::Wants::kUnknown.count(), std::memory_order_relaxed);
+  for (auto& bytes : place->demand)
+    bytes.store(plan::WorkingSet::kUnknown.count(), std::memory_order_relaxed);
   // Who asks whether it is over looks into it.
   place->life.store(thread.life.get(), std::memory_order_release);
   return place;
@@ -124,7 +126,7 @@ Bytes ProgramTrackers::part(const ProgramTracker& tracker, NodeId node, Bytes ro
   for (const ProgramTracker& other : trackers_) {
     if (&other == &tracker) continue;
     const Bytes wanted(other.demand[index_of(node)].load(std::memory_order_relaxed));
-    const bool known = wanted != plan::Wants::kUnknown;
+    const bool known = wanted != plan::WorkingSet::kUnknown;
     if (!is_busy(other, known ? other.last : other.last_at[index_of(node)], now)) continue;
     others[count++] = known ? wanted : room;
   }

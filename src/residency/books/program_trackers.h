@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "base/aside.h"
+#include "base/background_worker.h"
 #include "base/thread_annotations.h"
 #include "base/types.h"
 #include "innkeeper/stats.h"
@@ -78,7 +78,7 @@ struct ProgramTracker {
   std::atomic<Stamp> last{0};                    // Stamp of the last operator.
   std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
   std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next(), behind its last operator
-  // By node: the last operator there, and the bytes that a period has a use for there (plan::Wants).
+  // By node: the last operator there, and the bytes that a period has a use for there (plan::WorkingSet).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
 };
@@ -130,7 +130,7 @@ class ProgramTrackers {
   void interrupt();
 
   // From now on plans of long periods are made on a thread of its own. Before the first place is given.
-  void plan_aside() { aside_ = std::make_unique<Aside>(); }
+  void plan_in_background() { worker_ = std::make_unique<BackgroundWorker>(); }
 
   std::span<ProgramTracker> all() { return trackers_; }
   std::span<const ProgramTracker> all() const { return trackers_; }
@@ -145,7 +145,7 @@ class ProgramTrackers {
   static bool is_busy(const ProgramTracker& tracker, const std::atomic<Stamp>& last, Stamp now);
   ProgramTracker* place_for(Stamp now) IK_REQUIRES(mutex_);
 
-  std::unique_ptr<Aside> aside_;  // null: plans are made where the program asks for them
+  std::unique_ptr<BackgroundWorker> worker_;  // null: plans are made where the program asks for them
   std::atomic<bool> may_plan_ = true;
   std::atomic<bool> follows_ = false;
   Mutex mutex_;

@@ -286,7 +286,7 @@ Runtime::Runtime(Prepared prepared)
     backends_.push_back(std::move(backend));
     setups.push_back(std::move(setup));
   }
-  engine_ = std::make_unique<Engine>(std::move(setups), make_returns_policy());
+  engine_ = std::make_unique<Engine>(std::move(setups), make_reuse_distance_policy());
   engine_->plans().set_planning(planning());
   engine_->plans().plan_in_background();
   engine_->plans().set_recompute(recompute() || stress_recompute_);

@@ -258,4 +258,4 @@ def test_log_goes_to_pythons_logger(caplog: pytest.LogCaptureFixture):
 
 
 def test_the_policy_has_a_name():
-    assert innkeeper.manager().policy == "returns"
+    assert innkeeper.manager().policy == "reuse-distance"

@@ -84,8 +84,8 @@ def managed(kind, planning, recompute=False):
 
 kind = sys.argv[1]
 plain = {"bits": bits(kind, "cpu")}
-asked, planned = managed(kind, planning=False), managed(kind, planning=True)
-print(json.dumps([plain, asked, planned, managed(kind, planning=True, recompute=True)]))
+on_demand, planned = managed(kind, planning=False), managed(kind, planning=True)
+print(json.dumps([plain, on_demand, planned, managed(kind, planning=True, recompute=True)]))
 """
 
 # Reads in turn: no kernel's own memory disturbs the figure.
@@ -130,10 +130,10 @@ KINDS = [
 def test_plans_change_no_bit_and_cost_nothing(run_python: RunProgram, kind: str):
     done = run_python("-c", SCRIPT, kind)
     assert done.returncode == 0, done.stderr
-    plain, asked, planned, recompute = json.loads(done.stdout)
-    assert plain["bits"] == asked["bits"] == planned["bits"] == recompute["bits"]
-    assert asked["evictions"] > 100 and asked["planned_periods"] == 0, "the node was large enough"
-    ratio = planned["simulated_seconds"] / asked["simulated_seconds"]
+    plain, on_demand, planned, recompute = json.loads(done.stdout)
+    assert plain["bits"] == on_demand["bits"] == planned["bits"] == recompute["bits"]
+    assert on_demand["evictions"] > 100 and on_demand["planned_periods"] == 0, "the node was large enough"
+    ratio = planned["simulated_seconds"] / on_demand["simulated_seconds"]
     print(f"{kind}: {ratio:.3f} of the time without plans, {planned['planned_periods']} periods planned")
     assert ratio <= 1.02
     if kind != "nothing":
@@ -156,8 +156,8 @@ def test_what_goes_on_to_a_disk_is_planned_and_changes_no_bit(
     nodes += f",disk:{tmp_path}:1GiB"
     done = run_python("-c", SPILLED, kind, nodes, INNKEEPER_LOG="info")
     assert done.returncode == 0, done.stderr
-    plain, asked, planned, recompute = json.loads(done.stdout)
-    assert plain["bits"] == asked["bits"] == planned["bits"] == recompute["bits"]
+    plain, on_demand, planned, recompute = json.loads(done.stdout)
+    assert plain["bits"] == on_demand["bits"] == planned["bits"] == recompute["bits"]
     assert planned["planned_periods"] > 2, "hardly anything was planned"
     assert 0 < planned["bytes_from_disk"] < planned["bytes_fetched"] + 1
     said = re.findall(r"planned: .*", done.stderr)

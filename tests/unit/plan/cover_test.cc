@@ -130,7 +130,7 @@ TEST_P(CoverTakes, TheOneThatCostsLess) {
     worse.version = 1;
     period.uses.written = {better.fresh, worse.fresh};
     period.uses.gaps = turned ? std::vector{better, worse} : std::vector{worse, better};
-    for (const Weights::Out out : {Weights::Out::fresh, Weights::Out::first}) {
+    for (const CoverWeights::Out out : {CoverWeights::Out::fresh, CoverWeights::Out::first}) {
       const std::vector<size_t> chosen = cover(period.uses, Bytes(2 * kUnit), {.out = out});
       ASSERT_EQ(chosen.size(), 1u);
       EXPECT_EQ(period.uses.gaps[chosen.front()].block, better.block);
@@ -163,7 +163,7 @@ TEST(Cover, CountsTheCopyOutOfAVersionOnce) {
   const size_t other = period.gap(once, 41, 99);
   period.uses.gaps[again].fresh = false;  // it was read in between
   period.uses.gaps[other].fresh = false;
-  const std::vector<size_t> chosen = cover(period.uses, Bytes(2 * kUnit), {.out = Weights::Out::first});
+  const std::vector<size_t> chosen = cover(period.uses, Bytes(2 * kUnit), {.out = CoverWeights::Out::first});
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), again), 1);
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), other), 0);
 }

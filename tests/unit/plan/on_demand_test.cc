@@ -117,7 +117,7 @@ class BesideTheEngine : public ::testing::TestWithParam<std::tuple<int, double>>
 
 TEST_P(BesideTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   const auto [seed, share] = GetParam();
-  const trace::Record record = test::parsed(varying_program(static_cast<uint64_t>(seed)));
+  const trace::AccessRecord record = test::parsed(varying_program(static_cast<uint64_t>(seed)));
   const replay::Setup all{};
   const Bytes room(
       static_cast<int64_t>(share * static_cast<double>(replay::play(record, all).value().peak.count())));
@@ -132,9 +132,9 @@ TEST_P(BesideTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
 
   OnDemand model({.memory = all.card.bandwidth, .link = all.link.bandwidth});
   model.set_room(room);
-  for (const trace::Entry& entry : record.entries) {
-    if (entry.kind == trace::Entry::Kind::freed) model.died(static_cast<Name>(entry.block));
-    if (entry.kind != trace::Entry::Kind::operation) continue;
+  for (const trace::RecordEntry& entry : record.entries) {
+    if (entry.kind == trace::RecordEntry::Kind::freed) model.died(static_cast<Name>(entry.block));
+    if (entry.kind != trace::RecordEntry::Kind::operation) continue;
     std::vector<Touch> touches;
     for (const trace::RecordedAccess& access : record.of(entry))
       touches.push_back(

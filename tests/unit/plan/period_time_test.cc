@@ -28,7 +28,8 @@ struct OneBlock {
   double time() const { return period_time(uses, trips, spare); }
 
   Uses uses;
-  std::vector<Trip> trips{{.after = 0, .arrives = false, .gap = 0}, {.after = 1, .arrives = true, .gap = 0}};
+  std::vector<PlannedTrip> trips{{.after = 0, .arrives = false, .gap = 0},
+                                 {.after = 1, .arrives = true, .gap = 0}};
   std::vector<int64_t> spare{0, kMoved, 0, 0};
 };
 

@@ -300,7 +300,7 @@ TEST(Schedule, OfOneOperatorFetchesBeforeTheUse) {
   const Uses uses = uses_at(make_program(loop.history, 1).value(), kCard);
   const Schedule made = make_schedule(uses, KiB(10 + 3 * 8 - 4));
   int64_t there = 0;
-  for (const Move& move : made.moves) {
+  for (const PlannedMove& move : made.moves) {
     EXPECT_EQ(move.after, 0);
     EXPECT_EQ(move.slot.number, move.arrives ? 0 : 1) << "it is used in the period in which it is -1";
     there += move.arrives ? 1 : 0;
@@ -316,8 +316,8 @@ TEST(Schedule, IsTheShortestOfThoseThatAreMade) {
     const Uses uses = uses_at(program, kCard);
     const Bytes room(program.touched_at(kCard).count() * 6 / 10);
     const double time = make_schedule(uses, room).time;
-    for (const Weights::Out out : {Weights::Out::fresh, Weights::Out::first}) {
-      const Weights one{.out = out};
+    for (const CoverWeights::Out out : {CoverWeights::Out::fresh, CoverWeights::Out::first}) {
+      const CoverWeights one{.out = out};
       const double alone = make_schedule(uses, room, std::span(&one, 1)).time;
       EXPECT_LE(time, alone) << "seed " << seed;
       better += time < alone ? 1 : 0;
@@ -352,7 +352,7 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
     for (size_t i = 0; i < blocks.size(); ++i) loop.op({{blocks[i], KiB(100), false, i < 5}});
   const Schedule made = make_schedule(uses_at(make_program(loop.history, 10).value(), kCard), KiB(800));
   EXPECT_FALSE(made.moves.empty());
-  for (const Move& move : made.moves) EXPECT_GT(move.slot.number, 5);
+  for (const PlannedMove& move : made.moves) EXPECT_GT(move.slot.number, 5);
 }
 
 // The host below a card and the disk below that, as schedules say: what is where after each step.
@@ -363,7 +363,7 @@ class Tiers {
     moves_ = card.moves;
     moves_.insert(moves_.end(), host.moves.begin(), host.moves.end());
     std::stable_sort(moves_.begin(), moves_.end(),
-                     [](const Move& a, const Move& b) { return a.after < b.after; });
+                     [](const PlannedMove& a, const PlannedMove& b) { return a.after < b.after; });
   }
 
   void period(int64_t births_before) {
@@ -386,7 +386,7 @@ class Tiers {
   int late = 0;  // of what goes to the card, that was still there
 
  private:
-  void make(const Move& move, Name name) {
+  void make(const PlannedMove& move, Name name) {
     if (!move.stored && !move.arrives) {
       put(name, move.size.count());
     } else if (!move.stored) {
@@ -414,7 +414,7 @@ class Tiers {
 
   const Program& program_;
   const int64_t room_;
-  std::vector<Move> moves_;
+  std::vector<PlannedMove> moves_;
   int64_t used_ = 0;
   std::map<Name, int64_t> here_;  // at the host
   std::set<Name> below_;

@@ -58,7 +58,7 @@ TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
   ASSERT_NEAR((orders()[{kHost, true}]), 112, 20);
   host_room_ = KiB(150);
   EXPECT_NEAR((orders()[{kHost, true}]), 66, 20);
-  host_room_ = tracker_.planner.wants().at(kHost);
+  host_room_ = tracker_.planner.working_set().at(kHost);
   EXPECT_EQ((orders()[{kHost, true}]), 0) << "all that is away fits there";
   EXPECT_GT((orders()[{kCard, true}]), 0);
   host_room_ = KiB(100);
@@ -66,13 +66,13 @@ TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
 }
 
 TEST_F(Backed, WhatAPeriodWantsOfTheHostIsTheMostThatIsAway) {
-  EXPECT_EQ(tracker_.planner.wants().at(kHost), Wants::kUnknown);
+  EXPECT_EQ(tracker_.planner.working_set().at(kHost), WorkingSet::kUnknown);
   orders();
-  EXPECT_TRUE(tracker_.planner.wants().changed());
-  EXPECT_FALSE(tracker_.planner.wants().changed()) << "it has been told";
-  EXPECT_EQ(tracker_.planner.wants().at(kCard), KiB(kBlocks));
-  EXPECT_GE(tracker_.planner.wants().at(kHost), KiB(kBlocks - 200));
-  EXPECT_LE(tracker_.planner.wants().at(kHost), KiB(kBlocks - 200 + 16));
+  EXPECT_TRUE(tracker_.planner.working_set().changed());
+  EXPECT_FALSE(tracker_.planner.working_set().changed()) << "it has been told";
+  EXPECT_EQ(tracker_.planner.working_set().at(kCard), KiB(kBlocks));
+  EXPECT_GE(tracker_.planner.working_set().at(kHost), KiB(kBlocks - 200));
+  EXPECT_LE(tracker_.planner.working_set().at(kHost), KiB(kBlocks - 200 + 16));
 }
 
 TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
@@ -99,19 +99,19 @@ TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
     for (size_t i = 0; i < 40; ++i) it.op({read(weights[i])});
   };
   for (int i = 0; i < 20; ++i) period();
-  ASSERT_EQ(it.planner.wants().at(kCard), KiB(40));
+  ASSERT_EQ(it.planner.working_set().at(kCard), KiB(40));
   it.planner.unplanned(kCard, KiB(1));
   for (int i = 0; i < 60; ++i) period();
-  EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "it repeats itself as before";
+  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(40)) << "it repeats itself as before";
   std::mt19937 any(1);
   const auto go_on = [&] {
     for (int i = 0; i < 5000; ++i) it.op({read(weights[any() % 400])});
   };
   go_on();
-  EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "nothing was evicted";
+  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(40)) << "nothing was evicted";
   it.planner.unplanned(kCard, KiB(1));
   go_on();
-  EXPECT_GT(it.planner.wants().at(kCard), KiB(380));
+  EXPECT_GT(it.planner.working_set().at(kCard), KiB(380));
 }
 
 TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
@@ -126,12 +126,12 @@ TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
     }
   };
   for (int i = 0; i < 6; ++i) period();
-  EXPECT_EQ(it.planner.wants().at(kCard), KiB(14));
+  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(14));
 }
 
 TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
   ProgramTracker it([](NodeId node) { return node == kCard ? KiB(30) : KiB(100); }, {}, NodeId{1});
-  EXPECT_EQ(it.planner.wants().at(kCard), Wants::kUnknown);
+  EXPECT_EQ(it.planner.working_set().at(kCard), WorkingSet::kUnknown);
   std::vector<Name> blocks;
   for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
   std::mt19937 any(1);
@@ -139,15 +139,15 @@ TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
     for (int i = 0; i < operators; ++i) it.op({read(blocks[any() % count])});
   };
   go_on(1000, 20);
-  EXPECT_TRUE(it.planner.wants().changed());
-  EXPECT_EQ(it.planner.wants().at(kCard), KiB(20));
-  EXPECT_EQ(it.planner.wants().at(NodeId{1}), Bytes(0));
+  EXPECT_TRUE(it.planner.working_set().changed());
+  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(20));
+  EXPECT_EQ(it.planner.working_set().at(NodeId{1}), Bytes(0));
   go_on(20'000, 20);
-  EXPECT_FALSE(it.planner.wants().changed());
+  EXPECT_FALSE(it.planner.working_set().changed());
   it.planner.unplanned(kCard, KiB(1));
   go_on(5000, 500);
-  EXPECT_GT(it.planner.wants().at(kCard), KiB(480));
-  EXPECT_EQ(it.planner.wants().at(NodeId{1}), it.planner.wants().at(kCard) - KiB(30))
+  EXPECT_GT(it.planner.working_set().at(kCard), KiB(480));
+  EXPECT_EQ(it.planner.working_set().at(NodeId{1}), it.planner.working_set().at(kCard) - KiB(30))
       << "of the host, the rest";
 }
 

@@ -116,8 +116,8 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   for (int period = 0; period < 10; ++period)
     for (const Name weight : weights) EXPECT_EQ(it.op({read(weight)}), 0);
   EXPECT_FALSE(it.planner.follows());
-  EXPECT_EQ(it.planner.wants().at(kCard), KiB(40)) << "others may have the rest";
-  EXPECT_EQ(it.planner.wants().at(NodeId{1}), Bytes(0));
+  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(40)) << "others may have the rest";
+  EXPECT_EQ(it.planner.working_set().at(NodeId{1}), Bytes(0));
 }
 
 // A loop whose state is one block at first and another from then on: what it makes is not the same each time.
@@ -184,11 +184,11 @@ TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoPeriodYet) {
 }
 
 // A long program, and jobs that are done when the test says so.
-class PlannedBeside : public ::testing::Test {
+class PlannedInBackground : public ::testing::Test {
  protected:
   static constexpr int64_t kBlocks = 3000;
 
-  PlannedBeside() {
+  PlannedInBackground() {
     for (int64_t i = 0; i < kBlocks; ++i) blocks.push_back(it.meet());
   }
   int part(int64_t first, int64_t last) {
@@ -207,9 +207,9 @@ class PlannedBeside : public ::testing::Test {
   std::vector<Name> blocks;
 };
 
-TEST_F(PlannedBeside, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
+TEST_F(PlannedInBackground, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(period(), 0);
-  ASSERT_EQ(jobs.size(), 1u) << "asked for once";
+  ASSERT_EQ(jobs.size(), 1u) << "started once";
   EXPECT_FALSE(it.planner.follows());
   EXPECT_EQ(it.planner.periods(), 0) << "nothing is planned in them";
   EXPECT_EQ(it.planner.divergences(), 0);
@@ -225,7 +225,7 @@ TEST_F(PlannedBeside, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
   EXPECT_EQ(it.planner.cost().bound, KiB(500));
 }
 
-TEST_F(PlannedBeside, TheOldScheduleHoldsUntilThereIsAnother) {
+TEST_F(PlannedInBackground, TheOldScheduleHoldsUntilThereIsAnother) {
   for (int i = 0; i < 3; ++i) period();
   do_jobs();
   period();
@@ -239,7 +239,7 @@ TEST_F(PlannedBeside, TheOldScheduleHoldsUntilThereIsAnother) {
   EXPECT_EQ(it.planner.cost().bound, KiB(1000));
 }
 
-TEST_F(PlannedBeside, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
+TEST_F(PlannedInBackground, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
   for (int i = 0; i < 3; ++i) period();
   do_jobs();
   for (int i = 0; i < 2; ++i) period();
@@ -255,7 +255,7 @@ TEST_F(PlannedBeside, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
   EXPECT_EQ(it.planner.cost().bound, KiB(2000));
 }
 
-TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
+TEST_F(PlannedInBackground, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
   for (int i = 0; i < 3; ++i) period();
   for (int i = 0; i < 20; ++i) it.op({{it.meet(), KiB(3), true}});
   do_jobs();
@@ -265,7 +265,7 @@ TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
   EXPECT_TRUE(it.planner.follows());
 }
 
-TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
+TEST_F(PlannedInBackground, AProgramThatFitsIsNotFollowed) {
   // All of it is touched in a period, and little of it is alive at a time.
   room = KiB(kBlocks - 1);
   const auto period_that_fits = [&] {
@@ -289,7 +289,7 @@ TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
   EXPECT_LE(looks, 7u) << "the later the more often it was";
 }
 
-TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
+TEST_F(PlannedInBackground, WhatWasInterruptedIsPlannedAnew) {
   for (int i = 0; i < 3; ++i) period();
   it.planner.interrupt();
   do_jobs();  // of no use any more
@@ -299,7 +299,7 @@ TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
   EXPECT_GT(period(), 0);
 }
 
-TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
+TEST_F(PlannedInBackground, AJobMayEndBehindThePlanner) {
   auto planner = std::make_unique<ProgramTracker>([this](NodeId) { return room; },
                                                   [this](auto job) { jobs.push_back(std::move(job)); });
   std::vector<Name> its;

@@ -25,62 +25,62 @@ TEST(LruPolicy, OfThoseUsedTogetherSparesGoFirstThenTheLarger) {
 }
 
 // Comes at `came`, is used until `left`, and leaves.
-void stay(Returns& returns, uint64_t before, uint64_t came, uint64_t left) {
-  returns.came(before, came);
-  returns.left(left);
+void stay(ReuseHistory& history, uint64_t before, uint64_t came, uint64_t left) {
+  history.came(before, came);
+  history.left(left);
 }
 
-TEST(Returns, AreKnownAfterTwo) {
-  Returns returns;
-  stay(returns, 0, 10, 20);
-  returns.came(20, 120);
-  EXPECT_EQ(returns.next_use(130), 0u) << "once may be chance";
-  returns.left(130);
-  returns.came(130, 230);
-  EXPECT_EQ(returns.next_use(240), 340u);
+TEST(ReuseHistory, AreKnownAfterTwo) {
+  ReuseHistory history;
+  stay(history, 0, 10, 20);
+  history.came(20, 120);
+  EXPECT_EQ(history.next_use(130), 0u) << "once may be chance";
+  history.left(130);
+  history.came(130, 230);
+  EXPECT_EQ(history.next_use(240), 340u);
 }
 
-TEST(Returns, TheShorterOfTwoGapsCounts) {
-  Returns returns;
-  stay(returns, 0, 10, 10);
-  stay(returns, 10, 110, 110);
-  returns.came(110, 310);
-  EXPECT_EQ(returns.next_use(310), 410u) << "100, then 200";
-  returns.left(310);
-  returns.came(310, 610);
-  EXPECT_EQ(returns.next_use(610), 810u) << "200, then 300: what is longer ago is forgotten";
+TEST(ReuseHistory, TheShorterOfTwoGapsCounts) {
+  ReuseHistory history;
+  stay(history, 0, 10, 10);
+  stay(history, 10, 110, 110);
+  history.came(110, 310);
+  EXPECT_EQ(history.next_use(310), 410u) << "100, then 200";
+  history.left(310);
+  history.came(310, 610);
+  EXPECT_EQ(history.next_use(610), 810u) << "200, then 300: what is longer ago is forgotten";
 }
 
-TEST(Returns, WhatMayBeInUseStillIsNotKnown) {
-  Returns returns;
-  stay(returns, 0, 10, 50);
-  stay(returns, 50, 1050, 1100);
-  returns.came(1100, 2100);
-  EXPECT_EQ(returns.next_use(2080), 0u) << "it was fetched ahead, and not used yet";
-  EXPECT_EQ(returns.next_use(2120), 0u) << "the last stay was of 50";
-  EXPECT_EQ(returns.next_use(2150), 3150u);
+TEST(ReuseHistory, WhatMayBeInUseStillIsNotKnown) {
+  ReuseHistory history;
+  stay(history, 0, 10, 50);
+  stay(history, 50, 1050, 1100);
+  history.came(1100, 2100);
+  EXPECT_EQ(history.next_use(2080), 0u) << "it was fetched ahead, and not used yet";
+  EXPECT_EQ(history.next_use(2120), 0u) << "the last stay was of 50";
+  EXPECT_EQ(history.next_use(2150), 3150u);
 }
 
-TEST(Returns, LongSpansAreKeptToOnePartInAThousand) {
+TEST(ReuseHistory, LongSpansAreKeptToOnePartInAThousand) {
   for (uint64_t gap = 1; gap < uint64_t{1} << 40; gap = gap * 3 + 1) {
-    Returns returns;
-    stay(returns, 0, 1, 1);
-    stay(returns, 1, 1 + gap, 1 + gap);
-    returns.came(1 + gap, 1 + 2 * gap);
-    const auto known = static_cast<double>(returns.next_use(1 + 2 * gap) - (1 + 2 * gap));
+    ReuseHistory history;
+    stay(history, 0, 1, 1);
+    stay(history, 1, 1 + gap, 1 + gap);
+    history.came(1 + gap, 1 + 2 * gap);
+    const auto known = static_cast<double>(history.next_use(1 + 2 * gap) - (1 + 2 * gap));
     EXPECT_LE(known, static_cast<double>(gap));
     EXPECT_GE(known, static_cast<double>(gap) * 0.999);
   }
 }
 
-TEST(ReturnsPolicy, KnowsTheNextUseOfWhatCameBackAndOrdersTheRestByUse) {
-  const auto policy = make_returns_policy();
-  EXPECT_EQ(policy->name(), "returns");
+TEST(ReuseDistancePolicy, KnowsTheNextUseOfWhatCameBackAndOrdersTheRestByUse) {
+  const auto policy = make_reuse_distance_policy();
+  EXPECT_EQ(policy->name(), "reuse-distance");
   EvictionView view{.size = Bytes(1), .last_use = 310};
   EXPECT_EQ(policy->next_use(view, 320), 0u);
-  stay(view.returns, 0, 10, 10);
-  stay(view.returns, 10, 110, 110);
-  view.returns.came(110, 310);
+  stay(view.reuse_history, 0, 10, 10);
+  stay(view.reuse_history, 10, 110, 110);
+  view.reuse_history.came(110, 310);
   EXPECT_EQ(policy->next_use(view, 320), 410u);
   EXPECT_EQ(policy->next_use(view, 410), 0u) << "it did not come when it was to";
   EXPECT_EQ(make_lru_policy()->next_use(view, 320), 0u);

@@ -81,19 +81,19 @@ class Training {
   std::string text_;
 };
 
-Program training(int layers, Sizes sizes) {
+RecordedProgram training(int layers, Sizes sizes) {
   return last_steps(parsed(Training(layers, sizes).steps(6)), kCard, 5);
 }
 
-int64_t bytes_of(const Program& program, Role role, int64_t step) {
+int64_t bytes_of(const RecordedProgram& program, Role role, int64_t step) {
   int64_t bytes = 0;
   for (const Tensor& tensor : program.tensors)
     if (tensor.role == role && (tensor.lasts || tensor.step == step)) bytes += tensor.bytes;
   return bytes >> 20;
 }
 
-TEST(Program, TellsTensorsApartByWhatAStepDoesWithThem) {
-  const Program program = training(4, {.parameter = 2, .state = 3, .activation = 4});
+TEST(RecordedProgram, TellsTensorsApartByWhatAStepDoesWithThem) {
+  const RecordedProgram program = training(4, {.parameter = 2, .state = 3, .activation = 4});
   ASSERT_EQ(program.steps.size(), 5u);
   const Parts& step = program.steps[1];
   EXPECT_EQ(step.end - step.begin, 13);
@@ -107,21 +107,21 @@ TEST(Program, TellsTensorsApartByWhatAStepDoesWithThem) {
   for (const Tensor& tensor : program.tensors) EXPECT_EQ(tensor.trained, tensor.role == Role::parameter);
 }
 
-TEST(Program, TakesStatisticsThatForwardWritesForNoOptimizer) {
+TEST(RecordedProgram, TakesStatisticsThatForwardWritesForNoOptimizer) {
   std::string text = "O make 1:1048576o 2:512o 3:1048576o\n";
   for (int step = 1; step <= 4; ++step) {
     const std::string made = std::to_string(10 * step) + ":1048576";
     text += "O norm =1000000,0,1 1:1048576r 2:512w " + made + "o\nO norm_backward =1000000,0,1 1:1048576r " +
             made + "r 2:512r\nF " + std::to_string(10 * step) + "\nM step\n";
   }
-  const Program program = last_steps(parsed(text), kCard, 3);
+  const RecordedProgram program = last_steps(parsed(text), kCard, 3);
   ASSERT_EQ(program.steps.size(), 3u);
   EXPECT_EQ(program.steps[0].optimizer, program.steps[0].end) << "nobody optimizes";
   EXPECT_EQ(bytes_of(program, Role::parameter, 0), 2)
       << "what is never used is one too: nobody needs it there";
 }
 
-TEST(Program, OfNothingIsNothing) {
+TEST(RecordedProgram, OfNothingIsNothing) {
   EXPECT_TRUE(last_steps({}, kCard, 4).steps.empty());
   EXPECT_TRUE(last_steps(parsed("O a 1:64o\nF 1\nF 7\n"), kCard, 4).kernels.empty());
   EXPECT_EQ(last_steps(parsed("O a 1:64o\nM step\nM step\n"), kCard, 4).steps.size(), 2u);
@@ -130,14 +130,15 @@ TEST(Program, OfNothingIsNothing) {
 // Five times a step of four kernels of 1 ms.
 constexpr int64_t kSteps[] = {0, 4, 8, 12, 16};
 
-Program four_kernels(std::vector<Tensor> tensors) {
-  Program program{.kernels = std::vector<double>(20, kMs), .tensors = std::move(tensors), .steps = {}};
+RecordedProgram four_kernels(std::vector<Tensor> tensors) {
+  RecordedProgram program{
+      .kernels = std::vector<double>(20, kMs), .tensors = std::move(tensors), .steps = {}};
   for (const int64_t step : kSteps) program.steps.push_back({step, step, step + 4, step + 4});
   return program;
 }
 
 // Two MiB that the first operator of each step uses.
-Program used_at_first() {
+RecordedProgram used_at_first() {
   Tensor tensor{.bytes = 2 << 20, .lasts = true, .died = 19, .uses = {}};
   for (const int64_t step : kSteps) tensor.uses.push_back({step, false});
   return four_kernels({tensor});
@@ -153,7 +154,7 @@ Course away(bool copied, int64_t ahead) {
 }
 
 TEST(Trips, OverlapKernelsAsFarAsTheyMayBegin) {
-  const Program program = used_at_first();
+  const RecordedProgram program = used_at_first();
   const auto seconds = [&](const Course& course) {
     return cost(program, course, kLink, MiB(2)).seconds / kMs;
   };
@@ -174,7 +175,7 @@ TEST(Trips, WaitForRoomThatCopiesGive) {
         {.bytes = 2 << 20, .born = step, .died = step + 3, .uses = {{step, true}, {step + 3, false}}});
     tensors.push_back({.bytes = 2 << 20, .born = step + 1, .died = step + 1, .uses = {{step + 1, true}}});
   }
-  const Program program = four_kernels(tensors);
+  const RecordedProgram program = four_kernels(tensors);
   Course course;
   for (size_t step = 0; step < 5; ++step) {
     const auto begin = static_cast<int64_t>(4 * step);
@@ -190,20 +191,20 @@ TEST(Trips, WaitForRoomThatCopiesGive) {
 }
 
 TEST(Trips, OfWhatTheHostMakesComeWhileItMakesTheRest) {
-  const Program program = used_at_first();
+  const RecordedProgram program = used_at_first();
   Course course = away(false, 0);
-  for (Trip& trip : course.trips) {
+  for (TensorTrip& trip : course.trips) {
     trip.keeps_room = true;
     trip.of_host = 0.5;
   }
   course.host_seconds = 10 * kMs;
   EXPECT_NEAR(cost(program, course, kLink, MiB(2)).seconds / kMs, 14, 1e-9) << "there by 11 of 14";
-  for (Trip& trip : course.trips) trip.of_host = 1;
+  for (TensorTrip& trip : course.trips) trip.of_host = 1;
   EXPECT_NEAR(cost(program, course, kLink, MiB(2)).seconds / kMs, 16, 1e-9) << "begins when all is made";
 }
 
 TEST(Alternatives, MoveNothingWhereAllFits) {
-  const Program program = training(4, {.activation = 4});
+  const RecordedProgram program = training(4, {.activation = 4});
   const Bytes all = least_room(program, {});
   EXPECT_EQ(all, MiB(8 + 20 + 1))
       << "in the first backward operator: two activations' gradients, three saved";
@@ -217,7 +218,7 @@ TEST(Alternatives, MoveNothingWhereAllFits) {
 }
 
 TEST(Alternatives, ActivationsLeaveInForwardAndComeBackInBackward) {
-  const Program program = training(4, {.activation = 4});
+  const RecordedProgram program = training(4, {.activation = 4});
   const Alternative found = alternatives(program, kLink, MiB(25)).activations;
   ASSERT_TRUE(found.cost.has_value());
   EXPECT_EQ(found.cost->out, MiB(4)) << "the first of three is enough";
@@ -228,7 +229,7 @@ TEST(Alternatives, ActivationsLeaveInForwardAndComeBackInBackward) {
 }
 
 TEST(Alternatives, HaveANeedOfTheirOwn) {
-  const Program program = training(4, {.parameter = 2, .state = 3, .activation = 4});
+  const RecordedProgram program = training(4, {.parameter = 2, .state = 3, .activation = 4});
   const Alternatives found = alternatives(program, kLink, MiB(1));
   EXPECT_FALSE(found.modules.cost || found.activations.cost || found.optimizer.cost);
   // Backward's third operator has two activations' gradients and one saved, and three parameters' gradients.
@@ -239,7 +240,7 @@ TEST(Alternatives, HaveANeedOfTheirOwn) {
 
 TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
   // Two layers, of which parameters and state alone have bytes: each takes 4 ms to come or go.
-  const Program program = training(2, {.parameter = 4, .state = 4, .activation = 0});
+  const RecordedProgram program = training(2, {.parameter = 4, .state = 4, .activation = 0});
   const Alternative found = alternatives(program, kLink, MiB(12)).modules;
   EXPECT_EQ(found.least, MiB(12)) << "a parameter, its gradient and its state";
   ASSERT_TRUE(found.cost.has_value());
@@ -265,7 +266,7 @@ TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
         "O zero =1000000,0,1 3:1048576w\nO f =1000000,0,1 1:1048576r\nO b =1000000,0,1 1:1048576r "
         "3:1048576w\n"
         "O o =1000000,0,1 1:1048576w 2:67108864w 3:1048576r\nM step\n";
-  const Program program = last_steps(parsed(text), kCard, 5);
+  const RecordedProgram program = last_steps(parsed(text), kCard, 5);
   EXPECT_EQ(bytes_of(program, Role::gradient, 0), 1);
   const Alternative found = alternatives(program, kLink, MiB(4)).optimizer;
   ASSERT_TRUE(found.cost.has_value());
@@ -280,7 +281,7 @@ TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
 }
 
 TEST(Alternatives, MoveNoMoreModulesThanTheRoomAsksFor) {
-  const Program program = training(8, {.parameter = 4, .state = 4, .activation = 0});
+  const RecordedProgram program = training(8, {.parameter = 4, .state = 4, .activation = 0});
   Bytes before = GiB(1);
   for (const int64_t room : {12, 40, 60, 80, 96}) {
     const Alternative found = alternatives(program, kLink, MiB(room)).modules;
@@ -292,7 +293,7 @@ TEST(Alternatives, MoveNoMoreModulesThanTheRoomAsksFor) {
 }
 
 TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
-  const Program program = training(4, {.parameter = 1, .state = 64, .activation = 1});
+  const RecordedProgram program = training(4, {.parameter = 1, .state = 64, .activation = 1});
   const Alternative found = alternatives(program, kLink, MiB(32)).optimizer;
   ASSERT_TRUE(found.cost.has_value());
   EXPECT_TRUE(found.by_host);
@@ -356,7 +357,7 @@ std::string wandering(std::mt19937& random) {
 TEST(Alternatives, OfAnyProgramFitWhereTheySayAndNoFasterThanItsParts) {
   std::mt19937 random(7);
   for (int program_number = 0; program_number < 100; ++program_number) {
-    const Program program = last_steps(parsed(wandering(random)), kCard, 5);
+    const RecordedProgram program = last_steps(parsed(wandering(random)), kCard, 5);
     double kernels = 0;  // of a step without the optimizer's part, which the host may make
     const Parts& step = program.steps[2];
     for (int64_t at = step.begin; at < step.optimizer; ++at)

@@ -16,8 +16,8 @@ namespace innkeeper::replay {
 namespace {
 
 using test::parsed;
-using trace::Entry;
-using trace::Record;
+using trace::AccessRecord;
+using trace::RecordEntry;
 
 constexpr int64_t kBlock = 1 << 20;
 
@@ -41,8 +41,8 @@ std::string circle(int steps) {
   return text;
 }
 
-TEST(Record, IsReadBack) {
-  const Record record = parsed("O mm =200,30,2 1:64r 2:128w 3:64o\n\nO empty\nF 3\nM step 1\nM step\n");
+TEST(AccessRecord, IsReadBack) {
+  const AccessRecord record = parsed("O mm =200,30,2 1:64r 2:128w 3:64o\n\nO empty\nF 3\nM step 1\nM step\n");
   ASSERT_EQ(record.entries.size(), 5u);
   EXPECT_EQ(record.entries[0].text, "mm");
   EXPECT_EQ(record.entries[0].work.flops, 200);
@@ -52,35 +52,35 @@ TEST(Record, IsReadBack) {
   EXPECT_EQ(record.of(record.entries[0])[1].size, Bytes(128));
   EXPECT_EQ(record.of(record.entries[0])[1].kind, trace::AccessKind::write);
   EXPECT_TRUE(record.of(record.entries[1]).empty());
-  EXPECT_EQ(record.entries[2].kind, Entry::Kind::freed);
+  EXPECT_EQ(record.entries[2].kind, RecordEntry::Kind::freed);
   EXPECT_EQ(record.entries[2].block, BlockId{3});
   EXPECT_FALSE(ends_step(record.entries[3]));
   EXPECT_TRUE(ends_step(record.entries[4]));
 }
 
-TEST(Record, GarbageIsNamedByItsLine) {
+TEST(AccessRecord, GarbageIsNamedByItsLine) {
   for (const std::string bad :
        {"X", "O", "O mm 1", "O mm 1:r", "O mm 1:64", "O mm 1:64x", "O mm 1:-64r", "F", "F x", "F 1 2",
         "O mm =1,2 1:64r", "O mm =1,2,3,4 1:64r", "O mm =-1,2,3", "O mm 99999999999999999999:1r",
         "O mm 1:64rr", "\x1f\x8b", "O mm =1,1,1000000000 1:64r", "O mm 1:9223372036854775807r",
         "O mm 281474976710656:64r"}) {
-    const Result<Record> record = trace::parse_record("O fine 1:64o\n" + bad + "\n");
+    const Result<AccessRecord> record = trace::parse_record("O fine 1:64o\n" + bad + "\n");
     ASSERT_FALSE(record.ok()) << bad;
     EXPECT_NE(record.status().message().find("line 2"), std::string::npos) << record.status().message();
   }
 }
 
 TEST(Steps, GoOnAsTheLastOneWas) {
-  const Record record = parsed(circle(3));
-  const Result<Record> more = with_more_steps(record, 2);
+  const AccessRecord record = parsed(circle(3));
+  const Result<AccessRecord> more = with_more_steps(record, 2);
   ASSERT_TRUE(more.ok()) << more.status().message();
   // The same program, recorded for as long: its later blocks have other names, in the same places.
-  const Record whole = parsed(circle(5));
+  const AccessRecord whole = parsed(circle(5));
   ASSERT_EQ(more.value().entries.size(), whole.entries.size());
   std::unordered_map<BlockId, BlockId> names;
   for (size_t i = 0; i < whole.entries.size(); ++i) {
-    const Entry& is = more.value().entries[i];
-    const Entry& wanted = whole.entries[i];
+    const RecordEntry& is = more.value().entries[i];
+    const RecordEntry& wanted = whole.entries[i];
     EXPECT_EQ(is.text, wanted.text);
     ASSERT_EQ(is.count, wanted.count);
     for (size_t k = 0; k < is.count; ++k) {
@@ -88,7 +88,7 @@ TEST(Steps, GoOnAsTheLastOneWas) {
           names.try_emplace(whole.of(wanted)[k].block, more.value().of(is)[k].block).first->second;
       EXPECT_EQ(more.value().of(is)[k].block, known) << "entry " << i;
     }
-    if (wanted.kind == Entry::Kind::freed) {
+    if (wanted.kind == RecordEntry::Kind::freed) {
       EXPECT_EQ(names.at(wanted.block), is.block) << "entry " << i;
     }
   }
@@ -128,7 +128,7 @@ TEST(Player, TakesABlockThatIsBornTwiceOnce) {
 }
 
 TEST(Offline, RulesMoveWhatIsKnownOfACircle) {
-  const Record record = parsed(circle(6));
+  const AccessRecord record = parsed(circle(6));
   EXPECT_EQ(most_alive(record), Bytes(12 * kBlock));
   const auto all = traffic(record, Bytes(12 * kBlock), Leaves::least_recently_used);
   ASSERT_TRUE(all.ok());
@@ -146,7 +146,7 @@ TEST(Offline, RulesMoveWhatIsKnownOfACircle) {
 }
 
 TEST(Player, TakesTheKernelsTimeWhereAllFits) {
-  const Record record = parsed(circle(4));
+  const AccessRecord record = parsed(circle(4));
   const cost::GpuModel card = cost::default_gpu();
   const Result<Played> played = play(record, {.card = card});
   ASSERT_TRUE(played.ok()) << played.status().message();
@@ -159,7 +159,7 @@ TEST(Player, TakesTheKernelsTimeWhereAllFits) {
 }
 
 TEST(Player, MovesLittleByAPlanAndInTimeAlone) {
-  const Result<Record> record = with_more_steps(parsed(circle(3)), 60);
+  const Result<AccessRecord> record = with_more_steps(parsed(circle(3)), 60);
   ASSERT_TRUE(record.ok());
   replay::Setup setup{.budget = Bytes(9 * kBlock)};
   const Result<Played> planned = play(record.value(), setup);
@@ -198,7 +198,7 @@ std::string training(int layers, int steps, const std::string& work = "100000000
 }
 
 TEST(Player, ComputesAgainInsteadOfCopying) {
-  const Record record = parsed(training(40, 12));
+  const AccessRecord record = parsed(training(40, 12));
   replay::Setup setup{.budget = Bytes(80 * kBlock)};
   const Result<Played> planned = play(record, setup);
   setup.recompute = true;
@@ -214,7 +214,7 @@ TEST(Player, ComputesAgainInsteadOfCopying) {
 // How long kernels take is known from the rounds before: copies run beside them, and to run some again would
 // take longer.
 TEST(Player, ComputesNothingAgainWhereCopiesCostNothing) {
-  const Record record = parsed(training(40, 12, "100000000000000"));
+  const AccessRecord record = parsed(training(40, 12, "100000000000000"));
   replay::Setup setup{.budget = Bytes(80 * kBlock)};
   const Result<Played> planned = play(record, setup);
   setup.recompute = true;

@@ -17,7 +17,7 @@ namespace {
 
 using cost::Truth;
 using test::parsed;
-using trace::Record;
+using trace::AccessRecord;
 
 constexpr int64_t kWeight = 1 << 20;
 
@@ -37,16 +37,16 @@ std::string unlike_kernels(int steps) {
 }
 
 TEST(Truth, EachKindOfKernelHasOneFactorFromHalfToTwice) {
-  const Record model = parsed(unlike_kernels(3));
+  const AccessRecord model = parsed(unlike_kernels(3));
   std::map<std::string, double> factors;
   double least = 2, most = 0.5;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const Record truth = with_true_kernels(model, Truth(seed));
+    const AccessRecord truth = with_true_kernels(model, Truth(seed));
     ASSERT_EQ(truth.entries.size(), model.entries.size());
     factors.clear();
     for (size_t i = 0; i < model.entries.size(); ++i) {
-      const trace::Entry& entry = model.entries[i];
-      if (entry.kind != trace::Entry::Kind::operation) continue;
+      const trace::RecordEntry& entry = model.entries[i];
+      if (entry.kind != trace::RecordEntry::Kind::operation) continue;
       const trace::Work expected = work_of(model, entry), found = truth.entries[i].work;
       const double factor = found.bytes / expected.bytes;
       EXPECT_NEAR(found.flops, expected.flops * factor, 1e-6 * expected.flops);
@@ -71,16 +71,16 @@ TEST(Truth, EachKindOfKernelHasOneFactorFromHalfToTwice) {
 }
 
 TEST(Truth, IsTheSameForASeed) {
-  const Record model = parsed(unlike_kernels(2));
-  const Record once = with_true_kernels(model, Truth(7)), again = with_true_kernels(model, Truth(7)),
-               other = with_true_kernels(model, Truth(8));
+  const AccessRecord model = parsed(unlike_kernels(2));
+  const AccessRecord once = with_true_kernels(model, Truth(7)), again = with_true_kernels(model, Truth(7)),
+                     other = with_true_kernels(model, Truth(8));
   EXPECT_EQ(once.entries[1].work.flops, again.entries[1].work.flops);
   EXPECT_NE(once.entries[1].work.bytes, other.entries[1].work.bytes);
 }
 
 // Where the model is right nothing differs from being told.
 TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
-  const Record record = parsed(unlike_kernels(3));
+  const AccessRecord record = parsed(unlike_kernels(3));
   const std::vector<double> shares = {0.8, 0.6};
   const cost::GpuModel card = cost::default_gpu();
   const cost::LinkModel link = cost::default_host_link();
@@ -98,8 +98,8 @@ TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
 
 // What the card does is the truth's, whatever the plans are made by.
 TEST(Truth, KernelsTakeWhatTheyTakeWhoeverPlans) {
-  const Record model = parsed(unlike_kernels(3));
-  const Record truth = with_true_kernels(model, Truth(3));
+  const AccessRecord model = parsed(unlike_kernels(3));
+  const AccessRecord truth = with_true_kernels(model, Truth(3));
   const std::vector<double> all = {1};
   const cost::GpuModel card = cost::default_gpu();
   const cost::LinkModel link = cost::default_host_link();

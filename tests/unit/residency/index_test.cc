@@ -111,7 +111,8 @@ double fetches_of_a_circle(std::unique_ptr<EvictionPolicy> (*policy)(), bool wri
 
 TEST(VictimIndex, InACircleMostStays) {
   EXPECT_EQ(fetches_of_a_circle(make_lru_policy, false), 10);
-  EXPECT_LE(fetches_of_a_circle(make_returns_policy, false), 1.3) << "10 in 9 passes is the best that can be";
+  EXPECT_LE(fetches_of_a_circle(make_reuse_distance_policy, false), 1.3)
+      << "10 in 9 passes is the best that can be";
 }
 
 TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
@@ -123,7 +124,7 @@ TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
   };
   const auto known = [&] {
     const Replica& replica = block->replica(machine.sim());
-    return replica.returns.next_use(replica.last_use) != 0;
+    return replica.reuse_history.next_use(replica.last_use) != 0;
   };
   for (int round = 0; round < 4; ++round) {
     ASSERT_TRUE(machine->requests().evict(*block).ok());
@@ -139,7 +140,7 @@ TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
 
 // Its copy would have to wait for who used it last, and the next kernel for the copy.
 TEST(VictimIndex, WhatIsDirtyLeavesInItsTurn) {
-  EXPECT_EQ(fetches_of_a_circle(make_returns_policy, true), 10);
+  EXPECT_EQ(fetches_of_a_circle(make_reuse_distance_policy, true), 10);
 }
 
 // Blocks that a user pinned are older than all others for ever: they must not be looked at for each victim.

@@ -350,11 +350,11 @@ TEST(Stream, WhateverIsWrittenIsReadBack) {
       EXPECT_EQ(read_all(stream.stop(), stream), all) << round;
       continue;
     }
-    const Result<Record> record = parse_record(recorder.stop());
+    const Result<AccessRecord> record = parse_record(recorder.stop());
     ASSERT_TRUE(record.ok()) << record.status().message();
     ASSERT_EQ(record.value().entries.size(), all.size() + (count > most ? 1 : 0));
     for (size_t i = 0; i < all.size(); ++i) {
-      const Entry& entry = record.value().entries[i];
+      const RecordEntry& entry = record.value().entries[i];
       const auto accesses = record.value().of(entry);
       const bool operation = all[i].kind == EventKind::operation;
       EXPECT_EQ((Told{.kind = entry.kind,

@@ -48,7 +48,7 @@ TEST(Recorder, WritesThePrecisionOfFlops) {
   EXPECT_EQ(text,
             "O mm =8,4,1048576,fp64\nO mm =8,4,1048576,fp32\nO mm =8,4,1048576,tf32\nO mm =8,4,1048576\n"
             "O mm =8,4,1048576,fp16\nO mm =8,4,1048576,fp8\nO mm =8,4,1048576,int8\nO add =0,4,1\n");
-  const Record record = parse_record(text).value();
+  const AccessRecord record = parse_record(text).value();
   for (size_t i = 0; i < cost::kPrecisionNames.size(); ++i) {
     EXPECT_EQ(record.entries[i].work.precision, static_cast<cost::Precision>(i));
     EXPECT_EQ(record.entries[i].work.kernels, 1 << 20);

@@ -1,6 +1,6 @@
 // Jobs of a background thread: in turn, on one thread, and what is left of them where the object or the
 // process ends.
-#include "base/aside.h"
+#include "base/background_worker.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -16,13 +16,13 @@
 namespace innkeeper {
 namespace {
 
-TEST(Aside, DoesJobsInTurnOnAThreadOfItsOwn) {
+TEST(BackgroundWorker, DoesJobsInTurnOnAThreadOfItsOwn) {
   std::vector<int> done;
   std::vector<std::thread::id> threads;
   std::promise<void> last;
-  Aside aside;
+  BackgroundWorker worker;
   for (int i = 0; i < 100; ++i) {
-    aside.run([&, i] {
+    worker.run([&, i] {
       done.push_back(i);
       threads.push_back(std::this_thread::get_id());
       if (i == 99) last.set_value();
@@ -34,10 +34,10 @@ TEST(Aside, DoesJobsInTurnOnAThreadOfItsOwn) {
   EXPECT_NE(threads.front(), std::this_thread::get_id());
 }
 
-TEST(Aside, TakesNoSignalOfThePrograms) {
-  Aside aside;
+TEST(BackgroundWorker, TakesNoSignalOfThePrograms) {
+  BackgroundWorker worker;
   std::promise<int> blocked;
-  aside.run([&] {
+  worker.run([&] {
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, nullptr, &mask);
     blocked.set_value(sigismember(&mask, SIGINT));
@@ -48,20 +48,20 @@ TEST(Aside, TakesNoSignalOfThePrograms) {
   EXPECT_EQ(sigismember(&mask, SIGINT), 0);
 }
 
-TEST(Aside, WaitsForTheJobThatIsUnderWayAndLeavesTheRest) {
+TEST(BackgroundWorker, WaitsForTheJobThatIsUnderWayAndLeavesTheRest) {
   std::promise<void> begun;
   std::promise<void> go_on;
   bool first = false;
   bool second = false;
   std::thread releases;
   {
-    Aside aside;
-    aside.run([&] {
+    BackgroundWorker worker;
+    worker.run([&] {
       begun.set_value();
       go_on.get_future().get();
       first = true;
     });
-    aside.run([&] { second = true; });
+    worker.run([&] { second = true; });
     begun.get_future().get();
     releases = std::thread([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -73,28 +73,28 @@ TEST(Aside, WaitsForTheJobThatIsUnderWayAndLeavesTheRest) {
   EXPECT_FALSE(second);
 }
 
-TEST(Aside, ManyThreadsGiveJobs) {
+TEST(BackgroundWorker, ManyThreadsGiveJobs) {
   std::atomic<int> done{0};
   {
-    Aside aside;
+    BackgroundWorker worker;
     std::vector<std::thread> threads;
     for (int i = 0; i < 16; ++i)
       threads.emplace_back([&] {
-        for (int job = 0; job < 500; ++job) aside.run([&] { ++done; });
+        for (int job = 0; job < 500; ++job) worker.run([&] { ++done; });
       });
     for (std::thread& thread : threads) thread.join();
     std::promise<void> last;
-    aside.run([&] { last.set_value(); });
+    worker.run([&] { last.set_value(); });
     last.get_future().get();
   }
   EXPECT_EQ(done, 16 * 500);
 }
 
-TEST(Aside, AChildOfForkMayDestroyIt) {
-  auto aside = std::make_unique<Aside>();
+TEST(BackgroundWorker, AChildOfForkMayDestroyIt) {
+  auto worker = std::make_unique<BackgroundWorker>();
   std::promise<void> begun;
   std::promise<void> go_on;
-  aside->run([&] {
+  worker->run([&] {
     begun.set_value();
     go_on.get_future().get();
   });
@@ -102,7 +102,7 @@ TEST(Aside, AChildOfForkMayDestroyIt) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    aside.reset();
+    worker.reset();
     _exit(0);
   }
   go_on.set_value();
@@ -112,18 +112,18 @@ TEST(Aside, AChildOfForkMayDestroyIt) {
 }
 
 // The mutex may be held by a thread that the child has not.
-TEST(Aside, ChildrenOfAForkAtAnyMomentMayDestroyIt) {
+TEST(BackgroundWorker, ChildrenOfAForkAtAnyMomentMayDestroyIt) {
   for (int round = 0; round < 100; ++round) {
-    auto aside = std::make_unique<Aside>();
+    auto worker = std::make_unique<BackgroundWorker>();
     std::atomic<bool> stop{false};
     std::thread gives([&] {
-      while (!stop) aside->run([] {});
+      while (!stop) worker->run([] {});
     });
     std::this_thread::sleep_for(std::chrono::microseconds(10 * round));
     const pid_t child = fork();
     if (child == 0) {
       alarm(20);
-      aside.reset();
+      worker.reset();
       _exit(0);
     }
     stop = true;

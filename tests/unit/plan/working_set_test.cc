@@ -1,5 +1,5 @@
-// What the last operators have a use for, where nobody knows a period.
-#include "plan/wants.h"
+// The working set of the last operators of a program without a period.
+#include "plan/working_set.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ constexpr NodeId kFirst{1};
 constexpr NodeId kSecond{2};
 
 std::array<int64_t, 2> kib_of(const History& history, int64_t operators) {
-  const std::array<Bytes, kMaxNodes> found = working_set(history, operators);
+  const std::array<Bytes, kMaxNodes> found = working_set_of_last(history, operators);
   return {found[1].count() / 1024, found[2].count() / 1024};
 }
 

@@ -1,4 +1,4 @@
-#include "base/aside.h"
+#include "base/background_worker.h"
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace innkeeper {
 
-struct Aside::State {
+struct BackgroundWorker::State {
   void do_jobs() {
     MutexLock lock(mutex);
     while (!stop) {
@@ -38,9 +38,9 @@ struct Aside::State {
   std::thread thread IK_GUARDED_BY(mutex);
 };
 
-Aside::Aside() : state_(new State) {}
+BackgroundWorker::BackgroundWorker() : state_(new State) {}
 
-Aside::~Aside() {
+BackgroundWorker::~BackgroundWorker() {
   // A child of fork() has the state without the thread, its mutex in whatever state it was: neither can be
   // ended.
   if (state_->owner != getpid()) return;
@@ -55,7 +55,7 @@ Aside::~Aside() {
   delete state_;
 }
 
-void Aside::run(std::function<void()> job) {
+void BackgroundWorker::run(std::function<void()> job) {
   MutexLock lock(state_->mutex);
   if (!state_->thread.joinable()) {
     try {

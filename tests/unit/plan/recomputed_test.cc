@@ -101,33 +101,33 @@ int64_t most_alive(const Program& program) {
 
 int64_t dropped(const Schedule& schedule) {
   return std::count_if(schedule.moves.begin(), schedule.moves.end(),
-                       [](const Move& move) { return move.drops; });
+                       [](const PlannedMove& move) { return move.drops; });
 }
 
-TEST(Remade, IsWhatAPureOperatorMadeOfWhatIsStillThere) {
+TEST(Recomputed, IsWhatAPureOperatorMadeOfWhatIsStillThere) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
-  const std::vector<Remade> all = may_be_remade(program, kCard);
+  const std::vector<RecomputedBlock> all = may_be_recomputed(program, kCard);
   EXPECT_EQ(all.size(), 15u) << "the last one is used at once";
-  for (const Remade& each : all) {
+  for (const RecomputedBlock& each : all) {
     EXPECT_EQ(each.size, KiB(300));
     EXPECT_EQ(each.use, 2 * 16 + 2 * (16 - each.after / 2)) << "behind the next layer's " << each.after;
   }
-  EXPECT_TRUE(may_be_remade(program, NodeId{1}).empty());
+  EXPECT_TRUE(may_be_recomputed(program, NodeId{1}).empty());
 }
 
-TEST(Remade, IsAnotherBlockToTheProgram) {
+TEST(Recomputed, IsAnotherBlockToTheProgram) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
-  const std::vector<Remade> all = may_be_remade(program, kCard);
-  const Program made = with_remade(program, all);
+  const std::vector<RecomputedBlock> all = may_be_recomputed(program, kCard);
+  const Program made = with_recomputed(program, all);
   EXPECT_EQ(made.length(), program.length());
   EXPECT_EQ(made.births, program.births + 15);
   EXPECT_EQ(most_alive(program) - most_alive(made), KiB(300 * 15).count());
-  EXPECT_EQ(most_alive(with_remade(program, {})), most_alive(program));
+  EXPECT_EQ(most_alive(with_recomputed(program, {})), most_alive(program));
 }
 
 // Kernels take long, so that copies run beside them: to compute again would cost time, though nothing need
 // move then.
-TEST(Remade, IsNotTakenWhereCopiesCostNothing) {
+TEST(Recomputed, IsNotTakenWhereCopiesCostNothing) {
   constexpr plan::Speed kSpeed{.memory = 1e12, .link = 2e10};
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300}), 1e-3).program();
   ASSERT_TRUE(program.is_timed());
@@ -136,14 +136,14 @@ TEST(Remade, IsNotTakenWhereCopiesCostNothing) {
   const Schedule plain = make_schedule(uses, room);
   ASSERT_FALSE(plain.moves.empty());
   EXPECT_EQ(plain.time, static_cast<double>(uses.touched.back())) << "copies hide";
-  const Program without = with_remade(program, may_be_remade(program, kCard));
+  const Program without = with_recomputed(program, may_be_recomputed(program, kCard));
   const Schedule nothing = make_schedule(uses_at(without, kCard, kSpeed), room);
   EXPECT_TRUE(nothing.moves.empty());
   EXPECT_GT(nothing.time, plain.time) << "what is computed again takes its time";
-  EXPECT_EQ(dropped(schedule_with_remade(program, uses, room)), 0);
+  EXPECT_EQ(dropped(schedule_with_recompute(program, uses, room)), 0);
 }
 
-TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
+TEST(Recomputed, IsTakenWhereThatIsFasterThanCopies) {
   int faster = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Training training(by_chance(seed, 24));
@@ -152,7 +152,7 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
     for (const int64_t percent : {90, 70, 50}) {
       const Bytes room(alive * percent / 100);
       const Schedule plain = make_schedule(uses_at(program, kCard), room);
-      const Schedule made = schedule_with_remade(program, uses_at(program, kCard), room);
+      const Schedule made = schedule_with_recompute(program, uses_at(program, kCard), room);
       EXPECT_LE(made.time, plain.time) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(dropped(plain), 0);
       faster += dropped(made) > 0 && made.arriving < plain.arriving ? 1 : 0;
@@ -161,7 +161,7 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
       for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
       EXPECT_EQ(pager.demanded_, 0) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(pager.evicted_, 0) << "seed " << seed << ", " << percent << " %";
-      EXPECT_EQ(pager.remade_, 4 * dropped(made)) << "seed " << seed << ", " << percent << " %";
+      EXPECT_EQ(pager.recomputed_, 4 * dropped(made)) << "seed " << seed << ", " << percent << " %";
       if (HasFatalFailure()) return;
     }
   }
@@ -169,20 +169,20 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
 }
 
 // What lasts from one period into the next has another name in the program with second lives.
-TEST(Remade, WhatMovesBesideItKeepsItsName) {
+TEST(Recomputed, WhatMovesBesideItKeepsItsName) {
   int tried = 0;
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Training training(by_chance(seed, 24), 0, 4000);
     const Program program = training.program();
     const Bytes room(most_alive(program) / 2);
-    const Schedule made = schedule_with_remade(program, uses_at(program, kCard), room);
-    const auto is_of_the_period_before = [&](const Move& move) {
+    const Schedule made = schedule_with_recompute(program, uses_at(program, kCard), room);
+    const auto is_of_the_period_before = [&](const PlannedMove& move) {
       return !move.slot.lasting && move.slot.number < 1;
     };
     if (dropped(made) == 0 || std::none_of(made.moves.begin(), made.moves.end(), is_of_the_period_before))
       continue;
     ++tried;
-    for (const Move& move : made.moves)
+    for (const PlannedMove& move : made.moves)
       EXPECT_TRUE(move.slot.lasting || move.slot.number > -program.births) << move.slot.number;
     Pager pager(program, room);
     int64_t births = training.births();
@@ -194,10 +194,10 @@ TEST(Remade, WhatMovesBesideItKeepsItsName) {
   EXPECT_GE(tried, 10);
 }
 
-TEST(Remade, NothingIsWhereAllFits) {
+TEST(Recomputed, NothingIsWhereAllFits) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
   EXPECT_TRUE(
-      schedule_with_remade(program, uses_at(program, kCard), Bytes(most_alive(program))).moves.empty());
+      schedule_with_recompute(program, uses_at(program, kCard), Bytes(most_alive(program))).moves.empty());
 }
 
 // One result that is pure, one use of it later; what its operator reads is `input` there.
@@ -221,24 +221,25 @@ struct Small {
   Program program;
 };
 
-TEST(Remade, IsNothingWhoseInputDiesOrIsWritten) {
-  EXPECT_EQ(may_be_remade(Small(5).program, kCard).size(), 1u);
-  EXPECT_EQ(may_be_remade(Small(6).program, kCard).size(), 1u);
-  EXPECT_TRUE(may_be_remade(Small(4).program, kCard).empty());
-  EXPECT_TRUE(may_be_remade(Small(3).program, kCard).empty());
-  EXPECT_TRUE(may_be_remade(Small(6, true).program, kCard).empty());
+TEST(Recomputed, IsNothingWhoseInputDiesOrIsWritten) {
+  EXPECT_EQ(may_be_recomputed(Small(5).program, kCard).size(), 1u);
+  EXPECT_EQ(may_be_recomputed(Small(6).program, kCard).size(), 1u);
+  EXPECT_TRUE(may_be_recomputed(Small(4).program, kCard).empty());
+  EXPECT_TRUE(may_be_recomputed(Small(3).program, kCard).empty());
+  EXPECT_TRUE(may_be_recomputed(Small(6, true).program, kCard).empty());
 }
 
-TEST(Remade, IsNothingThatIsCopiedSooner) {
+TEST(Recomputed, IsNothingThatIsCopiedSooner) {
   Program program = Small(6).program;
   for (Program::Use& use : program.uses)
     if (use.slot.number == 2) use.size = Bytes(144);
-  EXPECT_EQ(may_be_remade(program, kCard).size(), 1u);
-  EXPECT_TRUE(may_be_remade(program, kCard, 30).empty()) << "65 times as many bytes, at 2 x 30 of a copy's";
+  EXPECT_EQ(may_be_recomputed(program, kCard).size(), 1u);
+  EXPECT_TRUE(may_be_recomputed(program, kCard, 30).empty())
+      << "65 times as many bytes, at 2 x 30 of a copy's";
 }
 
-TEST(Remade, IsNotMadeOfWhatIsMadeAgain) {
-  const auto all = may_be_remade(Small(6, false, true).program, kCard);
+TEST(Recomputed, IsNotMadeOfWhatIsMadeAgain) {
+  const auto all = may_be_recomputed(Small(6, false, true).program, kCard);
   ASSERT_EQ(all.size(), 1u) << "the second is made of the first, which dies before besides";
   EXPECT_EQ(all[0].slot.number, 2);
   EXPECT_EQ(all[0].after, 2);
@@ -246,16 +247,16 @@ TEST(Remade, IsNotMadeOfWhatIsMadeAgain) {
 }
 
 // Both could be made again, one of the other: the larger is, or the first.
-TEST(Remade, OneOfAChainIs) {
+TEST(Recomputed, OneOfAChainIs) {
   Program program = Small(6, false, true).program;
   for (Program::Death& death : program.deaths)
     if (death.slot.number == 2) death.after = 6;
-  const auto first = may_be_remade(program, kCard);
+  const auto first = may_be_recomputed(program, kCard);
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].slot.number, 2);
   for (Program::Use& use : program.uses)
     if (use.slot.number == 3) use.size = KiB(10);
-  const auto larger = may_be_remade(program, kCard);
+  const auto larger = may_be_recomputed(program, kCard);
   ASSERT_EQ(larger.size(), 1u);
   EXPECT_EQ(larger[0].slot.number, 3);
 }

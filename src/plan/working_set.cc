@@ -1,4 +1,4 @@
-#include "plan/wants.h"
+#include "plan/working_set.h"
 
 #include <algorithm>
 #include <bitset>
@@ -41,7 +41,7 @@ class Alive {
 
 }  // namespace
 
-std::array<Bytes, kMaxNodes> working_set(const History& history, int64_t operators) {
+std::array<Bytes, kMaxNodes> working_set_of_last(const History& history, int64_t operators) {
   const int64_t begin = std::max(history.begin(), history.end() - operators);
   Alive alive;
   const std::span<const History::Death> deaths = history.deaths_from(begin);
@@ -53,21 +53,21 @@ std::array<Bytes, kMaxNodes> working_set(const History& history, int64_t operato
   return alive.most();
 }
 
-void Wants::follow(const ByNode& wanted, int64_t length) {
-  changed_ |= wanted != bytes_;
-  bytes_ = wanted;
+void WorkingSet::follow(const ByNode& working_set, int64_t length) {
+  changed_ |= working_set != bytes_;
+  bytes_ = working_set;
   length_ = length;
-  guesses_at_ = INT64_MAX;
-  guesses_ = 0;
+  next_estimate_ = INT64_MAX;
+  estimates_ = 0;
 }
 
-void Wants::evicted_without_a_period(const History& history) {
-  guesses_at_ = std::min(guesses_at_, history.end() + kTimes * std::max(length_, kKept));
+void WorkingSet::evicted_without_a_period(const History& history) {
+  next_estimate_ = std::min(next_estimate_, history.end() + kTimes * std::max(length_, kKept));
 }
 
-void Wants::guess(const History& history, const Beyond& beyond) {
-  guesses_at_ = history.end() + (kFirst << std::min(guesses_++, kMostDoubled));
-  const ByNode used = working_set(history, kLooked);
+void WorkingSet::estimate(const History& history, const Beyond& beyond) {
+  next_estimate_ = history.end() + (kFirst << std::min(estimates_++, kMostDoubled));
+  const ByNode used = working_set_of_last(history, kLooked);
   ByNode found = used;
   for (size_t i = 0; i < kMaxNodes; ++i) {
     if (used[i] == Bytes(0)) continue;

@@ -15,7 +15,7 @@
 
 namespace innkeeper {
 
-class Returns {
+class ReuseHistory {
  public:
   // It is there from `now` on; it was used at `last_use` when it was there before.
   void came(uint64_t last_use, uint64_t now) {
