@@ -199,9 +199,9 @@ bool set_rights(const SetUp& set_up, int fd, gid_t group, mode_t mode, const std
   return true;
 }
 
-// Replaces a missing lock, or another user's, which that user could replace while it is held. It is held during
-// the replacement: a waiting process sees that its name leads elsewhere, and starts again. At this point no
-// other user can create or move a file in the directory.
+// Replaces a missing lock, or another user's, which that user could replace while it is held. It is held
+// during the replacement: a waiting process sees that its name leads elsewhere, and starts again. At this
+// point no other user can create or move a file in the directory.
 void replace_lock(const Directory& directory, gid_t group, mode_t mode) {
   const std::string path = directory.path() + "/" + kLockName;
   struct stat about {};
