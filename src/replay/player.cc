@@ -23,9 +23,9 @@ using trace::Record;
 using trace::RecordedAccess;
 using trace::Work;
 
-constexpr Bytes kHost = GiB(1 << 20);  // addresses alone
+constexpr Bytes kHost = GiB(1 << 20);  // Blank addresses that take no memory.
 
-// One of an operator's kernels, which are taken to be alike.
+// Returns one of an operator's kernels, which are taken to be equal.
 cost::KernelCost kernel_of(const Work& work) {
   const auto kernels = static_cast<double>(work.kernels);
   return {.flops = work.flops / kernels, .bytes = work.bytes / kernels, .precision = work.precision};
@@ -58,7 +58,7 @@ class Player {
     engine_->set_planning(setup.planning);
     engine_->set_recompute(setup.recompute);
     engine_->set_recompute_index([this](Block& block) { return recorded_call_of(block); });
-    // A kernel may make an operand larger; here it is so from the beginning.
+    // A kernel may enlarge an operand; here the operand has its final size from the beginning.
     for (const RecordedAccess& access : record.accesses) {
       Bytes& size = sizes_[access.block];
       size = std::max(size, access.size);
@@ -129,7 +129,7 @@ class Player {
     accesses.push_back({.block = block, .write = write});
   }
 
-  // As a kernel allocates its results.
+  // Allocates results as a kernel does.
   Status make(const std::vector<RecordedAccess>& born, std::vector<Access>& accesses) {
     for (const RecordedAccess& access : born) {
       const Result<Handle> made = make(sizes_[access.block], accesses);
@@ -161,7 +161,7 @@ class Player {
     }
   }
 
-  // A recorded call may keep it.
+  // A recorded call may keep the block alive.
   void free(BlockId id) {
     const auto found = blocks_.find(id);
     if (found == blocks_.end()) return;
@@ -173,14 +173,14 @@ class Player {
     return {engine_->create(size), [this](Block* block) { engine_->destroy(block); }};
   }
 
-  // How a block is made again: its operator and, until it is held, what that one read.
+  // Recomputation of a block: its operator and, until the engine holds it, the operator's inputs.
   struct Made {
     const Entry* entry;
     std::vector<std::pair<std::weak_ptr<Block>, uint32_t>> inputs;
     uint32_t writes;
   };
 
-  // How what is pure of an operator's results is made.
+  // Records how to recompute the pure results of an operator.
   void remember(const Entry& entry, const std::vector<RecordedAccess>& born) {
     for (const RecordedAccess& access : born) {
       if (access.kind != AccessKind::pure) continue;
@@ -250,7 +250,7 @@ class Player {
   const cost::GpuModel model_card_;
   double modelled_ = 0;  // Seconds of kernels, by the model.
   std::shared_ptr<Accelerator> card_;
-  const Slabs* slabs_ = nullptr;  // the host's
+  const Slabs* slabs_ = nullptr;  // Slabs of the host.
   std::unique_ptr<Engine> engine_;
   std::unordered_map<BlockId, Bytes> sizes_;
   std::unordered_map<const Block*, Made> made_by_;
