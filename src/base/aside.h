@@ -1,7 +1,7 @@
-// Does jobs concurrently with the program, one after the other, on a thread of its own that begins with the
-// first and on which no signal of the program's is delivered.
+// Runs jobs concurrently with the program, one after the other, on a thread of its own. The thread starts
+// with the first job and receives none of the program's signals.
 //
-// It ends with the object. A child of fork() has the object without the thread, and may destroy it.
+// The thread ends with the object. A child of fork() has the object without the thread, and may destroy it.
 //
 // Thread safety: all methods.
 #pragma once
@@ -13,13 +13,13 @@ namespace innkeeper {
 class Aside {
  public:
   Aside();
-  // Waits for the job that is under way. Those that have not begun are not done.
+  // Waits for the job in progress. Jobs that have not begun are dropped.
   ~Aside();
   Aside(const Aside&) = delete;
   Aside& operator=(const Aside&) = delete;
 
-  // What the job uses must live until it is done, or this object is gone. Where no thread can be had the
-  // caller does it.
+  // Requires: the objects that the job uses live until it is done, or this object is gone. If no thread can
+  // be created, the caller runs the job.
   void run(std::function<void()> job);
 
  private:
