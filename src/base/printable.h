@@ -1,8 +1,8 @@
 // Makes text of unknown origin fit for a terminal: file contents, process names, environment variables, words
 // of a command line. It accepts any bytes.
 //
-// Letters of every script stay. Characters that a terminal obeys, or that change the order of display,
-// become escapes (\x1b, \u202e): control characters, marks of writing direction, line separators, and bytes
+// Letters of every script stay. Characters that a terminal obeys, or that change the order of display, become
+// escapes (\x1b, \u202e). They are control characters, marks of writing direction, line separators, and bytes
 // that are no UTF-8.
 #pragma once
 

@@ -1,5 +1,5 @@
 // innkeeper replay: estimates the time of a recorded program (innkeeper.record) on a GPU that the machine
-// need not have, with less memory than the program's working set.
+// need not have. The GPU's memory may be smaller than the program's working set.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -50,8 +50,8 @@ struct LocalShare {
   int rank = 0;
   int count = 1;
 
-  // Returns the indices of this process's GPUs among `visible` ones: a run, of equal length for each process;
-  // one GPU if there are fewer GPUs than processes.
+  // Returns the indices of this process's GPUs among `visible` ones. They are a run, of equal length for each
+  // process; one GPU if there are fewer GPUs than processes.
   std::vector<int> cards(int visible) const;
   // Returns the number of processes that share a GPU with this one, itself included.
   int sharers(int visible) const;

@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, 20> kSettings = {
     "INNKEEPER_PROGRAM",   "INNKEEPER_FAKE_NVML",   "INNKEEPER_LIBRARIES",      "INNKEEPER_PROBE",
 };
 
-// Variables of ours that are no settings: those passed to jobs, to a lease's program and to a run's
-// processes, and those of our own tests.
+// Variables of ours that are no settings. They are passed to jobs, to a lease's program and to a run's
+// processes, or belong to our tests.
 constexpr auto kOurs = std::to_array<std::string_view>({
     "INNKEEPER_JOB_ID",          "INNKEEPER_JOB_ATTEMPT",  "INNKEEPER_JOB_NAME",
     "INNKEEPER_JOB_STATE",       "INNKEEPER_JOB_CODE",     "INNKEEPER_JOB_OUTPUT",

@@ -1,5 +1,5 @@
-// Environment variables that look like settings but are none: those that begin with INNKEEPER_, and those
-// that differ from a setting's name by one or two letters.
+// Environment variables that look like settings but are none. They begin with INNKEEPER_, or differ from a
+// setting's name by one or two letters.
 #pragma once
 
 #include <string>

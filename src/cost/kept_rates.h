@@ -1,6 +1,6 @@
-// Rates that a probe has measured of a GPU, stored for later programs of the same user: one file for
-// each GPU in $XDG_CACHE_HOME/innkeeper/gpus, else ~/.cache/innkeeper/gpus, which `innkeeper calibrate`
-// shows and clears.
+// Rates that a probe has measured of a GPU, stored for later programs of the same user. Each GPU has
+// one file in $XDG_CACHE_HOME/innkeeper/gpus, else ~/.cache/innkeeper/gpus. `innkeeper calibrate` shows
+// and clears them.
 //
 // Thread safety: all functions, in several processes too: a file is written under another name first.
 #pragma once

@@ -1,5 +1,5 @@
-// Rates that a probe has measured of a GPU: those of the present hardware (a power limit, a part of a GPU, a
-// link behind a switch), while the table has those of a name.
+// Rates that a probe has measured of a GPU. They reflect the present hardware (a power limit, a part of a
+// GPU, a link behind a switch), while the table has the rates of a name.
 #pragma once
 
 #include "cost/gpu_model.h"

@@ -1,7 +1,7 @@
 // A pool of host memory that serves as a simulated accelerator's memory.
 //
 // Small blocks (up to kSmall) are carved from slabs and never freed before the end; large ones are mappings
-// of their own. A freed block waits on the shelf of its size class and is handed out again last in, first
+// of their own. A freed block waits on the shelf of its size class. It is handed out again last in, first
 // out, so that a use after free shows. Blocks that may still be in use (`busy`) are kept apart, in order.
 // Classes are at most 1/8 apart; the accounted size is exactly round_up(size).
 //

@@ -6,7 +6,7 @@
 //
 // Ordering. An accelerator has three queues. Work on one queue runs in order; between queues only a wait
 // orders work. Memory from allocate() may still be in use by earlier work of the compute queue, or by its
-// previous users (give_back): the queue for which it was requested comes after them. Destroying Memory is
+// previous users (give_back). The queue for which it was requested comes after them. Destroying Memory is
 // safe once the compute queue waits for every copy that touches it (I5, I6). The host and disks complete the
 // work before they return, or return an event; `wait` on them blocks the caller.
 //

@@ -2,10 +2,10 @@
 // one queue alone, as PyTorch's caching allocators do by stream. With it, the next owner of memory waits for
 // the users, and no other caller does.
 //
-// A free range has users of two kinds: events that its last owner named, and, if kernels released it, all
-// work that was on the compute queue by then. Kernels that get the memory come after the second kind anyway.
-// An allocated piece may span several such ranges or a part of one. If the last owner names no events, all
-// work on the compute queue counts as a user.
+// A free range has users of two kinds. Its last owner may name events; if kernels released it, all work that
+// was on the compute queue by then counts. Kernels that get the memory come after the second kind anyway. An
+// allocated piece may span several such ranges or a part of one. If the last owner names no events, all work
+// on the compute queue counts as a user.
 //
 // Costs one load for each piece until a caller names users or a copy gets memory: a program that fits
 // moves no blocks.

@@ -1,6 +1,6 @@
 // Host memory in slabs, for the host node's replicas.
 //
-// Slabs of 64 MiB and more are mapped whole, and page-locked whole if a GPU copies from them: both cost more
+// Slabs of 64 MiB and more are mapped whole, and page-locked whole if a GPU copies from them. Both cost more
 // than the copies would, so both are done once. Blocks are cut from them at exactly the accounted size. A
 // block takes the smallest free range that is large enough, of equal ones the one at the lowest address (best
 // fit). A freed block joins its free neighbours. (Best fit wastes least on recorded trainings:

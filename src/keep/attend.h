@@ -1,14 +1,14 @@
 // Runs a command with a lease that lasts as long as the command's processes.
 //
-//   this process   started by the user and target of the user's signals: waits for the command, ends as it ends
+//   this process   started by the user and target of the user's signals: waits for the command, ends like it
 //   the keeper     (keeper.h) its child: holds the lease until no process is left below it
 //   the command    the keeper's child; its orphaned descendants become children of the keeper
 //
 // The command's processes may close the lease's descriptor, fork twice and begin a session of their own: the
-// keeper is their subreaper all the same. If this process is killed, the keeper kills the command, as a kill
-// of the command itself would, and holds the lease for the remaining processes. If the keeper is killed, this
-// process, which is a subreaper too, stays until no process is left. Only if both are killed, the lease ends
-// with the last process that has its descriptor.
+// keeper is their subreaper all the same. If this process is killed, the keeper kills the command, as its
+// user intended, and holds the lease for the remaining processes. If the keeper is killed, this process,
+// which is a subreaper too, stays until no process is left. Only if both are killed, the lease ends with the
+// last process that has its descriptor.
 //
 // All three are in one process group and session, those of the caller. So the terminal's signals, and those
 // to the group, reach the command by themselves. Signals to this process alone are passed on, once, with the

@@ -8,8 +8,8 @@
 
 namespace innkeeper::keep {
 
-// Names of a job queue's processes, which a command may have started and which outlive it: the runner with
-// its watcher, and the keepers of its jobs.
+// Names of a job queue's processes: the runner with its watcher, and the keepers of its jobs. A command may
+// have started them, and they outlive it.
 inline constexpr const char* kQueueName = "innkeeper-queue";
 inline constexpr const char* kJobKeeperName = "innkeeper-keep";
 

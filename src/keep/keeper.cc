@@ -36,8 +36,8 @@ constexpr milliseconds kSameSignal{2000};
 // Period of reading the waiting process's state, because no process is notified of a SIGSTOP to it.
 constexpr milliseconds kLookForStop{1000};
 
-// Sets the name that ps shows. The name contains no part of this program's, so that `pkill innkeeper` finds
-// the one that passes its signal on, and not both, as a signal to the group would.
+// Sets the name that ps shows. It contains no part of this program's name. `pkill innkeeper` therefore finds
+// only the process that passes its signal on, while a signal to the group reaches both.
 void set_title(const std::string& title) {
   prctl(PR_SET_NAME, "gpu-lease");
   std::ifstream stat("/proc/self/stat");

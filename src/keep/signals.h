@@ -33,7 +33,7 @@ class Signals {
   const int fd_;
 };
 
-// Makes this process do what `signal` does to a process that neither handles nor blocks it: it ends or stops.
+// Gives `signal` its default effect on this process: it ends or stops.
 // Returns when the process goes on, or at once if the signal has no default effect.
 void suffer(int signal);
 

@@ -13,9 +13,9 @@
 // stopped does not count until the process continues (places.h). The first places in the line watch the
 // directory, and each later one watches one place (wait.h), so that a thousand may wait.
 //
-// Errors: invalid_argument, the request can never be granted; busy, not now (the message names the requested,
-// free and promised sizes and the holders); unavailable, there is no GPU or the lease is over; io_error, the
-// directory failed.
+// Errors: invalid_argument, the request can never be granted; busy, not now; unavailable, there is no GPU or
+// the lease is over; io_error, the directory failed. The message of busy names the requested, free and
+// promised sizes and the holders.
 //
 // Thread safe. Between calls only the open directory is kept.
 #pragma once

@@ -1,6 +1,6 @@
 // Chooses GPUs: pure functions over the ledger. Unclaimed GPUs go first, then the best links between the
-// chosen ones, then the score (most free memory, say), then the UUID, so that the same machine gives the same
-// answer. Several GPUs are always of one vendor.
+// chosen ones, then the score (most free memory, say). The UUID decides last, so that the same machine gives
+// the same answer. Several GPUs are always of one vendor.
 #pragma once
 
 #include <functional>

@@ -7,14 +7,14 @@
 //
 // `innkeeper setup` creates /run/innkeeper, where only root can create files. In the other two any user can
 // be first. Therefore root's directory precedes any other user's wherever it is, and a later directory
-// shadows nothing: all processes see the same directories and choose the same one. A directory that exists
-// and cannot be used is an error, not a reason to use another one, unless one is root's: other processes may
-// see it differently.
+// shadows no earlier one. All processes see the same directories and choose the same one. A directory that
+// exists and cannot be used is an error, because other processes may see it differently. Another directory is
+// used then only if it is root's.
 //
 // All programs that share the GPUs must share the directory: a container needs a mount of it. Its mode is
 // 1777, as that of /tmp: any user may add a file, and only a file's owner may change or remove it. A group
 // may use 1775. A directory without the sticky bit is refused. It must be in this machine's memory or on its
-// disk: locks on network and FUSE file systems do not reach all processes, so these are refused.
+// disk. Locks on network and FUSE file systems do not reach all processes, so these are refused.
 //
 // The directory's owner (and root) may remove any user's file, and the owner of alloc.lock may replace it.
 // Therefore leases protect against hostile users only if both are root's (protects()).

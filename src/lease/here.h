@@ -53,8 +53,8 @@ Result<Lease> adopt_here(std::optional<int> descriptor);
 // directory is gone, or locked for long), the lease is as good: it ends with its last descriptor.
 Status take_over_here(Lease& lease);
 
-// Returns warnings to show when a lease in this directory is granted, one per line: processes outside this
-// container do not see the lease, or a logout removes it. Empty if neither holds.
+// Returns warnings to show when a lease in this directory is granted, one per line. They say that processes
+// outside this container do not see the lease, or that a logout removes it. Empty if neither holds.
 std::vector<std::string> warnings_of(const Directory& directory);
 
 // Creates a lost lease's file again (Arbiter::restore). Fails (unavailable) if it is not lost.

@@ -6,7 +6,7 @@
 // A lease counts in full from its grant, though its process takes seconds to allocate memory. Memory that its
 // process (or a descendant) has allocated must not count twice, as promised and as used. Therefore each
 // process's bytes are matched to its leases. `unmaterialised` is the part of a lease that is not yet
-// allocated, `foreign` is memory used outside all leases. Processes sometimes cannot be matched: they are in
+// allocated, `foreign` is memory used outside all leases. Processes sometimes cannot be matched. They are in
 // another PID namespace, the driver does not list them, or the list is empty while memory is used. A lease
 // then counts in full for kWarmUpNs. After that, unattributed used memory counts as the lease's.
 //

@@ -46,9 +46,9 @@ inline std::optional<bool> write_locked(int fd) {
   return lock.l_type == F_WRLCK;
 }
 
-// Returns whether the error of reading a file shows that it is gone, or that its owner made it unreadable (a
-// link, a socket, no rights, F_SETLEASE). Such a file may be skipped. After any other error (no descriptor,
-// no memory, the disk) it may well be alive.
+// Returns whether the error of reading a file shows that it is gone or made unreadable by its owner (a link,
+// a socket, no rights, F_SETLEASE). Such a file may be skipped. After any other error (no descriptor, no
+// memory, the disk) it may well be alive.
 inline bool gone_or_barred(int error) {
   return error == ENOENT || error == ELOOP || error == EACCES || error == EPERM || error == EWOULDBLOCK ||
          error == ENXIO || error == ENODEV;

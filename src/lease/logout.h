@@ -1,6 +1,6 @@
 // Logout: when a user's last session ends, systemd removes the user's files in /dev/shm and in directories
-// below it (RemoveIPC= in logind.conf(5), on by default), even if processes have them open. It spares files
-// of root, of system users, and of users that linger (loginctl enable-linger).
+// below it, even if processes have them open. The setting is RemoveIPC= in logind.conf(5), on by default. It
+// spares files of root, of system users, and of users that linger (loginctl enable-linger).
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 // kernel's lock is the lease's life, never the file's content.
 //
 // A file has two slots of kSlotBytes. A change is written to the slot that is not in force, whole and with a
-// checksum, so that a writer killed in the middle leaves the old record in force. The valid slot with the
+// checksum. A writer killed in the middle therefore leaves the old record in force. The valid slot with the
 // higher revision is in force. A slot is text: one header line, then one `key=value` per line:
 //
 //   innkeeper-lease 1 <revision> <length of the rest> <FNV-1a of the rest, hex>

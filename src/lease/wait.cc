@@ -23,8 +23,8 @@ constexpr milliseconds kPause{1000};
 constexpr milliseconds kEachAhead{2};
 // Period at which a waiting caller is asked whether it has given up.
 constexpr milliseconds kAsk{100};
-// At the back: pause between two looks at the guard, per place between it and the first one (kEachLook, at
-// most kLook); and the least number of looks within the caller's limit.
+// At the back: pause between two looks at the guard, per place ahead (kEachLook), and its upper bound
+// (kLook). kLooksAtLeast is the least number of looks within the caller's limit.
 constexpr milliseconds kEachLook{10}, kLook{800};
 constexpr int kLooksAtLeast = 10;
 

@@ -1,9 +1,9 @@
-// Predicts a replica's next use from its earlier returns: a program that repeats a period uses each block
-// again about as long after its last use as in earlier periods.
+// Predicts a replica's next use from its earlier returns. A program that repeats a period uses each block
+// again after about the same time as in earlier periods.
 //
 // A replica arrives, is used for some time (its stay), and leaves; the gap is the time between its last use
-// and its return. Of the last two gaps the shorter counts, and it counts once this stay is as long as the
-// last one: until then the replica may still be in use.
+// and its return. Of the last two gaps the shorter counts. It counts once this stay is as long as the last
+// one: until then the replica may still be in use.
 //
 // The object is small, since each replica has one: spans are stored to one part in a thousand. Times are of
 // the engine's clock. A value: not thread-safe.

@@ -136,9 +136,9 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
   IK_RETURN_IF_ERROR(database.use_wal());
   IK_RETURN_IF_ERROR(
       database.execute(durable == Durable::power ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
-  // Otherwise each program that adds one job while no other process has the file open would copy
-  // the log into the file and wait for the disk three times. The log is as safe in its own file;
-  // SQLite copies it once it has grown.
+  // Otherwise a program that adds one job while no other process has the file open would copy the log into
+  // the file. It would wait for the disk three times. The log is as safe in its own file; SQLite copies it
+  // once it has grown.
   if (durable == Durable::processes)
     sqlite3_db_config(database.handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   IK_RETURN_IF_ERROR(database.execute("PRAGMA journal_size_limit=16777216"));

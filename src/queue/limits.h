@@ -1,7 +1,7 @@
 // Attributes, apart from the environment, that a process passes to its children: soft resource limits (ulimit
-// -S), the umask and the nice value. They are stored with a job, so that it starts as from the shell that
-// added it, not as from the shell that happened to start the runner. Hard limits cannot be raised again:
-// those of the runner's starter apply.
+// -S), the umask and the nice value. They are stored with a job. It then starts as from the shell that added
+// it, not as from the shell that happened to start the runner. Hard limits cannot be raised again: those of
+// the runner's starter apply.
 #pragma once
 
 #include <string>

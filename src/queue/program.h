@@ -20,9 +20,9 @@ struct Program {
 bool runner_alive(const Folder& folder);
 
 // Starts a runner if there is none. Returns once the runner has begun and has recorded the jobs that ended
-// unseen. The runner is no child of the caller. Blocks for a few milliseconds. Inside one of the
-// directory's own jobs the call leaves the start to the job's supervisor, which acts within two seconds: a
-// runner below a job would end with it.
+// unseen. The runner is no child of the caller. Blocks for a few milliseconds. Inside one of the directory's
+// own jobs the call leaves the start to the job's supervisor, which acts within two seconds. A runner below a
+// job would end with it.
 Status ensure_runner(const Folder& folder, const Program& program);
 
 // Starts the runner for a job's supervisor, without waiting. The runner is not

@@ -55,8 +55,8 @@ class Queue {
   // started; ensure_runner() reports that.
   Result<std::vector<JobId>> add(JobSpec spec);
 
-  // list(), ended_last() and show() return the present state: if there is no runner but work for one, they
-  // start it, and the runner first records the jobs that ended unseen.
+  // list(), ended_last() and show() return the present state. If there is no runner but work for one, they
+  // start it, and it first records the jobs that ended unseen.
   //
   // Sorted by id. Listing 100,000 jobs takes less than 100 ms.
   Result<std::vector<JobLine>> list(const Filter& filter = {});

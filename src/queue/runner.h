@@ -1,9 +1,10 @@
 // The runner: starts ready jobs, records ended ones, and exits when there is no work left. A kernel lock on
 // runner.lock ensures one runner for each user and directory.
 //
-// The runner may be killed at any moment. Jobs go on without it. The next process to notice (its watcher, a
-// caller of the queue, a job's supervisor) starts another one, which continues from the database and the life
-// files. A table in docs/design/queue.md lists the state that a successor finds after a kill at each moment.
+// The runner may be killed at any moment. Jobs go on without it. The next process to notice starts another
+// one: its watcher, a caller of the queue, or a job's supervisor. The new runner continues from the
+// database and the life files. A table in docs/design/queue.md lists the state that a successor finds after
+// a kill at each moment.
 #pragma once
 
 #include <string>

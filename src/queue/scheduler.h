@@ -3,7 +3,7 @@
 //
 // Jobs are ordered by priority, then by time of addition. A job without GPUs waits for CPU slots, strictly in
 // that order. Jobs with GPUs are tried in that order too. If the first cannot have its GPUs now, it waits in
-// line among all users (line.h), and later jobs may take GPUs that it does not wait for.
+// line among all users (line.h). Later jobs may take GPUs that it does not wait for.
 //
 // Thread safety: one thread uses it at a time.
 #pragma once

@@ -90,7 +90,7 @@ class Supervisor {
       (void)launch_.lease.share_through_exec();
   }
 
-  // Output of another job with this number is kept under another name: a database that lost its end, or that
+  // Output of another job with this number is kept under another name. A database that lost its end, or that
   // an old copy replaced, gives numbers again.
   int open_output() const {
     const std::string path = folder_.output(launch_.id, launch_.attempt);

@@ -19,14 +19,14 @@ class Tree {
   // Makes the calling process the tree's root. Requires: it has one thread.
   Tree();
 
-  // Signals each process once. The process group `group` is signalled at one moment, so that a
-  // process that it is just forking gets the signal too; the other processes as they are found. 0:
-  // the group does not exist (any more).
+  // Signals each process once. The process group `group` is signalled at one moment, so that a process that
+  // it is just forking gets the signal too. The other processes are signalled as they are found. `group` 0:
+  // there is no such group (any more).
   static void signal(int number, pid_t group);
 
   // Sends SIGKILL to all present processes. A killed process forks no more, so a pass that finds no new
-  // process is the last: all have got the signal or belong to another user. Returns true if the last pass
-  // found new ones; call it again soon then.
+  // process is the last. By then all have got the signal or belong to another user. Returns true if the last
+  // pass found new ones; call it again soon then.
   bool kill_all();
 
  private:

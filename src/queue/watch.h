@@ -1,5 +1,5 @@
-// Wakes a thread that waits for a change in the queue's directory: inotify on its wake file and on the life
-// directory, or a timer if no inotify instance is available.
+// Wakes a thread that waits for a change in the queue's directory. It uses inotify on the wake file and on
+// the life directory, or a timer if no inotify instance is available.
 #pragma once
 
 #include <chrono>

@@ -7,7 +7,7 @@
 namespace innkeeper::replay {
 
 // Returns the record and `more` steps after it. Fails unless the last two steps did the same, each with its
-// own blocks in the places of the other's: otherwise the next steps are unknown.
+// own blocks in the places of the other's. Otherwise the next steps are unknown.
 Result<trace::Record> with_more_steps(const trace::Record& record, int64_t more);
 
 }  // namespace innkeeper::replay

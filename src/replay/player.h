@@ -1,4 +1,4 @@
-// Plays a record on an engine with a simulated GPU that holds no data: it estimates a recorded program's time
+// Plays a record on an engine with a simulated GPU that holds no data. It estimates a recorded program's time
 // on any GPU with any budget. The engine, its policy and its plans are those that programs use.
 #pragma once
 

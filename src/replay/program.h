@@ -1,5 +1,6 @@
-// The last steps of a record, analysed by the record alone: the forward, backward and optimizer parts of a
-// step, and the role of each block. Rules that move blocks by role (alternatives.h) use them.
+// The last steps of a record, analysed by the record alone. The analysis finds the forward, backward
+// and optimizer parts of a step, and the role of each block. Rules that move blocks by role
+// (alternatives.h) use them.
 //
 //   the optimizer's part   from the first operator that writes a lasting block that the step had read before:
 //                          a parameter. (Statistics of a batch are written, but not read before.)

@@ -1,11 +1,11 @@
 // A simulated accelerator: memory with a capacity, queues that run asynchronously, and a virtual clock.
 //
 // It is adversarial on purpose. A kernel computes at launch, on the thread that launches it. Its results are
-// then moved to a side buffer and replaced by poison until they are *published*; a copy reads its source only
+// then moved to a side buffer and replaced by poison until they are *published*. A copy reads its source only
 // when it is published. Work is published in the order of its queue, and no earlier than a reader is entitled
-// to see it: when later work on the same queue starts, when work that waits for it starts, or when the host
-// synchronises. Fresh and freed memory is poison. A wait that the engine forgets therefore gives wrong
-// numbers, on a laptop, every time.
+// to see it. That is when later work on the same queue starts, when work that waits for it starts, or when
+// the host synchronises. Fresh and freed memory is poison. A wait that the engine forgets therefore gives
+// wrong numbers, on a laptop, every time.
 //
 // Visibility::late publishes as late as it may, early at once, random draws for each item (seeded).
 //
@@ -17,8 +17,8 @@
 // these are ordered only as far as their threads are. No lock is held while bytes are copied
 // (sim/work_queue.h).
 //
-// Ownership: memory belongs to the accelerator and stays mapped until it is destroyed, so that a late copy
-// to freed memory corrupts only simulated bytes, never the process. The destructor waits for the queues.
+// Ownership: memory belongs to the accelerator and stays mapped until it is destroyed. A late copy to freed
+// memory therefore corrupts only simulated bytes, never the process. The destructor waits for the queues.
 // Events may outlive it.
 #pragma once
 
@@ -90,10 +90,10 @@ class Accelerator {
   const cost::LinkModel& host_link() const;
 
   // Memory. `size` > 0 is rounded up to kAlignment. Fails with out_of_memory and the numbers when the live
-  // bytes would exceed the capacity. Memory is ordered by the compute queue (device_api.h): freeing advances
-  // that queue past its last wait and past copies that touch the memory (not further: other hidden bytes stay
-  // hidden), then poisons. The bytes may be handed out again at once. Pending work, on this queue or others,
-  // will still read and write them: that makes the error visible.
+  // bytes would exceed the capacity. Memory is ordered by the compute queue (device_api.h). Freeing advances
+  // that queue past its last wait and past copies that touch the memory, then poisons. It advances no
+  // further: other hidden bytes stay hidden. The bytes may be handed out again at once. Pending work, on this
+  // queue or others, will still read and write them: that makes the error visible.
   //
   // Work put on `first` from now on may use the result of allocate(): that queue first waits for its users.
   // Other queues must be ordered after it.

@@ -127,14 +127,14 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // ends at `position`.
   bool is_early(Position position) const IK_EXCLUDES(machine_mutex);
   // Call it before a range is freed: advances past the last item that is a wait or a copy that touches it.
-  // Results of kernels that stay hidden in the range become poison (with `spoil`), so that a next owner of
-  // the memory that does not wait for this queue finds poison later. Without `spoil` they are published now.
+  // With `spoil`, results of kernels that stay hidden in the range become poison: a next owner of the memory
+  // that does not wait for this queue finds poison later. Without `spoil` they are published now.
   void advance_past(const void* data, size_t size, bool spoil) IK_EXCLUDES(machine_mutex);
   // Call it after advance_past(): poisons the freed range, which has no owner yet. It excludes poison that
   // another thread publishes there.
   void poison(void* data, size_t size) IK_EXCLUDES(machine_mutex);
-  // The range is given to a kernel that computes already, so pending items can no longer be published:
-  // waiting poison would overwrite the kernel's results, and is discarded.
+  // The range is given to a kernel that computes already, so pending items can no longer be published.
+  // Waiting poison would overwrite the kernel's results, and is discarded.
   void forget_spoiled(const void* data, size_t size) IK_EXCLUDES(machine_mutex);
   // The host has seen that `time` has passed.
   void host_saw(double time) IK_EXCLUDES(machine_mutex);

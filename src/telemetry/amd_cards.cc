@@ -48,9 +48,9 @@ std::vector<Process> list_of(std::map<int64_t, Process>& found) {
 
 }  // namespace
 
-// The text is a UUID of version 1. By the library's source in ROCm 6 and 7 its digits are: the id's
-// highest byte, the partition's number, the model, eight fixed digits (1000 and 80 among them), then the
-// id's other bytes.
+// The text is a UUID of version 1. The order of its digits follows the library's source in ROCm 6 and 7. It
+// is the id's highest byte, the partition's number, the model, eight fixed digits (1000 and 80 among them),
+// then the id's other bytes.
 std::optional<uint64_t> unique_id_of(const std::string& library_uuid) {
   if (library_uuid.size() != 36 || library_uuid[14] != '1') return std::nullopt;
   std::string digits;

@@ -42,8 +42,8 @@
 // GPUs, else by bus id.
 //
 // The inverse, from GPUs to the variables, is showing(). It names NVIDIA's GPUs by their UUIDs. It names
-// AMD's by their UUIDs in ROCR's list, and by their places among those in HIP's list (a former HIP list would
-// count among them).
+// AMD's by their UUIDs in ROCR's list, and by their places among those in HIP's list. (A former HIP list
+// would count among them.)
 //
 // Pure functions; thread safe, except those that read and write the environment.
 #pragma once

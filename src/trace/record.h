@@ -30,8 +30,8 @@ struct Record {
   }
 };
 
-// Fails on the first invalid line, with its number; also on implausible numbers: above 16 TiB in a block, or
-// a million kernels in an operator.
+// Fails on the first invalid line, with its number. It also fails on implausible numbers: above 16 TiB in a
+// block, or a million kernels in an operator.
 Result<Record> parse_record(std::string_view text);
 
 // Returns whether the entry is the mark at the end of a step of the program.

@@ -1,5 +1,5 @@
 // Turns a request into a lease for pick, run and lease hold. The lease is restricted to GPUs that this
-// process was given (CUDA_VISIBLE_DEVICES and its kin) and is a part of the lease that it runs in
+// process was given (CUDA_VISIBLE_DEVICES and its kin). It is a part of the lease that the process runs in
 // (INNKEEPER_LEASE). It waits in line if requested.
 #pragma once
 
