@@ -20,7 +20,7 @@ using Rates = std::array<double, kPrecisionNames.size()>;
 struct GpuModel {
   std::string name;
   Bytes memory;             // Memory that the driver reports, rounded down to whole GiB.
-  int multiprocessors = 0;  // 0: unknown
+  int multiprocessors = 0;  // Number of multiprocessors; 0: unknown.
   Rates rates = {};
   double bandwidth = 0;                  // Peak bandwidth of its memory, bytes per second.
   double launch_seconds = 4e-6;          // Time added to each kernel, s.

@@ -59,7 +59,7 @@ inline constexpr uint32_t kOldestVersion = 23;
 using Place = uint64_t;
 
 struct EngineUsage {
-  uint32_t graphics, memory, media;  // percent
+  uint32_t graphics, memory, media;  // Use of each engine, percent.
   uint32_t reserved[13];
 };
 static_assert(sizeof(EngineUsage) == 64);

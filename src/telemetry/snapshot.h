@@ -38,8 +38,8 @@ namespace innkeeper::telemetry {
 // Costs are per GPU, as reported for real drivers.
 enum class Wanted : uint32_t {
   nothing = 0,
-  memory = 1U << 0,       // ~10 us
-  utilization = 1U << 1,  // ~3 us
+  memory = 1U << 0,       // Cost: ~10 us.
+  utilization = 1U << 1,  // Cost: ~3 us.
   power = 1U << 2,        // Power and its limit; ~0.4 ms.
   temperature = 1U << 3,  //
   clocks = 1U << 4,       //
@@ -67,7 +67,7 @@ struct Memory {
 };
 
 struct Utilization {
-  int compute_percent = 0;  // 0 to 100
+  int compute_percent = 0;  // Share of time with work, 0 to 100.
   int memory_percent = 0;   // Share of the memory's bandwidth, 0 to 100.
 };
 
@@ -95,11 +95,11 @@ struct Process {
 
 // One MIG instance (a compute instance in a GPU instance). Its utilization cannot be read.
 struct Instance {
-  std::string uuid;  // "MIG-..."
+  std::string uuid;  // Form "MIG-...".
   std::string name;
   int gpu_instance = -1;  // -1: it could not be read.
   int compute_instance = -1;
-  Reading<Memory> memory;  // Wanted::memory
+  Reading<Memory> memory;  // Memory of the instance, if requested by Wanted::memory.
 };
 
 enum class Vendor : uint8_t { nvidia, amd };
